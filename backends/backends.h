@@ -1,0 +1,38 @@
+/// Devices by name. The one place where programs meet backends.
+///
+///     talc_device *device = talc_device_get("cuda:1");
+///     if (device == NULL)
+///         fprintf(stderr, "%s\n", talc_error_message());      // says what is missing
+#ifndef TALC_BACKENDS_BACKENDS_H
+#define TALC_BACKENDS_BACKENDS_H
+
+#include "../tensor/device.h"
+
+TALC_BEGIN_DECLARATIONS
+
+/// The device of that name: "cpu", "cuda" (the first GPU), "cuda:1". Devices live as long as the process.
+/// NULL, with TALC_BAD_DEVICE and a message that says what is missing, when there is none.
+TALC_API talc_device *talc_device_get(const char *name);
+
+/// The device named by TALC_DEVICE when that exists, else CUDA when there is a GPU, else the CPU. Raises nothing.
+TALC_API talc_device *talc_device_default(void);
+
+/// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process may use.
+TALC_API int talc_threads(void);
+
+/// Sets it, 1 .. 1024. Results do not depend on it. Waits for running work; not to be called within a piece of work.
+TALC_API bool talc_set_threads(int threads);
+
+/// What this talc was built with, and the kernels that OpenBLAS chose for this processor. The texts are static.
+typedef struct talc_build {
+    const char *version;   ///< of talc: "0.1.0"
+    const char *compiler;  ///< "gcc 12.2.0"
+    const char *blas;      ///< OpenBLAS's version and options
+    const char *blas_core; ///< "SkylakeX"
+} talc_build;
+
+TALC_API talc_build talc_build_info(void);
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,5 @@
+#include "backends/cpu/cpu.h"
+
+const struct talc_backend talc_cpu_backend = {
+    .name = "cpu",
+};

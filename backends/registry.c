@@ -1,0 +1,65 @@
+#include "backends/backends.h"
+
+#include "backends/cpu/cpu.h"
+#include "tensor/environment.h"
+#include "tensor/storage.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/* Every backend: what its device names begin with, and how to find one of its devices by full name. `find` returns
+ * NULL with a failure raised when the device is missing. */
+static const struct {
+    const char *prefix;
+    talc_device *(*find)(const char *name);
+} backends[] = {
+    { "cpu", talc_cpu_find },
+};
+
+/* "cpu" begins "cpu" and "cpu:0", but not "cpus". */
+static bool begins(const char *name, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    return strncmp(name, prefix, length) == 0 && (name[length] == '\0' || name[length] == ':');
+}
+
+static talc_device *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (begins(name, backends[i].prefix))
+            return backends[i].find(name);
+    if (begins(name, "cuda"))
+        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': this talc was built without CUDA", name);
+    else
+        talc_fail(TALC_BAD_DEVICE,
+                  "device_get: there is no device '%.40s'; names are cpu, cuda, cuda:N", name);
+    return NULL;
+}
+
+talc_device *talc_device_get(const char *name)
+{
+    return talc_operand_missing("device_get", "name", name) ? NULL : find(name);
+}
+
+talc_device *talc_device_host(void)
+{
+    return talc_cpu_find("cpu");
+}
+
+talc_device *talc_device_default(void)
+{
+    /* A failure that stands is the caller's and stays; the search itself leaves none. */
+    if (talc_failed())
+        return talc_cpu_find("cpu");
+    const char *asked = talc_environment()->device;
+    talc_device *device = *asked == '\0' ? NULL : find(asked);
+    static atomic_bool warned;
+    if (talc_failed() && !atomic_exchange(&warned, true))
+        talc_environment_warn("TALC_DEVICE", asked, talc_error_message());
+    talc_error_clear();
+    if (device == NULL) {
+        device = find("cpu");
+        talc_error_clear();
+    }
+    return device;
+}

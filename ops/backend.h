@@ -1,0 +1,22 @@
+/// All that a backend supplies to ops: one list of algorithm rows an op (ops/algorithm.h), typed in the op's header.
+///
+/// A list may be absent (NULL): the op then fails on that device with TALC_UNSUPPORTED. Nothing falls back to
+/// another device.
+#ifndef TALC_OPS_BACKEND_H
+#define TALC_OPS_BACKEND_H
+
+#include "../tensor/api.h"
+
+struct talc_backend {
+    const char *name; ///< "cpu"
+    const struct talc_batch_norm2d_algorithm *batch_norm2d;
+    const struct talc_binary_algorithm *binary;
+    const struct talc_conv2d_algorithm *conv2d;
+    const struct talc_matmul_algorithm *matmul;
+    const struct talc_pool2d_algorithm *pool2d;
+    const struct talc_reduce_algorithm *reduce;
+    const struct talc_softmax_algorithm *softmax;
+    const struct talc_unary_algorithm *unary;
+};
+
+#endif

@@ -1,0 +1,7 @@
+/// All ops. Each header is its op's whole definition.
+#ifndef TALC_OPS_OPS_H
+#define TALC_OPS_OPS_H
+
+#include "algorithm.h"
+
+#endif

@@ -1,0 +1,13 @@
+/// talc: Tensors And Layers in C. Everything public.
+#ifndef TALC_TALC_H
+#define TALC_TALC_H
+
+#include "backends/backends.h"
+#include "ops/ops.h"
+#include "tensor/device.h"
+#include "tensor/error.h"
+#include "tensor/precision.h"
+#include "tensor/scope.h"
+#include "tensor/tensor.h"
+
+#endif

@@ -1,0 +1,183 @@
+#include "tensor/memory.h"
+#include "tensor/shape.h"
+#include "tensor/storage.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* dst = src on one device; both have the shape of dst. */
+static talc_status copy_on_device(talc_tensor *dst, const talc_tensor *src)
+{
+    if (talc_numel(dst) == 0)
+        return TALC_OK;
+    talc_copy_problem problem = { .dst_dtype = dst->dtype, .src_dtype = src->dtype };
+    memcpy(problem.dims, dst->dims, sizeof problem.dims);
+    memcpy(problem.dst_strides, dst->strides, sizeof problem.dst_strides);
+    memcpy(problem.src_strides, src->strides, sizeof problem.src_strides);
+    problem.rank = talc_shape_coalesce(
+        dst->rank, problem.dims, (int64_t *const[]){ problem.dst_strides, problem.src_strides }, 2);
+    return dst->device->interface->copy(dst->device, &problem, dst->data, src->data);
+}
+
+static talc_tensor *packed_copy(const char *who, const talc_tensor *tensor, talc_dtype dtype)
+{
+    talc_tensor *copy = talc_tensor_new(who, tensor->device, dtype, talc_dims_of(tensor));
+    if (copy != NULL && copy_on_device(copy, tensor) != TALC_OK) {
+        talc_release(copy);
+        copy = NULL;
+    }
+    return copy;
+}
+
+static talc_tensor *same_elements(const talc_tensor *tensor)
+{
+    return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+}
+
+talc_tensor *talc_clone(const talc_tensor *tensor)
+{
+    return talc_operand_missing("clone", "tensor", tensor)
+               ? NULL
+               : packed_copy("clone", tensor, tensor->dtype);
+}
+
+talc_tensor *talc_contiguous(const talc_tensor *tensor)
+{
+    if (talc_operand_missing("contiguous", "tensor", tensor))
+        return NULL;
+    return talc_is_contiguous(tensor) ? same_elements(tensor)
+                                      : packed_copy("contiguous", tensor, tensor->dtype);
+}
+
+talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
+{
+    if (talc_operand_missing("cast", "tensor", tensor))
+        return NULL;
+    return tensor->dtype == dtype ? same_elements(tensor) : packed_copy("cast", tensor, dtype);
+}
+
+/* Through pageable host memory, which every device can read and write; dst and src are contiguous, of one dtype. */
+static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src)
+{
+    size_t bytes = talc_nbytes(src);
+    if (bytes == 0)
+        return TALC_OK;
+    if (dst->device->is_host)
+        return src->device->interface->download(src->device, dst->data, src->data, bytes);
+    if (src->device->is_host) {
+        talc_status status = src->device->interface->synchronize(src->device);
+        return status != TALC_OK
+                   ? status
+                   : dst->device->interface->upload(dst->device, dst->data, src->data, bytes);
+    }
+    void *staging = talc_memory_new(bytes, "copy between devices");
+    if (staging == NULL)
+        return talc_error_status();
+    talc_status status = src->device->interface->download(src->device, staging, src->data, bytes);
+    if (status == TALC_OK)
+        status = dst->device->interface->upload(dst->device, dst->data, staging, bytes);
+    talc_memory_free(staging);
+    return status;
+}
+
+talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
+{
+    if (talc_operand_missing("to", "tensor", tensor) ||
+        talc_operand_missing("to", "device", device))
+        return NULL;
+    if (tensor->device == device)
+        return talc_cast(tensor, dtype);
+    /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
+    talc_tensor *cast = talc_cast(tensor, dtype);
+    talc_tensor *packed = cast == NULL ? NULL : talc_contiguous(cast);
+    talc_tensor *result =
+        packed == NULL ? NULL : talc_tensor_new("to", device, dtype, talc_dims_of(tensor));
+    if (result != NULL && copy_between_devices(result, packed) != TALC_OK) {
+        talc_release(result);
+        result = NULL;
+    }
+    talc_release(packed);
+    talc_release(cast);
+    return result;
+}
+
+/* The address range, in bytes, that a non-empty tensor's elements span. */
+static void address_range(const talc_tensor *tensor, uintptr_t *first, uintptr_t *end)
+{
+    int64_t low = 0, high = 0;
+    for (int i = 0; i < tensor->rank; i++) {
+        int64_t reach = (tensor->dims[i] - 1) * tensor->strides[i];
+        low += reach < 0 ? reach : 0;
+        high += reach > 0 ? reach : 0;
+    }
+    int64_t size = (int64_t)talc_dtype_size(tensor->dtype);
+    *first = (uintptr_t)tensor->data + (uintptr_t)(low * size);
+    *end = (uintptr_t)tensor->data + (uintptr_t)((high + 1) * size);
+}
+
+static bool may_overlap(const talc_tensor *a, const talc_tensor *b)
+{
+    if (a->device != b->device || talc_numel(a) == 0 || talc_numel(b) == 0)
+        return false;
+    uintptr_t a_first, a_end, b_first, b_end;
+    address_range(a, &a_first, &a_end);
+    address_range(b, &b_first, &b_end);
+    return a_first < b_end && b_first < a_end;
+}
+
+bool talc_operand_writable(const char *who, const talc_tensor *tensor)
+{
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->dims[i] > 1 && tensor->strides[i] == 0) {
+            char text[TALC_DIMS_TEXT];
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "%s: dimension %d of %s is expanded, so %" PRId64
+                      " elements share one address; write to a talc_clone",
+                      who, i, talc_dims_text(talc_dims_of(tensor), text), tensor->dims[i]);
+            return false;
+        }
+    return true;
+}
+
+bool talc_copy(talc_tensor *dst, const talc_tensor *src)
+{
+    if (talc_operand_missing("copy", "dst", dst) || talc_operand_missing("copy", "src", src))
+        return false;
+    if (!talc_same_dims(dst, src)) {
+        char to[TALC_DIMS_TEXT], from[TALC_DIMS_TEXT];
+        talc_fail(TALC_BAD_SHAPE, "copy: dst %s and src %s differ in shape",
+                  talc_dims_text(talc_dims_of(dst), to), talc_dims_text(talc_dims_of(src), from));
+        return false;
+    }
+    if (!talc_operand_writable("copy", dst))
+        return false;
+    talc_tensor *moved = NULL;
+    if (src->device != dst->device)
+        moved = talc_to(src, dst->device, dst->dtype);
+    else if (may_overlap(dst, src))
+        moved = talc_clone(src);
+    if (talc_failed())
+        return false;
+    bool ok = copy_on_device(dst, moved != NULL ? moved : src) == TALC_OK;
+    talc_release(moved);
+    if (ok)
+        talc_tensor_written(dst);
+    return ok;
+}
+
+bool talc_fill(talc_tensor *tensor, double value)
+{
+    if (talc_operand_missing("fill", "tensor", tensor) || !talc_operand_writable("fill", tensor))
+        return false;
+    if (talc_numel(tensor) == 0)
+        return true;
+    talc_fill_problem problem = { .dtype = tensor->dtype, .value = value };
+    memcpy(problem.dims, tensor->dims, sizeof problem.dims);
+    memcpy(problem.strides, tensor->strides, sizeof problem.strides);
+    problem.rank =
+        talc_shape_coalesce(tensor->rank, problem.dims, (int64_t *const[]){ problem.strides }, 1);
+    if (tensor->device->interface->fill(tensor->device, &problem, tensor->data) != TALC_OK)
+        return false;
+    talc_tensor_written(tensor);
+    return true;
+}

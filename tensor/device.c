@@ -1,0 +1,51 @@
+#include "tensor/device.h"
+
+#include "tensor/environment.h"
+#include "tensor/pool.h"
+#include "tensor/storage.h"
+
+const char *talc_device_name(const talc_device *device)
+{
+    return device == NULL ? "?" : device->name;
+}
+
+bool talc_device_is_host(const talc_device *device)
+{
+    return device != NULL && device->is_host;
+}
+
+bool talc_device_synchronize(talc_device *device)
+{
+    if (talc_operand_missing("device_synchronize", "device", device))
+        return false;
+    return device->interface->synchronize(device) == TALC_OK;
+}
+
+size_t talc_workspace_limit(const talc_device *device)
+{
+    return device == NULL ? 0 : device->workspace_limit;
+}
+
+bool talc_workspace_set_limit(talc_device *device, size_t bytes)
+{
+    if (talc_operand_missing("workspace_set_limit", "device", device))
+        return false;
+    device->workspace_limit = bytes;
+    return true;
+}
+
+talc_status talc_device_open(talc_device *device)
+{
+    if (talc_operand_missing("device_open", "device", device))
+        return talc_error_status();
+    size_t megabytes = talc_environment()->workspace_megabytes;
+    if (megabytes > 0)
+        device->workspace_limit = megabytes << 20;
+    return talc_pool_open(device);
+}
+
+void talc_device_close(talc_device *device)
+{
+    if (device != NULL)
+        talc_pool_close(device);
+}

@@ -1,0 +1,132 @@
+/// Devices: where tensors live and ops run, and their memory.
+///
+/// talc_device_get and talc_device_default (backends/backends.h) find one. Memory comes from a caching pool that
+/// each device has; the pool's counts are readable, and running out of memory is an error the program survives.
+///
+/// The second half of this header is the interface that a backend implements; programs do not need it.
+#ifndef TALC_TENSOR_DEVICE_H
+#define TALC_TENSOR_DEVICE_H
+
+#include "tensor.h"
+
+TALC_BEGIN_DECLARATIONS
+
+/// The device's name as talc_device_get takes it: "cpu", "cuda:0". "?" for NULL.
+TALC_API const char *talc_device_name(const talc_device *device);
+
+/// True when the host may touch the device's memory directly.
+TALC_API bool talc_device_is_host(const talc_device *device);
+
+/// The CPU, on which modules make their parameters. Implemented next to talc_device_get.
+TALC_API talc_device *talc_device_host(void);
+
+/// Waits for all work on the device and raises what went wrong in it.
+TALC_API bool talc_device_synchronize(talc_device *device);
+
+/// Bytes of a device's pool.
+typedef struct talc_memory {
+    size_t live;     ///< held by tensors and running ops now
+    size_t peak;     ///< the most that was live since the start or talc_memory_reset_peak
+    size_t reserved; ///< taken from the system: live and cached
+    size_t free;     ///< what the system still has; 0 when unknown
+    size_t total;    ///< what the device has; 0 when unknown
+} talc_memory;
+
+/// The counts now; all 0 for NULL.
+TALC_API talc_memory talc_device_memory(talc_device *device);
+
+/// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
+TALC_API void talc_memory_reset_peak(talc_device *device);
+
+/// Gives cached blocks back to the system; returns how many bytes.
+TALC_API size_t talc_memory_trim(talc_device *device);
+
+/// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless TALC_WORKSPACE_MB says
+/// otherwise. Algorithms that can work in pieces make them this small; others refuse.
+TALC_API size_t talc_workspace_limit(const talc_device *device);
+
+/// Sets it, for all threads. False, with a failure, for NULL.
+TALC_API bool talc_workspace_set_limit(talc_device *device, size_t bytes);
+
+// ---- What a backend implements ------------------------------------------------------------------------------
+
+/// A strided copy within one device, casting: dst[i...] = (dst_dtype)src[i...]. Adjacent dimensions that can be
+/// walked as one are already merged. Strides in elements; src strides may be 0.
+typedef struct talc_copy_problem {
+    talc_dtype dst_dtype, src_dtype;
+    int rank;
+    int64_t dims[TALC_MAX_RANK];
+    int64_t dst_strides[TALC_MAX_RANK];
+    int64_t src_strides[TALC_MAX_RANK];
+} talc_copy_problem;
+
+/// A strided write of one value.
+typedef struct talc_fill_problem {
+    talc_dtype dtype;
+    int rank;
+    int64_t dims[TALC_MAX_RANK];
+    int64_t strides[TALC_MAX_RANK];
+    double value;
+} talc_fill_problem;
+
+typedef enum talc_distribution { TALC_UNIFORM, TALC_NORMAL, TALC_INTEGERS } talc_distribution;
+
+/// `count` contiguous random elements; element i depends on (seed, call, i) alone (tensor/philox.h).
+typedef struct talc_random_problem {
+    talc_dtype dtype;
+    talc_distribution distribution;
+    int64_t count;
+    double a, b; ///< uniform: [a, b); normal: mean a, standard deviation b
+    /// Uniform: the ends of [a, b) that dtype holds; results are clamped to them.
+    double lowest, highest;
+    int64_t low; ///< integers: low .. low + range - 1
+    uint64_t range;
+    uint64_t seed, call;
+} talc_random_problem;
+
+typedef struct talc_device_properties {
+    char description[128];            ///< processor or GPU name
+    int units;                        ///< threads used, or multiprocessors
+    size_t memory_total, memory_free; ///< bytes; 0 when unknown
+} talc_device_properties;
+
+/// What a device can do apart from ops. Functions that fail raise the failure with talc_fail and return its status.
+/// Work is ordered: each call acts as if it ran after all earlier ones on this device.
+typedef struct talc_device_interface {
+    /// Memory from the system, at least 64-byte aligned; NULL when there is none (no failure is raised).
+    void *(*allocate)(talc_device *device, size_t bytes);
+    void (*deallocate)(talc_device *device, void *data, size_t bytes);
+    talc_status (*copy)(talc_device *device, const talc_copy_problem *problem, void *dst,
+                        const void *src);
+    talc_status (*fill)(talc_device *device, const talc_fill_problem *problem, void *dst);
+    talc_status (*random)(talc_device *device, const talc_random_problem *problem, void *dst);
+    /// Contiguous bytes from and to pageable host memory; complete on return.
+    talc_status (*upload)(talc_device *device, void *dst, const void *host, size_t bytes);
+    talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
+    talc_status (*synchronize)(talc_device *device);
+    void (*properties)(talc_device *device, talc_device_properties *properties);
+} talc_device_interface;
+
+struct talc_pool;
+struct talc_backend;
+
+/// A device. Backends make these; everyone else reads.
+struct talc_device {
+    char name[24];
+    bool is_host;
+    const talc_device_interface *interface;
+    const struct talc_backend *backend; ///< its algorithm tables (ops/backend.h)
+    struct talc_pool *pool;
+    size_t workspace_limit;
+    void *state; ///< the backend's own
+};
+
+/// Sets up what every device has; a backend calls it on a zeroed device whose first four fields are set.
+TALC_API talc_status talc_device_open(talc_device *device);
+
+/// Gives back the pool. Tensors on the device must be gone. NULL passes.
+TALC_API void talc_device_close(talc_device *device);
+
+TALC_END_DECLARATIONS
+
+#endif

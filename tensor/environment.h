@@ -1,0 +1,33 @@
+/// The TALC_ environment variables, read once. Private to talc; calls of the API win over them.
+///
+///     TALC_VERBOSE       error, dispatch, exec: comma-joined; a line on stderr for each failure, each algorithm
+///                        chosen or refused, each op run
+///     TALC_SYNC          1: wait for the device after each op and name the op that failed
+///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
+///     TALC_THREADS       CPU threads, 1 .. 1024
+///     TALC_WORKSPACE_MB  workspace limit of each device, 1 .. 1048576
+///     TALC_DEVICE        what talc_device_default gives
+///
+/// An unknown value warns once on stderr and counts as unset.
+#ifndef TALC_TENSOR_ENVIRONMENT_H
+#define TALC_TENSOR_ENVIRONMENT_H
+
+#include "tensor/api.h"
+
+enum { TALC_VERBOSE_ERROR = 1, TALC_VERBOSE_DISPATCH = 2, TALC_VERBOSE_EXEC = 4 };
+
+typedef struct talc_environment_values {
+    unsigned verbose; ///< TALC_VERBOSE_ flags
+    bool sync;
+    unsigned precision;         ///< talc_precision flags beyond STRICT
+    int threads;                ///< 0: unset
+    size_t workspace_megabytes; ///< 0: unset
+    char device[24];            ///< "": unset
+} talc_environment_values;
+
+const talc_environment_values *talc_environment(void);
+
+/// Says on stderr that a variable's value is ignored, and what it takes.
+void talc_environment_warn(const char *name, const char *value, const char *wanted);
+
+#endif

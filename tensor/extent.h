@@ -1,0 +1,23 @@
+/// Integer arithmetic on extents and indices that C has no operator for. Private to talc.
+#ifndef TALC_TENSOR_EXTENT_H
+#define TALC_TENSOR_EXTENT_H
+
+#include <stdint.h>
+
+static inline int64_t talc_smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t talc_larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/// The nearest number in low .. high; low where the two cross.
+static inline int64_t talc_clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : talc_smaller(value, high);
+}
+
+#endif

@@ -1,0 +1,56 @@
+#include "tensor/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool (*talc_allocation_hook)(size_t bytes) = NULL;
+
+bool talc_allocation_allowed(size_t bytes)
+{
+    return talc_allocation_hook == NULL || talc_allocation_hook(bytes);
+}
+
+void *talc_memory_new(size_t bytes, const char *what)
+{
+    void *memory = talc_allocation_allowed(bytes) ? calloc(1, bytes == 0 ? 1 : bytes) : NULL;
+    if (memory == NULL)
+        talc_fail(TALC_NO_MEMORY, "%s: out of host memory: asked %zu bytes", what, bytes);
+    return memory;
+}
+
+void talc_memory_free(void *memory)
+{
+    free(memory);
+}
+
+char *talc_memory_string(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = talc_memory_new(bytes, "string");
+    if (copy != NULL)
+        memcpy(copy, text, bytes);
+    return copy;
+}
+
+bool talc_multiply(int64_t a, int64_t b, int64_t *product)
+{
+    return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, product);
+}
+
+bool talc_add_checked(int64_t a, int64_t b, int64_t *sum)
+{
+    return !__builtin_add_overflow(a, b, sum);
+}
+
+const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT])
+{
+    static const char *const units[] = { "bytes", "kB", "MB", "GB", "TB", "PB", "EB" };
+    size_t unit = 0;
+    while (bytes >= 999.95 && unit + 1 < sizeof units / sizeof *units) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, TALC_BYTES_TEXT, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    return text;
+}

@@ -1,0 +1,32 @@
+/// Host memory of the library's own records. Private to talc.
+///
+/// Every allocation of the library, host records and device blocks alike, asks talc_allocation_allowed first, so
+/// that the tests can make any one of them fail.
+#ifndef TALC_TENSOR_MEMORY_H
+#define TALC_TENSOR_MEMORY_H
+
+#include "tensor/error.h"
+
+/// Decides whether an allocation of `bytes` may succeed; NULL, the normal case, allows all. Set by tests only,
+/// while no other thread uses the library.
+extern bool (*talc_allocation_hook)(size_t bytes);
+
+bool talc_allocation_allowed(size_t bytes);
+
+/// Zeroed memory, freed by talc_memory_free; NULL with TALC_NO_MEMORY raised. `what` names it in the message.
+void *talc_memory_new(size_t bytes, const char *what);
+void talc_memory_free(void *memory); ///< NULL passes
+
+/// A copy of a string, freed by talc_memory_free.
+char *talc_memory_string(const char *text);
+
+/// *product = a * b, or false when it does not fit. Negative factors do not fit.
+bool talc_multiply(int64_t a, int64_t b, int64_t *product);
+/// *sum = a + b, or false when it does not fit.
+bool talc_add_checked(int64_t a, int64_t b, int64_t *sum);
+
+/// A number of bytes for people: "9.1 GB" (powers of ten). Into the caller's buffer, which it returns.
+#define TALC_BYTES_TEXT 32
+const char *talc_bytes_text(double bytes, char text[TALC_BYTES_TEXT]);
+
+#endif

@@ -1,0 +1,224 @@
+#include "tensor/pool.h"
+
+#include "tensor/memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Small blocks share few sizes so that they fit again; large ones follow pages, then huge pages. */
+static const size_t SMALL_STEP = 256;
+static const size_t PAGE_STEP = 4096;
+static const size_t PAGE_FROM = (size_t)64 << 10;
+static const size_t HUGE_STEP = (size_t)2 << 20;
+static const size_t HUGE_FROM = (size_t)8 << 20;
+
+/* Cached memory beyond the peak of live memory. */
+static const size_t CACHE_SLACK = (size_t)64 << 20;
+
+struct talc_pool {
+    pthread_mutex_t lock;
+    talc_block *cached; /* by rising capacity */
+    size_t count, room;
+    size_t live, peak, reserved;
+};
+
+static size_t round_up(size_t bytes, size_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+static size_t block_capacity(size_t bytes)
+{
+    if (bytes >= HUGE_FROM)
+        return round_up(bytes, HUGE_STEP);
+    return round_up(bytes, bytes >= PAGE_FROM ? PAGE_STEP : SMALL_STEP);
+}
+
+/* A cached block serves a request when it wastes at most an eighth. */
+static bool block_serves(size_t capacity, size_t wanted)
+{
+    return capacity >= wanted && capacity - wanted <= wanted / 8;
+}
+
+/* The first cached block of at least `capacity` bytes. */
+static size_t lower_bound(const struct talc_pool *pool, size_t capacity)
+{
+    size_t low = 0, high = pool->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pool->cached[middle].capacity < capacity)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static talc_block take(struct talc_pool *pool, size_t index)
+{
+    talc_block block = pool->cached[index];
+    pool->count--;
+    memmove(pool->cached + index, pool->cached + index + 1,
+            (pool->count - index) * sizeof *pool->cached);
+    return block;
+}
+
+/* False when the list cannot grow; the block then goes back to the system. */
+static bool cache(struct talc_pool *pool, talc_block block)
+{
+    if (pool->count == pool->room) {
+        size_t room = pool->room == 0 ? 64 : 2 * pool->room;
+        talc_block *grown = talc_allocation_allowed(room * sizeof *grown)
+                                ? realloc(pool->cached, room * sizeof *grown)
+                                : NULL;
+        if (grown == NULL)
+            return false;
+        pool->cached = grown;
+        pool->room = room;
+    }
+    size_t index = lower_bound(pool, block.capacity);
+    memmove(pool->cached + index + 1, pool->cached + index,
+            (pool->count - index) * sizeof *pool->cached);
+    pool->cached[index] = block;
+    pool->count++;
+    return true;
+}
+
+static void give_back(talc_device *device, talc_block block)
+{
+    device->interface->deallocate(device, block.data, block.capacity);
+    device->pool->reserved -= block.capacity;
+}
+
+/* Gives back the largest cached blocks until at most `limit` bytes are reserved. */
+static void shrink(talc_device *device, size_t limit)
+{
+    struct talc_pool *pool = device->pool;
+    while (pool->count > 0 && pool->reserved > limit)
+        give_back(device, take(pool, pool->count - 1));
+}
+
+talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block)
+{
+    *block = (talc_block){ 0 };
+    if (bytes == 0)
+        return TALC_OK;
+    struct talc_pool *pool = device->pool;
+    bool fits = bytes <= SIZE_MAX - HUGE_STEP;
+    size_t capacity = fits ? block_capacity(bytes) : 0;
+    size_t held = 0;
+
+    pthread_mutex_lock(&pool->lock);
+    if (fits && talc_allocation_allowed(bytes)) {
+        size_t index = lower_bound(pool, capacity);
+        if (index < pool->count && block_serves(pool->cached[index].capacity, capacity)) {
+            *block = take(pool, index);
+        } else {
+            size_t most = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
+            size_t limit = most + CACHE_SLACK;
+            shrink(device, limit > capacity ? limit - capacity : 0);
+            void *data = device->interface->allocate(device, capacity);
+            if (data == NULL) {
+                shrink(device, 0);
+                data = device->interface->allocate(device, capacity);
+            }
+            if (data != NULL) {
+                *block = (talc_block){ data, capacity };
+                pool->reserved += capacity;
+            }
+        }
+    }
+    if (block->data != NULL) {
+        pool->live += block->capacity;
+        pool->peak = pool->live > pool->peak ? pool->live : pool->peak;
+    }
+    held = pool->live;
+    pthread_mutex_unlock(&pool->lock);
+
+    if (block->data == NULL) {
+        char asked_text[TALC_BYTES_TEXT], held_text[TALC_BYTES_TEXT], free_text[TALC_BYTES_TEXT];
+        talc_device_properties properties = { 0 };
+        device->interface->properties(device, &properties);
+        return talc_fail(TALC_NO_MEMORY,
+                         "%s: out of memory on %s: asked %s (%zu bytes), held %s, free %s", who,
+                         device->name, talc_bytes_text((double)bytes, asked_text), bytes,
+                         talc_bytes_text((double)held, held_text),
+                         properties.memory_free == 0
+                             ? "unknown"
+                             : talc_bytes_text((double)properties.memory_free, free_text));
+    }
+    return TALC_OK;
+}
+
+void talc_block_free(talc_device *device, talc_block block)
+{
+    if (block.data == NULL)
+        return;
+    struct talc_pool *pool = device->pool;
+    pthread_mutex_lock(&pool->lock);
+    pool->live -= block.capacity;
+    if (!cache(pool, block))
+        give_back(device, block);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+talc_memory talc_device_memory(talc_device *device)
+{
+    talc_memory memory = { 0 };
+    if (device == NULL)
+        return memory;
+    talc_device_properties properties = { 0 };
+    device->interface->properties(device, &properties);
+    struct talc_pool *pool = device->pool;
+    pthread_mutex_lock(&pool->lock);
+    memory = (talc_memory){ .live = pool->live,
+                            .peak = pool->peak,
+                            .reserved = pool->reserved,
+                            .free = properties.memory_free,
+                            .total = properties.memory_total };
+    pthread_mutex_unlock(&pool->lock);
+    return memory;
+}
+
+void talc_memory_reset_peak(talc_device *device)
+{
+    if (device == NULL)
+        return;
+    pthread_mutex_lock(&device->pool->lock);
+    device->pool->peak = device->pool->live;
+    shrink(device, device->pool->live + CACHE_SLACK);
+    pthread_mutex_unlock(&device->pool->lock);
+}
+
+size_t talc_memory_trim(talc_device *device)
+{
+    if (device == NULL)
+        return 0;
+    pthread_mutex_lock(&device->pool->lock);
+    size_t before = device->pool->reserved;
+    shrink(device, 0);
+    size_t given = before - device->pool->reserved;
+    pthread_mutex_unlock(&device->pool->lock);
+    return given;
+}
+
+talc_status talc_pool_open(talc_device *device)
+{
+    device->pool = talc_memory_new(sizeof *device->pool, "device");
+    if (device->pool == NULL)
+        return talc_error_status();
+    pthread_mutex_init(&device->pool->lock, NULL);
+    return TALC_OK;
+}
+
+void talc_pool_close(talc_device *device)
+{
+    if (device->pool == NULL)
+        return;
+    shrink(device, 0);
+    pthread_mutex_destroy(&device->pool->lock);
+    free(device->pool->cached);
+    talc_memory_free(device->pool);
+    device->pool = NULL;
+}

@@ -1,0 +1,64 @@
+/// Counted storage, and how tensors are made from it. Private to talc.
+#ifndef TALC_TENSOR_STORAGE_H
+#define TALC_TENSOR_STORAGE_H
+
+#include "tensor/device.h"
+#include "tensor/pool.h"
+#include "tensor/scope.h"
+
+#include <stdatomic.h>
+
+/// Memory that one or several tensors see. Freed with its last reference, to the pool or through `release`.
+struct talc_storage {
+    atomic_size_t references;
+    _Atomic uint64_t version; ///< counts writes
+    talc_device *device;
+    talc_block block; ///< from the pool; or the caller's memory when release or wrapped is set
+    bool wrapped;
+    talc_release_function *release;
+    void *context;
+};
+
+/// What a public tensor lives in: the count and the place in its scope are nobody else's business.
+typedef struct tensor_record {
+    talc_tensor tensor; /* first, so that the two pointers are one */
+    atomic_size_t references;
+    struct talc_scope *scope; /* the scope that holds one of the references; NULL when none does */
+    struct tensor_record *previous, *next;
+} tensor_record;
+
+/// A new tensor with fresh storage, in the innermost scope; the shape is checked here. `who` names the op.
+talc_tensor *talc_tensor_new(const char *who, talc_device *device, talc_dtype dtype,
+                             talc_dims dims);
+
+/// A new tensor on the storage of `base`, in the innermost scope. `offset` counts elements from base's first.
+talc_tensor *talc_tensor_view(const talc_tensor *base, talc_dims dims,
+                              const int64_t strides[TALC_MAX_RANK], int64_t offset);
+
+/// Makes `tensor` see another storage of the same device-independent shape, keeping the handle. `other` keeps its own reference.
+void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other);
+
+/// Notes a write to the tensor's storage. Every function that changes elements calls it.
+void talc_tensor_written(talc_tensor *tensor);
+
+/// True, with a failure raised, when a failure stands already or the operand is NULL.
+bool talc_operand_missing(const char *who, const char *operand, const void *pointer);
+
+/// False, with a failure raised, when `classes` holds a flag that is no class of tensor/precision.h.
+bool talc_operand_precision(const char *who, unsigned classes);
+
+/// False, with a failure raised, for an expanded view: elements that share an address cannot be written.
+bool talc_operand_writable(const char *who, const talc_tensor *tensor);
+
+/* Scope lists: tensor.c adds, scope.c drops. */
+void talc_scope_add(tensor_record *record);
+void talc_tensor_destroy(tensor_record *record);
+
+/// Ends the hold of the innermost scope on a tensor, as leaving it would; a tensor that it does not hold, and NULL,
+/// pass. For intermediates that are known to be done with only later than they were made.
+void talc_scope_drop(talc_tensor *tensor);
+
+/// Frees everything that this thread's scopes hold, the root scope's tensors too; the thread may go on.
+void talc_scope_leave_all(void);
+
+#endif
