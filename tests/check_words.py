@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Fails on calls that the library never makes: it does not end the process, print on its own, or go around its allocator.
+
+usage: check_words.py ROOT | check_words.py --self-test
+"""
+
+import fnmatch
+import pathlib
+import re
+import sys
+import tempfile
+
+LIBRARY = ("tensor", "ops", "backends", "nn")
+ALL = LIBRARY + ("tools", "examples", "tests", "docs")
+
+# What is banned in the library's code, why, and the files that may.
+BANNED = [
+    (r"\b(abort|_?exit|_Exit|quick_exit|raise|longjmp)\s*\(", "the library never ends the process", []),
+    (r"\b(assert|static_assert\s*\(\s*0|__builtin_trap|__builtin_unreachable)\s*\(",
+     "a mistake of the caller is an error, not an assertion", []),
+    (r"\b(printf|puts|putchar|perror|vprintf)\s*\(|\bstdout\b", "the library prints only to a FILE it is given", []),
+    (r"\bstderr\b", "only the environment's warnings and TALC_VERBOSE lines go there",
+     ["tensor/environment.c", "tensor/error.c", "ops/choice.c"]),
+    (r"\b(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strndup|asprintf|getline|alloca)\s*\(",
+     "allocations go through talc_memory_new and talc_block_new, so that tests can make them fail",
+     ["tensor/memory.c", "tensor/pool.c", "backends/*/device.c"]),
+    (r"\b(sprintf|vsprintf|strcpy|strcat|gets|strtok|atoi|atol|atof|rand|srand|setlocale|tmpnam)\s*\(",
+     "there is a bounded or thread-safe function for it", []),
+    (r"\b(getenv|setenv|putenv)\s*\(", "the environment is read once, in one place", ["tensor/environment.c"]),
+]
+
+MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+
+
+def code_only(text):
+    """The text with comments and literals blanked, line breaks kept."""
+    return COMMENT_OR_TEXT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+def check(root):
+    problems = []
+    for source in sorted(root.rglob("*")):
+        path = source.relative_to(root).as_posix()
+        top = path.split("/")[0]
+        if source.suffix not in (".c", ".h", ".cu", ".cuh", ".py", ".sh", ".md") or top not in ALL:
+            continue
+        text = source.read_text()
+        if path != "tests/check_words.py":
+            problems += [f"{path}:{line_of(text, m.start())}: {m.group()}: an open end belongs in an issue"
+                         for m in MARKERS.finditer(text)]
+        if top not in LIBRARY or source.suffix not in (".c", ".h", ".cu", ".cuh"):
+            continue
+        code = code_only(text)
+        for pattern, why, allowed in BANNED:
+            if not any(fnmatch.fnmatchcase(path, place) for place in allowed):
+                problems += [f"{path}:{line_of(code, m.start())}: {m.group()}: {why}"
+                             for m in re.finditer(pattern, code)]
+    return problems
+
+
+PLANTED = [
+    ("tensor/a.c", "void f(void) { abort(); }"), ("ops/a.c", "void f(void) { exit(1); }"),
+    ("backends/cpu/a.c", "void f(int x) { assert(x); }"), ("nn/a.c", 'void f(void) { printf("%d", 1); }'),
+    ("nn/a.c", "void f(void) { fputs(text, stdout); }"), ("ops/a.c", "void f(void) { fputs(text, stderr); }"),
+    ("tensor/a.c", "void *f(void) { return malloc(1); }"), ("ops/a.h", "static void *f(void) { return calloc (1, 1); }"),
+    ("tensor/a.c", 'char *f(void) { return getenv("A"); }'), ("tests/a.c", "/* TO" "DO later */"),
+]
+INNOCENT = [
+    ("tensor/a.c", '/* abort() is never called */ void f(void) { snprintf(b, 1, "exit(1)"); fprintf(file, "a"); }'),
+    ("tensor/memory.c", "void *f(void) { return calloc(1, 1); }"), ("tools/a.c", 'void f(void) { printf("a"); exit(0); }'),
+    ("nn/a.c", "void f(void) { my_exit(1); talc_memory_new(1); }"),
+]
+
+
+def self_test():
+    failures = []
+    for (path, text), due in [(case, True) for case in PLANTED] + [(case, False) for case in INNOCENT]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / path).parent.mkdir(parents=True)
+            (root / path).write_text(text)
+            if bool(check(root)) != due:
+                failures.append(f"{path}: {text}: {'passes' if due else check(root)}")
+    return failures
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    problems = self_test() if sys.argv[1] == "--self-test" else check(pathlib.Path(sys.argv[1]).resolve())
+    print("\n".join(problems))
+    sys.exit(1 if problems else 0)
+
+
+main()

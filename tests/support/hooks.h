@@ -1,0 +1,26 @@
+/// What every test program does around each test. See CONTRIBUTING.md for why Criterion alone is not enough.
+#ifndef TALC_TESTS_HOOKS_H
+#define TALC_TESTS_HOOKS_H
+
+#include "talc.h"
+
+#include <criterion/criterion.h>
+
+/// The CPU.
+talc_device *cpu_device(void);
+
+/// The device under test: the one that TALC_TEST_DEVICE names, "fake" for the tests' own; the CPU when it is not set. The
+/// tests of the suite `device` take theirs from here, and look at its memory only through copies.
+talc_device *tested_device(void);
+
+/// Passes when this thread has no failure; shows the message when it has.
+#define assert_no_failure() cr_assert(!talc_failed(), "failure: %s", talc_error_message())
+
+/// Passes when exactly this failure stands, and clears it.
+void assert_failure(talc_status status, const char *message);
+
+/// Frees what the thread's scopes hold and fails the test when the pool of the CPU or of the device under test has live
+/// bytes or the leak checker, where one is built in, finds a leak. Every test ends with it: Criterion does not fail a test for a leak.
+void assert_all_freed(void);
+
+#endif
