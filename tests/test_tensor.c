@@ -1,0 +1,383 @@
+#include "tests/support/hooks.h"
+
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DUE(call, status, message)                                                                 \
+    cr_assert_null(call);                                                                          \
+    assert_failure(status, message);
+
+// ---- Element types ------------------------------------------------------------------------------------------
+
+Test(tensor, dtypes_have_sizes_and_names)
+{
+    const struct {
+        talc_dtype dtype;
+        size_t size;
+        const char *name;
+    } due[] = { { TALC_F32, 4, "f32" },
+                { TALC_F64, 8, "f64" },
+                { TALC_I64, 8, "i64" },
+                { TALC_I32, 4, "i32" },
+                { TALC_U8, 1, "u8" } };
+    for (size_t i = 0; i < sizeof due / sizeof *due; i++) {
+        talc_dtype read = TALC_DTYPE_COUNT;
+        cr_assert(talc_dtype_size(due[i].dtype) == due[i].size);
+        cr_assert_str_eq(talc_dtype_name(due[i].dtype), due[i].name);
+        cr_assert(talc_dtype_from_name(due[i].name, &read) && read == due[i].dtype);
+        cr_assert(talc_dtype_is_float(due[i].dtype) == (i < 2));
+    }
+    talc_dtype untouched = TALC_U8;
+    cr_assert(talc_dtype_size((talc_dtype)99) == 0 && talc_dtype_size((talc_dtype)-1) == 0);
+    cr_assert_str_eq(talc_dtype_name((talc_dtype)99), "?");
+    cr_assert(!talc_dtype_from_name("f16", &untouched) && !talc_dtype_from_name(NULL, &untouched));
+    cr_assert(untouched == TALC_U8 && !talc_dtype_is_float((talc_dtype)99));
+    assert_all_freed();
+}
+
+// ---- Queries ------------------------------------------------------------------------------------------------
+
+Test(tensor, queries_take_null_and_every_rank)
+{
+    cr_assert(talc_dims_of(NULL).rank == 0 && talc_numel(NULL) == 0 && talc_nbytes(NULL) == 0);
+    cr_assert(!talc_is_contiguous(NULL) && !talc_same_dims(NULL, NULL) && talc_version(NULL) == 0);
+    talc_dims dims = TALC_SCALAR;
+    int64_t numel = 1;
+    for (int rank = 0; rank <= TALC_MAX_RANK; rank++) {
+        talc_tensor *t = talc_full(cpu_device(), TALC_I32, dims, 3);
+        assert_no_failure();
+        cr_assert(t->rank == rank && talc_numel(t) == numel && talc_nbytes(t) == (size_t)numel * 4);
+        cr_assert(talc_is_contiguous(t) && talc_same_dims(t, t));
+        const int32_t *data = talc_data(t, TALC_I32);
+        for (int64_t i = 0; i < numel; i++)
+            cr_assert(data[i] == 3);
+        int64_t stride = 1;
+        for (int i = rank - 1; i >= 0; stride *= t->dims[i--])
+            cr_assert(t->strides[i] == stride);
+        if (rank < TALC_MAX_RANK) {
+            dims.dim[rank] = 1 + rank % 3;
+            numel *= dims.dim[rank];
+            dims.rank++;
+        }
+    }
+    char text[TALC_DIMS_TEXT];
+    cr_assert_str_eq(talc_dims_text(TALC_SCALAR, text), "[]");
+    cr_assert_str_eq(talc_dims_text(TALC_DIMS(8, -3, 0), text), "[8,-3,0]");
+    talc_dims longest = { .rank = 99 };
+    for (int i = 0; i < TALC_MAX_RANK; i++)
+        longest.dim[i] = INT64_MIN;
+    cr_assert(strlen(talc_dims_text(longest, text)) == 8 * 20 + 7 + 2);
+    assert_all_freed();
+}
+
+// ---- Creation -----------------------------------------------------------------------------------------------
+
+Test(tensor, creators_fill_every_dtype)
+{
+    for (int d = 0; d < TALC_DTYPE_COUNT; d++) {
+        const talc_dtype dtype = (talc_dtype)d;
+        talc_tensor *made[] = { talc_zeros(cpu_device(), dtype, TALC_DIMS(3, 5)),
+                                talc_ones(cpu_device(), dtype, TALC_DIMS(3, 5)),
+                                talc_full(cpu_device(), dtype, TALC_DIMS(3, 5), 7),
+                                talc_zeros_like(talc_ones(cpu_device(), dtype, TALC_DIMS(3, 5))) };
+        const double due[] = { 0, 1, 7, 0 };
+        assert_no_failure();
+        for (int m = 0; m < 4; m++)
+            for (int i = 0; i < 15; i++)
+                cr_assert(talc_item(talc_select(talc_view(made[m], TALC_DIMS(15)), 0, i)) == due[m],
+                          "%s, creator %d, element %d", talc_dtype_name(dtype), m, i);
+        talc_tensor *like = talc_empty_like(made[0]);
+        cr_assert(like->dtype == dtype && talc_same_dims(like, made[0]) &&
+                  like->data != made[0]->data);
+        cr_assert((uintptr_t)like->data % 64 == 0);
+    }
+    assert_all_freed();
+}
+
+Test(tensor, a_zero_dimension_is_legal)
+{
+    const talc_dims shapes[] = { TALC_DIMS(0), TALC_DIMS(3, 0, 2), TALC_DIMS(0, 0),
+                                 TALC_DIMS(0, 1 << 20, 1 << 20) };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        talc_tensor *t = talc_ones(cpu_device(), TALC_F64, shapes[i]);
+        assert_no_failure();
+        cr_assert(talc_numel(t) == 0 && talc_nbytes(t) == 0 && talc_is_contiguous(t));
+        cr_assert(talc_data(t, TALC_F64) == NULL && talc_to_host(t, NULL, 0));
+        cr_assert(talc_fill(t, 2) && talc_copy(t, talc_clone(t)));
+        cr_assert_not_null(talc_cast(talc_contiguous(t), TALC_U8));
+        assert_no_failure();
+    }
+    cr_assert(talc_device_memory(cpu_device()).live == 0);
+    cr_assert_not_null(talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 0), NULL));
+    assert_all_freed();
+}
+
+Test(tensor, what_cannot_be_made_is_named)
+{
+    talc_device *cpu = cpu_device();
+    talc_dims nine = { .rank = 9, .dim = { 1, 1, 1, 1, 1, 1, 1, 1 } };
+    talc_dims minus = { .rank = -1 };
+    const int64_t big = INT64_C(1) << 31;
+    DUE(talc_empty(NULL, TALC_F32, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "empty: device is NULL")
+    DUE(talc_zeros(NULL, TALC_F32, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "zeros: device is NULL")
+    DUE(talc_arange(NULL, TALC_F32, 0, 1, 1), TALC_NULL_ARGUMENT, "arange: device is NULL")
+    DUE(talc_eye(NULL, TALC_F32, 1), TALC_NULL_ARGUMENT, "eye: device is NULL")
+    DUE(talc_empty_like(NULL), TALC_NULL_ARGUMENT, "empty_like: tensor is NULL")
+    DUE(talc_zeros_like(NULL), TALC_NULL_ARGUMENT, "zeros_like: tensor is NULL")
+    DUE(talc_ones(cpu, (talc_dtype)77, TALC_DIMS(1)), TALC_BAD_DTYPE, "ones: unknown dtype 77")
+    DUE(talc_arange(cpu, TALC_DTYPE_COUNT, 0, 1, 1), TALC_BAD_DTYPE, "arange: unknown dtype 5")
+    DUE(talc_full(cpu, TALC_F32, nine, 1), TALC_BAD_SHAPE, "full: rank 9 is outside 0..8")
+    DUE(talc_empty(cpu, TALC_F32, minus), TALC_BAD_SHAPE, "empty: rank -1 is outside 0..8")
+    DUE(talc_zeros(cpu, TALC_F32, TALC_DIMS(2, -3, 0)), TALC_BAD_SHAPE,
+        "zeros: shape [2,-3,0] has the negative dimension -3")
+    DUE(talc_eye(cpu, TALC_F32, -2), TALC_BAD_SHAPE,
+        "eye: shape [-2,-2] has the negative dimension -2")
+    DUE(talc_empty(cpu, TALC_U8, TALC_DIMS(big, big, 4)), TALC_TOO_LARGE,
+        "empty: shape [2147483648,2147483648,4] of u8 needs more than 9223372036854775807 bytes")
+    DUE(talc_empty(cpu, TALC_F64, TALC_DIMS(big, big)), TALC_TOO_LARGE,
+        "empty: shape [2147483648,2147483648] of f64 needs more than 9223372036854775807 bytes")
+    DUE(talc_empty(cpu, TALC_U8, TALC_DIMS(big, 0, big, 4)), TALC_TOO_LARGE,
+        "empty: shape [2147483648,0,2147483648,4] of u8 needs more than 9223372036854775807 bytes")
+    DUE(talc_from_host(cpu, TALC_F32, TALC_DIMS(2), NULL), TALC_NULL_ARGUMENT,
+        "from_host: elements is NULL")
+    cr_assert(talc_device_memory(cpu).live == 0, "a failed creator left something in its scope");
+    assert_all_freed();
+}
+
+static void assert_sequence(talc_tensor *t, const double *due, int64_t count)
+{
+    assert_no_failure();
+    cr_assert(t->rank == 1 && t->dims[0] == count, "%d numbers instead of %d", (int)t->dims[0],
+              (int)count);
+    for (int64_t i = 0; i < count; i++)
+        cr_assert(talc_item(talc_select(t, 0, i)) == due[i], "number %d", (int)i);
+}
+
+Test(tensor, arange_counts_as_numpy_does)
+{
+    talc_device *cpu = cpu_device();
+    assert_sequence(talc_arange(cpu, TALC_I64, 0, 5, 2), (const double[]){ 0, 2, 4 }, 3);
+    assert_sequence(talc_arange(cpu, TALC_I64, 0, 4, 2), (const double[]){ 0, 2 }, 2);
+    assert_sequence(talc_arange(cpu, TALC_F64, 1, 2, 0.25), (const double[]){ 1, 1.25, 1.5, 1.75 },
+                    4);
+    assert_sequence(talc_arange(cpu, TALC_I32, 3, -3, -2), (const double[]){ 3, 1, -1 }, 3);
+    assert_sequence(talc_arange(cpu, TALC_U8, 254, 258, 1), (const double[]){ 254, 255, 255, 255 },
+                    4);
+    assert_sequence(talc_arange(cpu, TALC_F32, 5, 5, 1), NULL, 0);
+    assert_sequence(talc_arange(cpu, TALC_F32, 5, 4, 1), NULL, 0);
+    assert_sequence(talc_arange(cpu, TALC_F32, 0, 1, -1), NULL, 0);
+    DUE(talc_arange(cpu, TALC_F32, 0, 1, 0), TALC_BAD_ARGUMENT,
+        "arange: from 0 to 1 in steps of 0 is no finite sequence")
+    DUE(talc_arange(cpu, TALC_F32, 0, INFINITY, 1), TALC_BAD_ARGUMENT,
+        "arange: from 0 to inf in steps of 1 is no finite sequence")
+    DUE(talc_arange(cpu, TALC_F32, -1e308, 1e308, 1), TALC_BAD_ARGUMENT,
+        "arange: from -1e+308 to 1e+308 in steps of 1 is no finite sequence")
+    DUE(talc_arange(cpu, TALC_F32, 0, 1e-300, 1e-320), TALC_BAD_ARGUMENT,
+        "arange: from 0 to 1e-300 in steps of 9.99989e-321 is no finite sequence")
+    /* 2^61 + 512 values: the size of as many f64 wraps around to 4096 bytes. */
+    DUE(talc_arange(cpu, TALC_U8, 0, 0x1p61 + 512, 1), TALC_TOO_LARGE,
+        "arange: shape [2305843009213694464] of f64 needs more than 9223372036854775807 bytes")
+    assert_all_freed();
+}
+
+Test(tensor, eye_is_the_identity)
+{
+    for (int n = 0; n < 5; n++) {
+        talc_tensor *t = talc_eye(cpu_device(), TALC_F32, n);
+        assert_no_failure();
+        const float *data = talc_data(t, TALC_F32);
+        for (int i = 0; i < n * n; i++)
+            cr_assert(data[i] == (i / n == i % n));
+    }
+    assert_all_freed();
+}
+
+Test(tensor, full_saturates_integers)
+{
+    const struct {
+        talc_dtype dtype;
+        double value;
+        int64_t due;
+    } cases[] = { { TALC_U8, 300, 255 },         { TALC_U8, -1, 0 },
+                  { TALC_U8, NAN, 0 },           { TALC_U8, 2.9, 2 },
+                  { TALC_I32, 1e10, INT32_MAX }, { TALC_I32, -INFINITY, INT32_MIN },
+                  { TALC_I64, 1e30, INT64_MAX }, { TALC_I64, -1e30, INT64_MIN },
+                  { TALC_I64, -2.9, -2 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_assert(talc_item_i64(talc_full(cpu_device(), cases[i].dtype, TALC_SCALAR,
+                                          cases[i].value)) == cases[i].due,
+                  "case %d", (int)i);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+static bool nothing_allowed(size_t bytes)
+{
+    (void)bytes;
+    return false;
+}
+
+static int allowed;
+
+static bool count_down(size_t bytes)
+{
+    (void)bytes;
+    return allowed-- > 0;
+}
+
+Test(tensor, every_allocation_of_a_creator_may_fail)
+{
+    const float values[6] = { 1, 2, 3, 4, 5, 6 };
+    for (int creator = 0; creator < 4; creator++) {
+        int failures = 0;
+        for (bool done = false; !done; failures++) {
+            allowed = failures;
+            talc_allocation_hook = count_down;
+            talc_tensor *t = creator == 0 ? talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6))
+                             : creator == 1
+                                 ? talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(6), values)
+                             : creator == 2 ? talc_arange(cpu_device(), TALC_F32, 0, 6, 1)
+                                            : talc_eye(cpu_device(), TALC_F32, 3);
+            talc_allocation_hook = NULL;
+            done = t != NULL;
+            cr_assert(done || talc_error_status() == TALC_NO_MEMORY);
+            talc_error_clear();
+            talc_release(t);
+            cr_assert(talc_device_memory(cpu_device()).live == 0, "creator %d, allocation %d",
+                      creator, failures);
+        }
+        cr_assert(failures > 3);
+    }
+    talc_allocation_hook = nothing_allowed;
+    cr_assert_null(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6)));
+    talc_allocation_hook = NULL;
+    char message[80];
+    snprintf(message, sizeof message, "tensor: out of host memory: asked %zu bytes",
+             sizeof(talc_storage));
+    assert_failure(TALC_NO_MEMORY, message);
+    assert_all_freed();
+}
+
+// ---- Host memory --------------------------------------------------------------------------------------------
+
+Test(tensor, from_host_and_to_host_copy)
+{
+    int32_t values[] = { 1, -2, 3, -4, 5, -6 };
+    talc_tensor *t = talc_from_host(cpu_device(), TALC_I32, TALC_DIMS(2, 3), values);
+    values[0] = 99;
+    int32_t back[6];
+    cr_assert(talc_to_host(t, back, sizeof back));
+    cr_assert(back[0] == 1 && back[5] == -6);
+    cr_assert(talc_to_host(talc_transpose(t, 0, 1), back, sizeof back));
+    cr_assert(back[0] == 1 && back[1] == -4 && back[2] == -2 && back[5] == -6);
+    cr_assert(!talc_to_host(t, back, 23));
+    assert_failure(TALC_BAD_ARGUMENT, "to_host: [2,3] of i32 has 24 bytes, the array 23");
+    cr_assert(!talc_to_host(t, NULL, 24));
+    assert_failure(TALC_NULL_ARGUMENT, "to_host: elements is NULL");
+    cr_assert(!talc_to_host(NULL, back, 24));
+    assert_failure(TALC_NULL_ARGUMENT, "to_host: tensor is NULL");
+    assert_all_freed();
+}
+
+Test(tensor, item_reads_every_dtype)
+{
+    const int64_t exact = (INT64_C(1) << 53) + 1;
+    cr_assert(talc_item_i64(talc_from_host(cpu_device(), TALC_I64, TALC_SCALAR, &exact)) == exact);
+    for (int d = 0; d < TALC_DTYPE_COUNT; d++) {
+        talc_tensor *t = talc_full(cpu_device(), (talc_dtype)d, TALC_DIMS(1, 1), 200);
+        cr_assert(talc_item(t) == 200 && talc_item_i64(t) == 200, "%s",
+                  talc_dtype_name((talc_dtype)d));
+    }
+    cr_assert(talc_item_i64(talc_full(cpu_device(), TALC_F32, TALC_SCALAR, -1.9)) == -1);
+    cr_assert(isnan(talc_item(talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3)))));
+    assert_failure(TALC_BAD_SHAPE, "item: a tensor [2,3] has 6 elements, item needs 1");
+    cr_assert(talc_item_i64(talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(0))) == 0);
+    assert_failure(TALC_BAD_SHAPE, "item: a tensor [0] has 0 elements, item needs 1");
+    cr_assert(isnan(talc_item(NULL)));
+    assert_failure(TALC_NULL_ARGUMENT, "item: tensor is NULL");
+    assert_all_freed();
+}
+
+Test(tensor, data_checks_what_it_hands_out)
+{
+    talc_tensor *t = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(4, 6));
+    cr_assert(talc_data(t, TALC_F32) == t->data);
+    DUE(talc_data(NULL, TALC_F32), TALC_NULL_ARGUMENT, "data: tensor is NULL")
+    DUE(talc_data(t, TALC_F64), TALC_BAD_DTYPE, "data: the tensor is f32, the caller asks for f64")
+    DUE(talc_data(talc_slice(t, 1, 0, 2, 1), TALC_F32), TALC_BAD_SHAPE,
+        "data: the tensor [4,2] is a view with gaps; make it talc_contiguous first")
+    DUE(talc_data(talc_transpose(t, 0, 1), TALC_F32), TALC_BAD_SHAPE,
+        "data: the tensor [6,4] is a view with gaps; make it talc_contiguous first")
+    cr_assert(talc_data(talc_slice(t, 0, 1, 3, 1), TALC_F32) == (float *)t->data + 6);
+    assert_all_freed();
+}
+
+// ---- Wrapped memory -----------------------------------------------------------------------------------------
+
+typedef struct released {
+    int times;
+    void *data;
+} released;
+
+static void note_release(void *data, void *context)
+{
+    released *note = context;
+    note->times++;
+    note->data = data;
+}
+
+Test(tensor, wrapped_memory_is_released_once_after_the_last_view)
+{
+    float memory[6] = { 1, 2, 3, 4, 5, 6 };
+    released note = { 0 };
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *t =
+        talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(2, 3), memory, note_release, &note);
+    talc_tensor *view = talc_retain(talc_select(t, 0, 1));
+    cr_assert(t->data == memory && talc_device_memory(cpu_device()).live == 0);
+    cr_assert(talc_fill(view, 9) && memory[2] == 3 && memory[3] == 9 && memory[5] == 9);
+    talc_scope_leave(scope);
+    cr_assert(note.times == 0, "the view still needs the memory");
+    cr_assert(talc_item(talc_select(view, 0, 0)) == 9);
+    talc_scope_leave_all();
+    cr_assert(note.times == 0);
+    talc_release(view);
+    cr_assert(note.times == 1 && note.data == memory);
+    cr_assert_not_null(talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(6), memory, NULL, NULL));
+    assert_all_freed();
+    cr_assert(note.times == 1);
+}
+
+Test(tensor, a_failed_wrap_leaves_the_memory_to_the_caller)
+{
+    double memory[4] = { 0 };
+    released note = { 0 };
+    char message[160];
+    void *odd = (char *)memory + 4;
+    DUE(talc_wrap(NULL, TALC_F64, TALC_DIMS(1), memory, note_release, &note), TALC_NULL_ARGUMENT,
+        "wrap: device is NULL")
+    DUE(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), NULL, note_release, &note),
+        TALC_NULL_ARGUMENT, "wrap: data is NULL")
+    DUE(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(-1), memory, note_release, &note),
+        TALC_BAD_SHAPE, "wrap: shape [-1] has the negative dimension -1")
+    snprintf(message, sizeof message,
+             "wrap: address %p is not aligned for f64, which needs a multiple of 8", odd);
+    DUE(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), odd, note_release, &note),
+        TALC_BAD_ARGUMENT, message)
+    cr_assert_not_null(talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(1), odd, NULL, NULL));
+    for (int i = 0; i < 2; i++) {
+        allowed = i;
+        talc_allocation_hook = count_down;
+        cr_assert_null(
+            talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(4), memory, note_release, &note));
+        talc_allocation_hook = NULL;
+        cr_assert(talc_error_status() == TALC_NO_MEMORY);
+        talc_error_clear();
+    }
+    assert_all_freed();
+    cr_assert(note.times == 0);
+}
