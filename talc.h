@@ -7,6 +7,7 @@
 #include "tensor/device.h"
 #include "tensor/error.h"
 #include "tensor/precision.h"
+#include "tensor/print.h"
 #include "tensor/random.h"
 #include "tensor/scope.h"
 #include "tensor/tensor.h"

@@ -1,0 +1,153 @@
+#include "tests/support/hooks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What talc_print writes; the caller frees it. */
+static char *printed(const talc_tensor *tensor, bool due)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    cr_assert(talc_print(file, tensor) == due);
+    fclose(file);
+    return text;
+}
+
+static void assert_printed(const talc_tensor *tensor, const char *due)
+{
+    assert_no_failure();
+    char *text = printed(tensor, true);
+    cr_assert(strcmp(text, due) == 0, "\nprinted:\n%s\ndue:\n%s", text, due);
+    free(text);
+}
+
+static talc_tensor *reals(talc_dims dims, const double *elements, talc_dtype dtype)
+{
+    return talc_cast(talc_from_host(cpu_device(), TALC_F64, dims, elements), dtype);
+}
+
+Test(print, numbers_share_one_form)
+{
+    const double mixed[] = { 0, 1.5, -2.25, 3, NAN, 5 };
+    assert_printed(reals(TALC_DIMS(2, 3), mixed, TALC_F32), "tensor f32 [2,3] on cpu\n"
+                                                            "[[ 0.0000,  1.5000, -2.2500],\n"
+                                                            " [ 3.0000,     nan,  5.0000]]\n");
+    const double whole[] = { -1, 20, INFINITY, -INFINITY };
+    assert_printed(reals(TALC_DIMS(4), whole, TALC_F64),
+                   "tensor f64 [4] on cpu\n[ -1.,  20.,  inf, -inf]\n");
+    const double small[] = { 0.00012345678, -0.0005 };
+    assert_printed(reals(TALC_DIMS(2), small, TALC_F64),
+                   "tensor f64 [2] on cpu\n[ 1.2346e-04, -5.0000e-04]\n");
+    const double wide[] = { 99999.4, 0.00001 }, wider[] = { 123456.7, 1 };
+    assert_printed(reals(TALC_DIMS(2), wide, TALC_F64),
+                   "tensor f64 [2] on cpu\n[99999.4000,     0.0000]\n");
+    assert_printed(reals(TALC_DIMS(2), wider, TALC_F64),
+                   "tensor f64 [2] on cpu\n[1.2346e+05, 1.0000e+00]\n");
+    assert_printed(reals(TALC_DIMS(2), (double[]){ 1e8, 1 }, TALC_F64),
+                   "tensor f64 [2] on cpu\n[1.0000e+08, 1.0000e+00]\n");
+    assert_printed(reals(TALC_DIMS(2), (double[]){ NAN, NAN }, TALC_F32),
+                   "tensor f32 [2] on cpu\n[nan, nan]\n");
+    assert_printed(reals(TALC_DIMS(3), (double[]){ 0, 7, 255 }, TALC_U8),
+                   "tensor u8 [3] on cpu\n[  0,   7, 255]\n");
+    const int64_t large[] = { INT64_MIN, INT64_MAX };
+    assert_printed(talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(2, 1), large),
+                   "tensor i64 [2,1] on cpu\n"
+                   "[[-9223372036854775808],\n"
+                   " [ 9223372036854775807]]\n");
+    assert_all_freed();
+}
+
+Test(print, ranks_and_empty_tensors)
+{
+    assert_printed(NULL, "NULL\n");
+    assert_printed(talc_full(cpu_device(), TALC_F32, TALC_SCALAR, 2.5),
+                   "tensor f32 [] on cpu\n2.5000\n");
+    assert_printed(talc_full(cpu_device(), TALC_I32, TALC_SCALAR, -2),
+                   "tensor i32 [] on cpu\n-2\n");
+    assert_printed(talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(0)), "tensor f32 [0] on cpu\n[]\n");
+    assert_printed(talc_zeros(cpu_device(), TALC_U8, TALC_DIMS(3, 0, 2)),
+                   "tensor u8 [3,0,2] on cpu\n[]\n");
+    talc_tensor *x =
+        talc_view(talc_arange(cpu_device(), TALC_I32, 0, 16, 1), TALC_DIMS(2, 2, 2, 2));
+    assert_printed(talc_transpose(x, 2, 3), "tensor i32 [2,2,2,2] on cpu\n"
+                                            "[[[[ 0,  2],\n"
+                                            "   [ 1,  3]],\n"
+                                            "\n"
+                                            "  [[ 4,  6],\n"
+                                            "   [ 5,  7]]],\n"
+                                            "\n"
+                                            "\n"
+                                            " [[[ 8, 10],\n"
+                                            "   [ 9, 11]],\n"
+                                            "\n"
+                                            "  [[12, 14],\n"
+                                            "   [13, 15]]]]\n");
+    assert_all_freed();
+}
+
+Test(print, long_rows_wrap_and_large_tensors_are_shortened)
+{
+    assert_printed(
+        talc_arange(cpu_device(), TALC_F32, 0, 20, 1),
+        "tensor f32 [20] on cpu\n"
+        "[ 0.,  1.,  2.,  3.,  4.,  5.,  6.,  7.,  8.,  9., 10., 11., 12., 13., 14., 15.,\n"
+        " 16., 17., 18., 19.]\n");
+    /* 26 numbers fill 78 columns; the 27th would end at column 81. */
+    assert_printed(
+        talc_ones(cpu_device(), TALC_I32, TALC_DIMS(27)),
+        "tensor i32 [27] on cpu\n"
+        "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,\n"
+        " 1]\n");
+    assert_printed(talc_arange(cpu_device(), TALC_I32, 0, 1001, 1),
+                   "tensor i32 [1001] on cpu\n[   0,    1,    2, ...,  998,  999, 1000]\n");
+    talc_tensor *x =
+        talc_view(talc_arange(cpu_device(), TALC_I32, 0, 1100, 1), TALC_DIMS(2, 50, 11));
+    assert_printed(x, "tensor i32 [2,50,11] on cpu\n"
+                      "[[[   0,    1,    2, ...,    8,    9,   10],\n"
+                      "  [  11,   12,   13, ...,   19,   20,   21],\n"
+                      "  [  22,   23,   24, ...,   30,   31,   32],\n"
+                      "  ...,\n"
+                      "  [ 517,  518,  519, ...,  525,  526,  527],\n"
+                      "  [ 528,  529,  530, ...,  536,  537,  538],\n"
+                      "  [ 539,  540,  541, ...,  547,  548,  549]],\n"
+                      "\n"
+                      " [[ 550,  551,  552, ...,  558,  559,  560],\n"
+                      "  [ 561,  562,  563, ...,  569,  570,  571],\n"
+                      "  [ 572,  573,  574, ...,  580,  581,  582],\n"
+                      "  ...,\n"
+                      "  [1067, 1068, 1069, ..., 1075, 1076, 1077],\n"
+                      "  [1078, 1079, 1080, ..., 1086, 1087, 1088],\n"
+                      "  [1089, 1090, 1091, ..., 1097, 1098, 1099]]]\n");
+    talc_tensor *expanded = talc_expand(talc_ones(cpu_device(), TALC_U8, TALC_SCALAR),
+                                        TALC_DIMS(INT64_C(1) << 40, 1, 1));
+    assert_printed(expanded,
+                   "tensor u8 [1099511627776,1,1] on cpu\n"
+                   "[[[1]],\n\n [[1]],\n\n [[1]],\n\n ...,\n\n [[1]],\n\n [[1]],\n\n [[1]]]\n");
+    assert_all_freed();
+}
+
+Test(print, a_standing_failure_is_shown_in_place_of_the_elements)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2));
+    talc_fail(TALC_BAD_SHAPE, "something broke");
+    char *text = printed(x, false);
+    cr_assert(strcmp(text, "tensor f32 [2] on cpu\n(not read: something broke)\n") == 0, "%s",
+              text);
+    free(text);
+    text = printed(NULL, true);
+    cr_assert(strcmp(text, "NULL\n") == 0);
+    free(text);
+    assert_failure(TALC_BAD_SHAPE, "something broke");
+    cr_assert(!talc_print(NULL, x));
+    assert_failure(TALC_NULL_ARGUMENT, "print: file is NULL");
+    FILE *full = fopen("/dev/full", "w");
+    if (full != NULL) {
+        setvbuf(full, NULL, _IONBF, 0);
+        cr_assert(!talc_print(full, x) && ferror(full) && !talc_failed());
+        fclose(full);
+    }
+    assert_all_freed();
+}
