@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "tensor/device.h"
 #include "tensor/error.h"
+#include "tensor/npy.h"
 #include "tensor/precision.h"
 #include "tensor/print.h"
 #include "tensor/random.h"

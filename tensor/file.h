@@ -1,0 +1,62 @@
+/// Reading and writing files of tensors. Private to talc.
+///
+/// Reading accepts regular files only, knows their exact size and never reads past it. Writing is atomic: a
+/// temporary file in the same directory takes the target's name once it is complete and on the disk, so the old
+/// file stays whole whatever fails. `who` names the function in messages.
+#ifndef TALC_TENSOR_FILE_H
+#define TALC_TENSOR_FILE_H
+
+#include "tensor/tensor.h"
+
+/// A file open for reading.
+typedef struct talc_file {
+    int descriptor;
+    int64_t size;
+    char *path;
+} talc_file;
+
+/// Opens a regular file. Errors: TALC_IO_ERROR with the system's text, also for directories, pipes and devices.
+talc_status talc_file_open(talc_file *file, const char *who, const char *path);
+
+/// Reads exactly `count` bytes from `offset`; fewer, in a file that has shrunk, is an error.
+talc_status talc_file_read(const talc_file *file, const char *who, int64_t offset, void *bytes,
+                           size_t count);
+
+/// Reads a contiguous tensor's elements from `offset`, on any device. `little_endian` says how they are stored.
+talc_status talc_file_read_tensor(const talc_file *file, const char *who, int64_t offset,
+                                  bool little_endian, talc_tensor *tensor);
+
+void talc_file_close(talc_file *file);
+
+/// A file on its way to replace `path`, or what a link at `path` leads to.
+typedef struct talc_file_writer {
+    int descriptor;
+    const char *path; ///< borrowed; what messages name
+    char *target;     ///< what is replaced
+    char *temporary;
+} talc_file_writer;
+
+/// Creates the temporary file. A target that exists must be a regular file; its permissions are kept.
+talc_status talc_file_create(talc_file_writer *writer, const char *who, const char *path);
+
+talc_status talc_file_write(talc_file_writer *writer, const char *who, const void *bytes,
+                            size_t count);
+
+/// Writes a tensor's elements in row-major order and little-endian, from any device and with any strides.
+talc_status talc_file_write_tensor(talc_file_writer *writer, const char *who,
+                                   const talc_tensor *tensor);
+
+/// Puts the file in its place; on failure the old file is still there.
+talc_status talc_file_commit(talc_file_writer *writer, const char *who);
+
+/// Removes the temporary file; what a caller does instead of committing after a failure.
+void talc_file_abandon(talc_file_writer *writer);
+
+/// True on hosts that store the low byte first.
+bool talc_host_little_endian(void);
+
+/// A string out of a file as it may stand in a message: control characters become '?', a long one is cut.
+#define TALC_SHOWN_TEXT 64
+const char *talc_shown(const char *text, char shown[TALC_SHOWN_TEXT]);
+
+#endif

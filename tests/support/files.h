@@ -1,0 +1,22 @@
+/// Files of a test: in a directory of its own, which goes away with them.
+#ifndef TALC_TESTS_FILES_H
+#define TALC_TESTS_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/// The path of `name` in this process's directory, made on the first call. Valid until the call after the next seven.
+const char *file_path(const char *name);
+
+void file_write(const char *path, const void *bytes, size_t count);
+
+/// The whole file, to be freed with free; NULL when there is none. A NUL byte follows the last.
+char *file_bytes(const char *path, size_t *count);
+
+/// How many files are in the directory.
+int file_count(void);
+
+/// Removes the directory and the files in it.
+void file_remove_all(void);
+
+#endif
