@@ -10,6 +10,7 @@
 #include "tensor/precision.h"
 #include "tensor/print.h"
 #include "tensor/random.h"
+#include "tensor/safetensors.h"
 #include "tensor/scope.h"
 #include "tensor/tensor.h"
 

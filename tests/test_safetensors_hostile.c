@@ -1,0 +1,309 @@
+#include "tests/support/files.h"
+#include "tests/support/hooks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Written by the reference implementation, safetensors 0.8 for Python. */
+static const char REFERENCE[] =
+    "\250\000\000\000\000\000\000\000{\"__metadata__\":{\"format\":\"pt\"},\"bias \\\"q\\\" "
+    "\303\251\\n\":{\"dtype\":"
+    "\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[2,"
+    "3],"
+    "\"data_offsets\":[4,28]}}   "
+    "\000\000\340@\000\000\300?\000\000\000\300\000\000@@\000\000\200@\000\000\240@"
+    "\000\000\200\177";
+
+/* A file of a header and `data` zero bytes; `length` is what the first 8 bytes say. */
+static const char *file_with(uint64_t length, const char *header, size_t header_bytes, size_t data)
+{
+    const char *path = file_path("made.safetensors");
+    char *bytes = calloc(1, 8 + header_bytes + data + 1);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (char)(length >> (8 * i) & 0xff);
+    memcpy(bytes + 8, header, header_bytes);
+    file_write(path, bytes, 8 + header_bytes + data);
+    free(bytes);
+    return path;
+}
+
+static const char *file_of(const char *header, size_t data)
+{
+    return file_with(strlen(header), header, strlen(header), data);
+}
+
+/* Opening must fail with BAD_FORMAT and "safetensors_open: 'PATH': DUE". */
+static void assert_refused(const char *path, const char *due)
+{
+    char message[1024];
+    snprintf(message, sizeof message, "safetensors_open: '%s': %s", path, due);
+    cr_assert_null(talc_safetensors_open(path), "opened, though: %s", due);
+    assert_failure(TALC_BAD_FORMAT, message);
+}
+
+#define ENTRY(shape, begin, end)                                                                   \
+    "{\"a\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}}"
+
+Test(safetensors_hostile, headers_that_break_the_format_are_refused)
+{
+    static const char *const NO_SIZE =
+        "tensor 'a': a shape whose size is no number of bytes below 2^60";
+    static const char *const NO_SHAPE =
+        "tensor 'a': \"shape\" holds something else than numbers from 0 to 2^63-1";
+    static const char *const NO_OFFSETS =
+        "tensor 'a': \"data_offsets\" are not two numbers from 0 to 2^63-1";
+    static const char *const NO_OBJECT =
+        "tensor 'a': no object of \"dtype\", \"shape\" and \"data_offsets\"";
+    const struct {
+        const char *header;
+        size_t data;
+        const char *due; /* NULL: any text */
+    } cases[] = {
+        { " {}", 0, "the header does not begin with '{'" },
+        { "[]", 0, "the header does not begin with '{'" },
+        { "{\"a\"", 0, NULL },
+        { "{}{}", 0, NULL },
+        { "{\"a\":\"\xff\xfe\"}", 0, NULL },
+        { "{\"\xff\":1}", 0, NULL },
+        { "{\"a\\u0000b\":1}", 0, NULL },
+        { ENTRY("[1]", "0", "4") "x", 4, NULL },
+        /* Two of a name, and twice one key within an entry. */
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+          "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+          2, NULL },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+          NULL },
+        { "{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, NULL },
+        { "{\"__metadata__\":[]}", 0, "__metadata__ is no object" },
+        { "{\"__metadata__\":{\"k\":1}}", 0, "__metadata__ holds something else than strings" },
+        { "{\"a\":3}", 0, NO_OBJECT },
+        { "{\"a\":{}}", 0, NO_OBJECT },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":0}}", 1,
+          NO_OBJECT },
+        { "{\"a\":{\"type\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+          "tensor 'a': no string \"dtype\"" },
+        { "{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+          "tensor 'a': no string \"dtype\"" },
+        { "{\"a\\u001b\":{\"dtype\":\"f32\\n\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+          "tensor 'a?': unknown dtype 'f32?'" },
+        { ENTRY("3", "0", "4"), 4, "tensor 'a': no array \"shape\"" },
+        { ENTRY("[1,1,1,1,1,1,1,1,1]", "0", "4"), 4, "tensor 'a': a rank above 8" },
+        { ENTRY("[-1]", "0", "4"), 4, NO_SHAPE },
+        { ENTRY("[1.0]", "0", "4"), 4, NO_SHAPE },
+        { ENTRY("[1e0]", "0", "4"), 4, NO_SHAPE },
+        { ENTRY("[\"1\"]", "0", "4"), 4, NO_SHAPE },
+        { ENTRY("[true]", "0", "4"), 4, NO_SHAPE },
+        { ENTRY("[1.5]", "0", "4"), 4, NO_SHAPE },
+        { ENTRY("[1]", "-4", "0"), 0, NO_OFFSETS },
+        { ENTRY("[1]", "0", "4,8"), 4, NO_OFFSETS },
+        { ENTRY("[1]", "0", "4.0"), 4, NO_OFFSETS },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":4}}", 4, NO_OFFSETS },
+        /* Sizes past every integer: numbers, products, products that are zero after all. */
+        { ENTRY("[2,18446744073709551614]", "0", "16"), 16, NULL },
+        { ENTRY("[2,9223372036854775807]", "0", "16"), 16, NO_SIZE },
+        { ENTRY("[4294967296,4294967296]", "0", "0"), 0, NO_SIZE },
+        { ENTRY("[9223372036854775807,9223372036854775807,0]", "0", "0"), 0, NO_SIZE },
+        { ENTRY("[0,9223372036854775807,9223372036854775807]", "0", "0"), 0, NO_SIZE },
+        { "{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, NO_SIZE },
+        { ENTRY("[2]", "0", "4"), 4,
+          "tensor 'a': [2] of F32 needs 8 bytes, data_offsets are [0,4]" },
+        { ENTRY("[1]", "8", "4"), 8,
+          "tensor 'a': [1] of F32 needs 4 bytes, data_offsets are [8,4]" },
+        { ENTRY("[0]", "4", "0"), 4,
+          "tensor 'a': [0] of F32 needs 0 bytes, data_offsets are [4,0]" },
+        { ENTRY("[1]", "9223372036854775804", "9223372036854775807"), 4,
+          "tensor 'a': [1] of F32 needs 4 bytes, data_offsets are "
+          "[9223372036854775804,9223372036854775807]" },
+        /* Holes, overlaps and data that no tensor has or that is not there. */
+        { ENTRY("[1]", "4", "8"), 8,
+          "tensor 'a' begins at byte 4 of the data, the one before it ends at 0" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+          "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[5,9]}}",
+          9, "tensor 'b' begins at byte 5 of the data, the one before it ends at 4" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+          "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[3,7]}}",
+          7, "tensor 'b' begins at byte 3 of the data, the one before it ends at 4" },
+        { "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+          "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+          4, "tensor 'b' begins at byte 0 of the data, the one before it ends at 4" },
+        { ENTRY("[1]", "0", "4"), 5, "tensors of 4 bytes, but 5 bytes of data" },
+        { ENTRY("[1]", "0", "4"), 2, "tensors of 4 bytes, but 2 bytes of data" },
+        { "{}", 1, "tensors of 0 bytes, but 1 bytes of data" },
+        { "{\"a\":{\"dtype\":{\"x\":{}},\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+          "the header nests deeper than 3 levels" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *path = file_of(cases[i].header, cases[i].data);
+        if (cases[i].due != NULL) {
+            assert_refused(path, cases[i].due);
+            continue;
+        }
+        cr_assert_null(talc_safetensors_open(path), "%s", cases[i].header);
+        cr_assert(talc_error_status() == TALC_BAD_FORMAT &&
+                      strstr(talc_error_message(), "the header is not JSON: byte "),
+                  "%s: %s", cases[i].header, talc_error_message());
+        talc_error_clear();
+    }
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(safetensors_hostile, lengths_that_do_not_fit_are_refused)
+{
+    const char *path = file_path("made.safetensors");
+    file_write(path, "", 0);
+    assert_refused(path, "0 bytes are no safetensors file");
+    file_write(path, "1234567", 7);
+    assert_refused(path, "7 bytes are no safetensors file");
+    file_write(path, "\002\0\0\0\0\0\0\0{", 9);
+    assert_refused(path, "9 bytes are no safetensors file");
+    assert_refused(file_with(0, "{}", 2, 0), "a header of 0 bytes in a file of 10");
+    assert_refused(file_with(1, "{}", 2, 0), "a header of 1 bytes in a file of 10");
+    assert_refused(file_with(3, "{}", 2, 0), "a header of 3 bytes in a file of 10");
+    assert_refused(file_with(UINT64_MAX, "{}", 2, 0),
+                   "a header of 18446744073709551615 bytes in a file of 10");
+    assert_refused(file_with(UINT64_MAX - 7, "{}", 2, 0),
+                   "a header of 18446744073709551608 bytes in a file of 10");
+    /* A sparse file of more than the header's limit. */
+    cr_assert(truncate(file_with((16 << 20) + 1, "{}", 2, 0), (17 << 20)) == 0);
+    assert_refused(path, "a header of 16777217 bytes, talc reads up to 16777216");
+    file_remove_all();
+    assert_all_freed();
+}
+
+/* `count` copies of `part` between a beginning and an end. */
+static const char *repeated(const char *begin, const char *part, size_t count, const char *end)
+{
+    const size_t length = strlen(begin) + count * strlen(part) + strlen(end);
+    char *header = malloc(length + 1), *at = header;
+    cr_assert_not_null(header);
+    at += sprintf(at, "%s", begin);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(at, part, strlen(part));
+        at += strlen(part);
+    }
+    sprintf(at, "%s", end);
+    const char *path = file_with(length, header, length, 0);
+    free(header);
+    return path;
+}
+
+Test(safetensors_hostile, headers_that_would_cost_much_are_refused_early)
+{
+    assert_refused(repeated("{\"a\":", "[", 1000000, ""), "the header nests deeper than 3 levels");
+    assert_refused(repeated("{\"a\":{\"shape\":[", "1,", 1000000, "1]}}"),
+                   "the header has an array of more than 64 elements");
+    assert_refused(repeated("{\"a\":[", "{},", 1000000, "{}]}"),
+                   "the header has more than 65536 tensors");
+    assert_refused(repeated("{\"__metadata__\":{", "\"\":\"\",", 1000001, "\"\":\"\"}}"),
+                   "the header has more than 1000000 commas");
+    /* A bracket in a string, behind an escaped quote too, is no bracket. */
+    const char *path = file_of("{\"__metadata__\":{\"a\":\"[[[[[[\\\"[[[\"}}", 0);
+    talc_safetensors *file = talc_safetensors_open(path);
+    cr_assert(file != NULL && strcmp(talc_safetensors_metadata(file, "a"), "[[[[[[\"[[[") == 0);
+    talc_safetensors_close(file);
+    char name[2048], header[2200], message[256];
+    memset(name, 'n', 1025);
+    name[1025] = '\0';
+    snprintf(header, sizeof header,
+             "{\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", name);
+    snprintf(message, sizeof message, "tensor '%.60s...': a name of more than 1024 bytes", name);
+    assert_refused(file_of(header, 0), message);
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(safetensors_hostile, there_are_at_most_65536_tensors)
+{
+    for (int count = 65536; count <= 65537; count++) {
+        char *header = malloc((size_t)count * 64 + 3), *at = header;
+        for (int i = 0; i < count; i++)
+            at += sprintf(at, "%c\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                          i == 0 ? '{' : ',', i);
+        strcpy(at, "}");
+        const char *path = file_of(header, 0);
+        free(header);
+        if (count > 65536) {
+            assert_refused(path, "the header has more than 65536 tensors");
+            continue;
+        }
+        talc_safetensors *file = talc_safetensors_open(path);
+        cr_assert(talc_safetensors_count(file) == count);
+        const int64_t found = talc_safetensors_find(file, "4711");
+        cr_assert(strcmp(talc_safetensors_name(file, found), "4711") == 0);
+        talc_safetensors_close(file);
+    }
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(safetensors_hostile, a_truncated_file_never_opens)
+{
+    for (size_t length = 0; length < sizeof REFERENCE - 1; length++) {
+        const char *path = file_path("cut.safetensors");
+        file_write(path, REFERENCE, length);
+        cr_assert_null(talc_safetensors_open(path), "%zu bytes", length);
+        cr_assert(talc_error_status() == TALC_BAD_FORMAT, "%zu bytes: %s", length,
+                  talc_error_message());
+        talc_error_clear();
+    }
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(safetensors_hostile, changed_bytes_never_do_harm)
+{
+    static const unsigned char changes[] = { 0x01, 0x02, 0x04, 0x10, 0x20, 0x40, 0x80, 0xff };
+    const size_t header = 8 + 0xa8;
+    const char *path = file_path("flipped.safetensors");
+    char bytes[sizeof REFERENCE];
+    for (size_t at = 0; at < header; at++)
+        for (size_t c = 0; c < sizeof changes; c++) {
+            memcpy(bytes, REFERENCE, sizeof bytes);
+            bytes[at] = (char)(bytes[at] ^ changes[c]);
+            file_write(path, bytes, sizeof REFERENCE - 1);
+            talc_safetensors *file = talc_safetensors_open(path);
+            for (int64_t i = 0; i < talc_safetensors_count(file); i++) {
+                talc_release(talc_safetensors_read(file, i, cpu_device()));
+                cr_assert(!talc_failed() || talc_error_status() == TALC_UNSUPPORTED, "byte %zu: %s",
+                          at, talc_error_message());
+                talc_error_clear();
+            }
+            talc_safetensors_close(file);
+            cr_assert(!talc_failed() || talc_error_status() == TALC_BAD_FORMAT, "byte %zu: %s", at,
+                      talc_error_message());
+            talc_error_clear();
+        }
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(safetensors_hostile, only_regular_files_are_opened)
+{
+    char message[1024];
+    const char *missing = file_path("missing"), *pipe = file_path("pipe");
+    const struct {
+        const char *path, *due;
+    } cases[] = { { "/dev/zero", "'/dev/zero' is a device, not a regular file" },
+                  { "/", "'/' is a directory, not a regular file" } };
+    for (int i = 0; i < 2; i++) {
+        cr_assert_null(talc_safetensors_open(cases[i].path));
+        snprintf(message, sizeof message, "safetensors_open: %s", cases[i].due);
+        assert_failure(TALC_IO_ERROR, message);
+    }
+    cr_assert_null(talc_safetensors_open(missing));
+    snprintf(message, sizeof message,
+             "safetensors_open: cannot open '%s': No such file or directory", missing);
+    assert_failure(TALC_IO_ERROR, message);
+    cr_assert(mkfifo(pipe, 0600) == 0);
+    cr_assert_null(talc_safetensors_open(pipe));
+    snprintf(message, sizeof message, "safetensors_open: '%s' is a pipe, not a regular file", pipe);
+    assert_failure(TALC_IO_ERROR, message);
+    cr_assert_null(talc_safetensors_open(NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "safetensors_open: path is NULL");
+    file_remove_all();
+    assert_all_freed();
+}
