@@ -2,6 +2,8 @@
 #ifndef TALC_OPS_OPS_H
 #define TALC_OPS_OPS_H
 
+#include "activation.h"
 #include "algorithm.h"
+#include "elementwise.h"
 
 #endif

@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CPU_CPU_H
 
 #include "ops/backend.h"
+#include "ops/elementwise.h"
 #include "tensor/device.h"
 
 /// The CPU as a device, named "cpu"; another name raises TALC_BAD_DEVICE. Opened when first asked for.
@@ -18,5 +19,7 @@ talc_status talc_cpu_fill(talc_device *device, const talc_fill_problem *problem,
 talc_status talc_cpu_random(talc_device *device, const talc_random_problem *problem, void *dst);
 
 /* The lists of the tables; unary and binary share a file, each other one has its own. */
+extern const talc_binary_algorithm talc_cpu_binary[];
+extern const talc_unary_algorithm talc_cpu_unary[];
 
 #endif

@@ -1,0 +1,51 @@
+#include "backends/cpu/activation.h"
+
+#include "ops/elementwise.h"
+
+#include <tgmath.h>
+
+/* The elementwise op that an activation is; there is none for no activation. */
+static talc_unary_function function_of(talc_activation activation)
+{
+    return activation == TALC_ACTIVATION_RELU      ? TALC_RELU
+           : activation == TALC_ACTIVATION_SIGMOID ? TALC_SIGMOID
+                                                   : TALC_TANH;
+}
+
+#define ACTIVATE_CASE(constant, name, value, derivative)                                           \
+    case constant:                                                                                 \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const T x = y[i];                                                                      \
+            y[i] = (T)(value);                                                                     \
+        }                                                                                          \
+        break;
+
+#define ACTIVATE(suffix, type)                                                                     \
+    static void activate_##suffix(talc_activation activation, int64_t count, type *y)              \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        switch (function_of(activation)) {                                                         \
+            TALC_UNARY_TABLE(ACTIVATE_CASE)                                                        \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+ACTIVATE(f32, float)
+ACTIVATE(f64, double)
+
+void talc_cpu_activate(talc_dtype dtype, talc_activation activation, int64_t count, void *y)
+{
+    if (activation == TALC_ACTIVATION_NONE)
+        return;
+    if (dtype == TALC_F32)
+        activate_f32(activation, count, y);
+    else
+        activate_f64(activation, count, y);
+}
+
+double talc_cpu_activation(talc_activation activation, double x)
+{
+    talc_cpu_activate(TALC_F64, activation, 1, &x);
+    return x;
+}

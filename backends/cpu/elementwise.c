@@ -1,0 +1,247 @@
+/// Elementwise ops over strided operands.
+///
+///     y[i...] = f(x[i...])        y[i...] = f(a[i...], b[i...])
+///
+/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in pieces that
+/// depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in the data's own type.
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/threads.h"
+#include "backends/cpu/walk.h"
+#include "ops/elementwise.h"
+
+#include <tgmath.h>
+
+// ---- One operand --------------------------------------------------------------------------------------------
+
+/* Integers wrap around, which unsigned arithmetic does and signed does not. */
+#define NEGATE_ROW(T, U)                                                                           \
+    for (int64_t i = 0; i < n; i++)                                                                \
+        ((T *)y)[i] = (T)(0 - (U)((const T *)x)[i * x_stride]);
+
+#define FLOAT_ROW(T, value)                                                                        \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        const T x = x_row[i * x_stride];                                                           \
+        y_row[i] = (T)(value);                                                                     \
+    }
+
+#define UNARY_CASE(constant, name, value, derivative)                                              \
+    case constant:                                                                                 \
+        FLOAT_ROW(T, value)                                                                        \
+        break;
+
+static void unary_row_f32(talc_unary_function function, int64_t n, float *y_row, const float *x_row,
+                          int64_t x_stride)
+{
+    typedef float T;
+    switch (function) {
+        TALC_UNARY_TABLE(UNARY_CASE)
+    default:
+        break;
+    }
+}
+
+static void unary_row_f64(talc_unary_function function, int64_t n, double *y_row,
+                          const double *x_row, int64_t x_stride)
+{
+    typedef double T;
+    switch (function) {
+        TALC_UNARY_TABLE(UNARY_CASE)
+    default:
+        break;
+    }
+}
+
+/* ops/ lets only neg through for integers. */
+static void unary_row(const talc_unary_problem *p, int64_t n, void *y, const void *x,
+                      int64_t x_stride)
+{
+    switch (p->dtype) {
+    case TALC_F32:
+        unary_row_f32(p->function, n, y, x, x_stride);
+        break;
+    case TALC_F64:
+        unary_row_f64(p->function, n, y, x, x_stride);
+        break;
+    case TALC_I64:
+        NEGATE_ROW(int64_t, uint64_t)
+        break;
+    case TALC_I32:
+        NEGATE_ROW(int32_t, uint32_t)
+        break;
+    case TALC_U8:
+        NEGATE_ROW(uint8_t, unsigned)
+        break;
+    default:
+        break;
+    }
+}
+
+typedef struct unary_context {
+    const talc_unary_problem *problem;
+    char *y;
+    const char *x;
+    talc_walk walk;
+} unary_context;
+
+static void unary_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const unary_context *c = context;
+    const talc_unary_problem *p = c->problem;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t *const strides[] = { p->y_strides, p->x_strides };
+    talc_walk_position at;
+    for (bool more = talc_walk_start(&c->walk, piece, strides, 2, &at); more;
+         more = talc_walk_next(&c->walk, strides, 2, &at))
+        unary_row(p, at.length, c->y + at.offset[0] * size, c->x + at.offset[1] * size,
+                  talc_walk_row_stride(&c->walk, p->x_strides));
+}
+
+static const char *unary_refuses(const talc_unary_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status unary_run(talc_device *device, const talc_unary_problem *problem,
+                             const talc_unary_arguments *arguments)
+{
+    (void)device;
+    unary_context context = { problem, arguments->y, arguments->x,
+                              talc_walk_of(problem->rank, problem->dims) };
+    return talc_cpu_parallel(context.walk.pieces, unary_piece, &context);
+}
+
+const talc_unary_algorithm talc_cpu_unary[] = {
+    { { "reference", { "the data's own type", TALC_STRICT, false } }, unary_refuses, unary_run },
+    { { NULL, { 0 } }, NULL, NULL },
+};
+
+// ---- Two operands -------------------------------------------------------------------------------------------
+
+/* Rows in the forms that a compiler can turn into vector code, both packed and b a constant, or in any other. T is the
+ * data's type, W the type to compute in. */
+#define BINARY_FORM(T, W, value, a_at, b_at)                                                       \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+        const W a = (W)a_row[a_at];                                                                \
+        const W b = (W)b_row[b_at];                                                                \
+        y_row[i] = (T)(value);                                                                     \
+    }
+
+#define BINARY_FORMS(T, W, value)                                                                  \
+    if (a_stride == 1 && b_stride == 1) {                                                          \
+        BINARY_FORM(T, W, value, i, i)                                                             \
+    } else if (a_stride == 1 && b_stride == 0) {                                                   \
+        BINARY_FORM(T, W, value, i, 0)                                                             \
+    } else {                                                                                       \
+        BINARY_FORM(T, W, value, i *a_stride, i *b_stride)                                         \
+    }
+
+#define BINARY_CASE(constant, name, value, derivative_a, derivative_b)                             \
+    case constant:                                                                                 \
+        BINARY_FORMS(T, W, value)                                                                  \
+        break;
+
+#define BINARY_ROW_BODY                                                                            \
+    switch (function) {                                                                            \
+        TALC_BINARY_TABLE(BINARY_CASE)                                                             \
+    default:                                                                                       \
+        break;                                                                                     \
+    }
+
+/* Division by zero is defined for floats only; ops/ lets no integer division through, but the table has the row. */
+#define BINARY_ROW_BODY_INTEGER                                                                    \
+    switch (function) {                                                                            \
+    case TALC_ADD:                                                                                 \
+        BINARY_FORMS(T, W, a + b)                                                                  \
+        break;                                                                                     \
+    case TALC_SUB:                                                                                 \
+        BINARY_FORMS(T, W, a - b)                                                                  \
+        break;                                                                                     \
+    case TALC_MUL:                                                                                 \
+        BINARY_FORMS(T, W, a *b)                                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        break;                                                                                     \
+    }
+
+#define BINARY_ROW(suffix, type, wide, body)                                                       \
+    static void binary_row_##suffix(talc_binary_function function, int64_t n, type *y_row,         \
+                                    const type *a_row, int64_t a_stride, const type *b_row,        \
+                                    int64_t b_stride)                                              \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        typedef wide W;                                                                            \
+        body                                                                                       \
+    }
+
+BINARY_ROW(f32, float, float, BINARY_ROW_BODY)
+BINARY_ROW(f64, double, double, BINARY_ROW_BODY)
+BINARY_ROW(i64, int64_t, uint64_t, BINARY_ROW_BODY_INTEGER)
+BINARY_ROW(i32, int32_t, uint32_t, BINARY_ROW_BODY_INTEGER)
+BINARY_ROW(u8, uint8_t, unsigned, BINARY_ROW_BODY_INTEGER)
+
+typedef struct binary_context {
+    const talc_binary_problem *problem;
+    char *y;
+    const char *a;
+    const char *b;
+    talc_walk walk;
+} binary_context;
+
+static void binary_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const binary_context *c = context;
+    const talc_binary_problem *p = c->problem;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t *const strides[] = { p->y_strides, p->a_strides, p->b_strides };
+    const int64_t a_stride = talc_walk_row_stride(&c->walk, p->a_strides);
+    const int64_t b_stride = p->b_is_scalar ? 0 : talc_walk_row_stride(&c->walk, p->b_strides);
+    talc_walk_position at;
+    for (bool more = talc_walk_start(&c->walk, piece, strides, 3, &at); more;
+         more = talc_walk_next(&c->walk, strides, 3, &at)) {
+        char *y = c->y + at.offset[0] * size;
+        const char *a = c->a + at.offset[1] * size;
+        const char *b = p->b_is_scalar ? c->b : c->b + at.offset[2] * size;
+        switch (p->dtype) {
+#define DISPATCH(constant, suffix, type, safetensors)                                              \
+    case constant:                                                                                 \
+        binary_row_##suffix(p->function, at.length, (type *)y, (const type *)a, a_stride,          \
+                            (const type *)b, b_stride);                                            \
+        break;
+            TALC_DTYPE_TABLE(DISPATCH)
+#undef DISPATCH
+        default:
+            break;
+        }
+    }
+}
+
+static const char *binary_refuses(const talc_binary_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status binary_run(talc_device *device, const talc_binary_problem *problem,
+                              const talc_binary_arguments *arguments)
+{
+    binary_context context = { problem, arguments->y, arguments->a, arguments->b,
+                               talc_walk_of(problem->rank, problem->dims) };
+    /* A scalar becomes an operand of one element; the conversion is the device's own. */
+    int64_t scalar;
+    if (problem->b_is_scalar) {
+        const talc_fill_problem fill = { .dtype = problem->dtype,
+                                         .rank = 0,
+                                         .value = problem->scalar };
+        talc_cpu_fill(device, &fill, &scalar);
+        context.b = (const char *)&scalar;
+    }
+    return talc_cpu_parallel(context.walk.pieces, binary_piece, &context);
+}
+
+const talc_binary_algorithm talc_cpu_binary[] = {
+    { { "reference", { "the data's own type", TALC_STRICT, false } }, binary_refuses, binary_run },
+    { { NULL, { 0 } }, NULL, NULL },
+};

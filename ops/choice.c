@@ -1,0 +1,177 @@
+#include "ops/choice.h"
+
+#include "tensor/environment.h"
+#include "tensor/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+// ---- Forced algorithms --------------------------------------------------------------------------------------
+
+enum { MAX_FORCED = 16, NAME_LENGTH = 32 };
+
+static _Thread_local struct {
+    char op[NAME_LENGTH];
+    char name[NAME_LENGTH];
+} forced_rows[MAX_FORCED];
+
+static int forced_index(const char *op)
+{
+    for (int i = 0; i < MAX_FORCED; i++)
+        if (strcmp(forced_rows[i].op, op) == 0)
+            return i;
+    return -1;
+}
+
+const char *talc_algorithm_forced(const char *op)
+{
+    int index = op == NULL || *op == '\0' ? -1 : forced_index(op);
+    return index < 0 ? NULL : forced_rows[index].name;
+}
+
+bool talc_algorithm_force(const char *op, const char *name)
+{
+    if (talc_operand_missing("algorithm_force", "op", op))
+        return false;
+    if (*op == '\0' || strlen(op) >= NAME_LENGTH || (name != NULL && strlen(name) >= NAME_LENGTH)) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "algorithm_force: names have 1 to %d characters: '%.40s', '%.40s'",
+                  NAME_LENGTH - 1, op, name == NULL ? "" : name);
+        return false;
+    }
+    int index = forced_index(op);
+    if (name == NULL) {
+        if (index >= 0)
+            forced_rows[index].op[0] = '\0';
+        return true;
+    }
+    index = index < 0 ? forced_index("") : index;
+    if (index < 0) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "algorithm_force: %d ops are forced already, the most there may be", MAX_FORCED);
+        return false;
+    }
+    memcpy(forced_rows[index].op, op, strlen(op) + 1);
+    memcpy(forced_rows[index].name, name, strlen(name) + 1);
+    return true;
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+talc_choice talc_choice_begin(const char *op, talc_device *device, const char *forced,
+                              unsigned precision)
+{
+    return (talc_choice){ .op = op,
+                          .device = device,
+                          .forced = forced != NULL ? forced : talc_algorithm_forced(op),
+                          .precision =
+                              precision != 0 ? precision | TALC_STRICT : talc_precision_admitted(),
+                          .limit = talc_workspace_limit(device) };
+}
+
+const char *talc_choice_refusal(const talc_choice *choice, const talc_algorithm *row,
+                                const char *refusal, size_t workspace, char text[96])
+{
+    if (choice->forced != NULL && strcmp(choice->forced, row->name) != 0) {
+        snprintf(text, 96, "'%s' is asked for", choice->forced);
+        return text;
+    }
+    if (refusal != NULL)
+        return refusal;
+    if ((row->arithmetic.precision & choice->precision) == 0) {
+        snprintf(text, 96, "precision class %s is not admitted",
+                 talc_precision_name(row->arithmetic.precision));
+        return text;
+    }
+    if (workspace > choice->limit) {
+        char needed[TALC_BYTES_TEXT], limit[TALC_BYTES_TEXT];
+        snprintf(text, 96, "needs %s of workspace, the limit is %s",
+                 talc_bytes_text((double)workspace, needed),
+                 talc_bytes_text((double)choice->limit, limit));
+        return text;
+    }
+    return NULL;
+}
+
+static void dispatch_line(const talc_choice *choice, const talc_algorithm *row, const char *reason)
+{
+    if ((talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0)
+        fprintf(stderr, "talc,dispatch,%s,%s,%s,%s\n", choice->device->name, choice->op, row->name,
+                reason == NULL ? "chosen" : reason);
+}
+
+bool talc_choice_admits(talc_choice *choice, const talc_algorithm *row, const char *refusal,
+                        size_t workspace)
+{
+    if (choice->forced != NULL && strcmp(choice->forced, row->name) != 0)
+        return false;
+    choice->forced_seen = true;
+    char text[96];
+    const char *reason = talc_choice_refusal(choice, row, refusal, workspace, text);
+    dispatch_line(choice, row, reason);
+    if (reason == NULL)
+        return true;
+    size_t used = strlen(choice->reasons);
+    snprintf(choice->reasons + used, sizeof choice->reasons - used, "%s%s: %s",
+             used == 0 ? "" : "; ", row->name, reason);
+    return false;
+}
+
+talc_status talc_choice_fail(const talc_choice *choice)
+{
+    if (choice->forced != NULL && !choice->forced_seen)
+        return talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
+                         choice->device->name, choice->forced);
+    return talc_fail(TALC_UNSUPPORTED, "%s on %s: %s", choice->op, choice->device->name,
+                     choice->reasons[0] != '\0' ? choice->reasons
+                                                : "this device has no algorithm for it");
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static bool traced(void)
+{
+    return (talc_environment()->verbose & TALC_VERBOSE_EXEC) != 0;
+}
+
+talc_run talc_run_begin(const char *op, talc_device *device, const talc_algorithm *row)
+{
+    return (talc_run){ op, row->name, device, traced() ? now() : 0 };
+}
+
+/* Waits for the device; what shows there becomes a failure of this run. */
+static talc_status finish(const talc_run *run)
+{
+    talc_status status = run->device->interface->synchronize(run->device);
+    if (status == TALC_OK)
+        return status;
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", talc_error_message());
+    talc_error_clear();
+    return talc_fail(status, "%s by %s on %s: %s", run->op, run->algorithm, run->device->name,
+                     reason);
+}
+
+talc_status talc_run_end(const talc_run *run, talc_status status, const char *problem)
+{
+    if (status == TALC_OK && (traced() || talc_environment()->sync))
+        status = finish(run);
+    if (traced()) {
+        char field[320]; /* a shape's commas would end the field */
+        size_t length = 0;
+        for (; problem[length] != '\0' && length + 1 < sizeof field; length++)
+            field[length] = problem[length] == ',' ? 'x' : problem[length];
+        field[length] = '\0';
+        fprintf(stderr, "talc,exec,%s,%s,%s,%s,%.6f\n", run->device->name, run->op, run->algorithm,
+                field, 1e3 * (now() - run->started));
+    }
+    return status;
+}

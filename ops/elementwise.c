@@ -1,0 +1,189 @@
+#include "ops/elementwise.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/operand.h"
+
+#include <string.h>
+
+static const char *const unary_names[] = {
+#define TALC_UNARY_NAME(constant, name, ...) #name,
+    TALC_UNARY_TABLE(TALC_UNARY_NAME)
+#undef TALC_UNARY_NAME
+};
+
+static const char *const binary_names[] = {
+#define TALC_BINARY_NAME(constant, name, ...) #name,
+    TALC_BINARY_TABLE(TALC_BINARY_NAME)
+#undef TALC_BINARY_NAME
+};
+
+// ---- One operand --------------------------------------------------------------------------------------------
+
+static const talc_unary_algorithm *choose_unary(const char *op, talc_device *device,
+                                                const talc_unary_problem *problem)
+{
+    talc_choice choice = talc_choice_begin(op, device, NULL, 0);
+    const talc_unary_algorithm *row = device->backend->unary;
+    for (; row != NULL && row->algorithm.name != NULL; row++)
+        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
+            return row;
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
+{
+    const char *op = unary_names[function];
+    if (talc_operand_missing(op, "x", x) ||
+        (function != TALC_NEG && !talc_operand_float(op, "x", x)))
+        return NULL;
+
+    talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
+    if (y == NULL)
+        return NULL;
+    talc_unary_problem problem = { .function = function, .dtype = x->dtype };
+    memcpy(problem.dims, y->dims, sizeof problem.dims);
+    memcpy(problem.y_strides, y->strides, sizeof problem.y_strides);
+    memcpy(problem.x_strides, x->strides, sizeof problem.x_strides);
+    problem.rank = talc_shape_coalesce(
+        y->rank, problem.dims, (int64_t *const[]){ problem.y_strides, problem.x_strides }, 2);
+    const talc_unary_algorithm *row = choose_unary(op, x->device, &problem);
+    if (row == NULL || talc_numel(y) == 0)
+        return talc_result(y, talc_error_status());
+
+    char text[TALC_DIMS_TEXT];
+    talc_run run = talc_run_begin(op, x->device, &row->algorithm);
+    talc_status status = row->run(x->device, &problem, &(talc_unary_arguments){ y->data, x->data });
+    status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
+    return talc_result(y, status);
+}
+
+talc_tensor *talc_neg(const talc_tensor *x)
+{
+    return unary(TALC_NEG, x);
+}
+
+talc_tensor *talc_relu(const talc_tensor *x)
+{
+    return unary(TALC_RELU, x);
+}
+
+talc_tensor *talc_sigmoid(const talc_tensor *x)
+{
+    return unary(TALC_SIGMOID, x);
+}
+
+talc_tensor *talc_tanh(const talc_tensor *x)
+{
+    return unary(TALC_TANH, x);
+}
+
+// ---- Two operands -------------------------------------------------------------------------------------------
+
+static const talc_binary_algorithm *choose_binary(const char *op, talc_device *device,
+                                                  const talc_binary_problem *problem)
+{
+    talc_choice choice = talc_choice_begin(op, device, NULL, 0);
+    const talc_binary_algorithm *row = device->backend->binary;
+    for (; row != NULL && row->algorithm.name != NULL; row++)
+        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
+            return row;
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+/* b is NULL for a scalar second operand. */
+static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
+                           const talc_tensor *b, double scalar)
+{
+    const char *op = binary_names[function];
+    if (talc_operand_missing(op, "a", a) ||
+        (function == TALC_DIV && !talc_operand_float(op, "a", a)) ||
+        (b != NULL && !talc_operand_like(op, "a", a, "b", b)))
+        return NULL;
+    talc_dims dims = talc_dims_of(a);
+    if (b != NULL && !talc_shape_broadcast(dims, talc_dims_of(b), &dims)) {
+        char text_a[TALC_DIMS_TEXT], text_b[TALC_DIMS_TEXT];
+        talc_fail(TALC_BAD_SHAPE, "%s: a %s and b %s do not broadcast", op,
+                  talc_dims_text(talc_dims_of(a), text_a), talc_dims_text(talc_dims_of(b), text_b));
+        return NULL;
+    }
+
+    talc_tensor *y = talc_tensor_new(op, a->device, a->dtype, dims);
+    if (y == NULL)
+        return NULL;
+    talc_binary_problem problem = {
+        .function = function, .dtype = a->dtype, .b_is_scalar = b == NULL, .scalar = scalar
+    };
+    memcpy(problem.dims, y->dims, sizeof problem.dims);
+    memcpy(problem.y_strides, y->strides, sizeof problem.y_strides);
+    talc_shape_broadcast_strides(a, dims, problem.a_strides);
+    if (b != NULL)
+        talc_shape_broadcast_strides(b, dims, problem.b_strides);
+    problem.rank = talc_shape_coalesce(
+        y->rank, problem.dims,
+        (int64_t *const[]){ problem.y_strides, problem.a_strides, problem.b_strides },
+        b != NULL ? 3 : 2);
+    const talc_binary_algorithm *row = choose_binary(op, a->device, &problem);
+    if (row == NULL || talc_numel(y) == 0)
+        return talc_result(y, talc_error_status());
+
+    char text[TALC_DIMS_TEXT];
+    talc_run run = talc_run_begin(op, a->device, &row->algorithm);
+    talc_status status =
+        row->run(a->device, &problem,
+                 &(talc_binary_arguments){ y->data, a->data, b == NULL ? NULL : b->data });
+    status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
+    return talc_result(y, status);
+}
+
+/* A NULL b is a mistake here, not a scalar. */
+static talc_tensor *binary_tensors(talc_binary_function function, const talc_tensor *a,
+                                   const talc_tensor *b)
+{
+    const char *op = binary_names[function];
+    if (talc_operand_missing(op, "a", a) || talc_operand_missing(op, "b", b))
+        return NULL;
+    return binary(function, a, b, 0);
+}
+
+talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b)
+{
+    return binary_tensors(TALC_ADD, a, b);
+}
+
+talc_tensor *talc_sub(const talc_tensor *a, const talc_tensor *b)
+{
+    return binary_tensors(TALC_SUB, a, b);
+}
+
+talc_tensor *talc_mul(const talc_tensor *a, const talc_tensor *b)
+{
+    return binary_tensors(TALC_MUL, a, b);
+}
+
+talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b)
+{
+    return binary_tensors(TALC_DIV, a, b);
+}
+
+talc_tensor *talc_add_scalar(const talc_tensor *a, double b)
+{
+    return binary(TALC_ADD, a, NULL, b);
+}
+
+talc_tensor *talc_sub_scalar(const talc_tensor *a, double b)
+{
+    return binary(TALC_SUB, a, NULL, b);
+}
+
+talc_tensor *talc_mul_scalar(const talc_tensor *a, double b)
+{
+    return binary(TALC_MUL, a, NULL, b);
+}
+
+talc_tensor *talc_div_scalar(const talc_tensor *a, double b)
+{
+    return binary(TALC_DIV, a, NULL, b);
+}

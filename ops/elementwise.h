@@ -1,0 +1,104 @@
+/// Elementwise ops: y[i] = f(x[i]) and y[i] = f(a[i], b[i]).
+///
+/// The operands of the binary ops broadcast by NumPy's rule: shapes are aligned at the last dimension and an extent
+/// of 1 stretches. Both must be of one dtype and on one device. neg, add, sub, mul take every dtype (integers wrap
+/// around); the others f32 and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
+///
+/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, no memory.
+/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp
+/// (a sigmoid below the smallest normal number may be 0).
+#ifndef TALC_OPS_ELEMENTWISE_H
+#define TALC_OPS_ELEMENTWISE_H
+
+#include "algorithm.h"
+#include "elementwise_table.h"
+
+TALC_BEGIN_DECLARATIONS
+
+TALC_API talc_tensor *talc_neg(const talc_tensor *x);     ///< -x
+TALC_API talc_tensor *talc_relu(const talc_tensor *x);    ///< max(x, 0); NaN stays NaN
+TALC_API talc_tensor *talc_sigmoid(const talc_tensor *x); ///< 1 / (1 + exp(-x))
+TALC_API talc_tensor *talc_tanh(const talc_tensor *x);    ///< hyperbolic tangent
+
+/// a + b, a - b, a * b and a / b, broadcast.
+TALC_API talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b);
+TALC_API talc_tensor *talc_sub(const talc_tensor *a, const talc_tensor *b);
+TALC_API talc_tensor *talc_mul(const talc_tensor *a, const talc_tensor *b);
+TALC_API talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b);
+
+/// The same with a number as the second operand, rounded to a's dtype.
+TALC_API talc_tensor *talc_add_scalar(const talc_tensor *a, double b);
+TALC_API talc_tensor *talc_sub_scalar(const talc_tensor *a, double b);
+TALC_API talc_tensor *talc_mul_scalar(const talc_tensor *a, double b);
+TALC_API talc_tensor *talc_div_scalar(const talc_tensor *a, double b);
+
+// ---- What backends implement --------------------------------------------------------------------------------
+
+#define TALC_UNARY_ENUMERATOR(constant, ...) constant,
+typedef enum talc_unary_function {
+    TALC_UNARY_TABLE(TALC_UNARY_ENUMERATOR) TALC_UNARY_COUNT
+} talc_unary_function;
+#undef TALC_UNARY_ENUMERATOR
+
+#define TALC_BINARY_ENUMERATOR(constant, ...) constant,
+typedef enum talc_binary_function {
+    TALC_BINARY_TABLE(TALC_BINARY_ENUMERATOR) TALC_BINARY_COUNT
+} talc_binary_function;
+#undef TALC_BINARY_ENUMERATOR
+
+/// y[i...] = f(x[i...]); y is contiguous, x strided. Dimensions are merged where both walk as one.
+typedef struct talc_unary_problem {
+    talc_unary_function function;
+    talc_dtype dtype;
+    int rank;
+    int64_t dims[TALC_MAX_RANK];
+    int64_t y_strides[TALC_MAX_RANK];
+    int64_t x_strides[TALC_MAX_RANK];
+} talc_unary_problem;
+
+typedef struct talc_unary_arguments {
+    void *y;
+    const void *x;
+} talc_unary_arguments;
+
+typedef struct talc_unary_algorithm {
+    talc_algorithm algorithm;
+    /// NULL when the row can do the problem, else the reason.
+    const char *(*refuses)(const talc_unary_problem *problem);
+    /// Runs a non-empty problem.
+    talc_status (*run)(talc_device *device, const talc_unary_problem *problem,
+                       const talc_unary_arguments *arguments);
+} talc_unary_algorithm;
+
+/// y[i...] = f(a[i...], b[i...]); broadcast operands have stride 0 where they stretch. With `b_is_scalar`, b is NULL
+/// and `scalar`, rounded to dtype, stands for every b.
+typedef struct talc_binary_problem {
+    talc_binary_function function;
+    talc_dtype dtype;
+    bool b_is_scalar;
+    double scalar;
+    int rank;
+    int64_t dims[TALC_MAX_RANK];
+    int64_t y_strides[TALC_MAX_RANK];
+    int64_t a_strides[TALC_MAX_RANK];
+    int64_t b_strides[TALC_MAX_RANK];
+} talc_binary_problem;
+
+typedef struct talc_binary_arguments {
+    void *y;
+    const void *a;
+    const void *b;
+} talc_binary_arguments;
+
+typedef struct talc_binary_algorithm {
+    talc_algorithm algorithm;
+    /// NULL when the row can do the problem, else the reason.
+    const char *(*refuses)(const talc_binary_problem *problem);
+    /// Runs a non-empty problem.
+    talc_status (*run)(talc_device *device, const talc_binary_problem *problem,
+                       const talc_binary_arguments *arguments);
+} talc_binary_algorithm;
+
+TALC_END_DECLARATIONS
+
+#endif

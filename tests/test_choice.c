@@ -1,0 +1,115 @@
+#include "tests/support/hooks.h"
+
+#include "ops/choice.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A list as a backend may have it one day: most specialised first, classes mixed. */
+static const talc_algorithm rows[] = {
+    { "fft", { "FFT", TALC_NORMWISE, false } },
+    { "tensor_cores", { "tf32 products", TALC_TF32, false } },
+    { "large", { "f32", TALC_STRICT, false } },
+    { "reference", { "f64 accumulation", TALC_STRICT, true } },
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* "large" needs a megabyte of workspace. */
+static const char *chosen(talc_choice choice)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (talc_choice_admits(&choice, &rows[i], NULL, i == 2 ? 1 << 20 : 0))
+            return rows[i].name;
+    talc_choice_fail(&choice);
+    return "none";
+}
+
+static const char *chosen_with(const char *forced, unsigned precision)
+{
+    return chosen(talc_choice_begin("op", cpu_device(), forced, precision));
+}
+
+Test(choice, the_first_row_of_an_admitted_class_that_fits_runs)
+{
+    cr_assert_str_eq(chosen_with(NULL, 0), "large");
+    cr_assert_str_eq(chosen_with(NULL, TALC_TF32), "tensor_cores");
+    cr_assert_str_eq(chosen_with(NULL, TALC_TF32 | TALC_NORMWISE), "fft");
+    talc_workspace_set_limit(cpu_device(), (1 << 20) - 1);
+    cr_assert_str_eq(chosen_with(NULL, 0), "reference");
+    talc_workspace_set_limit(cpu_device(), 1 << 20);
+    cr_assert_str_eq(chosen_with(NULL, 0), "large");
+    assert_all_freed();
+}
+
+Test(choice, classes_are_admitted_by_call_or_by_thread)
+{
+    cr_assert(talc_precision_admit(TALC_NORMWISE));
+    cr_assert(talc_precision_admitted() == (TALC_STRICT | TALC_NORMWISE));
+    cr_assert_str_eq(chosen_with(NULL, 0), "fft");
+    cr_assert_str_eq(chosen_with(NULL, TALC_STRICT), "large", "a call's set does not win");
+    cr_assert(talc_precision_admit(TALC_STRICT));
+    cr_assert_str_eq(chosen_with(NULL, 0), "large");
+    cr_assert_str_eq(talc_precision_name(TALC_STRICT), "strict");
+    cr_assert_str_eq(talc_precision_name(TALC_NORMWISE), "normwise");
+    cr_assert_str_eq(talc_precision_name(TALC_TF32), "tf32");
+    assert_all_freed();
+}
+
+Test(choice, a_forced_row_runs_or_says_why_not)
+{
+    cr_assert_str_eq(chosen_with("reference", 0), "reference");
+    cr_assert_str_eq(chosen_with("fft", 0), "none");
+    assert_failure(TALC_UNSUPPORTED, "op on cpu: fft: precision class normwise is not admitted");
+    cr_assert_str_eq(chosen_with("fft", TALC_NORMWISE), "fft");
+    cr_assert_str_eq(chosen_with("magic", 0), "none");
+    assert_failure(TALC_NOT_FOUND, "op on cpu: there is no algorithm 'magic'");
+    talc_workspace_set_limit(cpu_device(), 1000);
+    cr_assert_str_eq(chosen_with("large", 0), "none");
+    assert_failure(TALC_UNSUPPORTED,
+                   "op on cpu: large: needs 1.0 MB of workspace, the limit is 1.0 kB");
+
+    cr_assert(talc_algorithm_force("op", "reference"));
+    cr_assert_str_eq(chosen_with(NULL, TALC_NORMWISE), "reference");
+    cr_assert_str_eq(chosen_with("fft", TALC_NORMWISE), "fft", "a call's choice does not win");
+    cr_assert(talc_algorithm_force("op", NULL));
+    cr_assert_str_eq(chosen_with(NULL, TALC_NORMWISE), "fft");
+    assert_all_freed();
+}
+
+Test(choice, reasons_of_every_row_are_given)
+{
+    talc_choice choice = talc_choice_begin("op", cpu_device(), NULL, 0);
+    for (int i = 0; i < ROWS; i++)
+        cr_assert(!talc_choice_admits(&choice, &rows[i], i < 2 ? NULL : "it is odd", 0));
+    talc_choice_fail(&choice);
+    assert_failure(TALC_UNSUPPORTED,
+                   "op on cpu: fft: precision class normwise is not admitted; tensor_cores: "
+                   "precision class tf32 is not admitted; large: it is odd; reference: it is odd");
+    choice = talc_choice_begin("op", cpu_device(), NULL, 0);
+    talc_choice_fail(&choice);
+    assert_failure(TALC_UNSUPPORTED, "op on cpu: this device has no algorithm for it");
+    assert_all_freed();
+}
+
+Test(choice, sixteen_ops_may_be_forced)
+{
+    char op[8];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 16; i++) {
+            snprintf(op, sizeof op, "op%d", i);
+            cr_assert(talc_algorithm_force(op, "reference"), "%s", talc_error_message());
+        }
+        cr_assert(talc_algorithm_force("op3", "rows"),
+                  "an op that is forced already has its place");
+        cr_assert_str_eq(talc_algorithm_forced("op3"), "rows");
+        cr_assert(!talc_algorithm_force("op16", "reference"));
+        assert_failure(TALC_BAD_ARGUMENT,
+                       "algorithm_force: 16 ops are forced already, the most there may be");
+        for (int i = 0; i < 16; i++) {
+            snprintf(op, sizeof op, "op%d", i);
+            cr_assert(talc_algorithm_force(op, NULL));
+            cr_assert_null(talc_algorithm_forced(op));
+        }
+    }
+    assert_all_freed();
+}

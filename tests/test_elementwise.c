@@ -1,0 +1,421 @@
+/* The elementwise ops: every op, dtype, broadcast and kind of view, special values, accuracy, and every message. */
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+#include <math.h>
+#include <stdio.h>
+
+typedef talc_tensor *unary_function(const talc_tensor *x);
+typedef talc_tensor *binary_function(const talc_tensor *a, const talc_tensor *b);
+typedef talc_tensor *scalar_function(const talc_tensor *a, double b);
+
+static const struct {
+    const char *name;
+    unary_function *call;
+    bool integers;
+} unaries[] = {
+    { "neg", talc_neg, true },
+    { "relu", talc_relu, false },
+    { "sigmoid", talc_sigmoid, false },
+    { "tanh", talc_tanh, false },
+};
+
+static const struct {
+    char sign;
+    binary_function *call;
+    scalar_function *call_scalar;
+    bool integers;
+} binaries[] = {
+    { '+', talc_add, talc_add_scalar, true },
+    { '-', talc_sub, talc_sub_scalar, true },
+    { '*', talc_mul, talc_mul_scalar, true },
+    { '/', talc_div, talc_div_scalar, false },
+};
+
+enum { UNARIES = sizeof unaries / sizeof *unaries, BINARIES = sizeof binaries / sizeof *binaries };
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static long double unary_due(int op, long double x)
+{
+    switch (op) {
+    case 0:
+        return -x;
+    case 1:
+        return x < 0 ? 0 : x;
+    case 2:
+        return 1 / (1 + expl(-x));
+    default:
+        return tanhl(x);
+    }
+}
+
+/* One operation on doubles and one more rounding to f32 give the f32 result: a double has more than twice its bits. */
+static double float_due(char sign, talc_dtype dtype, double a, double b)
+{
+    double due = sign == '+' ? a + b : sign == '-' ? a - b : sign == '*' ? a * b : a / b;
+    return dtype == TALC_F32 ? (double)(float)due : due;
+}
+
+/* Modulo 2^64, then to the dtype. */
+static int64_t integer_due(char sign, talc_dtype dtype, int64_t a, int64_t b)
+{
+    const uint64_t x = (uint64_t)a, y = (uint64_t)b;
+    const uint64_t due = sign == '+' ? x + y : sign == '-' ? x - y : x * y;
+    return dtype == TALC_U8    ? (int64_t)(due & 255)
+           : dtype == TALC_I32 ? (int64_t)(int32_t)(uint32_t)due
+                               : (int64_t)due;
+}
+
+static bool same_number(double a, double b)
+{
+    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
+}
+
+// ---- One operand --------------------------------------------------------------------------------------------
+
+Test(elementwise, unary_ops_agree_with_the_oracle_for_every_view)
+{
+    const talc_dims shapes[] = { TALC_SCALAR,           TALC_DIMS(1),
+                                 TALC_DIMS(19),         TALC_DIMS(5, 7),
+                                 TALC_DIMS(2, 3, 4, 5), TALC_DIMS(2, 1, 2, 1, 2, 3, 1, 2) };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int view = 0; view < VIEW_COUNT; view++)
+            for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *x = random_view(view, (talc_dtype)dtype, shapes[s], s);
+                uint64_t before = fingerprint(x);
+                for (int op = 0; op < UNARIES; op++) {
+                    talc_tensor *y = unaries[op].call(x);
+                    assert_no_failure();
+                    cr_assert(talc_same_dims(x, y) && y->dtype == x->dtype &&
+                              talc_is_contiguous(y));
+                    for (int64_t i = 0; i < talc_numel(x); i++) {
+                        double off =
+                            ulps(x->dtype, element_at(y, i), unary_due(op, element_at(x, i)));
+                        cr_assert(off <= (op < 2 ? 0 : 4),
+                                  "%s shape %d view %d element %d: off by %g ulp", unaries[op].name,
+                                  (int)s, view, (int)i, off);
+                    }
+                }
+                cr_assert(fingerprint(x) == before, "x changed");
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(elementwise, neg_of_integers_wraps_around)
+{
+    const int64_t values[] = { 0, 1, -5, INT64_MAX, INT64_MIN };
+    const int64_t due[] = { 0, -1, 5, -INT64_MAX, INT64_MIN };
+    talc_tensor *y = talc_neg(talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(5), values));
+    for (int i = 0; i < 5; i++)
+        cr_assert(integer_at(y, i) == due[i], "element %d", i);
+    const int32_t narrow[] = { INT32_MIN, 7 };
+    y = talc_neg(talc_from_host(cpu_device(), TALC_I32, TALC_DIMS(2), narrow));
+    cr_assert(integer_at(y, 0) == INT32_MIN && integer_at(y, 1) == -7);
+    const uint8_t bytes[] = { 0, 1, 255, 128 };
+    y = talc_neg(talc_from_host(cpu_device(), TALC_U8, TALC_DIMS(4), bytes));
+    cr_assert(integer_at(y, 0) == 0 && integer_at(y, 1) == 255 && integer_at(y, 2) == 1 &&
+              integer_at(y, 3) == 128);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* From the smallest subnormals through the whole range in which the functions change, both signs. */
+static double probe(talc_dtype dtype, int i, int count)
+{
+    const double low = dtype == TALC_F32 ? -149 : -1074, high = 7; /* powers of two */
+    double x = exp2(low + (high - low) * ((i / 2) + 0.37) / (count / 2));
+    x = dtype == TALC_F32 ? (double)(float)x : x;
+    return i % 2 == 0 ? x : -x;
+}
+
+Test(elementwise, sigmoid_and_tanh_are_within_4_ulp_over_their_whole_range)
+{
+    const int count = 20000;
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+        talc_tensor *x = talc_empty(cpu_device(), (talc_dtype)dtype, TALC_DIMS(count));
+        for (int i = 0; i < count; i++)
+            if (dtype == TALC_F32)
+                ((float *)talc_data(x, TALC_F32))[i] = (float)probe(TALC_F32, i, count);
+            else
+                ((double *)talc_data(x, TALC_F64))[i] = probe(TALC_F64, i, count);
+        for (int op = 2; op < UNARIES; op++) {
+            talc_tensor *y = unaries[op].call(x);
+            assert_no_failure();
+            for (int i = 0; i < count; i++) {
+                const long double due = unary_due(op, element_at(x, i));
+                if (fabsl(due) < (dtype == TALC_F32 ? 0x1p-126L : 0x1p-1022L) && op == 2)
+                    continue; /* a subnormal sigmoid may be 0 */
+                double off = ulps((talc_dtype)dtype, element_at(y, i), due);
+                cr_assert(off <= 4, "%s(%.17g) is %.17g, off by %g ulp", unaries[op].name,
+                          element_at(x, i), element_at(y, i), off);
+            }
+        }
+    }
+    assert_all_freed();
+}
+
+Test(elementwise, unary_ops_of_special_values)
+{
+    const double inf = (double)INFINITY, nan = (double)NAN;
+    const double x[] = { 0.0, -0.0, inf, -inf, nan, 0x1p-149, -1000 };
+    const double due[UNARIES][7] = {
+        { -0.0, 0.0, -inf, inf, nan, -0x1p-149, 1000 },
+        { 0.0, -0.0, inf, 0.0, nan, 0x1p-149, 0.0 },
+        { 0.5, 0.5, 1, 0, nan, 0.5, 0 },
+        { 0.0, -0.0, 1, -1, nan, 0x1p-149, -1 },
+    };
+    talc_tensor *wide = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(7), x);
+    for (int op = 0; op < UNARIES; op++)
+        for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+            talc_tensor *y = unaries[op].call(talc_cast(wide, (talc_dtype)dtype));
+            assert_no_failure();
+            for (int i = 0; i < 7; i++)
+                cr_assert(same_number(element_at(y, i), due[op][i]), "%s(%g) is %g",
+                          unaries[op].name, x[i], element_at(y, i));
+        }
+    assert_all_freed();
+}
+
+// ---- Two operands -------------------------------------------------------------------------------------------
+
+/* Element number of a broadcast operand for element `i` of y. */
+static int64_t broadcast_element(const talc_tensor *operand, const talc_tensor *y, int64_t i)
+{
+    int64_t number = 0, scale = 1;
+    for (int d = 1; d <= operand->rank; d++) {
+        const int64_t extent = operand->dims[operand->rank - d];
+        number += (extent == 1 ? 0 : i % y->dims[y->rank - d]) * scale;
+        scale *= extent;
+        i /= y->dims[y->rank - d];
+    }
+    return number;
+}
+
+static void check_binary(int op, const talc_tensor *a, const talc_tensor *b, const char *name)
+{
+    talc_tensor *y = binaries[op].call(a, b);
+    cr_assert(!talc_failed(), "%s: %s", name, talc_error_message());
+    cr_assert(y->dtype == a->dtype && talc_is_contiguous(y), "%s", name);
+    for (int64_t i = 0; i < talc_numel(y); i++) {
+        const int64_t in_a = broadcast_element(a, y, i), in_b = broadcast_element(b, y, i);
+        if (talc_dtype_is_float(a->dtype))
+            cr_assert(
+                same_number(element_at(y, i), float_due(binaries[op].sign, a->dtype,
+                                                        element_at(a, in_a), element_at(b, in_b))),
+                "%s: element %d is %.17g", name, (int)i, element_at(y, i));
+        else
+            cr_assert(integer_at(y, i) == integer_due(binaries[op].sign, a->dtype,
+                                                      integer_at(a, in_a), integer_at(b, in_b)),
+                      "%s: element %d is %d", name, (int)i, (int)integer_at(y, i));
+    }
+}
+
+static const struct {
+    talc_dims a, b, y;
+} broadcasts[] = {
+    { { 0, { 0 } }, { 0, { 0 } }, { 0, { 0 } } },
+    { { 1, { 17 } }, { 1, { 17 } }, { 1, { 17 } } },
+    { { 1, { 17 } }, { 0, { 0 } }, { 1, { 17 } } },
+    { { 0, { 0 } }, { 2, { 3, 5 } }, { 2, { 3, 5 } } },
+    { { 2, { 3, 5 } }, { 1, { 5 } }, { 2, { 3, 5 } } },
+    { { 2, { 3, 1 } }, { 1, { 5 } }, { 2, { 3, 5 } } },
+    { { 1, { 5 } }, { 3, { 2, 3, 1 } }, { 3, { 2, 3, 5 } } },
+    { { 4, { 2, 3, 4, 5 } }, { 4, { 1, 3, 1, 1 } }, { 4, { 2, 3, 4, 5 } } },
+    { { 4, { 2, 1, 4, 1 } }, { 4, { 1, 3, 1, 5 } }, { 4, { 2, 3, 4, 5 } } },
+    { { 8, { 2, 1, 2, 1, 2, 1, 2, 1 } },
+      { 8, { 1, 2, 1, 2, 1, 2, 1, 2 } },
+      { 8, { 2, 2, 2, 2, 2, 2, 2, 2 } } },
+    { { 2, { 1, 4 } }, { 2, { 0, 4 } }, { 2, { 0, 4 } } },
+    { { 3, { 2, 0, 3 } }, { 1, { 1 } }, { 3, { 2, 0, 3 } } },
+};
+
+Test(elementwise, binary_ops_agree_with_the_oracle_for_every_broadcast_view_and_dtype)
+{
+    for (size_t s = 0; s < sizeof broadcasts / sizeof *broadcasts; s++)
+        for (int views = 0; views < VIEW_COUNT * VIEW_COUNT; views++)
+            for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *a =
+                    random_view(views % VIEW_COUNT, (talc_dtype)dtype, broadcasts[s].a, s);
+                talc_tensor *b =
+                    random_view(views / VIEW_COUNT, (talc_dtype)dtype, broadcasts[s].b, s + 40);
+                uint64_t before = fingerprint(a) + fingerprint(b);
+                for (int op = 0; op < BINARIES; op++) {
+                    if (!talc_dtype_is_float((talc_dtype)dtype) && !binaries[op].integers)
+                        continue;
+                    char name[64];
+                    snprintf(name, sizeof name, "broadcast %d views %d dtype %d op %c", (int)s,
+                             views, dtype, binaries[op].sign);
+                    talc_dims dims = talc_dims_of(binaries[op].call(a, b));
+                    bool same = dims.rank == broadcasts[s].y.rank;
+                    for (int i = 0; i < dims.rank && same; i++)
+                        same = dims.dim[i] == broadcasts[s].y.dim[i];
+                    cr_assert(same, "%s: shape", name);
+                    check_binary(op, a, b, name);
+                }
+                cr_assert(fingerprint(a) + fingerprint(b) == before, "an operand changed");
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(elementwise, binary_ops_of_special_values)
+{
+    const double values[] = { 0.0, -0.0, 1, -3, (double)INFINITY, (double)-INFINITY, (double)NAN };
+    talc_tensor *row = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(7), values);
+    talc_tensor *column = talc_view(row, TALC_DIMS(7, 1));
+    for (int op = 0; op < BINARIES; op++) {
+        check_binary(op, row, column, "special f64");
+        check_binary(op, talc_cast(row, TALC_F32), talc_cast(column, TALC_F32), "special f32");
+    }
+    assert_all_freed();
+}
+
+Test(elementwise, an_operand_may_be_both_operands)
+{
+    talc_tensor *x = random_operand(TALC_F32, TALC_DIMS(3, 4), 1);
+    check_binary(1, x, x, "x - x");
+    check_binary(2, x, talc_slice(x, 0, 1, 2, 1), "x * its second row");
+    assert_all_freed();
+}
+
+// ---- A number as the second operand -------------------------------------------------------------------------
+
+Test(elementwise, scalars_are_rounded_to_the_type)
+{
+    const double numbers[] = { 0.1, -2.75, 1e300, 0.0, (double)NAN };
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
+        for (int view = 0; view < VIEW_COUNT; view++) {
+            talc_tensor *a = random_view(view, (talc_dtype)dtype, TALC_DIMS(4, 9), 2);
+            for (int op = 0; op < BINARIES; op++)
+                for (int i = 0; i < 5; i++) {
+                    talc_tensor *y = binaries[op].call_scalar(a, numbers[i]);
+                    assert_no_failure();
+                    const double b = dtype == TALC_F32 ? (double)(float)numbers[i] : numbers[i];
+                    for (int64_t e = 0; e < talc_numel(a); e++)
+                        cr_assert(
+                            same_number(element_at(y, e), float_due(binaries[op].sign, a->dtype,
+                                                                    element_at(a, e), b)),
+                            "%c %g: element %d is %.17g", binaries[op].sign, numbers[i], (int)e,
+                            element_at(y, e));
+                }
+        }
+    assert_all_freed();
+}
+
+Test(elementwise, scalars_for_integers_are_truncated_and_saturated)
+{
+    const struct {
+        talc_dtype dtype;
+        double number;
+        int64_t due; /* what 1 + number gives */
+    } cases[] = {
+        { TALC_I64, 2.9, 3 },   { TALC_I64, -2.9, -1 },         { TALC_I64, 1e300, INT64_MIN },
+        { TALC_I32, 41.5, 42 }, { TALC_I32, 1e300, INT32_MIN }, { TALC_U8, 300, 0 },
+        { TALC_U8, -7, 1 },     { TALC_I64, (double)NAN, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_tensor *y =
+            talc_add_scalar(talc_ones(cpu_device(), cases[i].dtype, TALC_DIMS(3)), cases[i].number);
+        assert_no_failure();
+        cr_assert(y->dtype == cases[i].dtype && integer_at(y, 2) == cases[i].due,
+                  "case %d gives %lld", (int)i, (long long)integer_at(y, 2));
+    }
+    assert_all_freed();
+}
+
+// ---- Sizes and threads --------------------------------------------------------------------------------------
+
+Test(elementwise, sizes_around_a_piece_give_the_same_bits_for_every_thread_count)
+{
+    const talc_dims shapes[] = { TALC_DIMS(32767),      TALC_DIMS(32768),     TALC_DIMS(32769),
+                                 TALC_DIMS(100003),     TALC_DIMS(3, 40000),  TALC_DIMS(40000, 3),
+                                 TALC_DIMS(2, 5, 9000), TALC_DIMS(150, 7, 90) };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int view = VIEW_PACKED; view <= VIEW_TRANSPOSED; view++) {
+            talc_scope *scope = talc_scope_enter();
+            talc_tensor *a = random_view(view, TALC_F32, shapes[s], 1),
+                        *b = random_view(VIEW_PACKED, TALC_F32, shapes[s], 2);
+            talc_tensor *sum = NULL, *tanh = NULL;
+            for (int threads = 1; threads <= 3; threads++) {
+                talc_set_threads(threads);
+                talc_tensor *new_sum = talc_add(a, b), *new_tanh = talc_tanh(a);
+                assert_no_failure();
+                sum = sum == NULL ? new_sum : sum;
+                tanh = tanh == NULL ? new_tanh : tanh;
+                cr_assert(same_bits(sum, new_sum) && same_bits(tanh, new_tanh),
+                          "shape %d: %d threads", (int)s, threads);
+            }
+            check_binary(0, a, b, "large");
+            talc_scope_leave(scope);
+        }
+    assert_all_freed();
+}
+
+Test(elementwise, empty_operands_give_empty_results)
+{
+    for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++) {
+        talc_tensor *x = talc_empty(cpu_device(), (talc_dtype)dtype, TALC_DIMS(2, 0));
+        cr_assert(talc_same_dims(talc_neg(x), x) && talc_same_dims(talc_mul_scalar(x, 2), x));
+        assert_no_failure();
+    }
+    assert_all_freed();
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+Test(elementwise, mistakes_are_named)
+{
+    talc_device *cpu = cpu_device();
+    talc_tensor *a = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3)),
+                *integers = talc_ones(cpu, TALC_I64, TALC_DIMS(2, 3));
+    cr_assert_null(talc_mul(a, talc_ones(cpu, TALC_F32, TALC_DIMS(2, 4))));
+    assert_failure(TALC_BAD_SHAPE, "mul: a [2,3] and b [2,4] do not broadcast");
+    cr_assert_null(talc_add(a, talc_ones(cpu, TALC_F32, TALC_DIMS(2))));
+    assert_failure(TALC_BAD_SHAPE, "add: a [2,3] and b [2] do not broadcast");
+    cr_assert_null(talc_sub(a, integers));
+    assert_failure(TALC_BAD_DTYPE, "sub: a is f32, b is i64");
+    cr_assert_null(talc_div(integers, integers));
+    assert_failure(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64");
+    cr_assert_null(talc_div_scalar(integers, 2));
+    assert_failure(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64");
+    cr_assert_null(talc_add(NULL, a));
+    assert_failure(TALC_NULL_ARGUMENT, "add: a is NULL");
+    cr_assert_null(talc_add(a, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "add: b is NULL");
+    cr_assert_null(talc_sub_scalar(NULL, 1));
+    assert_failure(TALC_NULL_ARGUMENT, "sub: a is NULL");
+    talc_algorithm_force("relu", "simd");
+    cr_assert_null(talc_relu(a));
+    assert_failure(TALC_NOT_FOUND, "relu on cpu: there is no algorithm 'simd'");
+    talc_algorithm_force("mul", "simd");
+    cr_assert_null(talc_mul(a, a));
+    assert_failure(TALC_NOT_FOUND, "mul on cpu: there is no algorithm 'simd'");
+    char message[64];
+    for (int op = 0; op < UNARIES; op++) {
+        cr_assert_null(unaries[op].call(NULL));
+        snprintf(message, sizeof message, "%s: x is NULL", unaries[op].name);
+        assert_failure(TALC_NULL_ARGUMENT, message);
+        if (unaries[op].integers)
+            continue;
+        cr_assert_null(unaries[op].call(integers));
+        snprintf(message, sizeof message, "%s: x is i64, it must be f32 or f64", unaries[op].name);
+        assert_failure(TALC_BAD_DTYPE, message);
+    }
+    assert_all_freed();
+}
+
+Test(elementwise, a_standing_failure_stops_every_op)
+{
+    talc_tensor *a = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2));
+    talc_fail(TALC_IO_ERROR, "first");
+    for (int op = 0; op < UNARIES; op++)
+        cr_assert_null(unaries[op].call(a));
+    for (int op = 0; op < BINARIES; op++)
+        cr_assert(binaries[op].call(a, NULL) == NULL && binaries[op].call_scalar(a, 1) == NULL);
+    assert_failure(TALC_IO_ERROR, "first");
+    assert_all_freed();
+}

@@ -1,0 +1,234 @@
+#include "tests/support/hooks.h"
+
+#include "tensor/memory.h"
+#include "tensor/pool.h"
+#include "tensor/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t MIB = (size_t)1 << 20;
+
+static talc_memory memory(void)
+{
+    return talc_device_memory(cpu_device());
+}
+
+static talc_block take(size_t bytes)
+{
+    talc_block block;
+    cr_assert(talc_block_new(cpu_device(), "test", bytes, &block) == TALC_OK);
+    cr_assert(block.capacity >= bytes && (uintptr_t)block.data % 64 == 0);
+    memset(block.data, 0xAB, bytes);
+    return block;
+}
+
+static void give(talc_block block)
+{
+    talc_block_free(cpu_device(), block);
+}
+
+// ---- Counts -------------------------------------------------------------------------------------------------
+
+Test(pool, live_peak_and_reserved_follow_the_blocks)
+{
+    cr_assert(memory().live == 0 && memory().peak == 0 && memory().reserved == 0);
+    talc_block a = take(1000), b = take(100000);
+    const size_t both = a.capacity + b.capacity;
+    cr_assert(memory().live == both && memory().peak == both && memory().reserved == both);
+    give(b);
+    cr_assert(memory().live == a.capacity && memory().peak == both && memory().reserved == both);
+    talc_memory_reset_peak(cpu_device());
+    cr_assert(memory().peak == a.capacity);
+    talc_block c = take(500);
+    cr_assert(memory().peak == a.capacity + c.capacity && memory().live == memory().peak);
+    give(a);
+    give(c);
+    cr_assert(memory().total > MIB && memory().free > MIB);
+    const size_t reserved = memory().reserved;
+    cr_assert(talc_memory_trim(cpu_device()) == reserved && memory().reserved == 0);
+    cr_assert(talc_memory_trim(cpu_device()) == 0);
+    assert_all_freed();
+}
+
+Test(pool, no_bytes_and_no_device_pass)
+{
+    talc_block block = { &block, 7 };
+    cr_assert(talc_block_new(cpu_device(), "test", 0, &block) == TALC_OK);
+    cr_assert(block.data == NULL && block.capacity == 0);
+    give(block);
+    cr_assert(talc_device_memory(NULL).total == 0 && talc_memory_trim(NULL) == 0);
+    talc_memory_reset_peak(NULL);
+    cr_assert(talc_workspace_limit(NULL) == 0 && !talc_device_is_host(NULL));
+    cr_assert_str_eq(talc_device_name(NULL), "?");
+    cr_assert(!talc_device_synchronize(NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "device_synchronize: device is NULL");
+    cr_assert(!talc_workspace_set_limit(NULL, 5));
+    assert_failure(TALC_NULL_ARGUMENT, "workspace_set_limit: device is NULL");
+    assert_all_freed();
+}
+
+// ---- Reuse --------------------------------------------------------------------------------------------------
+
+Test(pool, a_freed_block_serves_the_next_request_of_its_size)
+{
+    const size_t sizes[] = { 1,     255,   256,         257,     65535,
+                             65536, 70000, 8 * MIB - 1, 8 * MIB, 9 * MIB + 1 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        talc_block block = take(sizes[i]);
+        cr_assert(block.capacity - sizes[i] <= (sizes[i] >= 8 * MIB ? 2 * MIB
+                                                : sizes[i] >= 65536 ? 4096
+                                                                    : 256),
+                  "%zu bytes in a block of %zu", sizes[i], block.capacity);
+        give(block);
+        const size_t reserved = memory().reserved;
+        talc_block again = take(sizes[i]);
+        cr_assert(again.data == block.data && memory().reserved == reserved, "%zu bytes", sizes[i]);
+        give(again);
+    }
+    assert_all_freed();
+}
+
+Test(pool, a_much_larger_block_is_not_wasted_on_a_small_request)
+{
+    talc_block large = take(4 * MIB);
+    give(large);
+    talc_block small = take(MIB);
+    cr_assert(small.data != large.data && small.capacity < 2 * MIB);
+    talc_block close = take(4 * MIB - 100000);
+    cr_assert(close.data == large.data, "an eighth may be wasted");
+    give(small);
+    give(close);
+    assert_all_freed();
+}
+
+/* Sizes that never repeat would fill an unbounded cache. */
+Test(pool, the_cache_stays_within_64_mib_of_the_peak)
+{
+    for (size_t i = 0; i < 200; i++) {
+        talc_block block = take(MIB + i * 300000);
+        give(block);
+        cr_assert(memory().reserved <= memory().peak + 64 * MIB, "%zu reserved, peak %zu",
+                  memory().reserved, memory().peak);
+    }
+    cr_assert(memory().reserved > 64 * MIB, "there is a cache");
+    talc_block small = take(100);
+    talc_memory_reset_peak(cpu_device());
+    cr_assert(memory().peak == small.capacity && memory().reserved <= memory().peak + 64 * MIB);
+    give(small);
+    assert_all_freed();
+}
+
+Test(pool, drawn_sequences_keep_the_counts_and_never_share_bytes)
+{
+    talc_block blocks[64] = { { 0 } };
+    size_t live = 0;
+    uint64_t state = 11;
+    for (int i = 0; i < 20000; i++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        const int slot = (int)(state >> 33) % 64;
+        if (blocks[slot].data != NULL) {
+            const unsigned char *bytes = blocks[slot].data;
+            cr_assert(bytes[0] == slot && bytes[blocks[slot].capacity - 1] == slot, "step %d", i);
+            live -= blocks[slot].capacity;
+            give(blocks[slot]);
+            blocks[slot].data = NULL;
+        } else {
+            cr_assert(talc_block_new(cpu_device(), "test", 1 + (state >> 40) % 30000,
+                                     &blocks[slot]) == TALC_OK);
+            unsigned char *bytes = blocks[slot].data;
+            bytes[0] = bytes[blocks[slot].capacity - 1] = (unsigned char)slot;
+            live += blocks[slot].capacity;
+        }
+        cr_assert(memory().live == live && memory().reserved >= live && memory().peak >= live);
+    }
+    for (int i = 0; i < 64; i++)
+        give(blocks[i]);
+    assert_all_freed();
+}
+
+// ---- Running out --------------------------------------------------------------------------------------------
+
+Test(pool, asking_for_too_much_is_an_error_that_the_program_survives)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1000));
+    const talc_memory before = memory();
+    const int64_t huge = INT64_C(1) << 50;
+    cr_assert_null(talc_empty(cpu_device(), TALC_U8, TALC_DIMS(huge)));
+    cr_assert(talc_error_status() == TALC_NO_MEMORY);
+    const char *due =
+        "empty: out of memory on cpu: asked 1.1 PB (1125899906842624 bytes), held 4.1 kB, free ";
+    cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
+    cr_assert(strtod(talc_error_message() + strlen(due), NULL) > 0, "%s", talc_error_message());
+    talc_error_clear();
+    cr_assert(memory().live == before.live && memory().peak == before.peak);
+    cr_assert(talc_item(talc_select(talc_add(x, x), 0, 3)) == 2);
+    assert_no_failure();
+    talc_block block;
+    cr_assert(talc_block_new(cpu_device(), "test", SIZE_MAX, &block) == TALC_NO_MEMORY &&
+              block.data == NULL);
+    talc_error_clear();
+    assert_all_freed();
+}
+
+static size_t most_allowed;
+static int attempts;
+
+static bool small_only(size_t bytes)
+{
+    attempts++;
+    return bytes <= most_allowed;
+}
+
+Test(pool, a_refused_allocation_leaves_nothing_behind)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1000));
+    const size_t live = memory().live;
+    most_allowed = 1000;
+    talc_allocation_hook = small_only;
+    cr_assert_null(talc_add(x, x));
+    talc_allocation_hook = NULL;
+    cr_assert(attempts > 0 && talc_error_status() == TALC_NO_MEMORY);
+    cr_assert(strncmp(talc_error_message(),
+                      "add: out of memory on cpu: asked 4.0 kB (4000 bytes), held ", 59) == 0,
+              "%s", talc_error_message());
+    talc_error_clear();
+    cr_assert(memory().live == live);
+    cr_assert_not_null(talc_add(x, x));
+    assert_all_freed();
+}
+
+/* The list of cached blocks is an allocation too; without it a block goes back to the system. */
+Test(pool, a_block_that_cannot_be_cached_is_given_back)
+{
+    talc_block block = take(5000);
+    most_allowed = 0;
+    talc_allocation_hook = small_only;
+    give(block);
+    talc_allocation_hook = NULL;
+    cr_assert(memory().live == 0 && memory().reserved == 0);
+    assert_all_freed();
+}
+
+// ---- Workspace limit ----------------------------------------------------------------------------------------
+
+Test(pool, the_workspace_limit_is_the_devices)
+{
+    cr_assert(talc_workspace_limit(cpu_device()) == 32 * MIB);
+    cr_assert(talc_workspace_set_limit(cpu_device(), 5));
+    cr_assert(talc_workspace_limit(cpu_device()) == 5);
+    assert_all_freed();
+}
+
+Test(pool, byte_counts_read_well)
+{
+    char text[TALC_BYTES_TEXT];
+    const struct {
+        double bytes;
+        const char *due;
+    } cases[] = { { 0, "0 bytes" },       { 999, "999 bytes" },  { 1000, "1.0 kB" },
+                  { 999949, "999.9 kB" }, { 999950, "1.0 MB" },  { 9.1e9, "9.1 GB" },
+                  { 1.5e15, "1.5 PB" },   { 1.8e19, "18.0 EB" }, { 1e22, "10000.0 EB" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_assert_str_eq(talc_bytes_text(cases[i].bytes, text), cases[i].due);
+}

@@ -1,0 +1,253 @@
+#include "tests/support/hooks.h"
+
+#include "backends/cpu/threads.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 5000 };
+
+typedef struct tally {
+    atomic_int runs[MOST];
+    atomic_int out_of_range; /* worker numbers that are not below `workers` */
+    int workers;
+} tally;
+
+static tally counts;
+
+static void count_piece(void *context, int64_t piece, int worker)
+{
+    tally *t = context;
+    atomic_fetch_add(&t->runs[piece], 1);
+    if (worker < 0 || worker >= t->workers)
+        atomic_fetch_add(&t->out_of_range, 1);
+}
+
+static void start_tally(int workers)
+{
+    memset(&counts, 0, sizeof counts);
+    counts.workers = workers;
+}
+
+static void assert_each_once(int64_t count, const char *what)
+{
+    for (int64_t i = 0; i < MOST; i++)
+        cr_assert(atomic_load(&counts.runs[i]) == (i < count), "%s: piece %d of %d ran %d times",
+                  what, (int)i, (int)count, atomic_load(&counts.runs[i]));
+    cr_assert(atomic_load(&counts.out_of_range) == 0, "%s: a worker number is out of range", what);
+}
+
+Test(threads, every_piece_runs_once)
+{
+    const int64_t sizes[] = { 0, 1, 2, 3, 7, 100, MOST };
+    for (int threads = 1; threads <= 5; threads++) {
+        cr_assert(talc_set_threads(threads) && talc_threads() == threads &&
+                  talc_cpu_threads() == threads);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            start_tally(threads);
+            cr_assert(talc_cpu_parallel(sizes[i], count_piece, &counts) == TALC_OK);
+            assert_each_once(sizes[i], "parallel");
+            for (int workers = 1; workers <= 7; workers += 3) {
+                start_tally(workers);
+                cr_assert(talc_cpu_parallel_limited(sizes[i], workers, count_piece, &counts) ==
+                          TALC_OK);
+                assert_each_once(sizes[i], "limited");
+            }
+        }
+    }
+    assert_all_freed();
+}
+
+/* Two pieces that wait for each other end only when two threads run them. */
+static void meet_piece(void *context, int64_t piece, int worker)
+{
+    (void)piece;
+    (void)worker;
+    atomic_int *arrived = context;
+    atomic_fetch_add(arrived, 1);
+    for (int i = 0; i < 20000 && atomic_load(arrived) < 2; i++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    if (atomic_load(arrived) < 2)
+        talc_fail(TALC_UNSUPPORTED, "alone");
+}
+
+Test(threads, pieces_run_at_the_same_time)
+{
+    atomic_int arrived = 0;
+    talc_set_threads(2);
+    cr_assert(talc_cpu_parallel(2, meet_piece, &arrived) == TALC_OK);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+// ---- Nesting ------------------------------------------------------------------------------------------------
+
+typedef struct nested_work {
+    pthread_t thread;
+    atomic_int *total;
+    bool same_thread;
+} nested_work;
+
+static void inner_piece(void *context, int64_t piece, int worker)
+{
+    (void)piece;
+    nested_work *work = context;
+    work->same_thread =
+        work->same_thread && worker == 0 && pthread_equal(work->thread, pthread_self());
+    atomic_fetch_add(work->total, 1);
+}
+
+static void outer_piece(void *context, int64_t piece, int worker)
+{
+    (void)piece;
+    (void)worker;
+    nested_work work = { pthread_self(), context, true };
+    if (talc_cpu_parallel(10, inner_piece, &work) != TALC_OK || !work.same_thread)
+        talc_fail(TALC_UNSUPPORTED, "the inner pieces left their thread");
+}
+
+Test(threads, work_within_work_stays_in_its_thread)
+{
+    talc_set_threads(3);
+    atomic_int total = 0;
+    cr_assert(talc_cpu_parallel(50, outer_piece, &total) == TALC_OK);
+    assert_no_failure();
+    cr_assert(atomic_load(&total) == 500);
+    assert_all_freed();
+}
+
+// ---- Failures -----------------------------------------------------------------------------------------------
+
+static void fail_at_seven(void *context, int64_t piece, int worker)
+{
+    (void)context;
+    (void)worker;
+    if (piece == 7)
+        talc_fail(TALC_BAD_FORMAT, "piece %d", (int)piece);
+}
+
+Test(threads, a_failure_in_a_piece_is_the_callers)
+{
+    for (int threads = 1; threads <= 3; threads++) {
+        talc_set_threads(threads);
+        for (int round = 0; round < 20; round++) {
+            cr_assert(talc_cpu_parallel(20, fail_at_seven, NULL) == TALC_BAD_FORMAT);
+            assert_failure(TALC_BAD_FORMAT, "piece 7");
+            cr_assert(talc_cpu_parallel_limited(20, 2, fail_at_seven, NULL) == TALC_BAD_FORMAT);
+            assert_failure(TALC_BAD_FORMAT, "piece 7");
+            /* No thread keeps the failure for its next work. */
+            start_tally(threads);
+            cr_assert(talc_cpu_parallel(100, count_piece, &counts) == TALC_OK);
+            assert_each_once(100, "after a failure");
+        }
+    }
+    assert_all_freed();
+}
+
+// ---- Several callers ----------------------------------------------------------------------------------------
+
+typedef struct caller {
+    atomic_int ran;
+    bool right;
+} caller;
+
+static void add_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    atomic_fetch_add((atomic_int *)context, (int)piece);
+}
+
+static void *call_often(void *argument)
+{
+    caller *c = argument;
+    c->right = true;
+    for (int i = 0; i < 200; i++) {
+        atomic_int sum = 0;
+        c->right = c->right && talc_cpu_parallel(64, add_piece, &sum) == TALC_OK &&
+                   atomic_load(&sum) == 64 * 63 / 2;
+    }
+    return NULL;
+}
+
+Test(threads, several_threads_call_at_once)
+{
+    talc_set_threads(3);
+    caller callers[6];
+    pthread_t threads[6];
+    for (int i = 0; i < 6; i++)
+        pthread_create(&threads[i], NULL, call_often, &callers[i]);
+    for (int i = 0; i < 20; i++) /* changing the number waits for running work */
+        cr_assert(talc_set_threads(1 + i % 4));
+    for (int i = 0; i < 6; i++) {
+        pthread_join(threads[i], NULL);
+        cr_assert(callers[i].right, "caller %d", i);
+    }
+    assert_all_freed();
+}
+
+// ---- The number of threads ----------------------------------------------------------------------------------
+
+Test(threads, numbers_out_of_range_are_named)
+{
+    cr_assert(talc_threads() >= 1);
+    cr_assert(talc_set_threads(2));
+    const int wrong[] = { 0, -1, 1025 };
+    for (int i = 0; i < 3; i++) {
+        char message[80];
+        snprintf(message, sizeof message, "set_threads: %d threads are outside 1..1024", wrong[i]);
+        cr_assert(!talc_set_threads(wrong[i]));
+        assert_failure(TALC_BAD_ARGUMENT, message);
+    }
+    talc_fail(TALC_IO_ERROR, "stands");
+    cr_assert(!talc_set_threads(3) && talc_threads() == 2);
+    assert_failure(TALC_IO_ERROR, "stands");
+    cr_assert(talc_set_threads(1024) && talc_threads() == 1024);
+    cr_assert(talc_set_threads(1));
+    assert_all_freed();
+}
+
+Test(threads, pieces_cover_the_total)
+{
+    for (int64_t total = 0; total < 50; total++)
+        for (int64_t step = 1; step < 12; step++) {
+            const int64_t pieces = talc_cpu_pieces(total, step);
+            cr_assert(pieces * step >= total && (pieces - 1) * step < total);
+        }
+    cr_assert(talc_cpu_pieces(INT64_MAX, 2) == INT64_MAX / 2 + 1);
+}
+
+// ---- Fork ---------------------------------------------------------------------------------------------------
+
+Test(threads, a_forked_child_computes)
+{
+    talc_set_threads(3);
+    talc_tensor *x =
+        talc_full(cpu_device(), TALC_F32, TALC_DIMS(300000), 2); /* starts the threads */
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        start_tally(3);
+        talc_status status = talc_cpu_parallel(1000, count_piece, &counts);
+        bool right = status == TALC_OK && talc_threads() == 3;
+        for (int i = 0; i < 1000; i++)
+            right = right && atomic_load(&counts.runs[i]) == 1;
+        atomic_int arrived = 0;
+        right = right && talc_cpu_parallel(2, meet_piece, &arrived) == TALC_OK;
+        talc_tensor *y = talc_mul(x, x);
+        right = right && talc_item(talc_select(y, 0, 299999)) == 4;
+        right =
+            right && talc_set_threads(2) && talc_cpu_parallel(100, add_piece, &arrived) == TALC_OK;
+        _exit(right ? 0 : 1);
+    }
+    int status;
+    cr_assert(waitpid(child, &status, 0) == child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d", status);
+    cr_assert(talc_item(talc_select(talc_mul(x, x), 0, 299999)) == 4);
+    assert_all_freed();
+}
