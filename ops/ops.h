@@ -5,5 +5,6 @@
 #include "activation.h"
 #include "algorithm.h"
 #include "elementwise.h"
+#include "reduce.h"
 
 #endif

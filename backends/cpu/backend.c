@@ -3,5 +3,6 @@
 const struct talc_backend talc_cpu_backend = {
     .name = "cpu",
     .binary = talc_cpu_binary,
+    .reduce = talc_cpu_reduce,
     .unary = talc_cpu_unary,
 };

@@ -1,0 +1,315 @@
+/// Reductions over any dimensions of a strided array.
+///
+///     y[k...] = f over r... of x[k..., r...]
+///
+/// The outputs are cut into blocks of neighbours, and long reductions of few outputs into parts besides; both cuts
+/// depend on the problem alone. A task reduces one part of one block to a partial result an output: along the
+/// reduced dimension where that is the denser one in memory, else across it with the outputs side by side. The
+/// partial results of an output are then combined in order.
+///
+/// Arithmetic of `blocked`: sums of up to RUN elements in the data's type (LANES side by side and a tree, or groups of
+/// four rows in ROWS rows), and f64 from there on. `reference` accumulates in f64, integers in i64.
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/threads.h"
+#include "backends/cpu/walk.h"
+#include "ops/reduce.h"
+#include "tensor/extent.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    LANES = 32,  /* eight SSE registers of f32: enough additions in flight to hide their latency */
+    RUN = 4096,  /* elements: fits the first-level cache, so that argmax may look twice */
+    WIDTH = 512, /* outputs side by side: their sums fit the first-level cache */
+    ROWS = 256,  /* rows added up before the sums go to f64 */
+    PIECE = 32768,     /* elements a task: some ten microseconds */
+    PARTIALS = 2048,   /* partial results on the stack: 32 KB */
+    ENOUGH_BLOCKS = 64 /* that many blocks keep the threads busy without parts */
+};
+
+typedef struct partial {
+    double value;
+    int64_t index; /* of the largest element; -1 before the first */
+} partial;
+
+/* The two element types of `blocked`. */
+#define T       float
+#define NAME(x) x##_f32
+#include "backends/cpu/reduce_rows.h"
+#undef T
+#undef NAME
+#define T       double
+#define NAME(x) x##_f64
+#include "backends/cpu/reduce_rows.h"
+#undef T
+#undef NAME
+
+// ---- Cutting ------------------------------------------------------------------------------------------------
+
+typedef struct reduce_plan {
+    const talc_reduce_problem *problem;
+    const char *x;
+    void *y;
+    bool across;
+    int64_t row;    /* extent of the last kept dimension */
+    int64_t column; /* its stride */
+    int64_t width;  /* outputs a block, all of one row */
+    int64_t blocks_per_row;
+    int64_t blocks;
+    int64_t part; /* elements of a reduction that a part covers */
+    int64_t parts;
+    int64_t per_piece; /* blocks a piece; 1 when there are several parts */
+    partial *partials; /* [parts][outputs] when there are several parts */
+} reduce_plan;
+
+static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_arguments *arguments)
+{
+    reduce_plan plan = { .problem = p, .x = arguments->x, .y = arguments->y, .row = 1 };
+    if (p->kept_rank > 0) {
+        plan.row = p->kept_dims[p->kept_rank - 1];
+        plan.column = p->kept_strides[p->kept_rank - 1];
+        plan.across = p->reduced_rank == 0 || plan.column < p->reduced_strides[p->reduced_rank - 1];
+    }
+    plan.width = talc_smaller(
+        plan.row, plan.across ? WIDTH : talc_smaller(WIDTH, talc_larger(1, PIECE / p->K)));
+    plan.blocks_per_row = talc_cpu_pieces(plan.row, plan.width);
+    plan.blocks = p->outputs / plan.row * plan.blocks_per_row;
+
+    bool split = plan.blocks < ENOUGH_BLOCKS && p->outputs <= PARTIALS;
+    plan.parts =
+        split ? talc_smaller(talc_cpu_pieces(p->K * plan.width, PIECE), PARTIALS / p->outputs) : 1;
+    plan.part = talc_cpu_pieces(p->K, plan.parts);
+    plan.parts = talc_cpu_pieces(p->K, plan.part);
+    plan.per_piece = plan.parts > 1 ? 1 : talc_larger(1, PIECE / (p->K * plan.width));
+    return plan;
+}
+
+// ---- One part of one block ----------------------------------------------------------------------------------
+
+/* Folds n elements of each of `width` outputs into their partial results. `first` is the place of the first element in
+ * the reduction. */
+static void fold(const reduce_plan *plan, int64_t offset, int64_t n, int64_t stride, int64_t width,
+                 int64_t first, partial *into)
+{
+    const talc_reduce_function function = plan->problem->function;
+    const bool sums = function == TALC_SUM || function == TALC_MEAN;
+#define FOLD(T, suffix)                                                                            \
+    {                                                                                              \
+        const T *x = (const T *)plan->x + offset;                                                  \
+        if (plan->across && sums)                                                                  \
+            across_sum_##suffix(x, n, stride, width, plan->column, into);                          \
+        else if (plan->across && function == TALC_MAX)                                             \
+            across_max_##suffix(x, n, stride, width, plan->column, into);                          \
+        else if (plan->across)                                                                     \
+            across_argmax_##suffix(x, n, stride, width, plan->column, first, into);                \
+        else                                                                                       \
+            for (int64_t j = 0; j < width; j++)                                                    \
+                fold_run_##suffix(function, x + j * plan->column, n, stride, first, into + j);     \
+    }
+    if (plan->problem->dtype == TALC_F32)
+        FOLD(float, f32)
+    else
+        FOLD(double, f64)
+#undef FOLD
+}
+
+/* Elements begin .. end-1 of the reductions of a block whose first output stands at `base`, run by run of the last
+ * reduced dimension. */
+static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int64_t begin,
+                      int64_t end, partial *into)
+{
+    const talc_reduce_problem *p = plan->problem;
+    const int last = p->reduced_rank - 1;
+    const int64_t length = last < 0 ? 1 : p->reduced_dims[last];
+    const int64_t stride = last < 0 ? 0 : p->reduced_strides[last];
+    int64_t n;
+    for (int64_t k = begin; k < end; k += n) {
+        const int64_t place = k % length;
+        const int64_t offset =
+            base + place * stride +
+            talc_walk_offset(last, p->reduced_dims, p->reduced_strides, k / length);
+        n = talc_smaller(length - place, end - k);
+        fold(plan, offset, n, stride, width, k, into);
+    }
+}
+
+// ---- Results ------------------------------------------------------------------------------------------------
+
+static void write_result(const talc_reduce_problem *p, void *y, int64_t output, partial result)
+{
+    const double value = p->function == TALC_MEAN ? result.value / (double)p->K : result.value;
+    if (p->y_dtype == TALC_I64)
+        ((int64_t *)y)[output] = result.index;
+    else
+        talc_cpu_store(p->y_dtype, y, output, value);
+}
+
+static void combine(talc_reduce_function function, partial *into, partial next)
+{
+    if (function == TALC_SUM || function == TALC_MEAN)
+        into->value += next.value;
+    else if (next.value > into->value || (isnan(next.value) && !isnan(into->value)))
+        *into = next;
+}
+
+// ---- blocked ------------------------------------------------------------------------------------------------
+
+static void block_part(const reduce_plan *plan, int64_t block, int64_t part)
+{
+    const talc_reduce_problem *p = plan->problem;
+    const int64_t column = block % plan->blocks_per_row * plan->width;
+    const int64_t width = talc_smaller(plan->width, plan->row - column);
+    const int64_t output = block / plan->blocks_per_row * plan->row + column;
+    const int64_t base =
+        column * plan->column + talc_walk_offset(p->kept_rank - 1, p->kept_dims, p->kept_strides,
+                                                 block / plan->blocks_per_row);
+
+    partial results[WIDTH];
+    for (int64_t j = 0; j < width; j++)
+        results[j] = (partial){ 0, -1 };
+    fold_part(plan, base, width, part * plan->part, talc_smaller(p->K, (part + 1) * plan->part),
+              results);
+    for (int64_t j = 0; j < width; j++)
+        if (plan->parts > 1)
+            plan->partials[part * p->outputs + output + j] = results[j];
+        else
+            write_result(p, plan->y, output + j, results[j]);
+}
+
+static void blocked_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const reduce_plan *plan = context;
+    if (plan->parts > 1) {
+        block_part(plan, piece / plan->parts, piece % plan->parts);
+        return;
+    }
+    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
+    for (int64_t block = piece * plan->per_piece; block < end; block++)
+        block_part(plan, block, 0);
+}
+
+static const char *blocked_refuses(const talc_reduce_problem *p)
+{
+    return talc_dtype_is_float(p->dtype) ? NULL : "x must be f32 or f64";
+}
+
+static talc_status blocked_run(talc_device *device, const talc_reduce_problem *problem,
+                               const talc_reduce_arguments *arguments)
+{
+    (void)device;
+    reduce_plan plan = plan_of(problem, arguments);
+    partial partials[PARTIALS];
+    plan.partials = partials;
+    if (plan.parts == 1)
+        return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), blocked_piece,
+                                 &plan);
+
+    talc_status status = talc_cpu_parallel(plan.blocks * plan.parts, blocked_piece, &plan);
+    for (int64_t output = 0; status == TALC_OK && output < problem->outputs; output++) {
+        partial result = partials[output];
+        for (int64_t part = 1; part < plan.parts; part++)
+            combine(problem->function, &result, partials[part * problem->outputs + output]);
+        write_result(problem, plan.y, output, result);
+    }
+    return status;
+}
+
+// ---- reference ----------------------------------------------------------------------------------------------
+
+static int64_t integer_at(talc_dtype dtype, const void *x, int64_t at)
+{
+    return dtype == TALC_I64   ? ((const int64_t *)x)[at]
+           : dtype == TALC_I32 ? ((const int32_t *)x)[at]
+                               : ((const uint8_t *)x)[at];
+}
+
+static void write_integer(talc_dtype dtype, void *y, int64_t at, int64_t value)
+{
+    if (dtype == TALC_I64)
+        ((int64_t *)y)[at] = value;
+    else if (dtype == TALC_I32)
+        ((int32_t *)y)[at] = (int32_t)value;
+    else
+        ((uint8_t *)y)[at] = (uint8_t)value;
+}
+
+static void reference_floats(const reduce_plan *plan, int64_t output, int64_t base)
+{
+    const talc_reduce_problem *p = plan->problem;
+    partial result = { 0, -1 };
+    for (int64_t k = 0; k < p->K; k++) {
+        const int64_t at =
+            base + talc_walk_offset(p->reduced_rank, p->reduced_dims, p->reduced_strides, k);
+        const double value = talc_cpu_load(p->dtype, plan->x, at);
+        if (k == 0)
+            result = (partial){ value, 0 };
+        else
+            combine(p->function, &result, (partial){ value, k });
+    }
+    write_result(p, plan->y, output, result);
+}
+
+static void reference_integers(const reduce_plan *plan, int64_t output, int64_t base)
+{
+    const talc_reduce_problem *p = plan->problem;
+    uint64_t sum = 0; /* wraps around, where a signed sum would be undefined */
+    int64_t best = 0, best_k = 0;
+    for (int64_t k = 0; k < p->K; k++) {
+        const int64_t at =
+            base + talc_walk_offset(p->reduced_rank, p->reduced_dims, p->reduced_strides, k);
+        const int64_t value = integer_at(p->dtype, plan->x, at);
+        sum += (uint64_t)value;
+        if (k == 0 || value > best) {
+            best = value;
+            best_k = k;
+        }
+    }
+    write_integer(p->y_dtype, plan->y, output,
+                  p->function == TALC_SUM   ? (int64_t)sum
+                  : p->function == TALC_MAX ? best
+                                            : best_k);
+}
+
+static void reference_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const reduce_plan *plan = context;
+    const talc_reduce_problem *p = plan->problem;
+    const int64_t end = talc_smaller(p->outputs, (piece + 1) * plan->per_piece);
+    for (int64_t output = piece * plan->per_piece; output < end; output++) {
+        const int64_t base = talc_walk_offset(p->kept_rank, p->kept_dims, p->kept_strides, output);
+        if (talc_dtype_is_float(p->dtype))
+            reference_floats(plan, output, base);
+        else
+            reference_integers(plan, output, base);
+    }
+}
+
+static const char *reference_refuses(const talc_reduce_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status reference_run(talc_device *device, const talc_reduce_problem *problem,
+                                 const talc_reduce_arguments *arguments)
+{
+    (void)device;
+    reduce_plan plan = { .problem = problem, .x = arguments->x, .y = arguments->y };
+    plan.per_piece = talc_larger(1, PIECE / problem->K);
+    return talc_cpu_parallel(talc_cpu_pieces(problem->outputs, plan.per_piece), reference_piece,
+                             &plan);
+}
+
+const talc_reduce_algorithm talc_cpu_reduce[] = {
+    { { "blocked", { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false } },
+      blocked_refuses,
+      blocked_run },
+    { { "reference", { "f64 accumulation", TALC_STRICT, true } },
+      reference_refuses,
+      reference_run },
+    { { NULL, { 0 } }, NULL, NULL },
+};

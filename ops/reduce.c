@@ -1,0 +1,169 @@
+#include "ops/reduce.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/operand.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static const char *const names[TALC_REDUCE_COUNT] = { "sum", "mean", "max", "argmax" };
+
+// ---- Checks and shapes --------------------------------------------------------------------------------------
+
+/* Which dimensions go. A scalar has, as in PyTorch, one dimension that may be named. */
+static bool reduced_dims(const char *op, const talc_tensor *x, talc_dims axes,
+                         bool reduced[TALC_MAX_RANK])
+{
+    int rank = x->rank == 0 ? 1 : x->rank;
+    if (axes.rank < 0 || axes.rank > TALC_MAX_RANK) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: axes has rank %d, outside 0..%d", op, axes.rank,
+                  TALC_MAX_RANK);
+        return false;
+    }
+    for (int i = 0; i < rank; i++)
+        reduced[i] = axes.rank == 0;
+    char text[TALC_DIMS_TEXT];
+    for (int i = 0; i < axes.rank; i++) {
+        int64_t axis = axes.dim[i];
+        if (axis < -rank || axis >= rank) {
+            talc_fail(TALC_BAD_ARGUMENT, "%s: axis %" PRId64 " is outside %d..%d of x %s", op, axis,
+                      -rank, rank - 1, talc_dims_text(talc_dims_of(x), text));
+            return false;
+        }
+        axis += axis < 0 ? rank : 0;
+        if (reduced[axis]) {
+            talc_fail(TALC_BAD_ARGUMENT, "%s: axes %s name dimension %" PRId64 " twice", op,
+                      talc_dims_text(axes, text), axis);
+            return false;
+        }
+        reduced[axis] = true;
+    }
+    return true;
+}
+
+static talc_dims result_dims(const talc_tensor *x, const bool reduced[TALC_MAX_RANK],
+                             bool keep_dims)
+{
+    talc_dims dims = TALC_SCALAR;
+    for (int i = 0; i < x->rank; i++)
+        if (!reduced[i] || keep_dims)
+            dims.dim[dims.rank++] = reduced[i] ? 1 : x->dims[i];
+    return dims;
+}
+
+static talc_dtype result_dtype(talc_reduce_function function, talc_dtype dtype)
+{
+    bool integers =
+        function == TALC_ARGMAX || (function == TALC_SUM && !talc_dtype_is_float(dtype));
+    return integers ? TALC_I64 : dtype;
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+static talc_reduce_problem problem_of(talc_reduce_function function, const talc_tensor *x,
+                                      const bool reduced[TALC_MAX_RANK])
+{
+    talc_reduce_problem p = { .function = function,
+                              .dtype = x->dtype,
+                              .y_dtype = result_dtype(function, x->dtype),
+                              .outputs = 1,
+                              .K = 1 };
+    for (int i = 0; i < x->rank; i++) {
+        if (reduced[i]) {
+            p.reduced_dims[p.reduced_rank] = x->dims[i];
+            p.reduced_strides[p.reduced_rank++] = x->strides[i];
+            p.K *= x->dims[i];
+        } else {
+            p.kept_dims[p.kept_rank] = x->dims[i];
+            p.kept_strides[p.kept_rank++] = x->strides[i];
+            p.outputs *= x->dims[i];
+        }
+    }
+    p.kept_rank =
+        talc_shape_coalesce(p.kept_rank, p.kept_dims, (int64_t *const[]){ p.kept_strides }, 1);
+    p.reduced_rank = talc_shape_coalesce(p.reduced_rank, p.reduced_dims,
+                                         (int64_t *const[]){ p.reduced_strides }, 1);
+    return p;
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+static const talc_reduce_algorithm *choose(const char *op, talc_device *device,
+                                           const talc_reduce_problem *problem)
+{
+    talc_choice choice = talc_choice_begin(op, device, NULL, 0);
+    const talc_reduce_algorithm *row = device->backend->reduce;
+    for (; row != NULL && row->algorithm.name != NULL; row++)
+        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
+            return row;
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+// ---- Run ----------------------------------------------------------------------------------------------------
+
+/* What no element sums up to, and averages to. */
+static talc_tensor *without_elements(const char *op, talc_reduce_function function,
+                                     const talc_tensor *x, talc_dims dims)
+{
+    char text[TALC_DIMS_TEXT];
+    if (function == TALC_MAX || function == TALC_ARGMAX) {
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has 0 elements to reduce, needs at least 1", op,
+                  talc_dims_text(talc_dims_of(x), text));
+        return NULL;
+    }
+    talc_tensor *y = talc_tensor_new(op, x->device, result_dtype(function, x->dtype), dims);
+    if (y != NULL && !talc_fill(y, function == TALC_MEAN ? NAN : 0))
+        return talc_result(y, talc_error_status());
+    return y;
+}
+
+static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
+                           bool keep_dims)
+{
+    const char *op = names[function];
+    bool reduced[TALC_MAX_RANK];
+    if (talc_operand_missing(op, "x", x) ||
+        (function == TALC_MEAN && !talc_operand_float(op, "x", x)) ||
+        !reduced_dims(op, x, axes, reduced))
+        return NULL;
+    talc_dims dims = result_dims(x, reduced, keep_dims);
+
+    talc_reduce_problem problem = problem_of(function, x, reduced);
+    if (problem.K == 0)
+        return without_elements(op, function, x, dims);
+    const talc_reduce_algorithm *row = choose(op, x->device, &problem);
+    talc_tensor *y = row == NULL ? NULL : talc_tensor_new(op, x->device, problem.y_dtype, dims);
+    if (y == NULL || talc_numel(y) == 0)
+        return y;
+
+    char text[64];
+    snprintf(text, sizeof text, "outputs%" PRId64 "k%" PRId64 "_%s", problem.outputs, problem.K,
+             talc_dtype_name(problem.dtype));
+    talc_run run = talc_run_begin(op, x->device, &row->algorithm);
+    talc_status status =
+        row->run(x->device, &problem, &(talc_reduce_arguments){ y->data, x->data });
+    return talc_result(y, talc_run_end(&run, status, text));
+}
+
+talc_tensor *talc_sum(const talc_tensor *x, talc_dims axes, bool keep_dims)
+{
+    return reduce(TALC_SUM, x, axes, keep_dims);
+}
+
+talc_tensor *talc_mean(const talc_tensor *x, talc_dims axes, bool keep_dims)
+{
+    return reduce(TALC_MEAN, x, axes, keep_dims);
+}
+
+talc_tensor *talc_max(const talc_tensor *x, talc_dims axes, bool keep_dims)
+{
+    return reduce(TALC_MAX, x, axes, keep_dims);
+}
+
+talc_tensor *talc_argmax(const talc_tensor *x, talc_dims axes, bool keep_dims)
+{
+    return reduce(TALC_ARGMAX, x, axes, keep_dims);
+}

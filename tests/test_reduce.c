@@ -1,0 +1,384 @@
+/* sum, mean, max, argmax: every row, dtype, set of axes and kind of view against loops in long double. */
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef talc_tensor *reduce_function(const talc_tensor *x, talc_dims axes, bool keep_dims);
+
+enum { SUM, MEAN, MAX, ARGMAX, FUNCTIONS };
+static const struct {
+    const char *name;
+    reduce_function *call;
+} functions[FUNCTIONS] = {
+    { "sum", talc_sum }, { "mean", talc_mean }, { "max", talc_max }, { "argmax", talc_argmax }
+};
+
+static const char *const rows[] = { "blocked", "reference" };
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+typedef struct expected {
+    long double sum, magnitude;
+    double max;
+    int64_t argmax, count;
+} expected;
+
+/* What each output is made of. Row-major order of x is, within one output, row-major order of the reduced dims. */
+static expected *expect(const talc_tensor *x, unsigned reduced, int64_t outputs)
+{
+    expected *all = calloc((size_t)outputs + 1, sizeof *all);
+    for (int64_t element = 0; element < talc_numel(x); element++) {
+        int64_t output = 0, scale = 1, rest = element;
+        for (int i = x->rank - 1; i >= 0; i--) {
+            if ((reduced >> i & 1) == 0) {
+                output += rest % x->dims[i] * scale;
+                scale *= x->dims[i];
+            }
+            rest /= x->dims[i];
+        }
+        expected *e = &all[output];
+        double value = element_at(x, element);
+        e->sum += value;
+        e->magnitude += fabs(value);
+        if (e->count == 0 || value > e->max || (isnan(value) && !isnan(e->max))) {
+            e->max = value;
+            e->argmax = e->count;
+        }
+        e->count++;
+    }
+    return all;
+}
+
+/* How far a sum or mean may be off, from ops/reduce.h; `reference` rounds f64 sums to the type once. */
+static double bound(const talc_tensor *x, const expected *e, bool reference, bool mean)
+{
+    const double u = unit_roundoff(x->dtype), K = (double)e->count;
+    const double magnitude = (double)e->magnitude, sum = fabs((double)e->sum);
+    double terms = x->dtype == TALC_F32 ? fmin(K, 136 + K * 0x1p-28) : K;
+    double sums = reference ? K * 0x1p-53 * magnitude + u * sum : terms * u * magnitude;
+    return mean ? (sums + u * sum) / K : sums;
+}
+
+static void check(const talc_tensor *x, unsigned reduced, int function, const char *row,
+                  bool keep_dims, const char *name)
+{
+    talc_dims axes = TALC_SCALAR;
+    for (int i = x->rank - 1; i >= 0; i--) /* backwards, some negative */
+        if (reduced >> i & 1)
+            axes.dim[axes.rank++] = i % 2 == 0 ? i : i - x->rank;
+    talc_algorithm_force(functions[function].name, row);
+    talc_tensor *y = functions[function].call(x, axes, keep_dims);
+    talc_algorithm_force(functions[function].name, NULL);
+    cr_assert(!talc_failed(), "%s: %s", name, talc_error_message());
+    reduced = axes.rank == 0 ? ~0u : reduced;
+
+    int at = 0;
+    for (int i = 0; i < x->rank; i++)
+        if (keep_dims || (reduced >> i & 1) == 0)
+            cr_assert(at < y->rank && y->dims[at++] == ((reduced >> i & 1) ? 1 : x->dims[i]),
+                      "%s: dims", name);
+    cr_assert(y->rank == at && talc_is_contiguous(y), "%s: rank %d instead of %d", name, y->rank,
+              at);
+    cr_assert(y->dtype == (function == ARGMAX ? TALC_I64 : x->dtype), "%s: dtype", name);
+
+    expected *all = expect(x, reduced, talc_numel(y));
+    for (int64_t i = 0; i < talc_numel(y); i++) {
+        const expected *e = &all[i];
+        if (function == ARGMAX) {
+            cr_assert(integer_at(y, i) == e->argmax, "%s: output %d is %d instead of %d", name,
+                      (int)i, (int)integer_at(y, i), (int)e->argmax);
+            continue;
+        }
+        double got = element_at(y, i);
+        double due =
+            function == MAX ? e->max : (double)(function == MEAN ? e->sum / e->count : e->sum);
+        double allowed = function == MAX ? 0 : bound(x, e, row == rows[1], function == MEAN);
+        cr_assert(fabs(got - due) <= allowed,
+                  "%s: output %d is %.17g instead of %.17g, off by %g of %g", name, (int)i, got,
+                  due, fabs(got - due), allowed);
+    }
+    free(all);
+    talc_release(y);
+}
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+Test(reduce, every_row_axes_view_and_dtype_agrees_with_the_oracle)
+{
+    const talc_dims shapes[] = { TALC_DIMS(1),           TALC_DIMS(37),
+                                 TALC_DIMS(3, 4),        TALC_DIMS(5, 530),
+                                 TALC_DIMS(530, 5),      TALC_DIMS(2, 33, 4),
+                                 TALC_DIMS(3, 1, 34, 2), TALC_DIMS(2, 3, 2, 3, 2) };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int view = 0; view < VIEW_COUNT; view++)
+            for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *x = random_view(view, (talc_dtype)dtype, shapes[s], s + 1);
+                uint64_t before = fingerprint(x);
+                for (unsigned reduced = 0; reduced < 1u << x->rank; reduced++)
+                    for (int function = 0; function < FUNCTIONS; function++)
+                        for (int row = 0; row < 2; row++) {
+                            char name[256], text[TALC_DIMS_TEXT];
+                            snprintf(name, sizeof name, "%s %s %s axes %x view %d row %s",
+                                     functions[function].name, talc_dims_text(shapes[s], text),
+                                     talc_dtype_name((talc_dtype)dtype), reduced, view, rows[row]);
+                            check(x, reduced, function, rows[row], (reduced ^ (unsigned)row) & 1,
+                                  name);
+                        }
+                cr_assert(fingerprint(x) == before, "x changed");
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+/* Large enough to be cut into parts, along and across, and into several pieces. */
+static const struct {
+    talc_dims dims;
+    unsigned reduced;
+} large[] = {
+    { { 1, { 300007 } }, 1 },      { { 2, { 3, 70001 } }, 2 },      { { 2, { 70001, 3 } }, 1 },
+    { { 2, { 40, 5000 } }, 1 },    { { 2, { 2100, 65 } }, 2 },      { { 3, { 33, 40, 130 } }, 5 },
+    { { 3, { 300, 3, 130 } }, 2 }, { { 4, { 4, 7, 60, 61 } }, 13 },
+};
+
+Test(reduce, large_reductions_agree_with_the_oracle_and_for_every_thread_count)
+{
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int view = VIEW_PACKED; view <= VIEW_TRANSPOSED; view++)
+            for (int function = 0; function < FUNCTIONS; function++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *x = random_view(view, TALC_F32, large[i].dims, 7);
+                talc_dims axes = TALC_SCALAR;
+                for (int dim = 0; dim < x->rank; dim++)
+                    if (large[i].reduced >> dim & 1)
+                        axes.dim[axes.rank++] = dim;
+                char name[64];
+                snprintf(name, sizeof name, "large %d view %d %s", (int)i, view,
+                         functions[function].name);
+                check(x, large[i].reduced, function, "blocked", false, name);
+                talc_tensor *first = NULL;
+                for (int threads = 1; threads <= 3; threads++) {
+                    talc_set_threads(threads);
+                    talc_tensor *y = functions[function].call(x, axes, false);
+                    first = first == NULL ? y : first;
+                    cr_assert(same_bits(first, y), "%s: %d threads give other bits", name, threads);
+                }
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(reduce, long_sums_of_a_constant_stay_within_the_bound)
+{
+    const int64_t K = 1 << 21;
+    talc_tensor *x = talc_full(cpu_device(), TALC_F32, TALC_DIMS(K), 0.1);
+    const double due = (double)K * (double)0.1f;
+    double got = talc_item(talc_sum(x, TALC_SCALAR, false));
+    cr_assert(fabs(got - due) <= 137 * 0x1p-24 * due, "%g instead of %g", got, due);
+    got = talc_item(talc_sum(talc_view(x, TALC_DIMS(-1, 2)), TALC_DIMS(0, 1), false));
+    cr_assert(fabs(got - due) <= 137 * 0x1p-24 * due, "%g instead of %g", got, due);
+    talc_tensor *columns = talc_sum(talc_view(x, TALC_DIMS(-1, 2)), TALC_DIMS(0), false);
+    cr_assert(fabs(element_at(columns, 1) - due / 2) <= 137 * 0x1p-24 * due / 2);
+    assert_all_freed();
+}
+
+Test(reduce, expanded_views_count_each_element_as_often_as_they_show_it)
+{
+    talc_tensor *x =
+        talc_expand(talc_view(talc_arange(cpu_device(), TALC_F32, 1, 4, 1), TALC_DIMS(3, 1)),
+                    TALC_DIMS(4, 3, 5));
+    talc_tensor *y = talc_sum(x, TALC_DIMS(0, 2), false);
+    for (int i = 0; i < 3; i++)
+        cr_assert(element_at(y, i) == 20 * (i + 1));
+    cr_assert(talc_item(talc_mean(x, TALC_SCALAR, false)) == 2);
+    cr_assert(talc_item_i64(talc_argmax(x, TALC_SCALAR, false)) == 10);
+    assert_all_freed();
+}
+
+Test(reduce, a_scalar_is_its_own_sum_and_has_dimension_0)
+{
+    talc_tensor *x = talc_full(cpu_device(), TALC_F64, TALC_SCALAR, 3.5);
+    for (int function = 0; function < FUNCTIONS; function++)
+        for (int64_t axis = -1; axis <= 1; axis++) {
+            talc_tensor *y =
+                functions[function].call(x, axis == 1 ? TALC_SCALAR : TALC_DIMS(axis), true);
+            assert_no_failure();
+            cr_assert(y->rank == 0 && talc_item(y) == (function == ARGMAX ? 0 : 3.5));
+        }
+    assert_all_freed();
+}
+
+// ---- Integers -----------------------------------------------------------------------------------------------
+
+Test(reduce, integers_are_summed_in_i64)
+{
+    const talc_dtype dtypes[] = { TALC_I64, TALC_I32, TALC_U8 };
+    for (int d = 0; d < 3; d++)
+        for (int view = 0; view < VIEW_COUNT; view++) {
+            talc_tensor *x = random_view(view, dtypes[d], TALC_DIMS(6, 50), 3);
+            talc_tensor *sum = talc_sum(x, TALC_DIMS(1), false),
+                        *max = talc_max(x, TALC_DIMS(1), false);
+            talc_tensor *argmax = talc_argmax(x, TALC_DIMS(1), false);
+            assert_no_failure();
+            cr_assert(sum->dtype == TALC_I64 && max->dtype == dtypes[d] &&
+                      argmax->dtype == TALC_I64);
+            for (int i = 0; i < 6; i++) {
+                uint64_t due = 0;
+                int64_t best = 0;
+                for (int j = 0; j < 50; j++) {
+                    due += (uint64_t)integer_at(x, i * 50 + j);
+                    best = integer_at(x, i * 50 + j) > integer_at(x, i * 50 + best) ? j : best;
+                }
+                cr_assert(integer_at(sum, i) == (int64_t)due, "dtype %d view %d row %d", d, view,
+                          i);
+                cr_assert(integer_at(argmax, i) == best &&
+                          integer_at(max, i) == integer_at(x, i * 50 + best));
+            }
+        }
+    assert_all_freed();
+}
+
+Test(reduce, i64_sums_wrap_around_and_extremes_are_exact)
+{
+    const int64_t values[] = { INT64_MAX, 1, INT64_MAX - 1, INT64_MIN };
+    talc_tensor *x = talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(4), values);
+    cr_assert(talc_item_i64(talc_sum(talc_slice(x, 0, 0, 2, 1), TALC_SCALAR, false)) == INT64_MIN);
+    cr_assert(talc_item_i64(talc_max(x, TALC_SCALAR, false)) == INT64_MAX);
+    cr_assert(talc_item_i64(talc_max(talc_slice(x, 0, 3, TALC_END, 1), TALC_SCALAR, false)) ==
+              INT64_MIN);
+    cr_assert(talc_item_i64(talc_argmax(talc_slice(x, 0, 1, TALC_END, 1), TALC_SCALAR, false)) ==
+              1);
+    talc_tensor *bytes = talc_full(cpu_device(), TALC_U8, TALC_DIMS(1000), 255);
+    cr_assert(talc_item_i64(talc_sum(bytes, TALC_SCALAR, false)) == 255000);
+    assert_all_freed();
+}
+
+// ---- Special values -----------------------------------------------------------------------------------------
+
+/* Puts `value` at one or two places of a constant and reduces, along and across. */
+static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t first,
+                          int64_t second, double value)
+{
+    for (int across = 0; across < 2; across++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *x =
+            talc_full(cpu_device(), dtype, across ? TALC_DIMS(K, 3) : TALC_DIMS(3, K), -2);
+        talc_tensor *lane = talc_select(x, across ? 1 : 0, 1);
+        talc_fill(talc_select(lane, 0, first), value);
+        talc_fill(talc_select(lane, 0, second), value);
+        for (int function = 0; function < FUNCTIONS; function++)
+            talc_algorithm_force(functions[function].name, row);
+        talc_dims axis = TALC_DIMS(across ? 0 : 1);
+        talc_tensor *max = talc_max(x, axis, false), *argmax = talc_argmax(x, axis, false);
+        talc_tensor *sum = talc_sum(x, axis, false), *mean = talc_mean(x, axis, false);
+        for (int function = 0; function < FUNCTIONS; function++)
+            talc_algorithm_force(functions[function].name, NULL);
+        assert_no_failure();
+        double got = element_at(max, 1);
+        cr_assert(isnan(value) ? isnan(got) : got == value, "%s K %d at %d: max %g", row, (int)K,
+                  (int)first, got);
+        cr_assert(integer_at(argmax, 1) == first, "%s K %d across %d: argmax %d instead of %d", row,
+                  (int)K, across, (int)integer_at(argmax, 1), (int)first);
+        if (isnan(value))
+            cr_assert(isnan(element_at(sum, 1)) && isnan(element_at(mean, 1)));
+        if (isinf(value))
+            cr_assert(element_at(sum, 1) == value && element_at(mean, 1) == value);
+        for (int other = 0; other < 3; other += 2)
+            cr_assert(element_at(max, other) == -2 && integer_at(argmax, other) == 0 &&
+                          element_at(sum, other) == -2.0 * (double)K &&
+                          element_at(mean, other) == -2,
+                      "a special value reached another output");
+        talc_scope_leave(scope);
+    }
+}
+
+Test(reduce, nan_wins_and_the_first_of_equals_is_named_wherever_they_stand)
+{
+    const double values[] = { NAN, INFINITY, 5 };
+    for (int row = 0; row < 2; row++)
+        for (int v = 0; v < 3; v++) {
+            for (int64_t K = 1; K < 80; K += 13)
+                for (int64_t first = 0; first < K; first += 1 + K / 9)
+                    check_special(rows[row], TALC_F32, K, first, first + (K - first) / 2,
+                                  values[v]);
+            check_special(rows[row], TALC_F64, 41, 40, 40, values[v]);
+            /* One in each of two blocks, then in each of two parts. */
+            check_special(rows[row], TALC_F32, 9000, 4095, 4097, values[v]);
+            check_special(rows[row], TALC_F32, 80000, 41000, 79999, values[v]);
+        }
+    assert_all_freed();
+}
+
+Test(reduce, nan_beats_a_larger_number_that_stands_before_or_after)
+{
+    const double orders[][3] = { { INFINITY, NAN, 1 }, { NAN, INFINITY, 1 }, { 1, INFINITY, NAN } };
+    const int64_t due[] = { 1, 0, 2 };
+    for (int row = 0; row < 2; row++)
+        for (int i = 0; i < 3; i++) {
+            talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(3), orders[i]);
+            talc_algorithm_force("max", rows[row]);
+            talc_algorithm_force("argmax", rows[row]);
+            cr_assert(isnan(talc_item(talc_max(x, TALC_SCALAR, false))));
+            cr_assert(talc_item_i64(talc_argmax(x, TALC_SCALAR, false)) == due[i]);
+            talc_tensor *column = talc_view(x, TALC_DIMS(3, 1));
+            cr_assert(talc_item_i64(talc_argmax(column, TALC_DIMS(0), false)) == due[i]);
+        }
+    talc_tensor *low = talc_full(cpu_device(), TALC_F32, TALC_DIMS(50), -INFINITY);
+    cr_assert(talc_item(talc_max(low, TALC_SCALAR, false)) == (double)-INFINITY);
+    cr_assert(talc_item_i64(talc_argmax(low, TALC_SCALAR, false)) == 0);
+    assert_all_freed();
+}
+
+// ---- Nothing to reduce --------------------------------------------------------------------------------------
+
+Test(reduce, no_elements_sum_to_zero_and_average_to_nan)
+{
+    talc_tensor *x = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 0, 3));
+    talc_tensor *sum = talc_sum(x, TALC_DIMS(1), false), *mean = talc_mean(x, TALC_DIMS(1), true);
+    assert_no_failure();
+    cr_assert(sum->rank == 2 && mean->rank == 3 && talc_numel(sum) == 6 && talc_numel(mean) == 6);
+    for (int i = 0; i < 6; i++)
+        cr_assert(element_at(sum, i) == 0 && isnan(element_at(mean, i)));
+    cr_assert(talc_item(talc_sum(x, TALC_SCALAR, false)) == 0);
+    talc_tensor *bytes = talc_empty(cpu_device(), TALC_U8, TALC_DIMS(0));
+    cr_assert(talc_item_i64(talc_sum(bytes, TALC_SCALAR, false)) == 0);
+
+    /* Outputs without elements are fine for all. */
+    for (int function = 0; function < FUNCTIONS; function++)
+        cr_assert(talc_numel(functions[function].call(x, TALC_DIMS(0, 2), false)) == 0);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+Test(reduce, mistakes_are_named)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 3));
+    cr_assert_null(talc_sum(NULL, TALC_SCALAR, false));
+    assert_failure(TALC_NULL_ARGUMENT, "sum: x is NULL");
+    cr_assert_null(talc_sum(x, TALC_DIMS(2), false));
+    assert_failure(TALC_BAD_ARGUMENT, "sum: axis 2 is outside -2..1 of x [2,3]");
+    cr_assert_null(talc_max(x, TALC_DIMS(0, INT64_MIN), false));
+    assert_failure(TALC_BAD_ARGUMENT, "max: axis -9223372036854775808 is outside -2..1 of x [2,3]");
+    cr_assert_null(talc_argmax(x, TALC_DIMS(1, -1), false));
+    assert_failure(TALC_BAD_ARGUMENT, "argmax: axes [1,-1] name dimension 1 twice");
+    cr_assert_null(talc_sum(x, ((talc_dims){ 9, { 0 } }), false));
+    assert_failure(TALC_BAD_ARGUMENT, "sum: axes has rank 9, outside 0..8");
+    cr_assert_null(talc_sum(x, ((talc_dims){ -1, { 0 } }), false));
+    assert_failure(TALC_BAD_ARGUMENT, "sum: axes has rank -1, outside 0..8");
+    cr_assert_null(talc_mean(talc_ones(cpu_device(), TALC_I64, TALC_DIMS(2)), TALC_SCALAR, false));
+    assert_failure(TALC_BAD_DTYPE, "mean: x is i64, it must be f32 or f64");
+    talc_tensor *none = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 0));
+    cr_assert_null(talc_max(none, TALC_DIMS(1), false));
+    assert_failure(TALC_BAD_SHAPE, "max: x [2,0] has 0 elements to reduce, needs at least 1");
+    cr_assert_null(talc_argmax(none, TALC_SCALAR, false));
+    assert_failure(TALC_BAD_SHAPE, "argmax: x [2,0] has 0 elements to reduce, needs at least 1");
+    talc_algorithm_force("sum", "blocked");
+    cr_assert_null(talc_sum(talc_ones(cpu_device(), TALC_I32, TALC_DIMS(2)), TALC_SCALAR, false));
+    assert_failure(TALC_UNSUPPORTED, "sum on cpu: blocked: x must be f32 or f64");
+    assert_all_freed();
+}
