@@ -6,5 +6,6 @@
 #include "algorithm.h"
 #include "elementwise.h"
 #include "reduce.h"
+#include "softmax.h"
 
 #endif

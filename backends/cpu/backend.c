@@ -4,5 +4,6 @@ const struct talc_backend talc_cpu_backend = {
     .name = "cpu",
     .binary = talc_cpu_binary,
     .reduce = talc_cpu_reduce,
+    .softmax = talc_cpu_softmax,
     .unary = talc_cpu_unary,
 };

@@ -1,0 +1,179 @@
+/// Softmax and log-softmax over one dimension of a strided array.
+///
+///     y_i = exp(x_i - m) / sum_j exp(x_j - m)        y_i = x_i - m - log(sum_j exp(x_j - m))        m = max_j x_j
+///
+/// `rows` computes exponentials in the data's type and sums them in f64. Softmaxes that lie side by side in memory
+/// go together, WIDTH at a time, so that memory is read in order whichever the dimension is. `reference` computes all
+/// in f64. Pieces of work depend on the problem alone.
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/threads.h"
+#include "backends/cpu/walk.h"
+#include "ops/softmax.h"
+#include "tensor/extent.h"
+
+#include <tgmath.h>
+
+enum {
+    WIDTH = 128,  /* softmaxes side by side */
+    PIECE = 16384 /* elements a piece: some 100 microseconds of exponentials */
+};
+
+typedef struct softmax_plan {
+    const talc_softmax_problem *problem;
+    void *y;
+    const void *x;
+    int64_t row;            /* extent of the last outer dimension, */
+    int64_t y_step, x_step; /* and its strides */
+    int64_t width;          /* softmaxes a block, all of one row */
+    int64_t blocks_per_row;
+    int64_t blocks;
+    int64_t per_piece; /* blocks a piece */
+} softmax_plan;
+
+static softmax_plan plan_of(const talc_softmax_problem *p, const talc_softmax_arguments *arguments,
+                            int64_t width)
+{
+    softmax_plan plan = { .problem = p, .y = arguments->y, .x = arguments->x, .row = 1 };
+    if (p->outer_rank > 0) {
+        plan.row = p->outer_dims[p->outer_rank - 1];
+        plan.y_step = p->y_strides[p->outer_rank - 1];
+        plan.x_step = p->x_strides[p->outer_rank - 1];
+    }
+    plan.width = plan.x_step < p->x_stride ? talc_smaller(width, plan.row) : 1;
+    plan.blocks_per_row = talc_cpu_pieces(plan.row, plan.width);
+    plan.blocks = p->outer / plan.row * plan.blocks_per_row;
+    plan.per_piece = talc_larger(1, PIECE / (plan.width * p->extent));
+    return plan;
+}
+
+/* A block's place: how many softmaxes, and where the first starts. */
+typedef struct softmax_block {
+    int64_t width, y, x;
+} softmax_block;
+
+static softmax_block locate(const softmax_plan *plan, int64_t index)
+{
+    const talc_softmax_problem *p = plan->problem;
+    const int64_t column = index % plan->blocks_per_row * plan->width;
+    const int64_t row = index / plan->blocks_per_row;
+    const int rank = p->outer_rank - 1;
+    return (softmax_block){
+        .width = talc_smaller(plan->width, plan->row - column),
+        .y = column * plan->y_step + talc_walk_offset(rank, p->outer_dims, p->y_strides, row),
+        .x = column * plan->x_step + talc_walk_offset(rank, p->outer_dims, p->x_strides, row),
+    };
+}
+
+// ---- rows ---------------------------------------------------------------------------------------------------
+
+/* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into every result,
+ * as (+infinity) - (+infinity) and (-infinity) - (-infinity) do. log_softmax needs no exponentials kept. */
+#define ROWS_BLOCK(suffix, T)                                                                      \
+    static void rows_block_##suffix(const softmax_plan *plan, softmax_block block)                 \
+    {                                                                                              \
+        const talc_softmax_problem *p = plan->problem;                                             \
+        const T *x = (const T *)plan->x + block.x;                                                 \
+        T *y = (T *)plan->y + block.y;                                                             \
+        T m[WIDTH];                                                                                \
+        double sum[WIDTH];                                                                         \
+        for (int64_t j = 0; j < block.width; j++) {                                                \
+            m[j] = x[j * plan->x_step];                                                            \
+            sum[j] = 0;                                                                            \
+        }                                                                                          \
+        for (int64_t i = 1; i < p->extent; i++)                                                    \
+            for (int64_t j = 0; j < block.width; j++) {                                            \
+                const T x_ij = x[i * p->x_stride + j * plan->x_step];                              \
+                m[j] = x_ij > m[j] ? x_ij : m[j];                                                  \
+            }                                                                                      \
+        for (int64_t i = 0; i < p->extent; i++)                                                    \
+            for (int64_t j = 0; j < block.width; j++) {                                            \
+                const T e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                     \
+                sum[j] += (double)e;                                                               \
+                if (!p->log)                                                                       \
+                    y[i * p->y_stride + j * plan->y_step] = e;                                     \
+            }                                                                                      \
+        for (int64_t j = 0; j < block.width; j++)                                                  \
+            sum[j] = p->log ? log(sum[j]) : sum[j];                                                \
+        for (int64_t i = 0; i < p->extent; i++)                                                    \
+            for (int64_t j = 0; j < block.width; j++) {                                            \
+                T *y_ij = y + i * p->y_stride + j * plan->y_step;                                  \
+                if (p->log)                                                                        \
+                    *y_ij = (T)((double)x[i * p->x_stride + j * plan->x_step] - (double)m[j] -     \
+                                sum[j]);                                                           \
+                else                                                                               \
+                    *y_ij = (T)((double)*y_ij / sum[j]);                                           \
+            }                                                                                      \
+    }
+
+ROWS_BLOCK(f32, float)
+ROWS_BLOCK(f64, double)
+
+static void rows_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const softmax_plan *plan = context;
+    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
+    for (int64_t block = piece * plan->per_piece; block < end; block++)
+        if (plan->problem->dtype == TALC_F32)
+            rows_block_f32(plan, locate(plan, block));
+        else
+            rows_block_f64(plan, locate(plan, block));
+}
+
+static const char *accepts_all(const talc_softmax_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status rows_run(talc_device *device, const talc_softmax_problem *problem,
+                            const talc_softmax_arguments *arguments)
+{
+    (void)device;
+    softmax_plan plan = plan_of(problem, arguments, WIDTH);
+    return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), rows_piece, &plan);
+}
+
+// ---- reference ----------------------------------------------------------------------------------------------
+
+static void reference_softmax(const softmax_plan *plan, softmax_block block)
+{
+    const talc_softmax_problem *p = plan->problem;
+    double m = talc_cpu_load(p->dtype, plan->x, block.x);
+    for (int64_t i = 1; i < p->extent; i++)
+        m = fmax(m, talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride));
+    double sum = 0;
+    for (int64_t i = 0; i < p->extent; i++)
+        sum += exp(talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride) - m);
+    for (int64_t i = 0; i < p->extent; i++) {
+        const double x = talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride) - m;
+        const double y = p->log ? x - log(sum) : exp(x) / sum;
+        talc_cpu_store(p->dtype, plan->y, block.y + i * p->y_stride, y);
+    }
+}
+
+static void reference_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const softmax_plan *plan = context;
+    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
+    for (int64_t block = piece * plan->per_piece; block < end; block++)
+        reference_softmax(plan, locate(plan, block));
+}
+
+static talc_status reference_run(talc_device *device, const talc_softmax_problem *problem,
+                                 const talc_softmax_arguments *arguments)
+{
+    (void)device;
+    softmax_plan plan = plan_of(problem, arguments, 1);
+    return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), reference_piece, &plan);
+}
+
+const talc_softmax_algorithm talc_cpu_softmax[] = {
+    { { "rows", { "the data's own type, sums in f64", TALC_STRICT, false } },
+      accepts_all,
+      rows_run },
+    { { "reference", { "f64", TALC_STRICT, true } }, accepts_all, reference_run },
+    { { NULL, { 0 } }, NULL, NULL },
+};

@@ -1,0 +1,226 @@
+/* softmax and log_softmax: every row, dtype, dimension and kind of view against long double. */
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
+static const char *const rows[] = { "rows", "reference" };
+
+static talc_tensor *call(bool log, const char *row, const talc_tensor *x, int dim)
+{
+    talc_algorithm_force("softmax", row);
+    talc_algorithm_force("log_softmax", row);
+    talc_tensor *y = log ? talc_log_softmax(x, dim) : talc_softmax(x, dim);
+    talc_algorithm_force("softmax", NULL);
+    talc_algorithm_force("log_softmax", NULL);
+    return y;
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* The bounds of ops/softmax.h, element by element, and rows that sum to 1 within n u. */
+static void check(bool log, const talc_tensor *x, int dim, const talc_tensor *y, const char *name)
+{
+    const double u = unit_roundoff(x->dtype), tiny = x->dtype == TALC_F32 ? 0x1p-149 : 0x1p-1074;
+    const int64_t n = x->dims[dim];
+    int64_t inner = 1;
+    for (int i = dim + 1; i < x->rank; i++)
+        inner *= x->dims[i];
+    for (int64_t line = 0; line < talc_numel(x) / n; line++) {
+        const int64_t first = line / inner * inner * n + line % inner;
+        long double m = -INFINITY, sum = 0, total = 0;
+        for (int64_t i = 0; i < n; i++)
+            m = fmaxl(m, element_at(x, first + i * inner));
+        for (int64_t i = 0; i < n; i++)
+            sum += expl(element_at(x, first + i * inner) - m);
+        for (int64_t i = 0; i < n; i++) {
+            const long double d = element_at(x, first + i * inner) - m;
+            const double due = (double)(log ? d - logl(sum) : expl(d) / sum);
+            const double got = element_at(y, first + i * inner);
+            const double relative = (4 + (double)fabsl(d) + 2 * sqrt((double)n)) * u;
+            const double allowed = log ? relative + u * fabs(due) : relative * due + tiny;
+            cr_assert(got == due || fabs(got - due) <= allowed,
+                      "%s: line %d element %d is %.17g instead of %.17g, off by %g of %g", name,
+                      (int)line, (int)i, got, due, fabs(got - due), allowed);
+            total += got;
+        }
+        cr_assert(log || fabsl(total - 1) <= (double)n * u + (4 + 2 * sqrt((double)n)) * u,
+                  "%s: line %d sums to %.17g", name, (int)line, (double)total);
+    }
+}
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+Test(softmax, every_row_dimension_view_and_dtype_agrees_with_the_oracle)
+{
+    const talc_dims shapes[] = {
+        TALC_DIMS(1),       TALC_DIMS(10),           TALC_DIMS(4, 10),        TALC_DIMS(10, 300),
+        TALC_DIMS(3, 5, 7), TALC_DIMS(2, 140, 3, 2), TALC_DIMS(2, 1, 3, 1, 2)
+    };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int view = 0; view < VIEW_COUNT; view++)
+            for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+                talc_scope *scope = talc_scope_enter();
+                /* Logits from -20 to 20, in a view of that kind. */
+                talc_tensor *x = random_view(view, (talc_dtype)dtype, shapes[s], s);
+                talc_copy(x, talc_mul_scalar(x, 20));
+                uint64_t before = fingerprint(x);
+                for (int dim = 0; dim < x->rank; dim++)
+                    for (int row = 0; row < 2; row++)
+                        for (int log = 0; log < 2; log++) {
+                            char name[256], text[TALC_DIMS_TEXT];
+                            snprintf(name, sizeof name, "%s %s view %d dim %d row %s log %d",
+                                     talc_dims_text(shapes[s], text),
+                                     talc_dtype_name((talc_dtype)dtype), view, dim, rows[row], log);
+                            talc_tensor *y =
+                                call(log, rows[row], x, row == 0 ? dim : dim - x->rank);
+                            cr_assert(!talc_failed(), "%s: %s", name, talc_error_message());
+                            cr_assert(talc_same_dims(x, y) && talc_is_contiguous(y) &&
+                                      y->dtype == x->dtype);
+                            check(log, x, dim, y, name);
+                        }
+                cr_assert(fingerprint(x) == before, "x changed");
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(softmax, many_lines_and_long_lines_give_the_same_bits_for_every_thread_count)
+{
+    const talc_dims shapes[] = { TALC_DIMS(3000, 10), TALC_DIMS(10, 3000), TALC_DIMS(2, 40000),
+                                 TALC_DIMS(40000, 2) };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int dim = 0; dim < 2; dim++) {
+            talc_scope *scope = talc_scope_enter();
+            talc_tensor *x = random_operand(TALC_F32, shapes[s], s), *first = NULL;
+            for (int threads = 1; threads <= 3; threads++) {
+                talc_set_threads(threads);
+                talc_tensor *y = talc_softmax(x, dim);
+                assert_no_failure();
+                first = first == NULL ? y : first;
+                cr_assert(same_bits(first, y), "shape %d dim %d: %d threads give other bits",
+                          (int)s, dim, threads);
+            }
+            check(false, x, dim, first, "threads");
+            talc_scope_leave(scope);
+        }
+    assert_all_freed();
+}
+
+/* numpy: x = [1, 2, 3]; exp(x) / sum(exp(x)) and its logarithm, to 17 digits. */
+Test(softmax, matches_numpy)
+{
+    const double x[] = { 1, 2, 3 };
+    const double due[] = { 0.09003057317038046, 0.24472847105479767, 0.6652409557748219 };
+    const double due_log[] = { -2.4076059644443806, -1.4076059644443804, -0.4076059644443804 };
+    talc_tensor *t = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(3), x);
+    for (int row = 0; row < 2; row++)
+        for (int i = 0; i < 3; i++) {
+            cr_assert(fabs(element_at(call(false, rows[row], t, 0), i) - due[i]) <=
+                      4 * DBL_EPSILON);
+            cr_assert(fabs(element_at(call(true, rows[row], t, 0), i) - due_log[i]) <=
+                      8 * DBL_EPSILON);
+        }
+    assert_all_freed();
+}
+
+// ---- Special values -----------------------------------------------------------------------------------------
+
+Test(softmax, large_logits_are_safe)
+{
+    const float x[] = { 1e4F, 1e4F, -1e4F, 3e38F, -3e38F, 3e38F };
+    talc_tensor *t = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 3), x);
+    const double due[] = { 0.5, 0.5, 0, 0.5, 0, 0.5 };
+    for (int row = 0; row < 2; row++) {
+        talc_tensor *y = call(false, rows[row], t, 1), *log = call(true, rows[row], t, 1);
+        assert_no_failure();
+        for (int i = 0; i < 6; i++)
+            cr_assert(element_at(y, i) == due[i], "%s: element %d is %g", rows[row], i,
+                      element_at(y, i));
+        cr_assert(element_at(log, 0) == (double)-0.6931471805599453F &&
+                  element_at(log, 2) == (double)-20000.693147F);
+    }
+    assert_all_freed();
+}
+
+Test(softmax, infinities_and_nan_are_as_in_pytorch)
+{
+    const double inf = (double)INFINITY, nan = (double)NAN;
+    /* x, softmax, log_softmax; NaN due where NaN stands. */
+    const double cases[][3][3] = {
+        { { -inf, -inf, -inf }, { nan, nan, nan }, { nan, nan, nan } },
+        { { 0, -inf, 0 }, { 0.5, 0, 0.5 }, { -0.6931471805599453, -inf, -0.6931471805599453 } },
+        { { 0, inf, 0 }, { nan, nan, nan }, { nan, nan, nan } },
+        { { 0, nan, 1 }, { nan, nan, nan }, { nan, nan, nan } },
+        { { nan, 0, 1 }, { nan, nan, nan }, { nan, nan, nan } },
+        { { 1, 0, nan }, { nan, nan, nan }, { nan, nan, nan } },
+        { { -inf, 7, -inf }, { 0, 1, 0 }, { -inf, 0, -inf } },
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int row = 0; row < 2; row++)
+            for (int log = 0; log < 2; log++)
+                for (int dim = 0; dim < 2; dim++) {
+                    talc_tensor *x =
+                        talc_from_host(cpu_device(), TALC_F64,
+                                       dim ? TALC_DIMS(1, 3) : TALC_DIMS(3, 1), cases[c][0]);
+                    talc_tensor *y = call(log, rows[row], x, dim);
+                    assert_no_failure();
+                    for (int i = 0; i < 3; i++) {
+                        double due = cases[c][1 + log][i], got = element_at(y, i);
+                        cr_assert(isnan(due) ? isnan(got) : got == due,
+                                  "case %d row %s log %d element %d: %g", (int)c, rows[row], log, i,
+                                  got);
+                    }
+                }
+    assert_all_freed();
+}
+
+Test(softmax, a_bad_line_leaves_its_neighbours_alone)
+{
+    talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(4, 5));
+    talc_fill(talc_select(talc_select(x, 0, 2), 0, 3), NAN);
+    for (int row = 0; row < 2; row++)
+        for (int dim = 0; dim < 2; dim++) {
+            talc_tensor *y = call(false, rows[row], x, dim);
+            assert_no_failure();
+            for (int i = 0; i < 20; i++)
+                cr_assert(isnan(element_at(y, i)) == (dim == 0 ? i % 5 == 3 : i / 5 == 2),
+                          "dim %d element %d", dim, i);
+        }
+    assert_all_freed();
+}
+
+Test(softmax, empty_dimensions_and_scalars)
+{
+    for (int dim = 0; dim < 3; dim++) {
+        talc_tensor *y = talc_softmax(talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 0, 3)), dim);
+        assert_no_failure();
+        cr_assert(y->rank == 3 && y->dims[0] == 2 && y->dims[1] == 0 && y->dims[2] == 3);
+    }
+    talc_tensor *scalar = talc_full(cpu_device(), TALC_F32, TALC_SCALAR, 5);
+    cr_assert(talc_item(talc_softmax(scalar, 0)) == 1 &&
+              talc_item(talc_log_softmax(scalar, -1)) == 0);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+Test(softmax, mistakes_are_named)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 3));
+    cr_assert_null(talc_softmax(NULL, 0));
+    assert_failure(TALC_NULL_ARGUMENT, "softmax: x is NULL");
+    cr_assert_null(talc_log_softmax(talc_ones(cpu_device(), TALC_I64, TALC_DIMS(2)), 0));
+    assert_failure(TALC_BAD_DTYPE, "log_softmax: x is i64, it must be f32 or f64");
+    cr_assert_null(talc_softmax(x, 2));
+    assert_failure(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2");
+    cr_assert_null(talc_log_softmax(x, -3));
+    assert_failure(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2");
+    talc_algorithm_force("softmax", "online");
+    cr_assert_null(talc_softmax(x, 0));
+    assert_failure(TALC_NOT_FOUND, "softmax on cpu: there is no algorithm 'online'");
+    assert_all_freed();
+}
