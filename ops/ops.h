@@ -5,6 +5,8 @@
 #include "activation.h"
 #include "algorithm.h"
 #include "elementwise.h"
+#include "linear.h"
+#include "matmul.h"
 #include "reduce.h"
 #include "softmax.h"
 

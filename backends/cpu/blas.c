@@ -1,0 +1,102 @@
+#include "backends/cpu/blas.h"
+
+#include "tensor/extent.h"
+
+#include <cblas.h>
+#include <pthread.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t lock;
+    int64_t users;
+    int threads; /* the program's setting, while users > 0 */
+} blas = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void talc_blas_enter(void)
+{
+    pthread_mutex_lock(&blas.lock);
+    if (blas.users++ == 0) {
+        blas.threads = openblas_get_num_threads();
+        openblas_set_num_threads(1);
+    }
+    pthread_mutex_unlock(&blas.lock);
+}
+
+void talc_blas_leave(void)
+{
+    pthread_mutex_lock(&blas.lock);
+    if (--blas.users == 0)
+        openblas_set_num_threads(blas.threads);
+    pthread_mutex_unlock(&blas.lock);
+}
+
+/* Element (row, column) of a matrix whose rows lie ld apart. */
+static const char *at(const void *matrix, int64_t row, int64_t column, int64_t ld, int64_t size)
+{
+    return (const char *)matrix + (row * ld + column) * size;
+}
+
+/* A leading dimension that does not fit belongs to a part of one row, which has no next row. OpenBLAS wants at least 1
+ * for empty rows too. */
+static blasint leading(int64_t ld, int64_t columns)
+{
+    const int64_t fitting = ld <= INT32_MAX ? ld : columns;
+    return (blasint)(fitting > 1 ? fitting : 1);
+}
+
+void talc_blas_gemm(talc_dtype dtype, bool transpose_a, bool transpose_b, int64_t M, int64_t N,
+                    int64_t K, double alpha, const void *A, int64_t lda, const void *B, int64_t ldb,
+                    double beta, void *C, int64_t ldc)
+{
+    const int64_t size = (int64_t)talc_dtype_size(dtype);
+    const CBLAS_TRANSPOSE ta = transpose_a ? CblasTrans : CblasNoTrans;
+    const CBLAS_TRANSPOSE tb = transpose_b ? CblasTrans : CblasNoTrans;
+    const bool far_a = lda > INT32_MAX, far_b = ldb > INT32_MAX, far_c = ldc > INT32_MAX;
+    const int64_t m_step = far_c || (far_a && !transpose_a) ? 1 : INT32_MAX;
+    const int64_t n_step = far_b && transpose_b ? 1 : INT32_MAX;
+    const int64_t k_step = (far_a && transpose_a) || (far_b && !transpose_b) ? 1 : INT32_MAX;
+
+    for (int64_t m = 0; m < M; m += m_step) {
+        for (int64_t n = 0; n < N; n += n_step) {
+            const blasint ms = (blasint)talc_smaller(m_step, M - m),
+                          ns = (blasint)talc_smaller(n_step, N - n);
+            char *c = (char *)C + (m * ldc + n) * size;
+            int64_t k = 0;
+            /* At least once: an empty sum still scales C. */
+            do {
+                const blasint ks = (blasint)talc_smaller(k_step, K - k);
+                const char *a = transpose_a ? at(A, k, m, lda, size) : at(A, m, k, lda, size);
+                const char *b = transpose_b ? at(B, n, k, ldb, size) : at(B, k, n, ldb, size);
+                const blasint as = leading(lda, transpose_a ? ms : ks),
+                              bs = leading(ldb, transpose_b ? ks : ns);
+                const double scale = k == 0 ? beta : 1.0;
+                if (dtype == TALC_F32)
+                    cblas_sgemm(CblasRowMajor, ta, tb, ms, ns, ks, (float)alpha,
+                                (const float *)(const void *)a, as, (const float *)(const void *)b,
+                                bs, (float)scale, (float *)(void *)c, leading(ldc, ns));
+                else
+                    cblas_dgemm(CblasRowMajor, ta, tb, ms, ns, ks, alpha,
+                                (const double *)(const void *)a, as,
+                                (const double *)(const void *)b, bs, scale, (double *)(void *)c,
+                                leading(ldc, ns));
+                k += k_step;
+            } while (k < K);
+        }
+    }
+}
+
+bool talc_blas_gemv(talc_dtype dtype, bool transpose, int64_t rows, int64_t columns, const void *A,
+                    int64_t lda, const void *x, int64_t step, void *y)
+{
+    if (rows > INT32_MAX || columns > INT32_MAX || lda > INT32_MAX || step > INT32_MAX)
+        return false;
+    const CBLAS_TRANSPOSE t = transpose ? CblasTrans : CblasNoTrans;
+    const blasint m = (blasint)rows, n = (blasint)columns;
+    /* Some versions scale y even by beta 0, which keeps NaN. */
+    memset(y, 0, (size_t)(transpose ? columns : rows) * talc_dtype_size(dtype));
+    if (dtype == TALC_F32)
+        cblas_sgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step, 0, y, 1);
+    else
+        cblas_dgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step, 0, y, 1);
+    return true;
+}

@@ -1,0 +1,207 @@
+#include "ops/matmul.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/matmul_run.h"
+#include "ops/operand.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Shared with linear -------------------------------------------------------------------------------------
+
+bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
+                        bool *transposed, int64_t *ld)
+{
+    /* A stride of a dimension of one element is never followed. */
+    if ((column_stride == 1 || columns <= 1) && (row_stride >= columns || rows <= 1)) {
+        *transposed = false;
+        *ld = rows <= 1 ? columns : row_stride;
+    } else if ((row_stride == 1 || rows <= 1) && (column_stride >= rows || columns <= 1)) {
+        *transposed = true;
+        *ld = columns <= 1 ? rows : column_stride;
+    } else {
+        return false;
+    }
+    *ld = *ld < 1 ? 1 : *ld;
+    return true;
+}
+
+static const talc_matmul_algorithm *choose(talc_choice *choice, const talc_matmul_problem *problem)
+{
+    const talc_matmul_algorithm *row = choice->device->backend->matmul;
+    for (; row != NULL && row->algorithm.name != NULL; row++)
+        if (talc_choice_admits(choice, &row->algorithm, row->refuses(problem), 0))
+            return row;
+    talc_choice_fail(choice);
+    return NULL;
+}
+
+talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
+                            unsigned precision, const talc_matmul_problem *p,
+                            const talc_matmul_arguments *arguments)
+{
+    talc_choice choice = talc_choice_begin(op, device, forced, precision);
+    const talc_matmul_algorithm *row = choose(&choice, p);
+    if (row == NULL)
+        return talc_error_status();
+    if (p->batch == 0 || p->M == 0 || p->N == 0)
+        return TALC_OK;
+
+    char text[128];
+    snprintf(text, sizeof text, "b%" PRId64 "m%" PRId64 "n%" PRId64 "k%" PRId64 "_%s%s%s", p->batch,
+             p->M, p->N, p->K, talc_dtype_name(p->dtype), p->transpose_a ? "_ta" : "",
+             p->transpose_b ? "_tb" : "");
+    talc_run run = talc_run_begin(op, device, &row->algorithm);
+    return talc_run_end(&run, row->run(device, p, arguments), text);
+}
+
+// ---- Checks and shapes --------------------------------------------------------------------------------------
+
+static bool check_rank(const char *name, const talc_tensor *tensor)
+{
+    if (tensor->rank == 0)
+        talc_fail(TALC_BAD_SHAPE, "matmul: %s [] has rank 0, needs at least 1", name);
+    return tensor->rank > 0;
+}
+
+/* The dimensions before the last two. */
+static talc_dims batch_dims(const talc_tensor *tensor)
+{
+    talc_dims dims = TALC_SCALAR;
+    for (int i = 0; i < tensor->rank - 2; i++)
+        dims.dim[dims.rank++] = tensor->dims[i];
+    return dims;
+}
+
+/* Extents and strides of an operand as a matrix; a vector is a row of a, a column of b. */
+typedef struct matrix {
+    int64_t rows, columns, row_stride, column_stride;
+} matrix;
+
+static matrix matrix_of(const talc_tensor *tensor, bool vector_is_row)
+{
+    int last = tensor->rank - 1;
+    if (last > 0)
+        return (matrix){ tensor->dims[last - 1], tensor->dims[last], tensor->strides[last - 1],
+                         tensor->strides[last] };
+    return vector_is_row ? (matrix){ 1, tensor->dims[0], 1, tensor->strides[0] }
+                         : (matrix){ tensor->dims[0], 1, tensor->strides[0], 1 };
+}
+
+/* The result's shape, after checking that the operands fit. */
+static bool result_dims(const talc_tensor *a, const talc_tensor *b, talc_dims *batch,
+                        talc_dims *result)
+{
+    char text_a[TALC_DIMS_TEXT], text_b[TALC_DIMS_TEXT];
+    talc_dims_text(talc_dims_of(a), text_a);
+    talc_dims_text(talc_dims_of(b), text_b);
+    int64_t columns = a->dims[a->rank - 1];
+    int64_t rows = b->dims[b->rank == 1 ? 0 : b->rank - 2];
+    if (columns != rows) {
+        talc_fail(TALC_BAD_SHAPE, "matmul: a %s has %" PRId64 " columns, b %s has %" PRId64 " rows",
+                  text_a, columns, text_b, rows);
+        return false;
+    }
+    if (!talc_shape_broadcast(batch_dims(a), batch_dims(b), batch)) {
+        talc_fail(TALC_BAD_SHAPE, "matmul: the batch dimensions of a %s and b %s do not broadcast",
+                  text_a, text_b);
+        return false;
+    }
+    *result = *batch;
+    if (a->rank > 1)
+        result->dim[result->rank++] = a->dims[a->rank - 2];
+    if (b->rank > 1)
+        result->dim[result->rank++] = b->dims[b->rank - 1];
+    return true;
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* The operand itself, as it lies, or a contiguous copy where it has gaps both ways. */
+static talc_tensor *multipliable(const talc_tensor *tensor, bool vector_is_row)
+{
+    matrix m = matrix_of(tensor, vector_is_row);
+    bool transposed;
+    int64_t ld;
+    if (talc_matmul_layout(m.rows, m.columns, m.row_stride, m.column_stride, &transposed, &ld))
+        return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+    return talc_contiguous(tensor);
+}
+
+/* Strides of an operand's batch dimensions, aligned at the last and 0 where it is stretched. */
+static void batch_strides(const talc_tensor *tensor, talc_dims batch,
+                          int64_t strides[TALC_MAX_RANK])
+{
+    int own = tensor->rank < 2 ? 0 : tensor->rank - 2;
+    for (int i = 0; i < batch.rank; i++) {
+        int at = i - (batch.rank - own);
+        strides[i] = at < 0 || tensor->dims[at] == 1 ? 0 : tensor->strides[at];
+    }
+}
+
+/* One B for all of a: the rows of a's matrices, where they lie evenly, are the rows of one long matrix. */
+static void join_rows(const talc_tensor *a, talc_matmul_problem *p)
+{
+    if (p->transpose_a || a->rank < 3)
+        return;
+    for (int i = 0; i < p->batch_rank; i++)
+        if (p->b_strides[i] != 0)
+            return;
+    int64_t dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
+    memcpy(dims, a->dims, sizeof dims);
+    memcpy(strides, a->strides, sizeof strides);
+    int rank = talc_shape_coalesce(a->rank - 1, dims, (int64_t *const[]){ strides }, 1);
+    int64_t rows = p->batch * p->M;
+    if (rank != 1 || dims[0] != rows || strides[0] < p->K)
+        return;
+    p->M = rows;
+    p->lda = strides[0] > 0 ? strides[0] : 1;
+    p->batch = 1;
+    p->batch_rank = 0;
+}
+
+/* Of checked operands that a product can use as they lie. */
+static talc_matmul_problem problem_of(const talc_tensor *a, const talc_tensor *b, talc_dims batch)
+{
+    matrix ma = matrix_of(a, true), mb = matrix_of(b, false);
+    talc_matmul_problem p = { .dtype = a->dtype, .M = ma.rows, .N = mb.columns, .K = ma.columns };
+    talc_matmul_layout(ma.rows, ma.columns, ma.row_stride, ma.column_stride, &p.transpose_a,
+                       &p.lda);
+    talc_matmul_layout(mb.rows, mb.columns, mb.row_stride, mb.column_stride, &p.transpose_b,
+                       &p.ldb);
+    p.batch = talc_shape_numel(batch);
+    memcpy(p.batch_dims, batch.dim, sizeof p.batch_dims);
+    batch_strides(a, batch, p.a_strides);
+    batch_strides(b, batch, p.b_strides);
+    p.batch_rank = talc_shape_coalesce(batch.rank, p.batch_dims,
+                                       (int64_t *const[]){ p.a_strides, p.b_strides }, 2);
+    if (p.batch > 1 && p.M > 0)
+        join_rows(a, &p);
+    return p;
+}
+
+// ---- The op -------------------------------------------------------------------------------------------------
+
+talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
+{
+    talc_dims batch, dims;
+    if (!talc_operand_float("matmul", "a", a) || !talc_operand_like("matmul", "a", a, "b", b) ||
+        !check_rank("a", a) || !check_rank("b", b) || !result_dims(a, b, &batch, &dims))
+        return NULL;
+
+    talc_tensor *y = talc_tensor_new("matmul", a->device, a->dtype, dims);
+    talc_tensor *a_used = y == NULL ? NULL : multipliable(a, true);
+    talc_tensor *b_used = a_used == NULL ? NULL : multipliable(b, false);
+    talc_status status = talc_error_status();
+    if (b_used != NULL) {
+        talc_matmul_problem problem = problem_of(a_used, b_used, batch);
+        status = talc_matmul_run(
+            "matmul", a->device, NULL, 0, &problem,
+            &(talc_matmul_arguments){ .y = y->data, .a = a_used->data, .b = b_used->data });
+    }
+    talc_release(a_used);
+    talc_release(b_used);
+    return talc_result(y, status);
+}

@@ -1,0 +1,18 @@
+/// What matmul and linear share. Private to ops.
+#ifndef TALC_OPS_MATMUL_RUN_H
+#define TALC_OPS_MATMUL_RUN_H
+
+#include "ops/matmul.h"
+
+/// How a strided matrix [rows, columns] is handed to a product. False when its elements lie neither along rows nor
+/// along columns without gaps; it has to be copied then.
+bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
+                        bool *transposed, int64_t *ld);
+
+/// Chooses a row for `op` and runs the problem on it, unless y is empty. `forced` and `precision` as in
+/// talc_choice_begin.
+talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
+                            unsigned precision, const talc_matmul_problem *problem,
+                            const talc_matmul_arguments *arguments);
+
+#endif

@@ -1,0 +1,229 @@
+/* linear: every row, dtype, rank, view and epilogue against loops in long double. */
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const char *const rows[] = { "openblas", "reference" };
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static long double activated(talc_activation activation, long double x)
+{
+    return activation == TALC_ACTIVATION_RELU      ? (x > 0 ? x : 0)
+           : activation == TALC_ACTIVATION_SIGMOID ? 1 / (1 + expl(-x))
+           : activation == TALC_ACTIVATION_TANH    ? tanhl(x)
+                                                   : x;
+}
+
+/* The sum is within (K + 3) u S, S with bias and residual in it; no activation stretches a difference, and each is
+ * within 4 ulp itself. */
+static void check(const talc_tensor *x, const talc_tensor *weight, const talc_tensor *bias,
+                  const talc_tensor *residual, talc_activation activation, const talc_tensor *y,
+                  const char *name)
+{
+    const int64_t OUT = weight->dims[0], IN = weight->dims[1];
+    const double u = unit_roundoff(y->dtype);
+    for (int64_t i = 0; i < talc_numel(y); i++) {
+        const int64_t row = i / OUT, o = i % OUT;
+        long double sum = bias == NULL ? 0 : element_at(bias, o);
+        sum += residual == NULL ? 0 : element_at(residual, i);
+        long double magnitude = (bias == NULL ? 0 : fabs(element_at(bias, o))) +
+                                (residual == NULL ? 0 : fabs(element_at(residual, i)));
+        for (int64_t k = 0; k < IN; k++) {
+            long double product = (long double)element_at(x, row * IN + k) *
+                                  (long double)element_at(weight, o * IN + k);
+            sum += product;
+            magnitude += fabsl(product);
+        }
+        const double due = (double)activated(activation, sum), got = element_at(y, i);
+        const double allowed = (double)(IN + 3) * u * (double)magnitude +
+                               (activation > TALC_ACTIVATION_RELU ? 8 * u * fabs(due) : 0);
+        cr_assert(fabs(got - due) <= allowed, "%s: element %d is %.17g instead of %.17g", name,
+                  (int)i, got, due);
+        cr_assert(activation != TALC_ACTIVATION_RELU || got >= 0, "%s: relu gave %g", name, got);
+    }
+}
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+/* Everything that can be combined, for one shape and view. */
+static void check_all(talc_dims x_dims, int64_t out, talc_dtype dtype, int view)
+{
+    char name[256], text[TALC_DIMS_TEXT];
+    talc_dims y_dims = x_dims;
+    const int64_t in = x_dims.dim[x_dims.rank - 1];
+    y_dims.dim[y_dims.rank - 1] = out;
+    talc_tensor *x = random_view(view, dtype, x_dims, 1);
+    talc_tensor *weight = random_view(view, dtype, TALC_DIMS(out, in), 2);
+    talc_tensor *bias = random_view(view, dtype, TALC_DIMS(out), 3);
+    talc_tensor *residual = random_view(view, dtype, y_dims, 4);
+    uint64_t before =
+        fingerprint(x) + fingerprint(weight) + fingerprint(bias) + fingerprint(residual);
+    for (int row = 0; row < 2; row++)
+        for (int addends = 0; addends < 4; addends++)
+            for (int activation = 0; activation < TALC_ACTIVATION_COUNT; activation++) {
+                const talc_tensor *b = addends & 1 ? bias : NULL,
+                                  *r = addends & 2 ? residual : NULL;
+                snprintf(name, sizeof name,
+                         "x %s out %d %s view %d row %s addends %d activation %d",
+                         talc_dims_text(x_dims, text), (int)out, talc_dtype_name(dtype), view,
+                         rows[row], addends, activation);
+                talc_tensor *y =
+                    talc_linear(x, weight, b,
+                                &(talc_linear_options){ .activation = (talc_activation)activation,
+                                                        .residual = r,
+                                                        .algorithm = rows[row] });
+                cr_assert(!talc_failed(), "%s: %s", name, talc_error_message());
+                bool same = y->rank == x->rank && y->dims[y->rank - 1] == out;
+                for (int i = 0; i < y->rank - 1; i++)
+                    same = same && y->dims[i] == x->dims[i];
+                cr_assert(same, "%s: gives %s", name, talc_dims_text(talc_dims_of(y), text));
+                check(x, weight, b, r, (talc_activation)activation, y, name);
+            }
+    cr_assert(fingerprint(x) + fingerprint(weight) + fingerprint(bias) + fingerprint(residual) ==
+                  before,
+              "an operand changed");
+}
+
+Test(linear, every_row_rank_view_and_epilogue_agrees_with_the_oracle)
+{
+    const talc_dims shapes[] = { TALC_DIMS(7),          TALC_DIMS(1, 1),
+                                 TALC_DIMS(5, 9),       TALC_DIMS(2, 3, 4),
+                                 TALC_DIMS(2, 1, 3, 5), TALC_DIMS(1, 2, 1, 2, 1, 2, 2, 3) };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int view = 0; view < VIEW_COUNT; view++)
+            for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+                talc_scope *scope = talc_scope_enter();
+                check_all(shapes[s], 1 + (int64_t)s * 3, (talc_dtype)dtype, view);
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(linear, blocks_take_their_own_part_of_bias_and_residual_for_every_thread_count)
+{
+    talc_tensor *x = random_operand(TALC_F32, TALC_DIMS(211, 300), 1), *first = NULL;
+    talc_tensor *weight = random_operand(TALC_F32, TALC_DIMS(503, 300), 2);
+    talc_tensor *bias = random_operand(TALC_F32, TALC_DIMS(503), 3);
+    talc_linear_options options = { .activation = TALC_ACTIVATION_RELU,
+                                    .residual = random_operand(TALC_F32, TALC_DIMS(211, 503), 4) };
+    for (int threads = 1; threads <= 3; threads++) {
+        talc_set_threads(threads);
+        talc_tensor *y = talc_linear(x, weight, bias, &options);
+        assert_no_failure();
+        first = first == NULL ? y : first;
+        cr_assert(same_bits(first, y), "%d threads give other bits", threads);
+    }
+    check(x, weight, bias, options.residual, options.activation, first, "blocks");
+    assert_all_freed();
+}
+
+Test(linear, expanded_operands_are_used_as_what_they_show)
+{
+    talc_tensor *x =
+        talc_expand(random_operand(TALC_F32, TALC_DIMS(2, 1, 5), 1), TALC_DIMS(2, 3, 5));
+    talc_tensor *weight =
+        talc_expand(random_operand(TALC_F32, TALC_DIMS(1, 5), 2), TALC_DIMS(4, 5));
+    talc_tensor *bias = talc_expand(random_operand(TALC_F32, TALC_DIMS(1), 3), TALC_DIMS(4));
+    talc_tensor *residual =
+        talc_expand(random_operand(TALC_F32, TALC_DIMS(3, 1), 4), TALC_DIMS(2, 3, 4));
+    for (int row = 0; row < 2; row++) {
+        talc_tensor *y =
+            talc_linear(x, weight, bias,
+                        &(talc_linear_options){ .residual = residual, .algorithm = rows[row] });
+        assert_no_failure();
+        check(x, weight, bias, residual, TALC_ACTIVATION_NONE, y, rows[row]);
+    }
+    assert_all_freed();
+}
+
+Test(linear, matches_hand_values)
+{
+    /* x W^T + b worked by hand. */
+    const float x[] = { 1, 2, 3, -1, 0, 2 }, w[] = { 1, 0, -1, 2, 1, 0.5F, 0, 0, 3, -2, 4, 1 },
+                b[] = { 0.5F, -1, 0, 2 };
+    const double due[] = { -1.5, 4.5, 9, 11, -2.5, -2, 6, 6 };
+    talc_tensor *y = talc_linear(talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 3), x),
+                                 talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(4, 3), w),
+                                 talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(4), b), NULL);
+    assert_no_failure();
+    for (int i = 0; i < 8; i++)
+        cr_assert(element_at(y, i) == due[i], "element %d is %g instead of %g", i, element_at(y, i),
+                  due[i]);
+    assert_all_freed();
+}
+
+Test(linear, no_features_give_the_bias_and_no_rows_give_nothing)
+{
+    talc_tensor *bias = talc_arange(cpu_device(), TALC_F32, 1, 4, 1);
+    talc_tensor *weight = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(3, 0));
+    talc_tensor *x = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 0));
+    for (int row = 0; row < 2; row++) {
+        talc_release(talc_full(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 3), NAN));
+        talc_tensor *y =
+            talc_linear(x, weight, bias, &(talc_linear_options){ .algorithm = rows[row] });
+        assert_no_failure();
+        for (int i = 0; i < 12; i++)
+            cr_assert(element_at(y, i) == i % 3 + 1, "%s: element %d is %g", rows[row], i,
+                      element_at(y, i));
+    }
+    talc_tensor *none = talc_linear(talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 0, 4)),
+                                    talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3, 4)), bias, NULL);
+    assert_no_failure();
+    cr_assert(none->rank == 3 && none->dims[0] == 2 && none->dims[1] == 0 && none->dims[2] == 3);
+    assert_all_freed();
+}
+
+Test(linear, nan_passes_through_the_activations)
+{
+    talc_tensor *x = talc_full(cpu_device(), TALC_F32, TALC_DIMS(1, 2), NAN);
+    talc_tensor *weight = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(5, 2));
+    for (int row = 0; row < 2; row++)
+        for (int activation = 0; activation < TALC_ACTIVATION_COUNT; activation++)
+            cr_assert(
+                isnan(talc_item(talc_sum(
+                    talc_linear(x, weight, NULL,
+                                &(talc_linear_options){ .activation = (talc_activation)activation,
+                                                        .algorithm = rows[row] }),
+                    TALC_SCALAR, false))),
+                "activation %d of %s swallows NaN", activation, rows[row]);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+Test(linear, mistakes_are_named)
+{
+    talc_device *cpu = cpu_device();
+    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3)),
+                *w = talc_ones(cpu, TALC_F32, TALC_DIMS(4, 3));
+    cr_assert_null(talc_linear(NULL, w, NULL, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "linear: x is NULL");
+    cr_assert_null(talc_linear(x, NULL, NULL, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "linear: weight is NULL");
+    cr_assert_null(talc_linear(talc_ones(cpu, TALC_U8, TALC_DIMS(2, 3)), w, NULL, NULL));
+    assert_failure(TALC_BAD_DTYPE, "linear: x is u8, it must be f32 or f64");
+    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F64, TALC_DIMS(4, 3)), NULL, NULL));
+    assert_failure(TALC_BAD_DTYPE, "linear: x is f32, weight is f64");
+    cr_assert_null(talc_linear(talc_ones(cpu, TALC_F32, TALC_SCALAR), w, NULL, NULL));
+    assert_failure(TALC_BAD_SHAPE, "linear: x [] has rank 0, needs at least 1");
+    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F32, TALC_DIMS(3)), NULL, NULL));
+    assert_failure(TALC_BAD_SHAPE, "linear: weight [3] has rank 1, needs 2: [out,in]");
+    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F32, TALC_DIMS(4, 5)), NULL, NULL));
+    assert_failure(TALC_BAD_SHAPE, "linear: x [2,3] has 3 features, weight [4,5] needs 5");
+    cr_assert_null(talc_linear(x, w, talc_ones(cpu, TALC_F32, TALC_DIMS(3)), NULL));
+    assert_failure(TALC_BAD_SHAPE, "linear: bias [3] must be [4]");
+    cr_assert_null(talc_linear(x, w, talc_ones(cpu, TALC_F64, TALC_DIMS(4)), NULL));
+    assert_failure(TALC_BAD_DTYPE, "linear: x is f32, bias is f64");
+    cr_assert_null(talc_linear(x, w, NULL, &(talc_linear_options){ .residual = x }));
+    assert_failure(TALC_BAD_SHAPE, "linear: residual [2,3] must be [2,4]");
+    cr_assert_null(
+        talc_linear(x, w, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
+    assert_failure(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3");
+    cr_assert_null(talc_linear(x, w, NULL, &(talc_linear_options){ .algorithm = "im2col" }));
+    assert_failure(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'im2col'");
+    assert_all_freed();
+}

@@ -1,0 +1,316 @@
+/* matmul: every row, dtype, combination of ranks and kind of view against loops in long double. */
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const char *const rows[] = { "openblas", "reference" };
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* Element number of a broadcast operand's matrix element: `batch` counts through dims of rank batch_rank. */
+static int64_t element_number(const talc_tensor *t, const talc_tensor *y, int batch_rank,
+                              int64_t batch, int64_t row, int64_t column, bool vector)
+{
+    if (vector)
+        return row + column;
+    int own = t->rank - 2;
+    int64_t number = 0, scale = t->dims[t->rank - 2] * t->dims[t->rank - 1];
+    for (int i = batch_rank - 1; i >= 0; i--) {
+        int at = i - (batch_rank - own);
+        if (at >= 0) {
+            number += (t->dims[at] == 1 ? 0 : batch % y->dims[i]) * scale;
+            scale *= t->dims[at];
+        }
+        batch /= y->dims[i];
+    }
+    return number + row * t->dims[t->rank - 1] + column;
+}
+
+/* Every element of y = a b within (K + 2) u S of long double; `reference` within its one rounding and 2^-53 each. */
+static void check(const talc_tensor *a, const talc_tensor *b, const talc_tensor *y, bool reference,
+                  const char *name)
+{
+    const bool a_vector = a->rank == 1, b_vector = b->rank == 1;
+    const int64_t M = a_vector ? 1 : a->dims[a->rank - 2], K = a->dims[a->rank - 1];
+    const int64_t N = b_vector ? 1 : b->dims[b->rank - 1];
+    const int batch_rank = y->rank - !a_vector - !b_vector;
+    const double u = unit_roundoff(y->dtype);
+    /* Of large products every so-many-th element, of all blocks still. */
+    const int64_t step = 1 + talc_numel(y) * K / 2000000;
+    for (int64_t i = 0; i < talc_numel(y); i += step) {
+        const int64_t n = i % N, m = i / N % M, batch = i / N / M;
+        long double sum = 0, magnitude = 0;
+        for (int64_t k = 0; k < K; k++) {
+            long double product =
+                (long double)element_at(
+                    a, element_number(a, y, batch_rank, batch, a_vector ? 0 : m, k, a_vector)) *
+                (long double)element_at(
+                    b, element_number(b, y, batch_rank, batch, k, b_vector ? 0 : n, b_vector));
+            sum += product;
+            magnitude += fabsl(product);
+        }
+        const double terms = (double)(K + 2);
+        const double allowed = reference
+                                   ? u * fabs((double)sum) + terms * 0x1p-53 * (double)magnitude
+                                   : terms * u * (double)magnitude;
+        const double got = element_at(y, i);
+        cr_assert(fabs(got - (double)sum) <= allowed, "%s: element %d is %.17g instead of %.17g",
+                  name, (int)i, got, (double)sum);
+    }
+}
+
+static talc_tensor *product_by(const char *row, const talc_tensor *a, const talc_tensor *b,
+                               const char *name)
+{
+    talc_algorithm_force("matmul", row);
+    talc_tensor *y = talc_matmul(a, b);
+    talc_algorithm_force("matmul", NULL);
+    cr_assert(!talc_failed(), "%s: %s", name, talc_error_message());
+    return y;
+}
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+static const struct {
+    talc_dims a, b, y;
+} shapes[] = {
+    { { 1, { 5 } }, { 1, { 5 } }, { 0, { 0 } } },
+    { { 1, { 5 } }, { 2, { 5, 3 } }, { 1, { 3 } } },
+    { { 2, { 4, 5 } }, { 1, { 5 } }, { 1, { 4 } } },
+    { { 2, { 1, 1 } }, { 2, { 1, 1 } }, { 2, { 1, 1 } } },
+    { { 2, { 3, 4 } }, { 2, { 4, 5 } }, { 2, { 3, 5 } } },
+    { { 2, { 1, 17 } }, { 2, { 17, 9 } }, { 2, { 1, 9 } } },
+    { { 2, { 9, 17 } }, { 2, { 17, 1 } }, { 2, { 9, 1 } } },
+    { { 2, { 9, 1 } }, { 2, { 1, 7 } }, { 2, { 9, 7 } } },
+    { { 2, { 33, 65 } }, { 2, { 65, 31 } }, { 2, { 33, 31 } } },
+    { { 3, { 6, 3, 4 } }, { 2, { 4, 5 } }, { 3, { 6, 3, 5 } } },
+    { { 2, { 3, 4 } }, { 3, { 6, 4, 5 } }, { 3, { 6, 3, 5 } } },
+    { { 3, { 6, 3, 4 } }, { 1, { 4 } }, { 2, { 6, 3 } } },
+    { { 1, { 4 } }, { 3, { 6, 4, 5 } }, { 2, { 6, 5 } } },
+    { { 3, { 6, 3, 4 } }, { 3, { 6, 4, 5 } }, { 3, { 6, 3, 5 } } },
+    { { 3, { 1, 3, 4 } }, { 3, { 6, 4, 5 } }, { 3, { 6, 3, 5 } } },
+    { { 3, { 6, 3, 4 } }, { 3, { 1, 4, 5 } }, { 3, { 6, 3, 5 } } },
+    { { 4, { 2, 3, 1, 4 } }, { 2, { 4, 5 } }, { 4, { 2, 3, 1, 5 } } },
+    { { 4, { 2, 1, 3, 4 } }, { 3, { 5, 4, 2 } }, { 4, { 2, 5, 3, 2 } } },
+    { { 5, { 2, 1, 3, 2, 4 } }, { 4, { 4, 1, 4, 3 } }, { 5, { 2, 4, 3, 2, 3 } } },
+    { { 8, { 2, 1, 2, 1, 2, 1, 2, 3 } },
+      { 8, { 1, 2, 1, 2, 1, 2, 3, 2 } },
+      { 8, { 2, 2, 2, 2, 2, 2, 2, 2 } } },
+};
+
+Test(matmul, every_row_rank_view_and_dtype_agrees_with_the_oracle)
+{
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
+            for (int views = 0; views < VIEW_COUNT * VIEW_COUNT; views++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *a = random_view(views % VIEW_COUNT, (talc_dtype)dtype, shapes[s].a, s);
+                talc_tensor *b =
+                    random_view(views / VIEW_COUNT, (talc_dtype)dtype, shapes[s].b, s + 100);
+                uint64_t before = fingerprint(a) + fingerprint(b);
+                for (int row = 0; row < 2; row++) {
+                    char name[256], text_a[TALC_DIMS_TEXT], text_b[TALC_DIMS_TEXT];
+                    snprintf(name, sizeof name, "%s %s %s views %d row %s",
+                             talc_dims_text(shapes[s].a, text_a),
+                             talc_dims_text(shapes[s].b, text_b),
+                             talc_dtype_name((talc_dtype)dtype), views, rows[row]);
+                    talc_tensor *y = product_by(rows[row], a, b, name);
+                    talc_dims dims = talc_dims_of(y);
+                    bool same = dims.rank == shapes[s].y.rank;
+                    for (int i = 0; i < dims.rank && same; i++)
+                        same = dims.dim[i] == shapes[s].y.dim[i];
+                    cr_assert(same, "%s gives %s", name, talc_dims_text(dims, text_a));
+                    check(a, b, y, row == 1, name);
+                }
+                cr_assert(fingerprint(a) + fingerprint(b) == before, "an operand changed");
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(matmul, operands_with_matrices_transposed_in_place_are_not_copied)
+{
+    talc_tensor *a = talc_transpose(random_operand(TALC_F32, TALC_DIMS(3, 40, 30), 1), 1, 2);
+    talc_tensor *b = talc_transpose(random_operand(TALC_F32, TALC_DIMS(3, 20, 40), 2), 1, 2);
+    size_t live = talc_device_memory(cpu_device()).live;
+    talc_memory_reset_peak(cpu_device());
+    talc_tensor *y = talc_matmul(a, b);
+    assert_no_failure();
+    cr_assert(talc_device_memory(cpu_device()).peak <= live + talc_nbytes(y) + 4096,
+              "an operand was copied");
+    check(a, b, y, false, "transposed");
+    assert_all_freed();
+}
+
+Test(matmul, blocks_and_groups_cover_everything_for_every_thread_count)
+{
+    const struct {
+        talc_dims a, b;
+    } large[] = {
+        { { 2, { 301, 277 } }, { 2, { 277, 403 } } },       /* blocks of both sides */
+        { { 2, { 70, 300 } }, { 2, { 300, 1001 } } },       /* of columns */
+        { { 2, { 1001, 300 } }, { 2, { 300, 70 } } },       /* of rows */
+        { { 3, { 700, 3, 5 } }, { 3, { 700, 5, 2 } } },     /* groups of short products */
+        { { 2, { 1, 5000 } }, { 2, { 5000, 3500 } } },      /* a vector times blocks of columns */
+        { { 3, { 7, 130, 129 } }, { 3, { 1, 129, 131 } } }, /* one long matrix */
+    };
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int view = VIEW_PACKED; view <= VIEW_TRANSPOSED; view++) {
+            talc_scope *scope = talc_scope_enter();
+            talc_tensor *a = random_view(view, TALC_F32, large[i].a, i);
+            talc_tensor *b = random_view(view, TALC_F32, large[i].b, i + 50);
+            talc_tensor *first = NULL;
+            char name[64];
+            snprintf(name, sizeof name, "large %d view %d", (int)i, view);
+            for (int threads = 1; threads <= 3; threads++) {
+                talc_set_threads(threads);
+                talc_tensor *y = product_by("openblas", a, b, name);
+                first = first == NULL ? y : first;
+                cr_assert(same_bits(first, y), "%s: %d threads give other bits", name, threads);
+            }
+            check(a, b, first, false, name);
+            talc_scope_leave(scope);
+        }
+    assert_all_freed();
+}
+
+/* Strides of 0, in the matrices and in the batch dimensions, on either side. */
+Test(matmul, expanded_operands_are_multiplied_as_what_they_show)
+{
+    const struct {
+        talc_dims a, a_shown, b, b_shown;
+    } cases[] = {
+        { { 2, { 1, 4 } }, { 2, { 3, 4 } }, { 2, { 4, 1 } }, { 2, { 4, 5 } } },
+        { { 2, { 3, 1 } }, { 2, { 3, 4 } }, { 2, { 1, 5 } }, { 2, { 4, 5 } } },
+        { { 1, { 1 } }, { 1, { 4 } }, { 1, { 1 } }, { 1, { 4 } } },
+        { { 3, { 2, 3, 4 } }, { 3, { 2, 3, 4 } }, { 4, { 1, 1, 4, 6 } }, { 4, { 5, 2, 4, 6 } } },
+        { { 3, { 1, 3, 4 } }, { 4, { 5, 2, 3, 4 } }, { 2, { 4, 6 } }, { 2, { 4, 6 } } },
+        { { 3, { 2, 1, 4 } }, { 3, { 2, 3, 4 } }, { 2, { 4, 6 } }, { 2, { 4, 6 } } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int row = 0; row < 2; row++) {
+            talc_tensor *a = talc_expand(random_operand(TALC_F32, cases[i].a, i), cases[i].a_shown);
+            talc_tensor *b =
+                talc_expand(random_operand(TALC_F32, cases[i].b, i + 9), cases[i].b_shown);
+            char name[64];
+            snprintf(name, sizeof name, "case %d row %s", (int)i, rows[row]);
+            check(a, b, product_by(rows[row], a, b, name), row == 1, name);
+        }
+    assert_all_freed();
+}
+
+Test(matmul, small_integers_are_multiplied_exactly)
+{
+    talc_tensor *a = talc_view(talc_arange(cpu_device(), TALC_F32, 0, 6, 1), TALC_DIMS(2, 3));
+    talc_tensor *b = talc_view(talc_arange(cpu_device(), TALC_F32, 0, 12, 1), TALC_DIMS(3, 4));
+    const double due[] = { 20, 23, 26, 29, 56, 68, 80, 92 }; /* worked by hand */
+    for (int row = 0; row < 2; row++) {
+        talc_tensor *y = product_by(rows[row], a, b, rows[row]);
+        for (int i = 0; i < 8; i++)
+            cr_assert(element_at(y, i) == due[i], "%s: element %d is %g", rows[row], i,
+                      element_at(y, i));
+    }
+    assert_all_freed();
+}
+
+// ---- Edges --------------------------------------------------------------------------------------------------
+
+Test(matmul, an_empty_sum_is_zero_and_empty_results_have_their_shape)
+{
+    for (int row = 0; row < 2; row++) {
+        /* The result takes over memory that held NaN. */
+        talc_release(talc_full(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 4), NAN));
+        talc_tensor *y =
+            product_by(rows[row], talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 0)),
+                       talc_empty(cpu_device(), TALC_F32, TALC_DIMS(0, 4)), "K = 0");
+        cr_assert(y->rank == 3 && talc_numel(y) == 24);
+        for (int i = 0; i < 24; i++)
+            cr_assert(element_at(y, i) == 0, "%s: element %d is %g", rows[row], i,
+                      element_at(y, i));
+    }
+    talc_tensor *y = talc_matmul(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(0, 3)),
+                                 talc_ones(cpu_device(), TALC_F32, TALC_DIMS(5, 3, 4)));
+    assert_no_failure();
+    cr_assert(y->rank == 3 && y->dims[0] == 5 && y->dims[1] == 0 && y->dims[2] == 4);
+    y = talc_matmul(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(0, 2, 3)),
+                    talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3)));
+    assert_no_failure();
+    cr_assert(y->rank == 2 && y->dims[0] == 0 && y->dims[1] == 2);
+    cr_assert(talc_item(talc_matmul(talc_empty(cpu_device(), TALC_F64, TALC_DIMS(0)),
+                                    talc_empty(cpu_device(), TALC_F64, TALC_DIMS(0)))) == 0);
+    assert_all_freed();
+}
+
+Test(matmul, a_nan_reaches_its_row_or_column_only_and_memory_of_the_result_is_not_read)
+{
+    for (int row = 0; row < 2; row++) {
+        talc_tensor *a = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(20, 30));
+        talc_tensor *b = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(30, 40));
+        talc_fill(talc_select(talc_select(a, 0, 7), 0, 3), NAN);
+        talc_fill(talc_select(talc_select(b, 1, 11), 0, 5), INFINITY);
+        talc_release(talc_full(cpu_device(), TALC_F32, TALC_DIMS(20, 40), NAN));
+        talc_tensor *y = product_by(rows[row], a, b, rows[row]);
+        for (int m = 0; m < 20; m++)
+            for (int n = 0; n < 40; n++) {
+                double got = element_at(y, m * 40 + n);
+                cr_assert(m == 7 ? isnan(got) : got == (n == 11 ? (double)INFINITY : 30),
+                          "%s: [%d,%d] is %g", rows[row], m, n, got);
+            }
+    }
+    assert_all_freed();
+}
+
+Test(matmul, zeros_times_infinity_is_nan_for_vectors_too)
+{
+    for (int row = 0; row < 2; row++)
+        for (int64_t n = 1; n < 9; n++) {
+            talc_tensor *b = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(11, n));
+            talc_fill(talc_select(b, 0, 6), INFINITY);
+            talc_tensor *zeros = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(1, 11));
+            talc_release(talc_full(cpu_device(), TALC_F32, TALC_DIMS(n), NAN));
+            talc_tensor *left = product_by(rows[row], zeros, b, "left");
+            talc_tensor *right = product_by(rows[row], talc_transpose(b, 0, 1),
+                                            talc_view(zeros, TALC_DIMS(11)), "right");
+            talc_tensor *finite = product_by(rows[row], talc_slice(zeros, 1, 0, 6, 1),
+                                             talc_slice(b, 0, 0, 6, 1), "finite");
+            for (int64_t i = 0; i < n; i++)
+                cr_assert(isnan(element_at(left, i)) && isnan(element_at(right, i)) &&
+                              element_at(finite, i) == 0,
+                          "%s: n %d element %d", rows[row], (int)n, (int)i);
+        }
+    assert_all_freed();
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+Test(matmul, mistakes_are_named)
+{
+    talc_device *cpu = cpu_device();
+    talc_tensor *a = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3));
+    cr_assert_null(talc_matmul(NULL, a));
+    assert_failure(TALC_NULL_ARGUMENT, "matmul: a is NULL");
+    cr_assert_null(talc_matmul(a, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "matmul: b is NULL");
+    cr_assert_null(talc_matmul(a, a));
+    assert_failure(TALC_BAD_SHAPE, "matmul: a [2,3] has 3 columns, b [2,3] has 2 rows");
+    cr_assert_null(talc_matmul(a, talc_ones(cpu, TALC_F32, TALC_DIMS(4))));
+    assert_failure(TALC_BAD_SHAPE, "matmul: a [2,3] has 3 columns, b [4] has 4 rows");
+    cr_assert_null(talc_matmul(a, talc_ones(cpu, TALC_F64, TALC_DIMS(3))));
+    assert_failure(TALC_BAD_DTYPE, "matmul: a is f32, b is f64");
+    cr_assert_null(talc_matmul(talc_ones(cpu, TALC_I32, TALC_DIMS(2)), a));
+    assert_failure(TALC_BAD_DTYPE, "matmul: a is i32, it must be f32 or f64");
+    cr_assert_null(talc_matmul(talc_ones(cpu, TALC_F32, TALC_SCALAR), a));
+    assert_failure(TALC_BAD_SHAPE, "matmul: a [] has rank 0, needs at least 1");
+    cr_assert_null(talc_matmul(a, talc_ones(cpu, TALC_F32, TALC_SCALAR)));
+    assert_failure(TALC_BAD_SHAPE, "matmul: b [] has rank 0, needs at least 1");
+    cr_assert_null(talc_matmul(talc_ones(cpu, TALC_F32, TALC_DIMS(2, 2, 3)),
+                               talc_ones(cpu, TALC_F32, TALC_DIMS(3, 3, 2))));
+    assert_failure(TALC_BAD_SHAPE,
+                   "matmul: the batch dimensions of a [2,2,3] and b [3,3,2] do not broadcast");
+    talc_algorithm_force("matmul", "strassen");
+    cr_assert_null(talc_matmul(a, talc_ones(cpu, TALC_F32, TALC_DIMS(3))));
+    assert_failure(TALC_NOT_FOUND, "matmul on cpu: there is no algorithm 'strassen'");
+    assert_all_freed();
+}
