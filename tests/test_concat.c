@@ -1,0 +1,102 @@
+/* concat: values by index for every dtype, dimension and kind of view, and every message. */
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+/* Element of the result by the definition. */
+static double expected_at(talc_tensor *const *tensors, int dim, const talc_tensor *y,
+                          int64_t element)
+{
+    int64_t index[TALC_MAX_RANK] = { 0 };
+    for (int i = y->rank - 1; i >= 0; i--) {
+        index[i] = element % y->dims[i];
+        element /= y->dims[i];
+    }
+    int t = 0;
+    for (; index[dim] >= tensors[t]->dims[dim]; t++)
+        index[dim] -= tensors[t]->dims[dim];
+    int64_t number = 0;
+    for (int i = 0; i < y->rank; i++)
+        number = number * tensors[t]->dims[i] + index[i];
+    return element_at(tensors[t], number);
+}
+
+Test(concat, joins_views_of_every_dtype_along_every_dimension)
+{
+    for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++)
+        for (int dim = 0; dim < 3; dim++)
+            for (int view = 0; view < VIEW_COUNT; view++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *tensors[4];
+                const int64_t extents[] = { 2, 0, 5, 1 };
+                uint64_t before = 0, after = 0;
+                for (int t = 0; t < 4; t++) {
+                    talc_dims dims = TALC_DIMS(2, 3, 4);
+                    dims.dim[dim] = extents[t];
+                    tensors[t] = random_view((view + t) % VIEW_COUNT, (talc_dtype)dtype, dims,
+                                             (uint64_t)t + 1);
+                    before += fingerprint(tensors[t]);
+                }
+                talc_tensor *y = talc_concat((const talc_tensor *const *)tensors, 4,
+                                             view % 2 == 0 ? dim : dim - 3);
+                assert_no_failure();
+                cr_assert(y->rank == 3 && y->dims[dim] == 8 && (int)y->dtype == dtype &&
+                          talc_is_contiguous(y));
+                for (int64_t i = 0; i < talc_numel(y); i++)
+                    cr_assert(element_at(y, i) == expected_at(tensors, dim, y, i),
+                              "dtype %d dim %d view %d element %d", dtype, dim, view, (int)i);
+                for (int t = 0; t < 4; t++)
+                    after += fingerprint(tensors[t]);
+                cr_assert(before == after, "an operand changed");
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(concat, one_tensor_is_copied_and_the_same_one_may_come_twice)
+{
+    talc_tensor *x = talc_arange(cpu_device(), TALC_I64, 0, 3, 1);
+    talc_tensor *copy = talc_concat((const talc_tensor *[]){ x }, 1, 0);
+    cr_assert(same_bits(copy, x) && copy->storage != x->storage);
+    talc_tensor *twice = talc_concat((const talc_tensor *[]){ x, x }, 2, -1);
+    for (int i = 0; i < 6; i++)
+        cr_assert(integer_at(twice, i) == i % 3);
+    talc_tensor *none = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(0, 2));
+    talc_tensor *empty = talc_concat((const talc_tensor *[]){ none, none }, 2, 1);
+    assert_no_failure();
+    cr_assert(empty->rank == 2 && empty->dims[0] == 0 && empty->dims[1] == 4);
+    assert_all_freed();
+}
+
+Test(concat, mistakes_name_the_tensor_by_its_index)
+{
+    talc_device *cpu = cpu_device();
+    talc_tensor *a = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3));
+    cr_assert_null(talc_concat(NULL, 2, 0));
+    assert_failure(TALC_NULL_ARGUMENT, "concat: tensors is NULL");
+    cr_assert_null(talc_concat((const talc_tensor *[]){ a }, 0, 0));
+    assert_failure(TALC_BAD_ARGUMENT, "concat: count is 0, needs at least 1");
+    cr_assert_null(talc_concat((const talc_tensor *[]){ NULL, a }, 2, 0));
+    assert_failure(TALC_NULL_ARGUMENT, "concat: tensors[0] is NULL");
+    cr_assert_null(talc_concat((const talc_tensor *[]){ a, a, NULL }, 3, 0));
+    assert_failure(TALC_NULL_ARGUMENT, "concat: tensors[2] is NULL");
+    cr_assert_null(
+        talc_concat((const talc_tensor *[]){ talc_ones(cpu, TALC_F32, TALC_SCALAR) }, 1, 0));
+    assert_failure(TALC_BAD_SHAPE, "concat: tensors[0] [] has rank 0, needs at least 1");
+    cr_assert_null(talc_concat((const talc_tensor *[]){ a, a }, 2, 2));
+    assert_failure(TALC_BAD_ARGUMENT, "concat: dimension 2 is outside a tensor of rank 2");
+    cr_assert_null(
+        talc_concat((const talc_tensor *[]){ a, talc_ones(cpu, TALC_F64, TALC_DIMS(2, 3)) }, 2, 0));
+    assert_failure(TALC_BAD_DTYPE, "concat: tensors[0] is f32, tensors[1] is f64");
+    cr_assert_null(talc_concat(
+        (const talc_tensor *[]){ a, a, talc_ones(cpu, TALC_F32, TALC_DIMS(2, 4)) }, 3, 0));
+    assert_failure(TALC_BAD_SHAPE,
+                   "concat: tensors[0] [2,3] and tensors[2] [2,4] differ outside dimension 0");
+    cr_assert_null(talc_concat(
+        (const talc_tensor *[]){ a, talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3, 1)) }, 2, 1));
+    assert_failure(TALC_BAD_SHAPE,
+                   "concat: tensors[0] [2,3] and tensors[1] [2,3,1] differ outside dimension 1");
+    talc_tensor *wide = talc_expand(talc_ones(cpu, TALC_U8, TALC_DIMS(1)), TALC_DIMS(INT64_MAX));
+    cr_assert_null(talc_concat((const talc_tensor *[]){ wide, wide }, 2, 0));
+    assert_failure(TALC_TOO_LARGE, "concat: dimension 0 passes INT64_MAX at tensors[1]");
+    assert_all_freed();
+}
