@@ -8,6 +8,7 @@
 #include "elementwise.h"
 #include "linear.h"
 #include "matmul.h"
+#include "pool2d.h"
 #include "reduce.h"
 #include "softmax.h"
 

@@ -4,6 +4,7 @@ const struct talc_backend talc_cpu_backend = {
     .name = "cpu",
     .binary = talc_cpu_binary,
     .matmul = talc_cpu_matmul,
+    .pool2d = talc_cpu_pool2d,
     .reduce = talc_cpu_reduce,
     .softmax = talc_cpu_softmax,
     .unary = talc_cpu_unary,

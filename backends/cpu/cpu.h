@@ -5,6 +5,7 @@
 #include "ops/backend.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
+#include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
 #include "tensor/device.h"
@@ -24,6 +25,7 @@ talc_status talc_cpu_random(talc_device *device, const talc_random_problem *prob
 /* The lists of the tables; unary and binary share a file, each other one has its own. */
 extern const talc_binary_algorithm talc_cpu_binary[];
 extern const talc_matmul_algorithm talc_cpu_matmul[];
+extern const talc_pool2d_algorithm talc_cpu_pool2d[];
 extern const talc_reduce_algorithm talc_cpu_reduce[];
 extern const talc_softmax_algorithm talc_cpu_softmax[];
 extern const talc_unary_algorithm talc_cpu_unary[];

@@ -1,0 +1,188 @@
+/// 2-D pooling: maximum, average and adaptive average.
+///
+///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
+///
+/// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads share the N * C * OH output
+/// rows in pieces that read about 32768 elements.
+///
+///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns.
+///   reference  one window after the other; sums in f64.
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/threads.h"
+#include "ops/pool2d_window.h"
+#include "tensor/extent.h"
+
+#include <math.h>
+
+/* Input columns that a tile of `rows` covers: with f64 half of an L1 cache. */
+enum { TILE = 2048 };
+
+static const int64_t PIECE_ELEMENTS = 32768;
+
+typedef struct pool_context {
+    const talc_pool2d_problem *problem;
+    const talc_pool2d_arguments *arguments;
+    int64_t per_piece; /* output rows */
+    void (*row)(const talc_pool2d_problem *problem, const talc_pool2d_arguments *arguments,
+                int64_t row);
+} pool_context;
+
+static void pool_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const pool_context *c = context;
+    const talc_pool2d_problem *p = c->problem;
+    const int64_t rows = p->N * p->C * p->OH;
+    const int64_t begin = piece * c->per_piece;
+    const int64_t end = rows - begin < c->per_piece ? rows : begin + c->per_piece;
+    for (int64_t row = begin; row < end; row++)
+        c->row(p, c->arguments, row);
+}
+
+static talc_status run_rows(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                            void (*row)(const talc_pool2d_problem *, const talc_pool2d_arguments *,
+                                        int64_t))
+{
+    const talc_pool2d_window middle = talc_pool2d_window_of(talc_pool2d_axis_h(p), p->OH / 2);
+    const int64_t taps =
+        middle.end > middle.first ? (middle.end - 1 - middle.first) / middle.step + 1 : 1;
+    pool_context context = { p, arguments, 1 + PIECE_ELEMENTS / taps / (p->W + p->OW), row };
+    return talc_cpu_parallel(talc_cpu_pieces(p->N * p->C * p->OH, context.per_piece), pool_piece,
+                             &context);
+}
+
+/* What the sum over a window is divided by; 1 where it holds no element, for 0 to stay. */
+static double window_divisor(const talc_pool2d_problem *p, talc_pool2d_window h,
+                             talc_pool2d_window w)
+{
+    if (h.first == h.end || w.first == w.end)
+        return 1;
+    if (p->divisor > 0)
+        return (double)p->divisor;
+    return p->exclude_padding ? (double)(h.end - h.first) * (double)(w.end - w.first)
+                              : (double)h.padded * (double)w.padded;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------------------
+
+/* The first column that outputs o, o + 1, ... may touch. */
+static int64_t first_column(talc_pool2d_axis axis, int64_t o)
+{
+    int64_t start =
+        axis.kernel == 0 ? talc_pool2d_window_of(axis, o).first : o * axis.stride - axis.pad;
+    return start < 0 ? 0 : start;
+}
+
+/* One past the last column that outputs o, o - 1, ... may touch; the last taps of a dilated window need not be it. */
+static int64_t end_column(talc_pool2d_axis axis, int64_t o)
+{
+    if (axis.kernel == 0)
+        return talc_pool2d_window_of(axis, o).end;
+    return o * axis.stride - axis.pad + (axis.kernel - 1) * axis.dilation + 1;
+}
+
+/* The outputs with all taps inside the input; adaptive windows, which are uneven, count as none. */
+static talc_range inner_outputs(talc_pool2d_axis axis)
+{
+    talc_range inner = { 0, 0 };
+    if (axis.kernel > 0) {
+        const talc_range last = talc_window_outputs(axis.kernel - 1, axis.stride, axis.pad,
+                                                    axis.dilation, axis.out, axis.extent);
+        inner = talc_window_outputs(0, axis.stride, axis.pad, axis.dilation, axis.out, axis.extent);
+        inner.hi = talc_smaller(inner.hi, last.hi);
+    }
+    return inner;
+}
+
+#define T           float
+#define NAMED(name) name##_f32
+#include "backends/cpu/pool2d_rows.h"
+#undef T
+#undef NAMED
+
+#define T           double
+#define NAMED(name) name##_f64
+#include "backends/cpu/pool2d_rows.h"
+#undef T
+#undef NAMED
+
+static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                     int64_t row)
+{
+    if (p->dtype == TALC_F32)
+        pool_row_f32(p, row, arguments->x, arguments->y);
+    else
+        pool_row_f64(p, row, arguments->x, arguments->y);
+}
+
+static const char *rows_refuses(const talc_pool2d_problem *p)
+{
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->indices)
+        return "it does not keep indices";
+    /* An adaptive window has at most floor(W / OW) + 2 columns. */
+    const int64_t span =
+        p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 2 : (p->KW - 1) * p->dilation_w + 1;
+    if (span > TILE && p->W > TILE)
+        return "a window spans more than 2048 columns";
+    return NULL;
+}
+
+static talc_status rows_run(talc_device *device, const talc_pool2d_problem *problem,
+                            const talc_pool2d_arguments *arguments)
+{
+    (void)device;
+    return run_rows(problem, arguments, rows_row);
+}
+
+// ---- reference ----------------------------------------------------------------------------------------------
+
+static void reference_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                          int64_t row)
+{
+    const int64_t H = p->H, W = p->W, OH = p->OH, OW = p->OW;
+    const int64_t plane = row / OH, oh = row % OH;
+    const talc_pool2d_window h = talc_pool2d_window_of(talc_pool2d_axis_h(p), oh);
+    for (int64_t ow = 0; ow < OW; ow++) {
+        const talc_pool2d_window w = talc_pool2d_window_of(talc_pool2d_axis_w(p), ow);
+        double sum = 0, most = -INFINITY;
+        int64_t most_at = -1;
+        for (int64_t ih = h.first; ih < h.end; ih += h.step)
+            for (int64_t iw = w.first; iw < w.end; iw += w.step) {
+                const double value =
+                    talc_cpu_load(p->dtype, arguments->x, (plane * H + ih) * W + iw);
+                sum += value;
+                if (most_at < 0 || value > most || isnan(value)) {
+                    most = value;
+                    most_at = ih * W + iw;
+                }
+            }
+        const double average = sum / window_divisor(p, h, w);
+        talc_cpu_store(p->dtype, arguments->y, row * OW + ow,
+                       p->kind == TALC_POOL2D_MAX ? most : average);
+        if (p->indices)
+            arguments->indices[row * OW + ow] = most_at;
+    }
+}
+
+static const char *reference_refuses(const talc_pool2d_problem *p)
+{
+    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+}
+
+static talc_status reference_run(talc_device *device, const talc_pool2d_problem *problem,
+                                 const talc_pool2d_arguments *arguments)
+{
+    (void)device;
+    return run_rows(problem, arguments, reference_row);
+}
+
+// clang-format off
+const talc_pool2d_algorithm talc_cpu_pool2d[] = {
+    { { "rows",      { "the data's own type", TALC_STRICT, false } }, rows_refuses,      rows_run },
+    { { "reference", { "f64 accumulation",    TALC_STRICT, true } },  reference_refuses, reference_run },
+    { { NULL, { 0 } }, NULL, NULL },
+};
+// clang-format on

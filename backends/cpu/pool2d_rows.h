@@ -1,0 +1,113 @@
+/// The row-wise pooling kernel for one element type; pool2d.c includes it once a type, with T and NAMED(name) defined.
+///
+/// A window's rows are first combined into one row of columns, which is vector code whatever the kernel; then each output
+/// combines its columns. `columns` holds input columns c0 .. c0 + count - 1.
+
+/* A NaN replaces what is there, and nothing replaces a NaN. */
+static inline T NAMED(larger)(T most, T value)
+{
+    return value > most || value != value ? value : most;
+}
+
+static void NAMED(combine_rows)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *plane,
+                                int64_t c0, int64_t count, T *restrict columns)
+{
+    const bool max = p->kind == TALC_POOL2D_MAX;
+    for (int64_t i = 0; i < count; i++)
+        columns[i] = max ? -(T)INFINITY : 0;
+    for (int64_t ih = h.first; ih < h.end; ih += h.step) {
+        const T *restrict x_ih = plane + ih * p->W + c0;
+        if (max)
+            for (int64_t i = 0; i < count; i++)
+                columns[i] = NAMED(larger)(columns[i], x_ih[i]);
+        else
+            for (int64_t i = 0; i < count; i++)
+                columns[i] += x_ih[i];
+    }
+}
+
+/* Outputs [begin, end), whose windows lie inside the image: one tap of all of them at a time. */
+static void NAMED(combine_columns_inside)(const talc_pool2d_problem *p, int64_t begin, int64_t end,
+                                          int64_t c0, const T *restrict columns, T *restrict y)
+{
+    const int64_t stride = p->stride_w;
+    const T *first = columns + (begin * stride - p->pad_w - c0);
+    y += begin;
+    for (int64_t i = 0; i < end - begin; i++)
+        y[i] = first[i * stride];
+    for (int64_t kw = 1; kw < p->KW; kw++) {
+        const T *restrict tap = first + kw * p->dilation_w;
+        if (p->kind == TALC_POOL2D_MAX && stride == 1)
+            for (int64_t i = 0; i < end - begin; i++)
+                y[i] = NAMED(larger)(y[i], tap[i]);
+        else if (p->kind == TALC_POOL2D_MAX && stride == 2)
+            for (int64_t i = 0; i < end - begin; i++)
+                y[i] = NAMED(larger)(y[i], tap[2 * i]);
+        else if (p->kind == TALC_POOL2D_MAX)
+            for (int64_t i = 0; i < end - begin; i++)
+                y[i] = NAMED(larger)(y[i], tap[i * stride]);
+        else if (stride == 2)
+            for (int64_t i = 0; i < end - begin; i++)
+                y[i] += tap[2 * i];
+        else
+            for (int64_t i = 0; i < end - begin; i++)
+                y[i] += tap[i * stride];
+    }
+}
+
+/* One output whose window may reach past the image, or is an adaptive one. */
+static T NAMED(combine_columns)(const talc_pool2d_problem *p, talc_pool2d_window w, int64_t c0,
+                                const T *columns)
+{
+    T result = p->kind == TALC_POOL2D_MAX ? -(T)INFINITY : 0;
+    for (int64_t iw = w.first; iw < w.end; iw += w.step)
+        result = p->kind == TALC_POOL2D_MAX ? NAMED(larger)(result, columns[iw - c0])
+                                            : result + columns[iw - c0];
+    return result;
+}
+
+/* Outputs [ow0, ow1) of one row, whose windows together span at most TILE columns. */
+static void NAMED(pool_tile)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *plane,
+                             int64_t ow0, int64_t ow1, T *y)
+{
+    T columns[TILE];
+    const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
+    const int64_t c0 = first_column(axis, ow0);
+    const int64_t c1 = talc_clamp(end_column(axis, ow1 - 1), c0, p->W);
+    NAMED(combine_rows)(p, h, plane, c0, c1 - c0, columns);
+
+    const talc_range inner = inner_outputs(axis);
+    const int64_t inside = talc_clamp(inner.lo, ow0, ow1);
+    const int64_t outside = talc_clamp(inner.hi, inside, ow1);
+    if (inside < outside)
+        NAMED(combine_columns_inside)(p, inside, outside, c0, columns, y);
+    for (int64_t ow = ow0; ow < inside; ow++)
+        y[ow] = NAMED(combine_columns)(p, talc_pool2d_window_of(axis, ow), c0, columns);
+    for (int64_t ow = outside; ow < ow1; ow++)
+        y[ow] = NAMED(combine_columns)(p, talc_pool2d_window_of(axis, ow), c0, columns);
+    if (p->kind == TALC_POOL2D_MAX)
+        return;
+    for (int64_t ow = ow0; ow < inside; ow++)
+        y[ow] /= (T)window_divisor(p, h, talc_pool2d_window_of(axis, ow));
+    if (inside < outside) {
+        const T divisor = (T)window_divisor(p, h, talc_pool2d_window_of(axis, inside));
+        for (int64_t ow = inside; ow < outside; ow++)
+            y[ow] /= divisor;
+    }
+    for (int64_t ow = outside; ow < ow1; ow++)
+        y[ow] /= (T)window_divisor(p, h, talc_pool2d_window_of(axis, ow));
+}
+
+static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const void *x, void *y)
+{
+    const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
+    const talc_pool2d_window h = talc_pool2d_window_of(talc_pool2d_axis_h(p), row % p->OH);
+    const T *plane = (const T *)x + row / p->OH * p->H * p->W;
+    for (int64_t ow0 = 0, ow1; ow0 < p->OW; ow0 = ow1) {
+        const int64_t last = first_column(axis, ow0) + TILE;
+        ow1 = p->W <= last ? p->OW : ow0 + 1;
+        while (ow1 < p->OW && end_column(axis, ow1) <= last)
+            ow1++;
+        NAMED(pool_tile)(p, h, plane, ow0, ow1, (T *)y + row * p->OW);
+    }
+}

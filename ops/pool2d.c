@@ -1,0 +1,229 @@
+#include "ops/pool2d.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/operand.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const op_names[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d" };
+
+// ---- Checks -------------------------------------------------------------------------------------------------
+
+/* N, C, H, W from x of rank 4 or 3. */
+static bool read_input(const talc_tensor *x, talc_pool2d_problem *p)
+{
+    const char *op = op_names[p->kind];
+    if (!talc_operand_float(op, "x", x))
+        return false;
+    char text[TALC_DIMS_TEXT];
+    talc_dims_text(talc_dims_of(x), text);
+    if (x->rank != 3 && x->rank != 4) {
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has rank %d, needs 4: [N,C,H,W], or 3: [C,H,W]", op,
+                  text, x->rank);
+        return false;
+    }
+    const int64_t *dims = x->dims + (x->rank - 3);
+    p->dtype = x->dtype;
+    p->N = x->rank == 4 ? x->dims[0] : 1;
+    p->C = dims[0];
+    p->H = dims[1];
+    p->W = dims[2];
+    if (p->C == 0 || p->H == 0 || p->W == 0) {
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has an empty dimension other than N", op, text);
+        return false;
+    }
+    return true;
+}
+
+/* True when both numbers of a pair lie in their ranges. */
+static bool check_pair(const char *op, const char *name, int64_t h, int64_t w, int64_t low,
+                       int64_t high_h, int64_t high_w, const char *rule)
+{
+    if (h >= low && w >= low && h <= high_h && w <= high_w)
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT, "%s: %s [%" PRId64 ",%" PRId64 "] %s", op, name, h, w, rule);
+    return false;
+}
+
+static int64_t or_default(int64_t value, int64_t fallback)
+{
+    return value == 0 ? fallback : value;
+}
+
+static bool read_options(const talc_pool2d_options *options, talc_pool2d_problem *p)
+{
+    const char *op = op_names[p->kind];
+    if (talc_operand_missing(op, "options", options))
+        return false;
+    p->KH = options->kernel[0];
+    p->KW = options->kernel[1];
+    p->stride_h = or_default(options->stride[0], p->KH);
+    p->stride_w = or_default(options->stride[1], p->KW);
+    p->pad_h = options->padding[0];
+    p->pad_w = options->padding[1];
+    p->dilation_h = or_default(options->dilation[0], 1);
+    p->dilation_w = or_default(options->dilation[1], 1);
+    p->exclude_padding = options->exclude_padding;
+    p->divisor = options->divisor_override;
+    char rule[96];
+    snprintf(rule, sizeof rule, "must be from 0 to half the kernel [%" PRId64 ",%" PRId64 "]",
+             p->KH, p->KW);
+    if (!check_pair(op, "kernel", p->KH, p->KW, 1, INT64_MAX, INT64_MAX, "must be at least 1") ||
+        !check_pair(op, "stride", p->stride_h, p->stride_w, 1, INT64_MAX, INT64_MAX,
+                    "must be at least 1") ||
+        !check_pair(op, "padding", p->pad_h, p->pad_w, 0, p->KH / 2, p->KW / 2, rule))
+        return false;
+    if (p->kind == TALC_POOL2D_MAX) {
+        if (!check_pair(op, "dilation", p->dilation_h, p->dilation_w, 1, INT64_MAX, INT64_MAX,
+                        "must be at least 1"))
+            return false;
+        if (p->exclude_padding || p->divisor != 0) {
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "%s: exclude_padding and divisor_override are options of avg_pool2d", op);
+            return false;
+        }
+        return true;
+    }
+    if (p->divisor < 0) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: divisor_override %" PRId64 " must be at least 1, or 0 for none", op,
+                  p->divisor);
+        return false;
+    }
+    return check_pair(op, "dilation", p->dilation_h, p->dilation_w, 1, 1, 1,
+                      "is an option of max_pool2d");
+}
+
+/* The number of windows along one dimension, or 0 when not one fits. */
+static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int64_t pad,
+                             int64_t dilation, bool ceil_mode)
+{
+    int64_t reach, padded;
+    if (!talc_multiply(kernel - 1, dilation, &reach) || !talc_add_checked(extent, 2 * pad, &padded))
+        return 0;
+    int64_t room = padded - 1 - reach; /* places where a window may start, less one */
+    if (room < 0)
+        /* Rounding up lets one window start that ends past the padded image, but not by a stride or more. */
+        return ceil_mode && room > -stride ? 1 : 0;
+    int64_t out = room / stride + 1;
+    if (ceil_mode && room % stride != 0 && out * stride < extent + pad)
+        out++;
+    return out;
+}
+
+static bool find_output(const talc_tensor *x, bool ceil_mode, talc_pool2d_problem *p)
+{
+    p->OH = output_extent(p->H, p->KH, p->stride_h, p->pad_h, p->dilation_h, ceil_mode);
+    p->OW = output_extent(p->W, p->KW, p->stride_w, p->pad_w, p->dilation_w, ceil_mode);
+    if (p->OH > 0 && p->OW > 0)
+        return true;
+    char text[TALC_DIMS_TEXT];
+    talc_fail(TALC_BAD_SHAPE,
+              "%s: no window of kernel [%" PRId64 ",%" PRId64 "] with dilation [%" PRId64
+              ",%" PRId64 "] fits x %s with padding [%" PRId64 ",%" PRId64 "]",
+              op_names[p->kind], p->KH, p->KW, p->dilation_h, p->dilation_w,
+              talc_dims_text(talc_dims_of(x), text), p->pad_h, p->pad_w);
+    return false;
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+static const talc_pool2d_algorithm *choose(talc_device *device, const char *forced,
+                                           const talc_pool2d_problem *problem)
+{
+    talc_choice choice = talc_choice_begin(op_names[problem->kind], device, forced, 0);
+    const talc_pool2d_algorithm *row = device->backend->pool2d;
+    for (; row != NULL && row->algorithm.name != NULL; row++)
+        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
+            return row;
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+// ---- Run ----------------------------------------------------------------------------------------------------
+
+static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,
+                       const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "o%" PRId64 "x%" PRId64 "k%" PRId64
+             "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
+             p->N, p->C, p->H, p->W, p->OH, p->OW, p->KH, p->KW, p->stride_h, p->stride_w, p->pad_h,
+             p->pad_w);
+    talc_run timed = talc_run_begin(op_names[p->kind], device, &row->algorithm);
+    return talc_run_end(&timed, row->run(device, p, arguments), text);
+}
+
+/* x is checked and the problem complete. */
+static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_pool2d_problem *p,
+                         talc_tensor **indices)
+{
+    const char *op = op_names[p->kind];
+    const talc_pool2d_algorithm *row = choose(x->device, forced, p);
+    if (row == NULL)
+        return NULL;
+    talc_dims dims = talc_dims_of(x);
+    dims.dim[x->rank - 2] = p->OH;
+    dims.dim[x->rank - 1] = p->OW;
+    talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
+    talc_tensor *at =
+        y != NULL && p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
+    talc_tensor *packed = talc_failed() ? NULL : talc_contiguous(x);
+    talc_status status = talc_error_status();
+    if (status == TALC_OK && talc_numel(y) > 0)
+        status =
+            run(x->device, row, p,
+                &(talc_pool2d_arguments){
+                    .x = packed->data, .y = y->data, .indices = at == NULL ? NULL : at->data });
+    talc_release(packed);
+    at = talc_result(at, status);
+    if (indices != NULL)
+        *indices = at;
+    return talc_result(y, status);
+}
+
+static talc_tensor *pool_windows(talc_pool2d_kind kind, const talc_tensor *x,
+                                 const talc_pool2d_options *options, talc_tensor **indices)
+{
+    talc_pool2d_problem problem = { .kind = kind, .indices = indices != NULL };
+    if (!read_input(x, &problem) || !read_options(options, &problem) ||
+        !find_output(x, options->ceil_mode, &problem))
+        return NULL;
+    return pool(x, options->algorithm, &problem, indices);
+}
+
+talc_tensor *talc_max_pool2d(const talc_tensor *x, const talc_pool2d_options *options)
+{
+    return pool_windows(TALC_POOL2D_MAX, x, options, NULL);
+}
+
+talc_tensor *talc_avg_pool2d(const talc_tensor *x, const talc_pool2d_options *options)
+{
+    return pool_windows(TALC_POOL2D_AVG, x, options, NULL);
+}
+
+talc_tensor *talc_max_pool2d_indices(const talc_tensor *x, const talc_pool2d_options *options,
+                                     talc_tensor **indices)
+{
+    if (talc_operand_missing("max_pool2d", "indices", indices)) {
+        if (indices != NULL)
+            *indices = NULL;
+        return NULL;
+    }
+    *indices = NULL;
+    return pool_windows(TALC_POOL2D_MAX, x, options, indices);
+}
+
+talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW)
+{
+    talc_pool2d_problem problem = { .kind = TALC_POOL2D_ADAPTIVE_AVG, .OH = OH, .OW = OW };
+    if (!read_input(x, &problem) ||
+        !check_pair(op_names[problem.kind], "output size", OH, OW, 0, INT32_MAX, INT32_MAX,
+                    "must be from 0 to 2147483647"))
+        return NULL;
+    return pool(x, NULL, &problem, NULL);
+}

@@ -1,0 +1,106 @@
+/// 2-D pooling: the maximum or the average of each window of each channel.
+///
+///     max:  y[n, c, oh, ow] = max over kh, kw of x[n, c, ih, iw],
+///           ih = oh * stride_h - padding_h + kh * dilation_h, iw likewise, over the taps inside the image
+///     avg:  y[n, c, oh, ow] = 1/D * sum over the same taps of x, with dilation 1
+///           D = divisor_override when given; else the window's elements inside the padded image; with exclude_padding
+///           those inside the image
+///     adaptive avg: the average over ih = floor(oh * H / OH) .. ceil((oh + 1) * H / OH) - 1, iw likewise
+///
+/// Shapes: x [N, C, H, W] or [C, H, W], y alike with OH, OW for H, W, where
+///     OH = floor((H + 2 * padding_h - dilation_h * (KH - 1) - 1) / stride_h) + 1
+/// and ceil_mode rounds up instead, unless the last window would then start past the image and its top padding.
+/// N may be 0, the other extents of x not. Types: f32 or f64.
+///
+/// The maximum of a window that holds NaN is NaN; of one without any tap inside the image, which dilation and ceil_mode
+/// allow, -infinity. An average over no element is 0.
+///
+/// Gradients: max: dx[indices[o]] += dy[o]; avg: every tap of window o inside the image gets dy[o] / D.
+///
+/// Errors: NULL x, another rank or type, an empty extent other than N, kernel, stride or dilation below 1, padding outside
+/// 0 .. kernel / 2, a negative divisor, an option of the other kind of pooling, a kernel larger than the padded input,
+/// an algorithm that does not exist or refuses, no memory.
+///
+/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and adaptive_avg_pool2d.
+#ifndef TALC_OPS_POOL2D_H
+#define TALC_OPS_POOL2D_H
+
+#include "algorithm.h"
+
+TALC_BEGIN_DECLARATIONS
+
+/// Pairs are height, width. Each element stands for itself: {2} is stride 2 down and the default across.
+typedef struct talc_pool2d_options {
+    int64_t kernel[2];        ///< both are required
+    int64_t stride[2];        ///< 0: the kernel
+    int64_t padding[2];       ///< at most half the kernel
+    int64_t dilation[2];      ///< max only; 0: 1
+    bool ceil_mode;           ///< a last window that is partly outside counts
+    bool exclude_padding;     ///< avg only; PyTorch's count_include_pad is the opposite
+    int64_t divisor_override; ///< avg only; 0: none
+    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    const char *algorithm;
+} talc_pool2d_options;
+
+/// y. `options` are required: the kernel has no default.
+TALC_API talc_tensor *talc_max_pool2d(const talc_tensor *x, const talc_pool2d_options *options);
+TALC_API talc_tensor *talc_avg_pool2d(const talc_tensor *x, const talc_pool2d_options *options);
+
+/// y. OH and OW may be 0: it is then empty.
+TALC_API talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW);
+
+/// talc_max_pool2d, and in *indices an i64 tensor of y's shape: where in its plane of H * W elements each maximum stands.
+/// Of equal maxima it is the first; of several NaN the last, as in PyTorch; -1 where the window holds no element.
+/// *indices is NULL on failure.
+TALC_API talc_tensor *talc_max_pool2d_indices(const talc_tensor *x,
+                                              const talc_pool2d_options *options,
+                                              talc_tensor **indices);
+
+// ---- What backends implement --------------------------------------------------------------------------------
+
+typedef enum talc_pool2d_kind {
+    TALC_POOL2D_MAX,
+    TALC_POOL2D_AVG,
+    TALC_POOL2D_ADAPTIVE_AVG,
+    TALC_POOL2D_KIND_COUNT
+} talc_pool2d_kind;
+
+/// A checked problem. Its planes are the N * C images of H by W elements, contiguous; the window of an output comes from
+/// ops/pool2d_window.h.
+typedef struct talc_pool2d_problem {
+    talc_pool2d_kind kind;
+    talc_direction direction; ///< forward or input gradient
+    talc_dtype dtype;
+    bool indices; ///< the forward direction of max also gives them
+    int64_t N, C, H, W;
+    int64_t OH, OW;
+    int64_t KH, KW; ///< this and the rest: 0 in adaptive pooling
+    int64_t stride_h, stride_w;
+    int64_t pad_h, pad_w; ///< at either side; ceil_mode shows in OH and OW
+    int64_t dilation_h, dilation_w;
+    bool exclude_padding;
+    int64_t divisor; ///< 0: the window's own
+} talc_pool2d_problem;
+
+/// Device pointers to contiguous operands. Forward reads x and writes y, and indices when the problem says so; the input
+/// gradient reads dy, and indices for max, and writes dx. Others are NULL.
+typedef struct talc_pool2d_arguments {
+    const void *x;
+    void *y;
+    int64_t *indices;
+    const void *dy;
+    void *dx;
+} talc_pool2d_arguments;
+
+typedef struct talc_pool2d_algorithm {
+    talc_algorithm algorithm;
+    /// NULL when the row can do the problem, else the reason.
+    const char *(*refuses)(const talc_pool2d_problem *problem);
+    /// Runs a non-empty problem.
+    talc_status (*run)(talc_device *device, const talc_pool2d_problem *problem,
+                       const talc_pool2d_arguments *arguments);
+} talc_pool2d_algorithm;
+
+TALC_END_DECLARATIONS
+
+#endif

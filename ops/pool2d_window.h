@@ -1,0 +1,60 @@
+/// Which elements a pooling window holds, along one dimension; for C and CUDA kernels alike.
+#ifndef TALC_OPS_POOL2D_WINDOW_H
+#define TALC_OPS_POOL2D_WINDOW_H
+
+#include "pool2d.h"
+#include "window.h"
+
+/// One dimension of a pooling problem.
+typedef struct talc_pool2d_axis {
+    int64_t extent; ///< of the input
+    int64_t out;    ///< of the output
+    int64_t kernel; ///< 0: adaptive
+    int64_t stride, pad, dilation;
+} talc_pool2d_axis;
+
+/// Input indices first, first + step, ... below end; all inside 0 .. extent - 1. first == end: none.
+typedef struct talc_pool2d_window {
+    int64_t first, end, step;
+    int64_t padded; ///< elements at dilation 1 inside the padded input
+} talc_pool2d_window;
+
+TALC_HOST_DEVICE static inline talc_pool2d_axis talc_pool2d_axis_h(const talc_pool2d_problem *p)
+{
+    talc_pool2d_axis axis = { p->H, p->OH, p->KH, p->stride_h, p->pad_h, p->dilation_h };
+    return axis;
+}
+
+TALC_HOST_DEVICE static inline talc_pool2d_axis talc_pool2d_axis_w(const talc_pool2d_problem *p)
+{
+    talc_pool2d_axis axis = { p->W, p->OW, p->KW, p->stride_w, p->pad_w, p->dilation_w };
+    return axis;
+}
+
+/// The window of output index o.
+TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_pool2d_axis axis,
+                                                                        int64_t o)
+{
+    talc_pool2d_window window;
+    window.step = 1;
+    if (axis.kernel == 0) {
+        /* floor(o * extent / out) without the product, which may not fit. */
+        int64_t whole = axis.extent / axis.out, rest = axis.extent % axis.out;
+        window.first = o * whole + o * rest / axis.out;
+        window.end = (o + 1) * whole + ((o + 1) * rest + axis.out - 1) / axis.out;
+        window.padded = window.end - window.first;
+        return window;
+    }
+    talc_range taps =
+        talc_window_taps(o, axis.stride, axis.pad, axis.dilation, axis.kernel, axis.extent);
+    int64_t start = o * axis.stride - axis.pad;
+    int64_t reach = start + (axis.kernel - 1) * axis.dilation + 1;
+    int64_t padded_end = axis.extent + axis.pad;
+    window.step = axis.dilation;
+    window.first = start + taps.lo * axis.dilation;
+    window.end = taps.lo < taps.hi ? start + (taps.hi - 1) * axis.dilation + 1 : window.first;
+    window.padded = (reach < padded_end ? reach : padded_end) - start;
+    return window;
+}
+
+#endif

@@ -1,0 +1,200 @@
+#include "tests/support/hooks.h"
+
+#include "tensor/environment.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const variables[] = { "TALC_VERBOSE", "TALC_SYNC",         "TALC_PRECISION",
+                                         "TALC_THREADS", "TALC_WORKSPACE_MB", "TALC_DEVICE" };
+
+/* The variables are read once a process, so each case is a child: NAME=VALUE is set, `probe` runs, and what the child
+ * wrote to stderr comes back. The parent asks talc nothing before its children. */
+static const char *stderr_of(const char *name, const char *value, void (*probe)(void))
+{
+    static char text[4096];
+    FILE *file = tmpfile();
+    cr_assert_not_null(file);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        dup2(fileno(file), STDERR_FILENO);
+        for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+            unsetenv(variables[i]);
+        if (name != NULL)
+            setenv(name, value, 1);
+        probe();
+        fflush(stderr);
+        _exit(talc_failed() ? 1 : 0);
+    }
+    int status;
+    cr_assert(waitpid(child, &status, 0) == child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s=%s: the child ended with %d", name,
+              value, status);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+// ---- What is read, and what is refused ----------------------------------------------------------------------
+
+static void print_values(void)
+{
+    for (int i = 0; i < 2; i++)
+        talc_device_default(); /* asks twice: a warning comes once */
+    const talc_environment_values *values = talc_environment();
+    fprintf(stderr, "verbose=%u sync=%d precision=%u threads=%d workspace=%zu device=%s\n",
+            values->verbose, values->sync, talc_precision_admitted(), values->threads,
+            talc_workspace_limit(talc_device_get("cpu")), talc_device_name(talc_device_default()));
+    if (values->threads > 0 && talc_threads() != values->threads)
+        fprintf(stderr, "but %d threads\n", talc_threads());
+}
+
+#define DEFAULTS "verbose=0 sync=0 precision=1 threads=0 workspace=33554432 device=cpu\n"
+#define NUMBERS  "it takes a number from 1 to 1024\n" DEFAULTS
+
+Test(environment, values_are_read_and_unknown_ones_warn_once)
+{
+    unsetenv("TALC_DEVICE");
+    const struct {
+        const char *name, *value, *due;
+    } cases[] = {
+        { "TALC_SYNC", "", DEFAULTS },
+        { "TALC_SYNC", "0", DEFAULTS },
+        { "TALC_SYNC", "1",
+          "verbose=0 sync=1 precision=1 threads=0 workspace=33554432 device=cpu\n" },
+        { "TALC_SYNC", "yes", "talc: TALC_SYNC=yes is ignored: it takes 0, 1\n" DEFAULTS },
+        { "TALC_VERBOSE", "error",
+          "verbose=1 sync=0 precision=1 threads=0 workspace=33554432 device=cpu\n" },
+        { "TALC_VERBOSE", "exec,error,dispatch",
+          "verbose=7 sync=0 precision=1 threads=0 workspace=33554432 device=cpu\n" },
+        { "TALC_VERBOSE", "loud",
+          "talc: TALC_VERBOSE=loud is ignored: it takes error, dispatch, exec\n" DEFAULTS },
+        { "TALC_VERBOSE", "exec,loud",
+          "talc: TALC_VERBOSE=exec,loud is ignored: it takes error, dispatch, exec\n" DEFAULTS },
+        { "TALC_VERBOSE", "exe",
+          "talc: TALC_VERBOSE=exe is ignored: it takes error, dispatch, exec\n" DEFAULTS },
+        { "TALC_PRECISION", "tf32",
+          "verbose=0 sync=0 precision=5 threads=0 workspace=33554432 device=cpu\n" },
+        { "TALC_PRECISION", "strict,normwise,tf32",
+          "verbose=0 sync=0 precision=7 threads=0 workspace=33554432 device=cpu\n" },
+        { "TALC_PRECISION", "TF32",
+          "talc: TALC_PRECISION=TF32 is ignored: it takes strict, normwise, tf32\n" DEFAULTS },
+        { "TALC_THREADS", "3",
+          "verbose=0 sync=0 precision=1 threads=3 workspace=33554432 device=cpu\n" },
+        { "TALC_THREADS", "1024",
+          "verbose=0 sync=0 precision=1 threads=1024 workspace=33554432 device=cpu\n" },
+        { "TALC_THREADS", "0", "talc: TALC_THREADS=0 is ignored: " NUMBERS },
+        { "TALC_THREADS", "-1", "talc: TALC_THREADS=-1 is ignored: " NUMBERS },
+        { "TALC_THREADS", "1025", "talc: TALC_THREADS=1025 is ignored: " NUMBERS },
+        { "TALC_THREADS", "1e9", "talc: TALC_THREADS=1e9 is ignored: " NUMBERS },
+        { "TALC_THREADS", "99999999999999999999",
+          "talc: TALC_THREADS=99999999999999999999 is ignored: " NUMBERS },
+        { "TALC_WORKSPACE_MB", "5",
+          "verbose=0 sync=0 precision=1 threads=0 workspace=5242880 device=cpu\n" },
+        { "TALC_WORKSPACE_MB", "1048577",
+          "talc: TALC_WORKSPACE_MB=1048577 is ignored: it takes a number from 1 to "
+          "1048576\n" DEFAULTS },
+        { "TALC_DEVICE", "cpu:0", DEFAULTS },
+        { "TALC_DEVICE", "tpu",
+          "talc: TALC_DEVICE=tpu is ignored: device_get: there is no device 'tpu'; names are cpu, "
+          "cuda, "
+          "cuda:N\n" DEFAULTS },
+        { "TALC_DEVICE", "a-name-that-is-far-too-long",
+          "talc: TALC_DEVICE=a-name-that-is-far-too-long is ignored: no device has so long a "
+          "name\n" DEFAULTS },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text = stderr_of(cases[i].name, cases[i].value, print_values);
+        /* Without TALC_DEVICE the default may be a GPU. */
+        char *device = strstr(text, "device=cuda");
+        if (device != NULL)
+            strcpy(device, "device=cpu\n");
+        cr_assert(strcmp(text, cases[i].due) == 0, "%s=%s\n  gives: %s\n  due:   %s", cases[i].name,
+                  cases[i].value, text, cases[i].due);
+    }
+    assert_all_freed();
+}
+
+// ---- Calls win ----------------------------------------------------------------------------------------------
+
+static void override_values(void)
+{
+    talc_set_threads(2);
+    talc_workspace_set_limit(talc_device_get("cpu"), 99);
+    fprintf(stderr, "%d %zu", talc_threads(), talc_workspace_limit(talc_device_get("cpu")));
+}
+
+Test(environment, calls_win_over_variables)
+{
+    cr_assert_str_eq(stderr_of("TALC_THREADS", "5", override_values), "2 99");
+    cr_assert_str_eq(stderr_of("TALC_WORKSPACE_MB", "5", override_values), "2 99");
+    assert_all_freed();
+}
+
+// ---- TALC_VERBOSE -------------------------------------------------------------------------------------------
+
+static void pool_once(void)
+{
+    talc_tensor *x = talc_ones(talc_device_get("cpu"), TALC_F32, TALC_DIMS(1, 1, 4, 4));
+    talc_tensor *indices;
+    talc_max_pool2d_indices(x, &(talc_pool2d_options){ .kernel = { 2, 2 } }, &indices);
+}
+
+Test(environment, dispatch_lines_give_each_row_and_why)
+{
+    cr_assert_str_eq(stderr_of("TALC_VERBOSE", "dispatch", pool_once),
+                     "talc,dispatch,cpu,max_pool2d,rows,it does not keep indices\n"
+                     "talc,dispatch,cpu,max_pool2d,reference,chosen\n");
+    cr_assert_str_eq(stderr_of("TALC_VERBOSE", "error", pool_once), "");
+    cr_assert_str_eq(stderr_of(NULL, NULL, pool_once), "");
+    assert_all_freed();
+}
+
+static void fail_twice(void)
+{
+    talc_relu(NULL);
+    talc_relu(NULL); /* the first failure stands, so this one raises none */
+    talc_error_clear();
+    talc_tensor *x = talc_ones(talc_device_get("cpu"), TALC_F32, TALC_DIMS(2));
+    talc_view(x, TALC_DIMS(3));
+    talc_error_clear();
+}
+
+Test(environment, error_lines_give_each_failure_once)
+{
+    cr_assert_str_eq(stderr_of("TALC_VERBOSE", "error", fail_twice),
+                     "talc,error,relu: x is NULL\n"
+                     "talc,error,view: [2] has 2 elements, shape [3] needs 3\n");
+    cr_assert_str_eq(stderr_of(NULL, NULL, fail_twice), "");
+    assert_all_freed();
+}
+
+static void relu_once(void)
+{
+    talc_relu(talc_ones(talc_device_get("cpu"), TALC_F32, TALC_DIMS(2, 3)));
+}
+
+Test(environment, exec_lines_have_seven_fields)
+{
+    const char *text = stderr_of("TALC_VERBOSE", "exec", pool_once);
+    const char *due = "talc,exec,cpu,max_pool2d,reference,n1c1h4w4o2x2k2x2s2x2p0x0,";
+    cr_assert(strncmp(text, due, strlen(due)) == 0, "%s", text);
+    char *end;
+    const double ms = strtod(text + strlen(due), &end);
+    cr_assert(ms >= 0 && ms < 10000 && strcmp(end, "\n") == 0, "%s", text);
+
+    text = stderr_of("TALC_VERBOSE", "exec", relu_once);
+    int commas = 0;
+    for (const char *at = text; *at != '\0'; at++)
+        commas += *at == ',';
+    cr_assert(commas == 6 && strncmp(text, "talc,exec,cpu,relu,", 19) == 0 &&
+                  strstr(text, ",[2x3],") != NULL,
+              "%s", text);
+    assert_all_freed();
+}
