@@ -4,6 +4,7 @@
 
 #include "activation.h"
 #include "algorithm.h"
+#include "batch_norm2d.h"
 #include "concat.h"
 #include "elementwise.h"
 #include "linear.h"

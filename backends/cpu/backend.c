@@ -2,6 +2,7 @@
 
 const struct talc_backend talc_cpu_backend = {
     .name = "cpu",
+    .batch_norm2d = talc_cpu_batch_norm2d,
     .binary = talc_cpu_binary,
     .matmul = talc_cpu_matmul,
     .pool2d = talc_cpu_pool2d,

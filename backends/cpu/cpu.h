@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CPU_CPU_H
 
 #include "ops/backend.h"
+#include "ops/batch_norm2d.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
@@ -23,6 +24,7 @@ talc_status talc_cpu_fill(talc_device *device, const talc_fill_problem *problem,
 talc_status talc_cpu_random(talc_device *device, const talc_random_problem *problem, void *dst);
 
 /* The lists of the tables; unary and binary share a file, each other one has its own. */
+extern const talc_batch_norm2d_algorithm talc_cpu_batch_norm2d[];
 extern const talc_binary_algorithm talc_cpu_binary[];
 extern const talc_matmul_algorithm talc_cpu_matmul[];
 extern const talc_pool2d_algorithm talc_cpu_pool2d[];

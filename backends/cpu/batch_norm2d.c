@@ -1,0 +1,305 @@
+/// Batch normalisation of images.
+///
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///
+/// x, y [N, C, H, W], the rest [C], contiguous. The running statistics are written when everything else is.
+///
+///   blocks     A channel is cut into blocks of about 16384 values: several images, or part of one. Each block gives its mean
+///              and its sum of squared deviations, in two passes over cached values and in f64; Chan's formula joins a
+///              channel's blocks in their order. Threads share the blocks. The last step is arithmetic in the data's type.
+///   reference  the formula, channel by channel, in f64.
+///
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#include "backends/cpu/activation.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/threads.h"
+#include "tensor/extent.h"
+
+#include <math.h>
+
+static const int64_t BLOCK_VALUES = 16384;
+
+static double or_one(talc_dtype dtype, const void *weight, int64_t c)
+{
+    return weight == NULL ? 1 : talc_cpu_load(dtype, weight, c);
+}
+
+static double or_zero(talc_dtype dtype, const void *bias, int64_t c)
+{
+    return bias == NULL ? 0 : talc_cpu_load(dtype, bias, c);
+}
+
+/* Gives out what training learnt of one channel. */
+static void keep_statistics(const talc_batch_norm2d_problem *p,
+                            const talc_batch_norm2d_arguments *a, int64_t c, double mean,
+                            double var)
+{
+    if (a->mean != NULL)
+        talc_cpu_store(p->dtype, a->mean, c, mean);
+    if (a->rstd != NULL)
+        talc_cpu_store(p->dtype, a->rstd, c, 1 / sqrt(var + p->eps));
+    if (a->running_mean == NULL || p->momentum == 0)
+        return;
+    const double M = (double)p->N * (double)p->H * (double)p->W;
+    const double m = p->momentum;
+    const double old_mean = talc_cpu_load(p->dtype, a->running_mean, c);
+    const double old_var = talc_cpu_load(p->dtype, a->running_var, c);
+    talc_cpu_store(p->dtype, a->running_mean, c, (1 - m) * old_mean + m * mean);
+    talc_cpu_store(p->dtype, a->running_var, c, (1 - m) * old_var + m * (var * M / (M - 1)));
+}
+
+static const char *refuses(const talc_batch_norm2d_problem *p)
+{
+    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+}
+
+// ---- blocks -------------------------------------------------------------------------------------------------
+
+/* How every channel is cut: blocks of `images` whole planes, or of `length` values of one plane. */
+typedef struct block_plan {
+    int64_t images, length;
+    int64_t segments; /* blocks a plane; 1 with several images */
+    int64_t blocks;   /* a channel */
+} block_plan;
+
+static block_plan plan_of(const talc_batch_norm2d_problem *p)
+{
+    const int64_t plane = p->H * p->W;
+    block_plan plan = { .images = plane < BLOCK_VALUES ? BLOCK_VALUES / plane : 1,
+                        .length = plane < BLOCK_VALUES ? plane : BLOCK_VALUES };
+    plan.segments = talc_cpu_pieces(plane, plan.length);
+    plan.blocks = talc_cpu_pieces(p->N, plan.images) * plan.segments;
+    return plan;
+}
+
+/* Count, mean and sum of squared deviations of some values. */
+typedef struct moments {
+    double count, mean, squares;
+} moments;
+
+/* y = (x - mean) * scale + shift, in the data's type. */
+typedef struct affine {
+    double mean, scale, shift;
+} affine;
+
+typedef struct norm_context {
+    const talc_batch_norm2d_problem *problem;
+    const talc_batch_norm2d_arguments *arguments;
+    block_plan plan;
+    moments *moments; /* [C][blocks] */
+    affine *affine;   /* [C] */
+} norm_context;
+
+/* The values of one block: `rows` stretches of `length` values, C planes apart. */
+typedef struct block {
+    int64_t c;
+    int64_t offset; /* of the first value */
+    int64_t rows, length, row_stride;
+} block;
+
+static block block_of(const norm_context *context, int64_t piece)
+{
+    const talc_batch_norm2d_problem *p = context->problem;
+    const block_plan *plan = &context->plan;
+    const int64_t plane = p->H * p->W;
+    const int64_t c = piece / plan->blocks, in_channel = piece % plan->blocks;
+    const int64_t n = in_channel / plan->segments * plan->images;
+    const int64_t first = in_channel % plan->segments * plan->length;
+    return (block){ .c = c,
+                    .offset = (n * p->C + c) * plane + first,
+                    .rows = talc_smaller(plan->images, p->N - n),
+                    .length = talc_smaller(plan->length, plane - first),
+                    .row_stride = p->C * plane };
+}
+
+/* Sums run in LANES separate ones, so that they are vector code with a fixed order. */
+enum { LANES = 8 };
+
+static double lanes_sum(const double lanes[LANES])
+{
+    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+#define SUM_ROWS(T, term)                                                                          \
+    double lanes[LANES] = { 0 };                                                                   \
+    for (int64_t row = 0; row < b.rows; row++) {                                                   \
+        const T *x_row = x + row * b.row_stride;                                                   \
+        int64_t i = 0;                                                                             \
+        for (; i + LANES <= b.length; i += LANES)                                                  \
+            for (int j = 0; j < LANES; j++) {                                                      \
+                const double value = (double)x_row[i + j];                                         \
+                lanes[j] += (term);                                                                \
+            }                                                                                      \
+        for (int j = 0; i < b.length; i++, j++) {                                                  \
+            const double value = (double)x_row[i];                                                 \
+            lanes[j] += (term);                                                                    \
+        }                                                                                          \
+    }                                                                                              \
+    return lanes_sum(lanes);
+
+#define TYPED_FUNCTIONS(suffix, T)                                                                 \
+    static double sum_##suffix(block b, const T *x)                                                \
+    {                                                                                              \
+        SUM_ROWS(T, value)                                                                         \
+    }                                                                                              \
+                                                                                                   \
+    static double sum_squares_##suffix(block b, const T *x, double mean)                           \
+    {                                                                                              \
+        SUM_ROWS(T, (value - mean) * (value - mean))                                               \
+    }                                                                                              \
+                                                                                                   \
+    static void normalise_##suffix(int64_t n, const T *restrict x, T *restrict y, affine by)       \
+    {                                                                                              \
+        const T mean = (T)by.mean, scale = (T)by.scale, shift = (T)by.shift;                       \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            y[i] = (x[i] - mean) * scale + shift;                                                  \
+    }
+
+TYPED_FUNCTIONS(f32, float)
+TYPED_FUNCTIONS(f64, double)
+
+static void moments_piece(void *pointer, int64_t piece, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const block b = block_of(context, piece);
+    const talc_dtype dtype = context->problem->dtype;
+    const bool f32 = dtype == TALC_F32;
+    const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
+    moments *m = &context->moments[piece];
+    m->count = (double)b.rows * (double)b.length;
+    m->mean = (f32 ? sum_f32(b, x) : sum_f64(b, x)) / m->count;
+    m->squares = f32 ? sum_squares_f32(b, x, m->mean) : sum_squares_f64(b, x, m->mean);
+}
+
+static void normalise_piece(void *pointer, int64_t piece, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const talc_batch_norm2d_problem *p = context->problem;
+    const block b = block_of(context, piece);
+    for (int64_t row = 0; row < b.rows; row++) {
+        const int64_t at = b.offset + row * b.row_stride;
+        const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
+        void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
+        if (p->dtype == TALC_F32)
+            normalise_f32(b.length, x, y, context->affine[b.c]);
+        else
+            normalise_f64(b.length, x, y, context->affine[b.c]);
+        talc_cpu_activate(p->dtype, p->activation, b.length, y);
+    }
+}
+
+static moments join(const moments *parts, int64_t count)
+{
+    moments all = { 0 };
+    for (int64_t i = 0; i < count; i++) {
+        const double joined = all.count + parts[i].count;
+        const double delta = parts[i].mean - all.mean;
+        all.mean += delta * (parts[i].count / joined);
+        all.squares += parts[i].squares + delta * delta * (all.count * parts[i].count / joined);
+        all.count = joined;
+    }
+    return all;
+}
+
+/* What the mean loses when it is rounded to the data's type goes into the shift. */
+static affine affine_of(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
+                        int64_t c, double mean, double var)
+{
+    const double scale = or_one(p->dtype, a->weight, c) / sqrt(var + p->eps);
+    const double rounded = p->dtype == TALC_F32 ? (double)(float)mean : mean;
+    const double lost = rounded == mean ? 0 : (rounded - mean) * scale;
+    return (affine){ rounded, scale, or_zero(p->dtype, a->bias, c) + lost };
+}
+
+static size_t blocks_workspace(const talc_batch_norm2d_problem *p)
+{
+    const size_t C = (size_t)p->C;
+    if (p->N == 0 || p->H * p->W == 0)
+        return 0;
+    const size_t parts = p->training ? C * (size_t)plan_of(p).blocks : 0;
+    return parts * sizeof(moments) + C * sizeof(affine);
+}
+
+static talc_status blocks_run(talc_device *device, const talc_batch_norm2d_problem *p,
+                              const talc_batch_norm2d_arguments *a)
+{
+    (void)device;
+    norm_context context = { p, a, plan_of(p), NULL, a->workspace };
+    const int64_t blocks = context.plan.blocks;
+    context.moments = (moments *)(context.affine + p->C);
+    talc_status status = TALC_OK;
+    if (p->training)
+        status = talc_cpu_parallel(p->C * blocks, moments_piece, &context);
+    for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
+        moments *of_channel = context.moments + c * blocks;
+        if (p->training)
+            *of_channel = join(of_channel, blocks);
+        const double mean =
+            p->training ? of_channel->mean : talc_cpu_load(p->dtype, a->running_mean, c);
+        const double var = p->training ? of_channel->squares / of_channel->count
+                                       : talc_cpu_load(p->dtype, a->running_var, c);
+        context.affine[c] = affine_of(p, a, c, mean, var);
+    }
+    if (status == TALC_OK)
+        status = talc_cpu_parallel(p->C * blocks, normalise_piece, &context);
+    for (int64_t c = 0; c < p->C && status == TALC_OK && p->training; c++) {
+        const moments *all = context.moments + c * blocks;
+        keep_statistics(p, a, c, all->mean, all->squares / all->count);
+    }
+    return status;
+}
+
+// ---- reference ----------------------------------------------------------------------------------------------
+
+static void reference_channel(const talc_batch_norm2d_problem *p,
+                              const talc_batch_norm2d_arguments *a, int64_t c)
+{
+    const int64_t N = p->N, C = p->C, HW = p->H * p->W;
+    const double M = (double)N * (double)HW;
+    double mean = 0, var = 0;
+    if (p->training) {
+        for (int64_t n = 0; n < N; n++)
+            for (int64_t hw = 0; hw < HW; hw++)
+                mean += talc_cpu_load(p->dtype, a->x, (n * C + c) * HW + hw) / M;
+        for (int64_t n = 0; n < N; n++)
+            for (int64_t hw = 0; hw < HW; hw++) {
+                const double deviation =
+                    talc_cpu_load(p->dtype, a->x, (n * C + c) * HW + hw) - mean;
+                var += deviation * deviation / M;
+            }
+    } else {
+        mean = talc_cpu_load(p->dtype, a->running_mean, c);
+        var = talc_cpu_load(p->dtype, a->running_var, c);
+    }
+    const double weight = or_one(p->dtype, a->weight, c), bias = or_zero(p->dtype, a->bias, c);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t hw = 0; hw < HW; hw++) {
+            const int64_t at = (n * C + c) * HW + hw;
+            const double x = talc_cpu_load(p->dtype, a->x, at);
+            const double y = (x - mean) / sqrt(var + p->eps) * weight + bias;
+            talc_cpu_store(p->dtype, a->y, at, talc_cpu_activation(p->activation, y));
+        }
+    if (p->training)
+        keep_statistics(p, a, c, mean, var);
+}
+
+static talc_status reference_run(talc_device *device, const talc_batch_norm2d_problem *problem,
+                                 const talc_batch_norm2d_arguments *arguments)
+{
+    (void)device;
+    for (int64_t c = 0; c < problem->C; c++)
+        reference_channel(problem, arguments, c);
+    return TALC_OK;
+}
+
+// clang-format off
+const talc_batch_norm2d_algorithm talc_cpu_batch_norm2d[] = {
+    { { "blocks",    { "f64 statistics, then the data's own type", TALC_STRICT, false } }, refuses, blocks_workspace, blocks_run },
+    { { "reference", { "f64 accumulation",                         TALC_STRICT, true } },  refuses, NULL,             reference_run },
+    { { NULL, { 0 } }, NULL, NULL, NULL },
+};
+// clang-format on

@@ -1,0 +1,190 @@
+#include "ops/batch_norm2d.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/operand.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const OP = "batch_norm2d";
+
+typedef struct operands {
+    const talc_tensor *x, *weight, *bias;
+    talc_tensor *running_mean, *running_var;
+} operands;
+
+// ---- Checks -------------------------------------------------------------------------------------------------
+
+/* An operand with one value per channel; NULL passes. */
+static bool check_channels(const talc_tensor *x, const char *name, const talc_tensor *operand)
+{
+    if (operand == NULL)
+        return true;
+    if (!talc_operand_like(OP, "x", x, name, operand))
+        return false;
+    if (operand->rank == 1 && operand->dims[0] == x->dims[1])
+        return true;
+    char text[TALC_DIMS_TEXT], x_text[TALC_DIMS_TEXT];
+    talc_fail(TALC_BAD_SHAPE, "%s: %s %s must be [%" PRId64 "], one value for each channel of x %s",
+              OP, name, talc_dims_text(talc_dims_of(operand), text), x->dims[1],
+              talc_dims_text(talc_dims_of(x), x_text));
+    return false;
+}
+
+static bool check_operands(const operands *o)
+{
+    return talc_operand_float(OP, "x", o->x) && talc_operand_rank(OP, "x", o->x, 4, "[N,C,H,W]") &&
+           check_channels(o->x, "weight", o->weight) && check_channels(o->x, "bias", o->bias) &&
+           check_channels(o->x, "running_mean", o->running_mean) &&
+           check_channels(o->x, "running_var", o->running_var);
+}
+
+/* Zero asks for the default, TALC_ZERO for zero. */
+static double or_default(double value, double fallback)
+{
+    return value == 0 ? fallback : value == (double)TALC_ZERO ? 0 : value;
+}
+
+static bool read_options(const talc_batch_norm2d_options *options, talc_batch_norm2d_problem *p)
+{
+    p->training = options->training;
+    p->momentum = or_default(options->momentum, 0.1);
+    p->eps = or_default(options->eps, 1e-5);
+    p->activation = options->activation;
+    if (!(p->momentum >= 0 && p->momentum <= 1))
+        talc_fail(TALC_BAD_ARGUMENT, "%s: momentum %g must be from 0 to 1", OP, p->momentum);
+    else if (!(p->eps >= 0))
+        talc_fail(TALC_BAD_ARGUMENT, "%s: eps %g must be at least 0", OP, p->eps);
+    return !talc_failed() && talc_operand_activation(OP, p->activation);
+}
+
+/* Training writes the running statistics in place, so they have to stand one after the other. */
+static bool check_written(const char *name, const talc_tensor *running)
+{
+    if (running == NULL || talc_is_contiguous(running))
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT, "%s: %s is a view with gaps, training needs it contiguous", OP,
+              name);
+    return false;
+}
+
+static bool check_statistics(const operands *o, const talc_batch_norm2d_problem *p)
+{
+    if ((o->running_mean == NULL) != (o->running_var == NULL)) {
+        talc_fail(TALC_NULL_ARGUMENT, "%s: %s is NULL, and %s is not", OP,
+                  o->running_mean == NULL ? "running_mean" : "running_var",
+                  o->running_mean == NULL ? "running_var" : "running_mean");
+        return false;
+    }
+    if (!p->training)
+        return !talc_operand_missing(OP, "running_mean", o->running_mean);
+    if (p->N * p->H * p->W == 1) {
+        char text[TALC_DIMS_TEXT];
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has 1 value per channel, training needs more than 1",
+                  OP, talc_dims_text(talc_dims_of(o->x), text));
+        return false;
+    }
+    return check_written("running_mean", o->running_mean) &&
+           check_written("running_var", o->running_var);
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+static const talc_batch_norm2d_algorithm *choose(talc_device *device, const char *forced,
+                                                 const talc_batch_norm2d_problem *problem,
+                                                 size_t *workspace)
+{
+    talc_choice choice = talc_choice_begin(OP, device, forced, 0);
+    const talc_batch_norm2d_algorithm *row = device->backend->batch_norm2d;
+    for (; row != NULL && row->algorithm.name != NULL; row++) {
+        const char *refusal = row->refuses(problem);
+        *workspace = refusal != NULL || row->workspace == NULL ? 0 : row->workspace(problem);
+        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
+            return row;
+    }
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+// ---- Run ----------------------------------------------------------------------------------------------------
+
+/* Contiguous handles on the operands; the running statistics are themselves in training. */
+static bool pack(const operands *o, operands *packed)
+{
+    packed->x = talc_contiguous(o->x);
+    packed->weight = talc_operand_contiguous(o->weight);
+    packed->bias = talc_operand_contiguous(o->bias);
+    packed->running_mean = talc_operand_contiguous(o->running_mean);
+    packed->running_var = talc_operand_contiguous(o->running_var);
+    return !talc_failed();
+}
+
+static void release(operands *packed)
+{
+    talc_release((talc_tensor *)packed->x);
+    talc_release((talc_tensor *)packed->weight);
+    talc_release((talc_tensor *)packed->bias);
+    talc_release(packed->running_mean);
+    talc_release(packed->running_var);
+}
+
+static talc_status run(const talc_batch_norm2d_algorithm *row, const talc_batch_norm2d_problem *p,
+                       size_t workspace, const operands *packed, talc_tensor *y)
+{
+    talc_block block;
+    talc_status status = talc_block_new(y->device, OP, workspace, &block);
+    if (status != TALC_OK)
+        return status;
+    const talc_batch_norm2d_arguments arguments = {
+        .x = packed->x->data,
+        .weight = talc_operand_data(packed->weight),
+        .bias = talc_operand_data(packed->bias),
+        .running_mean = talc_operand_data(packed->running_mean),
+        .running_var = talc_operand_data(packed->running_var),
+        .y = y->data,
+        .workspace = block.data,
+        .workspace_bytes = workspace,
+    };
+    char text[128];
+    snprintf(text, sizeof text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "%s", p->N, p->C,
+             p->H, p->W, p->training ? "_training" : "");
+    talc_run frame = talc_run_begin(OP, y->device, &row->algorithm);
+    status = talc_run_end(&frame, row->run(y->device, p, &arguments), text);
+    talc_block_free(y->device, block);
+    return status;
+}
+
+talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
+                               const talc_tensor *bias, talc_tensor *running_mean,
+                               talc_tensor *running_var, const talc_batch_norm2d_options *options)
+{
+    const talc_batch_norm2d_options defaults = { 0 };
+    const talc_batch_norm2d_options *o = options == NULL ? &defaults : options;
+    const operands given = { x, weight, bias, running_mean, running_var };
+    if (!check_operands(&given))
+        return NULL;
+    talc_batch_norm2d_problem problem = {
+        .dtype = x->dtype, .N = x->dims[0], .C = x->dims[1], .H = x->dims[2], .W = x->dims[3]
+    };
+    if (!read_options(o, &problem) || !check_statistics(&given, &problem))
+        return NULL;
+
+    size_t workspace;
+    const talc_batch_norm2d_algorithm *row = choose(x->device, o->algorithm, &problem, &workspace);
+    if (row == NULL)
+        return NULL;
+
+    talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
+    if (y == NULL || talc_numel(y) == 0)
+        return y;
+    operands packed;
+    talc_status status =
+        pack(&given, &packed) ? run(row, &problem, workspace, &packed, y) : talc_error_status();
+    if (status == TALC_OK && problem.training && running_mean != NULL) {
+        talc_tensor_written(running_mean);
+        talc_tensor_written(running_var);
+    }
+    release(&packed);
+    return talc_result(y, status);
+}

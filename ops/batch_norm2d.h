@@ -1,0 +1,88 @@
+/// Batch normalisation of images, channel by channel.
+///
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) / sqrt(var[c] + eps) * weight[c] + bias[c] )
+///
+/// In training mu and var are the mean and the biased variance of channel c over n, h, w, and the running statistics move:
+///     running_mean = (1 - momentum) * running_mean + momentum * mu
+///     running_var  = (1 - momentum) * running_var  + momentum * var * M / (M - 1),    M = N * H * W
+/// Otherwise mu and var are the running statistics.
+///
+/// Shapes: x and y [N, C, H, W]; weight, bias, running_mean and running_var [C]. Any extent may be 0; an empty x changes no
+/// running statistic. Types: f32 or f64, all operands alike, on one device.
+///
+/// Gradients, with x^ = (x - mu) * rstd, rstd = 1 / sqrt(var + eps) and g = dy * act': dbias = sum g, dweight = sum g * x^,
+/// dx = weight * rstd * (g - (dbias + x^ * dweight) / M) in training, weight * rstd * g otherwise.
+///
+/// Errors: NULL x, a rank other than 4, per-channel operands of another shape, devices or types that differ, one running
+/// statistic without the other, none outside training, one value per channel in training, momentum outside 0 .. 1, negative
+/// eps, running statistics with gaps in training, an algorithm that does not exist or refuses, no memory. On failure the
+/// running statistics are untouched.
+///
+/// Source: Ioffe and Szegedy, "Batch Normalization", arXiv 1502.03167; variance by Chan, Golub and LeVeque, "Updating formulae
+/// and a pairwise algorithm for computing sample variances", 1979; semantics as torch.nn.functional.batch_norm.
+#ifndef TALC_OPS_BATCH_NORM2D_H
+#define TALC_OPS_BATCH_NORM2D_H
+
+#include "activation.h"
+#include "algorithm.h"
+
+TALC_BEGIN_DECLARATIONS
+
+typedef struct talc_batch_norm2d_options {
+    bool training;
+    double momentum; ///< 0: 0.1; TALC_ZERO: 0, which leaves the running statistics as they are
+    double eps;      ///< 0: 1e-5; TALC_ZERO: 0
+    talc_activation activation; ///< applied last
+    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    const char *algorithm;
+} talc_batch_norm2d_options;
+
+/// y. weight (NULL: 1), bias (NULL: 0) and options may be NULL; both running statistics may be in training, which otherwise
+/// writes them.
+TALC_API talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
+                                        const talc_tensor *bias, talc_tensor *running_mean,
+                                        talc_tensor *running_var,
+                                        const talc_batch_norm2d_options *options);
+
+// ---- What backends implement --------------------------------------------------------------------------------
+
+/// A checked problem.
+typedef struct talc_batch_norm2d_problem {
+    talc_direction direction; ///< forward or input gradient
+    talc_dtype dtype;
+    int64_t N, C, H, W;
+    bool training;
+    double momentum;
+    double eps;
+    talc_activation activation;
+} talc_batch_norm2d_problem;
+
+/// Device pointers to contiguous operands. Forward reads x, weight, bias (NULL: 1 and 0) and running_mean, running_var, which
+/// training updates once all else is done (NULL: it does not), and writes y; training also writes mean and rstd, [C] of the
+/// problem's dtype, for the gradient, where they are not NULL. The input gradient reads x, dy, weight, bias, mean, rstd and
+/// writes dx, dweight, dbias. Others are NULL.
+typedef struct talc_batch_norm2d_arguments {
+    const void *x, *weight, *bias;
+    void *running_mean, *running_var;
+    void *y;
+    void *mean, *rstd;
+    const void *dy;
+    void *dx, *dweight, *dbias;
+    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
+    size_t workspace_bytes;
+} talc_batch_norm2d_arguments;
+
+typedef struct talc_batch_norm2d_algorithm {
+    talc_algorithm algorithm;
+    /// NULL when the row can do the problem, else the reason.
+    const char *(*refuses)(const talc_batch_norm2d_problem *problem);
+    /// Bytes it uses. NULL: none.
+    size_t (*workspace)(const talc_batch_norm2d_problem *problem);
+    /// Runs a non-empty problem.
+    talc_status (*run)(talc_device *device, const talc_batch_norm2d_problem *problem,
+                       const talc_batch_norm2d_arguments *arguments);
+} talc_batch_norm2d_algorithm;
+
+TALC_END_DECLARATIONS
+
+#endif

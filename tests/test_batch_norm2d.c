@@ -1,0 +1,395 @@
+#include "tests/support/hooks.h"
+
+#include "tensor/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const algorithms[] = { "blocks", "reference" };
+
+static uint64_t state = 7;
+
+/* Roughly normal: the sum of twelve uniform numbers has variance 1. */
+static double draw(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        sum += (double)(state >> 33) / 2147483648.0;
+    }
+    return sum;
+}
+
+/* Values that f32 holds exactly. */
+static double *draw_values(int64_t count, double mean, double deviation)
+{
+    double *values = malloc((size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (double)(float)(mean + deviation * draw());
+    return values;
+}
+
+static talc_tensor *tensor_of(talc_dtype dtype, talc_dims dims, const double *values)
+{
+    return talc_cast(talc_from_host(cpu_device(), TALC_F64, dims, values), dtype);
+}
+
+static void assert_close(const talc_tensor *y, const double *due, double tolerance,
+                         const char *what)
+{
+    assert_no_failure();
+    const double *data = talc_data(talc_cast(y, TALC_F64), TALC_F64);
+    for (int64_t i = 0; i < talc_numel(y); i++)
+        cr_assert(fabs(data[i] - due[i]) <= tolerance * (1 + fabs(due[i])),
+                  "%s: element %d is %.17g instead of %.17g", what, (int)i, data[i], due[i]);
+}
+
+// ---- Values of PyTorch --------------------------------------------------------------------------------------
+
+static talc_tensor *vector(double a, double b, double c)
+{
+    return talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(3), (const double[]){ a, b, c });
+}
+
+Test(batch_norm2d, values_are_those_of_pytorch)
+{
+    const double evaluated[] = {
+        -0.4999975000187499, 4.4999775001687485,  9.499952500356247,   1.4999925000562495,
+        -10.313680214819579, -17.384730349081817, -6.0710501342622365, -13.142100268524473,
+        -1.99998000059998,   2.9999200023999197,  7.999820005399819,   -1.9999400020065394e-05,
+        7.4999625002812484,  -0.4999975000187499, 4.4999775001687485,  9.499952500356247,
+        -3.2426300805573423, -10.313680214819579, -17.384730349081817, -6.0710501342622365,
+        5.99986000419986,    -1.99998000059998,   2.9999200023999197,  7.999820005399819,
+    };
+    const double trained[] = {
+        -1.3018449802178726,
+        0.0,
+        1.3018449802178729,
+        -0.7811069881307235,
+        1.0718391546100783,
+        -1.8017270297930663,
+        2.795978865251965,
+        -0.07758731915117956,
+        -1.6509224901089365,
+        -1.0,
+        -0.34907750989106373,
+        -1.3905534940653619,
+        0.7811069881307238,
+        -1.3018449802178726,
+        0.0,
+        1.3018449802178729,
+        3.945405339013223,
+        1.0718391546100783,
+        -1.8017270297930663,
+        2.795978865251965,
+        -0.6094465059346383,
+        -1.6509224901089365,
+        -1.0,
+        -0.34907750989106373,
+    };
+    double values[24];
+    for (int i = 0; i < 24; i++)
+        values[i] = i * 5 % 13;
+    for (int i = 0; i < 2; i++) {
+        talc_tensor *x = tensor_of(TALC_F64, TALC_DIMS(2, 3, 2, 2), values);
+        talc_tensor *mean = vector(0.5, -1, 2), *var = vector(1, 2, 0.25);
+        talc_tensor *weight = vector(1, -2, 0.5), *bias = vector(0, 1, -1);
+        const talc_batch_norm2d_options evaluation = { .algorithm = algorithms[i] };
+        assert_close(talc_batch_norm2d(x, weight, bias, mean, var, &evaluation), evaluated, 1e-14,
+                     algorithms[i]);
+        const talc_batch_norm2d_options training = {
+            .training = true, .momentum = 0.3, .eps = 1e-3, .algorithm = algorithms[i]
+        };
+        uint64_t version = talc_version(mean);
+        assert_close(talc_batch_norm2d(x, weight, bias, mean, var, &training), trained, 1e-14,
+                     algorithms[i]);
+        assert_close(mean, (const double[]){ 1.85, 1.4375, 3.2 }, 1e-15, "running_mean");
+        assert_close(var,
+                     (const double[]){ 5.757142857142857, 5.551785714285714, 5.232142857142857 },
+                     1e-15, "running_var");
+        cr_assert(talc_version(mean) == version + 1 && talc_version(var) == version + 1);
+        assert_close(x, values, 0, "x");
+    }
+    assert_all_freed();
+}
+
+// ---- Against f64 loops --------------------------------------------------------------------------------------
+
+typedef struct norm_case {
+    int64_t N, C, H, W;
+} norm_case;
+
+static void oracle(norm_case s, const double *x, bool training, const double *weight,
+                   const double *bias, double *mean, double *var, double *y)
+{
+    const int64_t HW = s.H * s.W, M = s.N * HW;
+    for (int64_t c = 0; c < s.C; c++) {
+        long double mu = mean[c], sigma2 = var[c];
+        if (training) {
+            mu = sigma2 = 0;
+            for (int64_t i = 0; i < M; i++)
+                mu += (long double)x[(i / HW * s.C + c) * HW + i % HW] / M;
+            for (int64_t i = 0; i < M; i++) {
+                long double d = x[(i / HW * s.C + c) * HW + i % HW] - mu;
+                sigma2 += d * d / M;
+            }
+            mean[c] = (double)(0.9L * mean[c] + 0.1L * mu);
+            var[c] = (double)(0.9L * var[c] + 0.1L * sigma2 * M / (M - 1));
+        }
+        for (int64_t i = 0; i < M; i++) {
+            const int64_t at = (i / HW * s.C + c) * HW + i % HW;
+            y[at] =
+                (double)((x[at] - mu) / sqrtl(sigma2 + 1e-5L) * (weight == NULL ? 1 : weight[c]) +
+                         (bias == NULL ? 0 : bias[c]));
+        }
+    }
+}
+
+static void check_case(norm_case s, talc_dtype dtype, const char *algorithm, bool training,
+                       bool affine)
+{
+    char what[120];
+    snprintf(what, sizeof what, "n%dc%dh%dw%d %s %s training=%d affine=%d", (int)s.N, (int)s.C,
+             (int)s.H, (int)s.W, talc_dtype_name(dtype), algorithm, training, affine);
+    const int64_t numel = s.N * s.C * s.H * s.W;
+    double *x = draw_values(numel, 3, 2), *weight = draw_values(s.C, 0, 1),
+           *bias = draw_values(s.C, 0, 1);
+    double *mean = draw_values(s.C, 3, 1), *var = draw_values(s.C, 8, 1);
+    double *y = malloc((size_t)numel * sizeof *y);
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *tx = tensor_of(dtype, TALC_DIMS(s.N, s.C, s.H, s.W), x);
+    talc_tensor *tw = affine ? tensor_of(dtype, TALC_DIMS(s.C), weight) : NULL;
+    talc_tensor *tb = affine ? tensor_of(dtype, TALC_DIMS(s.C), bias) : NULL;
+    talc_tensor *tm = tensor_of(dtype, TALC_DIMS(s.C), mean),
+                *tv = tensor_of(dtype, TALC_DIMS(s.C), var);
+    const talc_batch_norm2d_options o = { .training = training, .algorithm = algorithm };
+    talc_tensor *ty = talc_batch_norm2d(tx, tw, tb, tm, tv, &o);
+    oracle(s, x, training, affine ? weight : NULL, affine ? bias : NULL, mean, var, y);
+    const double tolerance = dtype == TALC_F32 ? 8 * 0x1p-24 * 3 : 1e-12;
+    assert_close(ty, y, tolerance, what);
+    assert_close(tm, mean, tolerance, what);
+    assert_close(tv, var, tolerance, what);
+    assert_close(tx, x, 0, what);
+    talc_scope_leave(scope);
+    free(x);
+    free(weight);
+    free(bias);
+    free(mean);
+    free(var);
+    free(y);
+}
+
+Test(batch_norm2d, every_algorithm_agrees_with_f64_loops)
+{
+    const norm_case cases[] = { { 2, 1, 1, 1 },    { 1, 3, 1, 2 },     { 5, 4, 3, 7 },
+                                { 700, 3, 5, 11 }, { 1, 2, 150, 151 }, { 3, 2, 130, 127 },
+                                { 40001, 1, 1, 1 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int bits = 0; bits < 16; bits++)
+            check_case(cases[i], (bits & 1) == 0 ? TALC_F32 : TALC_F64, algorithms[bits >> 1 & 1],
+                       (bits & 4) != 0, (bits & 8) != 0);
+    assert_all_freed();
+}
+
+/* The bound is 8 u (1 + |mu| / sigma). */
+Test(batch_norm2d, a_mean_far_from_zero_does_not_spoil_the_variance)
+{
+    const norm_case s = { 9, 2, 61, 67 };
+    const int64_t numel = 9 * 2 * 61 * 67;
+    double *x = draw_values(numel, 1e4, 1), *y = malloc((size_t)numel * sizeof *y);
+    double mean[2] = { 0 }, var[2] = { 0 };
+    oracle(s, x, true, NULL, NULL, mean, var, y);
+    for (int i = 0; i < 2; i++) {
+        talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(9, 2, 61, 67), x);
+        const talc_batch_norm2d_options o = { .training = true, .algorithm = algorithms[i] };
+        const float *data = talc_data(talc_batch_norm2d(tx, NULL, NULL, NULL, NULL, &o), TALC_F32);
+        assert_no_failure();
+        double worst = 0;
+        for (int64_t at = 0; at < numel; at++)
+            worst = fmax(worst, fabs((double)data[at] - y[at]));
+        cr_assert(worst <= 8 * 0x1p-24 * (1 + 1e4), "%s: %g", algorithms[i], worst);
+        /* The statistics themselves are f64, so the real error is that of the last step. */
+        cr_assert(worst <= 16 * 0x1p-24, "%s: %g", algorithms[i], worst);
+    }
+    free(x);
+    free(y);
+    assert_all_freed();
+}
+
+Test(batch_norm2d, activations_come_last)
+{
+    double *x = draw_values(2 * 3 * 25, 0, 1);
+    talc_tensor *zero = talc_zeros(cpu_device(), TALC_F64, TALC_DIMS(3));
+    talc_tensor *one = talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3));
+    talc_tensor *tx = tensor_of(TALC_F64, TALC_DIMS(2, 3, 5, 5), x);
+    for (int i = 0; i < 2; i++)
+        for (int a = 0; a < TALC_ACTIVATION_COUNT; a++) {
+            const talc_batch_norm2d_options o = { .eps = (double)TALC_ZERO,
+                                                  .activation = (talc_activation)a,
+                                                  .algorithm = algorithms[i] };
+            const double *y = talc_data(talc_batch_norm2d(tx, NULL, NULL, zero, one, &o), TALC_F64);
+            assert_no_failure();
+            for (int at = 0; at < 150; at++) {
+                const double due[] = { x[at], x[at] > 0 ? x[at] : 0, 1 / (1 + exp(-x[at])),
+                                       tanh(x[at]) };
+                cr_assert_float_eq(y[at], due[a], 1e-15, "%s, activation %d", algorithms[i], a);
+            }
+        }
+    free(x);
+    assert_all_freed();
+}
+
+Test(batch_norm2d, momentum_zero_leaves_the_running_statistics)
+{
+    double *x = draw_values(2 * 3 * 4, 5, 1);
+    talc_tensor *tx = tensor_of(TALC_F64, TALC_DIMS(2, 3, 2, 2), x);
+    talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
+    const talc_batch_norm2d_options o = { .training = true, .momentum = (double)TALC_ZERO };
+    cr_assert_not_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &o));
+    assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "mean");
+    assert_close(var, (const double[]){ 4, 5, 6 }, 0, "var");
+    const talc_batch_norm2d_options one = { .training = true, .momentum = 1 };
+    cr_assert_not_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &one));
+    double due = 0;
+    for (int i = 0; i < 4; i++)
+        due += (x[i] + x[12 + i]) / 8;
+    cr_assert_float_eq(talc_item(talc_select(mean, 0, 0)), due, 1e-14);
+    free(x);
+    assert_all_freed();
+}
+
+Test(batch_norm2d, a_nan_stays_in_its_channel)
+{
+    for (int i = 0; i < 2; i++) {
+        double *x = draw_values(2 * 3 * 16, 5, 1);
+        x[16 + 3] = NAN;
+        const talc_batch_norm2d_options o = { .training = true, .algorithm = algorithms[i] };
+        talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(2, 3, 4, 4), x);
+        const float *y = talc_data(talc_batch_norm2d(tx, NULL, NULL, NULL, NULL, &o), TALC_F32);
+        for (int at = 0; at < 96; at++)
+            cr_assert((isnan(y[at]) != 0) == (at / 16 % 3 == 1), "%s: element %d", algorithms[i],
+                      at);
+        free(x);
+    }
+    assert_all_freed();
+}
+
+Test(batch_norm2d, views_and_thread_counts_change_no_bit)
+{
+    double *x = draw_values(6 * 130 * 131, 5, 1);
+    talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(3, 130, 131, 2), x);
+    talc_tensor *view = talc_permute(tx, TALC_DIMS(0, 3, 1, 2));
+    talc_tensor *wide = tensor_of(TALC_F32, TALC_DIMS(2, 2), (const double[]){ 1, 2, 3, 4 });
+    talc_tensor *weight = talc_select(wide, 1, 1);
+    const talc_batch_norm2d_options o = { .training = true };
+    float *first = NULL;
+    for (int threads = 1; threads <= 3; threads++) {
+        talc_set_threads(threads);
+        talc_tensor *y =
+            talc_batch_norm2d(threads == 1 ? talc_clone(view) : view,
+                              threads == 1 ? talc_clone(weight) : weight, NULL, NULL, NULL, &o);
+        assert_no_failure();
+        if (first == NULL)
+            first = memcpy(malloc(talc_nbytes(y)), talc_data(y, TALC_F32), talc_nbytes(y));
+        cr_assert(memcmp(first, talc_data(y, TALC_F32), talc_nbytes(y)) == 0, "%d threads",
+                  threads);
+    }
+    free(first);
+    free(x);
+    assert_all_freed();
+}
+
+Test(batch_norm2d, an_empty_input_changes_nothing)
+{
+    talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
+    const talc_dims shapes[] = { TALC_DIMS(0, 3, 4, 4), TALC_DIMS(2, 3, 0, 4) };
+    for (int i = 0; i < 2; i++) {
+        talc_tensor *y =
+            talc_batch_norm2d(talc_zeros(cpu_device(), TALC_F64, shapes[i]), NULL, NULL, mean, var,
+                              &(talc_batch_norm2d_options){ .training = true });
+        assert_no_failure();
+        cr_assert(talc_numel(y) == 0);
+        assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "mean");
+    }
+    assert_all_freed();
+}
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+static bool refuse_all(size_t bytes)
+{
+    (void)bytes;
+    return false;
+}
+
+Test(batch_norm2d, every_mistake_is_named)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F64, TALC_DIMS(2, 3, 4, 5));
+    talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
+#define DUE(call, status, message)                                                                 \
+    cr_assert_null(call);                                                                          \
+    assert_failure(status, message);
+#define WITH(...) &(talc_batch_norm2d_options){ __VA_ARGS__ }
+    DUE(talc_batch_norm2d(NULL, NULL, NULL, mean, var, NULL), TALC_NULL_ARGUMENT,
+        "batch_norm2d: x is NULL")
+    DUE(talc_batch_norm2d(talc_ones(cpu_device(), TALC_U8, TALC_DIMS(1, 1, 1, 1)), NULL, NULL, mean,
+                          var, NULL),
+        TALC_BAD_DTYPE, "batch_norm2d: x is u8, it must be f32 or f64")
+    DUE(talc_batch_norm2d(mean, NULL, NULL, mean, var, NULL), TALC_BAD_SHAPE,
+        "batch_norm2d: x [3] has rank 1, needs 4: [N,C,H,W]")
+    DUE(talc_batch_norm2d(x, talc_ones(cpu_device(), TALC_F64, TALC_DIMS(4)), NULL, mean, var,
+                          NULL),
+        TALC_BAD_SHAPE,
+        "batch_norm2d: weight [4] must be [3], one value for each channel of x [2,3,4,5]")
+    DUE(talc_batch_norm2d(x, NULL, talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3, 1)), mean, var,
+                          NULL),
+        TALC_BAD_SHAPE,
+        "batch_norm2d: bias [3,1] must be [3], one value for each channel of x [2,3,4,5]")
+    DUE(talc_batch_norm2d(x, NULL, NULL, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3)), var,
+                          NULL),
+        TALC_BAD_DTYPE, "batch_norm2d: x is f64, running_mean is f32")
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, talc_ones(cpu_device(), TALC_F64, TALC_SCALAR),
+                          NULL),
+        TALC_BAD_SHAPE,
+        "batch_norm2d: running_var [] must be [3], one value for each channel of x [2,3,4,5]")
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, NULL, NULL), TALC_NULL_ARGUMENT,
+        "batch_norm2d: running_var is NULL, and running_mean is not")
+    DUE(talc_batch_norm2d(x, NULL, NULL, NULL, NULL, NULL), TALC_NULL_ARGUMENT,
+        "batch_norm2d: running_mean is NULL")
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.momentum = 1.5)), TALC_BAD_ARGUMENT,
+        "batch_norm2d: momentum 1.5 must be from 0 to 1")
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.eps = -1)), TALC_BAD_ARGUMENT,
+        "batch_norm2d: eps -1 must be at least 0")
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.activation = (talc_activation)9)),
+        TALC_BAD_ARGUMENT, "batch_norm2d: activation 9 is outside 0..3")
+    DUE(talc_batch_norm2d(talc_ones(cpu_device(), TALC_F64, TALC_DIMS(1, 3, 1, 1)), NULL, NULL,
+                          mean, var, WITH(.training = true)),
+        TALC_BAD_SHAPE,
+        "batch_norm2d: x [1,3,1,1] has 1 value per channel, training needs more than 1")
+    talc_tensor *gaps = talc_select(talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3, 2)), 1, 0);
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, gaps, WITH(.training = true)), TALC_BAD_ARGUMENT,
+        "batch_norm2d: running_var is a view with gaps, training needs it contiguous")
+    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.algorithm = "welford")), TALC_NOT_FOUND,
+        "batch_norm2d on cpu: there is no algorithm 'welford'")
+    cr_assert_not_null(talc_batch_norm2d(x, NULL, NULL, mean, gaps, NULL));
+    assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "running_mean");
+    assert_all_freed();
+}
+
+Test(batch_norm2d, without_memory_the_running_statistics_stay)
+{
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F64, TALC_DIMS(2, 3, 4, 5));
+    talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
+    uint64_t version = talc_version(mean);
+    talc_allocation_hook = refuse_all;
+    cr_assert_null(talc_batch_norm2d(x, NULL, NULL, mean, var,
+                                     &(talc_batch_norm2d_options){ .training = true }));
+    talc_allocation_hook = NULL;
+    cr_assert(talc_error_status() == TALC_NO_MEMORY);
+    talc_error_clear();
+    assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "running_mean");
+    cr_assert(talc_version(mean) == version);
+    assert_all_freed();
+}
