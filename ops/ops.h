@@ -6,6 +6,7 @@
 #include "algorithm.h"
 #include "batch_norm2d.h"
 #include "concat.h"
+#include "conv2d.h"
 #include "elementwise.h"
 #include "linear.h"
 #include "matmul.h"

@@ -4,6 +4,7 @@ const struct talc_backend talc_cpu_backend = {
     .name = "cpu",
     .batch_norm2d = talc_cpu_batch_norm2d,
     .binary = talc_cpu_binary,
+    .conv2d = talc_cpu_conv2d,
     .matmul = talc_cpu_matmul,
     .pool2d = talc_cpu_pool2d,
     .reduce = talc_cpu_reduce,

@@ -4,6 +4,7 @@
 
 #include "ops/backend.h"
 #include "ops/batch_norm2d.h"
+#include "ops/conv2d.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
@@ -26,6 +27,7 @@ talc_status talc_cpu_random(talc_device *device, const talc_random_problem *prob
 /* The lists of the tables; unary and binary share a file, each other one has its own. */
 extern const talc_batch_norm2d_algorithm talc_cpu_batch_norm2d[];
 extern const talc_binary_algorithm talc_cpu_binary[];
+extern const talc_conv2d_algorithm talc_cpu_conv2d[];
 extern const talc_matmul_algorithm talc_cpu_matmul[];
 extern const talc_pool2d_algorithm talc_cpu_pool2d[];
 extern const talc_reduce_algorithm talc_cpu_reduce[];

@@ -1,0 +1,31 @@
+#include "backends/cpu/conv2d_epilogue.h"
+
+#include "backends/cpu/activation.h"
+#include "backends/cpu/element.h"
+
+#define ADD_TO_PLANE(suffix, type)                                                                 \
+    static void add_to_plane_##suffix(int64_t count, type *y, const type *bias,                    \
+                                      const type *residual)                                        \
+    {                                                                                              \
+        const type b = bias == NULL ? 0 : *bias;                                                   \
+        if (residual != NULL)                                                                      \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                y[i] = y[i] + b + residual[i];                                                     \
+        else if (bias != NULL)                                                                     \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                y[i] += b;                                                                         \
+    }
+
+ADD_TO_PLANE(f32, float)
+ADD_TO_PLANE(f64, double)
+
+void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, int64_t count,
+                              void *y, const void *bias, const void *residual)
+{
+    const void *b = talc_cpu_at(problem->dtype, bias, oc);
+    if (problem->dtype == TALC_F32)
+        add_to_plane_f32(count, y, b, residual);
+    else
+        add_to_plane_f64(count, y, b, residual);
+    talc_cpu_activate(problem->dtype, problem->activation, count, y);
+}

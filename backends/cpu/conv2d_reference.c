@@ -1,0 +1,90 @@
+/// The textbook: every output by its formula, summed in float64 and rounded once.
+///
+///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
+///
+/// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. Padding with zeros skips the taps that
+/// fall outside, so a weight over padding never counts. A piece of work is one row of one output plane.
+#include "backends/cpu/activation.h"
+#include "backends/cpu/conv2d_rows.h"
+#include "backends/cpu/threads.h"
+
+typedef struct reference_context {
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+} reference_context;
+
+/* One output without bias and residual: `x` is image n, `w` the filter of output channel oc. */
+#define WINDOW_SUM(suffix, type)                                                                   \
+    static double window_sum_##suffix(const talc_conv2d_problem *p, const type *x, const type *w,  \
+                                      int64_t oc, int64_t oh, int64_t ow)                          \
+    {                                                                                              \
+        const int64_t IC = p->C / p->groups, H = p->H, W = p->W, KH = p->KH, KW = p->KW;           \
+        const int64_t g = oc / (p->OC / p->groups);                                                \
+        double sum = 0;                                                                            \
+        for (int64_t ic = 0; ic < IC; ic++)                                                        \
+            for (int64_t kh = 0; kh < KH; kh++) {                                                  \
+                const int64_t ih = talc_window_source(                                             \
+                    p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, H);       \
+                for (int64_t kw = 0; kw < KW && ih >= 0; kw++) {                                   \
+                    const int64_t iw = talc_window_source(                                         \
+                        p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, W);  \
+                    if (iw >= 0)                                                                   \
+                        sum += (double)x[((g * IC + ic) * H + ih) * W + iw] *                      \
+                               (double)w[((oc * IC + ic) * KH + kh) * KW + kw];                    \
+                }                                                                                  \
+            }                                                                                      \
+        return sum;                                                                                \
+    }
+
+WINDOW_SUM(f32, float)
+WINDOW_SUM(f64, double)
+
+/* Row `oh` of output plane (n, oc); `at` is the first element's place in y and in the residual. */
+#define OUTPUT_ROW(suffix, type)                                                                   \
+    static void output_row_##suffix(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,  \
+                                    int64_t n, int64_t oc, int64_t oh)                             \
+    {                                                                                              \
+        const int64_t OW = p->OW;                                                                  \
+        const int64_t at = ((n * p->OC + oc) * p->OH + oh) * OW;                                   \
+        const type *x = (const type *)a->x + n * p->C * p->H * p->W;                               \
+        const type *residual = a->residual;                                                        \
+        const double bias = p->bias ? (double)((const type *)a->bias)[oc] : 0;                     \
+        for (int64_t ow = 0; ow < OW; ow++) {                                                      \
+            double sum = window_sum_##suffix(p, x, a->w, oc, oh, ow) + bias;                       \
+            if (p->residual)                                                                       \
+                sum += (double)residual[at + ow];                                                  \
+            ((type *)a->y)[at + ow] = (type)talc_cpu_activation(p->activation, sum);               \
+        }                                                                                          \
+    }
+
+OUTPUT_ROW(f32, float)
+OUTPUT_ROW(f64, double)
+
+static void reference_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const reference_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t oh = piece % p->OH, plane = piece / p->OH;
+    if (p->dtype == TALC_F32)
+        output_row_f32(p, c->arguments, plane / p->OC, plane % p->OC, oh);
+    else
+        output_row_f64(p, c->arguments, plane / p->OC, plane % p->OC, oh);
+}
+
+const char *talc_cpu_conv2d_reference_refuses(const talc_conv2d_problem *problem)
+{
+    if (problem->direction != TALC_FORWARD)
+        return "only the forward direction";
+    return NULL;
+}
+
+talc_status talc_cpu_conv2d_reference_run(talc_device *device, const talc_conv2d_problem *problem,
+                                          const talc_conv2d_arguments *arguments)
+{
+    (void)device;
+    reference_context context = { problem, arguments };
+    return talc_cpu_parallel(problem->N * problem->OC * problem->OH, reference_piece, &context);
+}

@@ -1,0 +1,145 @@
+#include "ops/conv2d.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/operand.h"
+
+static size_t workspace_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
+                           const talc_conv2d_problem *problem)
+{
+    /* An empty problem never runs. */
+    return row->workspace == NULL || problem->N == 0
+               ? 0
+               : row->workspace(choice->device, problem, choice->limit);
+}
+
+/* The row that runs, and its workspace. */
+static const talc_conv2d_algorithm *choose(talc_device *device, const talc_conv2d_problem *problem,
+                                           const talc_conv2d_options *options, size_t *workspace)
+{
+    talc_choice choice =
+        talc_choice_begin("conv2d", device, options == NULL ? NULL : options->algorithm,
+                          options == NULL ? 0 : options->precision);
+    const talc_conv2d_algorithm *row = device->backend->conv2d;
+    for (; row != NULL && row->algorithm.name != NULL; row++) {
+        const char *refusal = row->refuses(problem);
+        *workspace = refusal != NULL ? 0 : workspace_of(row, &choice, problem);
+        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
+            return row;
+    }
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+/* Contiguous handles on the operands, all of this call's own. */
+typedef struct operands {
+    talc_tensor *x, *w, *bias, *residual;
+} operands;
+
+static bool operands_pack(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
+                          const talc_tensor *residual, operands *packed)
+{
+    packed->x = talc_contiguous(x);
+    packed->w = talc_contiguous(w);
+    packed->bias = talc_operand_contiguous(bias);
+    packed->residual = talc_operand_contiguous(residual);
+    return !talc_failed();
+}
+
+static void operands_release(operands *packed)
+{
+    talc_release(packed->x);
+    talc_release(packed->w);
+    talc_release(packed->bias);
+    talc_release(packed->residual);
+}
+
+static talc_status run(const talc_conv2d_algorithm *row, const talc_conv2d_problem *problem,
+                       size_t workspace, const operands *packed, talc_tensor *y)
+{
+    talc_block block;
+    talc_status status = talc_block_new(y->device, "conv2d", workspace, &block);
+    if (status != TALC_OK)
+        return status;
+    const talc_conv2d_arguments arguments = {
+        .x = packed->x->data,
+        .w = packed->w->data,
+        .bias = talc_operand_data(packed->bias),
+        .residual = talc_operand_data(packed->residual),
+        .y = y->data,
+        .workspace = block.data,
+        .workspace_bytes = workspace,
+    };
+    char text[TALC_CONV2D_TEXT];
+    talc_run frame = talc_run_begin("conv2d", y->device, &row->algorithm);
+    status = row->run(y->device, problem, &arguments);
+    status = talc_run_end(&frame, status, talc_conv2d_problem_text(problem, text));
+    talc_block_free(y->device, block);
+    return status;
+}
+
+talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
+                         const talc_conv2d_options *options)
+{
+    talc_conv2d_problem problem;
+    if (!talc_conv2d_problem_of(x, w, bias, options, &problem) ||
+        !talc_operand_precision("conv2d", options == NULL ? 0 : options->precision))
+        return NULL;
+
+    size_t workspace;
+    const talc_conv2d_algorithm *row = choose(x->device, &problem, options, &workspace);
+    if (row == NULL)
+        return NULL;
+
+    operands packed;
+    talc_tensor *y = NULL;
+    if (operands_pack(x, w, bias, options == NULL ? NULL : options->residual, &packed))
+        y = talc_tensor_new("conv2d", x->device, x->dtype,
+                            TALC_DIMS(problem.N, problem.OC, problem.OH, problem.OW));
+    if (y != NULL && problem.N > 0)
+        y = talc_result(y, run(row, &problem, workspace, &packed, y));
+    operands_release(&packed);
+    return y;
+}
+
+bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem,
+                         const talc_conv2d_options *options, talc_conv2d_explanation *explanation)
+{
+    if (talc_operand_missing("conv2d_explain", "device", device) ||
+        talc_operand_missing("conv2d_explain", "problem", problem) ||
+        talc_operand_missing("conv2d_explain", "explanation", explanation))
+        return false;
+    talc_conv2d_problem checked = *problem;
+    if (!talc_conv2d_problem_check(&checked) ||
+        !talc_operand_precision("conv2d", options == NULL ? 0 : options->precision))
+        return false;
+
+    talc_choice choice =
+        talc_choice_begin("conv2d", device, options == NULL ? NULL : options->algorithm,
+                          options == NULL ? 0 : options->precision);
+    talc_conv2d_explanation e = { .problem = checked,
+                                  .flops = talc_conv2d_flops(&checked),
+                                  .bytes = talc_conv2d_bytes(&checked),
+                                  .workspace_limit = choice.limit,
+                                  .chosen = -1 };
+    snprintf(e.device, sizeof e.device, "%s", device->name);
+    const talc_conv2d_algorithm *row = device->backend->conv2d;
+    for (; row != NULL && row->algorithm.name != NULL && e.count < TALC_CONV2D_MAX_CANDIDATES;
+         row++) {
+        talc_conv2d_candidate *candidate = &e.candidates[e.count];
+        candidate->name = row->algorithm.name;
+        candidate->arithmetic = row->algorithm.arithmetic;
+        const char *refusal = row->refuses(&checked);
+        candidate->workspace = refusal != NULL ? 0 : workspace_of(row, &choice, &checked);
+        char text[96];
+        const char *reason =
+            talc_choice_refusal(&choice, &row->algorithm, refusal, candidate->workspace, text);
+        candidate->refused = reason != NULL;
+        snprintf(candidate->reason, sizeof candidate->reason, "%s", reason == NULL ? "" : reason);
+        if (!candidate->refused && e.chosen < 0)
+            e.chosen = e.count;
+        e.count++;
+    }
+    *explanation = e;
+    return true;
+}

@@ -1,0 +1,160 @@
+/// 2-D convolution, which is cross-correlation: the kernel is not flipped.
+///
+///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
+///
+/// x' is x inside the image; outside it is 0, or what the padding mode puts there.
+///
+/// Shapes: x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW] with
+///     OH = floor((H + top + bottom - dilation_h * (KH - 1) - 1) / stride_h) + 1, and OW likewise.
+/// N may be 0. Types: f32 or f64, all operands alike, on one device.
+///
+/// Gradients: dx is the convolution of dy with w, channels exchanged and taps flipped; dw sums x' times dy over n, oh, ow;
+/// db sums dy over n, oh, ow.
+///
+/// Errors: NULL x or w, a rank other than 4, channels that do not match, groups that do not divide C or OC, a bias or
+/// residual of another shape, stride, dilation or groups below 1, negative padding, a kernel larger than the padded
+/// input, `same` with a stride, reflect padding of H or more (circular: more than H), devices or types that differ,
+/// sizes past int64, an unknown precision class, an algorithm that does not exist or refuses, no memory. Outputs are untouched on failure.
+///
+/// Source: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", arXiv 1603.07285; semantics as
+/// torch.nn.functional.conv2d.
+#ifndef TALC_OPS_CONV2D_H
+#define TALC_OPS_CONV2D_H
+
+#include "activation.h"
+#include "algorithm.h"
+#include "window.h"
+
+#include <stdio.h>
+
+TALC_BEGIN_DECLARATIONS
+
+/// "zeros", "reflect", "replicate", "circular"; "?" for another number.
+TALC_API const char *talc_padding_mode_name(talc_padding_mode mode);
+
+/// Pairs are height, width. Each element stands for itself: {2} is stride 2 down and the default across.
+typedef struct talc_conv2d_options {
+    int64_t stride[2];  ///< 0: 1
+    int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
+    int64_t padding_end[2]; ///< bottom and right; 0: as top and left; TALC_ZERO: none
+    bool padding_same; ///< OH = H, OW = W at stride 1; an odd total puts the larger half at the end
+    talc_padding_mode padding_mode;
+    int64_t dilation[2];         ///< 0: 1, a dense kernel
+    int64_t groups;              ///< 0: 1
+    talc_activation activation;  ///< applied last
+    const talc_tensor *residual; ///< added before the activation; NULL: none
+    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    const char *algorithm;
+    unsigned precision; ///< admitted classes (tensor/precision.h); 0: the thread's
+} talc_conv2d_options;
+
+/// y. `bias` and `options` may be NULL.
+TALC_API talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w,
+                                  const talc_tensor *bias, const talc_conv2d_options *options);
+
+// ---- The problem: plain data, checked -----------------------------------------------------------------------
+
+/// All that an algorithm needs to know beside the pointers. Consistent once made by the functions below.
+typedef struct talc_conv2d_problem {
+    talc_direction direction;
+    talc_dtype dtype;
+    int64_t N, C, H, W;
+    int64_t OC, KH, KW;
+    int64_t OH, OW;
+    int64_t stride_h, stride_w;
+    int64_t pad_top, pad_left, pad_bottom, pad_right;
+    int64_t dilation_h, dilation_w;
+    int64_t groups;
+    talc_padding_mode padding_mode;
+    bool bias;
+    bool residual;
+    talc_activation activation;
+} talc_conv2d_problem;
+
+/// The problem that a call with these operands poses, after every check of the op.
+TALC_API bool talc_conv2d_problem_of(const talc_tensor *x, const talc_tensor *w,
+                                     const talc_tensor *bias, const talc_conv2d_options *options,
+                                     talc_conv2d_problem *problem);
+
+/// Works out OH and OW and checks everything that needs no tensor.
+TALC_API bool talc_conv2d_problem_check(talc_conv2d_problem *problem);
+
+/// The problem as text, n8c64h512w256o128k5x7s1x1p0x0d1x1g1, then _f64, _bias, _residual, _relu ..., _reflect ... as they
+/// apply; padding that differs at the end is p1x2x3x4: top, left, bottom, right. Into the caller's buffer, which it
+/// returns. The same text serves tests, failures, explain and bench.
+#define TALC_CONV2D_TEXT 320
+TALC_API const char *talc_conv2d_problem_text(const talc_conv2d_problem *problem,
+                                              char text[TALC_CONV2D_TEXT]);
+
+/// Reads such a text; s, p, d and g may be left out. The message of an error gives the position.
+TALC_API bool talc_conv2d_problem_parse(const char *text, talc_conv2d_problem *problem);
+
+/// Floating-point operations: 2 * N * OC * OH * OW * C/groups * KH * KW; 0 for NULL.
+TALC_API double talc_conv2d_flops(const talc_conv2d_problem *problem);
+
+/// Bytes of all operands, read once, and of the result, written once; 0 for NULL.
+TALC_API double talc_conv2d_bytes(const talc_conv2d_problem *problem);
+
+// ---- Explaining ---------------------------------------------------------------------------------------------
+
+enum { TALC_CONV2D_MAX_CANDIDATES = 24 };
+
+typedef struct talc_conv2d_candidate {
+    const char *name;
+    talc_arithmetic arithmetic;
+    size_t workspace; ///< bytes it would use under the limit
+    bool refused;
+    char reason[96]; ///< why it was refused; "" when it was not
+} talc_conv2d_candidate;
+
+/// The whole decision, before anything runs.
+typedef struct talc_conv2d_explanation {
+    char device[24];
+    talc_conv2d_problem problem;
+    double flops, bytes;
+    size_t workspace_limit;
+    int count;  ///< candidates, in the order in which they are tried
+    int chosen; ///< index, -1 when every one refuses
+    talc_conv2d_candidate candidates[TALC_CONV2D_MAX_CANDIDATES];
+} talc_conv2d_explanation;
+
+/// Explains what `problem` would run on `device`; of the options, which may be NULL, only algorithm and precision count.
+/// That every algorithm refuses is an answer, not a failure. False for NULL arguments or an inconsistent problem.
+TALC_API bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem,
+                                  const talc_conv2d_options *options,
+                                  talc_conv2d_explanation *explanation);
+
+/// Prints an explanation for people.
+TALC_API void talc_conv2d_explanation_print(FILE *file, const talc_conv2d_explanation *explanation);
+
+// ---- What backends implement --------------------------------------------------------------------------------
+
+/// Device pointers to contiguous operands, [N,C,H,W] and so on. Forward reads x, w, bias, residual and writes y;
+/// the input gradient reads dy, w and writes dx; the weight gradient reads x, dy and writes dw. Others are NULL.
+typedef struct talc_conv2d_arguments {
+    const void *x, *w, *bias, *residual;
+    const void *dy;
+    void *y;
+    void *dx, *dw;
+    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
+    size_t workspace_bytes;
+} talc_conv2d_arguments;
+
+typedef struct talc_conv2d_algorithm {
+    talc_algorithm algorithm;
+    /// NULL when the row can do the problem, else the reason.
+    const char *(*refuses)(const talc_conv2d_problem *problem);
+    /// Bytes it uses when it may use `limit`: at most limit where it can work in pieces that small. Asked of non-empty
+    /// problems only. NULL: none.
+    size_t (*workspace)(const talc_device *device, const talc_conv2d_problem *problem,
+                        size_t limit);
+    /// Runs a non-empty problem.
+    talc_status (*run)(talc_device *device, const talc_conv2d_problem *problem,
+                       const talc_conv2d_arguments *arguments);
+} talc_conv2d_algorithm;
+
+TALC_END_DECLARATIONS
+
+#endif
