@@ -1,0 +1,298 @@
+/// Convolution as a matrix product. For each image n and group g, with K = C/groups * KH * KW,
+///
+///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
+///     B[(ic * KH + kh) * KW + kw, j] = x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///
+/// B, the im2col matrix, is never whole: a piece of work is a block of columns j of one image, or of several images
+/// when images are small, times a block of output channels. It builds B a few rows at a time, in the worker's slice of
+/// the workspace and small enough to stay in cache, and OpenBLAS adds their product to y: sums are in the data's type.
+/// The blocks follow from the problem and the workspace limit alone, so every number of threads gives the same bits.
+///
+/// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+#include "backends/cpu/blas.h"
+#include "backends/cpu/conv2d_epilogue.h"
+#include "backends/cpu/conv2d_rows.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/threads.h"
+#include "tensor/extent.h"
+
+#include <string.h>
+
+/* A block of B, 1 MiB of f32, is to stay in a core's second-level cache, and 32 MiB of workspace are to serve 16 threads
+ * and more. A problem of few pieces gets smaller blocks, down to those for which OpenBLAS packs its operands as long as
+ * it multiplies. */
+enum {
+    ROWS = 256,
+    COLUMNS = 1024,
+    MIN_COLUMNS = 384,
+    MIN_CHANNELS = 128,
+    PIECES = 16,
+    SLICE_BYTES = 2 << 20,
+};
+
+typedef struct im2col_plan {
+    int64_t K;        /* rows of B */
+    int64_t P;        /* outputs of one plane */
+    int64_t rows;     /* of B at a time */
+    int64_t columns;  /* of B in a block */
+    int64_t channels; /* output channels in a block */
+    int64_t images;   /* in a block; more than 1 only when it holds whole planes */
+    int64_t column_blocks, channel_blocks, image_blocks;
+    size_t slice; /* bytes of workspace for each worker */
+} im2col_plan;
+
+/* The size of equal blocks of at most `most`, at least 1. */
+static int64_t even(int64_t total, int64_t most)
+{
+    const int64_t blocks = talc_cpu_pieces(total, most);
+    return blocks > 1 ? talc_cpu_pieces(total, blocks) : total > 1 ? total : 1;
+}
+
+/* Wide blocks start where a cache line does, when planes do. */
+static int64_t aligned(int64_t columns)
+{
+    return columns < 64 ? columns : talc_cpu_pieces(columns, 16) * 16;
+}
+
+/* Blocks of columns and images. */
+static void cut(const talc_conv2d_problem *p, im2col_plan *plan)
+{
+    plan->images = plan->P <= plan->columns / 2 ? even(p->N, plan->columns / plan->P) : 1;
+    plan->columns =
+        plan->images > 1 ? plan->images * plan->P : aligned(even(plan->P, plan->columns));
+    plan->image_blocks = talc_cpu_pieces(p->N, plan->images);
+    plan->column_blocks = plan->images > 1 ? 1 : talc_cpu_pieces(plan->P, plan->columns);
+    plan->channel_blocks = talc_cpu_pieces(p->OC / p->groups, plan->channels);
+}
+
+static int64_t pieces_of(const talc_conv2d_problem *p, const im2col_plan *plan)
+{
+    return plan->image_blocks * p->groups * plan->column_blocks * plan->channel_blocks;
+}
+
+static int64_t elements_of(const im2col_plan *plan)
+{
+    return plan->columns * (plan->rows + (plan->images > 1 ? plan->channels : 0));
+}
+
+static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
+{
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t room = (int64_t)(limit / 4 < SLICE_BYTES ? limit / 4 : SLICE_BYTES) / size;
+    im2col_plan plan = { .K = p->C / p->groups * p->KH * p->KW, .P = p->OH * p->OW };
+    plan.rows = even(plan.K, ROWS);
+    plan.columns = COLUMNS;
+    plan.channels = p->OC / p->groups;
+    cut(p, &plan);
+    while (pieces_of(p, &plan) < PIECES &&
+           (plan.columns > MIN_COLUMNS || plan.channels > MIN_CHANNELS)) {
+        if (plan.columns > MIN_COLUMNS)
+            plan.columns = (plan.columns + 1) / 2;
+        else
+            plan.channels = (plan.channels + 1) / 2;
+        cut(p, &plan);
+    }
+    while (elements_of(&plan) > room && plan.columns * plan.rows > 1) {
+        if (plan.images > 1 && plan.channels > MIN_CHANNELS)
+            plan.channels = (plan.channels + 1) / 2;
+        else if (plan.columns >= plan.rows)
+            plan.columns = (plan.columns + 1) / 2;
+        else
+            plan.rows = (plan.rows + 1) / 2;
+        cut(p, &plan);
+    }
+    plan.slice = ((size_t)(elements_of(&plan) * size) + 63) / 64 * 64;
+    return plan;
+}
+
+// ---- Building B ---------------------------------------------------------------------------------------------
+
+/* One piece of work, and where its operands are. */
+typedef struct im2col_block {
+    const talc_conv2d_problem *problem;
+    int64_t size;         /* bytes an element */
+    int64_t first, count; /* columns: outputs first .. first + count - 1 of a plane */
+    int64_t ld;           /* elements from one row of B to the next */
+} im2col_block;
+
+#define STRIDED_COPY(suffix, type)                                                                 \
+    static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            dst[i] = src[i * stride];                                                              \
+    }
+
+STRIDED_COPY(f32, float)
+STRIDED_COPY(f64, double)
+
+static void copy_interior(const talc_conv2d_problem *p, int64_t count, char *dst, const char *src)
+{
+    if (p->stride_w == 1)
+        memcpy(dst, src, (size_t)count * talc_dtype_size(p->dtype));
+    else if (p->dtype == TALC_F32)
+        strided_copy_f32(count, (float *)(void *)dst, (const float *)(const void *)src,
+                         p->stride_w);
+    else
+        strided_copy_f64(count, (double *)(void *)dst, (const double *)(const void *)src,
+                         p->stride_w);
+}
+
+/* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from image row `row`. */
+static void copy_edge(const talc_conv2d_problem *p, int64_t kw, int64_t lo, int64_t hi, char *dst,
+                      const char *row)
+{
+    const size_t size = talc_dtype_size(p->dtype);
+    if (p->padding_mode == TALC_PADDING_ZEROS) {
+        memset(dst, 0, (size_t)(hi - lo) * size);
+        return;
+    }
+    for (int64_t ow = lo; ow < hi; ow++) {
+        const int64_t iw = talc_window_source(
+            p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, p->W);
+        memcpy(dst + (size_t)(ow - lo) * size, row + (size_t)iw * size, size);
+    }
+}
+
+/* One row of B: what tap (kh, kw) of one input plane reads for the block's outputs. */
+static void fill_row(const im2col_block *b, const char *plane, int64_t kh, int64_t kw, char *dst)
+{
+    const talc_conv2d_problem *p = b->problem;
+    const talc_range inside =
+        talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);
+    int64_t oh = b->first / p->OW, lo = b->first % p->OW, hi;
+    for (int64_t left = b->count; left > 0;
+         left -= hi - lo, dst += (hi - lo) * b->size, lo = 0, oh++) {
+        hi = talc_smaller(p->OW, lo + left);
+        const int64_t ih = talc_window_source(
+            p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, p->H);
+        if (ih < 0) {
+            memset(dst, 0, (size_t)((hi - lo) * b->size));
+            continue;
+        }
+        const char *row = plane + ih * p->W * b->size;
+        const int64_t from = inside.lo < lo ? lo : talc_smaller(inside.lo, hi);
+        const int64_t to = inside.hi < from ? from : talc_smaller(inside.hi, hi);
+        if (from > lo)
+            copy_edge(p, kw, lo, from, dst, row);
+        if (to > from)
+            copy_interior(p, to - from, dst + (from - lo) * b->size,
+                          row + (from * p->stride_w - p->pad_left + kw * p->dilation_w) * b->size);
+        if (hi > to)
+            copy_edge(p, kw, to, hi, dst + (to - lo) * b->size, row);
+    }
+}
+
+/* Rows k .. k + rows - 1 of B for the block's columns; `x` is the first input plane of the image and group. */
+static void fill_rows(const im2col_block *b, const char *x, int64_t k, int64_t rows, char *dst)
+{
+    const talc_conv2d_problem *p = b->problem;
+    const int64_t taps = p->KH * p->KW;
+    for (int64_t i = k; i < k + rows; i++, dst += b->ld * b->size)
+        fill_row(b, x + i / taps * p->H * p->W * b->size, i % taps / p->KW, i % p->KW, dst);
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------
+
+typedef struct im2col_context {
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+    im2col_plan plan;
+} im2col_context;
+
+/* The part of y that a piece computes. */
+typedef struct im2col_target {
+    int64_t n, images;    /* first image, how many */
+    int64_t g;            /* group */
+    int64_t oc, channels; /* first output channel of all, how many */
+    int64_t j, columns;   /* first output of a plane, how many */
+} im2col_target;
+
+static im2col_target target_of(const im2col_context *c, int64_t piece)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const im2col_plan *plan = &c->plan;
+    const int64_t OC = p->OC / p->groups;
+    const int64_t channel = piece % plan->channel_blocks * plan->channels;
+    piece /= plan->channel_blocks;
+    im2col_target t = { .j = plan->images > 1 ? 0 : piece % plan->column_blocks * plan->columns };
+    piece /= plan->column_blocks;
+    t.g = piece % p->groups;
+    t.n = piece / p->groups * plan->images;
+    t.images = talc_smaller(plan->images, p->N - t.n);
+    t.oc = t.g * OC + channel;
+    t.channels = talc_smaller(plan->channels, OC - channel);
+    t.columns = plan->images > 1 ? plan->P : talc_smaller(plan->columns, plan->P - t.j);
+    return t;
+}
+
+static void im2col_piece(void *context, int64_t piece, int worker)
+{
+    const im2col_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const talc_conv2d_arguments *a = c->arguments;
+    const im2col_plan *plan = &c->plan;
+    const im2col_target t = target_of(c, piece);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
+    const im2col_block block = { p, size, t.j, t.columns, plan->columns };
+    const bool staged = plan->images > 1;
+
+    char *B = (char *)a->workspace + (size_t)worker * plan->slice;
+    char *y = (char *)a->y + ((t.n * p->OC + t.oc) * plan->P + t.j) * size;
+    char *C = staged ? B + plan->rows * plan->columns * size : y;
+    const int64_t ldc = staged ? plan->columns : plan->P;
+
+    for (int64_t k = 0; k < plan->K; k += plan->rows) {
+        const int64_t rows = talc_smaller(plan->rows, plan->K - k);
+        for (int64_t i = 0; i < t.images; i++)
+            fill_rows(&block,
+                      (const char *)a->x +
+                          ((t.n + i) * p->C + t.g * (p->C / p->groups)) * plane * size,
+                      k, rows, B + i * plan->P * size);
+        talc_blas_gemm(p->dtype, false, false, t.channels, t.images * t.columns, rows, 1,
+                       talc_cpu_at(p->dtype, a->w, t.oc * plan->K + k), plan->K, B, plan->columns,
+                       k == 0 ? 0 : 1, C, ldc);
+    }
+    if (!staged && !talc_cpu_conv2d_has_epilogue(p))
+        return;
+    for (int64_t i = 0; i < t.images; i++)
+        for (int64_t oc = 0; oc < t.channels; oc++) {
+            const int64_t at = ((t.n + i) * p->OC + t.oc + oc) * plan->P + t.j;
+            char *row = (char *)a->y + at * size;
+            if (staged)
+                memcpy(row, C + (oc * ldc + i * plan->P) * size, (size_t)(plan->P * size));
+            talc_cpu_conv2d_epilogue(p, t.oc + oc, t.columns, row, a->bias,
+                                     talc_cpu_at(p->dtype, a->residual, at));
+        }
+}
+
+const char *talc_cpu_conv2d_im2col_refuses(const talc_conv2d_problem *problem)
+{
+    if (problem->direction != TALC_FORWARD)
+        return "only the forward direction";
+    return NULL;
+}
+
+size_t talc_cpu_conv2d_im2col_workspace(const talc_device *device,
+                                        const talc_conv2d_problem *problem, size_t limit)
+{
+    (void)device;
+    const im2col_plan plan = plan_of(problem, limit);
+    int64_t workers = talc_smaller(talc_cpu_threads(), pieces_of(problem, &plan));
+    workers = talc_smaller(workers, (int64_t)(limit / plan.slice));
+    return plan.slice * (size_t)(workers > 1 ? workers : 1);
+}
+
+talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const talc_conv2d_problem *problem,
+                                       const talc_conv2d_arguments *arguments)
+{
+    im2col_context context = { problem, arguments, plan_of(problem, talc_workspace_limit(device)) };
+    /* The limit may have changed since the workspace was made. */
+    if (context.plan.slice > arguments->workspace_bytes)
+        context.plan = plan_of(problem, arguments->workspace_bytes);
+    talc_blas_enter();
+    const talc_status status = talc_cpu_parallel_limited(
+        pieces_of(problem, &context.plan), (int)(arguments->workspace_bytes / context.plan.slice),
+        im2col_piece, &context);
+    talc_blas_leave();
+    return status;
+}
