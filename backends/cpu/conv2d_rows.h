@@ -9,6 +9,7 @@
 // clang-format off
 //    name       workspace                            arithmetic                                   precision    wide
 #define TALC_CPU_CONV2D_TABLE(X)                                                                                      \
+    X(depthwise, talc_cpu_conv2d_depthwise_workspace, "the data's own type",                       TALC_STRICT, false) \
     X(pointwise, NULL,                                "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
     X(im2col,    talc_cpu_conv2d_im2col_workspace,    "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
     X(reference, NULL,                                "f64 accumulation, one rounding",            TALC_STRICT, true)
