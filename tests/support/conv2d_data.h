@@ -1,0 +1,65 @@
+/// Operands for a convolution problem, and running it: what every conv2d test begins with.
+#ifndef TALC_TESTS_CONV2D_DATA_H
+#define TALC_TESTS_CONV2D_DATA_H
+
+#include "talc.h"
+#include "tests/support/guard.h"
+#include "tests/support/oracle.h"
+
+typedef enum conv2d_fill {
+    FILL_INTEGERS, ///< -8 .. 8, so that every partial sum is exact in f32; -1 .. 1 before a sigmoid or tanh
+    FILL_RANDOM,   ///< uniform in [-1, 1), w scaled so that outputs are of size 1
+    FILL_CONSTANT, ///< 1/3 and 0.7: every addition rounds the same way
+} conv2d_fill;
+
+/// A problem and host operands of doubles that hold values of its type.
+typedef struct conv2d_data {
+    talc_conv2d_problem problem;
+    int64_t x_count, w_count, y_count;
+    double *x, *w;
+    double *bias, *residual; ///< NULL unless the problem has them
+} conv2d_data;
+
+/// The problem as the library parses it; fails the test when it does not.
+talc_conv2d_problem conv2d_parse(const char *text);
+
+/// A small problem that depends on the seed alone: every field takes edge values often, and it is consistent.
+talc_conv2d_problem conv2d_random_problem(uint64_t seed);
+
+/// Operands for a problem. The same arguments give the same numbers. Freed by conv2d_data_free.
+conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, conv2d_fill fill, uint64_t seed);
+void conv2d_data_free(conv2d_data *data);
+
+oracle_conv2d conv2d_oracle(const conv2d_data *data);
+
+/// Options that pose the problem again. `residual` may be NULL, `algorithm` too.
+talc_conv2d_options conv2d_options(const talc_conv2d_problem *problem, const talc_tensor *residual,
+                                   const char *algorithm);
+
+/// The operands on a device, each between guard bands and `shift` elements off alignment.
+typedef struct conv2d_operands {
+    guarded x, w, bias, residual; ///< bias and residual without a tensor when the problem has none
+} conv2d_operands;
+
+conv2d_operands conv2d_operands_new(talc_device *device, const conv2d_data *data, int shift);
+bool conv2d_operands_intact(const conv2d_operands *operands);
+void conv2d_operands_free(conv2d_operands *operands);
+
+/// Runs the problem with an algorithm, NULL for the library's choice; NULL on failure.
+talc_tensor *conv2d_run(const conv2d_operands *operands, const talc_conv2d_problem *problem,
+                        const char *algorithm);
+
+/// Both steps at once, for tests that look at the values alone: the result's elements, for the caller to free. An
+/// algorithm that refuses the problem leaves it to the library's choice. Fails the test when the library fails.
+double *conv2d_values(talc_device *device, const conv2d_data *data, const char *algorithm);
+
+/// What the device would do with the problem; fails the test when it cannot say.
+talc_conv2d_explanation conv2d_explanation(talc_device *device, const talc_conv2d_problem *problem);
+
+/// A tensor of random values in [-1, 1), in the innermost scope.
+talc_tensor *random_tensor(talc_device *device, talc_dtype dtype, talc_dims dims, uint64_t seed);
+
+/// A random number that depends on its arguments alone.
+uint64_t random_bits(uint64_t seed, uint64_t index);
+
+#endif

@@ -1,0 +1,273 @@
+/// Results depend on the operands alone, to the bit: not on the number of threads, on what ran before or runs beside.
+/// What is not finite stays where it belongs; zeros and the smallest numbers are numbers like others.
+#include "tests/conv2d_cases.h"
+#include "tests/support/conv2d_data.h"
+#include "tests/support/hooks.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first element whose bits differ, -1 when none does. */
+static int64_t first_difference(const double *a, const double *b, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            return i;
+    return -1;
+}
+
+Test(conv2d_determinism, thread_counts_and_repetition_change_no_bit)
+{
+    for (int i = 0; i < CONV2D_CASES; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_cases[i].text);
+        const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+        conv2d_data data = conv2d_data_new(&problem, FILL_RANDOM, (uint64_t)i);
+        for (int j = 0; j < e.count; j++) {
+            if (e.candidates[j].refused)
+                continue;
+            cr_assert(talc_set_threads(1));
+            double *due = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+            for (int threads = 1; threads <= 4; threads++) {
+                cr_assert(talc_set_threads(threads));
+                double *values = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+                const int64_t at = first_difference(values, due, data.y_count);
+                cr_expect(at < 0, "%s %s: %d threads change element %d", conv2d_cases[i].text,
+                          e.candidates[j].name, threads, (int)at);
+                free(values);
+            }
+            free(due);
+        }
+        conv2d_data_free(&data);
+    }
+    assert_all_freed();
+}
+
+/* The library's own choice is the row that explain names. */
+Test(conv2d_determinism, what_is_explained_is_what_runs)
+{
+    for (int i = 0; i < CONV2D_CASES; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_cases[i].text);
+        const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+        conv2d_data data = conv2d_data_new(&problem, FILL_RANDOM, (uint64_t)i);
+        double *chosen = conv2d_values(cpu_device(), &data, NULL);
+        double *named = conv2d_values(cpu_device(), &data, e.candidates[e.chosen].name);
+        cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_cases[i].text);
+        free(chosen);
+        free(named);
+        conv2d_data_free(&data);
+    }
+    assert_all_freed();
+}
+
+// ---- Several threads at once --------------------------------------------------------------------------------
+
+typedef struct shared_call {
+    const conv2d_operands *operands;
+    const talc_conv2d_problem *problem;
+    const char *algorithm;
+    const double *due;
+    int64_t count;
+    bool right;
+} shared_call;
+
+static void *call_many_times(void *argument)
+{
+    shared_call *call = argument;
+    call->right = true;
+    for (int i = 0; i < 15; i++) {
+        talc_scope *scope = talc_scope_enter();
+        const talc_tensor *y = conv2d_run(call->operands, call->problem, call->algorithm);
+        double *values = y == NULL ? NULL : host_doubles(y);
+        call->right &= values != NULL && first_difference(values, call->due, call->count) < 0;
+        free(values);
+        talc_scope_leave(scope);
+    }
+    return NULL;
+}
+
+Test(conv2d_determinism, threads_may_share_operands)
+{
+    enum { THREADS = 4 };
+    const talc_conv2d_problem problem = conv2d_parse("n2c8h13w17o12k3x3p1x1g2_bias_relu");
+    const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+    conv2d_data data = conv2d_data_new(&problem, FILL_RANDOM, 3);
+    conv2d_operands operands = conv2d_operands_new(cpu_device(), &data, 0);
+    for (int i = 0; i < e.count; i++) {
+        if (e.candidates[i].refused)
+            continue;
+        double *due = conv2d_values(cpu_device(), &data, e.candidates[i].name);
+        pthread_t threads[THREADS];
+        shared_call calls[THREADS];
+        for (int t = 0; t < THREADS; t++) {
+            calls[t] = (shared_call){ &operands, &problem,     e.candidates[i].name,
+                                      due,       data.y_count, false };
+            cr_assert(pthread_create(&threads[t], NULL, call_many_times, &calls[t]) == 0);
+        }
+        for (int t = 0; t < THREADS; t++) {
+            pthread_join(threads[t], NULL);
+            cr_expect(calls[t].right, "%s: thread %d had another result", e.candidates[i].name, t);
+        }
+        free(due);
+    }
+    cr_assert(conv2d_operands_intact(&operands));
+    conv2d_operands_free(&operands);
+    conv2d_data_free(&data);
+    assert_all_freed();
+}
+
+// ---- What is not finite -------------------------------------------------------------------------------------
+
+/* Runs `data`, whose operands hold something that is not finite, on every algorithm. Where the oracle's result is
+ * not finite the result has to be the same; elsewhere it has to be, to the bit, what `clean` operands give. */
+static void expect_contained(const conv2d_data *data, const conv2d_data *clean, const char *text,
+                             const char *what)
+{
+    const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &data->problem);
+    oracle_conv2d oracle = conv2d_oracle(data);
+    for (int i = 0; i < e.count; i++) {
+        if (e.candidates[i].refused)
+            continue;
+        double *y = conv2d_values(cpu_device(), data, e.candidates[i].name);
+        double *due = conv2d_values(cpu_device(), clean, e.candidates[i].name);
+        int64_t wrong = -1, reached = 0;
+        for (int64_t j = 0; j < oracle.count; j++) {
+            const double expected = (double)oracle.y[j];
+            const bool touched =
+                !isfinite(expected) || oracle.S[j] != oracle.S[j] || isinf(oracle.S[j]);
+            const bool same = isnan(expected) ? isnan(y[j])
+                              : touched       ? y[j] == expected
+                                              : memcmp(&y[j], &due[j], sizeof *y) == 0;
+            reached += touched;
+            wrong = same || wrong >= 0 ? wrong : j;
+        }
+        cr_expect(wrong < 0, "%s %s, %s: element %d is %g, the oracle has %g", text,
+                  e.candidates[i].name, what, (int)wrong, y[wrong < 0 ? 0 : wrong],
+                  (double)oracle.y[wrong < 0 ? 0 : wrong]);
+        cr_expect(reached > 0 && reached < oracle.count, "%s, %s: reaches %d of %d outputs", text,
+                  what, (int)reached, (int)oracle.count);
+        free(y);
+        free(due);
+    }
+    oracle_free(&oracle);
+}
+
+Test(conv2d_determinism, what_is_not_finite_touches_only_its_windows)
+{
+    static const double values[] = { NAN, INFINITY, -INFINITY };
+    static const char *const names[] = { "NaN", "infinity", "-infinity" };
+    static const char *const texts[] = { "n2c4h9w11o6k3x3p1x1",
+                                         "n2c4h9w11o6k3x3p1x1g2_bias_relu",
+                                         "n2c5h9w35o5k3x3p1x1g5",
+                                         "n2c6h7w19o9k1x1_bias",
+                                         "n2c3h9w11o4k5x7p2x3_relu",
+                                         "n2c3h9w12o4k3x2s2x3p1x0d2x1",
+                                         "n2c3h9w11o4k3x3p1x2_f64",
+                                         "n2c4h9w11o4k3x3p2x2_reflect_relu",
+                                         "n2c4h9w35o8k3x3p1x1g4_bias_relu",
+                                         "n2c3h9w11o4k3x3p1x1_tanh",
+                                         "n2c3h9w11o4k3x3p1x1_sigmoid",
+                                         "n2c20h17w19o20k3x3p1x1",
+                                         "n2c3h9w11o4k3x3p2x2_circular" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t j = 0; j < sizeof values / sizeof *values; j++) {
+            const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+            conv2d_data clean = conv2d_data_new(&problem, FILL_RANDOM, i),
+                        data = conv2d_data_new(&problem, FILL_RANDOM, i);
+            /* Somewhere in the second image, and at its corners: at the edge of a buffer and beside padding. */
+            data.x[data.x_count - 3 - (int64_t)(7 * i)] = values[j];
+            expect_contained(&data, &clean, texts[i], names[j]);
+            data.x[data.x_count - 1] = values[j];
+            data.x[data.x_count / 2] = values[j];
+            expect_contained(&data, &clean, texts[i], names[j]);
+            conv2d_data_free(&data);
+            conv2d_data_free(&clean);
+        }
+    assert_all_freed();
+}
+
+Test(conv2d_determinism, weights_bias_and_residual_that_are_not_finite_touch_their_outputs)
+{
+    static const char *const texts[] = { "n2c4h9w11o6k3x3g2_bias_residual",
+                                         "n2c4h9w11o6k1x1_bias_residual_relu",
+                                         "n2c5h9w35o5k3x3g5_bias_residual_relu",
+                                         "n1c3h9w8o4k2x2_f64_bias_residual" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+        conv2d_data clean = conv2d_data_new(&problem, FILL_RANDOM, i),
+                    data = conv2d_data_new(&problem, FILL_RANDOM, i);
+        double *const places[] = { &data.w[data.w_count - 1], &data.bias[1],
+                                   &data.residual[data.y_count / 2] };
+        static const char *const names[] = { "NaN in w", "NaN in bias", "NaN in residual" };
+        for (int j = 0; j < 3; j++) {
+            const double kept = *places[j];
+            *places[j] = NAN;
+            expect_contained(&data, &clean, texts[i], names[j]);
+            *places[j] = kept;
+        }
+        conv2d_data_free(&data);
+        conv2d_data_free(&clean);
+    }
+    assert_all_freed();
+}
+
+// ---- The smallest numbers -----------------------------------------------------------------------------------
+
+/* Multiples of the smallest number, whose sums are exact: nothing is flushed to zero. */
+Test(conv2d_determinism, denormal_numbers_are_kept)
+{
+    static const char *const texts[] = { "n2c4h9w11o6k3x3p1x1",      "n2c4h9w11o6k3x3p1x1g2",
+                                         "n2c5h9w35o5k3x3p1x1g5",    "n2c6h7w19o9k1x1",
+                                         "n2c3h9w11o4k5x7p2x3_relu", "n2c3h9w11o4k3x3_f64",
+                                         "n2c20h17w19o20k3x3p1x1" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+        const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+        conv2d_data data = conv2d_data_new(&problem, FILL_INTEGERS, i);
+        for (int64_t j = 0; j < data.x_count; j++)
+            data.x[j] *= problem.dtype == TALC_F32 ? 0x1p-149 : 0x1p-1074;
+        oracle_conv2d oracle = conv2d_oracle(&data);
+        for (int j = 0; j < e.count; j++) {
+            if (e.candidates[j].refused)
+                continue;
+            double *y = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+            const oracle_report report = oracle_compare(&oracle, &problem, y, ORACLE_EXACT);
+            cr_expect(report.worst == 0 && report.nonzero > 0, "%s %s: %g instead of %g", texts[i],
+                      e.candidates[j].name, report.got, report.due);
+            free(y);
+        }
+        oracle_free(&oracle);
+        conv2d_data_free(&data);
+    }
+    assert_all_freed();
+}
+
+Test(conv2d_determinism, negative_zeros_are_zeros)
+{
+    static const char *const texts[] = { "n2c4h9w11o6k3x3p1x1_bias", "n2c6h7w19o9k1x1_relu",
+                                         "n2c5h9w35o5k3x3p1x1g5",
+                                         "n1c2h5w5o2k3x3p1x1_residual_tanh" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+        const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+        conv2d_data data = conv2d_data_new(&problem, FILL_INTEGERS, i);
+        for (int64_t j = 0; j < data.x_count; j++)
+            data.x[j] = -0.0;
+        for (int64_t j = 0; problem.bias && j < problem.OC; j++)
+            data.bias[j] = -0.0;
+        for (int64_t j = 0; problem.residual && j < data.y_count; j++)
+            data.residual[j] = -0.0;
+        for (int j = 0; j < e.count; j++) {
+            if (e.candidates[j].refused)
+                continue;
+            double *y = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+            for (int64_t k = 0; k < data.y_count; k++)
+                cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i], e.candidates[j].name,
+                          (int)k, y[k]);
+            free(y);
+        }
+        conv2d_data_free(&data);
+    }
+    assert_all_freed();
+}

@@ -1,0 +1,275 @@
+/// What is true of every convolution, whatever the oracle says: linearity, symmetries, kernels whose result is known.
+#include "tests/support/conv2d_property.h"
+#include "tests/support/hooks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Linearity ----------------------------------------------------------------------------------------------
+
+/* conv(2 a - 3 b) = 2 conv(a) - 3 conv(b), in x and in w. */
+static void linear(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data a = conv2d_data_new(p, FILL_INTEGERS, seed),
+                b = conv2d_data_new(p, FILL_INTEGERS, seed + 500);
+    double *x = new_values(a.x_count), *w = new_values(a.w_count), *due = new_values(a.y_count);
+    for (int64_t i = 0; i < a.x_count; i++)
+        x[i] = 2 * a.x[i] - 3 * b.x[i];
+    for (int64_t i = 0; i < a.w_count; i++)
+        w[i] = 2 * a.w[i] - 3 * b.w[i];
+    double *both = values_with(&a, a.x, a.w, algorithm),
+           *other_x = values_with(&a, b.x, a.w, algorithm);
+    double *other_w = values_with(&a, a.x, b.w, algorithm);
+    double *sum_x = values_with(&a, x, a.w, algorithm), *sum_w = values_with(&a, a.x, w, algorithm);
+    for (int64_t i = 0; i < a.y_count; i++)
+        due[i] = 2 * both[i] - 3 * other_x[i];
+    expect_equal(sum_x, due, a.y_count, p, algorithm);
+    for (int64_t i = 0; i < a.y_count; i++)
+        due[i] = 2 * both[i] - 3 * other_w[i];
+    expect_equal(sum_w, due, a.y_count, p, algorithm);
+    double *const made[] = { x, w, due, both, other_x, other_w, sum_x, sum_w };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    conv2d_data_free(&a);
+    conv2d_data_free(&b);
+}
+
+Test(conv2d_properties, linear_in_x_and_in_w)
+{
+    for_all_problems(linear, NULL);
+}
+
+// ---- Symmetries ---------------------------------------------------------------------------------------------
+
+/* rows x columns planes, each transposed. */
+static double *transposed(const double *values, int64_t planes, int64_t rows, int64_t columns)
+{
+    double *result = new_values(planes * rows * columns);
+    for (int64_t i = 0; i < planes * rows * columns; i++)
+        result[i / (rows * columns) * rows * columns + i % columns * rows + i / columns % rows] =
+            values[i];
+    return result;
+}
+
+static void swap(int64_t *a, int64_t *b)
+{
+    const int64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Exchanging height and width everywhere exchanges them in the result. */
+static void transposes(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), turned = data;
+    talc_conv2d_problem *q = &turned.problem;
+    swap(&q->H, &q->W);
+    swap(&q->KH, &q->KW);
+    swap(&q->OH, &q->OW);
+    swap(&q->stride_h, &q->stride_w);
+    swap(&q->dilation_h, &q->dilation_w);
+    swap(&q->pad_top, &q->pad_left);
+    swap(&q->pad_bottom, &q->pad_right);
+    turned.x = transposed(data.x, p->N * p->C, p->H, p->W);
+    turned.w = transposed(data.w, p->OC * p->C / p->groups, p->KH, p->KW);
+    double *y = conv2d_values(tested_device(), &data, algorithm),
+           *other = conv2d_values(tested_device(), &turned, algorithm);
+    double *due = transposed(y, p->N * p->OC, p->OH, p->OW);
+    expect_equal(other, due, data.y_count, p, algorithm);
+    double *const made[] = { turned.x, turned.w, y, other, due };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    conv2d_data_free(&data);
+}
+
+Test(conv2d_properties, height_and_width_are_alike)
+{
+    for_all_problems(transposes, NULL);
+}
+
+/* rows x columns planes, each turned by 180 degrees. */
+static double *turned_about(const double *values, int64_t planes, int64_t area)
+{
+    double *result = new_values(planes * area);
+    for (int64_t i = 0; i < planes * area; i++)
+        result[i / area * area + area - 1 - i % area] = values[i];
+    return result;
+}
+
+/* Where windows leave nothing over at the end, turning image and kernel turns the result. */
+static void turns(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), turned = data;
+    swap(&turned.problem.pad_top, &turned.problem.pad_bottom);
+    swap(&turned.problem.pad_left, &turned.problem.pad_right);
+    turned.x = turned_about(data.x, p->N * p->C, p->H * p->W);
+    turned.w = turned_about(data.w, p->OC * p->C / p->groups, p->KH * p->KW);
+    double *y = conv2d_values(tested_device(), &data, algorithm),
+           *other = conv2d_values(tested_device(), &turned, algorithm);
+    double *due = turned_about(y, p->N * p->OC, p->OH * p->OW);
+    expect_equal(other, due, data.y_count, p, algorithm);
+    double *const made[] = { turned.x, turned.w, y, other, due };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    conv2d_data_free(&data);
+}
+
+/* Takes away at the end what no window reaches: padding first, and the stride where that is not enough. */
+static void fit_exactly(talc_conv2d_problem *p)
+{
+    const int64_t over_h =
+        (p->H + p->pad_top + p->pad_bottom - p->dilation_h * (p->KH - 1) - 1) % p->stride_h;
+    const int64_t over_w =
+        (p->W + p->pad_left + p->pad_right - p->dilation_w * (p->KW - 1) - 1) % p->stride_w;
+    if (over_h <= p->pad_bottom)
+        p->pad_bottom -= over_h;
+    else
+        p->stride_h = 1;
+    if (over_w <= p->pad_right)
+        p->pad_right -= over_w;
+    else
+        p->stride_w = 1;
+}
+
+Test(conv2d_properties, turning_the_operands_turns_the_result)
+{
+    for_all_problems(turns, fit_exactly);
+}
+
+/* Without padding, an image moved by a stride moves the result by one. */
+static void translates(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed);
+    double *moved = new_values(data.x_count);
+    for (int64_t plane = 0; plane < p->N * p->C; plane++)
+        for (int64_t h = 0; h + p->stride_h < p->H; h++)
+            for (int64_t w = 0; w + p->stride_w < p->W; w++)
+                moved[(plane * p->H + h) * p->W + w] =
+                    data.x[(plane * p->H + h + p->stride_h) * p->W + w + p->stride_w];
+    double *y = conv2d_values(tested_device(), &data, algorithm),
+           *other = values_with(&data, moved, data.w, algorithm);
+    for (int64_t plane = 0; plane < p->N * p->OC; plane++)
+        for (int64_t oh = 0; oh + 1 < p->OH; oh++)
+            expect_equal(other + (plane * p->OH + oh) * p->OW,
+                         y + (plane * p->OH + oh + 1) * p->OW + 1, p->OW - 1, p, algorithm);
+    free(moved);
+    free(y);
+    free(other);
+    conv2d_data_free(&data);
+}
+
+static void without_padding(talc_conv2d_problem *p)
+{
+    p->pad_top = p->pad_bottom = p->pad_left = p->pad_right = 0;
+    p->H += p->dilation_h * p->KH + p->stride_h;
+    p->W += p->dilation_w * p->KW + p->stride_w;
+}
+
+Test(conv2d_properties, a_moved_image_moves_the_result)
+{
+    for_all_problems(translates, without_padding);
+}
+
+// ---- Known kernels ------------------------------------------------------------------------------------------
+
+/* A 1x1 kernel is a matrix product at every pixel. */
+static void multiplies(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed);
+    double *y = conv2d_values(tested_device(), &data, algorithm), *due = new_values(data.y_count);
+    const int64_t pixels = p->H * p->W;
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t oc = 0; oc < p->OC; oc++)
+            for (int64_t c = 0; c < p->C; c++)
+                for (int64_t i = 0; i < pixels; i++)
+                    due[(n * p->OC + oc) * pixels + i] +=
+                        data.w[oc * p->C + c] * data.x[(n * p->C + c) * pixels + i];
+    expect_equal(y, due, data.y_count, p, algorithm);
+    free(y);
+    free(due);
+    conv2d_data_free(&data);
+}
+
+static void pointwise(talc_conv2d_problem *p)
+{
+    p->KH = p->KW = p->groups = 1;
+    p->stride_h = p->stride_w = 1;
+    p->pad_top = p->pad_bottom = p->pad_left = p->pad_right = 0;
+}
+
+Test(conv2d_properties, a_1x1_kernel_is_a_matrix_product)
+{
+    for_all_problems(multiplies, pointwise);
+}
+
+/* Output channel oc, whose kernel is 1 at one tap of one channel, is that channel moved so that the tap is at its
+ * place: with `same` padding, stride 1, and the tap in the middle, the image itself. */
+Test(conv2d_properties, a_delta_kernel_reproduces_the_image)
+{
+    enum { C = 3, H = 5, W = 6, KH = 3, KW = 5 };
+    talc_device *device = cpu_device();
+    const talc_tensor *x = random_tensor(device, TALC_F32, TALC_DIMS(2, C, H, W), 9);
+    float taps[C * C * KH * KW] = { 0 };
+    for (int c = 0; c < C; c++)
+        taps[((c * C + c) * KH + KH / 2) * KW + KW / 2] = 1;
+    const talc_tensor *w = talc_from_host(device, TALC_F32, TALC_DIMS(C, C, KH, KW), taps);
+    for (talc_padding_mode mode = TALC_PADDING_ZEROS; mode < TALC_PADDING_MODE_COUNT; mode++) {
+        const talc_conv2d_options options = { .padding_same = true, .padding_mode = mode };
+        const talc_tensor *y = talc_conv2d(x, w, NULL, &options);
+        assert_no_failure();
+        cr_assert(talc_same_dims(x, y));
+        cr_assert(memcmp(talc_data(x, TALC_F32), talc_data(y, TALC_F32), talc_nbytes(x)) == 0, "%s",
+                  talc_padding_mode_name(mode));
+    }
+    assert_all_freed();
+}
+
+/* The kernel is not flipped: a delta image shows it turned by 180 degrees. */
+Test(conv2d_properties, a_delta_image_shows_the_kernel)
+{
+    const float pixel[] = { 0, 0, 0, 0, 1, 0, 0, 0, 0 }, taps[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+    const talc_tensor *x = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(1, 1, 3, 3), pixel);
+    const talc_tensor *w = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(1, 1, 3, 3), taps);
+    const talc_tensor *y = talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .padding = { 1, 1 } });
+    assert_no_failure();
+    for (int i = 0; i < 9; i++)
+        cr_assert(((float *)talc_data(y, TALC_F32))[i] == taps[8 - i], "element %d", i);
+    assert_all_freed();
+}
+
+/* Ones over ones count the taps that fall into the image. */
+static void counts(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed);
+    for (int64_t i = 0; i < data.x_count; i++)
+        data.x[i] = 1;
+    for (int64_t i = 0; i < data.w_count; i++)
+        data.w[i] = 1;
+    double *y = conv2d_values(cpu_device(), &data, algorithm), *due = new_values(data.y_count);
+    for (int64_t i = 0; i < data.y_count; i++) {
+        int64_t rows = 0, columns = 0;
+        for (int64_t kh = 0; kh < p->KH; kh++) {
+            const int64_t h = i / p->OW % p->OH * p->stride_h + kh * p->dilation_h - p->pad_top;
+            rows += h >= 0 && h < p->H;
+        }
+        for (int64_t kw = 0; kw < p->KW; kw++) {
+            const int64_t w = i % p->OW * p->stride_w + kw * p->dilation_w - p->pad_left;
+            columns += w >= 0 && w < p->W;
+        }
+        due[i] = (double)(rows * columns * (p->C / p->groups));
+    }
+    expect_equal(y, due, data.y_count, p, algorithm);
+    free(y);
+    free(due);
+    conv2d_data_free(&data);
+}
+
+static void zeros_outside(talc_conv2d_problem *p)
+{
+    p->padding_mode = TALC_PADDING_ZEROS;
+}
+
+Test(conv2d_properties, ones_count_the_window)
+{
+    for_all_problems(counts, zeros_outside);
+}

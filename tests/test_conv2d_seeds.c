@@ -1,0 +1,296 @@
+/// The mistakes of the five programs that talc grew out of, each as a test of every algorithm that takes the problem,
+/// with the founding problems' layers reduced, and the founding problems themselves explained.
+#include "tests/support/conv2d_data.h"
+#include "tests/support/hooks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Every algorithm that takes the problem gives the oracle's integers. */
+static void expect_exact(const char *text)
+{
+    const talc_conv2d_problem problem = conv2d_parse(text);
+    const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+    conv2d_data data = conv2d_data_new(&problem, FILL_INTEGERS, 62);
+    oracle_conv2d oracle = conv2d_oracle(&data);
+    for (int i = 0; i < e.count; i++) {
+        if (e.candidates[i].refused)
+            continue;
+        double *values = conv2d_values(cpu_device(), &data, e.candidates[i].name);
+        const oracle_report report = oracle_compare(&oracle, &problem, values, ORACLE_EXACT);
+        cr_expect(report.worst == 0, "%s %s: %g instead of %g at (%d,%d,%d,%d)", text,
+                  e.candidates[i].name, report.got, report.due, (int)report.n, (int)report.c,
+                  (int)report.h, (int)report.w);
+        cr_expect(oracle_trusted(&report, &problem), "%s %s", text, e.candidates[i].name);
+        free(values);
+    }
+    oracle_free(&oracle);
+    conv2d_data_free(&data);
+}
+
+/* 2 and 4: the weight offset used the output channel within its group, so that every group read group 0's weights. */
+Test(conv2d_seeds, each_group_has_its_own_weights)
+{
+    static const char *const texts[] = { "n2c8h9w11o16k5x7g2", "n2c8h9w11o16k5x7g4",
+                                         "n2c8h9w11o8k5x7g8", "n2c8h9w11o16k5x7g8",
+                                         "n2c6h8w12o9k5x9g3_bias" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        expect_exact(texts[i]);
+
+    /* Two groups whose weights are 1 and 10 on one channel each. */
+    const float pixels[] = { 1, 2, 3, 4 }, weights[] = { 1, 10 };
+    const talc_tensor *x = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(1, 2, 1, 2), pixels);
+    const talc_tensor *w = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 1, 1, 1), weights);
+    const talc_tensor *y = talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .groups = 2 });
+    assert_no_failure();
+    const float *data = talc_data(y, TALC_F32);
+    cr_assert(data[0] == 1 && data[1] == 2 && data[2] == 30 && data[3] == 40);
+    assert_all_freed();
+}
+
+/* 1: a bias that was not there was an empty tensor and read; 2: there was no bias at all. */
+Test(conv2d_seeds, the_bias_is_optional)
+{
+    expect_exact("n2c4h9w11o6k5x7");
+    expect_exact("n2c4h9w11o6k5x7_bias");
+    const talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 6, 8));
+    const talc_tensor *w = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 5, 7));
+    const float values[] = { 3, -4 };
+    const talc_tensor *bias = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2), values);
+    const float *without = talc_data(talc_conv2d(x, w, NULL, NULL), TALC_F32);
+    const float *with = talc_data(talc_conv2d(x, w, bias, NULL), TALC_F32);
+    assert_no_failure();
+    for (int i = 0; i < 2 * 2 * 2 * 2; i++) {
+        cr_assert(without[i] == 0, "element %d is %g", i, (double)without[i]);
+        cr_assert(with[i] == values[i / 4 % 2], "element %d is %g", i, (double)with[i]);
+    }
+    cr_assert_null(talc_conv2d(x, w, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(0)), NULL));
+    assert_failure(TALC_BAD_SHAPE, "conv2d: bias [0] must be [2]");
+    assert_all_freed();
+}
+
+/* 4: one stride served both axes. */
+Test(conv2d_seeds, each_axis_has_its_own_stride_padding_and_dilation)
+{
+    static const char *const texts[] = { "n2c3h19w17o4k5x9s1x2",     "n2c3h19w17o4k5x9s2x1",
+                                         "n2c3h19w17o4k5x7s3x2p2x1", "n2c3h9w17o4k5x9p3x1",
+                                         "n1c2h21w29o3k5x7d1x3",     "n1c2h21w29o3k5x7d4x2" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        expect_exact(texts[i]);
+    assert_all_freed();
+}
+
+/* 1 and 4: only the kernel sizes 5x7 and 5x9 worked. */
+Test(conv2d_seeds, every_kernel_size_works)
+{
+    for (int kh = 1; kh <= 9; kh += 2)
+        for (int kw = 1; kw <= 9; kw++) {
+            char text[64];
+            snprintf(text, sizeof text, "n1c2h9w11o3k%dx%d", kh, kw);
+            expect_exact(text);
+        }
+    assert_all_freed();
+}
+
+/* 3 and 5: the product of a whole batch came out as [O, N * P] and was read as [N, O, P]; 3: the weights' shape did
+ * not fit the columns'. */
+Test(conv2d_seeds, a_batch_comes_out_image_by_image)
+{
+    expect_exact("n2c4h9w11o6k5x7");
+    expect_exact("n3c4h9w11o2k5x7_bias");
+    expect_exact("n7c2h5w7o3k5x7");
+    expect_exact("n4c2h6w9o3k5x9g1");
+
+    /* Image n is n + 1 everywhere, channel oc weighs 10^oc: outputs are (n + 1) * 10^oc. */
+    enum { N = 3, OC = 4 };
+    float pixels[N * 6], weights[OC];
+    for (int i = 0; i < N * 6; i++)
+        pixels[i] = (float)(i / 6 + 1);
+    for (int oc = 0, power = 1; oc < OC; oc++, power *= 10)
+        weights[oc] = (float)power;
+    const talc_tensor *x = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(N, 1, 2, 3), pixels);
+    const talc_tensor *w = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(OC, 1, 1, 1), weights);
+    const float *y = talc_data(talc_conv2d(x, w, NULL, NULL), TALC_F32);
+    assert_no_failure();
+    for (int i = 0; i < N * OC * 6; i++)
+        cr_assert(y[i] == (float)(i / 6 / OC + 1) * weights[i / 6 % OC], "element %d is %g", i,
+                  (double)y[i]);
+    assert_all_freed();
+}
+
+/* 5: without a bounds test every padding read outside the image. Guard bands of NaN stand around it. */
+Test(conv2d_seeds, padding_reads_nothing_outside_the_image)
+{
+    static const char *const texts[] = { "n1c1h5w7o1k5x7p2x3", "n2c2h3w4o3k5x9p4x8",
+                                         "n2c2h5w7o3k5x7p0x1x4x6", "n1c3h9w9o2k5x7s2x3p2x3d2x2",
+                                         "n1c2h4w4o2k1x1p2x3" };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        expect_exact(texts[i]);
+    assert_all_freed();
+}
+
+/* 2: both types on every algorithm. */
+Test(conv2d_seeds, float64_is_float64)
+{
+    expect_exact("n2c4h9w11o6k5x7_f64_bias");
+    const double pixel = 1 + 0x1p-40, weight = 1 - 0x1p-45;
+    const talc_conv2d_problem problem = conv2d_parse("n1c1h1w1o1k1x1_f64");
+    const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+    const talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(1, 1, 1, 1), &pixel);
+    const talc_tensor *w = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(1, 1, 1, 1), &weight);
+    for (int i = 0; i < e.count; i++)
+        if (!e.candidates[i].refused) {
+            const talc_conv2d_options options = { .algorithm = e.candidates[i].name };
+            cr_assert(talc_item(talc_conv2d(x, w, NULL, &options)) == pixel * weight, "%s",
+                      e.candidates[i].name);
+        }
+    assert_all_freed();
+}
+
+/* 5: the im2col matrix of problem A has 2,275,840,000 elements, 9.1 GB, and an int32 index overflowed. It is known
+ * before anything runs, no row asks for more workspace than the limit, and im2col works in pieces. */
+Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
+{
+    static const char *const texts[] = { "n8c64h512w256o128k5x7", "n8c32h512w512o64k5x9",
+                                         "n64c64h512w256o128k5x7", "n1c64h40000w40000o64k3x3p1x1" };
+    talc_device *cpu = cpu_device();
+    const size_t before = talc_workspace_limit(cpu);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t limit = (size_t)1 << 15; limit <= (size_t)1 << 30; limit <<= 5) {
+            cr_assert(talc_workspace_set_limit(cpu, limit));
+            const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+            const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
+            cr_assert(e.workspace_limit == limit);
+            bool im2col = false;
+            for (int j = 0; j < e.count; j++) {
+                const talc_conv2d_candidate *row = &e.candidates[j];
+                cr_expect(row->refused || row->workspace <= limit,
+                          "%s %s: %zu bytes of workspace, the limit is %zu", texts[i], row->name,
+                          row->workspace, limit);
+                im2col |= strcmp(row->name, "im2col") == 0 && !row->refused;
+            }
+            cr_expect(im2col, "%s: im2col refuses under %zu bytes", texts[i], limit);
+        }
+    cr_assert(talc_workspace_set_limit(cpu, before));
+    const talc_conv2d_problem a = conv2d_parse(texts[0]);
+    cr_assert(a.C * a.KH * a.KW * a.OH * a.OW * a.N == INT64_C(2275840000));
+    assert_all_freed();
+}
+
+/* 1 and 5: coordinates that an int32 does not hold, and those that an int64 just holds. Padding, stride and dilation
+ * are one number, so the pixel meets the second tap in the first output and the first tap in the second. */
+Test(conv2d_seeds, coordinates_may_be_large)
+{
+    static const int64_t far[] = { 40000, 1000003, INT64_C(1) << 31, (INT64_C(1) << 32) + 1,
+                                   INT64_C(1) << 61 };
+    const float taps[] = { 3, 5 }, pixel[] = { 7 };
+    talc_device *cpu = cpu_device();
+    const talc_tensor *x = talc_from_host(cpu, TALC_F32, TALC_DIMS(1, 1, 1, 1), pixel);
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+        for (int across = 0; across < 2; across++) {
+            const talc_tensor *w = talc_from_host(
+                cpu, TALC_F32, across ? TALC_DIMS(1, 1, 1, 2) : TALC_DIMS(1, 1, 2, 1), taps);
+            talc_conv2d_options options = { .groups = 1 };
+            options.padding[across] = options.stride[across] = options.dilation[across] = far[i];
+            talc_conv2d_problem problem;
+            cr_assert(talc_conv2d_problem_of(x, w, NULL, &options, &problem), "%s",
+                      talc_error_message());
+            const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
+            for (int j = 0; j < e.count; j++) {
+                if (e.candidates[j].refused)
+                    continue;
+                options.algorithm = e.candidates[j].name;
+                const talc_tensor *y = talc_conv2d(x, w, NULL, &options);
+                cr_assert(y != NULL, "%s: %s", options.algorithm, talc_error_message());
+                const float *values = talc_data(y, TALC_F32);
+                cr_expect(talc_numel(y) == 2 && values[0] == 35 && values[1] == 21,
+                          "%s with padding %lld: %g, %g", options.algorithm, (long long)far[i],
+                          (double)values[0], (double)values[1]);
+            }
+        }
+    assert_all_freed();
+}
+
+/* 5 again: what is worked out in pieces is what is worked out at once, and no more memory is used than announced. */
+Test(conv2d_seeds, small_workspaces_give_the_same_result)
+{
+    static const size_t limits[] = {
+        (size_t)256 << 20, (size_t)64 << 10, (size_t)8 << 10, 4096, 100, 1, 0
+    };
+    static const char *const texts[] = { "n3c6h21w19o10k5x7_bias", "n2c6h17w15o9k5x9s2x1p2x4g3" };
+    talc_device *cpu = cpu_device();
+    const size_t before = talc_workspace_limit(cpu);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (size_t j = 0; j < sizeof limits / sizeof *limits; j++) {
+            cr_assert(talc_workspace_set_limit(cpu, limits[j]));
+            expect_exact(texts[i]);
+            const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+            const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
+            for (int row = 0; row < e.count && limits[j] >= 4096; row++)
+                cr_expect(strcmp(e.candidates[row].name, "im2col") != 0 ||
+                              !e.candidates[row].refused,
+                          "%s: im2col refuses under %zu bytes: %s", texts[i], limits[j],
+                          e.candidates[row].reason);
+        }
+    cr_assert(talc_workspace_set_limit(cpu, before));
+    assert_all_freed();
+}
+
+/* A row that cannot work in pieces small enough refuses, and says what it needs; no other takes more than the limit. */
+Test(conv2d_seeds, no_row_needs_more_than_the_limit)
+{
+    static const char *const texts[] = { "n2c6h41w39o6k5x7p2x3g6_bias", "n3c6h21w19o10k5x7_bias",
+                                         "n2c6h17w15o8k1x1", "n1c3h40w41o6k3x3s2x2p3x3d4x4g3_f64" };
+    talc_device *cpu = cpu_device();
+    const size_t before = talc_workspace_limit(cpu);
+    int refusals = 0;
+    for (size_t limit = 64; limit < (size_t)4 << 20; limit += limit / 4)
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            cr_assert(talc_workspace_set_limit(cpu, limit));
+            const talc_conv2d_problem problem = conv2d_parse(texts[i]);
+            const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
+            for (int j = 0; j < e.count; j++) {
+                const talc_conv2d_candidate *row = &e.candidates[j];
+                cr_expect(row->refused || row->workspace <= limit,
+                          "%s %s: %zu bytes, the limit is %zu", texts[i], row->name, row->workspace,
+                          limit);
+                refusals += strstr(row->reason, " of workspace, the limit is ") != NULL;
+            }
+        }
+    cr_expect(refusals > 0, "no row ever refuses for its workspace");
+    cr_assert(talc_workspace_set_limit(cpu, before));
+    assert_all_freed();
+}
+
+/* The peak of live memory during a call is its operands, its result and the workspace that explain announced. */
+Test(conv2d_seeds, no_more_memory_is_used_than_announced)
+{
+    talc_device *cpu = cpu_device();
+    const size_t before = talc_workspace_limit(cpu);
+    cr_assert(talc_workspace_set_limit(cpu, (size_t)1 << 20));
+    const talc_conv2d_problem problem = conv2d_parse("n4c16h40w36o8k5x7");
+    const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
+    const talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(4, 16, 40, 36));
+    const talc_tensor *w = talc_ones(cpu, TALC_F32, TALC_DIMS(8, 16, 5, 7));
+    for (int i = 0; i < e.count; i++) {
+        if (e.candidates[i].refused)
+            continue;
+        const talc_conv2d_options options = { .algorithm = e.candidates[i].name };
+        const size_t live = talc_device_memory(cpu).live;
+        talc_memory_reset_peak(cpu);
+        talc_tensor *y = talc_conv2d(x, w, NULL, &options);
+        assert_no_failure();
+        const talc_memory after = talc_device_memory(cpu);
+        /* The pool rounds sizes up, by at most an eighth and a few hundred bytes each. */
+        const size_t announced = e.candidates[i].workspace + talc_nbytes(y);
+        cr_expect(after.peak - live <= announced + announced / 8 + 8192,
+                  "%s: %zu bytes at its peak, %zu announced", e.candidates[i].name,
+                  after.peak - live, announced);
+        cr_expect(after.live - live <= talc_nbytes(y) + talc_nbytes(y) / 8 + 4096,
+                  "%s keeps memory", e.candidates[i].name);
+        talc_release(y);
+    }
+    cr_assert(talc_workspace_set_limit(cpu, before));
+    assert_all_freed();
+}
