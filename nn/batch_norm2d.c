@@ -1,0 +1,84 @@
+#include "nn/layers.h"
+#include "nn/parameter.h"
+#include "ops/batch_norm2d.h"
+#include "ops/elementwise.h"
+#include "tensor/storage.h"
+
+typedef struct batch_norm2d {
+    talc_module base;
+    talc_tensor *weight, *bias;              /* [C], or NULL without affine */
+    talc_tensor *running_mean, *running_var; /* [C], or NULL without tracking */
+    talc_tensor *num_batches_tracked;        /* i64 scalar, or NULL without tracking */
+    talc_batch_norm2d_options options;
+} batch_norm2d;
+
+static bool options_fit(const talc_module *module, const talc_batch_norm2d_layer *options)
+{
+    if (talc_operand_missing("BatchNorm2d", "options", options) ||
+        !talc_layer_positive(module, "channels", options->channels) ||
+        !talc_layer_float(module, options->dtype))
+        return false;
+    /* Written so that NaN is refused too. */
+    double eps = options->eps, momentum = options->momentum;
+    if (!(eps >= 0 || eps == (double)TALC_ZERO))
+        talc_fail(TALC_BAD_ARGUMENT, "BatchNorm2d: eps %g must be at least 0", options->eps);
+    else if (!((momentum >= 0 && momentum <= 1) || momentum == (double)TALC_ZERO))
+        talc_fail(TALC_BAD_ARGUMENT, "BatchNorm2d: momentum %g must be from 0 to 1",
+                  options->momentum);
+    return !talc_failed();
+}
+
+static bool batch_norm2d_init(talc_module *module, const void *layer_options)
+{
+    batch_norm2d *self = (batch_norm2d *)module;
+    const talc_batch_norm2d_layer *options = layer_options;
+    if (!options_fit(module, options))
+        return false;
+    self->options = (talc_batch_norm2d_options){
+        .eps = options->eps,
+        .momentum = options->momentum,
+        .activation = options->activation,
+    };
+    talc_dtype dtype = options->dtype;
+    talc_dims channels = TALC_DIMS(options->channels);
+    if (!options->no_affine) {
+        self->weight = talc_parameter_full(module, "weight", dtype, channels, 1);
+        self->bias = talc_parameter_full(module, "bias", dtype, channels, 0);
+    }
+    if (!options->no_tracking) {
+        self->running_mean = talc_buffer_full(module, "running_mean", dtype, channels, 0);
+        self->running_var = talc_buffer_full(module, "running_var", dtype, channels, 1);
+        self->num_batches_tracked =
+            talc_buffer_full(module, "num_batches_tracked", TALC_I64, TALC_SCALAR, 0);
+    }
+    return !talc_failed();
+}
+
+static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
+{
+    batch_norm2d *self = (batch_norm2d *)module;
+    bool tracks = self->num_batches_tracked != NULL;
+    talc_batch_norm2d_options options = self->options;
+    options.training = module->training || !tracks;
+    /* Counted before the op, because afterwards, with the running statistics written, nothing may fail. */
+    talc_tensor *count = NULL;
+    if (module->training && tracks)
+        count = talc_add_scalar(self->num_batches_tracked, 1);
+    talc_tensor *y = talc_batch_norm2d(x, self->weight, self->bias, self->running_mean,
+                                       self->running_var, &options);
+    if (y != NULL && count != NULL)
+        talc_copy(self->num_batches_tracked, count);
+    return y;
+}
+
+static const talc_module_class batch_norm2d_class = {
+    .name = "BatchNorm2d",
+    .size = sizeof(batch_norm2d),
+    .init = batch_norm2d_init,
+    .forward = batch_norm2d_forward,
+};
+
+talc_module *talc_nn_batch_norm2d(const talc_batch_norm2d_layer *options)
+{
+    return talc_module_new(&batch_norm2d_class, options);
+}

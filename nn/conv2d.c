@@ -1,0 +1,109 @@
+#include "nn/layers.h"
+#include "nn/parameter.h"
+#include "tensor/storage.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct conv2d {
+    talc_module base;
+    talc_tensor *weight; /* [OC, C/groups, KH, KW] */
+    talc_tensor *bias;   /* [OC], or NULL */
+    talc_conv2d_options options;
+} conv2d;
+
+/* Zero is the default of each; TALC_ZERO, which padding alone takes, is negative as well. */
+static bool not_negative(const char *name, const int64_t pair[2], bool may_ask_for_zero)
+{
+    for (int i = 0; i < 2 && !talc_failed(); i++)
+        if (pair[i] < 0 && !(may_ask_for_zero && pair[i] == TALC_ZERO))
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "Conv2d: %s [%" PRId64 ",%" PRId64 "] must not be negative", name, pair[0],
+                      pair[1]);
+    return !talc_failed();
+}
+
+static bool options_fit(const talc_module *module, const talc_conv2d_layer *options)
+{
+    if (talc_operand_missing("Conv2d", "options", options))
+        return false;
+    int64_t C = options->in_channels, OC = options->out_channels;
+    int64_t KH = options->kernel[0], KW = options->kernel[1];
+    int64_t groups = options->groups == 0 ? 1 : options->groups;
+    if (!talc_layer_positive(module, "in_channels", C) ||
+        !talc_layer_positive(module, "out_channels", OC) ||
+        !talc_layer_positive(module, "groups", groups) ||
+        !talc_layer_float(module, options->dtype) ||
+        !not_negative("stride", options->stride, false) ||
+        !not_negative("dilation", options->dilation, false) ||
+        !not_negative("padding", options->padding, true) ||
+        !not_negative("padding_end", options->padding_end, true))
+        return false;
+    if (KH < 1 || KW < 1)
+        talc_fail(TALC_BAD_ARGUMENT, "Conv2d: kernel [%" PRId64 ",%" PRId64 "] must be at least 1",
+                  KH, KW);
+    else if (C % groups != 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "Conv2d: in_channels %" PRId64 " is not a multiple of groups %" PRId64, C,
+                  groups);
+    else if (OC % groups != 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "Conv2d: out_channels %" PRId64 " is not a multiple of groups %" PRId64, OC,
+                  groups);
+    return !talc_failed();
+}
+
+static bool conv2d_init(talc_module *module, const void *layer_options)
+{
+    conv2d *self = (conv2d *)module;
+    const talc_conv2d_layer *options = layer_options;
+    if (!options_fit(module, options))
+        return false;
+    self->options = (talc_conv2d_options){
+        .padding_same = options->padding_same,
+        .padding_mode = options->padding_mode,
+        .groups = options->groups,
+        .activation = options->activation,
+    };
+    memcpy(self->options.stride, options->stride, sizeof options->stride);
+    memcpy(self->options.padding, options->padding, sizeof options->padding);
+    memcpy(self->options.padding_end, options->padding_end, sizeof options->padding_end);
+    memcpy(self->options.dilation, options->dilation, sizeof options->dilation);
+
+    int64_t groups = options->groups == 0 ? 1 : options->groups;
+    int64_t C_group = options->in_channels / groups, OC = options->out_channels;
+    int64_t KH = options->kernel[0], KW = options->kernel[1];
+    double fan_in = (double)C_group * (double)KH * (double)KW;
+    self->weight = talc_parameter_uniform(module, "weight", options->dtype,
+                                          TALC_DIMS(OC, C_group, KH, KW), fan_in);
+    if (!options->no_bias)
+        self->bias = talc_parameter_uniform(module, "bias", options->dtype, TALC_DIMS(OC), fan_in);
+    return !talc_failed();
+}
+
+static talc_tensor *conv2d_forward(talc_module *module, talc_tensor *x)
+{
+    conv2d *self = (conv2d *)module;
+    return talc_conv2d(x, self->weight, self->bias, &self->options);
+}
+
+static double conv2d_macs(const talc_module *module, talc_dims x, talc_dims y)
+{
+    const int64_t *w = ((const conv2d *)module)->weight->dims;
+    (void)x;
+    return (double)y.dim[0] * (double)y.dim[1] * (double)y.dim[2] * (double)y.dim[3] *
+           ((double)w[1] * (double)w[2] * (double)w[3]);
+}
+
+static const talc_module_class conv2d_class = {
+    .name = "Conv2d",
+    .size = sizeof(conv2d),
+    .init = conv2d_init,
+    .forward = conv2d_forward,
+    .macs = conv2d_macs,
+};
+
+talc_module *talc_nn_conv2d(const talc_conv2d_layer *options)
+{
+    return talc_module_new(&conv2d_class, options);
+}

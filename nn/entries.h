@@ -1,0 +1,59 @@
+/// What a module keeps of its children, parameters and buffers. Private to talc.
+#ifndef TALC_NN_ENTRIES_H
+#define TALC_NN_ENTRIES_H
+
+#include "nn/module.h"
+
+typedef enum talc_entry_kind {
+    TALC_ENTRY_PARAMETER,
+    TALC_ENTRY_BUFFER,
+    TALC_ENTRY_CHILD
+} talc_entry_kind;
+
+typedef struct talc_module_entry {
+    char *name;
+    talc_entry_kind kind;
+    talc_module *child;  ///< owned; NULL for a tensor
+    talc_tensor *tensor; ///< retained; NULL for a child
+} talc_module_entry;
+
+struct talc_module_entries {
+    talc_module *parent; ///< NULL for a root
+    int count, capacity;
+    talc_module_entry *list; ///< in order of registration
+};
+
+/// The entry of that name, given by its first `length` characters; NULL when there is none.
+const talc_module_entry *talc_module_entry_find(const talc_module *module, const char *name,
+                                                size_t length);
+
+/// Adds an entry under a name that is checked here; `who` names the caller in messages. The tensor is retained.
+bool talc_module_entry_add(const char *who, talc_module *module, const char *name,
+                           talc_module_entry entry);
+
+/// Frees the names and the list, and releases the tensors. Children are the caller's.
+void talc_module_entries_free(struct talc_module_entries *entries);
+
+/// A parameter or buffer of a tree and what is to take its place. A change of all of them is made in two steps: first
+/// every `fresh` is made, which may fail; then every one replaces its tensor, which cannot.
+typedef struct talc_replacement {
+    talc_tensor *tensor;
+    talc_tensor *fresh; ///< NULL: the tensor stays as it is
+} talc_replacement;
+
+/// All parameters and buffers of a tree, in the order of talc_module_visit; freed by talc_memory_free. NULL without
+/// memory. There are talc_module_tensor_count of them.
+talc_replacement *talc_module_replacements(talc_module *module);
+int talc_module_tensor_count(const talc_module *module);
+void talc_module_replace(const talc_replacement *replacements, int count);
+
+/// Told of each talc_forward that succeeds on this thread while it is set. For the summary.
+typedef struct talc_forward_recorder {
+    void (*record)(struct talc_forward_recorder *recorder, const talc_module *module,
+                   const talc_tensor *x, const talc_tensor *y);
+} talc_forward_recorder;
+
+/// Sets this thread's recorder, NULL for none; returns the one before.
+talc_forward_recorder *talc_forward_record(talc_forward_recorder *recorder);
+
+#endif

@@ -1,0 +1,117 @@
+/// Layers: modules with PyTorch's names, parameters, defaults and initialisation.
+///
+///     talc_module *net = TALC_SEQUENTIAL(
+///         talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1, .out_channels = 6, .kernel = {5, 5} }),
+///         talc_nn_relu(),
+///         talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = {2, 2} }),
+///         talc_nn_flatten(),
+///         talc_nn_linear(&(talc_linear_layer){ .in_features = 864, .out_features = 10 }));
+///
+/// Each function returns a new module that the caller frees or hands to talc_module_add; NULL on failure. Parameters
+/// are made on the CPU and drawn from the thread's generator as each layer is made; talc_module_to moves them.
+/// In option structs zero means the documented default, as in ops. Shapes of inputs are checked by the ops.
+#ifndef TALC_NN_LAYERS_H
+#define TALC_NN_LAYERS_H
+
+#include "../ops/conv2d.h"
+#include "../ops/pool2d.h"
+#include "module.h"
+
+TALC_BEGIN_DECLARATIONS
+
+// ---- With parameters ----------------------------------------------------------------------------------------
+
+/// Pairs are height, width; stride to activation as in talc_conv2d_options.
+typedef struct talc_conv2d_layer {
+    int64_t in_channels, out_channels; ///< multiples of groups
+    int64_t kernel[2];
+    int64_t stride[2];  ///< 0: 1
+    int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
+    int64_t padding_end[2]; ///< bottom and right; 0: as top and left; TALC_ZERO: none
+    bool padding_same;      ///< output as large as the input, at stride 1
+    talc_padding_mode padding_mode;
+    int64_t dilation[2];        ///< 0: 1
+    int64_t groups;             ///< 0: 1
+    talc_activation activation; ///< applied last; none in PyTorch's layer
+    bool no_bias;
+    talc_dtype dtype; ///< of the parameters: TALC_F32 (which is zero) or TALC_F64
+} talc_conv2d_layer;
+
+/// [N, in, H, W] -> [N, out, OH, OW]. Parameters weight [out, in/groups, KH, KW] and bias [out], both uniform in
+/// +-1/sqrt(fan_in) with fan_in = in/groups * KH * KW (He et al. 2015 with a = sqrt(5), PyTorch's choice).
+TALC_API talc_module *talc_nn_conv2d(const talc_conv2d_layer *options);
+
+typedef struct talc_linear_layer {
+    int64_t in_features, out_features;
+    talc_activation activation; ///< applied last; none in PyTorch's layer
+    bool no_bias;
+    talc_dtype dtype;
+} talc_linear_layer;
+
+/// [..., in] -> [..., out]. Parameters weight [out, in] and bias [out], both uniform in +-1/sqrt(in).
+TALC_API talc_module *talc_nn_linear(const talc_linear_layer *options);
+
+typedef struct talc_batch_norm2d_layer {
+    int64_t channels;
+    double eps;      ///< 0: 1e-5; TALC_ZERO: 0
+    double momentum; ///< weight of the newest batch in the running statistics; 0: 0.1; TALC_ZERO: 0
+    talc_activation activation; ///< applied last; none in PyTorch's layer
+    bool no_affine;             ///< without weight and bias
+    bool no_tracking; ///< without running statistics: every batch is normalised by its own
+    talc_dtype dtype;
+} talc_batch_norm2d_layer;
+
+/// [N, C, H, W] -> the same. Parameters weight [C], ones, and bias [C], zeros; buffers running_mean [C], zeros,
+/// running_var [C], ones, and num_batches_tracked, an i64 scalar. In train mode it normalises by the batch and
+/// updates the buffers, in evaluation mode by the buffers. Source: Ioffe and Szegedy 2015, arXiv 1502.03167.
+TALC_API talc_module *talc_nn_batch_norm2d(const talc_batch_norm2d_layer *options);
+
+// ---- Without parameters -------------------------------------------------------------------------------------
+
+TALC_API talc_module *talc_nn_identity(void); ///< returns x itself
+
+/// The elementwise ops of the same names, and talc_flatten.
+TALC_API talc_module *talc_nn_relu(void);
+TALC_API talc_module *talc_nn_sigmoid(void);
+TALC_API talc_module *talc_nn_tanh(void);
+TALC_API talc_module *talc_nn_flatten(void); ///< [N, ...] -> [N, product of the rest]
+
+/// [N, C, H, W] -> [N, C, OH, OW], as the ops of ops/pool2d.h say; `options` are copied.
+TALC_API talc_module *talc_nn_max_pool2d(const talc_pool2d_options *options);
+TALC_API talc_module *talc_nn_avg_pool2d(const talc_pool2d_options *options);
+
+/// [N, C, H, W] -> [N, C, OH, OW], each output the mean of its share of the input.
+TALC_API talc_module *talc_nn_adaptive_avg_pool2d(int64_t OH, int64_t OW);
+
+// ---- Chains -------------------------------------------------------------------------------------------------
+
+/// Applies its children in order; without children it returns x itself. Children are added with
+/// talc_nn_sequential_append, or with talc_module_add under names of the caller's.
+TALC_API talc_module *talc_nn_sequential(void);
+
+/// Adds a child under the number of children before it: "0", "1", ... Ownership as with talc_module_add.
+TALC_API talc_module *talc_nn_sequential_append(talc_module *sequential, talc_module *child);
+
+/// A sequential of `count` modules, whose ownership passes, also on failure.
+TALC_API talc_module *talc_nn_sequential_of(talc_module *const modules[], int count);
+
+/// talc_nn_sequential_of for modules written out. C leaves open in which order list elements are made; where draws
+/// from the generator must come in order on every compiler, append one by one.
+#ifdef __cplusplus
+#define TALC_SEQUENTIAL(...) talc_nn_sequential_list(__VA_ARGS__)
+extern "C++" {
+template <typename... Modules> talc_module *talc_nn_sequential_list(Modules... modules)
+{
+    talc_module *const list[] = { modules... };
+    return talc_nn_sequential_of(list, static_cast<int>(sizeof...(modules)));
+}
+}
+#else
+#define TALC_SEQUENTIAL(...)                                                                       \
+    talc_nn_sequential_of((talc_module *[]){ __VA_ARGS__ },                                        \
+                          (int)(sizeof((talc_module *[]){ __VA_ARGS__ }) / sizeof(talc_module *)))
+#endif
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,204 @@
+#include "nn/module.h"
+
+#include "nn/entries.h"
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+static _Thread_local talc_forward_recorder *current_recorder;
+
+talc_forward_recorder *talc_forward_record(talc_forward_recorder *recorder)
+{
+    talc_forward_recorder *before = current_recorder;
+    current_recorder = recorder;
+    return before;
+}
+
+// ---- Making and freeing -------------------------------------------------------------------------------------
+
+static bool class_fits(const talc_module_class *kind)
+{
+    if (talc_operand_missing("module_new", "kind", kind) ||
+        talc_operand_missing("module_new", "the class's name", kind->name))
+        return false;
+    if (kind->size < sizeof(talc_module))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "module_new: %s has size %zu, a struct that begins with talc_module at least %zu",
+                  kind->name, kind->size, sizeof(talc_module));
+    return !talc_failed();
+}
+
+static talc_module *module_allocate(const talc_module_class *kind)
+{
+    talc_module *module = talc_memory_new(kind->size, kind->name);
+    if (module == NULL)
+        return NULL;
+    module->entries = talc_memory_new(sizeof *module->entries, kind->name);
+    if (module->entries == NULL) {
+        talc_memory_free(module);
+        return NULL;
+    }
+    module->kind = kind;
+    module->training = true;
+    return module;
+}
+
+talc_module *talc_module_new(const talc_module_class *kind, const void *options)
+{
+    if (!class_fits(kind))
+        return NULL;
+    talc_module *module = module_allocate(kind);
+    if (module == NULL)
+        return NULL;
+    /* Parameters belong to the module alone: the scope that is open around this call must not hold them too. */
+    talc_scope *scope = talc_scope_enter();
+    bool made = scope != NULL && (kind->init == NULL || kind->init(module, options));
+    talc_scope_leave(scope);
+    if (made && !talc_failed())
+        return module;
+    talc_fail(TALC_BAD_ARGUMENT, "module_new: init of %s failed without a reason", kind->name);
+    talc_module_free(module);
+    return NULL;
+}
+
+static void free_tree(talc_module *module)
+{
+    if (module->kind->free != NULL)
+        module->kind->free(module);
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            free_tree(module->entries->list[i].child);
+    talc_module_entries_free(module->entries);
+    talc_memory_free(module);
+}
+
+void talc_module_free(talc_module *module)
+{
+    if (module != NULL && module->entries->parent == NULL)
+        free_tree(module);
+}
+
+// ---- Registering --------------------------------------------------------------------------------------------
+
+/* Trees only: a module has one parent and does not contain itself. */
+static bool child_is_free(const talc_module *module, const char *name, const talc_module *child)
+{
+    const talc_module *ancestor = module;
+    while (ancestor != NULL && ancestor != child)
+        ancestor = ancestor->entries->parent;
+    if (ancestor != NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "module_add: %s would contain itself as '%.80s'",
+                  child->kind->name, name == NULL ? "" : name);
+    else if (child->entries->parent != NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "module_add: %s '%.80s' has a parent already, %s",
+                  child->kind->name, name == NULL ? "" : name, child->entries->parent->kind->name);
+    return ancestor == NULL && child->entries->parent == NULL;
+}
+
+talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child)
+{
+    if (child == NULL) {
+        talc_operand_missing("module_add", name == NULL ? "child" : name, NULL);
+        return NULL;
+    }
+    if (!child_is_free(module, name, child))
+        return NULL;
+    if (talc_operand_missing("module_add", "module", module) ||
+        !talc_module_entry_add("module_add", module, name,
+                               (talc_module_entry){ .kind = TALC_ENTRY_CHILD, .child = child })) {
+        talc_module_free(child);
+        return NULL;
+    }
+    child->entries->parent = module;
+    return child;
+}
+
+static talc_tensor *register_tensor(const char *who, talc_module *module, const char *name,
+                                    talc_tensor *tensor, talc_entry_kind kind)
+{
+    if (talc_operand_missing(who, "module", module) ||
+        talc_operand_missing(who, name == NULL ? "name" : name, tensor))
+        return NULL;
+    talc_module_entry entry = { .kind = kind, .tensor = tensor };
+    return talc_module_entry_add(who, module, name, entry) ? tensor : NULL;
+}
+
+talc_tensor *talc_module_parameter(talc_module *module, const char *name, talc_tensor *tensor)
+{
+    return register_tensor("module_parameter", module, name, tensor, TALC_ENTRY_PARAMETER);
+}
+
+talc_tensor *talc_module_buffer(talc_module *module, const char *name, talc_tensor *tensor)
+{
+    return register_tensor("module_buffer", module, name, tensor, TALC_ENTRY_BUFFER);
+}
+
+// ---- Applying -----------------------------------------------------------------------------------------------
+
+talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
+{
+    if (talc_operand_missing("forward", "module", module) ||
+        talc_operand_missing("forward", "x", x))
+        return NULL;
+    if (module->kind->forward == NULL) {
+        talc_fail(TALC_UNSUPPORTED, "forward: %s has no forward", module->kind->name);
+        return NULL;
+    }
+    talc_scope *scope = talc_scope_enter();
+    if (scope == NULL)
+        return NULL;
+    talc_tensor *y = module->kind->forward(module, x);
+    if (y == NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "forward: %s returned NULL without a reason",
+                  module->kind->name);
+    if (talc_failed())
+        y = NULL;
+    else if (current_recorder != NULL)
+        current_recorder->record(current_recorder, module, x, y);
+    talc_scope_return(scope, y);
+    talc_scope_leave(scope);
+    return y;
+}
+
+static void set_training(talc_module *module, bool training)
+{
+    module->training = training;
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            set_training(module->entries->list[i].child, training);
+}
+
+bool talc_module_train(talc_module *module)
+{
+    if (talc_operand_missing("module_train", "module", module))
+        return false;
+    set_training(module, true);
+    return true;
+}
+
+bool talc_module_eval(talc_module *module)
+{
+    if (talc_operand_missing("module_eval", "module", module))
+        return false;
+    set_training(module, false);
+    return true;
+}
+
+// ---- Moving -------------------------------------------------------------------------------------------------
+
+bool talc_module_to(talc_module *module, talc_device *device)
+{
+    if (talc_operand_missing("module_to", "module", module) ||
+        talc_operand_missing("module_to", "device", device))
+        return false;
+    talc_scope *scope = talc_scope_enter();
+    int count = talc_module_tensor_count(module);
+    talc_replacement *moved = scope == NULL ? NULL : talc_module_replacements(module);
+    for (int i = 0; moved != NULL && i < count && !talc_failed(); i++)
+        if (moved[i].tensor->device != device)
+            moved[i].fresh = talc_to(moved[i].tensor, device, moved[i].tensor->dtype);
+    if (!talc_failed())
+        talc_module_replace(moved, count);
+    talc_memory_free(moved);
+    talc_scope_leave(scope);
+    return !talc_failed();
+}

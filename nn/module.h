@@ -1,0 +1,116 @@
+/// Modules: layers with parameters, and trees of them.
+///
+/// A module is a struct whose first member is talc_module, and a class that says how it is made and applied:
+///
+///     typedef struct { talc_module base; talc_module *conv2d; } model_new;
+///
+///     static bool init(talc_module *module, const void *options) {
+///         model_new *self = (model_new *)module;
+///         self->conv2d = talc_module_add(module, "conv2d", talc_nn_conv2d(options));
+///         return self->conv2d != NULL;
+///     }
+///     static talc_tensor *forward(talc_module *module, talc_tensor *x) {
+///         return talc_forward(((model_new *)module)->conv2d, x);
+///     }
+///     static const talc_module_class model_new_class = { "ModelNew", sizeof(model_new), init, forward, NULL, NULL };
+///
+///     talc_module *model = talc_module_new(&model_new_class, &(talc_conv2d_layer){ ... });
+///
+/// Paths of parameters are PyTorch's state_dict keys: layer1.0.conv1.weight. Modules belong to the program, not to
+/// scopes; talc_module_free frees a module with its children. One thread at a time changes a module.
+#ifndef TALC_NN_MODULE_H
+#define TALC_NN_MODULE_H
+
+#include "../tensor/device.h"
+#include "../tensor/scope.h"
+
+#include <stdio.h>
+
+TALC_BEGIN_DECLARATIONS
+
+typedef struct talc_module talc_module;
+
+typedef struct talc_module_class {
+    const char *name; ///< "Conv2d"
+    size_t size;      ///< of the struct that begins with talc_module
+    /// Registers children and parameters; false, with a failure raised, when it cannot. Tensors made in it end with
+    /// it unless they are registered or retained. NULL: nothing to do.
+    bool (*init)(talc_module *module, const void *options);
+    /// Returns a new tensor, or x. What else it makes is freed when it returns, unless retained. NULL: children only.
+    talc_tensor *(*forward)(talc_module *module, talc_tensor *x);
+    /// Frees what the module owns apart from children and parameters, also after an init that failed. NULL: nothing.
+    void (*free)(talc_module *module);
+    /// Multiply-accumulates of one forward pass from an input of shape x to an output of shape y, children not
+    /// counted; for the summary. NULL: 0.
+    double (*macs)(const talc_module *module, talc_dims x, talc_dims y);
+} talc_module_class;
+
+/// What every module has. Fields are for reading.
+struct talc_module {
+    const talc_module_class *kind;
+    bool training; ///< true when made, as in PyTorch
+    /// Children, parameters and buffers by name, in order of registration.
+    struct talc_module_entries *entries;
+};
+
+/// Makes a module: a zeroed struct of the class's size, then init. NULL on failure, with nothing left behind.
+TALC_API talc_module *talc_module_new(const talc_module_class *kind, const void *options);
+
+/// Frees a module, its children and its parameters. NULL passes, and so does a child: its parent frees it.
+TALC_API void talc_module_free(talc_module *module);
+
+/// Registers a child, whose ownership passes to `module`, also on failure. Names are unique within a module, not
+/// empty and without a dot. Returns the child; NULL when it is NULL or the name is bad. A child that has a parent
+/// already, or that contains `module`, is refused and stays where it is.
+TALC_API talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child);
+
+/// Registers a parameter (learned) or a buffer (state such as running_mean). The module retains the tensor and
+/// returns the handle to use, which stays the same for the module's life: moving and loading replace its storage.
+TALC_API talc_tensor *talc_module_parameter(talc_module *module, const char *name,
+                                            talc_tensor *tensor);
+TALC_API talc_tensor *talc_module_buffer(talc_module *module, const char *name,
+                                         talc_tensor *tensor);
+
+/// Applies a module.
+TALC_API talc_tensor *talc_forward(talc_module *module, talc_tensor *x);
+
+TALC_API bool talc_module_train(talc_module *module); ///< sets train mode, here and in all children
+TALC_API bool talc_module_eval(talc_module *module);  ///< sets evaluation mode
+
+/// Moves all parameters and buffers; either all move or none.
+TALC_API bool talc_module_to(talc_module *module, talc_device *device);
+
+// ---- Looking through a tree ---------------------------------------------------------------------------------
+
+/// Called for each parameter and buffer with its path, which lasts for the call; returning false ends the walk.
+typedef bool talc_parameter_visitor(const char *path, talc_tensor *tensor, bool is_buffer,
+                                    void *context);
+
+/// Walks a tree in the order of PyTorch's state_dict: a module's parameters, then its buffers, then its children.
+/// True when the walk came to its end; false when a visitor ended it, on NULL, and without memory for the path.
+TALC_API bool talc_module_visit(talc_module *module, talc_parameter_visitor *visit, void *context);
+
+TALC_API int64_t talc_module_count(const talc_module *module); ///< learned elements in all
+
+/// The parameter or buffer of a path; NULL when there is none. Borrowed from the module.
+TALC_API talc_tensor *talc_module_find(talc_module *module, const char *path);
+
+/// The child of a path such as "layer1.0", the module itself for ""; NULL when there is none. Borrowed.
+TALC_API talc_module *talc_module_child(talc_module *module, const char *path);
+
+/// Runs a forward pass on x in evaluation mode and prints a table: layer, output shape, parameters,
+/// multiply-accumulates, each without its children's. Leaves modes, buffers and tensors as they were.
+TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
+
+// ---- Files --------------------------------------------------------------------------------------------------
+
+/// Writes all parameters and buffers as safetensors under their paths.
+TALC_API bool talc_module_save(talc_module *module, const char *path);
+
+/// Reads them. Everything is checked and read before anything changes. `strict`: missing and extra names are errors;
+/// otherwise names that both have are loaded. Shapes and types must be equal in any case.
+TALC_API bool talc_module_load(talc_module *module, const char *path, bool strict);
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,8 @@
+/// Modules and layers.
+#ifndef TALC_NN_NN_H
+#define TALC_NN_NN_H
+
+#include "layers.h"
+#include "module.h"
+
+#endif

@@ -1,0 +1,178 @@
+#include "nn/entries.h"
+#include "nn/module.h"
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+#include <string.h>
+
+/* A line of the table: a module, in the order of the tree, and what its calls showed. */
+typedef struct summary_row {
+    talc_module *module;
+    char *path; /* "" for the root */
+    bool was_training;
+    int calls;
+    talc_dims y;       /* shape of the last call's output */
+    double parameters; /* its own, children not counted */
+    double macs;       /* of all calls */
+} summary_row;
+
+typedef struct summary_table {
+    talc_forward_recorder recorder; /* first, so that the two pointers are one */
+    summary_row *rows;
+    int count;
+} summary_table;
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static int module_count(const talc_module *module)
+{
+    int count = 1;
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            count += module_count(module->entries->list[i].child);
+    return count;
+}
+
+/* "layer1" and "0" give "layer1.0". */
+static char *join(const char *path, const char *name)
+{
+    size_t length = strlen(path);
+    size_t bytes = length + strlen(name) + 2;
+    char *joined = talc_memory_new(bytes, "summary");
+    if (joined != NULL)
+        snprintf(joined, bytes, "%s%s%s", path, length > 0 ? "." : "", name);
+    return joined;
+}
+
+/* Adds the rows of a tree and takes over `path`. */
+static bool add_rows(summary_table *summary, talc_module *module, char *path)
+{
+    if (path == NULL)
+        return false;
+    summary_row *row = &summary->rows[summary->count++];
+    row->module = module;
+    row->path = path;
+    row->was_training = module->training;
+    for (int i = 0; i < module->entries->count; i++) {
+        const talc_module_entry *entry = &module->entries->list[i];
+        if (entry->kind == TALC_ENTRY_PARAMETER)
+            row->parameters += (double)talc_numel(entry->tensor);
+        else if (entry->kind == TALC_ENTRY_CHILD &&
+                 !add_rows(summary, entry->child, join(path, entry->name)))
+            return false;
+    }
+    return true;
+}
+
+static void record_call(talc_forward_recorder *recorder, const talc_module *module,
+                        const talc_tensor *x, const talc_tensor *y)
+{
+    const summary_table *self = (summary_table *)recorder;
+    for (int i = 0; i < self->count; i++) {
+        summary_row *row = &self->rows[i];
+        if (row->module != module)
+            continue;
+        row->calls++;
+        row->y = talc_dims_of(y);
+        if (module->kind->macs != NULL)
+            row->macs += module->kind->macs(module, talc_dims_of(x), row->y);
+    }
+}
+
+/* Fills in the rows by one forward pass, in evaluation mode so that it changes no running statistics. */
+static bool run_forward(summary_table *summary, talc_module *module, talc_tensor *x)
+{
+    talc_scope *scope = talc_scope_enter();
+    if (scope == NULL)
+        return false;
+    talc_module_eval(module);
+    talc_forward_recorder *before = talc_forward_record(&summary->recorder);
+    bool ran = talc_forward(module, x) != NULL;
+    talc_forward_record(before);
+    for (int i = 0; i < summary->count; i++)
+        summary->rows[i].module->training = summary->rows[i].was_training;
+    talc_scope_leave(scope);
+    return ran;
+}
+
+// ---- The table ----------------------------------------------------------------------------------------------
+
+#define NUMBER_TEXT 40
+
+/* A count with its thousands apart: "272,474". */
+static const char *number_text(double number, char text[NUMBER_TEXT])
+{
+    char digits[NUMBER_TEXT];
+    int count = snprintf(digits, sizeof digits, "%.0f", number);
+    if (count > 27) {
+        snprintf(text, NUMBER_TEXT, "%.3e", number);
+        return text;
+    }
+    char *end = text;
+    for (int i = 0; i < count; i++) {
+        *end++ = digits[i];
+        if (count - i > 1 && (count - i) % 3 == 1)
+            *end++ = ',';
+    }
+    *end = '\0';
+    return text;
+}
+
+static int longer(int a, size_t b)
+{
+    return (size_t)a > b ? a : (int)b;
+}
+
+static void print_line(FILE *file, const int widths[3], const char *const cells[5])
+{
+    fprintf(file, "%-*s  %-*s  %-*s  %12s  %18s\n", widths[0], cells[0], widths[1], cells[1],
+            widths[2], cells[2], cells[3], cells[4]);
+}
+
+static void print_table(FILE *file, const summary_table *summary)
+{
+    char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT];
+    int widths[3] = { 7, 4, 12 }; /* of "(model)", "type" and "output shape" */
+    for (int i = 0; i < summary->count; i++) {
+        const summary_row *row = &summary->rows[i];
+        widths[0] = longer(widths[0], strlen(row->path));
+        widths[1] = longer(widths[1], strlen(row->module->kind->name));
+        widths[2] = longer(widths[2], strlen(talc_dims_text(row->y, shape)));
+    }
+    print_line(file, widths,
+               (const char *const[]){ "layer", "type", "output shape", "parameters", "MACs" });
+    double all_parameters = 0, all_macs = 0;
+    for (int i = 0; i < summary->count; i++) {
+        const summary_row *row = &summary->rows[i];
+        all_parameters += row->parameters;
+        all_macs += row->macs;
+        print_line(file, widths,
+                   (const char *const[]){
+                       *row->path == '\0' ? "(model)" : row->path, row->module->kind->name,
+                       row->calls == 0 ? "not called" : talc_dims_text(row->y, shape),
+                       number_text(row->parameters, parameters), number_text(row->macs, macs) });
+    }
+    print_line(file, widths,
+               (const char *const[]){ "total", "", "", number_text(all_parameters, parameters),
+                                      number_text(all_macs, macs) });
+}
+
+bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
+{
+    if (talc_operand_missing("module_summary", "file", file) ||
+        talc_operand_missing("module_summary", "module", module) ||
+        talc_operand_missing("module_summary", "x", x))
+        return false;
+    summary_table summary = { .recorder = { record_call } };
+    summary.rows = talc_memory_new((size_t)module_count(module) * sizeof *summary.rows, "summary");
+    bool ran = summary.rows != NULL && add_rows(&summary, module, talc_memory_string("")) &&
+               run_forward(&summary, module, x);
+    if (ran)
+        print_table(file, &summary);
+    for (int i = 0; i < summary.count; i++)
+        talc_memory_free(summary.rows[i].path);
+    talc_memory_free(summary.rows);
+    if (ran && ferror(file) != 0)
+        talc_fail(TALC_IO_ERROR, "module_summary: the table could not be written");
+    return ran && !talc_failed();
+}

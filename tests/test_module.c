@@ -1,0 +1,377 @@
+#include "tests/support/hooks.h"
+
+#include "tensor/memory.h"
+
+#include <string.h>
+
+/* A module with a parameter, a buffer and children given by its options, which counts how often it is freed. */
+typedef struct {
+    talc_module base;
+    talc_tensor *weight, *state;
+    int64_t scale;
+} probe;
+
+typedef struct {
+    int64_t scale;
+    bool fail;      /* raise a failure in init */
+    bool fail_mute; /* return false without one */
+} probe_options;
+
+static int freed;
+
+static bool probe_init(talc_module *module, const void *options)
+{
+    probe *self = (probe *)module;
+    const probe_options *given = options;
+    self->scale = given == NULL ? 1 : given->scale;
+    self->weight = talc_module_parameter(module, "weight",
+                                         talc_full(cpu_device(), TALC_F32, TALC_DIMS(2, 3), 2));
+    self->state =
+        talc_module_buffer(module, "state", talc_zeros(cpu_device(), TALC_I64, TALC_DIMS(5)));
+    if (given != NULL && given->fail)
+        talc_fail(TALC_BAD_ARGUMENT, "probe: told to fail");
+    return !talc_failed() && !(given != NULL && given->fail_mute);
+}
+
+static talc_tensor *probe_forward(talc_module *module, talc_tensor *x)
+{
+    const probe *self = (probe *)module;
+    return talc_mul_scalar(talc_add_scalar(x, 0), (double)self->scale);
+}
+
+static void probe_free(talc_module *module)
+{
+    (void)module;
+    freed++;
+}
+
+static const talc_module_class probe_class = { "Probe",       sizeof(probe), probe_init,
+                                               probe_forward, probe_free,    NULL };
+static const talc_module_class box_class = { "Box", sizeof(talc_module), NULL, NULL, NULL, NULL };
+
+static talc_module *probe_new(int64_t scale)
+{
+    return talc_module_new(&probe_class, &(probe_options){ .scale = scale });
+}
+
+static size_t live(void)
+{
+    return talc_device_memory(cpu_device()).live;
+}
+
+// ---- Ownership ----------------------------------------------------------------------------------------------
+
+Test(module, parameters_live_as_long_as_the_module)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_module *model = probe_new(3);
+    talc_scope_leave(scope);
+    assert_no_failure();
+    cr_assert(talc_item(talc_slice(talc_slice(((probe *)model)->weight, 0, 0, 1, 1), 1, 2, 3, 1)) ==
+              2);
+    cr_assert(model->training, "a module is made in train mode");
+    size_t before = live();
+    talc_module_free(model);
+    cr_assert(live() < before,
+              "freeing the module frees its parameters although the root scope is open");
+    cr_assert(freed == 1);
+    assert_all_freed();
+}
+
+Test(module, a_registered_tensor_may_belong_to_others_too)
+{
+    talc_module *model = talc_module_new(&box_class, NULL);
+    talc_tensor *shared = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(4));
+    cr_assert(talc_module_parameter(model, "shared", shared) == shared);
+    talc_module_free(model);
+    cr_assert(talc_item(talc_slice(shared, 0, 3, 4, 1)) == 1);
+    assert_all_freed();
+}
+
+Test(module, children_are_freed_with_their_parent_and_by_it_alone)
+{
+    talc_module *model = talc_module_new(&box_class, NULL);
+    talc_module *a = talc_module_add(model, "a", probe_new(1));
+    talc_module *b = talc_module_add(a, "b", probe_new(1));
+    talc_module_free(b);
+    talc_module_free(NULL);
+    cr_assert(freed == 0, "a child is left to its parent");
+    talc_module_free(model);
+    cr_assert(freed == 2);
+    assert_all_freed();
+}
+
+Test(module, an_init_that_fails_leaves_nothing)
+{
+    cr_assert_null(talc_module_new(&probe_class, &(probe_options){ .fail = true }));
+    assert_failure(TALC_BAD_ARGUMENT, "probe: told to fail");
+    cr_assert(freed == 1, "free is called for what init had made");
+    cr_assert_null(talc_module_new(&probe_class, &(probe_options){ .fail_mute = true }));
+    assert_failure(TALC_BAD_ARGUMENT, "module_new: init of Probe failed without a reason");
+    cr_assert(freed == 2);
+    talc_fail(TALC_IO_ERROR, "stands");
+    cr_assert_null(probe_new(1));
+    cr_assert(freed == 2);
+    assert_failure(TALC_IO_ERROR, "stands");
+    assert_all_freed();
+}
+
+static int64_t allocations_left;
+
+static bool allow_some(size_t bytes)
+{
+    (void)bytes;
+    return allocations_left-- > 0;
+}
+
+/* Everything that allocates on the way to a tree of modules and back from its forward pass. */
+static bool use_a_tree(void)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_module *model = TALC_SEQUENTIAL(probe_new(2), probe_new(3));
+    talc_module_add(model, "box", TALC_SEQUENTIAL(probe_new(5)));
+    talc_tensor *y = talc_forward(model, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)));
+    talc_module_to(model, cpu_device());
+    bool ok = y != NULL && !talc_failed();
+    talc_module_free(model);
+    talc_scope_leave(scope);
+    return ok;
+}
+
+Test(module, every_allocation_may_fail)
+{
+    talc_allocation_hook = allow_some;
+    int64_t k = 0;
+    for (bool complete = false; !complete && k < 1000; k++) {
+        allocations_left = k;
+        complete = use_a_tree();
+        cr_assert(complete || talc_error_status() == TALC_NO_MEMORY, "allocation %d: %s", (int)k,
+                  talc_error_message());
+        talc_error_clear();
+        cr_assert(live() == 0, "allocation %d leaves %zu bytes", (int)k, live());
+    }
+    cr_assert(k > 30 && k < 1000, "%d allocations", (int)k);
+    talc_allocation_hook = NULL;
+    assert_all_freed();
+}
+
+// ---- Names and trees ----------------------------------------------------------------------------------------
+
+Test(module, bad_names_and_missing_children_are_errors)
+{
+    talc_module *model = probe_new(1);
+    talc_module *lost = talc_module_add(model, "first", probe_new(1));
+    cr_assert(lost != NULL && freed == 0);
+    static const struct {
+        const char *name;
+        talc_status status;
+        const char *message;
+    } cases[] = {
+        { "first", TALC_BAD_ARGUMENT, "module_add: Probe has 'first' already" },
+        { "weight", TALC_BAD_ARGUMENT, "module_add: Probe has 'weight' already" },
+        { "", TALC_BAD_ARGUMENT, "module_add: a name in Probe is empty" },
+        { "a.b", TALC_BAD_ARGUMENT,
+          "module_add: name 'a.b' in Probe has a dot, which separates the parts of a path" },
+        { NULL, TALC_NULL_ARGUMENT, "module_add: name is NULL" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_null(talc_module_add(model, cases[i].name, probe_new(1)));
+        assert_failure(cases[i].status, cases[i].message);
+        cr_assert(freed == (int)i + 1, "the child is freed");
+    }
+    freed = 0;
+    cr_assert_null(talc_module_add(model, "child", NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_add: child is NULL");
+    cr_assert_null(talc_module_add(NULL, "child", probe_new(1)));
+    assert_failure(TALC_NULL_ARGUMENT, "module_add: module is NULL");
+    talc_module *spare = probe_new(1);
+    talc_fail(TALC_IO_ERROR, "stands");
+    cr_assert_null(talc_module_add(model, "child", spare));
+    assert_failure(TALC_IO_ERROR, "stands");
+    cr_assert(freed == 2);
+    talc_module_free(model);
+    cr_assert(freed == 4);
+    assert_all_freed();
+}
+
+Test(module, bad_parameters_are_errors)
+{
+    talc_module *model = probe_new(1);
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1));
+    cr_assert_null(talc_module_parameter(model, "state", x));
+    assert_failure(TALC_BAD_ARGUMENT, "module_parameter: Probe has 'state' already");
+    cr_assert_null(talc_module_buffer(model, "", x));
+    assert_failure(TALC_BAD_ARGUMENT, "module_buffer: a name in Probe is empty");
+    cr_assert_null(talc_module_parameter(model, "w", NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: w is NULL");
+    cr_assert_null(talc_module_parameter(model, NULL, x));
+    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: name is NULL");
+    cr_assert_null(talc_module_parameter(NULL, "w", x));
+    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: module is NULL");
+    cr_assert(talc_module_count(model) == 6, "the buffer does not count, nor what was refused");
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(module, a_module_has_one_parent_and_does_not_contain_itself)
+{
+    talc_module *a = talc_module_new(&box_class, NULL), *b = talc_module_new(&box_class, NULL);
+    talc_module *child = talc_module_add(a, "child", probe_new(1));
+    talc_module *grandchild = talc_module_add(child, "grandchild", probe_new(1));
+    cr_assert_null(talc_module_add(b, "stolen", child));
+    assert_failure(TALC_BAD_ARGUMENT, "module_add: Probe 'stolen' has a parent already, Box");
+    cr_assert_null(talc_module_add(a, "self", a));
+    assert_failure(TALC_BAD_ARGUMENT, "module_add: Box would contain itself as 'self'");
+    cr_assert_null(talc_module_add(grandchild, "root", a));
+    assert_failure(TALC_BAD_ARGUMENT, "module_add: Box would contain itself as 'root'");
+    cr_assert(freed == 0, "what was refused stays where it is");
+    talc_module_free(b);
+    talc_module_free(a);
+    cr_assert(freed == 2);
+    assert_all_freed();
+}
+
+Test(module, bad_classes_are_errors)
+{
+    static const talc_module_class small = { "Small", 4, NULL, NULL, NULL, NULL };
+    static const talc_module_class nameless = { NULL, sizeof(talc_module), NULL, NULL, NULL, NULL };
+    char due[120];
+    cr_assert_null(talc_module_new(NULL, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_new: kind is NULL");
+    cr_assert_null(talc_module_new(&nameless, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_new: the class's name is NULL");
+    cr_assert_null(talc_module_new(&small, NULL));
+    snprintf(due, sizeof due,
+             "module_new: Small has size 4, a struct that begins with talc_module at least %zu",
+             sizeof(talc_module));
+    assert_failure(TALC_BAD_ARGUMENT, due);
+    assert_all_freed();
+}
+
+static bool join_paths(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    char *text = context;
+    cr_assert(tensor != NULL);
+    strcat(strcat(text, path), is_buffer ? "* " : " ");
+    return strstr(text, "stop") == NULL;
+}
+
+Test(module, paths_visit_parameters_then_buffers_then_children)
+{
+    talc_module *model = talc_module_new(&box_class, NULL);
+    talc_module *inner = talc_module_add(model, "inner", probe_new(1));
+    talc_module_add(inner, "empty_with_a_long_name", talc_module_new(&box_class, NULL));
+    talc_module_buffer(model, "count", talc_zeros(cpu_device(), TALC_I64, TALC_SCALAR));
+    talc_module_parameter(model, "scale", talc_ones(cpu_device(), TALC_F32, TALC_DIMS(7)));
+    char text[200] = "";
+    cr_assert(talc_module_visit(model, join_paths, text));
+    cr_assert_str_eq(text, "scale count* inner.weight inner.state* ");
+    cr_assert(talc_module_count(model) == 13);
+    cr_assert(talc_module_count(NULL) == 0);
+
+    cr_assert(talc_module_find(model, "inner.weight") == ((probe *)inner)->weight);
+    cr_assert(talc_module_child(model, "inner") == inner && talc_module_child(model, "") == model);
+    static const char *const absent[] = { "inner", "inner.", "inner.weight.x", "weight",
+                                          "",      ".",      "inner..weight" };
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        cr_assert_null(talc_module_find(model, absent[i]), "'%s'", absent[i]);
+    cr_assert_null(talc_module_child(model, "inner.weight"));
+    cr_assert_null(talc_module_child(model, NULL));
+    cr_assert_null(talc_module_find(NULL, "inner.weight"));
+    assert_no_failure();
+
+    talc_module_parameter(inner, "stop", talc_ones(cpu_device(), TALC_F32, TALC_SCALAR));
+    talc_module_parameter(inner, "unseen", talc_ones(cpu_device(), TALC_F32, TALC_SCALAR));
+    text[0] = '\0';
+    cr_assert(!talc_module_visit(model, join_paths, text));
+    cr_assert_str_eq(text, "scale count* inner.weight inner.stop ");
+    cr_assert(!talc_module_visit(NULL, join_paths, text));
+    assert_failure(TALC_NULL_ARGUMENT, "module_visit: module is NULL");
+    cr_assert(!talc_module_visit(model, NULL, text));
+    assert_failure(TALC_NULL_ARGUMENT, "module_visit: visit is NULL");
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+// ---- Forward, modes, moving ---------------------------------------------------------------------------------
+
+static talc_tensor *mute_forward(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    (void)x;
+    return NULL;
+}
+
+Test(module, forward_frees_all_but_its_result)
+{
+    talc_module *model =
+        TALC_SEQUENTIAL(probe_new(2), talc_nn_identity(), probe_new(5), probe_new(1), probe_new(1),
+                        probe_new(1), talc_nn_flatten());
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 1000, 2));
+    size_t before = live();
+    talc_memory_reset_peak(cpu_device());
+    talc_tensor *y = talc_forward(model, x);
+    assert_no_failure();
+    talc_memory memory = talc_device_memory(cpu_device());
+    cr_assert(memory.live - before < 2 * 8000 && memory.live > before, "only the result stays");
+    cr_assert(memory.peak - before < 4 * 8000,
+              "a chain holds no more than a layer's input, intermediate and output");
+    cr_assert(y->rank == 2 && y->dims[1] == 2000);
+    cr_assert(talc_item(talc_slice(y, 1, 1999, TALC_END, 1)) == 10);
+    cr_assert(talc_item(talc_slice(talc_flatten(x, 0, -1), 0, 0, 1, 1)) == 1,
+              "the input is the caller's");
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(module, forward_errors)
+{
+    static const talc_module_class mute_class = { "Mute", sizeof(talc_module),
+                                                  NULL,   mute_forward,
+                                                  NULL,   NULL };
+    talc_module *box = talc_module_new(&box_class, NULL),
+                *mute = talc_module_new(&mute_class, NULL);
+    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1));
+    cr_assert_null(talc_forward(NULL, x));
+    assert_failure(TALC_NULL_ARGUMENT, "forward: module is NULL");
+    cr_assert_null(talc_forward(box, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "forward: x is NULL");
+    cr_assert_null(talc_forward(box, x));
+    assert_failure(TALC_UNSUPPORTED, "forward: Box has no forward");
+    cr_assert_null(talc_forward(mute, x));
+    assert_failure(TALC_BAD_ARGUMENT, "forward: Mute returned NULL without a reason");
+    talc_module_free(box);
+    talc_module_free(mute);
+    assert_all_freed();
+}
+
+Test(module, train_and_eval_reach_every_child)
+{
+    talc_module *model = talc_module_new(&box_class, NULL);
+    talc_module *child =
+        talc_module_add(talc_module_add(model, "a", probe_new(1)), "b", probe_new(1));
+    cr_assert(talc_module_eval(model) && !model->training && !child->training);
+    cr_assert(talc_module_train(model) && model->training && child->training);
+    cr_assert(talc_module_eval(child) && model->training && !child->training);
+    cr_assert(!talc_module_train(NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_train: module is NULL");
+    cr_assert(!talc_module_eval(NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_eval: module is NULL");
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(module, to_the_same_device_changes_nothing)
+{
+    talc_module *model = probe_new(1);
+    talc_tensor *weight = ((probe *)model)->weight;
+    const void *data = weight->data;
+    cr_assert(talc_module_to(model, cpu_device()));
+    cr_assert(weight->data == data);
+    cr_assert(!talc_module_to(NULL, cpu_device()));
+    assert_failure(TALC_NULL_ARGUMENT, "module_to: module is NULL");
+    cr_assert(!talc_module_to(model, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_to: device is NULL");
+    talc_module_free(model);
+    assert_all_freed();
+}
