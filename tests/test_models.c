@@ -1,0 +1,271 @@
+#include "tests/support/hooks.h"
+
+#include "examples/lenet.h"
+#include "examples/resnet20.h"
+#include "nn/entries.h"
+#include "tests/support/pattern.h"
+#include "tests/support/torch_keys.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Keys ---------------------------------------------------------------------------------------------------
+
+static bool append_key(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)is_buffer;
+    char shape[TALC_DIMS_TEXT];
+    char *keys = context;
+    sprintf(keys + strlen(keys), "%s %s\n", path, talc_dims_text(talc_dims_of(tensor), shape));
+    return true;
+}
+
+/* The lines of `keys` that do not speak of a shortcut. */
+static void drop_shortcuts(const char *keys, char *kept)
+{
+    for (const char *line = keys; *line != '\0'; line = strchr(line, '\n') + 1) {
+        const char *word = strstr(line, "shortcut");
+        if (word == NULL || word > strchr(line, '\n'))
+            strncat(kept, line, (size_t)(strchr(line, '\n') - line + 1));
+    }
+}
+
+static void check_keys(talc_module *model, const char *due, int64_t parameters)
+{
+    static char keys[16384];
+    assert_no_failure();
+    keys[0] = '\0';
+    cr_assert(talc_module_visit(model, append_key, keys));
+    cr_assert_str_eq(keys, due);
+    cr_assert(talc_module_count(model) == parameters, "%s: %" PRId64 " parameters",
+              model->kind->name, talc_module_count(model));
+    talc_module_free(model);
+}
+
+Test(models, keys_and_counts_are_those_of_pytorch)
+{
+    static char without_shortcuts[16384];
+    drop_shortcuts(resnet20_keys, without_shortcuts);
+    check_keys(lenet_new(), lenet_keys, 61706);
+    check_keys(resnet20_new(RESNET20_OPTION_A), without_shortcuts, 269722);
+    check_keys(resnet20_new(RESNET20_OPTION_B), resnet20_keys, 272474);
+    assert_all_freed();
+}
+
+// ---- Outputs ------------------------------------------------------------------------------------------------
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Gives the t-th tensor its pattern: a variance or a batch norm's weight around 1, everything else around 0. */
+static bool fill_state(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    int64_t t = (*(int64_t *)context)++;
+    if (ends_with(path, "num_batches_tracked"))
+        return true;
+    bool around_one =
+        ends_with(path, "running_var") || (ends_with(path, "weight") && tensor->rank == 1);
+    (void)is_buffer;
+    return pattern_fill(tensor, t, around_one ? 64 : 128, around_one ? 1 : 0);
+}
+
+static talc_module *filled(talc_module *model)
+{
+    int64_t t = 0;
+    cr_assert(talc_module_visit(model, fill_state, &t), "%s", talc_error_message());
+    return model;
+}
+
+/* PyTorch 2 in float64, from the same numbers. */
+static const struct {
+    const char *name;
+    bool training;
+    double logits[20];
+} outputs[] = {
+    { "LeNet", false, { 0.14690688,   -0.163269085,  0.0784528003, -0.0193617434, 0.0408530759,
+                        0.0393949293, -0.0891426839, 0.11461526,   0.0942708059,  -0.171083587,
+                        0.148880302,  -0.158628258,  0.0778206812, -0.0216341567, 0.0408315095,
+                        0.0335695257, -0.0887254128, 0.116238203,  0.091130347,   -0.166786839 } },
+    { "A", false, { 0.171590091,   0.0835817106, -0.132733418, -0.0458409831, 0.255896075,
+                    -0.0703753615, -0.19059516,  0.142121079,  0.167048,      -0.17171791,
+                    0.171625782,   0.0808854554, -0.131107571, -0.0473365834, 0.253837784,
+                    -0.0675095339, -0.18987374,  0.141806612,  0.169121603,   -0.167122468 } },
+    { "A", true, { -0.230537184, 0.336905179,   -0.229267899,  -0.263772038,  0.488089007,
+                   -0.179617798, -0.130701216,  0.18421488,    0.00815171128, -0.448752929,
+                   -0.140255196, 0.266652332,   -0.0689747572, -0.184927971,  0.529847761,
+                   -0.213875389, -0.0215527238, 0.263931624,   0.0514142503,  -0.349523205 } },
+    { "B", false, { -0.0261829778, 0.0897235946,  -0.134957414, 0.0522416238,  0.0399301147,
+                    -0.106107956,  -0.0815723492, 0.145061323,  -0.0281664997, -0.180440206,
+                    -0.0277085124, 0.085762638,   -0.132379682, 0.0515933168,  0.0379127907,
+                    -0.107641297,  -0.0784511594, 0.141017359,  -0.030104966,  -0.176585963 } },
+    { "B", true, { -0.0857793757, -0.0492803259, -0.0220679092, -0.0072307301,  0.176189695,
+                   -0.177166438,  0.239487695,   -0.28999819,   0.0836014741,   0.100393454,
+                   -0.09991054,   -0.0724818151, -0.0812016796, -0.00995992633, 0.107365065,
+                   -0.139159231,  0.169735421,   -0.287021823,  0.0851912883,   0.0274564045 } },
+};
+
+Test(models, outputs_are_those_of_pytorch)
+{
+    for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+        bool is_lenet = strcmp(outputs[i].name, "LeNet") == 0;
+        talc_module *model =
+            filled(is_lenet ? lenet_new()
+                            : resnet20_new(*outputs[i].name == 'A' ? RESNET20_OPTION_A
+                                                                   : RESNET20_OPTION_B));
+        talc_tensor *x = pattern_new(
+            TALC_F32, is_lenet ? TALC_DIMS(2, 1, 28, 28) : TALC_DIMS(2, 3, 32, 32), 1, 32);
+        if (!outputs[i].training)
+            talc_module_eval(model);
+        talc_tensor *y = talc_forward(model, x);
+        assert_no_failure();
+        cr_assert(y->rank == 2 && y->dims[0] == 2 && y->dims[1] == 10);
+        float logits[20];
+        talc_to_host(y, logits, sizeof logits);
+        for (int j = 0; j < 20; j++)
+            cr_assert(fabs((double)logits[j] - outputs[i].logits[j]) <
+                          (outputs[i].training ? 4e-6 : 4e-7),
+                      "%s%s: logit %d is %.9g instead of %.9g", outputs[i].name,
+                      outputs[i].training ? " in train mode" : "", j, (double)logits[j],
+                      outputs[i].logits[j]);
+        if (!is_lenet)
+            cr_assert(talc_item_i64(talc_module_find(model, "bn1.num_batches_tracked")) ==
+                      outputs[i].training);
+        talc_module_free(model);
+    }
+    assert_all_freed();
+}
+
+/* Modules may be read from several threads at once. */
+static void *apply(void *model)
+{
+    float *logits = calloc(20, sizeof *logits);
+    talc_to_host(talc_forward(model, pattern_new(TALC_F32, TALC_DIMS(2, 1, 28, 28), 1, 32)), logits,
+                 20 * sizeof *logits);
+    return talc_failed() ? NULL : logits;
+}
+
+Test(models, two_threads_apply_one_network)
+{
+    talc_module *model = filled(lenet_new());
+    float *due = apply(model);
+    for (int round = 0; round < 5; round++) {
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++)
+            pthread_create(&threads[i], NULL, apply, model);
+        for (int i = 0; i < 2; i++) {
+            void *logits;
+            pthread_join(threads[i], &logits);
+            cr_assert(logits != NULL && memcmp(logits, due, 20 * sizeof *due) == 0);
+            free(logits);
+        }
+    }
+    free(due);
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+// ---- Summary ------------------------------------------------------------------------------------------------
+
+static char *summary_text(talc_module *model, talc_tensor *x)
+{
+    static char text[8192];
+    FILE *file = tmpfile();
+    cr_assert(talc_module_summary(file, model, x), "%s", talc_error_message());
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+Test(models, the_summary_of_lenet)
+{
+    talc_module *model = lenet_new();
+    char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 1, 28, 28)));
+    cr_assert_str_eq(text, "layer    type       output shape    parameters                MACs\n"
+                           "(model)  LeNet      [2,10]                   0                   0\n"
+                           "conv1    Conv2d     [2,6,28,28]            156             235,200\n"
+                           "conv2    Conv2d     [2,16,10,10]         2,416             480,000\n"
+                           "pool     MaxPool2d  [2,16,5,5]               0                   0\n"
+                           "flatten  Flatten    [2,400]                  0                   0\n"
+                           "fc1      Linear     [2,120]             48,120              96,000\n"
+                           "fc2      Linear     [2,84]              10,164              20,160\n"
+                           "fc3      Linear     [2,10]                 850               1,680\n"
+                           "total                                   61,706             833,040\n");
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(models, a_summary_leaves_nothing_behind)
+{
+    talc_module *model = filled(resnet20_new(RESNET20_OPTION_B));
+    talc_module *frozen = talc_module_child(model, "layer2.0.shortcut.1");
+    talc_module_eval(frozen);
+    talc_tensor *x = pattern_new(TALC_F32, TALC_DIMS(2, 3, 32, 32), 1, 32);
+    double variance = talc_item(talc_select(talc_module_find(model, "bn1.running_var"), 0, 3));
+    size_t live = talc_device_memory(cpu_device()).live;
+    char *text = summary_text(model, x);
+    cr_assert(strstr(text, "layer2.0.shortcut.0  Conv2d") != NULL, "%s", text);
+    cr_assert(strstr(text, "272,474") != NULL && strstr(text, "not called") == NULL, "%s", text);
+    cr_assert(talc_device_memory(cpu_device()).live == live);
+    cr_assert(talc_forward_record(NULL) == NULL, "no recorder stays");
+    cr_assert(model->training && talc_module_child(model, "layer1.2")->training &&
+              !frozen->training);
+    cr_assert(talc_item(talc_select(talc_module_find(model, "bn1.running_var"), 0, 3)) == variance);
+    cr_assert(talc_item_i64(talc_module_find(model, "bn1.num_batches_tracked")) == 0);
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(models, a_summary_that_cannot_be_written_is_an_error)
+{
+    talc_module *model = lenet_new();
+    talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 1, 28, 28));
+    FILE *full = fopen("/dev/full", "w");
+    cr_assert_not_null(full);
+    setvbuf(full, NULL, _IONBF, 0); /* so that the table's own writes fail, not the close */
+    cr_assert(!talc_module_summary(full, model, x));
+    assert_failure(TALC_IO_ERROR, "module_summary: the table could not be written");
+    fclose(full);
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(models, a_summary_that_fails_prints_nothing)
+{
+    talc_module *model = lenet_new();
+    talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 28, 28));
+    FILE *file = tmpfile();
+    cr_assert(!talc_module_summary(file, model, x));
+    assert_failure(TALC_BAD_SHAPE,
+                   "conv2d: x [2,3,28,28] has 3 channels, w [6,1,5,5] with groups=1 needs 1");
+    cr_assert(ftell(file) == 0 && model->training);
+    cr_assert(!talc_module_summary(NULL, model, x));
+    assert_failure(TALC_NULL_ARGUMENT, "module_summary: file is NULL");
+    cr_assert(!talc_module_summary(file, NULL, x));
+    assert_failure(TALC_NULL_ARGUMENT, "module_summary: module is NULL");
+    cr_assert(!talc_module_summary(file, model, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "module_summary: x is NULL");
+    fclose(file);
+    talc_module_free(model);
+    assert_all_freed();
+}
+
+Test(models, a_layer_that_is_not_called_shows_as_such)
+{
+    talc_module *model = TALC_SEQUENTIAL(talc_nn_relu());
+    talc_module_add(talc_module_child(model, "0"), "spare", talc_nn_tanh());
+    char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2)));
+    cr_assert_str_eq(text, "layer    type        output shape    parameters                MACs\n"
+                           "(model)  Sequential  [2]                      0                   0\n"
+                           "0        ReLU        [2]                      0                   0\n"
+                           "0.spare  Tanh        not called               0                   0\n"
+                           "total                                         0                   0\n");
+    talc_module_free(model);
+    assert_all_freed();
+}
