@@ -1,0 +1,397 @@
+"""Tests of the talc command: exit codes, messages, JSON, and a convolution against one computed here.
+
+usage: test_tool.py TALC        Standard library alone; .npy files are written and read by this file.
+"""
+import itertools
+import json
+import os
+import pty
+import re
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TALC = os.path.abspath(sys.argv.pop(1))
+COMMANDS = ["bench", "conv2d", "explain", "info", "run"]
+
+
+def talc(*arguments, stdout=subprocess.PIPE, **options):
+    return subprocess.run([TALC, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE, text=True, **options)
+
+
+def write_npy(path, shape, values):
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }" % "".join(f"{d}, " for d in shape)
+    header += " " * (-(10 + len(header) + 1) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+        file.write(struct.pack(f"<{len(values)}f", *values))
+
+
+def read_npy(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    (length,) = struct.unpack("<H", data[8:10])
+    header = data[10:10 + length].decode()
+    assert "'<f4'" in header and "False" in header, header
+    shape = [int(d) for d in re.search(r"\(([^)]*)\)", header).group(1).split(",") if d.strip()]
+    body = data[10 + length:]
+    return shape, list(struct.unpack(f"<{len(body) // 4}f", body))
+
+
+def whole_numbers(count, seed):
+    """Small whole numbers, so that every sum is exact."""
+    return [(i * i * 7 + i * 13 + seed) % 11 - 5 for i in range(count)]
+
+
+def size(shape):
+    product = 1
+    for d in shape:
+        product *= d
+    return product
+
+
+def conv2d(x, x_shape, w, w_shape, bias, stride, pads, dilation, groups):
+    """The formula, on flat lists; pads are top, left, bottom, right. Returns the shape and the values."""
+    (N, C, H, W), (OC, IC, KH, KW) = x_shape, w_shape
+    top, left, bottom, right = pads
+    OH = (H + top + bottom - dilation[0] * (KH - 1) - 1) // stride[0] + 1
+    OW = (W + left + right - dilation[1] * (KW - 1) - 1) // stride[1] + 1
+    y = []
+    for n, oc, oh, ow in itertools.product(range(N), range(OC), range(OH), range(OW)):
+        total = bias[oc] if bias else 0
+        for ic, kh, kw in itertools.product(range(IC), range(KH), range(KW)):
+            h = oh * stride[0] - top + kh * dilation[0]
+            v = ow * stride[1] - left + kw * dilation[1]
+            if 0 <= h < H and 0 <= v < W:
+                c = oc // (OC // groups) * IC + ic
+                total += x[((n * C + c) * H + h) * W + v] * w[((oc * IC + ic) * KH + kh) * KW + kw]
+        y.append(total)
+    return [N, OC, OH, OW], y
+
+
+class Tool(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = lambda name: os.path.join(folder.name, name)
+
+    def ok(self, *arguments):
+        done = talc(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), f"{arguments}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def json(self, *arguments):
+        return json.loads(self.ok(*arguments, "--json"))
+
+    def fails(self, code, message, *arguments):
+        """One message, once, on stderr; nothing on stdout."""
+        done = talc(*arguments)
+        self.assertEqual(done.returncode, code, f"{arguments}: {done.stderr}")
+        self.assertEqual(done.stdout, "", arguments)
+        first = done.stderr.splitlines()[0]
+        self.assertRegex(first, message, arguments)
+        self.assertTrue(first.startswith("talc"), first)
+        self.assertEqual(done.stderr.count(first), 1)
+        if code == 1:
+            self.assertEqual(done.stderr, first + "\n")
+
+
+class Basics(Tool):
+    def test_help_and_version(self):
+        text = self.ok("--help")
+        for command in COMMANDS:
+            self.assertIn(f"  {command} ", text)
+            self.assertIn(f"Usage: talc {command}", self.ok(command, "--help"))
+        self.assertRegex(self.ok("--version"), r"^talc \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage(self):
+        self.fails(2, "there is no command 'frobnicate'", "frobnicate")
+        self.assertEqual(talc().returncode, 2)
+        for command in COMMANDS:
+            self.fails(2, rf"^talc {command}: .*--frobnicate", command, "--frobnicate")
+        self.fails(2, "x.npy and w.npy are needed", "conv2d", "x.npy")
+        self.fails(2, "'c' is one argument too many", "conv2d", "a", "b", "c")
+        self.fails(2, "--stride: '0'", "conv2d", "a", "b", "--stride", "0")
+        self.fails(2, "--stride: '1,2,3'", "conv2d", "a", "b", "--stride", "1,2,3")
+        self.fails(2, "--stride: '1,'", "conv2d", "a", "b", "--stride", "1,")
+        self.fails(2, "--padding: '1,2,3'", "conv2d", "a", "b", "--padding", "1,2,3")
+        self.fails(2, "--padding: '-1'", "conv2d", "a", "b", "--padding=-1")
+        self.fails(2, "--padding-mode: there is no 'wrap'", "conv2d", "a", "b", "--padding-mode", "wrap")
+        self.fails(2, "--activation: there is no 'gelu'", "conv2d", "a", "b", "--activation", "gelu")
+        self.fails(2, "--groups: '99999999999999999999'", "conv2d", "a", "b", "--groups", "99999999999999999999")
+        self.fails(2, "--threads: '0'", "info", "--threads", "0")
+        self.fails(2, "--threads: 2000 is more than 1024", "info", "--threads", "2000")
+        self.fails(2, "is missing", "explain")
+        self.fails(2, "says all but", "explain", "A", "--stride", "2")
+        self.fails(2, "--dtype: 'i32'", "explain", "1,1,3,3", "1,1,3,3", "--dtype", "i32")
+        self.fails(2, "expected 'c' at position 2", "bench", "n1q")
+        self.fails(2, "there is no problem 'A2'", "bench", "A2")
+        self.fails(2, "--repeat: 101 is more than 100", "bench", "--repeat", "101")
+        self.fails(2, "there is no model 'resnet'", "run", "resnet")
+        self.fails(2, "which model", "run")
+
+    def test_problems_that_are_none(self):
+        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
+        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
+
+    def test_a_file_over_the_size_limit(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        folder = self.path("limited")
+        os.mkdir(folder)
+        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
+                    preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_failures(self):
+        self.fails(1, r"^talc info: device_get: there is no device 'tpu'", "info", "--device", "tpu")
+        self.fails(2, "there is no problem 'nonsense'; talc bench --list", "explain", "nonsense")
+        self.fails(2, "padded input has height 3, the kernel needs 5", "explain", "1,1,3,3", "1,1,5,5")
+        self.fails(2, "x .* has 3 channels, w .* needs 4", "explain", "8,3,32,32", "16,4,3,3")
+        self.fails(2, "'8,3' is not a shape|must be|rank", "explain", "8,3", "16,4,3,3")
+        self.fails(1, "missing.npy", "conv2d", self.path("missing.npy"), self.path("missing.npy"))
+
+    def test_stdout_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            for arguments in (["info"], ["info", "--json"], ["explain", "A"], ["--help"]):
+                done = talc(*arguments, stdout=full)
+                self.assertEqual(done.returncode, 1, arguments)
+                self.assertIn("No space left on device", done.stderr)
+
+    def test_no_terminal_codes_in_a_pipe(self):
+        done = talc("info")
+        self.assertNotIn("\033", done.stdout + done.stderr)
+
+    def test_info(self):
+        info = self.json("info")
+        self.assertLessEqual({"version", "compiler", "blas", "blas_core", "threads", "devices"}, info.keys())
+        cpu = info["devices"][0]
+        self.assertEqual(cpu["name"], "cpu")
+        self.assertGreater(cpu["memory"]["total"], 0)
+        self.assertEqual(cpu["conv2d"][-1]["name"], "reference")
+        self.assertEqual(self.json("info", "--threads", "1")["threads"], 1)
+        self.assertEqual(self.json("info", "--workspace-mb", "3")["devices"][0]["workspace_limit"], 3 << 20)
+        text = self.ok("info")
+        self.assertIn("reference", text)
+        self.assertIn("OpenBLAS", text)
+
+
+def on_terminal(arguments, **environment):
+    """What a command writes on stdout and stderr when both are a terminal."""
+    ours, theirs = pty.openpty()
+    variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")} | environment
+    done = subprocess.Popen([TALC, *arguments], stdout=theirs, stderr=theirs, env=variables)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:  # Linux's way of saying that the other end is closed
+            break
+        if not chunk:
+            break
+        text += chunk
+    os.close(ours)
+    return done.wait(), text.decode()
+
+
+class Terminal(Tool):
+    BENCH = ["bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--threads", "1"]
+
+    def test_progress_bar(self):
+        code, text = on_terminal(self.BENCH)
+        self.assertEqual(code, 0)
+        self.assertIn("\r\033[36m[", text)
+        self.assertIn("\r\033[K\033[1m", text)  # wiped before the report
+        code, text = on_terminal(self.BENCH, TERM="dumb")
+        self.assertNotIn("\r\033[36m[", text)
+
+    def test_no_color(self):
+        self.assertIn("\033[1mtalc", on_terminal(["info"])[1])
+        self.assertNotIn("\033", on_terminal(["info"], NO_COLOR="1")[1])
+        code, text = on_terminal(self.BENCH, NO_COLOR="1")
+        self.assertIn("\r[", text)
+        self.assertFalse(re.search(r"\033\[\d*m", text), text)
+
+
+class Explain(Tool):
+    def test_every_named_problem(self):
+        named = self.json("bench", "--list")
+        self.assertGreater(len(named), 20)
+        self.assertEqual(len({row["name"] for row in named}), len(named))
+        for row in named:
+            explanation = self.json("explain", row["name"])
+            self.assertIsNotNone(explanation["chosen"], row)
+            self.assertTrue(explanation["problem"]["text"].startswith(row["problem"].split("k")[0]), row)
+            self.assertIn("->", self.ok("explain", row["problem"]))
+
+    def test_shapes_and_options(self):
+        problem = self.json("explain", "2,4,9,8", "6,2,3,3", "--stride", "2,1", "--padding", "1,2,0,3", "--dilation",
+                            "1,2", "--groups", "2", "--activation", "relu", "--bias", "--dtype", "f64")["problem"]
+        self.assertEqual(problem["text"], "n2c4h9w8o6k3x3s2x1p1x2x0x3d1x2g2_f64_bias_relu")
+        self.assertEqual((problem["OH"], problem["OW"]), (4, 9))
+        same = self.json("explain", "1,1,7,7", "1,1,3,4", "--padding", "same")["problem"]
+        self.assertEqual([same[k] for k in ("OH", "OW", "pad_left", "pad_right")], [7, 7, 1, 2])
+
+    def test_forced_algorithm(self):
+        self.assertEqual(self.json("explain", "conv64", "--algorithm", "reference")["chosen"], "reference")
+        self.assertIsNone(self.json("explain", "conv64", "--algorithm", "no_such")["chosen"])
+
+
+class Conv2d(Tool):
+    def compare(self, x_shape, w_shape, stride=(1, 1), pads=(0, 0, 0, 0), dilation=(1, 1), groups=1, bias=False,
+                options=()):
+        x, w = whole_numbers(size(x_shape), 1), whole_numbers(size(w_shape), 2)
+        b = whole_numbers(w_shape[0], 3) if bias else None
+        write_npy(self.path("x.npy"), x_shape, x)
+        write_npy(self.path("w.npy"), w_shape, w)
+        arguments = ["conv2d", self.path("x.npy"), self.path("w.npy"), "--output", self.path("y.npy"), *options]
+        if bias:
+            write_npy(self.path("b.npy"), [w_shape[0]], b)
+            arguments += ["--bias", self.path("b.npy")]
+        done = self.json(*arguments)
+        shape, y = conv2d(x, x_shape, w, w_shape, b, stride, pads, dilation, groups)
+        self.assertEqual(done["shape"], shape)
+        self.assertEqual(read_npy(self.path("y.npy")), (shape, [float(v) for v in y]), done["problem"]["text"])
+        return done
+
+    def test_values(self):
+        self.compare([1, 1, 5, 5], [1, 1, 3, 3])
+        self.compare([2, 3, 7, 6], [4, 3, 3, 2], stride=(2, 1), pads=(1, 2, 1, 2), bias=True,
+                     options=["--stride", "2,1", "--padding", "1,2"])
+        self.compare([1, 4, 8, 9], [6, 2, 3, 3], pads=(1, 0, 2, 3), dilation=(2, 1), groups=2,
+                     options=["--padding", "1,0,2,3", "--dilation", "2,1", "--groups", "2"])
+        self.compare([1, 2, 6, 6], [2, 2, 3, 4], pads=(1, 1, 1, 2), options=["--padding", "same"])
+
+    def test_forced_algorithm_and_text(self):
+        done = self.compare([1, 1, 5, 5], [1, 1, 3, 3], options=["--algorithm", "reference"])
+        self.assertEqual(done["algorithm"], "reference")
+        text = self.ok("conv2d", self.path("x.npy"), self.path("w.npy"), "--device", "cpu")
+        self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: \w+ \(")
+
+    def test_problems_that_are_none(self):
+        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
+        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
+
+    def test_a_file_over_the_size_limit(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        folder = self.path("limited")
+        os.mkdir(folder)
+        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
+                    preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_failures(self):
+        self.compare([1, 1, 5, 5], [1, 1, 3, 3])
+        x, w = self.path("x.npy"), self.path("w.npy")
+        self.fails(1, r"^talc conv2d: .*there is no algorithm 'no_such'", "conv2d", x, w, "--algorithm", "no_such")
+        self.fails(1, "no_folder", "conv2d", x, w, "--output", self.path("no_folder/y.npy"))
+        self.fails(1, "conv2d: groups=3|channels", "conv2d", x, w, "--groups", "3")
+        with open(self.path("bad.npy"), "wb") as file:
+            file.write(b"not an array")
+        self.fails(1, "bad.npy", "conv2d", self.path("bad.npy"), w)
+        write_npy(self.path("b.npy"), [2], [1, 2])
+        self.fails(1, r"bias \[2\] must be \[1\]", "conv2d", x, w, "--bias", self.path("b.npy"))
+
+
+class Run(Tool):
+    PROBLEM = "n2c4h12w10o6k3x5s1x2p1x0"
+
+    def test_model_new(self):
+        done = self.json("run", "model-new", "--problem", self.PROBLEM, "--save", self.path("y.npy"))
+        self.assertEqual(done["y"], [2, 6, 12, 3])
+        self.assertEqual(read_npy(self.path("y.npy"))[0], done["y"])
+        self.assertTrue(done["check"]["correct"])
+        self.assertEqual(done["check"]["outputs"], 2 * 6 * 12 * 3)
+        self.assertGreater(done["peak_memory"], 0)
+        text = self.ok("run", "model-new", "--problem", self.PROBLEM)
+        for part in ("ModelNew", "forward", "GFLOP/s", "->", "correct"):
+            self.assertIn(part, text)
+
+    def test_batch_seed_and_algorithm(self):
+        def values(*options):
+            self.ok("run", "model-new", "--problem", self.PROBLEM, "--save", self.path("y.npy"), *options)
+            return read_npy(self.path("y.npy"))[1]
+
+        first = values("--seed", "5")
+        self.assertEqual(first, values("--seed", "5", "--threads", "1"))
+        self.assertNotEqual(first, values("--seed", "6"))
+        self.assertEqual(len(values("--batch", "1")) * 2, len(first))
+        done = self.json("run", "model-new", "--problem", self.PROBLEM + "_bias_relu", "--algorithm", "reference")
+        self.assertEqual(done["algorithm"], "reference")
+        self.assertTrue(done["check"]["correct"])
+        self.json("run", "model-new", "--problem", self.PROBLEM, "--batch", "0")
+
+    def test_problems_that_are_none(self):
+        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
+        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
+
+    def test_a_file_over_the_size_limit(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        folder = self.path("limited")
+        os.mkdir(folder)
+        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
+                    preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_failures(self):
+        self.fails(2, "no residual", "run", "model-new", "--problem", self.PROBLEM + "_residual")
+        self.fails(1, "no algorithm 'no_such'", "run", "model-new", "--problem", self.PROBLEM, "--algorithm", "no_such")
+        self.fails(1, "no_folder", "run", "model-new", "--problem", self.PROBLEM, "--save",
+                   self.path("no_folder/y.npy"))
+
+
+class Bench(Tool):
+    def test_every_kind_of_problem(self):
+        for problem in ("n1c4h12w12o8k3x3", "n2c6h10w9o6k3x3p1x1g6", "n1c4h9w9o4k3x3d2x1g2_f64_bias_residual_tanh",
+                        "n1c4h9w9o4k3x3p1x1_reflect", "n1c4h9w9o4k3x3p1x1_circular", "n1c2h9w9o2k3x3p2x2_replicate"):
+            done = self.json("bench", problem, "--repeat", "1", "--threads", "1")["problems"][0]
+            algorithms = [c for c in done["contenders"] if not c["peer"] and c["timed"]]
+            self.assertTrue(algorithms, problem)
+            for c in algorithms:
+                self.assertTrue(c["right"], c)
+                self.assertLessEqual(c["seconds_least"], c["seconds_median"])
+                self.assertGreater(c["checked"], 0)
+            peers = [c["name"] for c in done["contenders"] if c["peer"]]
+            self.assertIn("copy of x" if "g6" in problem else "bare product", peers)
+
+    def test_text(self):
+        text = self.ok("bench", "n1c4h12w12o8k3x3", "--repeat", "2")
+        for part in ("reference", "bare product", "GFLOP/s"):
+            self.assertIn(part, text)
+        self.assertRegex(text, r"im2col / bare product \d+\.\d\d")
+        self.assertNotIn("bare product", self.ok("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--no-peers"))
+
+    def test_problems_that_are_none(self):
+        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
+        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
+
+    def test_a_file_over_the_size_limit(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        folder = self.path("limited")
+        os.mkdir(folder)
+        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
+                    preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_failures(self):
+        self.fails(1, "no algorithm 'no_such'", "bench", "n1c4h12w12o8k3x3", "--algorithm", "no_such", "--json")
+
+
+if __name__ == "__main__":
+    unittest.main()

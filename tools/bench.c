@@ -1,0 +1,268 @@
+#include "tools/bench.h"
+
+#include "tools/progress.h"
+#include "tools/tool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double contender_least(const contender *self)
+{
+    double least = self->count == 0 ? (double)NAN : self->seconds[0];
+    for (int i = 1; i < self->count; i++)
+        least = fmin(least, self->seconds[i]);
+    return least * self->times;
+}
+
+double contender_median(const contender *self)
+{
+    double sorted[BENCH_REPEATS];
+    if (self->count == 0)
+        return (double)NAN;
+    memcpy(sorted, self->seconds, (size_t)self->count * sizeof *sorted);
+    qsort(sorted, (size_t)self->count, sizeof *sorted, ascending);
+    const int middle = self->count / 2;
+    return self->times *
+           (self->count % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2);
+}
+
+double bench_ratio(const contender *algorithm, const contender *peer)
+{
+    return contender_least(algorithm) / contender_least(peer);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+bool bench_operands_make(bench_operands *self, talc_device *device,
+                         const talc_conv2d_problem *problem, uint64_t seed)
+{
+    const talc_conv2d_problem *p = problem;
+    const int64_t IC = p->C / p->groups;
+    const double bound = 1 / sqrt((double)(IC * p->KH * p->KW));
+    *self = (bench_operands){ .problem = *p };
+    talc_manual_seed(seed);
+    self->x = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
+    self->w = talc_uniform(device, p->dtype, TALC_DIMS(p->OC, IC, p->KH, p->KW), -bound, bound);
+    if (p->bias)
+        self->bias = talc_rand(device, p->dtype, TALC_DIMS(p->OC));
+    if (p->residual)
+        self->residual = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+    return !talc_failed();
+}
+
+// ---- talc's algorithms as contenders ------------------------------------------------------------------------
+
+static const unsigned EVERY_CLASS = TALC_STRICT | TALC_NORMWISE | TALC_TF32;
+
+typedef struct algorithm_run {
+    const bench_operands *operands;
+    talc_conv2d_options options;
+} algorithm_run;
+
+static talc_tensor *run_algorithm(const algorithm_run *self)
+{
+    const bench_operands *o = self->operands;
+    talc_tensor *y = talc_conv2d(o->x, o->w, o->bias, &self->options);
+    return y != NULL && talc_device_synchronize(y->device) ? y : NULL;
+}
+
+static bool run_and_drop(void *context)
+{
+    talc_scope *scope = talc_scope_enter();
+    const bool ran = run_algorithm(context) != NULL;
+    talc_scope_leave(scope);
+    return ran;
+}
+
+/* The options under which `operands` pose their problem again, with this algorithm forced. */
+static talc_conv2d_options options_of(const bench_operands *operands, const char *algorithm)
+{
+    const talc_conv2d_problem *p = &operands->problem;
+    return (talc_conv2d_options){
+        .stride = { p->stride_h, p->stride_w },
+        .padding = { p->pad_top, p->pad_left },
+        .padding_end = { p->pad_bottom == 0 ? TALC_ZERO : p->pad_bottom,
+                         p->pad_right == 0 ? TALC_ZERO : p->pad_right },
+        .padding_mode = p->padding_mode,
+        .dilation = { p->dilation_h, p->dilation_w },
+        .groups = p->groups,
+        .activation = p->activation,
+        .residual = operands->residual,
+        .algorithm = algorithm,
+        .precision = EVERY_CLASS,
+    };
+}
+
+static contender algorithm_contender(const bench_operands *operands, const talc_conv2d_candidate *c,
+                                     const bench_settings *settings)
+{
+    const double flops = talc_conv2d_flops(&operands->problem);
+    contender made = { .name = c->name,
+                       .times = 1,
+                       .flops = flops,
+                       .precision = c->arithmetic.precision,
+                       .workspace = c->workspace,
+                       .run = run_and_drop,
+                       .free = free };
+    if (c->refused)
+        snprintf(made.reason, sizeof made.reason, "refuses: %s", c->reason);
+    else if (strcmp(c->name, "reference") == 0 && flops > BENCH_REFERENCE_FLOPS && !settings->all &&
+             settings->algorithm == NULL)
+        snprintf(made.reason, sizeof made.reason, "not timed on more than %g GFLOP; --all does",
+                 BENCH_REFERENCE_FLOPS / 1e9);
+    algorithm_run *context = made.reason[0] != '\0' ? NULL : malloc(sizeof *context);
+    if (context != NULL)
+        *context = (algorithm_run){ operands, options_of(operands, c->name) };
+    else if (made.reason[0] == '\0')
+        snprintf(made.reason, sizeof made.reason, "no memory");
+    made.context = context;
+    return made;
+}
+
+/* Runs the algorithm once, which also warms it up, and checks what it computed. */
+static bool verify(contender *self, talc_device *device, const sampled *expected)
+{
+    talc_scope *scope = talc_scope_enter();
+    const size_t live = talc_device_memory(device).live;
+    talc_memory_reset_peak(device);
+    const talc_tensor *y = run_algorithm(self->context);
+    self->peak = talc_device_memory(device).peak - live;
+    const bool compared = y != NULL && sampled_compare(expected, y, self->precision, &self->check);
+    talc_scope_leave(scope);
+    return compared;
+}
+
+// ---- A problem ----------------------------------------------------------------------------------------------
+
+static bool timed(const contender *self)
+{
+    return self->reason[0] == '\0';
+}
+
+static bool add_algorithms(bench *self, const bench_settings *settings)
+{
+    talc_conv2d_explanation explanation;
+    const talc_conv2d_options options = { .precision = EVERY_CLASS };
+    if (!talc_conv2d_explain(settings->device, &self->operands.problem, &options, &explanation))
+        return false;
+    for (int i = 0; i < explanation.count; i++) {
+        const talc_conv2d_candidate *c = &explanation.candidates[i];
+        if (settings->algorithm == NULL || strcmp(settings->algorithm, c->name) == 0)
+            self->contenders[self->count++] = algorithm_contender(&self->operands, c, settings);
+    }
+    if (self->count == 0)
+        talc_fail(TALC_NOT_FOUND, "conv2d on %s has no algorithm '%s'", explanation.device,
+                  settings->algorithm == NULL ? "" : settings->algorithm);
+    return !talc_failed();
+}
+
+/* Depthwise convolution moves bytes and multiplies little: its peer is a copy. */
+static void add_peers(bench *self)
+{
+    const talc_conv2d_problem *p = &self->operands.problem;
+    contender *next = &self->contenders[self->count];
+    if (p->groups > 1 && p->groups == p->C)
+        bench_copy(next, &self->operands);
+    else
+        bench_product(next, &self->operands);
+    bench_onednn(next + 1, next + 2, &self->operands);
+    self->count += 3;
+}
+
+static bool verify_all(bench *self, const bench_settings *settings, progress *bar)
+{
+    const bench_operands *o = &self->operands;
+    sampled expected;
+    if (!sampled_prepare(&expected, &o->problem, o->x, o->w, o->bias, o->residual, 1))
+        return false;
+    tool_resident_reset();
+    for (int i = 0; i < self->count; i++) {
+        contender *c = &self->contenders[i];
+        progress_step(bar, c->name);
+        if (timed(c) && !verify(c, settings->device, &expected))
+            return false;
+    }
+    self->resident = tool_resident_peak();
+    return true;
+}
+
+static void rest(void)
+{
+    const struct timespec pause = { 0, (long)(BENCH_PAUSE_SECONDS * 1e9) };
+    nanosleep(&pause, NULL);
+}
+
+/* The seconds that `runs` runs take; negative with a talc failure. */
+static double run_times(const contender *self, int runs)
+{
+    const double start = tool_clock();
+    for (int i = 0; i < runs; i++)
+        if (!self->run(self->context))
+            return -1;
+    return tool_clock() - start;
+}
+
+/* Warms a contender up and sets how many runs a turn has. */
+static bool calibrate(contender *self)
+{
+    enum { MOST = 1000 };
+    const double first = run_times(self, 1);
+    const double second = first < 0 || first > BENCH_TURN_SECONDS ? first : run_times(self, 1);
+    self->runs = second > BENCH_TURN_SECONDS / MOST ? 1 + (int)(BENCH_TURN_SECONDS / second) : MOST;
+    return second >= 0;
+}
+
+static bool take_turn(contender *self)
+{
+    rest();
+    if (self->runs > 1 && run_times(self, 1) < 0)
+        return false;
+    const double seconds = run_times(self, self->runs);
+    self->seconds[self->count++] = seconds / self->runs;
+    return seconds >= 0;
+}
+
+static bool time_all(bench *self, const bench_settings *settings, progress *bar)
+{
+    for (int round = -1; round < settings->repeats; round++)
+        for (int i = 0; i < self->count; i++) {
+            contender *c = &self->contenders[i];
+            progress_step(bar, c->name);
+            if (timed(c) && !(round < 0 ? calibrate(c) : take_turn(c)))
+                return false;
+        }
+    return true;
+}
+
+bool bench_problem(bench *self, const talc_conv2d_problem *problem, const bench_settings *settings)
+{
+    *self = (bench){ .count = 0 };
+    if (!bench_operands_make(&self->operands, settings->device, problem, 1) ||
+        !add_algorithms(self, settings))
+        return false;
+    progress bar = progress_begin(self->count + (self->count + 3) * (settings->repeats + 1));
+    bool done = verify_all(self, settings, &bar);
+    if (done && settings->peers && talc_device_is_host(settings->device) && problem->N > 0)
+        add_peers(self);
+    done = done && time_all(self, settings, &bar);
+    progress_end(&bar);
+    return done;
+}
+
+void bench_free(bench *self)
+{
+    for (int i = 0; i < self->count; i++) {
+        contender *c = &self->contenders[i];
+        if (c->free != NULL && c->context != NULL)
+            c->free(c->context);
+        c->context = NULL;
+    }
+}

@@ -1,0 +1,61 @@
+#include "tools/problems.h"
+
+#include <string.h>
+
+// clang-format off
+const named_problem named_problems[] = {
+    /* KernelBench level 1, problems 56 (A) and 62 (B), and one image of each. */
+    { "seeds", "A1", "n1c64h512w256o128k5x7", "A, one image" },
+    { "seeds", "B1", "n1c32h512w512o64k5x9",  "B, one image" },
+    { "seeds", "A",  "n8c64h512w256o128k5x7", "the full problem A" },
+    { "seeds", "B",  "n8c32h512w512o64k5x9",  "the full problem B" },
+
+    /* Layers of known networks, one image; depthwise and pointwise ones. */
+    { "cpu", "conv64",      "n1c64h112w112o64k3x3",          "VGG-sized, few channels" },
+    { "cpu", "conv256",     "n1c256h56w56o256k3x3",          "many channels" },
+    { "cpu", "conv512",     "n1c512h16w16o512k3x3",          "many channels, small image" },
+    { "cpu", "depthwise",   "n16c64h112w112o64k3x3p1x1g64",  "MobileNet depthwise" },
+    { "cpu", "depthwise_s2", "n16c64h112w112o64k3x3s2x2p1x1g64", "the same with stride 2" },
+    { "cpu", "pointwise",   "n1c64h112w112o128k1x1",         "MobileNet pointwise" },
+    { "cpu", "pointwise512", "n1c512h14w14o512k1x1",         "pointwise, small image" },
+
+    /* KernelBench level 1 and layers of ResNet-50 and VGG, in the batches of GPUs. */
+    { "gpu", "kb50",     "n256c3h224w224o96k11x11s4x4p2x2",     "AlexNet's first layer" },
+    { "gpu", "kb55",     "n8c64h512w1024o128k3x3",              "wide image" },
+    { "gpu", "kb63",     "n16c16h1024w1024o128k3x3",            "few channels" },
+    { "gpu", "kb80",     "n8c32h512w512o64k5x9p2x4d2x3",        "B with padding and dilation" },
+    { "gpu", "kb82",     "n16c64h512w512o64k3x3g64",            "depthwise 3x3" },
+    { "gpu", "kb83",     "n64c8h512w512o8k3x1g8",               "depthwise 3x1" },
+    { "gpu", "kb84",     "n64c128h256w512o128k3x3g128",         "depthwise 3x3, large" },
+    { "gpu", "kb85",     "n32c128h128w256o128k3x7g128",         "depthwise 3x7" },
+    { "gpu", "kb86dw",   "n16c64h512w512o64k3x3p1x1g64",        "separable: depthwise" },
+    { "gpu", "kb86pw",   "n16c64h512w512o128k1x1",              "separable: pointwise" },
+    { "gpu", "kb87",     "n16c64h1024w1024o128k1x1",            "pointwise" },
+    { "gpu", "resnet56", "n64c64h56w56o64k3x3p1x1",             "ResNet, first stage" },
+    { "gpu", "resnet14", "n64c256h14w14o256k3x3p1x1",           "ResNet, third stage" },
+    { "gpu", "vgg112",   "n32c128h112w112o128k3x3p1x1",         "VGG, second stage" },
+    { NULL, NULL, NULL, NULL },
+};
+// clang-format on
+
+const named_problem *problem_named(const char *name)
+{
+    for (const named_problem *row = named_problems; row->name != NULL; row++)
+        if (strcmp(row->name, name) == 0)
+            return row;
+    return NULL;
+}
+
+bool problem_read(const char *text, talc_conv2d_problem *problem)
+{
+    const named_problem *named = problem_named(text);
+    if (named == NULL && (text[0] != 'n' || text[1] < '0' || text[1] > '9')) {
+        talc_fail(
+            TALC_NOT_FOUND,
+            "there is no problem '%.40s'; talc bench --list shows the named ones, others read "
+            "as n1c3h32w32o8k3x3",
+            text);
+        return false;
+    }
+    return talc_conv2d_problem_parse(named != NULL ? named->text : text, problem);
+}

@@ -1,0 +1,115 @@
+/// talc explain: which algorithm a convolution would use, and why. Nothing runs and no operand is made.
+#include "tools/conv2d_arguments.h"
+#include "tools/problems.h"
+
+#include <string.h>
+
+typedef struct arguments {
+    tool_options tool;
+    conv2d_arguments conv2d;
+    const char *texts[2]; ///< the problem, or the shapes of x and w
+    bool bias;
+    talc_dtype dtype;
+} arguments;
+
+enum { KEY_BIAS = 3000, KEY_DTYPE };
+
+static const struct argp_option options[] = {
+    { "bias", KEY_BIAS, NULL, 0, "with a bias (for shapes)", 3 },
+    { "dtype", KEY_DTYPE, "NAME", 0, "f32 or f64 (for shapes)", 3 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        state->child_inputs[1] = &self->conv2d;
+        return 0;
+    case KEY_BIAS:
+        self->bias = self->conv2d.shaped = true;
+        return 0;
+    case KEY_DTYPE:
+        if (!talc_dtype_from_name(argument, &self->dtype) || !talc_dtype_is_float(self->dtype))
+            argp_error(state, "--dtype: '%s' is not f32 or f64", argument);
+        self->conv2d.shaped = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num >= 2)
+            argp_error(state, "'%s' is one argument too many", argument);
+        self->texts[state->arg_num] = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (state->arg_num == 0)
+            argp_error(state, "a problem, or the shapes of x and w, is missing");
+        if (state->arg_num == 1 && self->conv2d.shaped)
+            argp_error(state,
+                       "the problem '%s' says all but --algorithm; the other options go with "
+                       "the shapes of x and w",
+                       self->texts[0]);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
+                                              { &conv2d_argp, 0, NULL, 2 },
+                                              { 0 } };
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW",
+    .doc = "Which algorithm a convolution would use, and why, before anything runs.\v"
+           "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, or a name: A1, B1, A, "
+           "B, conv64, "
+           "... (talc bench --list shows them).",
+    .children = children,
+};
+
+/* A tensor of that shape which holds one element: shapes are all that counts here. */
+static talc_tensor *shape_only(talc_device *device, talc_dtype dtype, const char *text)
+{
+    talc_dims dims = { .rank = 0 };
+    dims.rank = tool_numbers(text, TALC_MAX_RANK, dims.dim);
+    if (dims.rank == 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "'%s' is not a shape such as 8,3,32,32", text);
+        return NULL;
+    }
+    talc_dims ones = dims;
+    for (int i = 0; i < ones.rank; i++)
+        ones.dim[i] = 1;
+    return talc_expand(talc_zeros(device, dtype, ones), dims);
+}
+
+static bool find_problem(talc_device *device, const arguments *self, talc_conv2d_problem *problem)
+{
+    if (self->texts[1] == NULL)
+        return problem_read(self->texts[0], problem);
+    const talc_tensor *x = shape_only(device, self->dtype, self->texts[0]);
+    const talc_tensor *w = shape_only(device, self->dtype, self->texts[1]);
+    const talc_tensor *bias =
+        self->bias && w != NULL ? talc_zeros(device, self->dtype, TALC_DIMS(w->dims[0])) : NULL;
+    return !talc_failed() && talc_conv2d_problem_of(x, w, bias, &self->conv2d.options, problem);
+}
+
+int command_explain(int argc, char **argv)
+{
+    arguments self = { .dtype = TALC_F32 };
+    tool_parse(&argp, argc, argv, &self);
+    talc_device *device = tool_open(&self.tool);
+    talc_conv2d_problem problem;
+    talc_conv2d_explanation explanation;
+    if (device == NULL)
+        return tool_fail_talc();
+    if (!find_problem(device, &self, &problem))
+        return tool_usage_talc();
+    if (!talc_conv2d_explain(device, &problem, &self.conv2d.options, &explanation))
+        return tool_fail_talc();
+    if (self.tool.json)
+        return tool_json_print(tool_json_explanation(&explanation));
+    talc_conv2d_explanation_print(stdout, &explanation);
+    return tool_finish();
+}

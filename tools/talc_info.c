@@ -1,0 +1,152 @@
+/// talc info: devices, memory, build and algorithms.
+#include "tools/tool.h"
+
+typedef struct arguments {
+    tool_options tool;
+} arguments;
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s' is one argument too many", argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+static const struct argp argp = {
+    .parser = parse,
+    .doc = "Devices with their memory and conv2d algorithms, and what talc was built with.\v"
+           "--device shows that one alone.",
+    .children = children,
+};
+
+/* All that is known of a device. The explanation is of a small problem and all precision classes, so that it lists
+ * every row. */
+typedef struct device_report {
+    talc_device_properties properties;
+    talc_memory memory;
+    talc_conv2d_explanation explanation;
+} device_report;
+
+static bool report_device(talc_device *device, device_report *report)
+{
+    talc_conv2d_problem problem;
+    const talc_conv2d_options every_class = { .precision =
+                                                  TALC_STRICT | TALC_NORMWISE | TALC_TF32 };
+    device->interface->properties(device, &report->properties);
+    report->memory = talc_device_memory(device);
+    return talc_conv2d_problem_parse("n1c8h16w16o8k3x3", &problem) &&
+           talc_conv2d_explain(device, &problem, &every_class, &report->explanation);
+}
+
+static void print_device(const talc_device *device, const device_report *r)
+{
+    char live[TOOL_TEXT], peak[TOOL_TEXT], reserved[TOOL_TEXT], free_text[TOOL_TEXT],
+        total[TOOL_TEXT], limit[TOOL_TEXT];
+    printf("%s%s%s: %s, %d %s%s\n", tool_bold(), talc_device_name(device), tool_plain(),
+           r->properties.description, r->properties.units,
+           talc_device_is_host(device) ? "thread" : "multiprocessor",
+           r->properties.units == 1 ? "" : "s");
+    printf("  memory     %s free of %s; talc holds %s, at most %s, %s with its cache\n",
+           tool_bytes((double)r->memory.free, free_text),
+           tool_bytes((double)r->memory.total, total), tool_bytes((double)r->memory.live, live),
+           tool_bytes((double)r->memory.peak, peak),
+           tool_bytes((double)r->memory.reserved, reserved));
+    printf("  workspace  at most %s\n", tool_bytes((double)talc_workspace_limit(device), limit));
+    printf("  conv2d     in the order in which they are tried\n");
+    for (int i = 0; i < r->explanation.count; i++) {
+        const talc_conv2d_candidate *c = &r->explanation.candidates[i];
+        printf("    %-16s %-10s %s\n", c->name, talc_precision_name(c->arithmetic.precision),
+               c->arithmetic.text);
+    }
+}
+
+static json_t *device_json(const talc_device *device, const device_report *r)
+{
+    json_t *algorithms = json_array();
+    for (int i = 0; i < r->explanation.count; i++) {
+        const talc_conv2d_candidate *c = &r->explanation.candidates[i];
+        json_array_append_new(algorithms, json_pack("{s:s, s:s, s:s}", "name", c->name,
+                                                    "arithmetic", c->arithmetic.text, "class",
+                                                    talc_precision_name(c->arithmetic.precision)));
+    }
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I, s:I}", "live", (json_int_t)r->memory.live, "peak",
+                  (json_int_t)r->memory.peak, "reserved", (json_int_t)r->memory.reserved, "free",
+                  (json_int_t)r->memory.free, "total", (json_int_t)r->memory.total);
+    return json_pack("{s:s, s:s, s:i, s:o, s:I, s:o}", "name", talc_device_name(device),
+                     "description", r->properties.description, "units", r->properties.units,
+                     "memory", memory, "workspace_limit", (json_int_t)talc_workspace_limit(device),
+                     "conv2d", algorithms);
+}
+
+/* Prints a device, or appends it to `array`. */
+static bool show_device(talc_device *device, json_t *array)
+{
+    device_report report;
+    if (device == NULL || !report_device(device, &report))
+        return false;
+    if (array == NULL)
+        print_device(device, &report);
+    else
+        json_array_append_new(array, device_json(device, &report));
+    return true;
+}
+
+/* Every device that talc finds. That there is no further GPU is no failure; `reason` keeps why. */
+static bool show_all(json_t *array, char reason[256])
+{
+    if (!show_device(talc_device_get("cpu"), array))
+        return false;
+    for (int i = 0;; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "cuda:%d", i);
+        talc_device *device = talc_device_get(name);
+        if (device == NULL) {
+            snprintf(reason, 256, "%s", i == 0 ? talc_error_message() : "");
+            talc_error_clear();
+            return true;
+        }
+        if (!show_device(device, array))
+            return false;
+    }
+}
+
+int command_info(int argc, char **argv)
+{
+    arguments self = { .tool = { .device = NULL } };
+    tool_parse(&argp, argc, argv, &self);
+    talc_device *device = tool_open(&self.tool);
+    if (device == NULL)
+        return tool_fail_talc();
+    const talc_build build = talc_build_info();
+    json_t *array = self.tool.json ? json_array() : NULL;
+    char no_cuda[256] = "";
+    if (array == NULL)
+        printf("%stalc %s%s\n  compiler   %s\n  BLAS       %s (kernels: %s)\n  threads    %d\n",
+               tool_bold(), build.version, tool_plain(), build.compiler, build.blas,
+               build.blas_core, talc_threads());
+    const bool shown =
+        self.tool.device != NULL ? show_device(device, array) : show_all(array, no_cuda);
+    if (!shown) {
+        json_decref(array);
+        return tool_fail_talc();
+    }
+    if (array != NULL)
+        return tool_json_print(json_pack(
+            "{s:s, s:s, s:s, s:s, s:i, s:s, s:o, s:s}", "version", build.version, "compiler",
+            build.compiler, "blas", build.blas, "blas_core", build.blas_core, "threads",
+            talc_threads(), "default_device", talc_device_name(talc_device_default()), "devices",
+            array, "no_cuda", no_cuda));
+    if (no_cuda[0] != '\0')
+        printf("no CUDA: %s\n", no_cuda);
+    return tool_finish();
+}

@@ -1,0 +1,119 @@
+/// What the subcommands of the talc command share: exit codes, errors, options, devices, clock and JSON.
+///
+/// Each subcommand is one file, talc_NAME.c, whose function gets argv[0] = "talc NAME" and returns an exit code.
+/// The command uses the public interface of talc alone.
+#ifndef TALC_TOOLS_TOOL_H
+#define TALC_TOOLS_TOOL_H
+
+#include <talc/talc.h>
+
+#include <argp.h>
+#include <jansson.h>
+
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+
+typedef struct command {
+    const char *name;
+    const char *summary; ///< one line of `talc --help`
+    int (*run)(int argc, char **argv);
+} command;
+
+int command_bench(int argc, char **argv);
+int command_conv2d(int argc, char **argv);
+int command_explain(int argc, char **argv);
+int command_info(int argc, char **argv);
+int command_run(int argc, char **argv);
+
+// ---- Errors -------------------------------------------------------------------------------------------------
+
+/// What errors begin with: "talc conv2d".
+void tool_set_name(const char *name);
+
+/// Prints "talc NAME: message" on stderr. Returns TOOL_FAILED.
+int tool_fail(const char *format, ...) TALC_PRINTF(1, 2);
+
+/// The same with the failure that stands in the library.
+int tool_fail_talc(void);
+
+/// The same for a failure that an argument caused: returns TOOL_USAGE.
+int tool_usage_talc(void);
+
+/// Ends a subcommand that printed on stdout: TOOL_OK, or TOOL_FAILED when stdout could not be written.
+int tool_finish(void);
+
+// ---- Options that most subcommands have ---------------------------------------------------------------------
+
+/// Zeroed: the default device, the default threads and workspace, plain text.
+typedef struct tool_options {
+    const char *device;
+    int64_t threads;
+    int64_t workspace_mb; ///< -1 when not given
+    bool json;
+} tool_options;
+
+/// argp child for --device, --threads, --workspace-mb and --json; its input is a tool_options.
+extern const struct argp tool_argp;
+
+/// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are wrong.
+void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+/// The device that the options ask for, with threads and workspace limit set; NULL with a talc failure.
+talc_device *tool_open(const tool_options *options);
+
+/// A whole number, low .. INT64_MAX; a usage error that names `option` otherwise.
+int64_t tool_count(struct argp_state *state, const char *option, const char *text, int64_t low);
+
+/// "2" or "2,1" as a pair, each at least `low`; a usage error otherwise.
+void tool_pair(struct argp_state *state, const char *option, const char *text, int64_t low,
+               int64_t pair[2]);
+
+/// Numbers with commas between, "8,3,32,32": how many, at most `most`; 0 when the text is something else.
+int tool_numbers(const char *text, int most, int64_t *numbers);
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+#define TOOL_TEXT 32
+
+/// Bytes as "33.6 MB", into the caller's buffer, which it returns.
+const char *tool_bytes(double bytes, char text[TOOL_TEXT]);
+
+/// Seconds as "3.21 s", "12.3 ms" or "45.6 us".
+const char *tool_seconds(double seconds, char text[TOOL_TEXT]);
+
+/// Terminal codes, empty when stdout is not a terminal or NO_COLOR is set.
+const char *tool_bold(void);
+const char *tool_dim(void);
+const char *tool_plain(void);
+
+// ---- Clock and memory ---------------------------------------------------------------------------------------
+
+/// Seconds on a clock that never goes back.
+double tool_clock(void);
+
+/// The most memory that the process held at once (VmHWM), in bytes; 0 when unknown.
+size_t tool_resident_peak(void);
+
+/// Starts that count anew, where the system allows it.
+void tool_resident_reset(void);
+
+/// What the system can still give (MemAvailable), in bytes; 0 when unknown.
+size_t tool_memory_available(void);
+
+// ---- JSON ---------------------------------------------------------------------------------------------------
+
+/// A number, null when it is not finite.
+json_t *tool_real(double value);
+
+/// A shape as an array.
+json_t *tool_json_dims(talc_dims dims);
+
+/// All fields of a problem, and its text.
+json_t *tool_json_problem(const talc_conv2d_problem *problem);
+
+/// Device, workspace limit, candidates with their reasons, and the chosen one's name or null.
+json_t *tool_json_explanation(const talc_conv2d_explanation *explanation);
+
+/// Prints on stdout and releases `json`. Returns the exit code.
+int tool_json_print(json_t *json);
+
+#endif

@@ -1,0 +1,85 @@
+/// JSON that several subcommands print. Keys are stable: programs read them.
+#include "tools/tool.h"
+
+#include <math.h>
+
+json_t *tool_real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *tool_json_dims(talc_dims dims)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < dims.rank; i++)
+        json_array_append_new(array, json_integer(dims.dim[i]));
+    return array;
+}
+
+json_t *tool_json_problem(const talc_conv2d_problem *p)
+{
+    char text[TALC_CONV2D_TEXT];
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        { "N", p->N },
+        { "C", p->C },
+        { "H", p->H },
+        { "W", p->W },
+        { "OC", p->OC },
+        { "KH", p->KH },
+        { "KW", p->KW },
+        { "OH", p->OH },
+        { "OW", p->OW },
+        { "stride_h", p->stride_h },
+        { "stride_w", p->stride_w },
+        { "pad_top", p->pad_top },
+        { "pad_left", p->pad_left },
+        { "pad_bottom", p->pad_bottom },
+        { "pad_right", p->pad_right },
+        { "dilation_h", p->dilation_h },
+        { "dilation_w", p->dilation_w },
+        { "groups", p->groups },
+    };
+    json_t *json = json_object();
+    json_object_set_new(json, "text", json_string(talc_conv2d_problem_text(p, text)));
+    json_object_set_new(json, "dtype", json_string(talc_dtype_name(p->dtype)));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        json_object_set_new(json, numbers[i].key, json_integer(numbers[i].value));
+    json_object_set_new(json, "padding_mode", json_string(talc_padding_mode_name(p->padding_mode)));
+    json_object_set_new(json, "activation", json_string(talc_activation_name(p->activation)));
+    json_object_set_new(json, "bias", json_boolean(p->bias));
+    json_object_set_new(json, "residual", json_boolean(p->residual));
+    json_object_set_new(json, "flops", tool_real(talc_conv2d_flops(p)));
+    json_object_set_new(json, "bytes", tool_real(talc_conv2d_bytes(p)));
+    return json;
+}
+
+json_t *tool_json_explanation(const talc_conv2d_explanation *e)
+{
+    json_t *candidates = json_array();
+    for (int i = 0; i < e->count; i++) {
+        const talc_conv2d_candidate *c = &e->candidates[i];
+        json_array_append_new(
+            candidates,
+            json_pack("{s:s, s:s, s:s, s:b, s:I, s:b, s:s}", "name", c->name, "arithmetic",
+                      c->arithmetic.text, "class", talc_precision_name(c->arithmetic.precision),
+                      "wide_accumulator", c->arithmetic.wide_accumulator, "workspace",
+                      (json_int_t)c->workspace, "refused", c->refused, "reason", c->reason));
+    }
+    return json_pack("{s:s, s:o, s:I, s:o, s:s?}", "device", e->device, "problem",
+                     tool_json_problem(&e->problem), "workspace_limit",
+                     (json_int_t)e->workspace_limit, "candidates", candidates, "chosen",
+                     e->chosen < 0 ? NULL : e->candidates[e->chosen].name);
+}
+
+int tool_json_print(json_t *json)
+{
+    if (json == NULL)
+        return tool_fail("out of memory for JSON");
+    json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    fputc('\n', stdout);
+    json_decref(json);
+    return tool_finish();
+}
