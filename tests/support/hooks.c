@@ -1,6 +1,7 @@
 #include "tests/support/hooks.h"
 
 #include "tensor/storage.h"
+#include "tests/support/fake_device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ talc_device *tested_device(void)
     const char *name = getenv("TALC_TEST_DEVICE");
     if (name == NULL)
         return cpu_device();
-    talc_device *device = talc_device_get(name);
+    talc_device *device = strcmp(name, "fake") == 0 ? fake_device() : talc_device_get(name);
     cr_assert(device != NULL, "TALC_TEST_DEVICE: %s", talc_error_message());
     return device;
 }
@@ -50,6 +51,8 @@ void assert_all_freed(void)
         const size_t live = talc_device_memory(devices[i]).live;
         cr_assert(live == 0, "%zu bytes are still live on %s", live, talc_device_name(devices[i]));
     }
+    if (devices[1] == fake_device())
+        assert_fake_devices_freed();
 #if defined(__SANITIZE_ADDRESS__)
     cr_assert(__lsan_do_recoverable_leak_check() == 0, "the leak checker found a leak");
 #endif

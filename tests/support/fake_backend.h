@@ -1,0 +1,20 @@
+/// The algorithm tables of the fake device, and the queue they put work into. Only its own two files use this.
+#ifndef TALC_TESTS_FAKE_BACKEND_H
+#define TALC_TESTS_FAKE_BACKEND_H
+
+#include "ops/backend.h"
+#include "tensor/device.h"
+
+/// What the queue runs: `row` is the CPU's row, NULL for work that is no op.
+typedef talc_status fake_work(talc_device *device, const void *row, const void *problem,
+                              const void *arguments);
+
+/// Queues work with copies of problem and arguments; from within running work it runs at once.
+talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *row,
+                                const void *problem, size_t problem_bytes, const void *arguments,
+                                size_t arguments_bytes);
+
+/// The CPU's tables with each `run` replaced by one that queues.
+const struct talc_backend *fake_backend(void);
+
+#endif

@@ -1,0 +1,140 @@
+#include "tests/support/op_cases.h"
+
+#include "tests/support/hooks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+talc_tensor *op_numbers(talc_device *device, talc_dims dims, unsigned seed)
+{
+    static _Thread_local float values[65536];
+    int64_t count = 1;
+    for (int i = 0; i < dims.rank; i++)
+        count *= dims.dim[i];
+    cr_assert(count <= 65536);
+    for (int64_t i = 0; i < count; i++) {
+        seed = seed * 1664525U + 1013904223U;
+        values[i] = (float)(seed >> 8) / 8388608.0F - 1.0F;
+    }
+    return talc_from_host(device, TALC_F32, dims, values);
+}
+
+op_inputs op_inputs_new(talc_device *device)
+{
+    talc_tensor *deviation = op_numbers(device, TALC_DIMS(4), 8);
+    op_inputs inputs = {
+        .image = op_numbers(device, TALC_DIMS(2, 4, 7, 6), 1),
+        .weight = op_numbers(device, TALC_DIMS(6, 2, 3, 2), 2),
+        .bias = op_numbers(device, TALC_DIMS(6), 3),
+        .a = op_numbers(device, TALC_DIMS(3, 5), 4),
+        .row = op_numbers(device, TALC_DIMS(5), 5),
+        .b = op_numbers(device, TALC_DIMS(5, 4), 6),
+        .mean = op_numbers(device, TALC_DIMS(4), 7),
+        .variance = talc_add_scalar(talc_mul(deviation, deviation), 0.25),
+    };
+    assert_no_failure();
+    return inputs;
+}
+
+talc_tensor *const *op_inputs_list(const op_inputs *inputs)
+{
+    return (talc_tensor *const *)inputs;
+}
+
+void assert_same_bits(const char *what, const talc_tensor *due, const talc_tensor *got)
+{
+    cr_assert(due != NULL && got != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(due->dtype == got->dtype && talc_same_dims(due, got), "%s: another shape or type",
+              what);
+    size_t bytes = talc_nbytes(due);
+    char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+    cr_assert(talc_to_host(due, a, bytes) && talc_to_host(got, b, bytes), "%s: %s", what,
+              talc_error_message());
+    size_t at = 0;
+    while (at < bytes && a[at] == b[at])
+        at++;
+    cr_assert(at == bytes, "%s: %s and %s differ from byte %zu of %zu", what,
+              talc_device_name(due->device), talc_device_name(got->device), at, bytes);
+    free(a);
+    free(b);
+}
+
+// ---- Cases --------------------------------------------------------------------------------------------------
+
+/* Second results: where the maxima stand, and the running statistics. */
+static talc_tensor *max_indices(const op_inputs *in)
+{
+    talc_tensor *indices = NULL;
+    talc_max_pool2d_indices(in->image, &(talc_pool2d_options){ .kernel = { 2, 2 } }, &indices);
+    return indices;
+}
+
+static talc_tensor *batch_norm2d_training(const op_inputs *in)
+{
+    talc_tensor *mean = talc_clone(in->mean), *variance = talc_clone(in->variance);
+    const talc_batch_norm2d_options options = { .training = true,
+                                                .activation = TALC_ACTIVATION_RELU };
+    talc_tensor *y = talc_batch_norm2d(in->image, NULL, NULL, mean, variance, &options);
+    return talc_concat((const talc_tensor *[]){ talc_reshape(y, TALC_DIMS(-1)), mean, variance }, 3,
+                       0);
+}
+
+#define CASE(name, expression)                                                                     \
+    static talc_tensor *run_##name(const op_inputs *in)                                            \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+
+// clang-format off
+#define CASES(X)                                                                                                       \
+    X(clone,            talc_clone(talc_transpose(in->a, 0, 1)))                                                       \
+    X(contiguous,       talc_contiguous(talc_transpose(in->a, 0, 1)))                                                  \
+    X(cast,             talc_cast(in->a, TALC_I32))                                                                    \
+    X(reshape,          talc_reshape(talc_transpose(in->a, 0, 1), TALC_DIMS(15)))                                      \
+    X(flatten,          talc_flatten(talc_transpose(in->image, 1, 3), 1, 3))                                           \
+    X(expand,           talc_clone(talc_expand(in->row, TALC_DIMS(3, 5))))                                             \
+    X(slice,            talc_slice(in->image, 2, 1, TALC_END, 2))                                                      \
+    X(full,             talc_full(in->a->device, TALC_F64, TALC_DIMS(3, 2), -2.5))                                     \
+    X(arange,           talc_arange(in->a->device, TALC_F32, 1, 9, 0.5))                                               \
+    X(rand,             (talc_manual_seed(1), talc_rand(in->a->device, TALC_F32, TALC_DIMS(7, 3))))                                       \
+    X(randn,            (talc_manual_seed(2), talc_randn(in->a->device, TALC_F64, TALC_DIMS(7, 3))))                                      \
+    X(randint,          (talc_manual_seed(3), talc_randint(in->a->device, TALC_I64, TALC_DIMS(7, 3), -5, 90)))                                \
+    X(eye,              talc_eye(in->a->device, TALC_F32, 4))                                                          \
+    X(neg,              talc_neg(talc_transpose(in->a, 0, 1)))                                                         \
+    X(relu,             talc_relu(in->image))                                                                          \
+    X(sigmoid,          talc_sigmoid(in->a))                                                                           \
+    X(tanh,             talc_tanh(in->a))                                                                              \
+    X(add,              talc_add(in->a, in->row))                                                                      \
+    X(sub,              talc_sub(in->row, in->a))                                                                      \
+    X(mul,              talc_mul(in->a, in->a))                                                                        \
+    X(div,              talc_div(in->a, in->row))                                                                      \
+    X(add_scalar,       talc_add_scalar(in->a, 0.7))                                                                   \
+    X(sub_scalar,       talc_sub_scalar(in->a, 0.7))                                                                   \
+    X(mul_scalar,       talc_mul_scalar(in->a, 0.7))                                                                   \
+    X(div_scalar,       talc_div_scalar(in->a, 0.7))                                                                   \
+    X(conv2d,          talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 1, 1 } }))\
+    X(conv2d_transposed, talc_conv2d(talc_transpose(in->image, 2, 3), in->weight, NULL, &(talc_conv2d_options){ .groups = 2 }))\
+    X(conv2d_reflect,  talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 2 }, .padding_mode = TALC_PADDING_REFLECT, .activation = TALC_ACTIVATION_SIGMOID }))\
+    X(sum,              talc_sum(in->image, TALC_DIMS(0, 2, 3), false))                                                \
+    X(mean,             talc_mean(talc_transpose(in->image, 0, 3), TALC_DIMS(1), true))                                \
+    X(max,              talc_max(in->image, TALC_SCALAR, false))                                                       \
+    X(argmax,          talc_argmax(in->a, TALC_DIMS(1), false))                                                        \
+    X(matmul,          talc_matmul(in->a, in->b))                                                                      \
+    X(matmul_views,    talc_matmul(talc_transpose(in->b, 0, 1), talc_transpose(in->a, 0, 1)))                          \
+    X(linear,          talc_linear(in->a, talc_transpose(in->b, 0, 1), in->mean, &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH }))\
+    X(softmax,         talc_softmax(in->image, 1))                                                                     \
+    X(log_softmax,     talc_log_softmax(in->a, -1))                                                                    \
+    X(concat,          talc_concat((const talc_tensor *[]){ in->a, talc_transpose(in->b, 0, 1) }, 2, 0))               \
+    X(max_pool2d,      talc_max_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 3, 2 }, .padding = { 1 } }))     \
+    X(max_pool2d_indices, max_indices(in))                                                                             \
+    X(avg_pool2d,      talc_avg_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 2, 3 }, .ceil_mode = true }))    \
+    X(adaptive_avg_pool2d, talc_adaptive_avg_pool2d(in->image, 3, 4))                                                  \
+    X(batch_norm2d,    talc_batch_norm2d(in->image, in->mean, in->variance, in->mean, in->variance, NULL))             \
+    X(batch_norm2d_training, batch_norm2d_training(in))
+// clang-format on
+
+CASES(CASE)
+
+#define CASE_ROW(name, expression) { #name, run_##name },
+
+const op_case op_cases[] = { CASES(CASE_ROW){ NULL, NULL } };

@@ -1,0 +1,74 @@
+/// What every backend has to do, on the device under test: every op as on the CPU, and memory only through copies.
+#include "tests/support/guard.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Results of some ten roundings of numbers below 20. */
+static void assert_agrees(const char *op, const talc_tensor *due, const talc_tensor *got)
+{
+    cr_assert(due->dtype == got->dtype && talc_same_dims(due, got), "%s: another shape or type",
+              op);
+    double *a = host_doubles(talc_cast(due, TALC_F64)), *b = host_doubles(talc_cast(got, TALC_F64));
+    const double relative = due->dtype == TALC_F32 ? 1e-5 : due->dtype == TALC_F64 ? 1e-13 : 0;
+    for (int64_t i = 0; i < talc_numel(due); i++)
+        cr_assert(fabs(a[i] - b[i]) <= relative * (1 + fabs(a[i])),
+                  "%s: element %d is %.9g on %s, %.9g on the CPU", op, (int)i, b[i],
+                  talc_device_name(got->device), a[i]);
+    free(a);
+    free(b);
+}
+
+/* A backend may lack an op: that is an answer, which names the device, and is shown. */
+Test(backend, every_op_that_it_has_agrees_with_the_cpu)
+{
+    talc_device *device = tested_device();
+    const op_inputs here = op_inputs_new(cpu_device()), there = op_inputs_new(device);
+    int ran = 0;
+    for (const op_case *op = op_cases; op->name != NULL; op++) {
+        const talc_tensor *got = op->run(&there);
+        if (got == NULL && talc_error_status() == TALC_UNSUPPORTED) {
+            cr_log_info("%s", talc_error_message());
+            talc_error_clear();
+            continue;
+        }
+        cr_assert(got != NULL, "%s: %s", op->name, talc_error_message());
+        cr_assert(got->device == device, "%s: the result is on %s", op->name,
+                  talc_device_name(got->device));
+        assert_agrees(op->name, op->run(&here), got);
+        ran++;
+    }
+    cr_assert(ran > 0);
+    assert_all_freed();
+}
+
+Test(backend, elements_survive_the_way_there_and_back)
+{
+    talc_device *device = tested_device();
+    const talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(5, 7, 3), 1);
+    const talc_tensor *there = talc_to(x, device, TALC_F32);
+    assert_same_bits("there", x, there);
+    assert_same_bits("and back", x, talc_to(there, cpu_device(), TALC_F32));
+    const talc_tensor *view = talc_slice(talc_transpose(there, 0, 2), 1, 1, TALC_END, 2);
+    assert_same_bits("a view", talc_slice(talc_transpose(x, 0, 2), 1, 1, TALC_END, 2), view);
+    for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++)
+        assert_same_bits(talc_dtype_name((talc_dtype)dtype),
+                         talc_full(cpu_device(), (talc_dtype)dtype, TALC_DIMS(3), 7),
+                         talc_full(device, (talc_dtype)dtype, TALC_DIMS(3), 7));
+    assert_all_freed();
+}
+
+/* A device without the host's memory may give its errors late, but gives them. */
+Test(backend, it_says_what_it_is)
+{
+    talc_device *device = tested_device();
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    cr_assert(talc_device_name(device)[0] != '\0');
+    talc_tensor *x = talc_zeros(device, TALC_F32, TALC_DIMS(100));
+    cr_assert(talc_device_memory(device).live >= 400);
+    cr_assert((talc_data(x, TALC_F32) != NULL) == talc_device_is_host(device));
+    talc_error_clear();
+    assert_all_freed();
+}
