@@ -1,0 +1,352 @@
+/// Every allocation may fail: modules, files and printing.
+#include "tests/support/fake_device.h"
+#include "tests/support/faults.h"
+#include "tests/support/files.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+
+#include "examples/lenet.h"
+#include "tensor/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool keep_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)path;
+    (void)is_buffer;
+    fault_keep(context, tensor);
+    return true;
+}
+
+/* LeNet's layers in small, with normalisation: [N,2,10,9] to [N,3]. */
+static talc_module *small_net(uint64_t seed)
+{
+    talc_manual_seed(seed);
+    talc_module *net = talc_nn_sequential();
+    talc_nn_sequential_append(net, talc_nn_conv2d(&(talc_conv2d_layer){
+                                       .in_channels = 2, .out_channels = 4, .kernel = { 3, 2 } }));
+    talc_nn_sequential_append(net,
+                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    talc_nn_sequential_append(net, talc_nn_relu());
+    talc_nn_sequential_append(net,
+                              talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
+    talc_nn_sequential_append(net, talc_nn_flatten());
+    talc_nn_sequential_append(
+        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 64, .out_features = 3 }));
+    return net;
+}
+
+// ---- Building and moving ------------------------------------------------------------------------------------
+
+static void run_build(fault_run *run)
+{
+    talc_manual_seed(3);
+    talc_module *net = lenet_new();
+    if (net != NULL)
+        talc_module_visit(net, keep_parameter, run);
+    talc_module_free(net);
+}
+
+Test(allocation_failure_nn, building_lenet)
+{
+    const fault_scenario scenario = { "build LeNet", NULL, run_build, NULL, NULL };
+    assert_survives_everywhere(&scenario, 60);
+}
+
+typedef struct devices_seen {
+    talc_device *first;
+    bool mixed;
+} devices_seen;
+
+static bool see_device(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)path;
+    (void)is_buffer;
+    devices_seen *seen = context;
+    seen->first = seen->first == NULL ? tensor->device : seen->first;
+    seen->mixed = seen->mixed || seen->first != tensor->device;
+    return true;
+}
+
+static void run_move(fault_run *run)
+{
+    talc_module *net = small_net(4);
+    if (!talc_failed()) {
+        talc_module_to(net, run->device);
+        talc_module_to(net, other_fake_device());
+        talc_module_visit(net, keep_parameter, run);
+    }
+    talc_module_free(net);
+}
+
+Test(allocation_failure_nn, moving_a_module)
+{
+    const fault_scenario scenario = { "move", NULL, run_move, NULL, NULL };
+    assert_survives_everywhere(&scenario, 60);
+}
+
+/* A move stopped anywhere leaves all tensors where they were. */
+Test(allocation_failure_nn, a_module_moves_whole_or_not_at_all)
+{
+    talc_module *net = small_net(4);
+    for (size_t limit = 256; net != NULL; limit += 256) {
+        fake_device_limit_memory(fake_device(), limit);
+        bool moved = talc_module_to(net, fake_device());
+        talc_error_clear();
+        devices_seen seen = { 0 };
+        talc_module_visit(net, see_device, &seen);
+        cr_assert(!seen.mixed && seen.first == (moved ? fake_device() : cpu_device()),
+                  "a move stopped at %zu bytes", limit);
+        if (moved)
+            break;
+    }
+    talc_module_free(net);
+    assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+// ---- Forward passes -----------------------------------------------------------------------------------------
+
+typedef struct net_and_input {
+    talc_module *net;
+    talc_tensor *x;
+} net_and_input;
+
+static void *begin_net(talc_device *device, talc_module *net, talc_dims dims)
+{
+    net_and_input *fixture = malloc(sizeof *fixture);
+    *fixture = (net_and_input){ net, op_numbers(device, dims, 5) };
+    talc_module_eval(net);
+    talc_module_to(net, device);
+    return fixture;
+}
+
+static void run_forward(fault_run *run)
+{
+    const net_and_input *fixture = run->fixture;
+    fault_keep(run, talc_forward(fixture->net, fixture->x));
+}
+
+static void keep_net(fault_run *run)
+{
+    const net_and_input *fixture = run->fixture;
+    talc_module_visit(fixture->net, keep_parameter, run);
+    fault_keep(run, fixture->x);
+}
+
+static void end_net(void *fixture)
+{
+    talc_module_free(((net_and_input *)fixture)->net);
+    free(fixture);
+}
+
+static void *begin_small_net(talc_device *device)
+{
+    return begin_net(device, small_net(6), TALC_DIMS(2, 2, 10, 9));
+}
+
+static void *begin_lenet(talc_device *device)
+{
+    talc_manual_seed(7);
+    return begin_net(device, lenet_new(), TALC_DIMS(1, 1, 28, 28));
+}
+
+/* The module that talc grew out of, its kernel and channels in small. */
+typedef struct model_new {
+    talc_module base;
+    talc_module *conv2d;
+} model_new;
+
+static bool model_new_init(talc_module *module, const void *options)
+{
+    model_new *self = (model_new *)module;
+    self->conv2d = talc_module_add(module, "conv2d", talc_nn_conv2d(options));
+    return self->conv2d != NULL;
+}
+
+static talc_tensor *model_new_forward(talc_module *module, talc_tensor *x)
+{
+    return talc_forward(((model_new *)module)->conv2d, x);
+}
+
+static const talc_module_class model_new_class = { .name = "ModelNew",
+                                                   .size = sizeof(model_new),
+                                                   .init = model_new_init,
+                                                   .forward = model_new_forward };
+
+static void *begin_model_new(talc_device *device)
+{
+    talc_manual_seed(8);
+    const talc_conv2d_layer layer = {
+        .in_channels = 4, .out_channels = 8, .kernel = { 5, 7 }, .no_bias = true
+    };
+    return begin_net(device, talc_module_new(&model_new_class, &layer), TALC_DIMS(2, 4, 16, 12));
+}
+
+Test(allocation_failure_nn, forward_passes)
+{
+    const fault_scenario scenarios[] = {
+        { "small net", begin_small_net, run_forward, keep_net, end_net },
+        { "LeNet", begin_lenet, run_forward, keep_net, end_net },
+        { "ModelNew", begin_model_new, run_forward, keep_net, end_net },
+    };
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        for (int fake = 0; fake < 2; fake++)
+            cr_assert(assert_survives_allocation_failures(&scenarios[i],
+                                                          fake ? fake_device() : cpu_device()) > 8);
+    assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+static void run_summary(fault_run *run)
+{
+    const net_and_input *fixture = run->fixture;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    bool ok = talc_module_summary(file, fixture->net, fixture->x) && talc_print(file, fixture->x);
+    fclose(file);
+    if (ok)
+        fault_keep_bytes(run, text, size);
+    free(text);
+}
+
+Test(allocation_failure_nn, summary_and_printing)
+{
+    const fault_scenario scenario = { "summary", begin_small_net, run_summary, keep_net, end_net };
+    assert_survives_everywhere(&scenario, 40);
+}
+
+// ---- Files --------------------------------------------------------------------------------------------------
+
+/* The target of every save holds an old file, which a failure must leave. */
+static const char old_content[] = "the old file";
+
+static void run_save(fault_run *run, bool (*save)(fault_run *run, const char *path))
+{
+    const char *path = file_path("saved");
+    file_write(path, old_content, sizeof old_content);
+    bool saved = save(run, path);
+    size_t size = 0;
+    char *bytes = file_bytes(path, &size);
+    if (saved)
+        fault_keep_bytes(run, bytes, size);
+    else
+        cr_assert(size == sizeof old_content && memcmp(bytes, old_content, size) == 0,
+                  "a failed save broke the old file");
+    free(bytes);
+    cr_assert(file_count() == 1, "a temporary file is left");
+}
+
+static bool save_npy(fault_run *run, const char *path)
+{
+    return talc_npy_save(path, talc_transpose(((net_and_input *)run->fixture)->x, 1, 2));
+}
+
+static bool save_module(fault_run *run, const char *path)
+{
+    return talc_module_save(((net_and_input *)run->fixture)->net, path);
+}
+
+static void run_save_npy(fault_run *run)
+{
+    run_save(run, save_npy);
+}
+
+static void run_save_module(fault_run *run)
+{
+    run_save(run, save_module);
+}
+
+Test(allocation_failure_nn, saving)
+{
+    const fault_scenario npy = { "npy save", begin_small_net, run_save_npy, keep_net, end_net };
+    const fault_scenario module = { "module save", begin_small_net, run_save_module, keep_net,
+                                    end_net };
+    for (int fake = 0; fake < 2; fake++) {
+        talc_device *device = fake ? fake_device() : cpu_device();
+        cr_assert(assert_survives_allocation_failures(&npy, device) > 4);
+        cr_assert(assert_survives_allocation_failures(&module, device) > 10);
+    }
+    assert_fake_devices_freed();
+    file_remove_all();
+    assert_all_freed();
+}
+
+static void run_load_npy(fault_run *run)
+{
+    talc_tensor *x = talc_npy_load(run->device, file_path("x.npy"));
+    fault_keep(run, x);
+}
+
+static void run_load_safetensors(fault_run *run)
+{
+    talc_safetensors *file = talc_safetensors_open(file_path("net"));
+    for (int64_t i = 0; i < talc_safetensors_count(file) && !talc_failed(); i++) {
+        fault_keep_bytes(run, talc_safetensors_name(file, i),
+                         strlen(talc_safetensors_name(file, i)));
+        fault_keep(run, talc_safetensors_read(file, i, run->device));
+    }
+    talc_safetensors_close(file);
+}
+
+/* After a failure: asks with the hook off, so that reading works, and puts the failure back. */
+static void unchanged(talc_module *net, const fault_run *before, fault_run *after)
+{
+    bool (*hook)(size_t) = talc_allocation_hook;
+    talc_status status = talc_error_status();
+    char message[256];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_allocation_hook = NULL;
+    talc_error_clear();
+    talc_module_visit(net, keep_parameter, after);
+    /* A failure while `before` was read leaves that short. */
+    cr_assert((before->size == 0 || memcmp(before->results, after->results, before->size) == 0),
+              "a failed load changed a parameter");
+    talc_allocation_hook = hook;
+    talc_fail(status, "%s", message);
+}
+
+/* Into a net with other parameters: it takes all of them or none. */
+static void run_load_module(fault_run *run)
+{
+    talc_module *net = small_net(6);
+    if (net != NULL && talc_module_to(net, run->device)) {
+        fault_run before = { 0 }, after = { 0 };
+        talc_module_visit(net, keep_parameter, &before);
+        if (!talc_failed() && talc_module_load(net, file_path("net"), true))
+            talc_module_visit(net, keep_parameter, run);
+        else
+            unchanged(net, &before, &after);
+        free(before.results);
+        free(after.results);
+    }
+    talc_module_free(net);
+}
+
+static void save_nets(void)
+{
+    talc_module *net = small_net(11);
+    cr_assert(talc_module_save(net, file_path("net")), "%s", talc_error_message());
+    cr_assert(talc_npy_save(file_path("x.npy"), op_numbers(cpu_device(), TALC_DIMS(4, 3), 2)));
+    talc_module_free(net);
+}
+
+Test(allocation_failure_nn, loading)
+{
+    const fault_scenario npy = { "npy load", NULL, run_load_npy, NULL, NULL };
+    const fault_scenario tensors = { "safetensors load", NULL, run_load_safetensors, NULL, NULL };
+    const fault_scenario module = { "module load", NULL, run_load_module, NULL, NULL };
+    save_nets();
+    for (int fake = 0; fake < 2; fake++) {
+        talc_device *device = fake ? fake_device() : cpu_device();
+        cr_assert(assert_survives_allocation_failures(&npy, device) > 4);
+        cr_assert(assert_survives_allocation_failures(&tensors, device) > 10);
+        cr_assert(assert_survives_allocation_failures(&module, device) > 60);
+    }
+    assert_fake_devices_freed();
+    file_remove_all();
+    assert_all_freed();
+}
