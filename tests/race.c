@@ -1,0 +1,116 @@
+/// Threads that use talc at once, for ThreadSanitizer (`./run race`), under which Criterion does not run.
+///
+/// Each scenario does what the library allows: operands, a model and retained tensors are shared for reading, everything
+/// else is a thread's own. Exits with 1 when a result is wrong; races are the sanitizer's to find.
+#include <talc/talc.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 4, ROUNDS = 10 };
+
+static void require(bool condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "race: %s: %s\n", what, talc_error_message());
+    exit(1);
+}
+
+static void run_threads(void *(*body)(void *), void *shared)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        require(pthread_create(&threads[i], NULL, body, shared) == 0, "pthread_create");
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* All threads ask for the device before anyone has opened it, and for the generator and a first error. */
+static void *open_device(void *unused)
+{
+    (void)unused;
+    talc_device *device = talc_device_get("cpu");
+    require(device != NULL && device == talc_device_default(), "device_get");
+    talc_manual_seed(7);
+    require(talc_rand(device, TALC_F32, TALC_DIMS(1000)) != NULL, "rand");
+    require(talc_neg(NULL) == NULL && talc_failed(), "a failure that is due");
+    talc_error_clear();
+    return NULL;
+}
+
+/* What the threads read together. */
+typedef struct operands {
+    talc_tensor *image, *weight, *bias, *matrix;
+    talc_module *net;
+    float due; /* what `use` gives */
+} operands;
+
+/* One number that every op below has a part in; each works on several threads of the pool. */
+static float use(const operands *in)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_conv2d_options padded = { .padding = { 1, 1 }, .activation = TALC_ACTIVATION_RELU };
+    talc_tensor *y = talc_conv2d(in->image, in->weight, in->bias, &padded);
+    y = talc_add(y, talc_forward(in->net, in->image));
+    y = talc_softmax(talc_max_pool2d(y, &(talc_pool2d_options){ .kernel = { 2, 2 } }), 1);
+    y = talc_matmul(talc_reshape(talc_transpose(y, 1, 3), TALC_DIMS(-1, 16)), in->matrix);
+    const float result = (float)talc_item(talc_sum(talc_tanh(y), TALC_SCALAR, false));
+    require(!talc_failed(), "an op");
+    talc_scope_leave(scope);
+    return result;
+}
+
+static void *use_shared(void *shared)
+{
+    const operands *in = shared;
+    for (int round = 0; round < ROUNDS; round++)
+        require(use(in) == in->due, "another result than one thread alone has");
+    return NULL;
+}
+
+/* Handles of one tensor, and views of its storage, made and dropped by all. */
+static void *hold_and_drop(void *shared)
+{
+    const operands *in = shared;
+    for (int round = 0; round < 200; round++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_release(talc_retain(in->matrix));
+        talc_transpose(in->matrix, 0, 1);
+        talc_scope_leave(scope);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    run_threads(open_device, NULL);
+    talc_device *device = talc_device_get("cpu");
+    talc_scope *scope = talc_scope_enter();
+    talc_manual_seed(1);
+    operands in = {
+        .image = talc_rand(device, TALC_F32, TALC_DIMS(4, 8, 24, 20)),
+        .weight = talc_randn(device, TALC_F32, TALC_DIMS(16, 8, 3, 3)),
+        .bias = talc_randn(device, TALC_F32, TALC_DIMS(16)),
+        .matrix = talc_randn(device, TALC_F32, TALC_DIMS(16, 9)),
+        .net = TALC_SEQUENTIAL(
+            talc_nn_conv2d(&(talc_conv2d_layer){
+                .in_channels = 8, .out_channels = 16, .kernel = { 3, 3 }, .padding = { 1, 1 } }),
+            talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }), talc_nn_relu()),
+    };
+    require(in.image != NULL && in.matrix != NULL && in.net != NULL, "operands");
+    talc_module_eval(in.net);
+    require(talc_set_threads(1), "set_threads");
+    in.due = use(&in);
+    for (int threads = 1; threads <= 3; threads++) {
+        require(talc_set_threads(threads), "set_threads");
+        run_threads(use_shared, &in);
+    }
+    run_threads(hold_and_drop, &in);
+    talc_module_free(in.net);
+    talc_scope_leave(scope);
+    require(talc_device_memory(device).live == 0, "bytes are still live");
+    return 0;
+}

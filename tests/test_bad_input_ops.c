@@ -1,0 +1,259 @@
+/// Every mistake a caller can make with an op: the answer, word for word.
+#include "tests/support/fake_device.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+#include "tests/support/refused.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Operands of all tables. */
+static talc_tensor *image, *weight, *bias, *vector, *matrix, *doubles, *integers, *far_image,
+    *far_vector, *empty;
+
+static void make_operands(void)
+{
+    image = op_numbers(cpu_device(), TALC_DIMS(2, 4, 7, 6), 1);
+    weight = op_numbers(cpu_device(), TALC_DIMS(6, 4, 3, 3), 2);
+    bias = op_numbers(cpu_device(), TALC_DIMS(6), 3);
+    vector = op_numbers(cpu_device(), TALC_DIMS(4), 4);
+    matrix = op_numbers(cpu_device(), TALC_DIMS(3, 5), 5);
+    doubles = talc_cast(vector, TALC_F64);
+    integers = talc_arange(cpu_device(), TALC_I64, 0, 4, 1);
+    far_image = op_numbers(fake_device(), TALC_DIMS(2, 4, 7, 6), 6);
+    far_vector = op_numbers(fake_device(), TALC_DIMS(4), 7);
+    empty = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(0, 3));
+    assert_no_failure();
+    talc_tensor *const operands[] = { image,   weight,   bias,      vector,     matrix,
+                                      doubles, integers, far_image, far_vector, empty };
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        refused_watch(operands[i]);
+}
+
+// clang-format off
+
+Test(bad_input_ops, elementwise)
+{
+    make_operands();
+    REFUSED(TALC_NULL_ARGUMENT, "neg: x is NULL", talc_neg(NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "relu: x is NULL", talc_relu(NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "sigmoid: x is NULL", talc_sigmoid(NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "tanh: x is NULL", talc_tanh(NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "add: a is NULL", talc_add(NULL, vector));
+    REFUSED(TALC_NULL_ARGUMENT, "sub: b is NULL", talc_sub(vector, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "mul: a is NULL", talc_mul(NULL, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "div: b is NULL", talc_div(vector, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "add: a is NULL", talc_add_scalar(NULL, 1));
+    REFUSED(TALC_NULL_ARGUMENT, "div: a is NULL", talc_div_scalar(NULL, 1));
+    REFUSED(TALC_BAD_DTYPE, "relu: x is i64, it must be f32 or f64", talc_relu(integers));
+    REFUSED(TALC_BAD_DTYPE, "sigmoid: x is i64, it must be f32 or f64", talc_sigmoid(integers));
+    REFUSED(TALC_BAD_DTYPE, "tanh: x is i64, it must be f32 or f64", talc_tanh(integers));
+    REFUSED(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64", talc_div(integers, integers));
+    REFUSED(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64", talc_div_scalar(integers, 2));
+    REFUSED(TALC_BAD_DTYPE, "add: a is f32, b is f64", talc_add(vector, doubles));
+    REFUSED(TALC_BAD_DTYPE, "mul: a is f64, b is i64", talc_mul(doubles, integers));
+    REFUSED(TALC_BAD_DEVICE, "add: a is on cpu, b on fake", talc_add(vector, far_vector));
+    REFUSED(TALC_BAD_DEVICE, "sub: a is on fake, b on cpu", talc_sub(far_vector, vector));
+    REFUSED(TALC_BAD_SHAPE, "add: a [3,5] and b [4] do not broadcast", talc_add(matrix, vector));
+    REFUSED(TALC_BAD_SHAPE, "div: a [4] and b [6] do not broadcast", talc_div(vector, bias));
+    REFUSED(TALC_BAD_SHAPE, "mul: a [0,3] and b [4] do not broadcast", talc_mul(empty, vector));
+    refused_end(22);
+}
+
+Test(bad_input_ops, reductions)
+{
+    make_operands();
+    REFUSED(TALC_NULL_ARGUMENT, "sum: x is NULL", talc_sum(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "mean: x is NULL", talc_mean(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "max: x is NULL", talc_max(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "argmax: x is NULL", talc_argmax(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_BAD_DTYPE, "mean: x is i64, it must be f32 or f64", talc_mean(integers, TALC_SCALAR, false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axis 2 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS(2), false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axis -3 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS(-3), false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axis -9223372036854775808 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS(INT64_MIN), false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axis 4294967296 is outside -2..1 of x [3,5]", talc_sum(matrix, TALC_DIMS((int64_t)1 << 32), false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axes [0,-2] name dimension 0 twice", talc_sum(matrix, TALC_DIMS(0, -2), false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axes [0,1,0] name dimension 0 twice", talc_sum(matrix, TALC_DIMS(0, 1, 0), false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axes has rank 9, outside 0..8", talc_sum(matrix, (talc_dims){ .rank = 9 }, false));
+    REFUSED(TALC_BAD_ARGUMENT, "sum: axes has rank -1, outside 0..8", talc_sum(matrix, (talc_dims){ .rank = -1 }, false));
+    REFUSED(TALC_BAD_SHAPE, "max: x [0,3] has 0 elements to reduce, needs at least 1", talc_max(empty, TALC_DIMS(0), false));
+    REFUSED(TALC_BAD_SHAPE, "argmax: x [0,3] has 0 elements to reduce, needs at least 1", talc_argmax(empty, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "softmax: x is NULL", talc_softmax(NULL, 0));
+    REFUSED(TALC_NULL_ARGUMENT, "log_softmax: x is NULL", talc_log_softmax(NULL, 0));
+    REFUSED(TALC_BAD_DTYPE, "softmax: x is i64, it must be f32 or f64", talc_softmax(integers, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2", talc_softmax(matrix, 2));
+    REFUSED(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2", talc_log_softmax(matrix, -3));
+    refused_end(20);
+}
+
+Test(bad_input_ops, products)
+{
+    make_operands();
+    talc_tensor *scalar = talc_select(vector, 0, 0);
+    REFUSED(TALC_NULL_ARGUMENT, "matmul: a is NULL", talc_matmul(NULL, matrix));
+    REFUSED(TALC_NULL_ARGUMENT, "matmul: b is NULL", talc_matmul(matrix, NULL));
+    REFUSED(TALC_BAD_DTYPE, "matmul: a is i64, it must be f32 or f64", talc_matmul(integers, integers));
+    REFUSED(TALC_BAD_DTYPE, "matmul: a is f32, b is f64", talc_matmul(vector, doubles));
+    REFUSED(TALC_BAD_DEVICE, "matmul: a is on cpu, b on fake", talc_matmul(vector, far_vector));
+    REFUSED(TALC_BAD_SHAPE, "matmul: a [] has rank 0, needs at least 1", talc_matmul(scalar, vector));
+    REFUSED(TALC_BAD_SHAPE, "matmul: a [3,5] has 5 columns, b [3,5] has 3 rows", talc_matmul(matrix, matrix));
+    REFUSED(TALC_BAD_SHAPE, "matmul: a [3,5] has 5 columns, b [4] has 4 rows", talc_matmul(matrix, vector));
+    REFUSED(TALC_BAD_SHAPE, "matmul: the batch dimensions of a [2,4,7,6] and b [2,3,6,7] do not broadcast", talc_matmul(image, talc_slice(talc_transpose(image, 2, 3), 1, 0, 3, 1)));
+    REFUSED(TALC_NULL_ARGUMENT, "linear: x is NULL", talc_linear(NULL, matrix, NULL, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "linear: weight is NULL", talc_linear(matrix, NULL, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "linear: x [4] has 4 features, weight [3,5] needs 5", talc_linear(vector, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "linear: weight [4] has rank 1, needs 2: [out,in]", talc_linear(matrix, vector, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "linear: bias [4] must be [3]", talc_linear(matrix, matrix, vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "linear: residual [3,5] must be [3,3]", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .residual = matrix }));
+    REFUSED(TALC_BAD_DTYPE, "linear: x is f32, bias is f64", talc_linear(matrix, matrix, doubles, NULL));
+    REFUSED(TALC_BAD_DEVICE, "linear: x is on cpu, bias on fake", talc_linear(matrix, matrix, far_vector, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
+    REFUSED(TALC_BAD_ARGUMENT, "linear: precision flags 0x40 hold none but 0x7", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
+    REFUSED(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'magic'", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .algorithm = "magic" }));
+    REFUSED(TALC_NULL_ARGUMENT, "concat: tensors is NULL", talc_concat(NULL, 2, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "concat: count is 0, needs at least 1", talc_concat((const talc_tensor *[]){ matrix }, 0, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "concat: count is -1, needs at least 1", talc_concat((const talc_tensor *[]){ matrix }, -1, 0));
+    REFUSED(TALC_NULL_ARGUMENT, "concat: tensors[1] is NULL", talc_concat((const talc_tensor *[]){ matrix, NULL }, 2, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "concat: dimension 2 is outside a tensor of rank 2", talc_concat((const talc_tensor *[]){ matrix, matrix }, 2, 2));
+    REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [] has rank 0, needs at least 1", talc_concat((const talc_tensor *[]){ scalar, scalar }, 2, 0));
+    REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[1] [4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, vector }, 2, 0));
+    REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[1] [0,3] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, empty }, 2, 0));
+    REFUSED(TALC_BAD_DTYPE, "concat: tensors[0] is f32, tensors[1] is f64", talc_concat((const talc_tensor *[]){ vector, doubles }, 2, 0));
+    REFUSED(TALC_BAD_DEVICE, "concat: tensors[0] is on cpu, tensors[1] on fake", talc_concat((const talc_tensor *[]){ vector, far_vector }, 2, 0));
+    talc_tensor *endless = talc_expand(talc_slice(vector, 0, 0, 1, 1), TALC_DIMS(INT64_MAX / 8));
+    REFUSED(TALC_TOO_LARGE, "concat: shape [5764607523034234875] of f32 needs more than 9223372036854775807 bytes", talc_concat((const talc_tensor *[]){ endless, endless, endless, endless, endless }, 5, 0));
+    REFUSED(TALC_TOO_LARGE, "matmul: shape [1152921504606846975,1152921504606846975] of f32 needs more than 9223372036854775807 bytes", talc_matmul(talc_unsqueeze(endless, 1), talc_unsqueeze(endless, 0)));
+    refused_end(31);
+}
+
+Test(bad_input_ops, conv2d)
+{
+    make_operands();
+#define CONV2D(...) talc_conv2d(image, weight, bias, &(talc_conv2d_options){ __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: x is NULL", talc_conv2d(NULL, weight, bias, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: w is NULL", talc_conv2d(image, NULL, bias, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: x [4] has rank 1, needs 4: [N,C,H,W]", talc_conv2d(vector, weight, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: w [3,5] has rank 2, needs 4: [OC,C/groups,KH,KW]", talc_conv2d(image, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: x [2,4,7,6] has 4 channels, w [6,3,3,3] with groups=1 needs 3", talc_conv2d(image, talc_slice(weight, 1, 0, 3, 1), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: bias [4] must be [6]", talc_conv2d(image, weight, vector, NULL));
+    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on fake, w on cpu", talc_conv2d(far_image, weight, NULL, NULL));
+    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, bias on fake", talc_conv2d(image, weight, far_vector, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is f32, bias is f64", talc_conv2d(image, weight, doubles, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is i64, it must be f32 or f64", talc_conv2d(integers, weight, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [-1,1] must be at least 1", CONV2D(.stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,0] must be at least 1", CONV2D(.stride = { 1, TALC_ZERO }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,-2] must be at least 1", CONV2D(.dilation = { 0, -2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding [-1,0] must be at least 0", CONV2D(.padding = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_end [0,-3] must be at least 0", CONV2D(.padding_end = { 0, -3 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups -1 must be at least 1", CONV2D(.groups = -1));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups 0 must be at least 1", CONV2D(.groups = TALC_ZERO));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] with groups=2 needs 8", CONV2D(.groups = 2));
+    REFUSED(TALC_TOO_LARGE, "conv2d: w [6,4,3,3] with groups=9223372036854775807 needs more than 2^63 channels", CONV2D(.groups = INT64_MAX));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 7, the kernel needs 9 (extent 3, dilation 4)", CONV2D(.dilation = { 4 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 9223372036854775807 passes 2^63", CONV2D(.dilation = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 9223372036854775807+9223372036854775807, kernel 3 and dilation 1 passes 2^63", CONV2D(.padding = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: shape [2,6,2199023255557,2199023255556] of f32 needs more than 9223372036854775807 bytes", CONV2D(.padding = { (int64_t)1 << 40, (int64_t)1 << 40 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same needs stride 1, stride is [2,1]", CONV2D(.padding_same = true, .stride = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same excludes padding [1,0]", CONV2D(.padding_same = true, .padding = { 1 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [9223372036854775807,1] passes 2^63", CONV2D(.padding_same = true, .dilation = { INT64_MAX }));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 7 of height 7 is more than 6", CONV2D(.padding = { 7 }, .padding_mode = TALC_PADDING_REFLECT));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: circular padding 8 of height 7 is more than 7", CONV2D(.padding = { 8 }, .padding_mode = TALC_PADDING_CIRCULAR));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding mode 7 is outside 0..3", CONV2D(.padding_mode = (talc_padding_mode)7));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: activation -1 is outside 0..3", CONV2D(.activation = (talc_activation)-1));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: residual [2,4,7,6] must be [2,6,5,4]", CONV2D(.residual = image));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision flags 0x9 hold none but 0x7", CONV2D(.precision = 9));
+    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, residual on fake", CONV2D(.residual = far_image));
+    REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
+
+    talc_conv2d_problem problem = { .N = 77 };
+    talc_conv2d_explanation explanation = { .count = 77 };
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem is NULL", talc_conv2d_problem_of(image, weight, NULL, NULL, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem is NULL", talc_conv2d_problem_check(NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: channels 0 must be at least 1", talc_conv2d_problem_check(&(talc_conv2d_problem){ 0 }));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: the problem is u8, it must be f32 or f64", talc_conv2d_problem_check(&(talc_conv2d_problem){ .dtype = TALC_U8 }));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem text is NULL", talc_conv2d_problem_parse(NULL, &problem));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem is NULL", talc_conv2d_problem_parse("n1c1h3w3o1k1x1", NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem '': expected 'n' at position 0", talc_conv2d_problem_parse("", &problem));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1 ': expected '_' or the end at position 14", talc_conv2d_problem_parse("n1c1h3w3o1k1x1 ", &problem));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n99999999999999999999c1h3w3o1k1x1': expected a number below 2^63 at position 19", talc_conv2d_problem_parse("n99999999999999999999c1h3w3o1k1x1", &problem));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1_gelu': expected f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate or circular at position 15", talc_conv2d_problem_parse("n1c1h3w3o1k1x1_gelu", &problem));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups 0 must be at least 1", talc_conv2d_problem_parse("n1c1h3w3o1k1x1g0", &problem));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: device is NULL", talc_conv2d_explain(NULL, &problem, NULL, &explanation));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: problem is NULL", talc_conv2d_explain(cpu_device(), NULL, NULL, &explanation));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: explanation is NULL", talc_conv2d_explain(cpu_device(), &problem, NULL, NULL));
+    talc_conv2d_problem small;
+    HARMLESS(talc_conv2d_problem_parse("n1c1h3w3o1k3x3", &small));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision flags 0x8 hold none but 0x7", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: batch -1 must not be negative", talc_conv2d_explain(cpu_device(), &(talc_conv2d_problem){ .N = -1 }, NULL, &explanation));
+    HARMLESS(problem.N == 77 && explanation.count == 77);
+    HARMLESS(talc_conv2d_flops(NULL) == 0 && talc_conv2d_bytes(NULL) == 0);
+    HARMLESS(talc_conv2d_flops(&(talc_conv2d_problem){ 0 }) == 0 && talc_conv2d_flops(&(talc_conv2d_problem){ .C = INT64_MIN, .groups = -1 }) == 0);
+    HARMLESS((talc_conv2d_explanation_print(NULL, &explanation), talc_conv2d_explanation_print(stderr, NULL), true));
+    HARMLESS((talc_conv2d_explanation_print(stderr, &(talc_conv2d_explanation){ 0 }), true));
+    HARMLESS(strcmp(talc_activation_name((talc_activation)-1), "?") == 0 && strcmp(talc_padding_mode_name((talc_padding_mode)99), "?") == 0);
+    HARMLESS(strcmp(talc_conv2d_problem_text(NULL, (char[TALC_CONV2D_TEXT]){ 0 }), "NULL") == 0);
+    refused_end(55);
+}
+
+Test(bad_input_ops, pooling)
+{
+    make_operands();
+    talc_tensor *indices = vector;
+#define MAX(...) talc_max_pool2d(image, &(talc_pool2d_options){ __VA_ARGS__ })
+#define AVG(...) talc_avg_pool2d(image, &(talc_pool2d_options){ __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "max_pool2d: x is NULL", talc_max_pool2d(NULL, &(talc_pool2d_options){ .kernel = { 2, 2 } }));
+    REFUSED(TALC_NULL_ARGUMENT, "max_pool2d: options is NULL", talc_max_pool2d(image, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "avg_pool2d: options is NULL", talc_avg_pool2d(image, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "max_pool2d: indices is NULL", talc_max_pool2d_indices(image, &(talc_pool2d_options){ .kernel = { 2, 2 } }, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [0,0] must be at least 1", talc_max_pool2d_indices(image, &(talc_pool2d_options){ 0 }, &indices));
+    HARMLESS(indices == NULL);
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: x [4] has rank 1, needs 4: [N,C,H,W], or 3: [C,H,W]", talc_max_pool2d(vector, &(talc_pool2d_options){ .kernel = { 2, 2 } }));
+    REFUSED(TALC_BAD_DTYPE, "max_pool2d: x is i64, it must be f32 or f64", talc_max_pool2d(integers, &(talc_pool2d_options){ .kernel = { 2, 2 } }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [0,2] must be at least 1", MAX(.kernel = { 0, 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [2,-2] must be at least 1", MAX(.kernel = { 2, -2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: stride [-1,2] must be at least 1", MAX(.kernel = { 2, 2 }, .stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [2,0] must be from 0 to half the kernel [2,2]", MAX(.kernel = { 2, 2 }, .padding = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,-1] must be from 0 to half the kernel [2,2]", MAX(.kernel = { 2, 2 }, .padding = { 0, -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: dilation [-1,1] must be at least 1", MAX(.kernel = { 2, 2 }, .dilation = { -1 }));
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [8,2] with dilation [1,1] fits x [2,4,7,6] with padding [0,0]", MAX(.kernel = { 8, 2 }));
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [3,2] with dilation [9223372036854775807,1] fits x [2,4,7,6] with padding [0,0]", MAX(.kernel = { 3, 2 }, .dilation = { INT64_MAX }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .divisor_override = 3));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .exclude_padding = true));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", AVG(.kernel = { 2, 2 }, .dilation = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: divisor_override -3 must be at least 1, or 0 for none", AVG(.kernel = { 2, 2 }, .divisor_override = -3));
+    REFUSED(TALC_NOT_FOUND, "avg_pool2d on cpu: there is no algorithm 'magic'", AVG(.kernel = { 2, 2 }, .algorithm = "magic"));
+    REFUSED(TALC_NULL_ARGUMENT, "adaptive_avg_pool2d: x is NULL", talc_adaptive_avg_pool2d(NULL, 1, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "adaptive_avg_pool2d: output size [-1,1] must be from 0 to 2147483647", talc_adaptive_avg_pool2d(image, -1, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "adaptive_avg_pool2d: output size [9223372036854775807,9223372036854775807] must be from 0 to 2147483647", talc_adaptive_avg_pool2d(image, INT64_MAX, INT64_MAX));
+    refused_end(24);
+}
+
+Test(bad_input_ops, batch_norm2d)
+{
+    make_operands();
+#define TRAIN(...) talc_batch_norm2d(image, vector, vector, vector, vector, &(talc_batch_norm2d_options){ .training = true, __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: x is NULL", talc_batch_norm2d(NULL, NULL, NULL, vector, vector, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_mean is NULL", talc_batch_norm2d(image, NULL, NULL, NULL, NULL, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_var is NULL, and running_mean is not", talc_batch_norm2d(image, NULL, NULL, vector, NULL, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_mean is NULL, and running_var is not", talc_batch_norm2d(image, NULL, NULL, NULL, vector, &(talc_batch_norm2d_options){ .training = true }));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", talc_batch_norm2d(matrix, NULL, NULL, vector, vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: weight [6] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, bias, NULL, vector, vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: running_mean [6] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, NULL, bias, vector, NULL));
+    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is f32, bias is f64", talc_batch_norm2d(image, NULL, doubles, vector, vector, NULL));
+    REFUSED(TALC_BAD_DEVICE, "batch_norm2d: x is on cpu, running_mean on fake", talc_batch_norm2d(image, NULL, NULL, far_vector, vector, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum -0.1 must be from 0 to 1", TRAIN(.momentum = -0.1));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum 1.5 must be from 0 to 1", TRAIN(.momentum = 1.5));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum nan must be from 0 to 1", TRAIN(.momentum = NAN));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: eps -1e-05 must be at least 0", TRAIN(.eps = -1e-5));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: eps nan must be at least 0", TRAIN(.eps = NAN));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: activation 9 is outside 0..3", TRAIN(.activation = (talc_activation)9));
+    REFUSED(TALC_NOT_FOUND, "batch_norm2d on cpu: there is no algorithm 'magic'", TRAIN(.algorithm = "magic"));
+    talc_tensor *one = talc_slice(talc_slice(talc_slice(image, 0, 0, 1, 1), 2, 0, 1, 1), 3, 0, 1, 1);
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: x [1,4,1,1] has 1 value per channel, training needs more than 1", talc_batch_norm2d(one, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .training = true }));
+    talc_tensor *same = talc_expand(talc_slice(vector, 0, 0, 1, 1), TALC_DIMS(4));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean is a view with gaps, training needs it contiguous", talc_batch_norm2d(image, NULL, NULL, same, vector, &(talc_batch_norm2d_options){ .training = true }));
+    refused_end(18);
+}
+
+// clang-format on
