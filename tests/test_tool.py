@@ -134,21 +134,6 @@ class Basics(Tool):
         self.fails(2, "there is no model 'resnet'", "run", "resnet")
         self.fails(2, "which model", "run")
 
-    def test_problems_that_are_none(self):
-        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
-        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
-
-    def test_a_file_over_the_size_limit(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        folder = self.path("limited")
-        os.mkdir(folder)
-        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
-                    preexec_fn=limit)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("File too large", done.stderr)
-        self.assertEqual(os.listdir(folder), [])
-
     def test_failures(self):
         self.fails(1, r"^talc info: device_get: there is no device 'tpu'", "info", "--device", "tpu")
         self.fails(2, "there is no problem 'nonsense'; talc bench --list", "explain", "nonsense")
@@ -275,21 +260,6 @@ class Conv2d(Tool):
         text = self.ok("conv2d", self.path("x.npy"), self.path("w.npy"), "--device", "cpu")
         self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: \w+ \(")
 
-    def test_problems_that_are_none(self):
-        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
-        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
-
-    def test_a_file_over_the_size_limit(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        folder = self.path("limited")
-        os.mkdir(folder)
-        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
-                    preexec_fn=limit)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("File too large", done.stderr)
-        self.assertEqual(os.listdir(folder), [])
-
     def test_failures(self):
         self.compare([1, 1, 5, 5], [1, 1, 3, 3])
         x, w = self.path("x.npy"), self.path("w.npy")
@@ -373,21 +343,6 @@ class Bench(Tool):
             self.assertIn(part, text)
         self.assertRegex(text, r"im2col / bare product \d+\.\d\d")
         self.assertNotIn("bare product", self.ok("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--no-peers"))
-
-    def test_problems_that_are_none(self):
-        self.fails(2, "there is no problem 'Z'", "run", "model-new", "--problem", "Z")
-        self.fails(2, "expected 'h' at position 4", "run", "model-new", "--problem", "n1c1x")
-
-    def test_a_file_over_the_size_limit(self):
-        def limit():
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        folder = self.path("limited")
-        os.mkdir(folder)
-        done = talc("run", "model-new", "--problem", "n1c1h40w40o1k1x1", "--save", os.path.join(folder, "y.npy"),
-                    preexec_fn=limit)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("File too large", done.stderr)
-        self.assertEqual(os.listdir(folder), [])
 
     def test_failures(self):
         self.fails(1, "no algorithm 'no_such'", "bench", "n1c4h12w12o8k3x3", "--algorithm", "no_such", "--json")
