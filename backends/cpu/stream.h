@@ -13,6 +13,22 @@
 #include <emmintrin.h>
 #endif
 
+/// One cache line past the caches, from a vector register's worth of `line` to an aligned address.
+static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst, const void *line)
+{
+#if defined(__SSE2__)
+    typedef float whole __attribute__((vector_size(64), aligned(4), may_alias));
+    const whole v = *(const whole *)line;
+    float *to = dst;
+    _mm_stream_ps(to, (__m128)__builtin_shufflevector(v, v, 0, 1, 2, 3));
+    _mm_stream_ps(to + 4, (__m128)__builtin_shufflevector(v, v, 4, 5, 6, 7));
+    _mm_stream_ps(to + 8, (__m128)__builtin_shufflevector(v, v, 8, 9, 10, 11));
+    _mm_stream_ps(to + 12, (__m128)__builtin_shufflevector(v, v, 12, 13, 14, 15));
+#else
+    memcpy(dst, line, 64);
+#endif
+}
+
 /// memcpy past the caches; any alignment, no overlap. The copier calls talc_cpu_stream_end before others may read.
 static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes)
 {
