@@ -3,6 +3,7 @@
 #define TALC_TALC_H
 
 #include "backends/backends.h"
+#include "check/check.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tensor/device.h"

@@ -2,7 +2,7 @@
 """Reads every #include of the project and fails on an edge that the layers forbid.
 
     tools, examples, tests --> everything public (tests: everything)
-    nn --> ops, tensor;   backends --> ops, tensor;   ops --> tensor;   tensor --> libc, threads
+    check --> nn, ops, tensor;   nn --> ops, tensor;   backends --> ops, tensor;   ops --> tensor;   tensor --> libc, threads
 
 usage: check_layers.py ROOT | check_layers.py --self-test
 """
@@ -19,11 +19,12 @@ MAY_INCLUDE = {
     "backends": ["backends/backends.h", "ops", "tensor"],
     "backends/registry.c": ["backends", "ops", "tensor"],
     "nn": ["nn", "ops", "tensor"],
+    "check": ["check", "backends/backends.h", "nn", "ops", "tensor"],
     "nn/data": ["nn", "ops", "tensor"],
-    "talc.h": ["talc.h", "backends/backends.h", "nn", "ops", "tensor"],
+    "talc.h": ["talc.h", "backends/backends.h", "check", "nn", "ops", "tensor"],
     "tools": ["tools", "talc.h", "talc"],
     "examples": ["examples", "talc.h", "talc"],
-    "tests": ["tests", "tensor", "ops", "backends", "nn", "tools", "examples", "talc.h", "talc"],
+    "tests": ["tests", "tensor", "ops", "backends", "nn", "check", "tools", "examples", "talc.h", "talc"],
 }
 
 # System headers beyond C11, POSIX and Linux, and the only places that may use them.
@@ -72,7 +73,7 @@ def resolve(root, source, name):
 def public_headers(root):
     """The headers that the build files of the library's folders list as public."""
     listed = {"talc.h"} if (root / "talc.h").is_file() else set()
-    for folder in ("tensor", "ops", "backends", "nn"):
+    for folder in ("tensor", "ops", "backends", "nn", "check"):
         for build in (root / folder).rglob("meson.build"):
             for block in re.findall(r"public_headers\s*\+?=\s*(?:files\()?\[(.*?)\]", build.read_text(), re.DOTALL):
                 listed |= set(re.findall(r"'([^']+\.h)'", block))
@@ -106,7 +107,7 @@ def check_project(root, source, path, name, public):
             return f'the public header {path} must include "{name}" relatively'
     elif path.endswith(".c") and not within(path, ["tools", "examples"]) and name != target:
         return f'"{name}" must be written from the root: "{target}"'
-    if within(path, ["tools", "examples"]) and within(target, ["talc.h", "tensor", "ops", "backends", "nn"]):
+    if within(path, ["tools", "examples"]) and within(target, ["talc.h", "tensor", "ops", "backends", "nn", "check"]):
         if target not in public:
             return f"{path} includes the private {target}"
     return None
@@ -124,7 +125,7 @@ def check(root):
         for match in INCLUDE.finditer(text):
             kind, name = match.groups()
             if kind == "<" and name.startswith("talc/"):
-                inside = within(path, ["tensor", "ops", "backends", "nn"])
+                inside = within(path, ["tensor", "ops", "backends", "nn", "check"])
                 problem = f"<{name}> is how programs include talc, the library does not" if inside else None
             elif kind == "<":
                 problem = check_system(path, name)

@@ -1,0 +1,34 @@
+/// Running one row once, between guard bands. Private to check/.
+#ifndef TALC_CHECK_CASE_H
+#define TALC_CHECK_CASE_H
+
+#include "check/family.h"
+
+/// What may be varied from run to run.
+typedef struct check_run_options {
+    int shift_bytes; ///< how far every operand is off 64-byte alignment; a multiple of the element's size is used
+    size_t workspace_limit; ///< SIZE_MAX: the device's
+} check_run_options;
+
+typedef struct check_run_report {
+    talc_status status;
+    char failure[200];   ///< the row's message when it failed
+    const char *written; ///< operand or workspace whose guard band changed; NULL
+    const char *changed; ///< input that changed; NULL
+    int64_t unwritten;   ///< elements of outputs that still hold the fill
+} check_run_report;
+
+/// Uploads the values into buffers of their own with 4096 bytes of NaN before and behind, fills outputs and workspace with
+/// NaN, runs the row, and downloads what is written or updated into `results`, which has room for those operands. False with
+/// a failure when the check could not be made (no memory).
+bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_device *device,
+                    const check_problem *problem, const check_values *values,
+                    const check_run_options *options, const check_values *results,
+                    check_run_report *report);
+
+/// Arrays of double for all operands of a problem, zeroed; freed by check_values_free. False with a failure.
+bool talc_check_values_new(const check_family *family, const check_problem *problem,
+                           check_values *values);
+void talc_check_values_free(check_values *values);
+
+#endif

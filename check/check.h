@@ -1,0 +1,162 @@
+/// Cross-checking: every algorithm of every op against an oracle that shares no code with it, with a verdict that is
+/// derived and not guessed.
+///
+/// Problems are texts (check/problem texts below). For each problem and each row of a device's tables the row runs on
+/// several kinds of data, between guard bands, its outputs and workspace filled with NaN beforehand, and each element of
+/// the result is held against an error bound that follows from the row's declared arithmetic, the length of its sum and
+/// the size of its terms:
+///
+///     talc_check *check = talc_check_new(&(talc_check_options){ .device = device });
+///     talc_check_problem(check, "n2c5h9w9o7k3x3p1x1");          every row of conv2d
+///     talc_check_row(check, "n2c5h9w9o7k3x3", &mine.algorithm);  a row of one's own
+///     talc_check_print(stdout, check);
+///     bool right = talc_check_passed(check);
+///     talc_check_free(check);
+///
+/// docs/checking.md says what is guaranteed and how the bounds are derived.
+///
+/// Problem texts, each an op and its problem; an op may be left out for conv2d:
+///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu       as talc_conv2d_problem_parse reads it
+///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices    s, p, d may be left out; s is then the kernel
+///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
+///     adaptive_avg_pool2d:n2c3h9w9o3x4
+///     matmul:b2m5n6k7_ta_tb_bias_residual_relu            b, ta (a stored [K, M]) and so on may be left out
+///     batch_norm2d:n8c16h7w7_train_relu
+///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
+///     softmax:64x1000@1    log_softmax: likewise
+/// All take _f64 at the end; without it elements are f32.
+#ifndef TALC_CHECK_CHECK_H
+#define TALC_CHECK_CHECK_H
+
+#include "../ops/algorithm.h"
+
+#include <stdio.h>
+
+TALC_BEGIN_DECLARATIONS
+
+#define TALC_CHECK_TEXT 360
+
+/// What a row has to stand. The first eight are kinds of data.
+typedef enum talc_check_kind {
+    TALC_CHECK_EXACT,    ///< small integers whose sums are exact: no difference is allowed
+    TALC_CHECK_RANDOM,   ///< uniform random data, the probable bound
+    TALC_CHECK_CONSTANT, ///< every rounding goes the same way: the guaranteed bound, here and below
+    TALC_CHECK_WIDE,     ///< 20 binades within every window
+    TALC_CHECK_HUGE,     ///< one value 2^30 times the others
+    TALC_CHECK_TINY,     ///< a run of values 2^-30 times the others
+    TALC_CHECK_NAN,      ///< one NaN in the input: it spoils what it reaches and nothing else
+    TALC_CHECK_INFINITY, ///< likewise
+    TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
+    TALC_CHECK_INPUTS,   ///< the inputs are as they were
+    TALC_CHECK_TRUST,    ///< enough outputs were not zero, so that passing means something
+    TALC_CHECK_MISALIGNED, ///< operands 4, 8 and 16 bytes off alignment, as views may be
+    TALC_CHECK_WORKSPACE,  ///< exact also in the smallest workspace that the row can work in
+    TALC_CHECK_RERUN,      ///< the same bits again
+    TALC_CHECK_THREADS,    ///< the same bits with 1, 2, 3 and 5 threads (CPU)
+    TALC_CHECK_STATUS,     ///< the row ran and reported no failure
+    /* Relations between convolutions, exact on small integers. */
+    TALC_CHECK_BATCH,     ///< the batch in two parts is the whole
+    TALC_CHECK_GROUPS,    ///< groups are separate convolutions side by side
+    TALC_CHECK_DILATION,  ///< a dilated kernel is one with zeros between its taps
+    TALC_CHECK_STRIDE,    ///< a stride takes every s-th output
+    TALC_CHECK_POINTWISE, ///< 1x1 is a matrix product
+    TALC_CHECK_PADDING,   ///< padding is a larger image
+    TALC_CHECK_ADJOINT,   ///< <conv(x, w), g> = <x, conv(g, w turned and transposed)>
+    TALC_CHECK_LINEARITY, ///< conv(a x1 + b x2) = a conv(x1) + b conv(x2)
+    TALC_CHECK_SHIFT,     ///< a shifted image gives a shifted result
+    TALC_CHECK_KIND_COUNT
+} talc_check_kind;
+
+/// "exact", "guard bands", ...; "?" for another number.
+TALC_API const char *talc_check_kind_name(talc_check_kind kind);
+
+/// One check of one row on one problem. Pointers last for the call that hands it out.
+typedef struct talc_check_outcome {
+    const char *op;        ///< "conv2d"
+    const char *algorithm; ///< "im2col"
+    const char *device;    ///< "cpu"
+    const char *problem;   ///< its full text
+    talc_check_kind kind;
+    bool passed;
+    double
+        share; ///< worst |y - due| over its bound: at most 1 passes. INFINITY where none is allowed
+    int64_t compared;   ///< elements
+    const char *output; ///< which: "y"
+    int rank;           ///< of that output
+    int64_t dims[TALC_MAX_RANK];
+    int64_t where[TALC_MAX_RANK]; ///< index of the worst element
+    const char *place;            ///< of the worst element: "border", "tail" or "inside"
+    double got, due, bound;
+    /// Each element's share in row-major order, NaN where it was not compared; NULL for checks that compare no values.
+    const float *shares;
+    char reason[256]; ///< why it failed; "" otherwise
+} talc_check_outcome;
+
+typedef struct talc_check_options {
+    talc_device *device;   ///< NULL: the default one
+    const char *algorithm; ///< only rows of this name; NULL: all
+    uint64_t kinds;        ///< 1 << talc_check_kind of each that is wanted; 0: all
+    uint64_t seed;         ///< of the data
+    /// Called after each check; NULL: not.
+    void (*observe)(void *context, const talc_check_outcome *outcome);
+    void *context;
+} talc_check_options;
+
+typedef struct talc_check talc_check;
+
+/// A check without results yet. `options` may be NULL. The program frees it.
+TALC_API talc_check *talc_check_new(const talc_check_options *options);
+TALC_API void talc_check_free(talc_check *check);
+
+/// Checks every row of the problem's op on the device; rows that refuse are counted as refusing. False when the check
+/// itself could not be made: a text that does not parse (the message has the position), an oracle too large for memory.
+/// That a row is wrong is a result, not a failure.
+TALC_API bool talc_check_problem(talc_check *check, const char *problem);
+
+/// The same for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
+/// so on.
+TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
+
+// ---- Sets of problems ---------------------------------------------------------------------------------------
+
+/// Problem `index` of a set: "quick", "edges", "models", or "random", which has no end and depends on `seed`. NULL after the
+/// last, and, with a failure, for an unknown set.
+TALC_API const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed,
+                                            char text[TALC_CHECK_TEXT]);
+
+// ---- Results ------------------------------------------------------------------------------------------------
+
+/// What became of a row.
+typedef struct talc_check_summary {
+    char op[32], algorithm[32], device[24];
+    talc_arithmetic arithmetic; ///< as it declares
+    int64_t problems, refused;  ///< that ran, that it refused
+    int64_t checks, failed;
+    double share;                ///< worst of its bounded checks
+    char worst[TALC_CHECK_TEXT]; ///< the problem of that share
+    talc_check_kind worst_kind;
+} talc_check_summary;
+
+typedef struct talc_check_failure {
+    char op[32], algorithm[32], device[24];
+    char problem[TALC_CHECK_TEXT];
+    talc_check_kind kind;
+    char reason[256];
+} talc_check_failure;
+
+TALC_API int talc_check_summary_count(const talc_check *check);
+TALC_API const talc_check_summary *talc_check_summary_at(const talc_check *check, int index);
+
+/// Failures in order, the first 1,000 of them; summaries count all.
+TALC_API int talc_check_failure_count(const talc_check *check);
+TALC_API const talc_check_failure *talc_check_failure_at(const talc_check *check, int index);
+
+/// At least one row ran and none failed.
+TALC_API bool talc_check_passed(const talc_check *check);
+
+/// A table of the rows, and the failures with a command that repeats each.
+TALC_API void talc_check_print(FILE *file, const talc_check *check);
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,24 @@
+#include "check/family.h"
+
+#include "tensor/error.h"
+
+#include <string.h>
+
+const check_family *const talc_check_families[] = {
+    NULL,
+};
+
+const check_family *talc_check_parse(const char *text, check_problem *problem)
+{
+    const char *colon = strchr(text, ':');
+    const size_t length = colon == NULL ? strlen("conv2d") : (size_t)(colon - text);
+    const char *op = colon == NULL ? "conv2d" : text;
+    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
+        for (const char *const *name = (*family)->ops; *name != NULL; name++)
+            if (strlen(*name) == length && memcmp(*name, op, length) == 0)
+                return (*family)->parse(*name, colon == NULL ? text : colon + 1, problem) ? *family
+                                                                                        : NULL;
+    talc_fail(TALC_NOT_FOUND, "check: problem '%.80s': there is no op '%.*s' at position 0", text,
+              (int)length, op);
+    return NULL;
+}

@@ -1,0 +1,21 @@
+/// Relations that convolutions must satisfy among themselves, whatever an oracle says. Private to check/.
+///
+/// All hold to the bit on small integers. Each property poses two or more problems to the same row and compares; it is left
+/// out where the row refuses one of them.
+#ifndef TALC_CHECK_PROPERTIES_H
+#define TALC_CHECK_PROPERTIES_H
+
+#include "check/case.h"
+
+typedef enum check_property_result {
+    CHECK_HOLDS,
+    CHECK_BROKEN,
+    CHECK_LEFT_OUT
+} check_property_result;
+
+/// Whether a property holds for a conv2d row on a problem; kinds from TALC_CHECK_BATCH on. What failed goes into `reason`.
+check_property_result talc_check_property(talc_check_kind kind, const talc_algorithm *row,
+                                          talc_device *device, const check_problem *problem,
+                                          uint64_t seed, char reason[256]);
+
+#endif
