@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-LIBRARY = ("tensor", "ops", "backends", "nn")
+LIBRARY = ("tensor", "ops", "backends", "nn", "check")
 ALL = LIBRARY + ("tools", "examples", "tests", "docs")
 
 # What is banned in the library's code, why, and the files that may.
