@@ -1,6 +1,9 @@
 #include "backends/backends.h"
 
 #include "backends/cpu/cpu.h"
+#if defined(TALC_CUDA)
+#include "backends/cuda/cuda.h"
+#endif
 #include "tensor/environment.h"
 #include "tensor/storage.h"
 
@@ -14,6 +17,9 @@ static const struct {
     talc_device *(*find)(const char *name);
 } backends[] = {
     { "cpu", talc_cpu_find },
+#if defined(TALC_CUDA)
+    { "cuda", talc_cuda_find },
+#endif
 };
 
 /* "cpu" begins "cpu" and "cpu:0", but not "cpus". */

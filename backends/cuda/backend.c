@@ -1,0 +1,7 @@
+#include "backends/cuda/cuda.h"
+
+const struct talc_backend talc_cuda_backend = {
+    .name = "cuda",
+    .binary = talc_cuda_binary,
+    .unary = talc_cuda_unary,
+};

@@ -1,0 +1,67 @@
+/// The CUDA backend's parts. Private to backends/.
+///
+/// C files hold what the host does, .cu files a kernel or two with the function that launches them. A GPU is a device with
+/// one stream; all its work goes there in order, so memory that the pool hands on needs no waiting.
+#ifndef TALC_BACKENDS_CUDA_CUDA_H
+#define TALC_BACKENDS_CUDA_CUDA_H
+
+#include "ops/backend.h"
+#include "ops/batch_norm2d.h"
+#include "ops/conv2d.h"
+#include "ops/elementwise.h"
+#include "ops/matmul.h"
+#include "ops/pool2d.h"
+#include "ops/reduce.h"
+#include "ops/softmax.h"
+#include "tensor/device.h"
+
+#include <cuda_runtime_api.h>
+
+TALC_BEGIN_DECLARATIONS
+
+/// The GPU of that name, "cuda" or "cuda:N", opened when first asked for. NULL, with TALC_BAD_DEVICE and what is missing: a
+/// driver, a newer driver, a GPU, one of that number.
+talc_device *talc_cuda_find(const char *name);
+
+/// The algorithm tables of every GPU.
+extern const struct talc_backend talc_cuda_backend;
+
+/// What a GPU is, for kernels that size themselves by it.
+typedef struct talc_cuda_state {
+    int index;
+    cudaStream_t stream;
+    int multiprocessors;
+    cudaError_t lost; ///< a sticky fault: nothing more runs; cudaSuccess while all is well
+    char lost_in[48]; ///< the op that noticed it
+} talc_cuda_state;
+
+static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
+{
+    return (talc_cuda_state *)device->state;
+}
+
+/// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it.
+talc_status talc_cuda_enter(talc_device *device, const char *who);
+
+/// TALC_OK for cudaSuccess, else the failure raised; a sticky error ends the device. `who` names the op.
+talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t error);
+
+/// What a launch that went before returned.
+static inline talc_status talc_cuda_launched(talc_device *device, const char *who)
+{
+    return talc_cuda_status(device, who, cudaGetLastError());
+}
+
+/* Parts of the device interface that have files of their own. */
+talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem, void *dst,
+                           const void *src);
+talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
+talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
+
+/* The lists of the tables. */
+extern const talc_binary_algorithm talc_cuda_binary[];
+extern const talc_unary_algorithm talc_cuda_unary[];
+
+TALC_END_DECLARATIONS
+
+#endif

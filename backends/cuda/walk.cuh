@@ -1,0 +1,118 @@
+/// Strided walks over up to eight dimensions, and grids. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_WALK_CUH
+#define TALC_BACKENDS_CUDA_WALK_CUH
+
+#include "backends/cuda/cuda.h"
+
+#include <climits>
+
+namespace talc
+{
+
+constexpr int BLOCK = 256;
+
+/// Blocks of BLOCK threads for `threads` of them; kernels loop when there are more than a few waves of blocks.
+inline unsigned blocks_for(const talc_device *device, int64_t threads)
+{
+    const int64_t blocks = (threads + BLOCK - 1) / BLOCK;
+    const int64_t most = (int64_t)talc_cuda_state_of(device)->multiprocessors * 32;
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+/// A loop over 0 .. count - 1 that all threads of a grid share.
+#define TALC_GRID_LOOP(Index, i, count)                                                            \
+    for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                      \
+         i += (Index)gridDim.x * blockDim.x)
+
+/// Division by a number that is known before the launch: of 31-bit numbers by one multiplication, of others as it is.
+/// Source: Granlund and Montgomery, Division by invariant integers using multiplication, 1994.
+template <typename Index> struct divisor;
+
+template <> struct divisor<uint32_t> {
+    uint32_t by, factor, shift;
+    void set(int64_t d)
+    {
+        by = (uint32_t)d;
+        shift = 0;
+        while (shift < 31 && (1u << shift) < by)
+            shift++;
+        factor = (uint32_t)(((uint64_t)1 << 32) * (((uint64_t)1 << shift) - by) / by + 1);
+    }
+    __device__ uint32_t quotient(uint32_t n) const
+    {
+        return (__umulhi(n, factor) + n) >> shift; /* n < 2^31, so the sum does not wrap */
+    }
+};
+
+template <> struct divisor<uint64_t> {
+    uint64_t by;
+    void set(int64_t d)
+    {
+        by = (uint64_t)d;
+    }
+    __device__ uint64_t quotient(uint64_t n) const
+    {
+        return n / by;
+    }
+};
+
+/// Where the elements of an index stand in each of OPERANDS arrays. Offsets are 64-bit: strides may be long.
+template <int OPERANDS, typename Index> struct walk {
+    int rank;
+    divisor<Index> dims[TALC_MAX_RANK];
+    int64_t strides[OPERANDS][TALC_MAX_RANK];
+
+    walk(int rank_, const int64_t *dims_, const int64_t *const (&strides_)[OPERANDS]) : rank(rank_)
+    {
+        for (int i = 0; i < rank; i++) {
+            dims[i].set(dims_[i]);
+            for (int o = 0; o < OPERANDS; o++)
+                strides[o][i] = strides_[o][i];
+        }
+    }
+
+    __device__ void offsets(Index index, int64_t (&at)[OPERANDS]) const
+    {
+#pragma unroll
+        for (int o = 0; o < OPERANDS; o++)
+            at[o] = 0;
+#pragma unroll
+        for (int i = TALC_MAX_RANK - 1; i >= 0; i--) {
+            if (i >= rank)
+                continue;
+            const Index rest = dims[i].quotient(index);
+            const int64_t digit = (int64_t)(index - rest * dims[i].by);
+#pragma unroll
+            for (int o = 0; o < OPERANDS; o++)
+                at[o] += digit * strides[o][i];
+            index = rest;
+        }
+    }
+};
+
+inline int64_t count_of(int rank, const int64_t *dims)
+{
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= dims[i];
+    return count;
+}
+
+/// One dimension of stride 1, as merged dimensions of contiguous arrays are; a single element too.
+inline bool is_dense(int rank, const int64_t *strides)
+{
+    return rank == 0 || (rank == 1 && strides[0] == 1);
+}
+
+/// Runs `launch` with a zero of the narrowest index type that holds `count`.
+template <typename Launch> void with_index(int64_t count, Launch launch)
+{
+    if (count <= INT_MAX)
+        launch(uint32_t{});
+    else
+        launch(uint64_t{});
+}
+
+} // namespace talc
+
+#endif
