@@ -146,19 +146,19 @@ static bool guarded_download(const guarded *self, aftermath *after)
 // ---- A run --------------------------------------------------------------------------------------------------
 
 /* The operands of a run, then the workspace. */
-typedef struct stage {
+typedef struct check_stage {
     int count;
     check_operand operands[CHECK_OPERANDS];
     guarded of[CHECK_OPERANDS + 1];
-} stage;
+} check_stage;
 
 static int fill_of(const check_operand *operand)
 {
     return operand->dtype == TALC_F32 || operand->dtype == TALC_F64 ? UNWRITTEN : UNWRITTEN_INT;
 }
 
-static bool set_up(stage *stage, talc_device *device, const check_values *values, int shift_bytes,
-                   size_t workspace_bytes)
+static bool set_up(check_stage *stage, talc_device *device, const check_values *values,
+                   int shift_bytes, size_t workspace_bytes)
 {
     for (int i = 0; i < stage->count; i++) {
         const check_operand *operand = &stage->operands[i];
@@ -189,7 +189,7 @@ static int64_t unwritten_elements(const check_operand *operand, const unsigned c
 }
 
 /* Brings back operand i, the workspace being the last, and looks at what became of it. */
-static bool collect(const stage *stage, int i, const check_values *results,
+static bool collect(const check_stage *stage, int i, const check_values *results,
                     check_run_report *report)
 {
     const char *name = i == stage->count ? "the workspace" : stage->operands[i].name;
@@ -230,7 +230,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return false;
-    stage stage = { .count = 0 };
+    check_stage stage = { .count = 0 };
     stage.count = family->operands(problem, stage.operands);
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
