@@ -2,7 +2,7 @@
 ///
 /// The bound is what ops/softmax.h declares and stands in `extra` alone: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the
 /// smallest subnormal; for the logarithm that much absolutely and u |y|. There are no exact data.
-#include "../ops/softmax.h"
+#include "ops/softmax.h"
 
 #include "check/data.h"
 #include "check/family.h"
