@@ -5,6 +5,7 @@
 #include <string.h>
 
 const check_family *const talc_check_families[] = {
+    &talc_check_conv2d,
     NULL,
 };
 
