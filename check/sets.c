@@ -75,14 +75,23 @@ const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TE
     return in_full(problem, text);
 }
 
-/* Ten in sixteen are convolutions. */
+/* Of every sixteen ten are convolutions, the other families take turns. */
+static const check_family *family_of(int64_t index)
+{
+    int others = 0;
+    for (const check_family *const *f = talc_check_families; *f != NULL; f++)
+        others += *f != &talc_check_conv2d;
+    if (index % 16 < 10 || others == 0)
+        return &talc_check_conv2d;
+    int64_t turn = (index / 16 * 6 + index % 16 - 10) % others;
+    for (const check_family *const *f = talc_check_families;; f++)
+        if (*f != &talc_check_conv2d && turn-- == 0)
+            return *f;
+}
+
 static const char *random_problem(int64_t index, uint64_t seed, char text[TALC_CHECK_TEXT])
 {
-    static const check_family *const others[] = { &talc_check_pool2d,       &talc_check_matmul,
-                                                  &talc_check_batch_norm2d, &talc_check_reduce,
-                                                  &talc_check_softmax,      &talc_check_pool2d };
-    const int64_t place = index % 16;
-    const check_family *family = place < 10 ? &talc_check_conv2d : others[place - 10];
+    const check_family *family = family_of(index);
     check_problem problem;
     family->random(talc_check_bits(seed, (uint64_t)index), &problem);
     return family->print(&problem, text);
