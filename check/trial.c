@@ -96,24 +96,42 @@ static double *row_result(check_trial *trial, const check_problem *posed,
     return NULL;
 }
 
+static check_problem posed_of(const talc_conv2d_problem *problem)
+{
+    check_problem posed;
+    memset(&posed, 0, sizeof posed);
+    memcpy(posed.bytes, problem, sizeof *problem);
+    return posed;
+}
+
+bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem)
+{
+    const check_problem posed = posed_of(problem);
+    return talc_check_conv2d.refuses(trial->row, &posed) == NULL;
+}
+
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
                                   const double *x, const double *w)
 {
-    check_problem posed;
     if (trial->decided)
         return NULL;
-    memset(&posed, 0, sizeof posed);
-    memcpy(posed.bytes, problem, sizeof *problem);
-    if (talc_check_conv2d.refuses(trial->row, &posed) != NULL) {
+    if (!talc_check_trial_takes(trial, problem)) {
         talc_check_trial_leave(trial);
         return NULL;
     }
+    const check_problem posed = posed_of(problem);
     return row_result(trial, &posed, problem, x, w);
 }
 
 double talc_check_trial_integer(const check_trial *trial, double value)
 {
     return trial->row->arithmetic.precision == TALC_NORMWISE ? rint(value) : value;
+}
+
+/* A NaN without its sign. */
+static double shown(double value)
+{
+    return isnan(value) ? (double)NAN : value;
 }
 
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
@@ -132,7 +150,7 @@ void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *pro
                  "] is %.9g, %s gives %.9g",
                  talc_check_kind_name(trial->kind), talc_conv2d_problem_text(problem, text),
                  i / plane / problem->OC, i / plane % problem->OC, i % plane / problem->OW,
-                 i % problem->OW, y[i], what, due[i]);
+                 i % problem->OW, shown(y[i]), what, shown(due[i]));
         decide(trial, CHECK_BROKEN);
         return;
     }

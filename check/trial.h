@@ -34,6 +34,9 @@ double *talc_check_trial_numbers(check_trial *trial, int64_t count);
 double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
                                   double times);
 
+/// Whether the row takes a problem.
+bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem);
+
 /// The row's result for a problem without bias, residual and activation; NULL when the row refuses it or fails.
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
                                   const double *x, const double *w);
