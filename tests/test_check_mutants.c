@@ -123,6 +123,23 @@ Test(check_mutants, every_mutant_is_rejected)
     assert_all_freed();
 }
 
+Test(check_mutants, mutants_of_other_ops_are_rejected)
+{
+    for (int i = 0; i < op_mutant_count; i++) {
+        const op_mutant *m = &op_mutants[i];
+        talc_check *check = check_new();
+        cr_assert(talc_check_problem(check, m->problem), "%s", talc_error_message());
+        cr_expect(talc_check_passed(check), "the right rows fail %s: %s", m->problem,
+                  first_reason(check));
+        talc_check_free(check);
+        const int by = rejected_by(m->row, &m->problem, 1);
+        report(m->name, m->description, by < 0 ? NULL : m->problem);
+        cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
+    }
+    assert_no_failure();
+    assert_all_freed();
+}
+
 /* What is accurate in norm alone passes as that, and not as strict. */
 Test(check_mutants, a_row_that_is_accurate_in_norm)
 {

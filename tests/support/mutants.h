@@ -128,12 +128,11 @@ const talc_algorithm *fourier_row(talc_precision precision);
 
 // ---- Other ops ----------------------------------------------------------------------------------------------
 
-/// Rows of other ops: the CPU's reference, asked for something else or with its results spoilt.
+/// A wrong row of another op: the CPU's reference, asked for something else or with its results spoilt.
 typedef struct op_mutant {
     const char *name, *description;
-    const char *const *problems; ///< texts; NULL at the end
+    const char *problem; ///< on which it is rejected
     const talc_algorithm *row;
-    const talc_algorithm *right; ///< the same frame without the mistake
 } op_mutant;
 
 extern const op_mutant op_mutants[];
