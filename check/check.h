@@ -119,6 +119,9 @@ TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_
 
 // ---- Sets of problems ---------------------------------------------------------------------------------------
 
+/// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position, when it does not parse.
+TALC_API const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TEXT]);
+
 /// Problem `index` of a set: "quick", "edges", "models", or "random", which has no end and depends on `seed`. NULL after the
 /// last, and, with a failure, for an unknown set.
 TALC_API const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed,
