@@ -168,18 +168,26 @@ Test(check_conv2d, infinities)
 Test(check_conv2d, weights_over_padding)
 {
     static const struct {
-        const char *text, *any; /* a where anything goes, n where NaN is due */
+        const char *text;
+        int64_t infinite; /* weight */
+        const char *any;  /* a where anything goes */
     } cases[] = {
-        { "n1c1h1w3o1k1x3p0x1", "a.." }, /* w is inf, 1, 1 */
-        { "n1c1h1w3o1k1x3p0x0x0x1", ".." },        { "n1c1h3w1o1k3x1p1x0", "a.." },
-        { "n1c1h1w3o1k1x3p0x1_replicate", "..." }, { "n1c2h1w3o2k1x3p0x1g2", "a....." },
+        { "n1c1h1w3o1k1x3p0x1", 0, "a.." },
+        { "n1c1h1w3o1k1x3p0x1", 1, "..." },
+        { "n1c1h1w3o1k1x3p0x1", 2, "..a" },
+        { "n1c1h1w3o1k1x3p0x0x0x1", 0, ".." },
+        { "n1c1h3w1o1k3x1p1x0", 0, "a.." },
+        { "n1c2h1w3o1k1x3p0x1", 3, "a.." }, /* of the second channel */
+        { "n1c1h1w3o1k1x3p0x1_replicate", 0, "..." },
+        { "n1c2h1w3o2k1x3p0x1g2", 0, "a....." },
+        { "n1c2h1w3o2k1x3p0x1g2", 5, ".....a" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         conv2d_data q = pose(cases[i].text);
-        for (int64_t j = 0; j < q.problem.C * q.problem.H * q.problem.W; j++)
+        for (int64_t j = 0; j < q.x_count; j++)
             q.x[j] = 1;
-        for (int64_t j = 0; j < q.problem.OC * q.problem.KH * q.problem.KW; j++)
-            q.w[j] = j == 0 ? INFINITY : 1;
+        for (int64_t j = 0; j < q.w_count; j++)
+            q.w[j] = j == cases[i].infinite ? INFINITY : 1;
         for (int64_t j = 0; j < q.y_count; j++)
             cr_assert(conv2d_due(&q, j).any == (cases[i].any[j] == 'a'), "%s output %d",
                       cases[i].text, (int)j);
