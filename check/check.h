@@ -43,7 +43,7 @@ typedef enum talc_check_kind {
     TALC_CHECK_CONSTANT, ///< every rounding goes the same way: the guaranteed bound, here and below
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
-    TALC_CHECK_TINY,     ///< a run of values 2^-30 times the others
+    TALC_CHECK_TINY,     ///< runs of values 2^-30 times the others, or denormal
     TALC_CHECK_NAN,      ///< one NaN in the input: it spoils what it reaches and nothing else
     TALC_CHECK_INFINITY, ///< likewise
     TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
