@@ -23,6 +23,9 @@ const char *const talc_check_quick[] = {
     "n2c3h11w10o4k3x3s2x2p1x1", "n1c3h11w13o5k3x3s1x3p1x1", "n1c2h13w11o3k2x3s3x1p0x1", "n1c3h13w11o4k2x2s5x4",
     "n2c3h10w11o4k3x3p2x2d2x2", "n1c2h9w14o3k3x2p1x3d1x4", "n1c2h14w9o3k2x3d5x1", "n2c3h12w15o4k3x2s2x3p2x1d2x4",
 
+    /* An input of more than 2^16 elements. */
+    "n1c2h190w180o2k2x3s4x3p1x1",
+
     /* Groups and depthwise. */
     "n2c6h7w9o4k3x3p1x1g2_bias", "n1c15h6w5o10k2x3s1x2g5", "n2c5h7w9o5k3x3p1x1g5", "n2c4h9w35o8k3x3p1x1g4_bias_relu",
     "n1c7h11w70o7k3x3s2x2p1x1g7", "n1c3h13w21o6k5x4s1x2p2x3x1x0d2x1g3_residual", "n1c33h5w6o33k3x3p1x1g33",
@@ -36,6 +39,7 @@ const char *const talc_check_quick[] = {
     "n1c7h9w9o9k3x3p1x1", "n1c15h8w17o17k3x3p1x1_bias", "n1c31h7w9o33k3x3p1x1", "n1c63h5w7o65k3x3p1x1_bias_relu",
     "n1c64h6w8o64k3x3p1x1", "n2c16h33w31o31k3x3p1x1", "n1c130h5w6o131k2x2", "n3c8h19w21o24k3x3s2x2p1x1",
     "n1c3h6w301o5k3x3p1x1", "n1c300h5w7o270k1x1", "n1c40h24w24o48k5x7",
+    "n1c16h56w58o33k3x3p1x1", "n1c160h130w144o160k3x3p1x1g160_relu",
 
     /* Bias, residual, activations; f64; long sums. */
     "n2c3h7w6o5k3x3p1x1_bias_residual_relu", "n2c3h7w6o5k3x3p1x1_bias_sigmoid", "n2c3h7w6o5k3x3p1x1_residual_tanh",

@@ -140,6 +140,83 @@ Test(check_mutants, mutants_of_other_ops_are_rejected)
     assert_all_freed();
 }
 
+/* The convolutions of the set `quick` that cost little, of which the mutants are slow; at most `most` of them. */
+static int quick_problems(char texts[][TALC_CHECK_TEXT], int most)
+{
+    static const double FLOPS = 4e6;
+    int count = 0;
+    for (int64_t i = 0; count < most && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
+         i++) {
+        talc_conv2d_problem p;
+        if (strchr(texts[count], ':') != NULL)
+            continue;
+        cr_assert(talc_conv2d_problem_parse(texts[count], &p), "%s", talc_error_message());
+        count += talc_conv2d_flops(&p) <= FLOPS;
+    }
+    return count;
+}
+
+Test(check_mutants, the_quick_set_rejects_every_mutant)
+{
+    enum { MOST = 200 };
+    static char texts[MOST][TALC_CHECK_TEXT];
+    const char *list[MOST];
+    const int count = quick_problems(texts, MOST);
+    cr_assert(count > 40 && count < MOST, "%d problems", count);
+    for (int i = 0; i < count; i++) {
+        list[i] = texts[i];
+        expect_right(mutant_row(MUTANT_NONE), list[i]);
+    }
+    for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++)
+        cr_expect(rejected_by(mutant_row(which), list, count) >= 0, "'%s' survives: %s",
+                  mutant_name(which), mutant_description(which));
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Every kind of check, asked for alone, sees what it is for. */
+Test(check_mutants, each_kind_alone_rejects_a_mutant)
+{
+    static const struct {
+        talc_check_kind kind;
+        mutant which;
+    } seen[] = {
+        { TALC_CHECK_EXACT, MUTANT_SPARSE },
+        { TALC_CHECK_RANDOM, MUTANT_TF32 },
+        { TALC_CHECK_CONSTANT, MUTANT_BFLOAT },
+        { TALC_CHECK_WIDE, MUTANT_CANCELLING },
+        { TALC_CHECK_HUGE, MUTANT_CLAMPED },
+        { TALC_CHECK_TINY, MUTANT_FLUSHED },
+        { TALC_CHECK_NAN, MUTANT_NAN_ZERO },
+        { TALC_CHECK_INFINITY, MUTANT_ZERO_WEIGHTS },
+        { TALC_CHECK_GUARDS, MUTANT_WRITES_PAST },
+        { TALC_CHECK_GUARDS, MUTANT_WRITES_WORKSPACE },
+        { TALC_CHECK_INPUTS, MUTANT_WRITES_X },
+        { TALC_CHECK_INPUTS, MUTANT_WRITES_W },
+        { TALC_CHECK_TRUST, MUTANT_ALL_ZEROS },
+        { TALC_CHECK_MISALIGNED, MUTANT_ALIGNED_DOWN },
+        { TALC_CHECK_WORKSPACE, MUTANT_NARROW_TILE },
+        { TALC_CHECK_RERUN, MUTANT_RUN },
+        { TALC_CHECK_THREADS, MUTANT_THREADS },
+        { TALC_CHECK_STATUS, MUTANT_FAILS },
+        { TALC_CHECK_STATUS, MUTANT_RAISES },
+    };
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
+        for (int wrong = 0; wrong <= 1; wrong++) {
+            talc_check *check = talc_check_new(&(talc_check_options){
+                .device = cpu_device(), .kinds = (uint64_t)1 << seen[i].kind });
+            cr_assert(talc_check_row(check, "n2c4h9w20o8k2x3p1x1g4",
+                                     mutant_row(wrong ? seen[i].which : MUTANT_NONE)));
+            cr_expect(talc_check_passed(check) == !wrong, "%s alone: '%s' %s",
+                      talc_check_kind_name(seen[i].kind),
+                      mutant_name(wrong ? seen[i].which : MUTANT_NONE),
+                      wrong ? "survives" : first_reason(check));
+            talc_check_free(check);
+        }
+    assert_no_failure();
+    assert_all_freed();
+}
+
 /* What is accurate in norm alone passes as that, and not as strict. */
 Test(check_mutants, a_row_that_is_accurate_in_norm)
 {
@@ -148,9 +225,33 @@ Test(check_mutants, a_row_that_is_accurate_in_norm)
     for (int i = 0; i < 3; i++) {
         expect_right(fourier_row(TALC_NORMWISE), list[i]);
         const int by = rejected_by(fourier_row(TALC_STRICT), list + i, 1);
-        report("fourier, strict", "", by < 0 ? NULL : list[i]);
+        report("fourier, strict", "declared strict", by < 0 ? NULL : list[i]);
+        cr_expect((failed_kinds >> TALC_CHECK_HUGE & 1) != 0, "a huge value does not show it");
         cr_expect(by == 0, "declared strict it passes %s", list[i]);
     }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* What is wrong for a strict row is right for one that promises no more. */
+Test(check_mutants, the_verdict_follows_from_what_a_row_declares)
+{
+    for (int i = 0; i < PROBLEMS; i++) {
+        talc_conv2d_problem p;
+        cr_assert(talc_conv2d_problem_parse(problems[i], &p), "%s", talc_error_message());
+        if (p.dtype != TALC_F32)
+            continue;
+        expect_right(mutant_declared(MUTANT_TF32, TALC_TF32), problems[i]);
+        expect_right(mutant_declared(MUTANT_NONE, TALC_TF32), problems[i]);
+        expect_right(mutant_declared(MUTANT_NONE, TALC_NORMWISE), problems[i]);
+        expect_right(mutant_declared(MUTANT_CANCELLING, TALC_NORMWISE), problems[i]);
+    }
+    static const mutant wrong[] = { MUTANT_BFLOAT, MUTANT_HALF_SUM, MUTANT_TAP, MUTANT_PAD_LEFT };
+    static const talc_precision classes[] = { TALC_NORMWISE, TALC_TF32 };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (int j = 0; j < 2; j++)
+            cr_expect(rejected_by(mutant_declared(wrong[i], classes[j]), problems, 1) == 0,
+                      "'%s' passes as %s", mutant_name(wrong[i]), talc_precision_name(classes[j]));
     assert_no_failure();
     assert_all_freed();
 }

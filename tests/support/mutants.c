@@ -222,13 +222,18 @@ const char *mutant_description(mutant which)
     return names[which][1];
 }
 
-const talc_algorithm *mutant_row(mutant which)
+const talc_algorithm *mutant_declared(mutant which, talc_precision precision)
 {
     static talc_conv2d_algorithm row = { .refuses = refuses, .workspace = workspace, .run = run };
     row.algorithm.name = mutant_name(which);
-    row.algorithm.arithmetic = (talc_arithmetic){ "the data's own type", TALC_STRICT, false };
+    row.algorithm.arithmetic = (talc_arithmetic){ "the data's own type", precision, false };
     row.algorithm.arithmetic.wide_accumulator = which == MUTANT_NOT_WIDE;
     mutant_current = which;
     runs = 0;
     return &row.algorithm;
+}
+
+const talc_algorithm *mutant_row(mutant which)
+{
+    return mutant_declared(which, TALC_STRICT);
 }

@@ -123,6 +123,9 @@ const char *mutant_description(mutant which);
 /// The row of a mutant. One at a time: a call changes what the row of the call before does.
 const talc_algorithm *mutant_row(mutant which);
 
+/// The same, declared as of another class than STRICT.
+const talc_algorithm *mutant_declared(mutant which, talc_precision precision);
+
 /// Convolution by discrete Fourier transforms in f32, accurate in norm; declared as `precision`.
 const talc_algorithm *fourier_row(talc_precision precision);
 
