@@ -8,7 +8,7 @@
 /// training mu itself is off. f32 data keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
 /// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
 /// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
-/// constant data with eps = 0, the result means nothing and any will do.
+/// constant data with eps = 0, or the variance underflows, the result means nothing and any will do.
 ///
 /// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a five-hundredth, as it puts what
 /// rounding the mean loses into the shift.
@@ -232,7 +232,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     return kind == TALC_CHECK_EXACT ? !read_only(problem)->p.training : kind <= TALC_CHECK_INFINITY;
 }
 
-/* x and what is given a channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or a
+/* x and what is given a channel: shifts small beside the scales, so that a ReLU leaves enough of every channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or a
  * subtraction of the mean as the last step, loses all digits. */
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
@@ -252,12 +252,16 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         x[i] = talc_check_rounded(p->dtype, 1e4 + x[i]);
     for (int i = at.x + 1; i < at.count; i++)
         if (list[i].role != CHECK_WRITTEN)
-            talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 1,
+            talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 0.125,
                             talc_check_bits(seed, (uint64_t)i));
+    for (int64_t c = 0; !exact && !own->plain && c < p->C; c++) {
+        double *weight = &values->of[at.weight][c];
+        *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
+    }
     for (int64_t c = 0; !own->untracked && c < p->C; c++) {
         double *mean = &values->of[at.running_mean][c], *var = &values->of[at.running_var][c];
         *mean = far ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean;
-        *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var / 2);
+        *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var * 4);
     }
 }
 
@@ -299,18 +303,23 @@ typedef struct allowance {
     double f64;      /* what sums over f32 data in f64 lose, relatively */
     double variance; /* d^2 */
     double rstd;     /* the part of rstd that d makes it smaller */
+    double least;    /* what underflow may take from the mean */
+    bool any;        /* of rstd, and of what is multiplied by it, nothing can be said */
 } allowance;
 
 static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
 {
     const bool single = p->dtype == TALC_F32;
-    const double u = single ? 0x1p-24 : 0x1p-53;
+    const double u = single ? 0x1p-24 : 0x1p-53, normal = single ? 0x1p-126 : 0x1p-1022;
+    const double var = (double)of->var + p->eps;
     allowance may = { .K = single ? 6 : of->M + 6,
                       .mean = single ? (double)fabsl(of->mean) : of->sizes,
-                      .f64 = single ? (of->M + 8) * 0x1p-53 : 0 };
-    const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes;
+                      .f64 = single ? (of->M + 8) * 0x1p-53 : 0,
+                      .least = 8 * u * normal };
+    const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.least;
     may.variance = d * d;
-    may.rstd = d == 0 ? 0 : d * d / ((double)of->var + p->eps);
+    may.rstd = may.variance / var;
+    may.any = var < normal || may.rstd > 0.25;
     return may;
 }
 
@@ -330,8 +339,8 @@ static check_due y_due(const norm_problem *own, const check_values *values, cons
         const allowance may = allow(p, of);
         due.K = may.K;
         due.S += s * may.mean;
-        due.extra = s * (size * may.rstd + may.f64 * (size + of->sizes));
-        due.any = may.rstd > 0.25 || of->var + p->eps == 0;
+        due.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.least);
+        due.any = may.any;
     }
     talc_check_activate(&due, p->activation, p->dtype);
     return due;
@@ -355,7 +364,7 @@ static check_due statistic_due(const norm_problem *own, const statistics *of, in
         due.value = 1 / sqrtl(of->var + p->eps);
         due.S = (double)due.value;
         due.extra = (double)due.value * (may.rstd + may.f64);
-        due.any = may.rstd > 0.25 || of->var + p->eps == 0;
+        due.any = may.any;
     } else if (m == 0) {
         due.value = before;
     } else if (operand == at.running_mean) {

@@ -237,6 +237,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         talc_check_fill(values->of[i], list[i].count, p->dtype,
                         one && i != odd ? TALC_CHECK_RANDOM : kind, largest, 1,
                         talc_check_bits(seed, (uint64_t)i + 5));
+    /* A negative bias of all outputs of a column would leave a ReLU nothing but zeros. */
+    for (int64_t n = 0; p->bias && p->activation == TALC_ACTIVATION_RELU && n < p->N; n++)
+        if (kind == TALC_CHECK_RANDOM)
+            values->of[at.bias][n] = fabs(values->of[at.bias][n]);
     for (int i = at.a; own->gaps && i <= at.b; i++)
         for (int64_t j = 0; j < list[i].count; j++)
             if (j % list[i].dims[2] >= list[i].dims[2] - GAP)

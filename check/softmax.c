@@ -1,7 +1,9 @@
 /// The family of softmax and log_softmax. `reversed` in a text: x is stored with its dimensions in the reverse order.
 ///
-/// The bound is what ops/softmax.h declares and stands in `extra` alone: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the
-/// smallest subnormal; for the logarithm that much absolutely and u |y|. There are no exact data.
+/// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the smallest subnormal; for the
+/// logarithm that much absolutely and u |y|. Rows sum f32 data in f64, or as well, and all of it stands in `extra`. A sum of f64
+/// data in f64 may have n roundings that all go the same way, as where many logits are equal: there the sum is held to the
+/// bound of its class in place of 2 sqrt(n). There are no exact data.
 #include "ops/softmax.h"
 
 #include "check/data.h"
@@ -153,13 +155,18 @@ static long double exponential(talc_dtype dtype, long double x)
     return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
 }
 
-/* The extra that ops/softmax.h declares for y at `distance` = |x_i - m|. */
-static double declared(const talc_softmax_problem *p, long double distance, long double y)
+/* Sets K, S and extra for due->value at `distance` = |x_i - m|. */
+static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
 {
     const bool single = p->dtype == TALC_F32;
-    const long double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
-    const long double roundings = (4 + distance + 2 * sqrtl((long double)p->extent)) * u;
-    return (double)(p->log ? roundings + u * fabsl(y) : roundings * y + tiny);
+    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
+    const double n = (double)p->extent, y = (double)fabsl(due->value);
+    const double roundings = 4 + (double)distance + (single ? 2 * sqrt(n) : 0);
+    due->extra = p->log ? (roundings + y) * u : roundings * u * y + tiny;
+    if (!single && p->extent > 1) {
+        due->K = n;
+        due->S = p->log ? 1 : y;
+    }
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -184,7 +191,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     check_due due = { 0 };
     due.value = own->p.log ? from_most - logl(sum) : exponential(x->dtype, from_most) / sum;
     if (isfinite(from_most) && !isnan(due.value))
-        due.extra = declared(&own->p, fabsl(from_most), due.value);
+        allow(&own->p, fabsl(from_most), &due);
     return due;
 }
 

@@ -369,7 +369,7 @@ Test(check_families, the_rows_of_the_cpu_pass)
 {
     talc_check *check = talc_check_new(NULL);
     for (int f = 0; f < FAMILIES; f++)
-        for (uint64_t seed = 0; seed < 40; seed++) {
+        for (uint64_t seed = 0; seed < 100; seed++) {
             check_problem problem;
             char text[TALC_CHECK_TEXT];
             families[f]->random(seed, &problem);

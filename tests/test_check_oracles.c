@@ -178,7 +178,9 @@ Test(check_oracles, room_for_rounding_by_hand)
     const double e = exp(-3), most = 3 + e;
     assert_room("softmax:4@0", logits, 1, 1, 0, 0, (4 + 3 + 4) * u * e / most + 0x1p-149);
     assert_room("log_softmax:4@0", logits, 1, 1, 0, 0, (4 + 3 + 4) * u + u * (3 + log(most)));
-    assert_room("softmax:4@0_f64", logits, 1, 0, 0, 0, (4 + 0 + 4) * 0x1p-53 / most);
+    assert_room("softmax:4@0_f64", logits, 1, 0, 4, 1 / most, 4 * 0x1p-53 / most);
+    assert_room("log_softmax:4x1@1_f64", logits, 1, 1, 0, 0, 4 * 0x1p-53);
+    assert_room("log_softmax:4@0_f64", logits, 1, 1, 4, 1, (4 + 3 + (3 + log(most))) * 0x1p-53);
     assert_all_freed();
 }
 
@@ -199,6 +201,7 @@ Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
 Test(check_oracles, results_without_meaning_may_be_any)
 {
     const double constant[] = { 3, 3, 2, 1, 10, 4 }, infinite[] = { 3, INFINITY, 2, 1, 10, 4 };
+    const double tiny[] = { 0x1p-70, -0x1p-70, 2, 1, 10, 4 };
     const double near[] = { 1e4, 1e4 + 0x1p-10, 2, 1, 10, 4 };
     posed self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", constant);
     cr_assert(due_at(&self, 5, 0).any && due_at(&self, 7, 0).any && !due_at(&self, 6, 0).any);
@@ -207,6 +210,10 @@ Test(check_oracles, results_without_meaning_may_be_any)
     /* The deviations of 5e-4 drown in what the mean may be off, 8 u 1e4. */
     self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", near);
     cr_assert(due_at(&self, 5, 0).any && due_at(&self, 7, 0).any && !due_at(&self, 4, 0).any);
+    talc_check_values_free(&self.values);
+    /* A variance that f32 does not hold. */
+    self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", tiny);
+    cr_assert(due_at(&self, 5, 0).any && due_at(&self, 7, 0).any && !due_at(&self, 6, 0).any);
     talc_check_values_free(&self.values);
     self = pose_with("batch_norm2d:n1c1h1w2_train", constant);
     cr_assert(!due_at(&self, 5, 0).any && due_at(&self, 5, 0).value == 1);
