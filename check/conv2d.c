@@ -170,6 +170,14 @@ static void keep_from_zero(const talc_conv2d_problem *p, double *arrays[SLOT_COU
     }
 }
 
+/* A row that leaves out weights of zero must not leave out a NaN or an infinity with them. */
+static void put_zeros(double *w, int64_t count, uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (talc_check_bits(seed, (uint64_t)i) % 4 == 0)
+            w[i] = 0;
+}
+
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -188,6 +196,9 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     fill_x(p, kind, largest, talc_check_bits(seed, 1), arrays[SLOT_X]);
     talc_check_fill(arrays[SLOT_W], p->OC * (p->C / p->groups) * p->KH * p->KW, p->dtype, other,
                     largest, scale, talc_check_bits(seed, 2));
+    if (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY)
+        put_zeros(arrays[SLOT_W], p->OC * (p->C / p->groups) * p->KH * p->KW,
+                  talc_check_bits(seed, 5));
     if (p->bias)
         talc_check_fill(arrays[SLOT_BIAS], p->OC, p->dtype, other, largest, added,
                         talc_check_bits(seed, 3));
