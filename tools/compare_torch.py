@@ -5,7 +5,7 @@ Every algorithm of the device that does not refuse a problem runs on it; operand
 PyTorch says in float64 what each element must be and, from absolute values, how large the terms of its sum are. With
 u = 2^-24 (f32) or 2^-53 (f64), K terms and S the sum of their sizes, an element may be off by
 
-    conv2d, linear, matmul, sum   4 u sqrt(K + 4) S
+    conv2d, linear, matmul, sum   4 u sqrt(K + 4) S, at most (K + 2) u S
     mean, average pooling         the same and u |y| for the division
     batch_norm2d                  8 u S, S = |weight| (|x - mu| + mean |x|) / sigma + |bias|; in f64, where the M values
                                   of a channel are added in the same type, 4 u sqrt(M + 4) S more

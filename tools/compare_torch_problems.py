@@ -73,7 +73,7 @@ def summed(product, operands, dtype, K, addends=(), activation="none", divided=F
         hi, lo = two_sum(hi, lo, product(*tensors(parts, "f8")).numpy())
     for addend in addends:
         hi, lo = two_sum(hi, lo, addend.astype("f8"))
-    due = Due(hi, lo, 4 * np.sqrt(K + 4) * sizes, K=K)
+    due = Due(hi, lo, min(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
     due.after = np.abs(hi) if divided else np.zeros(hi.shape)
     activate(due, activation)
     due.doubt = due.after if exact else due.sum + due.after
