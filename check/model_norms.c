@@ -159,7 +159,8 @@ static void reduce_sum(const check_array *x, const talc_reduce_observed *of, che
     }
 }
 
-/* The elements of one output come in the order in which argmax counts them; extra[o] counts them here. */
+/* The elements of one output come in the order in which argmax counts them. For each output: extra is how many there were, S
+ * how far the largest may be off. */
 static void reduce_max(const check_array *x, const talc_reduce_observed *of, long double *index,
                        check_model_due *due)
 {
@@ -168,6 +169,7 @@ static void reduce_max(const check_array *x, const talc_reduce_observed *of, lon
         const bool first = due->extra[o] == 0;
         if (first || (!isnan(due->value[o]) && !((double)due->value[o] >= x->of[i]))) {
             due->value[o] = x->of[i];
+            due->S[o] = check_off(x, i);
             index[o] = due->extra[o];
         }
         due->spread[o] = fmax(due->spread[o], check_off(x, i));
@@ -175,15 +177,16 @@ static void reduce_max(const check_array *x, const talc_reduce_observed *of, lon
     }
 }
 
-/* Where another element may have been the largest in the reference, its index may be any. */
+/* Where another element may be the largest in the reference, the index there may be any. */
 static void loosen_argmax(const check_array *x, const talc_reduce_observed *of,
-                          const long double *index, check_model_due *due, double *counted)
+                          const long double *index, check_model_due *due)
 {
     for (int64_t i = 0; i < x->count; i++) {
         const int64_t o = reduced_index(of, x->dims, i);
-        if (counted[o]++ != (double)index[o] && due->spread[o] > 0 &&
-            x->of[i] + 2 * due->spread[o] >= (double)due->value[o])
-            due->extra[o] = 1; /* a mark */
+        const double off = check_off(x, i);
+        if (due->extra[o]++ != (double)index[o] && off + due->S[o] > 0 &&
+            x->of[i] + off >= (double)due->value[o] - due->S[o])
+            due->spread[o] = INFINITY;
     }
 }
 
@@ -195,15 +198,16 @@ static bool reduce_largest(const check_array *x, const talc_reduce_observed *of,
     if (index == NULL)
         return false;
     reduce_max(x, of, index, due);
-    for (int64_t o = 0; o < outputs; o++)
+    const bool wants_index = of->function == TALC_ARGMAX;
+    for (int64_t o = 0; o < outputs; o++) {
         due->extra[o] = 0;
-    if (of->function == TALC_ARGMAX) {
-        loosen_argmax(x, of, index, due, due->S);
-        for (int64_t o = 0; o < outputs; o++) {
-            due->value[o] = index[o];
-            due->spread[o] = due->extra[o] == 0 ? 0 : INFINITY;
-            due->S[o] = due->extra[o] = 0;
-        }
+        due->spread[o] = wants_index ? 0 : due->spread[o];
+    }
+    if (wants_index)
+        loosen_argmax(x, of, index, due);
+    for (int64_t o = 0; o < outputs; o++) {
+        due->value[o] = wants_index ? index[o] : due->value[o];
+        due->S[o] = due->extra[o] = 0;
     }
     talc_memory_free(index);
     return true;

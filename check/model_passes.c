@@ -1,4 +1,5 @@
 #include "check/model_report.h"
+#include "ops/batch_norm2d.h"
 #include "tensor/memory.h"
 
 #include <math.h>
@@ -161,6 +162,26 @@ static bool judge(check_comparison *self, const check_ran *ran, const check_refe
     return note(self, y, reference != NULL ? layer->accumulated : self->before);
 }
 
+/* Training moves the running statistics, by how much is not worked out: from here on they may be anything. */
+static bool note_statistics(check_comparison *self, const talc_observation *observation)
+{
+    const talc_batch_norm2d_problem *problem = observation->problem;
+    if (strcmp(observation->op, "batch_norm2d") != 0 || !problem->training)
+        return true;
+    bool noted = true;
+    for (int i = 3; i < observation->count && noted; i++) {
+        if (observation->inputs[i] == NULL)
+            continue;
+        double *off = talc_memory_new((size_t)problem->C * sizeof *off + 1, "check_model");
+        for (int64_t c = 0; off != NULL && c < problem->C; c++)
+            off[c] = INFINITY;
+        noted = off != NULL &&
+                talc_check_trace_write(&self->trace, (talc_tensor *)observation->inputs[i], off, 0);
+        talc_memory_free(off);
+    }
+    return noted;
+}
+
 void talc_check_compare_op(check_walk *walk, const char *path, const talc_observation *observation)
 {
     check_comparison *self = (check_comparison *)walk;
@@ -171,8 +192,9 @@ void talc_check_compare_op(check_walk *walk, const char *path, const talc_observ
             return;
     }
     check_ran ran;
-    if (ran_of(&self->trace, observation, &ran, &self->before))
-        judge(self, &ran, reference, path, (talc_tensor *)observation->output);
+    if (ran_of(&self->trace, observation, &ran, &self->before) &&
+        judge(self, &ran, reference, path, (talc_tensor *)observation->output))
+        note_statistics(self, observation);
     ran_free(&ran);
 }
 
