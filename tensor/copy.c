@@ -156,20 +156,22 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
     }
     if (!talc_operand_writable("copy", dst))
         return false;
-    talc_observer *observer = talc_observe_pause();
+    /* An op of its own, so that an observer sees what is copied before it is overwritten. */
     talc_tensor *moved = NULL;
     if (src->device != dst->device)
         moved = talc_to(src, dst->device, dst->dtype);
     else if (may_overlap(dst, src))
         moved = talc_clone(src);
-    bool ok = !talc_failed() && copy_on_device(dst, moved != NULL ? moved : src) == TALC_OK;
-    talc_release(moved);
-    talc_observe_resume(observer);
-    if (!ok)
+    if (talc_failed())
         return false;
-    talc_tensor_written(dst);
-    talc_observed("copy", NULL, NULL, &src, 1, dst);
-    return !talc_failed();
+    src = moved != NULL ? moved : src;
+    bool ok = copy_on_device(dst, src) == TALC_OK;
+    if (ok) {
+        talc_tensor_written(dst);
+        talc_observed("copy", NULL, NULL, &src, 1, dst);
+    }
+    talc_release(moved);
+    return ok && !talc_failed();
 }
 
 bool talc_fill(talc_tensor *tensor, double value)

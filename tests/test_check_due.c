@@ -1,4 +1,5 @@
 /// What the check of models takes for exact, and how far it lets a difference of the inputs go.
+#include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
@@ -185,6 +186,15 @@ Test(check_due, batch_norm_by_hand)
     talc_batch_norm2d(x, NULL, NULL, NULL, NULL,
                       &(talc_batch_norm2d_options){ .training = true, .eps = TALC_ZERO });
     ASSERT_CAPTURED(&c, "training", 4, LIST(-1, 1, -1, 1), LIST(3, 5, 1.5, 2.5), 0, 0, 0, 0);
+    /* The means are off by 0.25 and 0.625, the deviations by 0.75, 0.25 and 0.875, 1.625. */
+    c.off = LIST(0.5, 0, 0.25, 1);
+    const double s0 = sqrt((0.75 * 0.75 + 0.25 * 0.25) / 2),
+                 s1 = sqrt((0.875 * 0.875 + 1.625 * 1.625) / 2) / 4;
+    talc_batch_norm2d(x, NULL, NULL, NULL, NULL,
+                      &(talc_batch_norm2d_options){ .training = true, .eps = TALC_ZERO });
+    ASSERT_CAPTURED(&c, "training that is off", 4, LIST(-1, 1, -1, 1), NULL, (0.75 + s0) / (1 - s0),
+                    (0.25 + s0) / (1 - s0), (0.875 / 4 + s1) / (1 - s1),
+                    (1.625 / 4 + s1) / (1 - s1));
     talc_observe(NULL);
     assert_all_freed();
 }
@@ -277,6 +287,87 @@ Test(check_due, no_result_moves_further_than_its_spread)
     talc_observe(NULL);
     assert_no_failure();
     cr_assert(s.ops > 30, "only %d ops", s.ops);
+    assert_all_freed();
+}
+
+// ---- Options ------------------------------------------------------------------------------------------------
+
+/* Options that the list of cases leaves out; every result goes through relu, so that a wrong note of it shows. */
+static talc_tensor *options_forward(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_device *device = x->device;
+    talc_tensor *weight = op_numbers(device, TALC_DIMS(4, 4, 3, 3), 2);
+    talc_tensor *tall = op_numbers(device, TALC_DIMS(2, 1, 3, 5), 3);
+    talc_tensor *y = talc_conv2d(x, weight, op_numbers(device, TALC_DIMS(4), 9),
+                                 &(talc_conv2d_options){ .padding_same = true,
+                                                         .dilation = { 2, 1 },
+                                                         .padding_mode = TALC_PADDING_CIRCULAR,
+                                                         .residual = x });
+    talc_relu(y);
+    talc_relu(talc_conv2d(y, weight, NULL,
+                          &(talc_conv2d_options){ .padding = { 2, 1 },
+                                                  .stride = { 2, 3 },
+                                                  .padding_mode = TALC_PADDING_REPLICATE }));
+    talc_relu(talc_avg_pool2d(y, &(talc_pool2d_options){ .kernel = { 3, 2 },
+                                                         .padding = { 1, 1 },
+                                                         .exclude_padding = true }));
+    talc_relu(talc_avg_pool2d(
+        y, &(talc_pool2d_options){
+               .kernel = { 3, 2 }, .padding = { 1, 1 }, .ceil_mode = true, .stride = { 2, 3 } }));
+    talc_relu(
+        talc_avg_pool2d(y, &(talc_pool2d_options){ .kernel = { 2, 2 }, .divisor_override = 3 }));
+    talc_relu(talc_max_pool2d(y, &(talc_pool2d_options){ .kernel = { 3, 3 },
+                                                         .padding = { 1, 1 },
+                                                         .dilation = { 2, 1 },
+                                                         .stride = { 1, 2 } }));
+    talc_relu(talc_matmul(tall, op_numbers(device, TALC_DIMS(4, 5, 2), 4)));
+    talc_relu(talc_matmul(talc_select(talc_select(talc_select(tall, 0, 1), 0, 0), 0, 2),
+                          op_numbers(device, TALC_DIMS(4, 5, 2), 5)));
+    talc_relu(talc_matmul(tall, op_numbers(device, TALC_DIMS(5), 6)));
+    talc_tensor *rows = talc_linear(tall, op_numbers(device, TALC_DIMS(5, 5), 7), NULL,
+                                    &(talc_linear_options){ .residual = tall });
+    talc_relu(talc_concat((const talc_tensor *[]){ rows, tall, rows }, 3, 2));
+    talc_relu(talc_cast(talc_sum(talc_cast(talc_mul_scalar(rows, 9), TALC_I32), TALC_SCALAR, false),
+                        TALC_F32));
+    talc_copy(talc_slice(rows, 3, 0, 4, 1), talc_slice(rows, 3, 1, 5, 1)); /* they overlap */
+    talc_copy(talc_select(rows, 3, 4), talc_to(talc_select(tall, 3, 1), device, TALC_F64));
+    talc_tensor *padded = talc_zeros(device, TALC_F32, TALC_DIMS(2, 4, 9, 9));
+    talc_copy(talc_slice(talc_slice(padded, 2, 1, 8, 1), 3, 2, 8, 1), y);
+    return talc_concat(
+        (const talc_tensor *[]){ talc_reshape(talc_relu(rows), TALC_DIMS(-1)),
+                                 talc_reshape(talc_softmax(padded, 1), TALC_DIMS(-1)) },
+        2, 0);
+}
+
+Test(check_due, ops_with_their_options)
+{
+    static const talc_module_class options = { "Options", sizeof(talc_module),
+                                               NULL,      options_forward,
+                                               NULL,      NULL };
+    talc_module *model = talc_module_new(&options, NULL);
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 7, 6), 1);
+    for (int i = 0; i < 2; i++) {
+        talc_check_model_report *report;
+        talc_check_model(model, x,
+                         &(talc_check_model_options){
+                             .device = i == 0 ? cpu_device() : fake_device(),
+                             .reference_algorithm = "conv2d=reference,linear=reference" },
+                         &report);
+        assert_no_failure();
+        if (!talc_check_model_passed(report))
+            talc_check_model_print(stderr, report);
+        cr_assert(talc_check_model_passed(report));
+        int copies = 0, clones = 0;
+        for (int j = 0; j < talc_check_model_count(report); j++) {
+            copies += strcmp(talc_check_model_at(report, j)->op, "copy") == 0;
+            clones += strcmp(talc_check_model_at(report, j)->op, "clone") == 0;
+        }
+        cr_assert(copies == 3 && clones == 1, "%d copies, %d clones", copies, clones);
+        talc_check_model_free(report);
+    }
+    talc_module_free(model);
+    assert_fake_devices_freed();
     assert_all_freed();
 }
 
