@@ -138,11 +138,26 @@ static bool check_trust(const session *s, int row)
     return note(s, row, &outcome);
 }
 
+/* The data of runs whose results nobody asked for. */
+static talc_check_kind plain_data(const session *s)
+{
+    return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+}
+
+/* Whether these data are run to see what a row does beside computing, whatever else is wanted. */
+static bool watches(const session *s, talc_check_kind kind)
+{
+    return kind == plain_data(s) &&
+           (wanted(s->check, TALC_CHECK_GUARDS) || wanted(s->check, TALC_CHECK_INPUTS) ||
+            wanted(s->check, TALC_CHECK_STATUS));
+}
+
 /* All rows on one kind of data. */
 static bool check_data(session *s, talc_check_kind kind)
 {
     const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
-    if ((!wanted(s->check, kind) && !trusts) || !s->family->takes(&s->problem, kind))
+    if ((!wanted(s->check, kind) && !trusts && !watches(s, kind)) ||
+        !s->family->takes(&s->problem, kind))
         return true;
     fill(s, kind);
     talc_check_oracle_update(&s->oracle, &s->values);
@@ -173,8 +188,7 @@ static bool check_variants(session *s)
     static const int shifts[] = { 4, 8, 16 };
     if (!wanted(s->check, TALC_CHECK_MISALIGNED) && !wanted(s->check, TALC_CHECK_WORKSPACE))
         return true;
-    const talc_check_kind data =
-        s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+    const talc_check_kind data = plain_data(s);
     fill(s, data);
     talc_check_oracle_update(&s->oracle, &s->values);
     for (int row = 0; row < s->row_count; row++) {

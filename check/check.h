@@ -43,7 +43,7 @@ typedef enum talc_check_kind {
     TALC_CHECK_CONSTANT, ///< every rounding goes the same way: the guaranteed bound, here and below
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
-    TALC_CHECK_TINY,     ///< a run of values 2^-30 times the others
+    TALC_CHECK_TINY,     ///< runs of values 2^-30 times the others, or denormal
     TALC_CHECK_NAN,      ///< one NaN in the input: it spoils what it reaches and nothing else
     TALC_CHECK_INFINITY, ///< likewise
     TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
@@ -118,6 +118,9 @@ TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
 // ---- Sets of problems ---------------------------------------------------------------------------------------
+
+/// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position, when it does not parse.
+TALC_API const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TEXT]);
 
 /// Problem `index` of a set: "quick", "edges", "models", or "random", which has no end and depends on `seed`. NULL after the
 /// last, and, with a failure, for an unknown set.

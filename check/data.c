@@ -34,7 +34,14 @@ static double uniform(uint64_t bits)
     return (double)(bits >> 11) * 0x1p-52 - 1;
 }
 
-static double element(talc_check_kind kind, double largest, double scale, uint64_t bits, int64_t i)
+/* How much smaller the tiny values of a run are; in every other run they are denormal, which no row may take for zero. */
+static double tininess(talc_dtype dtype, int64_t run)
+{
+    return run % 2 == 0 ? 0x1p-30 : dtype == TALC_F64 ? 0x1p-1026 : 0x1p-130;
+}
+
+static double element(talc_dtype dtype, talc_check_kind kind, double largest, double scale,
+                      uint64_t bits, int64_t i)
 {
     enum { BINADES = 20, RUN = 64 };
     switch (kind) {
@@ -46,7 +53,7 @@ static double element(talc_check_kind kind, double largest, double scale, uint64
         return ldexp((bits & 1) != 0 ? -scale : scale, -1 - (int)(bits / 2 % BINADES)) *
                (1 + (double)(bits >> 12) * 0x1p-52);
     case TALC_CHECK_TINY:
-        return uniform(bits) * (i % RUN < RUN / 2 ? scale * 0x1p-30 : scale);
+        return uniform(bits) * (i % RUN < RUN / 2 ? scale * tininess(dtype, i / RUN) : scale);
     default:
         return uniform(bits) * scale;
     }
@@ -57,7 +64,7 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 {
     for (int64_t i = 0; i < count; i++)
         values[i] = talc_check_rounded(
-            dtype, element(kind, largest, scale, talc_check_bits(seed, (uint64_t)i), i));
+            dtype, element(dtype, kind, largest, scale, talc_check_bits(seed, (uint64_t)i), i));
     const double odd = kind == TALC_CHECK_HUGE       ? 0x1p30 * scale
                        : kind == TALC_CHECK_NAN      ? NAN
                        : kind == TALC_CHECK_INFINITY ? INFINITY

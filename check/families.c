@@ -5,6 +5,12 @@
 #include <string.h>
 
 const check_family *const talc_check_families[] = {
+    &talc_check_conv2d,
+    &talc_check_pool2d,
+    &talc_check_matmul,
+    &talc_check_batch_norm2d,
+    &talc_check_reduce,
+    &talc_check_softmax,
     NULL,
 };
 
