@@ -2,7 +2,7 @@
 #ifndef TALC_CHECK_ACTIVATION_H
 #define TALC_CHECK_ACTIVATION_H
 
-#include "../ops/activation.h"
+#include "ops/activation.h"
 #include "check/family.h"
 
 /// Makes *due, which says what the sum before the activation must be, say what the result must be.

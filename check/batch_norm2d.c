@@ -9,7 +9,7 @@
 /// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
 /// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
 /// constant data with eps = 0, the result means nothing and any will do.
-#include "../ops/batch_norm2d.h"
+#include "ops/batch_norm2d.h"
 
 #include "check/activation.h"
 #include "check/data.h"

@@ -2,7 +2,7 @@
 ///
 /// Words: ta, tb: a stored [K, M], b stored [N, K]. onea, oneb: one matrix for the whole batch. gaps: 3 elements behind each
 /// stored row of a and b, which hold a huge number that spoils whatever it gets into.
-#include "../ops/matmul.h"
+#include "ops/matmul.h"
 
 #include "check/activation.h"
 #include "check/data.h"

@@ -2,7 +2,7 @@
 #ifndef TALC_CHECK_POOL2D_H
 #define TALC_CHECK_POOL2D_H
 
-#include "../ops/pool2d.h"
+#include "ops/pool2d.h"
 #include "check/family.h"
 
 typedef struct check_pool2d_problem {

@@ -5,7 +5,7 @@
 /// min(K, 136 + K / 2^28) u S; tests/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
 /// division, so no more roundings than K. Largest values and places have no rounding; nor have sums of integers, which wrap
 /// around.
-#include "../ops/reduce.h"
+#include "ops/reduce.h"
 
 #include "check/data.h"
 #include "check/family.h"

@@ -2,7 +2,7 @@
 ///
 /// The bound is what ops/softmax.h declares and stands in `extra` alone: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the
 /// smallest subnormal; for the logarithm that much absolutely and u |y|. There are no exact data.
-#include "../ops/softmax.h"
+#include "ops/softmax.h"
 
 #include "check/data.h"
 #include "check/family.h"
@@ -174,20 +174,16 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const int64_t place = x->rank == 0 ? 0 : at / step % extent;
     const double *row = values->of[0] + (at - place * step);
 
-    check_due due = { .value = NAN };
+    /* A NaN, which is no maximum, gets into the sum; so does an infinite maximum less itself. */
     long double most = row[0], sum = 0;
-    for (int64_t j = 0; j < extent; j++) {
-        if (isnan(row[j * step]))
-            return due;
+    for (int64_t j = 1; j < extent; j++)
         most = row[j * step] > most ? row[j * step] : most;
-    }
-    if (isinf(most))
-        return due;
     for (int64_t j = 0; j < extent; j++)
         sum += exponential(x->dtype, row[j * step] - most);
     const long double from_most = values->of[0][at] - most;
+    check_due due = { 0 };
     due.value = own->p.log ? from_most - logl(sum) : exponential(x->dtype, from_most) / sum;
-    if (isfinite(from_most))
+    if (isfinite(from_most) && !isnan(due.value))
         due.extra = declared(&own->p, fabsl(from_most), due.value);
     return due;
 }

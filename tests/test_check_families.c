@@ -131,6 +131,7 @@ static const struct {
     { "sum:", "3037000500x3037000500", "an input below 2^63 bytes" },
     { "sum:", "4611686018427387904x0x4611686018427387904@0,2", "an input below 2^63 bytes" },
     { "mean:8_", "i32", "reversed, f32 or f64" },
+    { "sum:8_f64_", "i32", "reversed" },
     { "max:", "8x0@1", "at least one element to reduce" },
     { "argmax:", "0_u8", "at least one element to reduce" },
     { "softmax:8x16", "", "'x' or '@'" },
