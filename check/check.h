@@ -28,7 +28,7 @@
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 
-#include "../ops/algorithm.h"
+#include "../ops/conv2d.h"
 
 #include <stdio.h>
 
@@ -116,6 +116,34 @@ TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 /// The same for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
 /// so on.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
+
+// ---- A convolution's result at some outputs -----------------------------------------------------------------
+
+enum { TALC_CHECK_SAMPLES = 4096 };
+
+/// Where a result is looked at, and what must stand there.
+typedef struct talc_check_sample talc_check_sample;
+
+typedef struct talc_check_sample_report {
+    int64_t count;    ///< outputs compared
+    double error;     ///< largest |y - due|; infinite when only one of the two is finite
+    double share;     ///< largest of them over its bound; at most 1 passes
+    int64_t where[4]; ///< n, oc, oh, ow of the output with that share
+} talc_check_sample_report;
+
+/// Works out TALC_CHECK_SAMPLES outputs, all when there are no more; `seed` chooses. The operands, f32 or f64 on any device,
+/// are those of the problem; bias and residual are not looked at where it has none. One image is held as double meanwhile.
+/// NULL with a failure for operands that do not fit the problem, and without memory. The program frees it.
+TALC_API talc_check_sample *talc_check_sample_new(const talc_conv2d_problem *problem,
+                                                  const talc_tensor *x, const talc_tensor *w,
+                                                  const talc_tensor *bias,
+                                                  const talc_tensor *residual, uint64_t seed);
+TALC_API void talc_check_sample_free(talc_check_sample *sample);
+
+/// Compares y, on any device, under the bound for random data of a precision class. False with a failure when y is not of
+/// the problem's shape and type, or there is no such class; that it is wrong is a result.
+TALC_API bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
+                                        talc_precision precision, talc_check_sample_report *report);
 
 // ---- Sets of problems ---------------------------------------------------------------------------------------
 
