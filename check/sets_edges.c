@@ -156,6 +156,10 @@ const char *const talc_check_edges[] = {
     "n1c32h14w14o32k3x3s2x2p1x1g32_bias_relu", "n1c32h7w7o32k3x3p1x1g8", "n1c8h15w15o8k3x3p6x6d6x6",
     "n1c16h9w9o16k1x7p0x3", "n1c16h12w12o16k3x3p1x1_bias_relu", "n1c1h41w20o4k10x5s2x1",
 
+    /* Results past the caches. */
+    "n2c80h130w140o80k3x3p1x1g80_bias", "n2c80h130w144o80k3x3p1x1g80", "n2c80h130w144o80k3x3p1x1g80_relu",
+    "n2c80h66w112o80k3x3p1x1g80_f64", "n1c64h112w112o33k3x3p1x1", "n1c16h250w260o40k1x1_bias",
+
     /* More networks: sound, segmentation, upsampling. */
     "n1c1h79w21o8k41x11s2x2p20x5", "n1c8h12w9o8k21x11s2x1p10x5", "n1c4h17w17o6k3x3p12x12d12x12",
     "n1c3h19w23o5k2x2s2x2", "n1c6h8w8o3k9x9p4x4_tanh",

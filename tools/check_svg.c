@@ -52,7 +52,7 @@ enum { MOST_CELLS = 256, BLUES = 32, REDS = 12, LEVELS = BLUES + REDS };
 /* What is special about an element comes after the levels. */
 enum { LEVEL_ZERO = LEVELS, LEVEL_INFINITE, LEVEL_NONE, LEVEL_COUNT };
 
-static const double LOWEST = -4; /* log10 */
+static const double LOWEST = -3; /* log10 */
 
 /* Largest power of ten on the scale. */
 static double scale_top(const check_picture *self)
@@ -182,9 +182,9 @@ static plane plane_of(const check_picture *self)
     p.shares = self->shares + before * p.H * p.W;
     p.rows = p.H < MOST_CELLS ? p.H : MOST_CELLS;
     p.cols = p.W < MOST_CELLS ? p.W : MOST_CELLS;
-    const double cell = fmin(400.0 / (double)p.cols, 380.0 / (double)p.rows);
-    p.cell_w = fmax(cell, 40.0 / (double)p.cols);
-    p.cell_h = fmax(cell, 40.0 / (double)p.rows);
+    const double element = fmin(400.0 / (double)p.W, 380.0 / (double)p.H);
+    p.cell_w = fmax(element * (double)p.W, 40) / (double)p.cols;
+    p.cell_h = fmax(element * (double)p.H, 40) / (double)p.rows;
     return p;
 }
 
@@ -259,13 +259,13 @@ static void put_plane_axes(FILE *file, const plane *p, int rank)
         put_text(file, p->x - 8, y + 4, "end", UPRIGHT, text);
     }
     put_text(file, p->x + width / 2, p->y + height + 36, "middle", UPRIGHT,
-             rank >= 3   ? "column w"
-             : rank == 2 ? "column"
+             rank == 4   ? "column w"
+             : rank >= 2 ? "column"
                          : "element");
     if (rank < 2)
         return;
     snprintf(text, sizeof text, " transform=\"rotate(-90 %.1f %.1f)\"", 24.0, p->y + height / 2);
-    put_text(file, 24, p->y + height / 2, "middle", text, rank >= 3 ? "row h" : "row");
+    put_text(file, 24, p->y + height / 2, "middle", text, rank == 4 ? "row h" : "row");
 }
 
 /* "y[1, 3, :, :]". */
@@ -317,17 +317,22 @@ static bool put_plane(FILE *file, const check_picture *self, double top)
 
 static const double BAR_X = 520, BAR_Y = 128, BAR_W = 16, BAR_H = 380;
 
-/* Decades between labels. */
+/* Decades between labels, of which the bound has one. */
 static int label_step(double top)
 {
-    return top - LOWEST > 8 ? 2 : 1;
+    return top == 0 ? 1 : top < 6 ? 2 : 4;
+}
+
+static double first_label(double top)
+{
+    return -floor(-LOWEST / label_step(top)) * label_step(top);
 }
 
 static void put_scale(FILE *file, double top)
 {
     const double height = BAR_H / (top - LOWEST), right = BAR_X + BAR_W;
     char text[32];
-    put_text(file, BAR_X, BAR_Y - 8, "start", BOLD, "Scale");
+    put_text(file, BAR_X, BAR_Y - 24, "start", BOLD, "Scale");
     for (int level = 0; level < (top > 0 ? LEVELS : BLUES); level++) {
         const bool blue = level < BLUES;
         const double from = blue ? LOWEST - LOWEST * level / BLUES : top * (level - BLUES) / REDS;
@@ -335,7 +340,7 @@ static void put_scale(FILE *file, double top)
         put_box(file, BAR_X, BAR_Y + (top - from - part) * height, BAR_W, part * height + 0.3,
                 level, false);
     }
-    for (double power = LOWEST; power <= top; power += label_step(top)) {
+    for (double power = first_label(top); power <= top; power += label_step(top)) {
         const double y = BAR_Y + (top - power) * height;
         put_line(file, right, y, right + 5, y, "");
         if (power != 0)
@@ -411,7 +416,7 @@ static void put_histogram_axes(FILE *file, const histogram *g, double top)
     }
     const double below = g->y + g->h + 18;
     put_text(file, g->x + g->step * 0.5, below, "middle", UPRIGHT, "0");
-    for (double power = LOWEST; power <= top; power += 2 * label_step(top)) {
+    for (double power = first_label(top); power <= top; power += label_step(top)) {
         const double x = g->x + (2 + 2 * (power - LOWEST)) * g->step;
         put_line(file, x, g->y + g->h, x, g->y + g->h + 5, "");
         put_text(file, x, below, "middle", UPRIGHT, decade(power, text));
@@ -432,7 +437,7 @@ static void put_histogram(FILE *file, const check_picture *self, double top)
         put_text(file, g.x + (3.45 + g.bins) * g.step, g.y + g.h + 18, "middle", UPRIGHT, "inf");
     const double x = g.x + (2 - 2 * LOWEST) * g.step;
     put_line(file, x, g.y - 8, x, g.y + g.h, " stroke-width=\"2\" stroke-dasharray=\"5 3\"");
-    put_text(file, x, g.y - 12, "middle", UPRIGHT, "bound");
+    put_text(file, x + 5, g.y - 1, "start", UPRIGHT, "bound");
 }
 
 // ---- All of it ----------------------------------------------------------------------------------------------
@@ -443,14 +448,14 @@ static void put_title(FILE *file, const check_picture *self)
     char text[700], where[200] = "";
     int used = 0;
     for (int i = 0; i < o->rank && (size_t)used < sizeof where; i++)
-        used += snprintf(where + used, sizeof where - (size_t)used, "%s%" PRId64,
-                         i == 0 ? "" : ", ", o->where[i]);
-    snprintf(text, sizeof text, "%s by %s on %s: %s %s", self->op, self->algorithm, self->device,
+        used += snprintf(where + used, sizeof where - (size_t)used, "%s%" PRId64 "%s",
+                         i == 0 ? "[" : ", ", o->where[i], i + 1 == o->rank ? "]" : "");
+    snprintf(text, sizeof text, "%s by %s on %s: %s, %s", self->op, self->algorithm, self->device,
              talc_check_kind_name(o->kind), o->passed ? "passed" : "FAILED");
     put_text(file, 24, 34, "start", " font-size=\"19\" font-weight=\"bold\"", text);
     put_text(file, 24, 56, "start", " font-family=\"monospace\"", self->problem);
     snprintf(text, sizeof text,
-             "Worst share %.3g %% at %s[%s]%s%s: got %.9g, due %.9g, bound %.3g; %" PRId64
+             "Worst share %.3g %% at %s%s%s%s: got %.9g, due %.9g, bound %.3g; %" PRId64
              " of %" PRId64 " elements compared",
              100 * o->share, self->output, where, *self->place == '\0' ? "" : ", ", self->place,
              o->got, o->due, o->bound, o->compared, self->count);

@@ -268,8 +268,8 @@ static void print_results(const run *self)
         if (i > 0)
             printf("\n");
         talc_check_print(stdout, self->check[i]);
-        printf("\n%s%s: %s%s: %" PRId64 " problems, %d rows, %" PRId64 " checks, %" PRId64
-               " failed\n",
+        printf("\n%s%s: %s%s: problems: %" PRId64 ", rows: %d, checks: %" PRId64
+               ", failed: %" PRId64 "\n",
                tool_bold(), talc_device_name(self->device[i]),
                talc_check_passed(self->check[i]) ? "passed" : "FAILED", tool_plain(),
                self->problems.count, sum.rows, sum.checks, sum.failed);
