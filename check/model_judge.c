@@ -1,5 +1,6 @@
 #include "check/model_judge.h"
 
+#include "check/activation.h"
 #include "check/bound.h"
 #include "tensor/memory.h"
 
@@ -25,49 +26,24 @@ static talc_dims index_of(talc_dims dims, int64_t i)
 
 // ---- Own ----------------------------------------------------------------------------------------------------
 
-static long double activated(talc_activation activation, long double z)
+/* What is due for an element before its activation. */
+static check_due element_of(const check_model_due *due, int64_t i)
 {
-    switch (activation) {
-    case TALC_ACTIVATION_RELU:
-        return z < 0 ? 0 : z;
-    case TALC_ACTIVATION_SIGMOID:
-        return 1 / (1 + expl(-z));
-    case TALC_ACTIVATION_TANH:
-        return tanhl(z);
-    default:
-        return z;
-    }
+    return (
+        check_due){ .value = due->value[i], .K = due->K, .S = due->S[i], .extra = due->extra[i] };
 }
 
-/* The steepest slope of an activation. */
-static double slope(talc_activation activation)
-{
-    return activation == TALC_ACTIVATION_SIGMOID ? 0.25 : 1;
-}
-
-/* The activations' own error, 4 ulp; a sigmoid below the normal numbers may be 0. */
-static double activation_error(talc_activation activation, talc_dtype dtype, double y)
-{
-    if (activation != TALC_ACTIVATION_SIGMOID && activation != TALC_ACTIVATION_TANH)
-        return 0;
-    return 8 * talc_check_unit(dtype) * fabs(y) + (dtype == TALC_F32 ? 0x1p-126 : 0x1p-1022);
-}
-
-/* How far element i may be off by rounding alone, when its inputs differ by what `moved` says of it. */
+/* How far an element may be off by rounding alone, where the result has moved by `moved` because the inputs have. */
 static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
-                       const check_model_due *due, int64_t i, double S_norm, double moved)
+                       const check_due *element, double S_norm, double moved)
 {
     if (!talc_dtype_is_float(dtype))
-        return due->extra[i];
-    const double u = talc_check_unit(dtype), more = due->extra[i] > 0 ? u * moved : 0;
-    const check_due element = { .value = fabsl(due->value[i]) + moved,
-                                .K = due->K,
-                                .S = due->S[i] == 0 ? 0 : due->S[i] + moved,
-                                .extra = due->extra[i] + more };
-    const double T =
-        talc_check_bound(arithmetic, dtype, TALC_CHECK_CONSTANT, &element, S_norm + moved);
-    const double y = (double)activated(due->activation, due->value[i]);
-    return slope(due->activation) * T + activation_error(due->activation, dtype, fabs(y) + moved);
+        return element->extra;
+    check_due there = *element;
+    there.value = fabsl(there.value) + moved;
+    there.S += there.K > 0 ? moved : 0;
+    there.extra += 8 * talc_check_unit(dtype) * moved;
+    return talc_check_bound(arithmetic, dtype, TALC_CHECK_CONSTANT, &there, S_norm + moved);
 }
 
 static void worst(talc_check_model_layer *layer, talc_dims dims, int64_t i, double got, double due)
@@ -88,17 +64,19 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
     for (int64_t i = 0; i < open->count; i++)
         S_norm = fmax(S_norm, due->S[i]);
     for (int64_t i = 0; i < open->count; i++) {
-        const long double y = activated(due->activation, due->value[i]);
-        const double T = rounding(arithmetic, dtype, due, i, S_norm, 0);
-        const double share = talc_check_share(y, open->got[i], T);
+        check_due element = element_of(due, i);
+        talc_check_activate(&element, due->activation, dtype);
+        const double T = rounding(arithmetic, dtype, &element, S_norm, 0);
+        const double share = talc_check_share(element.value, open->got[i], T);
         if (share > own) {
             own = share;
-            worst(layer, open->dims, i, open->got[i], (double)y);
+            worst(layer, open->dims, i, open->got[i], (double)element.value);
         }
         const double spread = isnan(due->spread[i]) ? INFINITY : due->spread[i];
-        open->spread[i] = slope(due->activation) * spread;
+        open->spread[i] =
+            due->activation == TALC_ACTIVATION_SIGMOID ? spread / 4 : spread; /* its slope */
         open->room[i] =
-            T + rounding(reference == NULL ? &copy : reference, dtype, due, i, S_norm, spread);
+            T + rounding(reference == NULL ? &copy : reference, dtype, &element, S_norm, spread);
     }
     layer->own = own < 0 ? 0 : own;
 }
