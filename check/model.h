@@ -55,7 +55,7 @@ typedef struct talc_check_model_layer {
         [32]; ///< "conv2d"; "output" for a saved activation that is a view of what an earlier layer made
     char algorithm[32]; ///< that was checked; "" for copies
     talc_dims dims;     ///< of its output
-    double own;         ///< NAN for "output"
+    double own;         ///< NAN for "output", and for an output without elements
     double
         step; ///< NAN where there was nothing to compare with; INFINITY where no difference is allowed
     double accumulated; ///< likewise

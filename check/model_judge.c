@@ -78,7 +78,7 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
         open->room[i] =
             T + rounding(reference == NULL ? &copy : reference, dtype, &element, S_norm, spread);
     }
-    layer->own = own < 0 ? 0 : own;
+    layer->own = own < 0 ? NAN : own; /* without elements there is nothing to say */
 }
 
 bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference,
@@ -113,6 +113,8 @@ static double distance(double a, double b)
 void talc_check_judge_step(check_open *open, const double *reference, double before,
                            talc_check_model_layer *layer)
 {
+    if (open->count == 0)
+        return;
     double step = 0;
     layer->difference = 0;
     for (int64_t i = 0; i < open->count; i++) {

@@ -148,7 +148,7 @@ static bool judge(check_comparison *self, const check_ran *ran, const check_refe
     talc_check_model_layer *layer = add_layer(
         self->report, path, ran->op, ran->row == NULL ? "" : ran->row->name, ran->output.dims);
     talc_check_open_free(&self->open);
-    self->opened = NULL;
+    self->opened = (talc_tensor){ 0 };
     if (layer == NULL ||
         !talc_check_judge_own(ran, reference == NULL ? &unknown : &reference->arithmetic, layer,
                               &self->open))
@@ -157,7 +157,7 @@ static bool judge(check_comparison *self, const check_ran *ran, const check_refe
     if (reference != NULL)
         talc_check_judge_step(&self->open, reference->elements, self->before, layer);
     else
-        self->opened = y;
+        self->opened = *y;
     talc_check_judge_end(layer);
     return note(self, y, reference != NULL ? layer->accumulated : self->before);
 }
@@ -220,6 +220,14 @@ static bool open_view(check_comparison *self, talc_tensor *y)
     return false;
 }
 
+/* Whether a module's output is that of the last op. */
+static bool is_open(const check_comparison *self, const talc_tensor *y)
+{
+    const talc_tensor *opened = &self->opened;
+    return opened->storage == y->storage && opened->data == y->data &&
+           same_dims(talc_dims_of(opened), talc_dims_of(y)) && talc_is_contiguous(y);
+}
+
 void talc_check_compare_module(check_walk *walk, const char *path, int call, talc_tensor *y)
 {
     check_comparison *self = (check_comparison *)walk;
@@ -231,7 +239,7 @@ void talc_check_compare_module(check_walk *walk, const char *path, int call, tal
         saved == NULL)
         return;
     talc_check_model_layer *layer = NULL;
-    if (self->opened == y)
+    if (is_open(self, y))
         layer = &self->report->layers[self->report->count - 1];
     else if (open_view(self, y))
         layer = add_layer(self->report, path, "output", "", talc_dims_of(y));
@@ -240,6 +248,6 @@ void talc_check_compare_module(check_walk *walk, const char *path, int call, tal
         talc_check_judge_end(layer);
         note(self, y, layer->accumulated);
     }
-    self->opened = NULL;
+    self->opened = (talc_tensor){ 0 };
     talc_memory_free(saved);
 }

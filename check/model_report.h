@@ -53,9 +53,9 @@ typedef struct check_comparison {
     check_activations *activations;
     int next; ///< op of the recording
     check_trace trace;
-    check_open open;           ///< of the last op
-    const talc_tensor *opened; ///< its output
-    double before;             ///< what its inputs have accumulated
+    check_open open;    ///< of the last op
+    talc_tensor opened; ///< its output: a copy of the fields, whose storage the trace holds
+    double before;      ///< what its inputs have accumulated
     talc_check_model_report *report;
 } check_comparison;
 

@@ -108,8 +108,11 @@ static check_trace_entry *entry_with(check_trace *trace, talc_tensor *tensor, in
         trace->list = list;
         if (!room)
             return NULL;
+        talc_tensor *held = talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+        if (held == NULL)
+            return NULL;
         entry = &trace->list[trace->count++];
-        *entry = (check_trace_entry){ .storage = tensor->storage, .held = talc_retain(tensor) };
+        *entry = (check_trace_entry){ .storage = tensor->storage, .held = talc_retain(held) };
     }
     if (entry->count >= end)
         return entry;

@@ -7,7 +7,7 @@
 
 typedef struct check_trace_entry {
     const talc_storage *storage;
-    talc_tensor *held; ///< retained, so that no other storage takes this one's place
+    talc_tensor *held; ///< a view, so that no other storage takes this one's place
     int64_t count;     ///< elements of `off`
     double *off;
     double accumulated; ///< the worst step so far

@@ -18,7 +18,8 @@ typedef struct talc_observation {
 } talc_observation;
 
 /// Told of each op of this thread while it is set; what it does itself is not observed. A failure that it raises stands
-/// when the op returns.
+/// when the op returns. The tensors are whoever called the op's, to release when they like: an observer that keeps one keeps
+/// a view of its own.
 typedef struct talc_observer {
     void (*observe)(struct talc_observer *observer, const talc_observation *observation);
 } talc_observer;

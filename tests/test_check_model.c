@@ -362,6 +362,13 @@ Test(check_model, a_model_without_ops_does_not_pass)
     cr_assert(talc_check_model_count(report) == 0 && talc_check_model_first_wrong(report) == -1);
     cr_assert(!talc_check_model_passed(report));
     cr_assert(strstr(printed(report), "failed: nothing was compared") != NULL);
+    talc_module_free(model);
+    model = lenet_new(); /* no image */
+    talc_check_model_free(report);
+    report = checked(model, talc_empty(cpu_device(), TALC_F32, TALC_DIMS(0, 1, 28, 28)),
+                     (talc_check_model_options){ 0 });
+    cr_assert(talc_check_model_count(report) > 0 && talc_check_model_first_wrong(report) == -1);
+    cr_assert(!talc_check_model_passed(report) && isnan(layer_at(report, 0)->own));
     talc_check_model_free(report);
     talc_check_model_free(NULL);
     cr_assert(!talc_check_model_passed(NULL) && talc_check_model_count(NULL) == 0);
