@@ -9,6 +9,9 @@
 /// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
 /// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
 /// constant data with eps = 0, the result means nothing and any will do.
+///
+/// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a five-hundredth, as it puts what
+/// rounding the mean loses into the shift.
 #include "ops/batch_norm2d.h"
 
 #include "check/activation.h"

@@ -16,7 +16,9 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
         return due->extra;
 
     const double K = due->K, S = normwise ? S_norm : due->S, y = (double)fabsl(due->value);
-    double bound = kind == TALC_CHECK_RANDOM ? 4 * u * sqrt(K + 4) * S : (K + 2) * u * S;
+    double bound = (K + 2) * u * S;
+    if (kind == TALC_CHECK_RANDOM && 4 * sqrt(K + 4) < K + 2) /* from 16 terms on */
+        bound = 4 * u * sqrt(K + 4) * S;
     if (arithmetic->wide_accumulator && single)
         bound = u * y + (K + 4) * 0x1p-53 * S;
     if (arithmetic->precision == TALC_TF32)

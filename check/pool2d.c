@@ -1,6 +1,6 @@
 /// The pooling family: max_pool2d, avg_pool2d, adaptive_avg_pool2d, forward.
 ///
-/// The oracle walks all taps of a window and asks of each whether it lies inside the image. An average of K elements has
+/// An average of K elements has
 /// K - 1 additions and one division: no more than the K roundings of a sum, in any order.
 #include "check/pool2d.h"
 
@@ -54,20 +54,22 @@ static taps taps_w(const talc_pool2d_problem *p, int64_t ow)
     return (taps){ ow * p->stride_w - p->pad_w, p->KW, p->dilation_w, p->W, p->W + p->pad_w };
 }
 
-static bool inside(const taps *of, int64_t i)
+/* Those that lie inside the image. */
+static taps within(taps of)
 {
-    return i >= 0 && i < of->extent;
+    const int64_t before = of.first >= 0 ? 0 : (of.step - 1 - of.first) / of.step;
+    of.first += before * of.step;
+    of.count -= before;
+    const int64_t room = of.first < of.extent ? (of.extent - 1 - of.first) / of.step + 1 : 0;
+    of.count = of.count > room ? room : of.count < 0 ? 0 : of.count;
+    return of;
 }
 
-/* How many taps lie inside the image, or inside the padded image. */
-static int64_t count_taps(const taps *of, bool padding_too)
+/* How many taps of an average, whose step is 1, lie inside the image, or inside the padded image. */
+static int64_t count_taps(taps of, bool padding_too)
 {
-    int64_t count = 0;
-    for (int64_t k = 0; k < of->count; k++) {
-        const int64_t i = of->first + k * of->step;
-        count += padding_too ? i < of->padded : inside(of, i);
-    }
-    return count;
+    const int64_t room = of.padded - of.first;
+    return !padding_too ? within(of).count : of.count < room ? of.count : room;
 }
 
 // ---- Exact averages -----------------------------------------------------------------------------------------
@@ -97,21 +99,22 @@ static int64_t exact_multiple(const talc_pool2d_problem *p)
         return join_multiple(p->divisor, &of_h) ? of_h : 0;
     for (int64_t oh = 0; oh < p->OH; oh++) {
         const taps h = taps_h(p, oh);
-        if (!join_multiple(count_taps(&h, padding_too), &of_h))
+        if (!join_multiple(count_taps(h, padding_too), &of_h))
             return 0;
     }
     for (int64_t ow = 0; ow < p->OW; ow++) {
         const taps w = taps_w(p, ow);
-        if (!join_multiple(count_taps(&w, padding_too), &of_w))
+        if (!join_multiple(count_taps(w, padding_too), &of_w))
             return 0;
     }
     return talc_multiply(of_h, of_w, &all) ? all : 0;
 }
 
+/* Of one window, at most. */
 static double most_taps(const talc_pool2d_problem *p)
 {
     if (p->kind != TALC_POOL2D_ADAPTIVE_AVG)
-        return (double)p->KH * (double)p->KW;
+        return fmin((double)p->KH, (double)p->H) * fmin((double)p->KW, (double)p->W);
     /* An adaptive window has at most ceil(H / OH) + 1 rows. */
     const double OH = p->OH > 0 ? (double)p->OH : 1, OW = p->OW > 0 ? (double)p->OW : 1;
     return (ceil((double)p->H / OH) + 1) * (ceil((double)p->W / OW) + 1);
@@ -158,16 +161,13 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 static check_due max_due(const talc_pool2d_problem *p, const double *plane, taps h, taps w,
                          bool index)
 {
-    check_due due = { 0 };
+    const taps rows = within(h), columns = within(w);
+    check_due due = { .border = rows.count < h.count || columns.count < w.count };
     double most = -INFINITY;
     int64_t most_at = -1;
-    for (int64_t kh = 0; kh < h.count; kh++)
-        for (int64_t kw = 0; kw < w.count; kw++) {
-            const int64_t ih = h.first + kh * h.step, iw = w.first + kw * w.step;
-            if (!inside(&h, ih) || !inside(&w, iw)) {
-                due.border = true;
-                continue;
-            }
+    for (int64_t kh = 0; kh < rows.count; kh++)
+        for (int64_t kw = 0; kw < columns.count; kw++) {
+            const int64_t ih = rows.first + kh * rows.step, iw = columns.first + kw * columns.step;
             const double x = plane[ih * p->W + iw];
             const bool replaces = isnan(x) || (!isnan(most) && x > most);
             if (most_at < 0 || replaces) {
@@ -181,16 +181,13 @@ static check_due max_due(const talc_pool2d_problem *p, const double *plane, taps
 
 static check_due average_due(const talc_pool2d_problem *p, const double *plane, taps h, taps w)
 {
-    check_due due = { 0 };
+    const taps rows = within(h), columns = within(w);
+    check_due due = { .border = rows.count < h.count || columns.count < w.count };
     long double sum = 0, sizes = 0;
     int64_t terms = 0;
-    for (int64_t kh = 0; kh < h.count; kh++)
-        for (int64_t kw = 0; kw < w.count; kw++) {
-            const int64_t ih = h.first + kh * h.step, iw = w.first + kw * w.step;
-            if (!inside(&h, ih) || !inside(&w, iw)) {
-                due.border = true;
-                continue;
-            }
+    for (int64_t kh = 0; kh < rows.count; kh++)
+        for (int64_t kw = 0; kw < columns.count; kw++) {
+            const int64_t ih = rows.first + kh * rows.step, iw = columns.first + kw * columns.step;
             const double x = plane[ih * p->W + iw];
             sum += x;
             sizes += fabs(x);
@@ -201,7 +198,7 @@ static check_due average_due(const talc_pool2d_problem *p, const double *plane, 
     const bool padding_too = !p->exclude_padding;
     const long double divisor =
         p->divisor > 0 ? (long double)p->divisor
-                       : (long double)count_taps(&h, padding_too) * count_taps(&w, padding_too);
+                       : (long double)count_taps(h, padding_too) * count_taps(w, padding_too);
     due.value = sum / divisor;
     due.K = (double)terms;
     due.S = isfinite(sum) ? (double)(sizes / divisor) : 0;

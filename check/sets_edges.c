@@ -38,6 +38,17 @@ const char *const talc_check_edges[] = {
     "n1c2h4w10o3k2x2_bias", "n1c2h4w16o3k2x2_bias", "n1c2h4w17o3k2x2_bias", "n1c2h4w18o3k2x2_bias",
     "n1c2h4w32o3k2x2_bias", "n1c2h4w33o3k2x2_bias", "n1c2h4w34o3k2x2_bias",
 
+    /* Depthwise, whose rows are as wide as a vector, one more, one less. */
+    "n1c2h5w8o2k3x3g2", "n1c2h5w9o2k3x3g2", "n1c2h5w10o2k3x3g2", "n1c2h5w15o2k3x3g2", "n1c2h5w16o2k3x3g2",
+    "n1c2h5w17o2k3x3g2", "n1c2h5w18o2k3x3g2", "n1c2h5w19o2k3x3g2", "n1c2h5w31o2k3x3g2", "n1c2h5w32o2k3x3g2",
+    "n1c2h5w33o2k3x3g2", "n1c2h5w34o2k3x3g2", "n1c2h5w35o2k3x3g2", "n1c2h5w7o2k3x3p1x1g2",
+    "n1c2h5w15o2k3x3p1x1g2", "n1c2h5w16o2k3x3p1x1g2", "n1c2h5w17o2k3x3p1x1g2", "n1c2h5w31o2k3x3p1x1g2",
+    "n1c2h5w32o2k3x3p1x1g2", "n1c2h5w33o2k3x3p1x1g2", "n1c2h5w16o2k3x3p0x1x0x0g2", "n1c2h5w16o2k3x3p0x0x0x1g2",
+    "n1c2h5w17o2k3x3p0x1x0x0g2", "n1c2h5w17o2k3x3p0x0x0x1g2", "n1c2h5w18o2k3x3p0x1x0x0g2",
+    "n1c2h5w18o2k3x3p0x0x0x1g2", "n1c2h5w8o2k3x3g2_f64", "n1c2h5w9o2k3x3g2_f64", "n1c2h5w10o2k3x3g2_f64",
+    "n1c2h5w16o2k3x3g2_f64", "n1c2h5w17o2k3x3g2_f64", "n1c2h5w18o2k3x3g2_f64", "n1c2h5w7o2k3x3p1x1g2_f64",
+    "n1c2h5w8o2k3x3p1x1g2_f64", "n1c2h5w9o2k3x3p1x1g2_f64",
+
     /* Images of one to three rows or columns under kernels of one to five. */
     "n1c2h1w3o3k2x2p1x1", "n1c2h1w3o3k3x3p2x2", "n1c2h3w1o3k4x4p2x2", "n1c2h3w1o3k5x5p3x3",
     "n1c2h1w1o3k4x4p2x2", "n1c2h1w1o3k5x5p3x3", "n1c2h1w2o3k5x5p4x4", "n1c2h2w1o3k5x5p2x2",
@@ -182,7 +193,7 @@ const char *const talc_check_edges[] = {
     "max_pool2d:n1c2h5w33k2x2", "max_pool2d:n1c2h5w65k2x2", "max_pool2d:n1c3h4w301k3x3s2x2p1x1",
     "max_pool2d:n65537c1h2w1k2x1", "max_pool2d:n33c17h3w4k2x2s1x1",
 
-    /* Maxima: a last window that is partly or wholly outside, dilation, windows without an element, indices, f64. */
+    /* Maxima: a last window partly outside, dilation, windows without an element, indices. */
     "max_pool2d:n1c2h8w9k3x3s2x2_ceil", "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil",
     "max_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil", "max_pool2d:n1c2h4w4k1x1s3x3_ceil",
     "max_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil", "max_pool2d:n1c2h9w10k3x3s1x1d2x3",
@@ -265,9 +276,24 @@ const char *const talc_check_edges[] = {
     /* Softmax: one element, long rows, many rows, a dimension that is not the last, f64. */
     "softmax:1@0", "softmax:7@0", "softmax:5x1@1", "softmax:1x9@0", "softmax:4x17@1", "softmax:17x4@0",
     "softmax:5x16x9@1", "softmax:5x33x1@1", "softmax:3x4x5x6@0", "softmax:3x4x5x6@2", "softmax:3x1000@1",
-    "softmax:2x100003@1", "softmax:100003x2@0", "softmax:10007x3@1", "softmax:0x4@1", "softmax:9x65@1_f64",
+    "softmax:2x30011@1", "softmax:10007x2@0", "softmax:10007x3@1", "softmax:0x4@1", "softmax:9x65@1_f64",
     "softmax:65x9@0_f64", "log_softmax:7@0", "log_softmax:5x1@1", "log_softmax:4x17@1", "log_softmax:17x4@0",
-    "log_softmax:5x16x9@1", "log_softmax:2x100003@1", "log_softmax:9x65@1_f64",
+    "log_softmax:5x16x9@1", "log_softmax:2x10007@1", "log_softmax:9x65@1_f64",
+
+    /* Strides: one operand for the whole batch, gaps, dimensions from last to first. */
+    "matmul:b3m9n11k13_onea", "matmul:b3m9n11k13_oneb", "matmul:b3m9n11k13_ta_onea_oneb",
+    "matmul:b2m9n11k13_gaps", "matmul:b3m9n11k13_tb_oneb_gaps_bias", "matmul:m33n17k9_ta_tb_gaps_f64",
+    "matmul:m9n11k0_bias_relu", "sum:8x16x33@1_reversed", "sum:8x16x33@0,2_reversed", "mean:17x129@1_reversed",
+    "max:9x65@0_reversed", "argmax:9x65@1_reversed", "argmax:5x6x7@0,2_reversed_u8",
+    "sum:3x70001@1_reversed_f64", "softmax:9x65@1_reversed", "softmax:5x16x9@1_reversed",
+    "log_softmax:9x65@0_reversed",
+
+    /* Normalisation without its extras, at the ends of momentum and eps; scalars and empty results. */
+    "batch_norm2d:n2c3h5w7_plain", "batch_norm2d:n2c3h5w7_train_plain",
+    "batch_norm2d:n2c3h5w7_train_untracked_relu", "batch_norm2d:n2c3h5w7_train_plain_untracked",
+    "batch_norm2d:n2c3h5w7_train_momentum0", "batch_norm2d:n2c3h5w7_train_momentum1",
+    "batch_norm2d:n2c3h5w7_eps0", "batch_norm2d:n2c3h5w7_train_eps0_f64", "sum:", "argmax:", "softmax:@0",
+    "log_softmax:@0_f64", "adaptive_avg_pool2d:n2c3h7w6o0x4",
 
     NULL,
 };

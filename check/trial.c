@@ -197,7 +197,9 @@ bool talc_check_settle(talc_conv2d_problem *p)
     p->OH = outputs(p->H + p->pad_top + p->pad_bottom, p->dilation_h, p->KH, p->stride_h);
     p->OW = outputs(p->W + p->pad_left + p->pad_right, p->dilation_w, p->KW, p->stride_w);
     const int64_t far_h = farthest(p->padding_mode, p->H), far_w = farthest(p->padding_mode, p->W);
-    return p->OH > 0 && p->OW > 0 && p->pad_top <= far_h && p->pad_bottom <= far_h &&
+    const bool negative =
+        p->pad_top < 0 || p->pad_bottom < 0 || p->pad_left < 0 || p->pad_right < 0;
+    return !negative && p->OH > 0 && p->OW > 0 && p->pad_top <= far_h && p->pad_bottom <= far_h &&
            p->pad_left <= far_w && p->pad_right <= far_w;
 }
 

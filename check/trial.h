@@ -64,7 +64,7 @@ int64_t talc_check_y_count(const talc_conv2d_problem *problem);
 /// Products in an output's sum.
 double talc_check_terms(const talc_conv2d_problem *problem);
 
-/// Works out OH and OW; false when the kernel does not fit or the padding mode does not reach as far as the padding.
+/// Works out OH and OW; false when the kernel does not fit, padding is negative, or farther than its mode reaches.
 bool talc_check_settle(talc_conv2d_problem *problem);
 
 /// Takes off bias, residual and activation, and makes a large problem small in batch, channels, groups and image, so that

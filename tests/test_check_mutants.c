@@ -143,7 +143,7 @@ Test(check_mutants, mutants_of_other_ops_are_rejected)
 /* The convolutions of the set `quick` that cost little, of which the mutants are slow; at most `most` of them. */
 static int quick_problems(char texts[][TALC_CHECK_TEXT], int most)
 {
-    static const double FLOPS = 4e6;
+    static const double FLOPS = 1e6;
     int count = 0;
     for (int64_t i = 0; count < most && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
          i++) {

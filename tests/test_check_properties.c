@@ -33,6 +33,21 @@ static talc_check *properties_new(void (*observe)(void *, const talc_check_outco
     return check;
 }
 
+static void expect_all(const talc_algorithm *row, int number, const char *text)
+{
+    check_problem problem;
+    char reason[256];
+    cr_assert(talc_check_parse(text, &problem) != NULL, "%s", talc_error_message());
+    if (talc_check_conv2d.refuses(row, &problem) != NULL)
+        return;
+    for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
+        const check_property_result result =
+            talc_check_property((talc_check_kind)kind, row, cpu_device(), &problem, 3, reason);
+        cr_expect(result != CHECK_BROKEN, "%s on %s: %s", row->name, text, reason);
+        taken[number][kind] += result == CHECK_HOLDS;
+    }
+}
+
 Test(check_properties, every_row_has_them)
 {
     static const char *const problems[] = {
@@ -51,12 +66,13 @@ Test(check_properties, every_row_has_them)
         "n1c7h224w224o9k7x7s2x2p3x3",
         "n1c4h1w1000o4k1x9s1x70000",
     };
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        talc_check *check = properties_new(count_taken);
-        cr_assert(talc_check_problem(check, problems[i]), "%s: %s", problems[i],
-                  talc_error_message());
-        talc_check_free(check);
-    }
+    enum { PROBLEMS = sizeof problems / sizeof *problems, REFERENCE = ROWS - 1 };
+    for (int i = 0; i < PROBLEMS; i++)
+        for (int row = 0; talc_check_conv2d.row(cpu_device(), row) != NULL; row++)
+            expect_all(talc_check_conv2d.row(cpu_device(), row), row, problems[i]);
+    for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++)
+        cr_expect(taken[REFERENCE][kind] == PROBLEMS, "%s says something about %d of %d problems",
+                  talc_check_kind_name((talc_check_kind)kind), taken[REFERENCE][kind], PROBLEMS);
     assert_no_failure();
     assert_all_freed();
 }
@@ -110,6 +126,7 @@ static const struct {
     { TALC_CHECK_STRIDE,
       "n1c3h5w11o5k3x2",
       { MUTANT_STRIDES, MUTANT_STRIDE_IGNORED, MUTANT_TRANSPOSED } },
+    { TALC_CHECK_STRIDE, "n1c1h3w3o2k3x3", { MUTANT_STRIDES, MUTANT_STRIDE_IGNORED } },
     { TALC_CHECK_POINTWISE,
       "n2c3h5w11o5k3x2",
       { MUTANT_ALL_ZEROS, MUTANT_LAST_CHANNEL, MUTANT_CONSTANT, MUTANT_BATCH_IGNORED } },
@@ -128,6 +145,8 @@ static const struct {
     { TALC_CHECK_SHIFT,
       "n1c1h5w300o2k3x2p1x0",
       { MUTANT_COLUMN_8, MUTANT_SPARSE, MUTANT_IMAGE_AXES } },
+    { TALC_CHECK_SHIFT, "n1c2h2w2o2k2x2", { MUTANT_IMAGE_AXES } },
+    { TALC_CHECK_SHIFT, "n1c2h2w2o2k2x2p3x3", { MUTANT_IMAGE_AXES } },
 };
 
 Test(check_properties, each_alone_rejects_rows_that_are_wrong)
