@@ -324,6 +324,49 @@ class Run(Tool):
                    self.path("no_folder/y.npy"))
 
 
+class CheckModel(Tool):
+    def check(self, *arguments, code=0):
+        done = talc("check", "model", *arguments, "--json")
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_two_algorithms(self):
+        done = self.check("lenet", "--algorithm", "conv2d=im2col")
+        self.assertTrue(done["passed"])
+        self.assertIsNone(done["first_wrong"])
+        self.assertEqual([layer["op"] for layer in done["layers"]].count("conv2d"), 2)
+        for layer in done["layers"]:
+            self.assertLessEqual(layer["own"], 1)
+            self.assertLessEqual(layer["accumulated"], 1)
+        self.assertEqual(done["layers"][0]["algorithm"], "im2col")
+        self.assertIn("passed", self.ok("check", "model", "resnet20", "--batch", "1"))
+
+    def test_saved_activations(self):
+        path = self.path("activations.safetensors")
+        self.check("resnet20-b", "--batch", "1", "--save-activations", path)
+        done = self.check("resnet20-b", "--batch", "1", "--activations", path)
+        self.assertTrue(done["passed"])
+        self.assertEqual({layer["difference"] for layer in done["layers"]} - {None}, {0})
+        done = self.check("resnet20-b", "--batch", "1", "--activations", path, "--seed", "2", code=1)
+        self.assertFalse(done["passed"])
+        self.assertEqual(done["first_wrong"], 0)
+
+    def test_failures(self):
+        self.fails(2, "there is no model 'alexnet'", "check", "model", "alexnet")
+        self.fails(2, "which model", "check", "model")
+        self.fails(2, "no algorithm 'no_such'", "check", "model", "lenet", "--algorithm", "conv2d=no_such")
+        self.fails(2, "no op softmax ran", "check", "model", "lenet", "--algorithm", "softmax=rows")
+        self.fails(2, "no_file", "check", "model", "lenet", "--activations", self.path("no_file"))
+        self.fails(2, "no_file", "check", "model", "lenet", "--weights", self.path("no_file"))
+        self.fails(2, "stand in for the reference", "check", "model", "lenet", "--reference", "cpu",
+                   "--activations", self.path("no_file"))
+        self.fails(2, "3 channels|1 channel", "check", "model", "lenet", "--input", self.image())
+
+    def image(self):
+        write_npy(self.path("image.npy"), [1, 3, 28, 28], [0] * (3 * 28 * 28))
+        return self.path("image.npy")
+
+
 class Bench(Tool):
     def test_every_kind_of_problem(self):
         for problem in ("n1c4h12w12o8k3x3", "n2c6h10w9o6k3x3p1x1g6", "n1c4h9w9o4k3x3d2x1g2_f64_bias_residual_tanh",

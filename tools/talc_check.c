@@ -386,6 +386,8 @@ int command_check(int argc, char **argv)
             "between convolutions). Exit code 1: something failed; 2: wrong usage, or nothing ran.",
         .children = children,
     };
+    if (argc > 1 && strcmp(argv[1], "model") == 0)
+        return command_check_model(argc - 1, argv + 1);
     tool_parse(&argp, argc, argv, &self);
     job.arguments = &self;
     int code;
