@@ -13,10 +13,6 @@
 
 enum { MOST_ROWS = 32 };
 
-/* Problems above this many terms are spared the relations, those above CHECK_FULL_TERMS most else too: one run may take
- * seconds. */
-static const double SMALL_TERMS = 4e6;
-
 // ---- A check ------------------------------------------------------------------------------------------------
 
 talc_check *talc_check_new(const talc_check_options *options)
@@ -273,12 +269,12 @@ static bool check_all(session *s)
 {
     static const talc_check_kind large_kinds[] = { TALC_CHECK_EXACT, TALC_CHECK_RANDOM,
                                                    TALC_CHECK_WIDE, TALC_CHECK_NAN };
-    const bool large = s->terms > CHECK_FULL_TERMS;
+    const bool large = s->terms > CHECK_FULL_TERMS; /* one run may take seconds */
     bool done = true;
     for (int i = 0; i < (large ? 4 : TALC_CHECK_GUARDS) && done; i++)
         done = check_data(s, large ? large_kinds[i] : (talc_check_kind)i);
     done = done && (large || check_variants(s)) && check_bits(s);
-    if (done && s->family == &talc_check_conv2d && s->terms <= SMALL_TERMS)
+    if (done && s->family == &talc_check_conv2d)
         done = check_relations(s);
     for (int row = 0; row < s->row_count && done; row++)
         done = note(s, row, &s->guards[row]) && note(s, row, &s->inputs[row]) &&

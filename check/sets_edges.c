@@ -38,6 +38,17 @@ const char *const talc_check_edges[] = {
     "n1c2h4w10o3k2x2_bias", "n1c2h4w16o3k2x2_bias", "n1c2h4w17o3k2x2_bias", "n1c2h4w18o3k2x2_bias",
     "n1c2h4w32o3k2x2_bias", "n1c2h4w33o3k2x2_bias", "n1c2h4w34o3k2x2_bias",
 
+    /* Depthwise, whose rows are as wide as a vector, one more, one less. */
+    "n1c2h5w8o2k3x3g2", "n1c2h5w9o2k3x3g2", "n1c2h5w10o2k3x3g2", "n1c2h5w15o2k3x3g2", "n1c2h5w16o2k3x3g2",
+    "n1c2h5w17o2k3x3g2", "n1c2h5w18o2k3x3g2", "n1c2h5w19o2k3x3g2", "n1c2h5w31o2k3x3g2", "n1c2h5w32o2k3x3g2",
+    "n1c2h5w33o2k3x3g2", "n1c2h5w34o2k3x3g2", "n1c2h5w35o2k3x3g2", "n1c2h5w7o2k3x3p1x1g2",
+    "n1c2h5w15o2k3x3p1x1g2", "n1c2h5w16o2k3x3p1x1g2", "n1c2h5w17o2k3x3p1x1g2", "n1c2h5w31o2k3x3p1x1g2",
+    "n1c2h5w32o2k3x3p1x1g2", "n1c2h5w33o2k3x3p1x1g2", "n1c2h5w16o2k3x3p0x1x0x0g2", "n1c2h5w16o2k3x3p0x0x0x1g2",
+    "n1c2h5w17o2k3x3p0x1x0x0g2", "n1c2h5w17o2k3x3p0x0x0x1g2", "n1c2h5w18o2k3x3p0x1x0x0g2",
+    "n1c2h5w18o2k3x3p0x0x0x1g2", "n1c2h5w8o2k3x3g2_f64", "n1c2h5w9o2k3x3g2_f64", "n1c2h5w10o2k3x3g2_f64",
+    "n1c2h5w16o2k3x3g2_f64", "n1c2h5w17o2k3x3g2_f64", "n1c2h5w18o2k3x3g2_f64", "n1c2h5w7o2k3x3p1x1g2_f64",
+    "n1c2h5w8o2k3x3p1x1g2_f64", "n1c2h5w9o2k3x3p1x1g2_f64",
+
     /* Images of one to three rows or columns under kernels of one to five. */
     "n1c2h1w3o3k2x2p1x1", "n1c2h1w3o3k3x3p2x2", "n1c2h3w1o3k4x4p2x2", "n1c2h3w1o3k5x5p3x3",
     "n1c2h1w1o3k4x4p2x2", "n1c2h1w1o3k5x5p3x3", "n1c2h1w2o3k5x5p4x4", "n1c2h2w1o3k5x5p2x2",
