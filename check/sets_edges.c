@@ -167,14 +167,6 @@ const char *const talc_check_edges[] = {
     "n1c32h14w14o32k3x3s2x2p1x1g32_bias_relu", "n1c32h7w7o32k3x3p1x1g8", "n1c8h15w15o8k3x3p6x6d6x6",
     "n1c16h9w9o16k1x7p0x3", "n1c16h12w12o16k3x3p1x1_bias_relu", "n1c1h41w20o4k10x5s2x1",
 
-    /* Depthwise 3x3 rows one short of a vector, and their neighbours, padded at either side or not. */
-    "n2c3h6w15o3k3x3p1x0x1x0g3", "n2c3h6w16o3k3x3p1x0x1x0g3", "n2c3h6w17o3k3x3p1x0x1x0g3",
-    "n2c3h6w18o3k3x3p1x0x1x0g3", "n2c3h6w33o3k3x3p1x0x1x0g3", "n2c3h6w15o3k3x3p1x1x1x0g3",
-    "n2c3h6w16o3k3x3p1x1x1x0g3", "n2c3h6w17o3k3x3p1x1x1x0g3", "n2c3h6w18o3k3x3p1x1x1x0g3",
-    "n2c3h6w33o3k3x3p1x1x1x0g3", "n2c3h6w15o3k3x3p1x0x1x1g3", "n2c3h6w16o3k3x3p1x0x1x1g3",
-    "n2c3h6w17o3k3x3p1x0x1x1g3", "n2c3h6w18o3k3x3p1x0x1x1g3", "n2c3h6w33o3k3x3p1x0x1x1g3",
-    "n2c3h6w9o3k3x3g3_f64", "n2c3h6w8o3k3x3g3_f64", "n2c3h6w10o3k3x3p1x0g3_f64",
-
     /* Results past the caches. */
     "n2c80h130w140o80k3x3p1x1g80_bias", "n2c80h130w144o80k3x3p1x1g80", "n2c80h130w144o80k3x3p1x1g80_relu",
     "n2c80h66w112o80k3x3p1x1g80_f64", "n1c64h112w112o33k3x3p1x1", "n1c16h250w260o40k1x1_bias",
