@@ -29,7 +29,7 @@ const char *const talc_check_quick[] = {
     /* Groups and depthwise. */
     "n2c6h7w9o4k3x3p1x1g2_bias", "n1c15h6w5o10k2x3s1x2g5", "n2c5h7w9o5k3x3p1x1g5", "n2c4h9w35o8k3x3p1x1g4_bias_relu",
     "n1c7h11w70o7k3x3s2x2p1x1g7", "n1c3h13w21o6k5x4s1x2p2x3x1x0d2x1g3_residual", "n1c33h5w6o33k3x3p1x1g33",
-    "n1c2h6w521o2k3x3p1x1g2", "n2c6h5w4o6k1x1g6",
+    "n1c2h6w521o2k3x3p1x1g2", "n2c6h5w4o6k1x1g6", "n2c4h6w17o4k3x3g4",
 
     /* Pointwise. */
     "n2c17h9w7o19k1x1_bias", "n1c33h15w9o65k1x1_bias_residual_relu", "n2c5h9w7o6k1x1s2x3", "n2c3h4w5o4k1x1p1x2_bias",
