@@ -1,9 +1,7 @@
 /// The family of softmax and log_softmax. `reversed` in a text: x is stored with its dimensions in the reverse order.
 ///
 /// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the smallest subnormal; for the
-/// logarithm that much absolutely and u |y|. Rows sum f32 data in f64, or as well, and all of it stands in `extra`. A sum of f64
-/// data in f64 may have n roundings that all go the same way, as where many logits are equal: there the sum is held to the
-/// bound of its class in place of 2 sqrt(n). There are no exact data.
+/// logarithm that much absolutely and u |y|. All of it stands in `extra`. There are no exact data.
 #include "ops/softmax.h"
 
 #include "check/data.h"
@@ -155,18 +153,14 @@ static long double exponential(talc_dtype dtype, long double x)
     return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
 }
 
-/* Sets K, S and extra for due->value at `distance` = |x_i - m|. */
+/* Sets extra for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
 {
     const bool single = p->dtype == TALC_F32;
     const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
     const double n = (double)p->extent, y = (double)fabsl(due->value);
-    const double roundings = 4 + (double)distance + (single ? 2 * sqrt(n) : 0);
+    const double roundings = 4 + (double)distance + 2 * sqrt(n);
     due->extra = p->log ? (roundings + y) * u : roundings * u * y + tiny;
-    if (!single && p->extent > 1) {
-        due->K = n;
-        due->S = p->log ? 1 : y;
-    }
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
