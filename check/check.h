@@ -20,10 +20,12 @@
 ///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices    s, p, d may be left out; s is then the kernel
 ///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
 ///     adaptive_avg_pool2d:n2c3h9w9o3x4
-///     matmul:b2m5n6k7_ta_tb_bias_residual_relu            b, ta (a stored [K, M]) and so on may be left out
-///     batch_norm2d:n8c16h7w7_train_relu
+///     matmul:b2m5n6k7_ta_tb_bias_residual_relu            b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for
+///                                                         all products; gaps: rows of a and b do not follow each other
+///     batch_norm2d:n8c16h7w7_train_relu                   plain: no weight and bias; untracked: no running statistics; eps0,
+///                                                         momentum0, momentum1
 ///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
-///     softmax:64x1000@1    log_softmax: likewise
+///     softmax:64x1000@1    log_softmax: likewise; in these and above, reversed: x is stored with its dimensions reversed
 /// All take _f64 at the end; without it elements are f32.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
