@@ -297,11 +297,11 @@ static void compare_inner(check_trial *trial, const conv2d *whole, const double 
     talc_conv2d_problem_text(whole, text);
     if (finite)
         snprintf(trial->reason, 256,
-                 "adjoint: %.90s: <conv(x, w), g> is %" PRId64
+                 "%.90s: <conv(x, w), g> is %" PRId64
                  ", <x, conv(g, w turned and transposed)> is %" PRId64,
                  text, left, right);
     else
-        snprintf(trial->reason, 256, "adjoint: %.90s: a result is not a finite integer", text);
+        snprintf(trial->reason, 256, "%.90s: a result is not a finite integer", text);
 }
 
 static void adjoint(check_trial *trial, conv2d whole)

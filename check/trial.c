@@ -84,8 +84,7 @@ static double *row_result(check_trial *trial, const check_problem *posed,
     if (report.status == TALC_OK && report.written == NULL && report.changed == NULL)
         return y;
     char text[TALC_CHECK_TEXT];
-    snprintf(trial->reason, 256, "%.120s: %s%.100s",
-             talc_check_conv2d.print(posed, text),
+    snprintf(trial->reason, 256, "%.120s: %s%.100s", talc_check_conv2d.print(posed, text),
              report.status != TALC_OK ? "failed: "
              : report.written != NULL ? "wrote outside "
                                       : "changed ",
@@ -148,9 +147,9 @@ void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *pro
         snprintf(trial->reason, 256,
                  "%.90s: y[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                  "] is %.9g, %s gives %.9g",
-                 talc_conv2d_problem_text(problem, text),
-                 i / plane / problem->OC, i / plane % problem->OC, i % plane / problem->OW,
-                 i % problem->OW, shown(y[i]), what, shown(due[i]));
+                 talc_conv2d_problem_text(problem, text), i / plane / problem->OC,
+                 i / plane % problem->OC, i % plane / problem->OW, i % problem->OW, shown(y[i]),
+                 what, shown(due[i]));
         decide(trial, CHECK_BROKEN);
         return;
     }

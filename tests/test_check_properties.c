@@ -177,12 +177,12 @@ Test(check_properties, a_difference_is_told_with_both_numbers)
     cr_assert(talc_check_parse("n1c3h4w4o2k3x3", &problem) != NULL);
     cr_assert(talc_check_property(TALC_CHECK_BATCH, mutant_row(MUTANT_LAST_IMAGE), cpu_device(),
                                   &problem, 5, reason) == CHECK_BROKEN);
-    cr_assert(strncmp(reason, "batch: n3c3h4w4o2k3x3", 21) == 0 &&
+    cr_assert(strncmp(reason, "n3c3h4w4o2k3x3", 14) == 0 &&
                   strstr(reason, "y[2, 0, 0, 0] is nan, the batch in two parts gives ") != NULL,
               "%s", reason);
     cr_assert(talc_check_property(TALC_CHECK_ADJOINT, mutant_row(MUTANT_TAP), cpu_device(),
                                   &problem, 5, reason) == CHECK_BROKEN);
-    cr_assert(strncmp(reason, "adjoint: n1c3h4w4o2k3x3", 23) == 0 &&
+    cr_assert(strncmp(reason, "n1c3h4w4o2k3x3", 14) == 0 &&
                   strstr(reason, ": <conv(x, w), g> is ") != NULL,
               "%s", reason);
     cr_assert(talc_check_property(TALC_CHECK_SHIFT, mutant_row(MUTANT_WRITES_PAST), cpu_device(),
