@@ -4,6 +4,7 @@
 
 #include "backends/backends.h"
 #include "check/check.h"
+#include "check/model.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
 #include "tensor/device.h"

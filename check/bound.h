@@ -1,7 +1,7 @@
 /// Error bounds. Private to check/.
 ///
 /// With u = 2^-24 (f32) or 2^-53 (f64), K the terms of a sum and S the sum of their sizes, a row of class STRICT may be off
-///     4 u sqrt(K + 4) S     on random data,      (K + 2) u S     on any data,
+///     4 u sqrt(K + 4) S, at most (K + 2) u S,     on random data,      (K + 2) u S     on any data,
 /// NORMWISE by the same with the largest S of the image in place of S, TF32 by 2^-10 S more. A row that accumulates f32 data
 /// in f64 has one rounding, u |y|, and the float64 sum's own (K + 4) 2^-53 S. Each may lose what underflows: (K + 2) times the
 /// smallest subnormal. Exact data leave no room, but to NORMWISE rows, whose results must round to the right integer.

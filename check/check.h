@@ -20,15 +20,17 @@
 ///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices    s, p, d may be left out; s is then the kernel
 ///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
 ///     adaptive_avg_pool2d:n2c3h9w9o3x4
-///     matmul:b2m5n6k7_ta_tb_bias_residual_relu            b, ta (a stored [K, M]) and so on may be left out
-///     batch_norm2d:n8c16h7w7_train_relu
+///     matmul:b2m5n6k7_ta_tb_bias_residual_relu            b may be left out; ta: a is stored [K, M]; onea, oneb: one matrix for
+///                                                         all products; gaps: rows of a and b do not follow each other
+///     batch_norm2d:n8c16h7w7_train_relu                   plain: no weight and bias; untracked: no running statistics; eps0,
+///                                                         momentum0, momentum1
 ///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
-///     softmax:64x1000@1    log_softmax: likewise
+///     softmax:64x1000@1    log_softmax: likewise; in these and above, reversed: x is stored with its dimensions reversed
 /// All take _f64 at the end; without it elements are f32.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 
-#include "../ops/algorithm.h"
+#include "../ops/conv2d.h"
 
 #include <stdio.h>
 
@@ -43,7 +45,7 @@ typedef enum talc_check_kind {
     TALC_CHECK_CONSTANT, ///< every rounding goes the same way: the guaranteed bound, here and below
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
-    TALC_CHECK_TINY,     ///< a run of values 2^-30 times the others
+    TALC_CHECK_TINY,     ///< runs of values 2^-30 times the others, or denormal
     TALC_CHECK_NAN,      ///< one NaN in the input: it spoils what it reaches and nothing else
     TALC_CHECK_INFINITY, ///< likewise
     TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
@@ -117,7 +119,38 @@ TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 /// so on.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
+// ---- A convolution's result at some outputs -----------------------------------------------------------------
+
+enum { TALC_CHECK_SAMPLES = 4096 };
+
+/// Where a result is looked at, and what must stand there.
+typedef struct talc_check_sample talc_check_sample;
+
+typedef struct talc_check_sample_report {
+    int64_t count;    ///< outputs compared
+    double error;     ///< largest |y - due|; infinite when only one of the two is finite
+    double share;     ///< largest of them over its bound; at most 1 passes
+    int64_t where[4]; ///< n, oc, oh, ow of the output with that share
+} talc_check_sample_report;
+
+/// Works out TALC_CHECK_SAMPLES outputs, all when there are no more; `seed` chooses. The operands, f32 or f64 on any device,
+/// are those of the problem; bias and residual are not looked at where it has none. One image is held as double meanwhile.
+/// NULL with a failure for operands that do not fit the problem, and without memory. The program frees it.
+TALC_API talc_check_sample *talc_check_sample_new(const talc_conv2d_problem *problem,
+                                                  const talc_tensor *x, const talc_tensor *w,
+                                                  const talc_tensor *bias,
+                                                  const talc_tensor *residual, uint64_t seed);
+TALC_API void talc_check_sample_free(talc_check_sample *sample);
+
+/// Compares y, on any device, under the bound for random data of a precision class. False with a failure when y is not of
+/// the problem's shape and type, or there is no such class; that it is wrong is a result.
+TALC_API bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
+                                        talc_precision precision, talc_check_sample_report *report);
+
 // ---- Sets of problems ---------------------------------------------------------------------------------------
+
+/// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position, when it does not parse.
+TALC_API const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TEXT]);
 
 /// Problem `index` of a set: "quick", "edges", "models", or "random", which has no end and depends on `seed`. NULL after the
 /// last, and, with a failure, for an unknown set.

@@ -5,6 +5,12 @@
 #include <string.h>
 
 const check_family *const talc_check_families[] = {
+    &talc_check_conv2d,
+    &talc_check_pool2d,
+    &talc_check_matmul,
+    &talc_check_batch_norm2d,
+    &talc_check_reduce,
+    &talc_check_softmax,
     NULL,
 };
 
@@ -17,7 +23,7 @@ const check_family *talc_check_parse(const char *text, check_problem *problem)
         for (const char *const *name = (*family)->ops; *name != NULL; name++)
             if (strlen(*name) == length && memcmp(*name, op, length) == 0)
                 return (*family)->parse(*name, colon == NULL ? text : colon + 1, problem) ? *family
-                                                                                        : NULL;
+                                                                                          : NULL;
     talc_fail(TALC_NOT_FOUND, "check: problem '%.80s': there is no op '%.*s' at position 0", text,
               (int)length, op);
     return NULL;

@@ -1,7 +1,8 @@
 /// Relations that convolutions must satisfy among themselves, whatever an oracle says. Private to check/.
 ///
-/// All hold to the bit on small integers. Each property poses two or more problems to the same row and compares; it is left
-/// out where the row refuses one of them.
+/// All hold to the bit on small integers. Each property derives from the problem a few small ones on which it says something
+/// (a batch of three, a dilation of 2x3), poses them to the same row and compares; it is left out where the row refuses one of
+/// them. Bias, residual and activation are taken off, and a large problem is made smaller.
 #ifndef TALC_CHECK_PROPERTIES_H
 #define TALC_CHECK_PROPERTIES_H
 
@@ -14,6 +15,7 @@ typedef enum check_property_result {
 } check_property_result;
 
 /// Whether a property holds for a conv2d row on a problem; kinds from TALC_CHECK_BATCH on. What failed goes into `reason`.
+/// Without memory it is left out, with the failure.
 check_property_result talc_check_property(talc_check_kind kind, const talc_algorithm *row,
                                           talc_device *device, const check_problem *problem,
                                           uint64_t seed, char reason[256]);

@@ -47,8 +47,11 @@ talc_replacement *talc_module_replacements(talc_module *module);
 int talc_module_tensor_count(const talc_module *module);
 void talc_module_replace(const talc_replacement *replacements, int count);
 
-/// Told of each talc_forward that succeeds on this thread while it is set. For the summary.
+/// Told of each talc_forward on this thread while it is set. For the summary and the check of models.
 typedef struct talc_forward_recorder {
+    /// A module is about to be applied. NULL: not told.
+    void (*enter)(struct talc_forward_recorder *recorder, const talc_module *module);
+    /// It has been; y is NULL when it failed.
     void (*record)(struct talc_forward_recorder *recorder, const talc_module *module,
                    const talc_tensor *x, const talc_tensor *y);
 } talc_forward_recorder;

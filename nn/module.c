@@ -146,14 +146,19 @@ talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return NULL;
+    talc_forward_recorder *recorder = current_recorder;
+    if (recorder != NULL && recorder->enter != NULL)
+        recorder->enter(recorder, module);
     talc_tensor *y = module->kind->forward(module, x);
     if (y == NULL)
         talc_fail(TALC_BAD_ARGUMENT, "forward: %s returned NULL without a reason",
                   module->kind->name);
     if (talc_failed())
         y = NULL;
-    else if (current_recorder != NULL)
-        current_recorder->record(current_recorder, module, x, y);
+    if (recorder != NULL)
+        recorder->record(recorder, module, x, y);
+    if (talc_failed()) /* by the recorder */
+        y = NULL;
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
     return y;

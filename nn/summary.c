@@ -68,6 +68,8 @@ static void record_call(talc_forward_recorder *recorder, const talc_module *modu
                         const talc_tensor *x, const talc_tensor *y)
 {
     const summary_table *self = (summary_table *)recorder;
+    if (y == NULL)
+        return;
     for (int i = 0; i < self->count; i++) {
         summary_row *row = &self->rows[i];
         if (row->module != module)
@@ -163,7 +165,7 @@ bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
         talc_operand_missing("module_summary", "module", module) ||
         talc_operand_missing("module_summary", "x", x))
         return false;
-    summary_table summary = { .recorder = { record_call } };
+    summary_table summary = { .recorder = { .record = record_call } };
     summary.rows = talc_memory_new((size_t)module_count(module) * sizeof *summary.rows, "summary");
     bool ran = summary.rows != NULL && add_rows(&summary, module, talc_memory_string("")) &&
                run_forward(&summary, module, x);

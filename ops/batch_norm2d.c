@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -178,6 +179,7 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
     if (y == NULL || talc_numel(y) == 0)
         return y;
+    talc_observer *observer = talc_observe_pause();
     operands packed;
     talc_status status =
         pack(&given, &packed) ? run(row, &problem, workspace, &packed, y) : talc_error_status();
@@ -186,5 +188,9 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
         talc_tensor_written(running_var);
     }
     release(&packed);
-    return talc_result(y, status);
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed(OP, &row->algorithm, &problem,
+                  (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var }, 5, y);
+    return y;
 }

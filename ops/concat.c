@@ -1,7 +1,9 @@
 #include "ops/concat.h"
 
+#include "ops/observed.h"
 #include "ops/operand.h"
 #include "tensor/memory.h"
+#include "tensor/observe.h"
 
 #include <stdio.h>
 
@@ -79,11 +81,15 @@ talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
         !result_dims(tensors, count, dim, &dims))
         return NULL;
 
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new("concat", tensors[0]->device, tensors[0]->dtype, dims);
     int64_t start = 0;
     for (int i = 0; i < count && y != NULL && !talc_failed(); i++) {
         copy_into_slice(y, tensors[i], dim, start);
         start += tensors[i]->dims[dim];
     }
-    return talc_result(y, talc_error_status());
+    talc_observe_resume(observer);
+    y = talc_result(y, talc_error_status());
+    talc_observed("concat", NULL, &(talc_concat_observed){ dim }, tensors, count, y);
+    return y;
 }

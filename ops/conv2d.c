@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 static size_t workspace_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
                            const talc_conv2d_problem *problem)
@@ -91,14 +92,19 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
     if (row == NULL)
         return NULL;
 
+    const talc_tensor *residual = options == NULL ? NULL : options->residual;
+    talc_observer *observer = talc_observe_pause();
     operands packed;
     talc_tensor *y = NULL;
-    if (operands_pack(x, w, bias, options == NULL ? NULL : options->residual, &packed))
+    if (operands_pack(x, w, bias, residual, &packed))
         y = talc_tensor_new("conv2d", x->device, x->dtype,
                             TALC_DIMS(problem.N, problem.OC, problem.OH, problem.OW));
     if (y != NULL && problem.N > 0)
         y = talc_result(y, run(row, &problem, workspace, &packed, y));
     operands_release(&packed);
+    talc_observe_resume(observer);
+    talc_observed("conv2d", &row->algorithm, &problem,
+                  (const talc_tensor *const[]){ x, w, bias, residual }, 4, y);
     return y;
 }
 

@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 #include <string.h>
 
@@ -56,7 +57,9 @@ static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
     talc_run run = talc_run_begin(op, x->device, &row->algorithm);
     talc_status status = row->run(x->device, &problem, &(talc_unary_arguments){ y->data, x->data });
     status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
-    return talc_result(y, status);
+    y = talc_result(y, status);
+    talc_observed(op, &row->algorithm, &problem, &x, 1, y);
+    return y;
 }
 
 talc_tensor *talc_neg(const talc_tensor *x)
@@ -135,7 +138,9 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
         row->run(a->device, &problem,
                  &(talc_binary_arguments){ y->data, a->data, b == NULL ? NULL : b->data });
     status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
-    return talc_result(y, status);
+    y = talc_result(y, status);
+    talc_observed(op, &row->algorithm, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
+    return y;
 }
 
 /* A NULL b is a mistake here, not a scalar. */

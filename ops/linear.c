@@ -2,6 +2,7 @@
 
 #include "ops/matmul_run.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -105,24 +106,32 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
         !talc_operand_precision("linear", options->precision))
         return NULL;
 
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new("linear", x->device, x->dtype, dims);
     talc_tensor *x_used = y == NULL ? NULL : multipliable(x);
     talc_tensor *weight_used = x_used == NULL ? NULL : multipliable(weight);
     talc_tensor *bias_used =
         talc_operand_contiguous(bias); /* nothing is made while a failure stands */
     talc_tensor *residual_used = talc_operand_contiguous(options->residual);
+    talc_matmul_problem problem = { 0 };
+    const talc_matmul_algorithm *row = NULL;
     talc_status status = talc_error_status();
     if (status == TALC_OK) {
-        talc_matmul_problem problem = problem_of(x_used, weight_used, bias != NULL, options);
+        problem = problem_of(x_used, weight_used, bias != NULL, options);
+        row = talc_matmul_choose("linear", x->device, options->algorithm, options->precision,
+                                 &problem);
         talc_matmul_arguments arguments = { y->data, x_used->data, weight_used->data,
                                             talc_operand_data(bias_used),
                                             talc_operand_data(residual_used) };
-        status = talc_matmul_run("linear", x->device, options->algorithm, options->precision,
-                                 &problem, &arguments);
+        status = talc_matmul_run("linear", x->device, row, &problem, &arguments);
     }
     talc_release(x_used);
     talc_release(weight_used);
     talc_release(bias_used);
     talc_release(residual_used);
-    return talc_result(y, status);
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed("linear", row == NULL ? NULL : &row->algorithm, &problem,
+                  (const talc_tensor *const[]){ x, weight, bias, options->residual }, 4, y);
+    return y;
 }

@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/matmul_run.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,22 +29,22 @@ bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64
     return true;
 }
 
-static const talc_matmul_algorithm *choose(talc_choice *choice, const talc_matmul_problem *problem)
+const talc_matmul_algorithm *talc_matmul_choose(const char *op, talc_device *device,
+                                                const char *forced, unsigned precision,
+                                                const talc_matmul_problem *problem)
 {
-    const talc_matmul_algorithm *row = choice->device->backend->matmul;
+    talc_choice choice = talc_choice_begin(op, device, forced, precision);
+    const talc_matmul_algorithm *row = device->backend->matmul;
     for (; row != NULL && row->algorithm.name != NULL; row++)
-        if (talc_choice_admits(choice, &row->algorithm, row->refuses(problem), 0))
+        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
             return row;
-    talc_choice_fail(choice);
+    talc_choice_fail(&choice);
     return NULL;
 }
 
-talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
-                            unsigned precision, const talc_matmul_problem *p,
-                            const talc_matmul_arguments *arguments)
+talc_status talc_matmul_run(const char *op, talc_device *device, const talc_matmul_algorithm *row,
+                            const talc_matmul_problem *p, const talc_matmul_arguments *arguments)
 {
-    talc_choice choice = talc_choice_begin(op, device, forced, precision);
-    const talc_matmul_algorithm *row = choose(&choice, p);
     if (row == NULL)
         return talc_error_status();
     if (p->batch == 0 || p->M == 0 || p->N == 0)
@@ -191,17 +192,25 @@ talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
         !check_rank("a", a) || !check_rank("b", b) || !result_dims(a, b, &batch, &dims))
         return NULL;
 
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new("matmul", a->device, a->dtype, dims);
     talc_tensor *a_used = y == NULL ? NULL : multipliable(a, true);
     talc_tensor *b_used = a_used == NULL ? NULL : multipliable(b, false);
+    talc_matmul_problem problem = { 0 };
+    const talc_matmul_algorithm *row = NULL;
     talc_status status = talc_error_status();
     if (b_used != NULL) {
-        talc_matmul_problem problem = problem_of(a_used, b_used, batch);
+        problem = problem_of(a_used, b_used, batch);
+        row = talc_matmul_choose("matmul", a->device, NULL, 0, &problem);
         status = talc_matmul_run(
-            "matmul", a->device, NULL, 0, &problem,
+            "matmul", a->device, row, &problem,
             &(talc_matmul_arguments){ .y = y->data, .a = a_used->data, .b = b_used->data });
     }
     talc_release(a_used);
     talc_release(b_used);
-    return talc_result(y, status);
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed("matmul", row == NULL ? NULL : &row->algorithm, &problem,
+                  (const talc_tensor *const[]){ a, b }, 2, y);
+    return y;
 }

@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>
@@ -169,6 +170,7 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_po
     talc_dims dims = talc_dims_of(x);
     dims.dim[x->rank - 2] = p->OH;
     dims.dim[x->rank - 1] = p->OW;
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
     talc_tensor *at =
         y != NULL && p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
@@ -183,7 +185,10 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_po
     at = talc_result(at, status);
     if (indices != NULL)
         *indices = at;
-    return talc_result(y, status);
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed(op, &row->algorithm, p, &x, 1, y);
+    return y;
 }
 
 static talc_tensor *pool_windows(talc_pool2d_kind kind, const talc_tensor *x,

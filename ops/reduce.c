@@ -2,11 +2,14 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/observed.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const names[TALC_REDUCE_COUNT] = { "sum", "mean", "max", "argmax" };
 
@@ -124,7 +127,7 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
                            bool keep_dims)
 {
     const char *op = names[function];
-    bool reduced[TALC_MAX_RANK];
+    bool reduced[TALC_MAX_RANK] = { 0 };
     if (talc_operand_missing(op, "x", x) ||
         (function == TALC_MEAN && !talc_operand_float(op, "x", x)) ||
         !reduced_dims(op, x, axes, reduced))
@@ -145,7 +148,11 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
     talc_run run = talc_run_begin(op, x->device, &row->algorithm);
     talc_status status =
         row->run(x->device, &problem, &(talc_reduce_arguments){ y->data, x->data });
-    return talc_result(y, talc_run_end(&run, status, text));
+    y = talc_result(y, talc_run_end(&run, status, text));
+    talc_reduce_observed observed = { .function = function };
+    memcpy(observed.reduced, reduced, sizeof observed.reduced);
+    talc_observed(op, &row->algorithm, &observed, &x, 1, y);
+    return y;
 }
 
 talc_tensor *talc_sum(const talc_tensor *x, talc_dims axes, bool keep_dims)

@@ -2,7 +2,9 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/observed.h"
 #include "ops/operand.h"
+#include "tensor/observe.h"
 
 static talc_softmax_problem problem_of(bool log, const talc_tensor *x, const talc_tensor *y,
                                        int dim)
@@ -56,7 +58,9 @@ static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int 
     talc_status status =
         row->run(x->device, &problem, &(talc_softmax_arguments){ y->data, x->data });
     status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
-    return talc_result(y, status);
+    y = talc_result(y, status);
+    talc_observed(op, &row->algorithm, &(talc_softmax_observed){ log, dim }, &x, 1, y);
+    return y;
 }
 
 talc_tensor *talc_softmax(const talc_tensor *x, int dim)

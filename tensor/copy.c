@@ -1,4 +1,5 @@
 #include "tensor/memory.h"
+#include "tensor/observe.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -26,6 +27,7 @@ static talc_tensor *packed_copy(const char *who, const talc_tensor *tensor, talc
         talc_release(copy);
         copy = NULL;
     }
+    talc_observed(who, NULL, NULL, &tensor, 1, copy);
     return copy;
 }
 
@@ -88,6 +90,7 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
     if (tensor->device == device)
         return talc_cast(tensor, dtype);
     /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *cast = talc_cast(tensor, dtype);
     talc_tensor *packed = cast == NULL ? NULL : talc_contiguous(cast);
     talc_tensor *result =
@@ -98,6 +101,8 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
     }
     talc_release(packed);
     talc_release(cast);
+    talc_observe_resume(observer);
+    talc_observed("to", NULL, NULL, &tensor, 1, result);
     return result;
 }
 
@@ -151,6 +156,7 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
     }
     if (!talc_operand_writable("copy", dst))
         return false;
+    /* An op of its own, so that an observer sees what is copied before it is overwritten. */
     talc_tensor *moved = NULL;
     if (src->device != dst->device)
         moved = talc_to(src, dst->device, dst->dtype);
@@ -158,11 +164,14 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
         moved = talc_clone(src);
     if (talc_failed())
         return false;
-    bool ok = copy_on_device(dst, moved != NULL ? moved : src) == TALC_OK;
-    talc_release(moved);
-    if (ok)
+    src = moved != NULL ? moved : src;
+    bool ok = copy_on_device(dst, src) == TALC_OK;
+    if (ok) {
         talc_tensor_written(dst);
-    return ok;
+        talc_observed("copy", NULL, NULL, &src, 1, dst);
+    }
+    talc_release(moved);
+    return ok && !talc_failed();
 }
 
 bool talc_fill(talc_tensor *tensor, double value)

@@ -1,6 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "tensor/memory.h"
+#include "tensor/observe.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -373,7 +374,9 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
         return talc_device_synchronize(tensor->device);
     if (talc_operand_missing("to_host", "elements", elements))
         return false;
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *packed = talc_contiguous(tensor);
+    talc_observe_resume(observer);
     if (packed == NULL)
         return false;
     const talc_device_interface *interface = packed->device->interface;
@@ -393,7 +396,9 @@ static bool item(const talc_tensor *tensor, talc_dtype dtype, void *value)
                   talc_dims_text(talc_dims_of(tensor), text), talc_numel(tensor));
         return false;
     }
+    talc_observer *observer = talc_observe_pause();
     talc_tensor *converted = talc_cast(tensor, dtype);
+    talc_observe_resume(observer);
     bool ok = converted != NULL && talc_to_host(converted, value, talc_dtype_size(dtype));
     talc_release(converted);
     return ok;

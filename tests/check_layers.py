@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "check": ["check", "backends/backends.h", "nn", "ops", "tensor"],
     "nn/data": ["nn", "ops", "tensor"],
     "talc.h": ["talc.h", "backends/backends.h", "check", "nn", "ops", "tensor"],
-    "tools": ["tools", "talc.h", "talc"],
+    "tools": ["tools", "examples", "talc.h", "talc"],
     "examples": ["examples", "talc.h", "talc"],
     "tests": ["tests", "tensor", "ops", "backends", "nn", "check", "tools", "examples", "talc.h", "talc"],
 }

@@ -190,6 +190,9 @@ static const struct { const char *name, *text; } conv2d_cases[] = {
 
     /* Depthwise: a group for each channel */
     { "depthwise", "n2c5h7w6o5k3x3p1x1g5" },
+    { "depthwise_one_less_than_a_vector", "n2c7h17w17o7k3x3p1x0g7" },
+    { "depthwise_one_less_unpadded", "n1c2h5w17o2k3x3g2" },
+    { "depthwise_one_less_f64", "n1c2h5w9o2k3x3g2_f64" },
     { "depthwise_bias_relu", "n2c8h7w6o8k3x3p1x1g8_bias_relu" },
     { "depthwise_times_2", "n2c5h7w6o10k3x3p1x1g5_bias" },
     { "depthwise_times_3", "n1c4h6w7o12k2x3g4" },

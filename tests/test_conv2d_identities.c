@@ -18,7 +18,7 @@ static void copy_channels(double *to, int64_t to_channels, int64_t to_first, con
 /* Groups are convolutions of slices, side by side. */
 static void splits_into_groups(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), part = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), part = data;
     const int64_t C = p->C / p->groups, OC = p->OC / p->groups, area = p->OH * p->OW;
     part.problem.C = C;
     part.problem.OC = OC;
@@ -55,7 +55,7 @@ Test(conv2d_identities, groups_are_slices_side_by_side)
 /* A batch is its images, one by one. */
 static void splits_into_images(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), one = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), one = data;
     one.problem.N = 1;
     double *y = conv2d_values(tested_device(), &data, algorithm);
     for (int64_t n = 0; n < p->N; n++) {
@@ -77,7 +77,7 @@ Test(conv2d_identities, a_batch_is_its_images)
 /* The sum over channels is the sum over the even ones and, as residual, over the odd ones. */
 static void splits_into_channels(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), half = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), half = data;
     double *w_even = new_values(data.w_count), *w_odd = new_values(data.w_count);
     for (int64_t i = 0; i < data.w_count; i++)
         (i / (p->KH * p->KW) % 2 == 0 ? w_even : w_odd)[i] = data.w[i];
@@ -102,7 +102,7 @@ Test(conv2d_identities, channels_add_up)
 /* A dilated kernel is a dense one with zeros between its taps. */
 static void dilates(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), dense = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), dense = data;
     talc_conv2d_problem *q = &dense.problem;
     q->KH = p->dilation_h * (p->KH - 1) + 1;
     q->KW = p->dilation_w * (p->KW - 1) + 1;
@@ -138,7 +138,7 @@ Test(conv2d_identities, dilation_is_a_kernel_with_zeros)
 /* A stride leaves out outputs of stride 1. */
 static void strides(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), all = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), all = data;
     talc_conv2d_problem *q = &all.problem;
     q->stride_h = q->stride_w = 1;
     cr_assert(talc_conv2d_problem_check(q));
@@ -184,7 +184,7 @@ static int64_t padded_from(int64_t i, int64_t size, talc_padding_mode mode)
 /* Padding is an image that was padded before. */
 static void pads(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), padded = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), padded = data;
     talc_conv2d_problem *q = &padded.problem;
     q->H = p->H + p->pad_top + p->pad_bottom;
     q->W = p->W + p->pad_left + p->pad_right;
@@ -227,7 +227,7 @@ static void finishes(const talc_conv2d_problem *p, const char *algorithm, uint64
     talc_conv2d_problem whole = *p;
     whole.bias = whole.residual = true;
     whole.activation = TALC_ACTIVATION_RELU;
-    conv2d_data data = conv2d_data_new(&whole, FILL_INTEGERS, seed), bare = data;
+    conv2d_data data = conv2d_data_new(&whole, TALC_CHECK_EXACT, seed), bare = data;
     bare.problem = *p;
     bare.bias = bare.residual = NULL;
     double *y = conv2d_values(tested_device(), &data, algorithm),

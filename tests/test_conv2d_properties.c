@@ -10,8 +10,8 @@
 /* conv(2 a - 3 b) = 2 conv(a) - 3 conv(b), in x and in w. */
 static void linear(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data a = conv2d_data_new(p, FILL_INTEGERS, seed),
-                b = conv2d_data_new(p, FILL_INTEGERS, seed + 500);
+    conv2d_data a = conv2d_data_new(p, TALC_CHECK_EXACT, seed),
+                b = conv2d_data_new(p, TALC_CHECK_EXACT, seed + 500);
     double *x = new_values(a.x_count), *w = new_values(a.w_count), *due = new_values(a.y_count);
     for (int64_t i = 0; i < a.x_count; i++)
         x[i] = 2 * a.x[i] - 3 * b.x[i];
@@ -61,7 +61,7 @@ static void swap(int64_t *a, int64_t *b)
 /* Exchanging height and width everywhere exchanges them in the result. */
 static void transposes(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), turned = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), turned = data;
     talc_conv2d_problem *q = &turned.problem;
     swap(&q->H, &q->W);
     swap(&q->KH, &q->KW);
@@ -99,7 +99,7 @@ static double *turned_about(const double *values, int64_t planes, int64_t area)
 /* Where windows leave nothing over at the end, turning image and kernel turns the result. */
 static void turns(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed), turned = data;
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), turned = data;
     swap(&turned.problem.pad_top, &turned.problem.pad_bottom);
     swap(&turned.problem.pad_left, &turned.problem.pad_right);
     turned.x = turned_about(data.x, p->N * p->C, p->H * p->W);
@@ -139,7 +139,7 @@ Test(conv2d_properties, turning_the_operands_turns_the_result)
 /* Without padding, an image moved by a stride moves the result by one. */
 static void translates(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed);
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
     double *moved = new_values(data.x_count);
     for (int64_t plane = 0; plane < p->N * p->C; plane++)
         for (int64_t h = 0; h + p->stride_h < p->H; h++)
@@ -175,7 +175,7 @@ Test(conv2d_properties, a_moved_image_moves_the_result)
 /* A 1x1 kernel is a matrix product at every pixel. */
 static void multiplies(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed);
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
     double *y = conv2d_values(tested_device(), &data, algorithm), *due = new_values(data.y_count);
     const int64_t pixels = p->H * p->W;
     for (int64_t n = 0; n < p->N; n++)
@@ -240,7 +240,7 @@ Test(conv2d_properties, a_delta_image_shows_the_kernel)
 /* Ones over ones count the taps that fall into the image. */
 static void counts(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
 {
-    conv2d_data data = conv2d_data_new(p, FILL_INTEGERS, seed);
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
     for (int64_t i = 0; i < data.x_count; i++)
         data.x[i] = 1;
     for (int64_t i = 0; i < data.w_count; i++)

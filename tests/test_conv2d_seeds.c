@@ -12,7 +12,7 @@ static void expect_exact(const char *text)
 {
     const talc_conv2d_problem problem = conv2d_parse(text);
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-    conv2d_data data = conv2d_data_new(&problem, FILL_INTEGERS, 62);
+    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, 62);
     oracle_conv2d oracle = conv2d_oracle(&data);
     for (int i = 0; i < e.count; i++) {
         if (e.candidates[i].refused)

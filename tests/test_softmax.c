@@ -109,6 +109,32 @@ Test(softmax, many_lines_and_long_lines_give_the_same_bits_for_every_thread_coun
     assert_all_freed();
 }
 
+/* One element stands out from n - 1 equal ones: their exponentials, added one after the other, are rounded the same way
+ * each time. In a row of its own, and side by side with another. */
+Test(softmax, equal_elements_keep_the_bound)
+{
+    const int64_t lengths[] = { 2, 5, 17, 100, 4001, 40000 };
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+        for (int dim = 0; dim < 2; dim++)
+            for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
+                for (int c = 1; c <= 6; c++) {
+                    talc_scope *scope = talc_scope_enter();
+                    const talc_dims shape =
+                        dim == 0 ? TALC_DIMS(lengths[l], 2) : TALC_DIMS(2, lengths[l]);
+                    talc_tensor *x = talc_full(cpu_device(), (talc_dtype)dtype, shape, -0.5 * c);
+                    talc_fill(talc_select(x, dim, 0), 0);
+                    for (int row = 0; row < 2; row++)
+                        for (int log = 0; log < 2; log++) {
+                            char name[96];
+                            snprintf(name, sizeof name, "%d of %g dim %d row %s log %d",
+                                     (int)lengths[l], -0.5 * c, dim, rows[row], log);
+                            check(log, x, dim, call(log, rows[row], x, dim), name);
+                        }
+                    talc_scope_leave(scope);
+                }
+    assert_all_freed();
+}
+
 /* numpy: x = [1, 2, 3]; exp(x) / sum(exp(x)) and its logarithm, to 17 digits. */
 Test(softmax, matches_numpy)
 {

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.dom.minidom
 
 TALC = os.path.abspath(sys.argv.pop(1))
-COMMANDS = ["bench", "conv2d", "explain", "info", "run"]
+COMMANDS = ["bench", "check", "conv2d", "explain", "info", "run"]
 
 
 def talc(*arguments, stdout=subprocess.PIPE, **options):
@@ -323,6 +324,49 @@ class Run(Tool):
                    self.path("no_folder/y.npy"))
 
 
+class CheckModel(Tool):
+    def check(self, *arguments, code=0):
+        done = talc("check", "model", *arguments, "--json")
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_two_algorithms(self):
+        done = self.check("lenet", "--algorithm", "conv2d=im2col")
+        self.assertTrue(done["passed"])
+        self.assertIsNone(done["first_wrong"])
+        self.assertEqual([layer["op"] for layer in done["layers"]].count("conv2d"), 2)
+        for layer in done["layers"]:
+            self.assertLessEqual(layer["own"], 1)
+            self.assertLessEqual(layer["accumulated"], 1)
+        self.assertEqual(done["layers"][0]["algorithm"], "im2col")
+        self.assertIn("passed", self.ok("check", "model", "resnet20", "--batch", "1"))
+
+    def test_saved_activations(self):
+        path = self.path("activations.safetensors")
+        self.check("resnet20-b", "--batch", "1", "--save-activations", path)
+        done = self.check("resnet20-b", "--batch", "1", "--activations", path)
+        self.assertTrue(done["passed"])
+        self.assertEqual({layer["difference"] for layer in done["layers"]} - {None}, {0})
+        done = self.check("resnet20-b", "--batch", "1", "--activations", path, "--seed", "2", code=1)
+        self.assertFalse(done["passed"])
+        self.assertEqual(done["first_wrong"], 0)
+
+    def test_failures(self):
+        self.fails(2, "there is no model 'alexnet'", "check", "model", "alexnet")
+        self.fails(2, "which model", "check", "model")
+        self.fails(2, "no algorithm 'no_such'", "check", "model", "lenet", "--algorithm", "conv2d=no_such")
+        self.fails(2, "no op softmax ran", "check", "model", "lenet", "--algorithm", "softmax=rows")
+        self.fails(2, "no_file", "check", "model", "lenet", "--activations", self.path("no_file"))
+        self.fails(2, "no_file", "check", "model", "lenet", "--weights", self.path("no_file"))
+        self.fails(2, "stand in for the reference", "check", "model", "lenet", "--reference", "cpu",
+                   "--activations", self.path("no_file"))
+        self.fails(2, "3 channels|1 channel", "check", "model", "lenet", "--input", self.image())
+
+    def image(self):
+        write_npy(self.path("image.npy"), [1, 3, 28, 28], [0] * (3 * 28 * 28))
+        return self.path("image.npy")
+
+
 class Bench(Tool):
     def test_every_kind_of_problem(self):
         for problem in ("n1c4h12w12o8k3x3", "n2c6h10w9o6k3x3p1x1g6", "n1c4h9w9o4k3x3d2x1g2_f64_bias_residual_tanh",
@@ -346,6 +390,136 @@ class Bench(Tool):
 
     def test_failures(self):
         self.fails(1, "no algorithm 'no_such'", "bench", "n1c4h12w12o8k3x3", "--algorithm", "no_such", "--json")
+
+
+class Check(Tool):
+    PROBLEM = "n2c3h9w8o4k3x3p1x1_bias"
+    SHORT = ["--kinds", "exact,random", "--device", "cpu"]
+
+    def test_one_problem(self):
+        text = self.ok("check", self.PROBLEM, "--device", "cpu")
+        for part in ("im2col", "reference", "refused", "cpu: passed", "seed 1"):
+            self.assertIn(part, text)
+        self.assertRegex(text, r"im2col +cpu +strict +1 +0 ")
+        self.assertNotIn("depthwise", self.ok("check", self.PROBLEM, "--algorithm", "im2col"))
+
+    def test_json(self):
+        done = self.json("check", self.PROBLEM, "matmul:m5n6k7", "--seed", "7", "--device", "cpu")
+        self.assertEqual((done["device"], done["seed"], done["passed"], done["problems"]), ("cpu", 7, True, 2))
+        self.assertEqual(done["failures"], [])
+        self.assertGreater(done["seconds"], 0)
+        keys = {"op", "algorithm", "device", "class", "arithmetic", "problems", "refused", "checks", "failed", "share",
+                "worst", "worst_kind"}
+        self.assertEqual({row["op"] for row in done["rows"]}, {"conv2d", "matmul"})
+        for row in done["rows"]:
+            self.assertLessEqual(keys, row.keys())
+            self.assertEqual((row["device"], row["failed"], row["problems"] + row["refused"]), ("cpu", 0, 1))
+            if row["problems"] == 0:
+                self.assertEqual((row["checks"], row["share"], row["worst"], row["worst_kind"]), (0, None, None, None))
+            else:
+                self.assertGreater(row["checks"], 10)
+                self.assertTrue(0 < row["share"] <= 1, row)
+                self.assertIn(row["worst"], ("n2c3h9w8o4k3x3s1x1p1x1d1x1g1_bias", "matmul:b1m5n6k7"))
+
+    def test_what_is_checked(self):
+        """Sets, texts, names and files, in any number."""
+        with open(self.path("problems.txt"), "w") as file:
+            file.write(f"# two problems\n\n  {self.PROBLEM}  # a comment\n\tsum:8x16@1\r\n")
+        full = ["n2c3h9w8o4k3x3s1x1p1x1d1x1g1_bias", "sum:8x16@1"]
+        self.assertEqual(self.json("check", self.path("problems.txt"), "--list"), full)
+        self.assertEqual(self.ok("check", self.path("problems.txt"), "--list"), "\n".join(full) + "\n")
+        self.assertEqual(self.json("check", "A1", *full, "--list")[1:], full)
+        self.assertEqual(self.json("check", self.path("problems.txt"), "--op", "sum", "--list"), full[1:])
+        done = self.json("check", self.path("problems.txt"), *self.SHORT)
+        self.assertEqual({row["op"] for row in done["rows"]}, {"conv2d", "sum"})
+        self.assertEqual(self.json("check", "--list"), self.json("check", "quick", "--list"))
+        self.assertGreaterEqual(len(self.json("check", "edges", "--list")), 300)
+
+    def test_random(self):
+        def listed(*arguments):
+            return self.json("check", *arguments, "--list")
+        self.assertEqual(len(listed("random")), 1000)
+        self.assertEqual(listed("random", "40"), listed("random")[:40])
+        self.assertEqual(listed("random", "--count", "40", "--seed", "5"), listed("--seed", "5", "random", "40"))
+        self.assertNotEqual(listed("random", "40", "--seed", "5"), listed("random", "40"))
+        done = self.json("check", "random", "30", "--seed", "3", *self.SHORT)
+        self.assertEqual((done["problems"], done["passed"]), (30, True))
+
+    def test_svg(self):
+        """Pictures of outputs of rank 4, 3, 2, 1 and 0, some larger than the picture, some sampled."""
+        problems = [self.PROBLEM, "matmul:m5n300k7", "softmax:9x10@1", "sum:8x300@1", "mean:300", "n1c8h300w400o4k3x3",
+                    "max_pool2d:n1c2h9w9k3x3"]
+        for problem in problems:
+            self.ok("check", problem, "--svg", self.path("y.svg"), "--kinds", "random", "--device", "cpu")
+            with open(self.path("y.svg")) as file:
+                text = file.read()
+            root = xml.dom.minidom.parseString(text).documentElement
+            self.assertEqual((root.tagName, root.namespaceURI), ("svg", "http://www.w3.org/2000/svg"))
+            op = problem.split(":")[0] if ":" in problem else "conv2d"
+            for part in (f">{op} by ", " on cpu: random, passed", "1 = bound", "Worst share", ">share of the bound<"):
+                self.assertTrue(part in text, f"{problem}: no {part}")
+            self.assertEqual(re.findall(r"href|url\(|<script|nan\b|\binf\b", text), [], problem)
+            self.assertLess(len(text), 2 << 20)
+        self.ok("check", self.PROBLEM, "--svg", self.path("y.svg"), "--algorithm", "im2col")
+        with open(self.path("y.svg")) as file:
+            self.assertTrue("conv2d by im2col on cpu" in file.read())
+
+    def test_progress_bar(self):
+        code, text = on_terminal(["check", "random", "40", "--device", "cpu"])
+        self.assertEqual(code, 0)
+        self.assertIn("\r\033[36m[", text)
+        self.assertIn("passed\033[0m", text)
+
+    def test_wrong_usage(self):
+        def wrong(message, *arguments):
+            self.fails(2, message, "check", *arguments)
+        wrong(r"^talc check: check: there is no set 'fast'; the sets are quick, edges, models, random$", "fast")
+        wrong(r"expected 'c' at position 2$", "n1q")
+        wrong(r"'n2c3h9w8o4k3x3_blue': expected .* at position 15$", "n2c3h9w8o4k3x3_blue")
+        wrong(r"matmul: problem 'matmul:m5q6': expected 'n' at position 9$", "matmul:m5q6")
+        wrong(r"there is no op 'mul' at position 0$", "mul:m5n6k7")
+        wrong("the kernel needs 5", self.PROBLEM, "n1c1h3w3o1k5x5")
+        wrong("there is no device 'tpu'", "--device", "tpu")
+        wrong("without CUDA|no CUDA|cuda", "--device", "cuda:99", self.PROBLEM)
+        wrong("--kinds: there is no 'guess'", "--kinds", "exact,guess")
+        wrong("--kinds: there is no ''", "--kinds", "exact,")
+        wrong("--count: '0'", "random", "--count", "0")
+        wrong("random: '0'", "random", "0")
+        wrong("--seed: '-1'", "random", "--seed=-1")
+        wrong("there is no set '5'", "5")
+        wrong("no_such.txt: No such file", "no_such.txt")
+        wrong("check: n1c1000000h1000w1000o1k1x1.* needs .* are free", "n1c1000000h1000w1000o1k1x1")
+
+    def test_bad_files(self):
+        def wrong(content, message):
+            with open(self.path("p.txt"), "wb") as file:
+                file.write(content)
+            self.fails(2, message, "check", self.path("p.txt"))
+        wrong(b"sum:8\n# x\nn1c1h3w3o1k1x1q\n", r"p\.txt:3: conv2d: problem '.*': expected .* at position 14$")
+        wrong(b"sum:8\nquick\n", r"p\.txt:2: conv2d: problem 'quick': expected 'n' at position 0$")
+        wrong(b"# nothing\n\n", r"p\.txt: there is no problem in it$")
+        wrong(b"", r"p\.txt: there is no problem in it$")
+        wrong(b"\x7f\x00\x01\n", r"p\.txt:1: ")
+        self.fails(2, "Is a directory", "check", self.path(""))
+
+    def test_nothing_ran(self):
+        def nothing(message, *arguments):
+            self.fails(2, message, "check", *arguments, "--device", "cpu")
+            self.fails(2, message, "check", *arguments, "--device", "cpu", "--json")
+        nothing("nothing ran on cpu: there is no algorithm 'no_such' for these problems", self.PROBLEM, "--algorithm",
+                "no_such")
+        nothing("nothing ran on cpu: no row takes", self.PROBLEM, "--algorithm", "depthwise")
+        nothing("nothing ran on cpu: the problems have nothing to compute", "n0c3h9w8o4k3x3")
+        nothing("nothing ran on cpu: no row takes", "softmax:9x10@1", "--kinds", "stride")
+        nothing("nothing to check: none of the 1 problems is of op 'sun'", self.PROBLEM, "--op", "sun")
+
+    def test_failures(self):
+        done = talc("check", self.PROBLEM, "--svg", self.path("no_folder/y.svg"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no_folder/y.svg: No such file", done.stderr)
+        done = talc("check", self.PROBLEM, "--kinds", "guards", "--svg", self.path("y.svg"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nothing to draw", done.stderr)
 
 
 if __name__ == "__main__":

@@ -128,14 +128,15 @@ static contender algorithm_contender(const bench_operands *operands, const talc_
 }
 
 /* Runs the algorithm once, which also warms it up, and checks what it computed. */
-static bool verify(contender *self, talc_device *device, const sampled *expected)
+static bool verify(contender *self, talc_device *device, const talc_check_sample *expected)
 {
     talc_scope *scope = talc_scope_enter();
     const size_t live = talc_device_memory(device).live;
     talc_memory_reset_peak(device);
     const talc_tensor *y = run_algorithm(self->context);
     self->peak = talc_device_memory(device).peak - live;
-    const bool compared = y != NULL && sampled_compare(expected, y, self->precision, &self->check);
+    const bool compared =
+        y != NULL && talc_check_sample_compare(expected, y, self->precision, &self->check);
     talc_scope_leave(scope);
     return compared;
 }
@@ -180,18 +181,18 @@ static void add_peers(bench *self)
 static bool verify_all(bench *self, const bench_settings *settings, progress *bar)
 {
     const bench_operands *o = &self->operands;
-    sampled expected;
-    if (!sampled_prepare(&expected, &o->problem, o->x, o->w, o->bias, o->residual, 1))
-        return false;
+    talc_check_sample *expected =
+        talc_check_sample_new(&o->problem, o->x, o->w, o->bias, o->residual, 1);
+    bool done = expected != NULL;
     tool_resident_reset();
-    for (int i = 0; i < self->count; i++) {
+    for (int i = 0; i < self->count && done; i++) {
         contender *c = &self->contenders[i];
         progress_step(bar, c->name);
-        if (timed(c) && !verify(c, settings->device, &expected))
-            return false;
+        done = !timed(c) || verify(c, settings->device, expected);
     }
     self->resident = tool_resident_peak();
-    return true;
+    talc_check_sample_free(expected);
+    return done;
 }
 
 static void rest(void)

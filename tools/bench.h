@@ -7,7 +7,7 @@
 #ifndef TALC_TOOLS_BENCH_H
 #define TALC_TOOLS_BENCH_H
 
-#include "tools/sampled.h"
+#include <talc/talc.h>
 
 #define BENCH_PAUSE_SECONDS 0.06
 #define BENCH_TURN_SECONDS  0.02
@@ -26,16 +26,16 @@ typedef struct contender {
     void *context; ///< what `run` and `free` get
     /// Does the problem once and waits for it; false with a talc failure.
     bool (*run)(void *context);
-    void (*free)(void *context);   ///< NULL: nothing to free
-    double times;                  ///< the problem takes this many runs: images, groups
-    double flops;                  ///< of the problem; 0 where time alone is comparable
-    talc_precision precision;      ///< of an algorithm
-    size_t workspace, peak;        ///< bytes of an algorithm
-    sampled_result check;          ///< of an algorithm
-    char reason[112];              ///< why it is not timed; "" when it is
-    int runs;                      ///< of a turn
-    int count;                     ///< turns so far
-    double seconds[BENCH_REPEATS]; ///< a run's, turn by turn
+    void (*free)(void *context);    ///< NULL: nothing to free
+    double times;                   ///< the problem takes this many runs: images, groups
+    double flops;                   ///< of the problem; 0 where time alone is comparable
+    talc_precision precision;       ///< of an algorithm
+    size_t workspace, peak;         ///< bytes of an algorithm
+    talc_check_sample_report check; ///< of an algorithm
+    char reason[112];               ///< why it is not timed; "" when it is
+    int runs;                       ///< of a turn
+    int count;                      ///< turns so far
+    double seconds[BENCH_REPEATS];  ///< a run's, turn by turn
 } contender;
 
 /// The shortest and the median time, NAN without times.

@@ -9,6 +9,7 @@ static const command commands[] = {
     { "conv2d", "a convolution of .npy files", command_conv2d },
     { "explain", "which algorithm a convolution would use, and why", command_explain },
     { "bench", "verifies, then times every algorithm beside its peers", command_bench },
+    { "check", "checks every algorithm of every op against an oracle", command_check },
     { "run", "runs a model: talc run model-new", command_run },
 };
 

@@ -1,7 +1,6 @@
 /// talc run model-new: the one-convolution module on one of its two problems, with all that can be said about it.
 #include "tools/problems.h"
 #include "tools/progress.h"
-#include "tools/sampled.h"
 #include "tools/tool.h"
 
 #include <string.h>
@@ -132,7 +131,7 @@ typedef struct outcome {
     double seconds;
     talc_memory memory; ///< after the forward pass; peak is of it alone
     size_t resident;    ///< the process's peak then
-    sampled_result check;
+    talc_check_sample_report check;
 } outcome;
 
 static bool forward(talc_module *model, talc_tensor *x, outcome *result)
@@ -151,11 +150,14 @@ static bool forward(talc_module *model, talc_tensor *x, outcome *result)
 static bool check(outcome *result, uint64_t seed)
 {
     const talc_conv2d_explanation *e = &result->explanation;
-    sampled expected;
-    return sampled_prepare(&expected, &result->problem, result->x, result->w, result->bias, NULL,
-                           seed) &&
-           sampled_compare(&expected, result->y, e->candidates[e->chosen].arithmetic.precision,
-                           &result->check);
+    talc_check_sample *expected =
+        talc_check_sample_new(&result->problem, result->x, result->w, result->bias, NULL, seed);
+    const bool done =
+        expected != NULL &&
+        talc_check_sample_compare(expected, result->y,
+                                  e->candidates[e->chosen].arithmetic.precision, &result->check);
+    talc_check_sample_free(expected);
+    return done;
 }
 
 static bool find_problem(const arguments *self, talc_conv2d_problem *problem)

@@ -19,6 +19,8 @@ typedef struct command {
 } command;
 
 int command_bench(int argc, char **argv);
+int command_check(int argc, char **argv);
+int command_check_model(int argc, char **argv); ///< talc check model
 int command_conv2d(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_info(int argc, char **argv);

@@ -191,7 +191,7 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
         else if (iw == 0 && iw + LANES < W)
             strip_3x3(LEFT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
                       out + at, out_step);
-        else if (iw >= 1 && iw + LANES == W)
+        else if (iw >= 1 && iw + LANES == W && tile->columns >= LANES)
             strip_3x3(RIGHT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
                       out + at, out_step);
         else {

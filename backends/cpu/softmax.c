@@ -4,7 +4,8 @@
 ///
 /// `rows` computes exponentials in the data's type and sums them in f64. Softmaxes that lie side by side in memory
 /// go together, WIDTH at a time, so that memory is read in order whichever the dimension is. `reference` computes all
-/// in f64. Pieces of work depend on the problem alone.
+/// in f64. Both add the n exponentials of f64 data in runs of sqrt(n), and then the runs, so that on any data no term goes
+/// through more than 2 sqrt(n) roundings. Pieces of work depend on the problem alone.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -65,6 +66,12 @@ static softmax_block locate(const softmax_plan *plan, int64_t index)
     };
 }
 
+/* How many exponentials a run of a sum has: all where f64 has digits to spare. */
+static int64_t run_of(const talc_softmax_problem *p)
+{
+    return p->dtype == TALC_F32 ? p->extent : (int64_t)ceil(sqrt((double)p->extent));
+}
+
 // ---- rows ---------------------------------------------------------------------------------------------------
 
 /* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into every result,
@@ -76,7 +83,7 @@ static softmax_block locate(const softmax_plan *plan, int64_t index)
         const T *x = (const T *)plan->x + block.x;                                                 \
         T *y = (T *)plan->y + block.y;                                                             \
         T m[WIDTH];                                                                                \
-        double sum[WIDTH];                                                                         \
+        double sum[WIDTH], part[WIDTH];                                                            \
         for (int64_t j = 0; j < block.width; j++) {                                                \
             m[j] = x[j * plan->x_step];                                                            \
             sum[j] = 0;                                                                            \
@@ -86,13 +93,21 @@ static softmax_block locate(const softmax_plan *plan, int64_t index)
                 const T x_ij = x[i * p->x_stride + j * plan->x_step];                              \
                 m[j] = x_ij > m[j] ? x_ij : m[j];                                                  \
             }                                                                                      \
-        for (int64_t i = 0; i < p->extent; i++)                                                    \
-            for (int64_t j = 0; j < block.width; j++) {                                            \
-                const T e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                     \
-                sum[j] += (double)e;                                                               \
-                if (!p->log)                                                                       \
-                    y[i * p->y_stride + j * plan->y_step] = e;                                     \
-            }                                                                                      \
+        const int64_t run = run_of(p);                                                             \
+        for (int64_t begin = 0; begin < p->extent; begin += run) {                                 \
+            const int64_t end = talc_smaller(begin + run, p->extent);                              \
+            for (int64_t j = 0; j < block.width; j++)                                              \
+                part[j] = 0;                                                                       \
+            for (int64_t i = begin; i < end; i++)                                                  \
+                for (int64_t j = 0; j < block.width; j++) {                                        \
+                    const T e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                 \
+                    part[j] += (double)e;                                                          \
+                    if (!p->log)                                                                   \
+                        y[i * p->y_stride + j * plan->y_step] = e;                                 \
+                }                                                                                  \
+            for (int64_t j = 0; j < block.width; j++)                                              \
+                sum[j] += part[j];                                                                 \
+        }                                                                                          \
         for (int64_t j = 0; j < block.width; j++)                                                  \
             sum[j] = p->log ? log(sum[j]) : sum[j];                                                \
         for (int64_t i = 0; i < p->extent; i++)                                                    \
@@ -144,8 +159,13 @@ static void reference_softmax(const softmax_plan *plan, softmax_block block)
     for (int64_t i = 1; i < p->extent; i++)
         m = fmax(m, talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride));
     double sum = 0;
-    for (int64_t i = 0; i < p->extent; i++)
-        sum += exp(talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride) - m);
+    const int64_t run = run_of(p);
+    for (int64_t begin = 0; begin < p->extent; begin += run) {
+        double part = 0;
+        for (int64_t i = begin; i < talc_smaller(begin + run, p->extent); i++)
+            part += exp(talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride) - m);
+        sum += part;
+    }
     for (int64_t i = 0; i < p->extent; i++) {
         const double x = talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride) - m;
         const double y = p->log ? x - log(sum) : exp(x) / sum;

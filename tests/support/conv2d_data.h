@@ -2,15 +2,10 @@
 #ifndef TALC_TESTS_CONV2D_DATA_H
 #define TALC_TESTS_CONV2D_DATA_H
 
+#include "check/check.h"
 #include "talc.h"
 #include "tests/support/guard.h"
 #include "tests/support/oracle.h"
-
-typedef enum conv2d_fill {
-    FILL_INTEGERS, ///< -8 .. 8, so that every partial sum is exact in f32; -1 .. 1 before a sigmoid or tanh
-    FILL_RANDOM,   ///< uniform in [-1, 1), w scaled so that outputs are of size 1
-    FILL_CONSTANT, ///< 1/3 and 0.7: every addition rounds the same way
-} conv2d_fill;
 
 /// A problem and host operands of doubles that hold values of its type.
 typedef struct conv2d_data {
@@ -23,14 +18,22 @@ typedef struct conv2d_data {
 /// The problem as the library parses it; fails the test when it does not.
 talc_conv2d_problem conv2d_parse(const char *text);
 
-/// A small problem that depends on the seed alone: every field takes edge values often, and it is consistent.
+/// The cross-check's random problem of that seed.
 talc_conv2d_problem conv2d_random_problem(uint64_t seed);
 
-/// Operands for a problem. The same arguments give the same numbers. Freed by conv2d_data_free.
-conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, conv2d_fill fill, uint64_t seed);
+/// Operands for a problem, filled as the cross-check fills them. The same arguments give the same numbers. Freed by
+/// conv2d_data_free.
+conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, talc_check_kind kind,
+                            uint64_t seed);
+
+/// Operands that are zero.
+conv2d_data conv2d_data_zeros(const talc_conv2d_problem *problem);
 void conv2d_data_free(conv2d_data *data);
 
 oracle_conv2d conv2d_oracle(const conv2d_data *data);
+
+/// Element `index` of the output.
+struct check_due conv2d_due(const conv2d_data *data, int64_t index);
 
 /// Options that pose the problem again. `residual` may be NULL, `algorithm` too.
 talc_conv2d_options conv2d_options(const talc_conv2d_problem *problem, const talc_tensor *residual,
@@ -58,8 +61,5 @@ talc_conv2d_explanation conv2d_explanation(talc_device *device, const talc_conv2
 
 /// A tensor of random values in [-1, 1), in the innermost scope.
 talc_tensor *random_tensor(talc_device *device, talc_dtype dtype, talc_dims dims, uint64_t seed);
-
-/// A random number that depends on its arguments alone.
-uint64_t random_bits(uint64_t seed, uint64_t index);
 
 #endif

@@ -1,6 +1,5 @@
-/// The yardstick of the conv2d tests: the definition in ops/conv2d.h, computed on the host in long double in the
-/// plainest way. It shares the plain-data problem with the library and nothing else: it counts output positions
-/// itself, finds what stands in the padding itself, and never reads the problem's OH and OW.
+/// The yardstick of the conv2d tests: the oracle and the bounds of the cross-check (check/conv2d.c, check/bound.h), which
+/// tests/test_check_conv2d.c and tests/test_check_core.c hold against independent numbers. It counts output positions itself.
 ///
 /// Operands are host arrays of double that hold values of the problem's type.
 #ifndef TALC_TESTS_ORACLE_H
@@ -8,13 +7,13 @@
 
 #include "ops/conv2d.h"
 
-/// What a convolution must give. S and K are those of tensor/precision.h: S = sum |x'||w| + |b| + |r|.
+struct check_due;
+
+/// What a convolution must give.
 typedef struct oracle_conv2d {
     int64_t N, OC, OH, OW;
-    int64_t count;  ///< N * OC * OH * OW
-    int64_t K;      ///< products that make up an output: C/groups * KH * KW
-    long double *y; ///< [N,OC,OH,OW]
-    double *S;      ///< [N,OC,OH,OW], before the activation
+    int64_t count;         ///< N * OC * OH * OW
+    struct check_due *due; ///< [N,OC,OH,OW]
 } oracle_conv2d;
 
 /// How many windows of `kernel` taps fit into `size` plus its padding.
@@ -25,6 +24,10 @@ int64_t oracle_extent(int64_t size, int64_t kernel, int64_t stride, int64_t dila
 oracle_conv2d oracle_new(const talc_conv2d_problem *problem, const double *x, const double *w,
                          const double *bias, const double *residual);
 void oracle_free(oracle_conv2d *oracle);
+
+/// One element of it, worked out on its own.
+struct check_due oracle_due(const talc_conv2d_problem *problem, const double *x, const double *w,
+                            const double *bias, const double *residual, int64_t index);
 
 /// How far a result may be off, with u = 2^-24 for f32 and 2^-53 for f64. A sigmoid or tanh may add 4 ulp to each.
 typedef enum oracle_bound {

@@ -1,0 +1,15 @@
+/// The last step of an oracle: the activation. Private to check/.
+#ifndef TALC_CHECK_ACTIVATION_H
+#define TALC_CHECK_ACTIVATION_H
+
+#include "ops/activation.h"
+#include "check/family.h"
+
+/// Makes *due, which says what the sum before the activation must be, say what the result must be.
+///
+/// No activation is steeper than 1, so what the sum may be off, the result may be. A sigmoid or tanh may be 4 ulp off on
+/// top, a sigmoid also by the smallest normal number, as 1 / (1 + exp(-x)) is 0 where the exponential overflows. A sum that
+/// is not finite has no error: its result is due as it is.
+void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype);
+
+#endif

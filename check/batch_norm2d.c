@@ -1,0 +1,478 @@
+/// The family of batch normalisation, forward.
+///
+/// Words: train; plain: without weight and bias; untracked: training without running statistics; momentum0, momentum1: instead
+/// of 0.1; eps0: instead of 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
+///
+/// Errors, with u of the data's type, A = mean |x| of a channel and s = |weight| rstd. The formula subtracts first, so an
+/// evaluation has a handful of roundings of s |x - mu| and of |bias|: K = 6, that is 8 u of their sum on any data. In
+/// training mu itself is off. f32 data keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
+/// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
+/// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
+/// constant data with eps = 0, or the variance underflows, the result means nothing and any will do.
+///
+/// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a five-hundredth, as it puts what
+/// rounding the mean loses into the shift.
+#include "ops/batch_norm2d.h"
+
+#include "check/activation.h"
+#include "check/data.h"
+#include "check/family.h"
+#include "check/text.h"
+#include "ops/backend.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct norm_problem {
+    talc_batch_norm2d_problem p;
+    bool plain, untracked;
+} norm_problem;
+
+_Static_assert(sizeof(norm_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+
+static const char *const op_names[] = { "batch_norm2d", NULL };
+static const double EPS = 0x1p-17;
+
+static const norm_problem *read_only(const check_problem *problem)
+{
+    return (const norm_problem *)(const void *)problem;
+}
+
+// ---- Problem and text ---------------------------------------------------------------------------------------
+
+enum {
+    F32,
+    F64,
+    TRAIN,
+    PLAIN,
+    UNTRACKED,
+    EPS0,
+    MOMENTUM0,
+    MOMENTUM1,
+    RELU,
+    SIGMOID,
+    TANH,
+};
+
+static void apply_word(norm_problem *own, int word, unsigned *seen)
+{
+    talc_batch_norm2d_problem *p = &own->p;
+    if (word == F32 || word == F64) {
+        *seen |= 1u << F32 | 1u << F64;
+        p->dtype = word == F64 ? TALC_F64 : TALC_F32;
+    } else if (word == MOMENTUM0 || word == MOMENTUM1) {
+        *seen |= 1u << MOMENTUM0 | 1u << MOMENTUM1;
+        p->momentum = word == MOMENTUM1;
+    } else if (word >= RELU) {
+        *seen |= 1u << RELU | 1u << SIGMOID | 1u << TANH;
+        p->activation = word == RELU      ? TALC_ACTIVATION_RELU
+                        : word == SIGMOID ? TALC_ACTIVATION_SIGMOID
+                                          : TALC_ACTIVATION_TANH;
+    } else if (word == EPS0) {
+        p->eps = 0;
+    }
+    p->training |= word == TRAIN;
+    own->plain |= word == PLAIN;
+    own->untracked |= word == UNTRACKED;
+}
+
+/* What is wrong with the problem; NULL: nothing. */
+static const char *wrong(const norm_problem *own)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    int64_t count, M;
+    if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count) ||
+        !talc_check_elements(p->dtype, 3, (int64_t[]){ p->N, p->H, p->W }, &M))
+        return "an input below 2^63 bytes";
+    if (p->training && M == 1)
+        return "more than one value a channel in training";
+    if (own->untracked && !p->training)
+        return "running statistics outside training";
+    return NULL;
+}
+
+static bool parse(const char *op, const char *text, check_problem *problem)
+{
+    static const char *const words[] = { "f32",       "f64",     "train",     "plain",
+                                         "untracked", "eps0",    "momentum0", "momentum1",
+                                         "relu",      "sigmoid", "tanh",      NULL };
+    memset(problem, 0, sizeof *problem);
+    norm_problem *own = (norm_problem *)(void *)problem;
+    talc_batch_norm2d_problem *p = &own->p;
+    p->eps = EPS;
+    p->momentum = 0.1;
+    check_reader r = talc_check_reader(op, text);
+    if (!talc_check_read_field(&r, 'n', false, &p->N) ||
+        !talc_check_read_field(&r, 'c', false, &p->C) ||
+        !talc_check_read_field(&r, 'h', false, &p->H) ||
+        !talc_check_read_field(&r, 'w', false, &p->W))
+        return false;
+    unsigned seen = 0;
+    for (int word = 0; word >= 0;) {
+        if (!talc_check_read_word(&r, words, &seen, &word))
+            return false;
+        apply_word(own, word, &seen);
+    }
+    const char *wanted = wrong(own);
+    return wanted == NULL || talc_check_unexpected_at(&r, text, wanted);
+}
+
+static const char *op_of(const check_problem *problem)
+{
+    (void)problem;
+    return op_names[0];
+}
+
+static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    text[0] = '\0';
+    talc_check_append(text, "batch_norm2d:n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, p->N,
+                      p->C, p->H, p->W);
+    talc_check_append(text, "%s%s%s%s%s", p->training ? "_train" : "", own->plain ? "_plain" : "",
+                      own->untracked ? "_untracked" : "", p->eps == 0 ? "_eps0" : "",
+                      p->momentum == 0   ? "_momentum0"
+                      : p->momentum == 1 ? "_momentum1"
+                                         : "");
+    if (p->activation != TALC_ACTIVATION_NONE)
+        talc_check_append(text, "_%s", talc_activation_name(p->activation));
+    talc_check_append(text, "%s", p->dtype == TALC_F64 ? "_f64" : "");
+    return text;
+}
+
+static void random_problem(uint64_t seed, check_problem *problem)
+{
+    static const int extents[] = { 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17 };
+    enum { LAST = sizeof extents / sizeof *extents - 1 };
+    uint64_t state = talc_check_bits(seed, 9);
+    norm_problem *own = (norm_problem *)(void *)problem;
+    talc_batch_norm2d_problem *p = &own->p;
+    do {
+        memset(problem, 0, sizeof *problem);
+        p->dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+        p->N = talc_check_draw(&state, 1, 4);
+        p->C = talc_check_draw(&state, 1, 6);
+        p->H = extents[talc_check_draw(&state, 0, LAST)];
+        p->W = extents[talc_check_draw(&state, 0, LAST)];
+        p->training = talc_check_draw(&state, 0, 1) != 0;
+        own->plain = talc_check_draw(&state, 0, 3) == 0;
+        own->untracked = p->training && talc_check_draw(&state, 0, 3) == 0;
+        p->eps = talc_check_draw(&state, 0, 3) == 0 ? 0 : EPS;
+        p->momentum = (double[]){ 0.1, 0.1, 0, 1 }[talc_check_draw(&state, 0, 3)];
+        if (talc_check_draw(&state, 0, 2) == 0)
+            p->activation = (talc_activation)talc_check_draw(&state, TALC_ACTIVATION_RELU,
+                                                             TALC_ACTIVATION_COUNT - 1);
+    } while (wrong(own) != NULL);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+/* Where each operand stands among those that the problem has; -1: it has not. */
+typedef struct places {
+    int x, weight, bias, running_mean, running_var, y, mean, rstd, count;
+} places;
+
+static places places_of(const norm_problem *own)
+{
+    places at = { 0, -1, -1, -1, -1, -1, -1, -1, 1 };
+    if (!own->plain) {
+        at.weight = at.count++;
+        at.bias = at.count++;
+    }
+    if (!own->untracked) {
+        at.running_mean = at.count++;
+        at.running_var = at.count++;
+    }
+    at.y = at.count++;
+    if (own->p.training) {
+        at.mean = at.count++;
+        at.rstd = at.count++;
+    }
+    return at;
+}
+
+static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const places at = places_of(own);
+    const check_operand x = { .name = "x",
+                              .role = CHECK_READ,
+                              .dtype = p->dtype,
+                              .rank = 4,
+                              .dims = { p->N, p->C, p->H, p->W },
+                              .count = p->C == 0 ? 0 : p->N * p->H * p->W * p->C };
+    const check_role running = p->training ? CHECK_UPDATED : CHECK_READ;
+    const struct {
+        int at;
+        const char *name;
+        check_role role;
+    } channels[] = {
+        { at.weight, "weight", CHECK_READ },          { at.bias, "bias", CHECK_READ },
+        { at.running_mean, "running_mean", running }, { at.running_var, "running_var", running },
+        { at.mean, "mean", CHECK_WRITTEN },           { at.rstd, "rstd", CHECK_WRITTEN },
+    };
+    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
+        if (channels[i].at >= 0)
+            list[channels[i].at] =
+                (check_operand){ channels[i].name, channels[i].role, p->dtype, 1, { p->C }, p->C };
+    list[at.x] = list[at.y] = x;
+    list[at.y].name = "y";
+    list[at.y].role = CHECK_WRITTEN;
+    return at.count;
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+/* Exact where the statistics are given: then the variance and eps add up to 1. */
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    return kind == TALC_CHECK_EXACT ? !read_only(problem)->p.training : kind <= TALC_CHECK_INFINITY;
+}
+
+/* x and what is given a channel: shifts small beside the scales, so that a ReLU leaves enough of every channel. WIDE: mean 1e4 and standard deviation 1, so that a variance from mean squares, or a
+ * subtraction of the mean as the last step, loses all digits. */
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const places at = places_of(own);
+    check_operand list[CHECK_OPERANDS];
+    operands(problem, list);
+    const bool exact = kind == TALC_CHECK_EXACT, far = kind == TALC_CHECK_WIDE;
+    const talc_check_kind of_channels = exact ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+    double *x = values->of[at.x];
+
+    talc_check_fill(x, list[at.x].count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 32,
+                    far ? sqrt(3) : 1, seed);
+    for (int64_t i = 0; far && i < list[at.x].count; i++)
+        x[i] = talc_check_rounded(p->dtype, 1e4 + x[i]);
+    for (int i = at.x + 1; i < at.count; i++)
+        if (list[i].role != CHECK_WRITTEN)
+            talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 0.125,
+                            talc_check_bits(seed, (uint64_t)i));
+    for (int64_t c = 0; !exact && !own->plain && c < p->C; c++) {
+        double *weight = &values->of[at.weight][c];
+        *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
+    }
+    for (int64_t c = 0; !own->untracked && c < p->C; c++) {
+        double *mean = &values->of[at.running_mean][c], *var = &values->of[at.running_var][c];
+        *mean = far ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean;
+        *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var * 4);
+    }
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* A channel: its mean and biased variance, or the running ones. */
+typedef struct statistics {
+    double M;
+    long double mean, var;
+    double sizes; /* A */
+} statistics;
+
+static statistics learn(const talc_batch_norm2d_problem *p, const double *x, int64_t c)
+{
+    const int64_t plane = p->H * p->W;
+    statistics of = { .M = (double)p->N * (double)plane };
+    long double sum = 0, sizes = 0, squares = 0;
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t i = 0; i < plane; i++) {
+            const double value = x[(n * p->C + c) * plane + i];
+            sum += value;
+            sizes += fabs(value);
+        }
+    of.mean = sum / of.M;
+    of.sizes = (double)(sizes / of.M);
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t i = 0; i < plane; i++) {
+            const long double deviation = x[(n * p->C + c) * plane + i] - of.mean;
+            squares += deviation * deviation;
+        }
+    of.var = squares / of.M;
+    return of;
+}
+
+/* How exact a row has to be for a channel. */
+typedef struct allowance {
+    double K;        /* as in check_due */
+    double mean;     /* the size that the mean's error follows */
+    double f64;      /* what sums over f32 data in f64 lose, relatively */
+    double variance; /* d^2 */
+    double rstd;     /* the part of rstd that d makes it smaller */
+    double least;    /* what underflow may take from the mean */
+    bool any;        /* of rstd, and of what is multiplied by it, nothing can be said */
+} allowance;
+
+static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
+{
+    const bool single = p->dtype == TALC_F32;
+    const double u = single ? 0x1p-24 : 0x1p-53, normal = single ? 0x1p-126 : 0x1p-1022;
+    const double var = (double)of->var + p->eps;
+    allowance may = { .K = single ? 6 : of->M + 6,
+                      .mean = single ? (double)fabsl(of->mean) : of->sizes,
+                      .f64 = single ? (of->M + 8) * 0x1p-53 : 0,
+                      .least = 8 * u * normal };
+    const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.least;
+    may.variance = d * d;
+    may.rstd = may.variance / var;
+    may.any = var < normal || may.rstd > 0.25;
+    return may;
+}
+
+static check_due y_due(const norm_problem *own, const check_values *values, const statistics *of,
+                       int64_t c, double x)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    const places at = places_of(own);
+    const long double weight = own->plain ? 1 : values->of[at.weight][c];
+    const long double bias = own->plain ? 0 : values->of[at.bias][c];
+    const long double scale = weight / sqrtl(of->var + p->eps), deviation = x - of->mean;
+    const double s = (double)fabsl(scale), size = (double)fabsl(deviation);
+    check_due due = { .value = deviation * scale + bias,
+                      .K = 6,
+                      .S = s * size + (double)fabsl(bias) };
+    if (p->training) {
+        const allowance may = allow(p, of);
+        due.K = may.K;
+        due.S += s * may.mean;
+        due.extra = s * (size * may.rstd + may.f64 * (size + of->sizes) + may.least);
+        due.any = may.any;
+    }
+    talc_check_activate(&due, p->activation, p->dtype);
+    return due;
+}
+
+/* One of the statistics that training gives out; `before` is what a running one held. */
+static check_due statistic_due(const norm_problem *own, const statistics *of, int operand,
+                               double before)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    const places at = places_of(own);
+    const allowance may = allow(p, of);
+    const long double m = p->momentum, kept = (1 - m) * before;
+    const long double unbiased = of->var * of->M / (of->M - 1);
+    check_due due = { .K = may.K };
+    if (operand == at.mean) {
+        due.value = of->mean;
+        due.S = may.mean;
+        due.extra = may.f64 * of->sizes;
+    } else if (operand == at.rstd) {
+        due.value = 1 / sqrtl(of->var + p->eps);
+        due.S = (double)due.value;
+        due.extra = (double)due.value * (may.rstd + may.f64);
+        due.any = may.any;
+    } else if (m == 0) {
+        due.value = before;
+    } else if (operand == at.running_mean) {
+        due.value = kept + m * of->mean;
+        due.S = (double)(fabsl(kept) + m * may.mean);
+        due.extra = (double)m * may.f64 * of->sizes;
+    } else {
+        due.value = kept + m * unbiased;
+        due.S = (double)due.value;
+        due.extra = (double)(m * (2 * may.variance + may.f64 * unbiased));
+    }
+    /* The mean of an infinity is infinite, or not a number where it is joined from parts. */
+    due.any |= isinf(due.value) && operand != at.rstd;
+    return due;
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    const norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const places at = places_of(own);
+    const double *x = values->of[at.x];
+    const int64_t c = operand == at.y ? index / p->H / p->W % p->C : index;
+    statistics of = { 0 };
+    if (p->training) {
+        of = learn(p, x, c);
+    } else {
+        of.mean = values->of[at.running_mean][c];
+        of.var = values->of[at.running_var][c];
+    }
+    if (operand == at.y)
+        return y_due(own, values, &of, c, x[index]);
+    const bool running = operand == at.running_mean || operand == at.running_var;
+    return statistic_due(own, &of, operand, running ? values->of[operand][c] : 0);
+}
+
+static double terms(const check_problem *problem)
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    return p->training ? 2 * (double)p->N * (double)p->H * (double)p->W : 4;
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const talc_batch_norm2d_algorithm *typed(const talc_algorithm *row)
+{
+    return (const talc_batch_norm2d_algorithm *)(const void *)row;
+}
+
+static const talc_algorithm *row_at(const talc_device *device, int index)
+{
+    const talc_batch_norm2d_algorithm *row = device->backend->batch_norm2d;
+    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
+        row++;
+    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
+}
+
+static const char *refuses(const talc_algorithm *row, const check_problem *problem)
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    if (p->N == 0 || p->C == 0 || p->H == 0 || p->W == 0)
+        return "the result is empty";
+    return typed(row)->refuses(p);
+}
+
+static size_t workspace(const talc_algorithm *row, const talc_device *device,
+                        const check_problem *problem, size_t limit)
+{
+    (void)device, (void)limit;
+    const talc_batch_norm2d_algorithm *own = typed(row);
+    return own->workspace == NULL ? 0 : own->workspace(&read_only(problem)->p);
+}
+
+static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
+                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+{
+    const norm_problem *own = read_only(problem);
+    const places at = places_of(own);
+    const bool training = own->p.training;
+    const talc_batch_norm2d_arguments arguments = {
+        .x = pointers[at.x],
+        .weight = own->plain ? NULL : pointers[at.weight],
+        .bias = own->plain ? NULL : pointers[at.bias],
+        .running_mean = own->untracked ? NULL : pointers[at.running_mean],
+        .running_var = own->untracked ? NULL : pointers[at.running_var],
+        .y = pointers[at.y],
+        .mean = training ? pointers[at.mean] : NULL,
+        .rstd = training ? pointers[at.rstd] : NULL,
+        .workspace = memory,
+        .workspace_bytes = bytes,
+    };
+    return typed(row)->run(device, &own->p, &arguments);
+}
+
+const check_family talc_check_batch_norm2d = {
+    .ops = op_names,
+    .parse = parse,
+    .print = print,
+    .op = op_of,
+    .random = random_problem,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .due = due_of,
+    .terms = terms,
+    .row = row_at,
+    .refuses = refuses,
+    .workspace = workspace,
+    .run = run,
+};

@@ -1,0 +1,37 @@
+#include "check/bound.h"
+
+#include <math.h>
+
+double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, talc_check_kind kind,
+                        const check_due *due, double S_norm)
+{
+    const bool single = dtype == TALC_F32;
+    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
+    const bool normwise = arithmetic->precision == TALC_NORMWISE;
+    if (dtype != TALC_F32 && dtype != TALC_F64)
+        return 0;
+    if (kind == TALC_CHECK_EXACT && due->extra == 0)
+        return normwise && due->S > 0 ? 0.5 : 0;
+    if (due->S == 0)
+        return due->extra;
+
+    const double K = due->K, S = normwise ? S_norm : due->S, y = (double)fabsl(due->value);
+    double bound = (K + 2) * u * S;
+    if (kind == TALC_CHECK_RANDOM && 4 * sqrt(K + 4) < K + 2) /* from 16 terms on */
+        bound = 4 * u * sqrt(K + 4) * S;
+    if (arithmetic->wide_accumulator && single)
+        bound = u * y + (K + 4) * 0x1p-53 * S;
+    if (arithmetic->precision == TALC_TF32)
+        bound += 0x1p-10 * S;
+    return bound + due->extra + (K + 2) * tiny;
+}
+
+double talc_check_share(long double due, double got, double bound)
+{
+    if (isnan(due) || isnan(got))
+        return isnan(due) && isnan(got) ? 0 : INFINITY;
+    if (isinf(due) || isinf(got))
+        return due == got ? 0 : INFINITY;
+    const double off = (double)fabsl(due - got);
+    return off == 0 ? 0 : bound > 0 ? off / bound : INFINITY;
+}

@@ -1,0 +1,416 @@
+#include "check/check.h"
+
+#include "backends/backends.h"
+#include "check/data.h"
+#include "check/judge.h"
+#include "check/properties.h"
+#include "check/results.h"
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ROWS = 32 };
+
+// ---- A check ------------------------------------------------------------------------------------------------
+
+talc_check *talc_check_new(const talc_check_options *options)
+{
+    static const talc_check_options none = { .device = NULL };
+    options = options == NULL ? &none : options;
+    talc_device *device = options->device == NULL ? talc_device_default() : options->device;
+    if (talc_failed() || device == NULL)
+        return NULL;
+    if ((options->kinds >> TALC_CHECK_KIND_COUNT) != 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: kinds 0x%llx has bits beyond the %d kinds there are",
+                  (unsigned long long)options->kinds, TALC_CHECK_KIND_COUNT);
+        return NULL;
+    }
+    talc_check *check = talc_memory_new(sizeof *check, "check");
+    if (check != NULL) {
+        check->options = *options;
+        check->device = device;
+    }
+    return check;
+}
+
+void talc_check_free(talc_check *check)
+{
+    if (check == NULL)
+        return;
+    talc_memory_free(check->summaries);
+    talc_memory_free(check->failures);
+    talc_memory_free(check);
+}
+
+static bool wanted(const talc_check *check, talc_check_kind kind)
+{
+    return check->options.kinds == 0 || (check->options.kinds >> kind & 1) != 0;
+}
+
+// ---- One problem --------------------------------------------------------------------------------------------
+
+/* A run of a large problem may take seconds, and of the rows that add up in f64, the yardsticks, minutes: those are judged
+ * on exact data alone. */
+static bool is_large(double terms)
+{
+    return terms > CHECK_FULL_TERMS;
+}
+
+/* A problem, its data and the rows that try it. */
+typedef struct session {
+    talc_check *check;
+    const check_family *family;
+    check_problem problem;
+    char text[TALC_CHECK_TEXT];
+    check_oracle oracle;
+    check_values values, results, others;
+    double terms;
+    int row_count;
+    const talc_algorithm *rows[MOST_ROWS];
+    talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS],
+        status[MOST_ROWS]; /* of all its runs */
+} session;
+
+static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
+{
+    return (talc_check_outcome){ .op = s->family->op(&s->problem),
+                                 .algorithm = s->rows[row]->name,
+                                 .device = s->check->device->name,
+                                 .problem = s->text,
+                                 .kind = kind,
+                                 .passed = true,
+                                 .place = "",
+                                 .output = "" };
+}
+
+static bool note(const session *s, int row, const talc_check_outcome *outcome)
+{
+    return !wanted(s->check, outcome->kind) || talc_check_note(s->check, s->rows[row], outcome);
+}
+
+static void blame(talc_check_outcome *outcome, const char *format, const char *what,
+                  const char *when)
+{
+    if (outcome->passed)
+        snprintf(outcome->reason, sizeof outcome->reason, format, what, when);
+    outcome->passed = false;
+}
+
+/* Runs a row and notes what it did beside computing. *ran tells whether there are results. */
+static bool run(session *s, int row, const check_run_options *options, const check_values *results,
+                const char *when, bool *ran)
+{
+    check_run_report report;
+    if (!talc_check_run(s->family, s->rows[row], s->check->device, &s->problem, &s->values, options,
+                        results, &report))
+        return false;
+    if (report.status != TALC_OK)
+        blame(&s->status[row], "it failed: %s (%s)", report.failure, when);
+    if (report.written != NULL)
+        blame(&s->guards[row], "it wrote outside %s (%s)", report.written, when);
+    if (report.changed != NULL)
+        blame(&s->inputs[row], "it changed its input %s (%s)", report.changed, when);
+    *ran = report.status == TALC_OK;
+    return true;
+}
+
+static bool spared(const session *s, int row, talc_check_kind data)
+{
+    return is_large(s->terms) && data != TALC_CHECK_EXACT &&
+           s->rows[row]->arithmetic.wide_accumulator &&
+           s->family->takes(&s->problem, TALC_CHECK_EXACT);
+}
+
+static const check_run_options plain = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
+
+static void fill(session *s, talc_check_kind kind)
+{
+    s->family->fill(&s->problem, kind, s->check->options.seed, &s->values);
+}
+
+static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check_outcome *outcome)
+{
+    talc_check_judge(&s->oracle, &s->rows[row]->arithmetic, data, &s->results, outcome);
+    return note(s, row, outcome);
+}
+
+static bool check_trust(const session *s, int row)
+{
+    talc_check_outcome outcome = outcome_new(s, row, TALC_CHECK_TRUST);
+    int64_t fed, nonzero;
+    outcome.passed = talc_check_trusted(&s->oracle, &s->results, &fed, &nonzero);
+    if (!outcome.passed)
+        snprintf(outcome.reason, sizeof outcome.reason,
+                 "only %lld of %lld outputs that add something up are not zero", (long long)nonzero,
+                 (long long)fed);
+    return note(s, row, &outcome);
+}
+
+/* The data of runs whose results nobody asked for. */
+static talc_check_kind plain_data(const session *s)
+{
+    return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
+}
+
+/* Whether these data are run to see what a row does beside computing, whatever else is wanted. */
+static bool watches(const session *s, talc_check_kind kind)
+{
+    return kind == plain_data(s) &&
+           (wanted(s->check, TALC_CHECK_GUARDS) || wanted(s->check, TALC_CHECK_INPUTS) ||
+            wanted(s->check, TALC_CHECK_STATUS));
+}
+
+/* All rows on one kind of data. */
+static bool check_data(session *s, talc_check_kind kind)
+{
+    const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
+    if ((!wanted(s->check, kind) && !trusts && !watches(s, kind)) ||
+        !s->family->takes(&s->problem, kind))
+        return true;
+    fill(s, kind);
+    talc_check_oracle_update(&s->oracle, &s->values);
+    for (int row = 0; row < s->row_count; row++) {
+        bool ran = false;
+        if (!spared(s, row, kind) &&
+            !run(s, row, &plain, &s->results, talc_check_kind_name(kind), &ran))
+            return false;
+        talc_check_outcome outcome = outcome_new(s, row, kind);
+        if (ran && (!judge_and_note(s, row, kind, &outcome) || (trusts && !check_trust(s, row))))
+            return false;
+    }
+    return true;
+}
+
+/* A row on the data that s->values hold, run in another way. */
+static bool check_variant(session *s, int row, talc_check_kind kind, talc_check_kind data,
+                          const check_run_options *options)
+{
+    bool ran;
+    if (!run(s, row, options, &s->results, talc_check_kind_name(kind), &ran))
+        return false;
+    talc_check_outcome outcome = outcome_new(s, row, kind);
+    return !ran || judge_and_note(s, row, data, &outcome);
+}
+
+static bool check_variants(session *s)
+{
+    static const int shifts[] = { 4, 8, 16 };
+    if (!wanted(s->check, TALC_CHECK_MISALIGNED) && !wanted(s->check, TALC_CHECK_WORKSPACE))
+        return true;
+    const talc_check_kind data = plain_data(s);
+    fill(s, data);
+    talc_check_oracle_update(&s->oracle, &s->values);
+    for (int row = 0; row < s->row_count; row++) {
+        for (int i = 0; i < 3 && wanted(s->check, TALC_CHECK_MISALIGNED); i++) {
+            const check_run_options shifted = { shifts[i], SIZE_MAX };
+            if (!check_variant(s, row, TALC_CHECK_MISALIGNED, data, &shifted))
+                return false;
+        }
+        const check_run_options smallest = { .workspace_limit = 0 };
+        if (wanted(s->check, TALC_CHECK_WORKSPACE) &&
+            s->family->workspace(s->rows[row], s->check->device, &s->problem, SIZE_MAX) > 0 &&
+            !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
+            return false;
+    }
+    return true;
+}
+
+// ---- Bits ---------------------------------------------------------------------------------------------------
+
+static bool check_again(session *s, int row, talc_check_kind kind, const char *when)
+{
+    bool ran;
+    if (!run(s, row, &plain, &s->others, when, &ran))
+        return false;
+    talc_check_outcome outcome = outcome_new(s, row, kind);
+    outcome.passed = !ran || talc_check_same(&s->oracle, &s->results, &s->others, outcome.reason);
+    return note(s, row, &outcome);
+}
+
+static bool check_threads(session *s, int row)
+{
+    static const int counts[] = { 1, 2, 3, 5 };
+    const int before = talc_threads();
+    bool done = true;
+    for (int i = 0; i < (is_large(s->terms) ? 1 : 4) && done; i++)
+        done = talc_set_threads(counts[i]) && check_again(s, row, TALC_CHECK_THREADS, "threads");
+    return talc_set_threads(before) && done;
+}
+
+/* The same data again must give the same bits, whatever the number of threads. */
+static bool check_bits(session *s)
+{
+    const bool threads = wanted(s->check, TALC_CHECK_THREADS) && s->check->device->is_host;
+    if (!wanted(s->check, TALC_CHECK_RERUN) && !threads)
+        return true;
+    fill(s, TALC_CHECK_RANDOM);
+    for (int row = 0; row < s->row_count; row++) {
+        bool ran = false;
+        if (!spared(s, row, TALC_CHECK_RANDOM) && !run(s, row, &plain, &s->results, "rerun", &ran))
+            return false;
+        if (ran && wanted(s->check, TALC_CHECK_RERUN) &&
+            !check_again(s, row, TALC_CHECK_RERUN, "rerun"))
+            return false;
+        if (ran && threads && !check_threads(s, row))
+            return false;
+    }
+    return true;
+}
+
+static bool check_relations(session *s)
+{
+    for (int row = 0; row < s->row_count; row++)
+        for (talc_check_kind kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
+            if (!wanted(s->check, kind))
+                continue;
+            talc_check_outcome outcome = outcome_new(s, row, kind);
+            const check_property_result result =
+                talc_check_property(kind, s->rows[row], s->check->device, &s->problem,
+                                    s->check->options.seed, outcome.reason);
+            if (talc_failed())
+                return false;
+            outcome.passed = result == CHECK_HOLDS;
+            if (result != CHECK_LEFT_OUT && !note(s, row, &outcome))
+                return false;
+        }
+    return true;
+}
+
+// ---- All of it ----------------------------------------------------------------------------------------------
+
+static bool check_all(session *s)
+{
+    static const talc_check_kind large_kinds[] = { TALC_CHECK_EXACT, TALC_CHECK_RANDOM,
+                                                   TALC_CHECK_WIDE, TALC_CHECK_NAN };
+    const bool large = is_large(s->terms);
+    bool done = true;
+    for (int i = 0; i < (large ? 4 : TALC_CHECK_GUARDS) && done; i++)
+        done = check_data(s, large ? large_kinds[i] : (talc_check_kind)i);
+    done = done && (large || check_variants(s)) && check_bits(s);
+    if (done && s->family == &talc_check_conv2d)
+        done = check_relations(s);
+    for (int row = 0; row < s->row_count && done; row++)
+        done = note(s, row, &s->guards[row]) && note(s, row, &s->inputs[row]) &&
+               note(s, row, &s->status[row]);
+    return done;
+}
+
+/* Whether operands, their copies and the oracle fit into what the host has free. */
+static bool fits_memory(const session *s)
+{
+    check_operand operands[CHECK_OPERANDS];
+    const int count = s->family->operands(&s->problem, operands);
+    double bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += (double)operands[i].count *
+                 (3 * sizeof(double) + 3 * (double)talc_dtype_size(operands[i].dtype));
+    const double free = (double)talc_device_memory(talc_device_host()).free;
+    char needed[TALC_BYTES_TEXT], left[TALC_BYTES_TEXT];
+    if (free <= 0 || bytes <= free)
+        return true;
+    talc_fail(TALC_NO_MEMORY, "check: %s needs %s for its operands and the oracle, %s are free",
+              s->text, talc_bytes_text(bytes, needed), talc_bytes_text(free, left));
+    return false;
+}
+
+static bool nothing_to_compute(const session *s)
+{
+    check_operand operands[CHECK_OPERANDS];
+    const int count = s->family->operands(&s->problem, operands);
+    for (int i = 0; i < count; i++)
+        if (operands[i].role != CHECK_READ && operands[i].count == 0)
+            return true;
+    return false;
+}
+
+/* Drops the rows that refuse the problem; notes each in its summary. */
+static bool sort_out_rows(session *s)
+{
+    const char *op = s->family->op(&s->problem);
+    int kept = 0;
+    for (int i = 0; i < s->row_count; i++) {
+        talc_check_summary *summary = talc_check_summary_of(s->check, op, s->rows[i]);
+        if (summary == NULL)
+            return false;
+        const bool refuses = s->family->refuses(s->rows[i], &s->problem) != NULL;
+        summary->refused += refuses;
+        summary->problems += !refuses;
+        if (!refuses)
+            s->rows[kept++] = s->rows[i];
+    }
+    s->row_count = kept;
+    return true;
+}
+
+static bool check_session(session *s)
+{
+    if (nothing_to_compute(s))
+        return true;
+    if (!fits_memory(s) || !sort_out_rows(s))
+        return false;
+    if (s->row_count == 0)
+        return true;
+    for (int row = 0; row < s->row_count; row++) {
+        s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
+        s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);
+        s->status[row] = outcome_new(s, row, TALC_CHECK_STATUS);
+    }
+    s->terms = talc_check_oracle_terms(s->family, &s->problem);
+    const bool done = talc_check_oracle_new(s->family, &s->problem, s->check->options.seed,
+                                            s->check->options.observe != NULL, &s->oracle) &&
+                      talc_check_values_new(s->family, &s->problem, &s->values) &&
+                      talc_check_values_new(s->family, &s->problem, &s->results) &&
+                      talc_check_values_new(s->family, &s->problem, &s->others) && check_all(s);
+    talc_check_values_free(&s->values);
+    talc_check_values_free(&s->results);
+    talc_check_values_free(&s->others);
+    talc_check_oracle_free(&s->oracle);
+    return done;
+}
+
+static session *session_new(talc_check *check, const char *problem)
+{
+    if (talc_operand_missing("check", "check", check) ||
+        talc_operand_missing("check", "problem", problem))
+        return NULL;
+    session *s = talc_memory_new(sizeof *s, "check");
+    if (s == NULL)
+        return NULL;
+    s->check = check;
+    s->family = talc_check_parse(problem, &s->problem);
+    if (s->family == NULL) {
+        talc_memory_free(s);
+        return NULL;
+    }
+    s->family->print(&s->problem, s->text);
+    return s;
+}
+
+bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+{
+    session *s = talc_operand_missing("check", "row", row) ? NULL : session_new(check, problem);
+    if (s == NULL)
+        return false;
+    s->rows[s->row_count++] = row;
+    const bool done = check_session(s);
+    talc_memory_free(s);
+    return done;
+}
+
+bool talc_check_problem(talc_check *check, const char *problem)
+{
+    session *s = session_new(check, problem);
+    if (s == NULL)
+        return false;
+    const char *name = check->options.algorithm;
+    const talc_algorithm *row;
+    for (int i = 0; s->row_count < MOST_ROWS && (row = s->family->row(check->device, i)) != NULL;
+         i++)
+        if (name == NULL || strcmp(name, row->name) == 0)
+            s->rows[s->row_count++] = row;
+    const bool done = check_session(s);
+    talc_memory_free(s);
+    return done;
+}

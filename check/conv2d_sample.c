@@ -1,0 +1,250 @@
+/// A convolution's result against the oracle at some of its outputs, where x as double would not fit beside x.
+///
+/// Each output is posed as a problem of its own: one image, one group, one output channel. The outputs are chosen in row-major
+/// order, so that a group's image is widened once.
+#include "check/check.h"
+
+#include "check/bound.h"
+#include "check/conv2d.h"
+#include "check/data.h"
+#include "ops/operand.h"
+#include "tensor/memory.h"
+#include "tensor/scope.h"
+
+#include <math.h>
+
+struct talc_check_sample {
+    talc_conv2d_problem problem;
+    int64_t count;
+    int64_t index[TALC_CHECK_SAMPLES]; /* row-major in y, ascending */
+    check_due due[TALC_CHECK_SAMPLES];
+    double S_norm; /* largest S among them */
+};
+
+static const char WHO[] = "check";
+
+/* The tensor, contiguous on the host; itself where it is so already. */
+static const talc_tensor *on_host(const talc_tensor *tensor)
+{
+    return tensor == NULL ? NULL
+                          : talc_contiguous(talc_to(tensor, talc_device_host(), tensor->dtype));
+}
+
+static double element(const talc_tensor *host, int64_t i)
+{
+    return host->dtype == TALC_F64 ? ((const double *)host->data)[i]
+                                   : (double)((const float *)host->data)[i];
+}
+
+static void widen(const talc_tensor *host, int64_t first, int64_t count, double *values)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = element(host, first + i);
+}
+
+// ---- The outputs --------------------------------------------------------------------------------------------
+
+/* One of each of `count` stretches of about the same length. */
+static void choose(talc_check_sample *self, uint64_t seed)
+{
+    const talc_conv2d_problem *p = &self->problem;
+    const int64_t total = p->N * p->OC * p->OH * p->OW;
+    self->count = total < TALC_CHECK_SAMPLES ? total : TALC_CHECK_SAMPLES;
+    for (int64_t i = 0; i < self->count; i++) {
+        const int64_t whole = total / self->count, rest = total % self->count;
+        const int64_t first = i * whole + i * rest / self->count;
+        const int64_t next = (i + 1) * whole + (i + 1) * rest / self->count;
+        self->index[i] =
+            first + (int64_t)(talc_check_bits(seed, (uint64_t)i) % (uint64_t)(next - first));
+    }
+}
+
+/* The operands of a problem, on the host, and those of the output at hand. */
+typedef struct operands {
+    const talc_tensor *x, *w, *bias, *residual;
+    check_problem one;
+    check_values values;
+    int y;                    /* operand */
+    int64_t block, row;       /* n * groups + g of what x holds, oc of what w holds */
+    int64_t pixels, weights;  /* of x and of w */
+    double *bias_one, *plane; /* NULL without bias, residual */
+} operands;
+
+static talc_conv2d_problem *problem_of(operands *o)
+{
+    return (talc_conv2d_problem *)(void *)&o->one;
+}
+
+static bool operands_new(operands *o, const talc_conv2d_problem *p)
+{
+    talc_conv2d_problem *one = problem_of(o);
+    *one = *p;
+    one->N = one->OC = one->groups = 1;
+    one->C = p->C / p->groups;
+    o->pixels = one->C * p->H * p->W;
+    o->weights = one->C * p->KH * p->KW;
+    o->block = o->row = -1;
+    o->y = 2;
+    o->values.of[0] = talc_memory_new((size_t)o->pixels * sizeof(double), WHO);
+    o->values.of[1] = talc_memory_new((size_t)o->weights * sizeof(double), WHO);
+    if (p->bias)
+        o->bias_one = o->values.of[o->y++] = talc_memory_new(sizeof(double), WHO);
+    if (p->residual)
+        o->plane = o->values.of[o->y++] =
+            talc_memory_new((size_t)(p->OH * p->OW) * sizeof(double), WHO);
+    return !talc_failed();
+}
+
+static void operands_free(operands *o)
+{
+    for (int i = 0; i < o->y; i++)
+        talc_memory_free(o->values.of[i]);
+}
+
+static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index)
+{
+    const int64_t plane = p->OH * p->OW, row = index / plane, n = row / p->OC, oc = row % p->OC;
+    const int64_t block = n * p->groups + oc / (p->OC / p->groups);
+    if (block != o->block)
+        widen(o->x, block * o->pixels, o->pixels, o->values.of[0]);
+    if (row != o->row)
+        widen(o->w, oc * o->weights, o->weights, o->values.of[1]);
+    if (p->bias)
+        *o->bias_one = element(o->bias, oc);
+    if (p->residual)
+        o->plane[index % plane] = element(o->residual, index);
+    o->block = block;
+    o->row = row;
+    return talc_check_conv2d.due(&o->one, &o->values, o->y, index % plane);
+}
+
+static bool work_out(talc_check_sample *self, operands *o)
+{
+    const bool room = operands_new(o, &self->problem);
+    for (int64_t i = 0; i < self->count && room; i++) {
+        const check_due due = due_of(o, &self->problem, self->index[i]);
+        self->due[i] = due;
+        self->S_norm = due.S > self->S_norm && isfinite(due.S) ? due.S : self->S_norm;
+    }
+    operands_free(o);
+    return room;
+}
+
+// ---- For programs -------------------------------------------------------------------------------------------
+
+static bool fits(const talc_conv2d_problem *p, const talc_tensor *x, const talc_tensor *w,
+                 const talc_tensor *bias, const talc_tensor *residual)
+{
+    const talc_dims y = TALC_DIMS(p->N, p->OC, p->OH, p->OW);
+    if (!talc_operand_float(WHO, "x", x) || !talc_operand_like(WHO, "x", x, "w", w) ||
+        (p->bias && !talc_operand_like(WHO, "x", x, "bias", bias)) ||
+        (p->residual && !talc_operand_like(WHO, "x", x, "residual", residual)))
+        return false;
+    if (p->direction != TALC_FORWARD || p->dtype != x->dtype) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: the problem is not a forward convolution of %s",
+                  talc_dtype_name(x->dtype));
+        return false;
+    }
+    return talc_operand_shape(WHO, "x", x, TALC_DIMS(p->N, p->C, p->H, p->W)) &&
+           talc_operand_shape(WHO, "w", w, TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW)) &&
+           (!p->bias || talc_operand_shape(WHO, "bias", bias, TALC_DIMS(p->OC))) &&
+           (!p->residual || talc_operand_shape(WHO, "residual", residual, y));
+}
+
+talc_check_sample *talc_check_sample_new(const talc_conv2d_problem *problem, const talc_tensor *x,
+                                         const talc_tensor *w, const talc_tensor *bias,
+                                         const talc_tensor *residual, uint64_t seed)
+{
+    if (talc_operand_missing(WHO, "problem", problem))
+        return NULL;
+    talc_conv2d_problem p = *problem;
+    if (!talc_conv2d_problem_check(&p) || !fits(&p, x, w, bias, residual))
+        return NULL;
+    talc_scope *scope = talc_scope_enter();
+    talc_check_sample *self = talc_memory_new(sizeof *self, WHO);
+    operands o = { .x = on_host(x),
+                   .w = on_host(w),
+                   .bias = p.bias ? on_host(bias) : NULL,
+                   .residual = p.residual ? on_host(residual) : NULL };
+    bool done = !talc_failed() && talc_device_synchronize(x->device);
+    if (done) {
+        self->problem = p;
+        choose(self, seed);
+        done = work_out(self, &o);
+    }
+    talc_scope_leave(scope);
+    if (done)
+        return self;
+    talc_memory_free(self);
+    return NULL;
+}
+
+void talc_check_sample_free(talc_check_sample *sample)
+{
+    talc_memory_free(sample);
+}
+
+/* 0 for equal numbers, two NaN among them, infinity for one NaN. */
+static double error_of(double got, long double due)
+{
+    if (isnan(due) ? isnan(got) : (long double)got == due)
+        return 0;
+    const double error = (double)fabsl(got - due);
+    return isnan(error) ? (double)INFINITY : error;
+}
+
+static void compare(const talc_check_sample *self, const talc_tensor *y, talc_precision precision,
+                    talc_check_sample_report *report)
+{
+    const talc_conv2d_problem *p = &self->problem;
+    const talc_arithmetic arithmetic = { .precision = precision };
+    int64_t worst = 0;
+    *report = (talc_check_sample_report){ .count = self->count, .share = -1 };
+    for (int64_t i = 0; i < self->count; i++) {
+        const check_due *due = &self->due[i];
+        const double got = element(y, self->index[i]);
+        const double bound =
+            talc_check_bound(&arithmetic, p->dtype, TALC_CHECK_RANDOM, due, self->S_norm);
+        const double share = due->any ? 0 : talc_check_share(due->value, got, bound);
+        const double error = due->any ? 0 : error_of(got, due->value);
+        report->error = error > report->error ? error : report->error;
+        if (share <= report->share)
+            continue;
+        report->share = share;
+        worst = self->index[i];
+    }
+    report->share = report->share < 0 ? 0 : report->share;
+    if (self->count == 0)
+        return;
+    report->where[3] = worst % p->OW;
+    report->where[2] = worst / p->OW % p->OH;
+    report->where[1] = worst / p->OW / p->OH % p->OC;
+    report->where[0] = worst / p->OW / p->OH / p->OC;
+}
+
+bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
+                               talc_precision precision, talc_check_sample_report *report)
+{
+    if (talc_operand_missing(WHO, "sample", sample) ||
+        talc_operand_missing(WHO, "report", report) || !talc_operand_float(WHO, "y", y))
+        return false;
+    const talc_conv2d_problem *p = &sample->problem;
+    if (precision != TALC_STRICT && precision != TALC_NORMWISE && precision != TALC_TF32) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: %d is no precision class", (int)precision);
+        return false;
+    }
+    if (y->dtype != p->dtype) {
+        talc_fail(TALC_BAD_DTYPE, "check: y is %s, the problem is %s", talc_dtype_name(y->dtype),
+                  talc_dtype_name(p->dtype));
+        return false;
+    }
+    if (!talc_operand_shape(WHO, "y", y, TALC_DIMS(p->N, p->OC, p->OH, p->OW)))
+        return false;
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *host = on_host(y);
+    const bool done = host != NULL && talc_device_synchronize(y->device);
+    if (done)
+        compare(sample, host, precision, report);
+    talc_scope_leave(scope);
+    return done;
+}

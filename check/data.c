@@ -1,0 +1,74 @@
+#include "check/data.h"
+
+#include <math.h>
+
+uint64_t talc_check_bits(uint64_t seed, uint64_t index)
+{
+    uint64_t z = (seed + 1) * 0x9e3779b97f4a7c15u + index * 0xd1342543de82ef95u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int64_t talc_check_draw(uint64_t *state, int64_t low, int64_t high)
+{
+    *state += 1;
+    return low + (int64_t)(talc_check_bits(*state, 1) % (uint64_t)(high - low + 1));
+}
+
+double talc_check_rounded(talc_dtype dtype, double value)
+{
+    return dtype == TALC_F32 ? (double)(float)value : value;
+}
+
+double talc_check_exact_largest(talc_dtype dtype, double K, double most)
+{
+    const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    double largest = floor(sqrt((room - 1) / (K < 1 ? 1 : K)));
+    return largest < 1 ? 1 : largest > most ? most : largest;
+}
+
+/* Uniform in [-1, 1). */
+static double uniform(uint64_t bits)
+{
+    return (double)(bits >> 11) * 0x1p-52 - 1;
+}
+
+/* How much smaller the tiny values of a run are; in every other run they are denormal, which no row may take for zero. */
+static double tininess(talc_dtype dtype, int64_t run)
+{
+    return run % 2 == 0 ? 0x1p-30 : dtype == TALC_F64 ? 0x1p-1026 : 0x1p-130;
+}
+
+static double element(talc_dtype dtype, talc_check_kind kind, double largest, double scale,
+                      uint64_t bits, int64_t i)
+{
+    enum { BINADES = 20, RUN = 64 };
+    switch (kind) {
+    case TALC_CHECK_EXACT:
+        return (double)((int64_t)(bits % (uint64_t)(2 * (int64_t)largest + 1)) - (int64_t)largest);
+    case TALC_CHECK_CONSTANT:
+        return scale / 3;
+    case TALC_CHECK_WIDE: /* a fraction of 1 to 2 in the upper bits, sign and exponent in the lower */
+        return ldexp((bits & 1) != 0 ? -scale : scale, -1 - (int)(bits / 2 % BINADES)) *
+               (1 + (double)(bits >> 12) * 0x1p-52);
+    case TALC_CHECK_TINY:
+        return uniform(bits) * (i % RUN < RUN / 2 ? scale * tininess(dtype, i / RUN) : scale);
+    default:
+        return uniform(bits) * scale;
+    }
+}
+
+void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
+                     double largest, double scale, uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = talc_check_rounded(
+            dtype, element(dtype, kind, largest, scale, talc_check_bits(seed, (uint64_t)i), i));
+    const double odd = kind == TALC_CHECK_HUGE       ? 0x1p30 * scale
+                       : kind == TALC_CHECK_NAN      ? NAN
+                       : kind == TALC_CHECK_INFINITY ? INFINITY
+                                                     : 0;
+    if (odd != 0 && count > 0)
+        values[talc_check_bits(seed, UINT64_MAX) % (uint64_t)count] = odd;
+}

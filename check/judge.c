@@ -1,0 +1,248 @@
+#include "check/judge.h"
+
+#include "check/bound.h"
+#include "check/data.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed out */
+
+// ---- Which elements -----------------------------------------------------------------------------------------
+
+double talc_check_oracle_terms(const check_family *family, const check_problem *problem)
+{
+    check_operand operands[CHECK_OPERANDS];
+    const int count = family->operands(problem, operands);
+    double terms = 0;
+    for (int i = 0; i < count; i++)
+        if (operands[i].role != CHECK_READ)
+            terms += (double)operands[i].count * family->terms(problem);
+    return terms;
+}
+
+/* One element of a sample: each coordinate is the first, the last or any with equal chance, so that corners, borders and
+ * tails are seen often. */
+static int64_t sampled_index(const check_operand *operand, uint64_t seed, int64_t i)
+{
+    int64_t index = 0;
+    for (int d = 0; d < operand->rank; d++) {
+        const uint64_t bits = talc_check_bits(seed + (uint64_t)d, (uint64_t)i);
+        const int64_t extent = operand->dims[d];
+        const int64_t any = (int64_t)(bits / 4 % (uint64_t)extent);
+        index = index * extent + (bits % 4 == 0 ? 0 : bits % 4 == 1 ? extent - 1 : any);
+    }
+    return index;
+}
+
+static bool expected_new(check_expected *self, const check_operand *operand, int number,
+                         bool sampled, bool shares, uint64_t seed)
+{
+    *self = (check_expected){ .operand = number, .count = operand->count };
+    if (sampled && operand->count > CHECK_SAMPLE) {
+        self->count = CHECK_SAMPLE;
+        self->index = talc_memory_new(CHECK_SAMPLE * sizeof *self->index, "check");
+        for (int64_t i = 0; self->index != NULL && i < self->count; i++)
+            self->index[i] = sampled_index(operand, seed, i);
+        if (self->index == NULL)
+            return false;
+    }
+    self->due = talc_memory_new((size_t)self->count * sizeof *self->due + 1, "check");
+    if (shares && operand->count <= MOST_SHARES) {
+        self->shares = talc_memory_new((size_t)operand->count * sizeof *self->shares + 1, "check");
+        if (self->shares == NULL)
+            return false;
+    }
+    return self->due != NULL;
+}
+
+bool talc_check_oracle_new(const check_family *family, const check_problem *problem, uint64_t seed,
+                           bool shares, check_oracle *oracle)
+{
+    *oracle = (check_oracle){ .family = family, .problem = problem };
+    oracle->operands = family->operands(problem, oracle->operand);
+    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
+    for (int i = 0; i < oracle->operands; i++) {
+        if (oracle->operand[i].role == CHECK_READ)
+            continue;
+        oracle->outputs++;
+        if (!expected_new(&oracle->expected[oracle->outputs - 1], &oracle->operand[i], i, sampled,
+                          shares, seed)) {
+            talc_check_oracle_free(oracle);
+            return false;
+        }
+    }
+    return true;
+}
+
+void talc_check_oracle_free(check_oracle *oracle)
+{
+    for (int i = 0; i < oracle->outputs; i++) {
+        talc_memory_free(oracle->expected[i].index);
+        talc_memory_free(oracle->expected[i].due);
+        talc_memory_free(oracle->expected[i].shares);
+    }
+    oracle->outputs = 0;
+}
+
+void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
+{
+    for (int i = 0; i < oracle->outputs; i++) {
+        check_expected *expected = &oracle->expected[i];
+        expected->S_norm = 0;
+        for (int64_t e = 0; e < expected->count; e++) {
+            const int64_t index = expected->index == NULL ? e : expected->index[e];
+            expected->due[e] =
+                oracle->family->due(oracle->problem, values, expected->operand, index);
+            if (expected->due[e].S > expected->S_norm && isfinite(expected->due[e].S))
+                expected->S_norm = expected->due[e].S;
+        }
+    }
+}
+
+// ---- Judging ------------------------------------------------------------------------------------------------
+
+static void coordinates(const check_operand *operand, int64_t index, int64_t where[TALC_MAX_RANK])
+{
+    for (int d = operand->rank - 1; d >= 0; d--) {
+        where[d] = index % operand->dims[d];
+        index /= operand->dims[d];
+    }
+}
+
+/* Beyond the last whole block of 8 channels or 16 columns, where vector code and tiles end. */
+static bool in_tail(const check_operand *operand, const int64_t where[TALC_MAX_RANK])
+{
+    enum { COLUMNS = 16, CHANNELS = 8 };
+    const int last = operand->rank - 1;
+    return (last >= 0 && where[last] >= operand->dims[last] / COLUMNS * COLUMNS) ||
+           (last == 3 && where[1] >= operand->dims[1] / CHANNELS * CHANNELS);
+}
+
+static const char *coordinates_text(const check_operand *operand, const int64_t *where,
+                                    char text[128])
+{
+    int used = snprintf(text, 128, "%s[", operand->name);
+    for (int d = 0; d < operand->rank && used < 120; d++)
+        used +=
+            snprintf(text + used, (size_t)(128 - used), "%s%" PRId64, d == 0 ? "" : ",", where[d]);
+    if (used < 127)
+        snprintf(text + used, (size_t)(128 - used), "]");
+    return text;
+}
+
+static void explain(const check_operand *operand, int64_t wrong, talc_check_outcome *outcome)
+{
+    char at[128];
+    coordinates_text(operand, outcome->where, at);
+    const int used = snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g",
+                              at, outcome->place, outcome->got, outcome->due);
+    if (used < 0 || used >= (int)sizeof outcome->reason)
+        return;
+    char *rest = outcome->reason + used;
+    const size_t room = sizeof outcome->reason - (size_t)used;
+    if (outcome->bound > 0 && isfinite(outcome->share))
+        snprintf(rest, room, ": %.3g times the bound %.3g; %" PRId64 " of %" PRId64 " are wrong",
+                 outcome->share, outcome->bound, wrong, outcome->compared);
+    else
+        snprintf(rest, room, "; %" PRId64 " of %" PRId64 " are wrong", wrong, outcome->compared);
+}
+
+/* A NaN may fill the tile of a row that is accurate in norm. */
+static bool spoiled(const talc_arithmetic *arithmetic, talc_check_kind kind, double got)
+{
+    return arithmetic->precision == TALC_NORMWISE &&
+           (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY) && !isfinite(got);
+}
+
+void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithmetic,
+                      talc_check_kind kind, const check_values *results,
+                      talc_check_outcome *outcome)
+{
+    outcome->share = -1;
+    outcome->compared = 0;
+    outcome->reason[0] = '\0';
+    int64_t all_wrong = 0;
+    const check_operand *worst = NULL;
+    for (int i = 0; i < oracle->outputs; i++) {
+        const check_expected *expected = &oracle->expected[i];
+        const check_operand *operand = &oracle->operand[expected->operand];
+        for (int64_t e = 0; expected->shares != NULL && e < operand->count; e++)
+            expected->shares[e] = NAN;
+        for (int64_t e = 0; e < expected->count; e++) {
+            const check_due *due = &expected->due[e];
+            const int64_t index = expected->index == NULL ? e : expected->index[e];
+            const double got = results->of[expected->operand][index];
+            const double bound =
+                talc_check_bound(arithmetic, operand->dtype, kind, due, expected->S_norm);
+            const double share = due->any || spoiled(arithmetic, kind, got)
+                                     ? 0
+                                     : talc_check_share(due->value, got, bound);
+            if (expected->shares != NULL)
+                expected->shares[index] = (float)share;
+            all_wrong += share > 1;
+            outcome->compared++;
+            if (share <= outcome->share)
+                continue;
+            worst = operand;
+            outcome->share = share;
+            outcome->got = got;
+            outcome->due = (double)due->value;
+            outcome->bound = bound;
+            outcome->shares = expected->shares;
+            coordinates(operand, index, outcome->where);
+            outcome->place = due->border                        ? "border"
+                             : in_tail(operand, outcome->where) ? "tail"
+                                                                : "inside";
+        }
+    }
+    outcome->passed = outcome->share <= 1;
+    if (worst == NULL)
+        return;
+    outcome->output = worst->name;
+    outcome->rank = worst->rank;
+    memcpy(outcome->dims, worst->dims, sizeof outcome->dims);
+    if (!outcome->passed)
+        explain(worst, all_wrong, outcome);
+}
+
+bool talc_check_trusted(const check_oracle *oracle, const check_values *results, int64_t *fed,
+                        int64_t *nonzero)
+{
+    *fed = *nonzero = 0;
+    int64_t due_nonzero = 0;
+    for (int i = 0; i < oracle->outputs; i++) {
+        const check_expected *expected = &oracle->expected[i];
+        for (int64_t e = 0; e < expected->count; e++) {
+            const int64_t index = expected->index == NULL ? e : expected->index[e];
+            const bool counts = expected->due[e].S > 0 || expected->due[e].value != 0;
+            *fed += counts;
+            due_nonzero += expected->due[e].value != 0;
+            *nonzero += counts && results->of[expected->operand][index] != 0;
+        }
+    }
+    /* Half of what a ReLU sees is negative. */
+    const double least = due_nonzero * 10 < *fed * 9 ? 0.15 : 0.30;
+    return *fed < 8 || (double)*nonzero >= least * (double)*fed;
+}
+
+bool talc_check_same(const check_oracle *oracle, const check_values *a, const check_values *b,
+                     char reason[256])
+{
+    for (int i = 0; i < oracle->outputs; i++) {
+        const int number = oracle->expected[i].operand;
+        const check_operand *operand = &oracle->operand[number];
+        for (int64_t e = 0; e < operand->count; e++)
+            if (memcmp(&a->of[number][e], &b->of[number][e], sizeof(double)) != 0) {
+                char at[128];
+                int64_t where[TALC_MAX_RANK] = { 0 };
+                coordinates(operand, e, where);
+                snprintf(reason, 256, "%s is %.9g in one run and %.9g in another",
+                         coordinates_text(operand, where, at), a->of[number][e], b->of[number][e]);
+                return false;
+            }
+    }
+    return true;
+}

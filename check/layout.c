@@ -1,0 +1,97 @@
+#include "check/layout.h"
+
+#include "check/data.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+bool talc_check_read_dims(check_reader *reader, check_layout *layout)
+{
+    layout->rank = 0;
+    if (*reader->at == '@' || *reader->at == '_' || *reader->at == '\0')
+        return true;
+    for (;;) {
+        if (layout->rank == TALC_MAX_RANK)
+            return talc_check_unexpected(reader, "at most 8 dimensions");
+        if (!talc_check_read_number(reader, &layout->dims[layout->rank++]))
+            return false;
+        if (*reader->at != 'x')
+            return true;
+        reader->at++;
+    }
+}
+
+void talc_check_append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout)
+{
+    for (int i = 0; i < layout->rank; i++)
+        talc_check_append(text, "%s%" PRId64, i == 0 ? "" : "x", layout->dims[i]);
+}
+
+bool talc_check_read_axis(check_reader *reader, int rank, int *axis)
+{
+    const char *place = reader->at;
+    const bool negative = *reader->at == '-';
+    if (negative)
+        reader->at++;
+    int64_t number;
+    if (!talc_check_read_number(reader, &number))
+        return false;
+    const int64_t dims = rank == 0 ? 1 : rank;
+    if (negative ? number < 1 || number > dims : number >= dims)
+        return talc_check_unexpected_at(reader, place, "one of x's dimensions");
+    *axis = (int)(negative ? dims - number : number);
+    return true;
+}
+
+// ---- Layout -------------------------------------------------------------------------------------------------
+
+bool talc_check_lay_out(check_layout *layout)
+{
+    if (!talc_check_elements(layout->dtype, layout->rank, layout->dims, &layout->count))
+        return false;
+    int64_t stride = 1;
+    for (int j = 0; j < layout->rank; j++) {
+        const int i = layout->reversed ? j : layout->rank - 1 - j;
+        layout->strides[i] = stride;
+        if (!talc_multiply(stride, layout->dims[i], &stride))
+            return false;
+    }
+    return true;
+}
+
+check_operand talc_check_stored(const check_layout *layout, const char *name, check_role role)
+{
+    check_operand operand = { .name = name,
+                              .role = role,
+                              .dtype = layout->dtype,
+                              .rank = layout->rank,
+                              .count = layout->count };
+    for (int i = 0; i < layout->rank; i++)
+        operand.dims[i] = layout->dims[layout->reversed ? layout->rank - 1 - i : i];
+    return operand;
+}
+
+void talc_check_random_dims(uint64_t *state, check_layout *layout)
+{
+    static const int extents[] = { 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 40 };
+    layout->rank = (int)talc_check_draw(state, 0, 4);
+    int64_t left = 4096;
+    for (int i = 0; i < layout->rank; i++) {
+        const int64_t extent =
+            extents[talc_check_draw(state, 0, sizeof extents / sizeof *extents - 1)];
+        layout->dims[i] = extent <= left ? extent : 1;
+        left /= layout->dims[i];
+    }
+}
+
+int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides, int64_t index)
+{
+    int64_t offset = 0;
+    for (int i = rank - 1; i >= 0; i--) {
+        offset += index % dims[i] * strides[i];
+        index /= dims[i];
+    }
+    return offset;
+}

@@ -1,0 +1,147 @@
+#include "check/model.h"
+
+#include "backends/backends.h"
+#include "check/model_report.h"
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+static const char *const WHO = "check_model";
+
+// ---- The passes ---------------------------------------------------------------------------------------------
+
+/* Fills the report by a run against the recording or the activations. */
+static bool compare(talc_module *model, talc_tensor *x, talc_device *device, const char *algorithms,
+                    const check_recording *recording, check_activations *activations,
+                    talc_check_model_report *report)
+{
+    check_comparison self = { .walk = { .op = talc_check_compare_op,
+                                        .module = talc_check_compare_module },
+                              .recording = recording,
+                              .activations = activations,
+                              .report = report };
+    bool ran = talc_check_walk(WHO, &self.walk, model, x, device, algorithms);
+    if (ran && recording != NULL && self.next < recording->count) {
+        talc_fail(TALC_BAD_SHAPE, "%s: the model ran %d ops, the reference %d", WHO, self.next,
+                  recording->count);
+        ran = false;
+    }
+    talc_check_comparison_free(&self);
+    return ran;
+}
+
+static bool with_activations(talc_module *model, talc_tensor *x, talc_device *device,
+                             const talc_check_model_options *options,
+                             talc_check_model_report *report)
+{
+    check_activations activations;
+    if (!talc_check_activations_open(options->activations, &activations)) {
+        talc_check_activations_close(&activations);
+        return false;
+    }
+    const bool ran = compare(model, x, device, options->algorithm, NULL, &activations, report) &&
+                     talc_check_activations_used(&activations);
+    talc_check_activations_close(&activations);
+    return ran;
+}
+
+static bool with_reference(talc_module *model, talc_tensor *x, talc_device *device,
+                           const talc_check_model_options *options, talc_check_model_report *report)
+{
+    check_recording recording = { .walk = { .op = talc_check_record_op } };
+    talc_device *reference =
+        options->reference != NULL ? options->reference : talc_device_get("cpu");
+    const bool ran =
+        reference != NULL &&
+        talc_check_walk(WHO, &recording.walk, model, x, reference, options->reference_algorithm) &&
+        compare(model, x, device, options->algorithm, &recording, NULL, report);
+    talc_check_recording_free(&recording);
+    return ran;
+}
+
+// ---- The check ----------------------------------------------------------------------------------------------
+
+static bool check_options(const talc_check_model_options *options)
+{
+    if (options->activations == NULL)
+        return true;
+    if (options->reference != NULL || options->reference_algorithm != NULL)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: activations stand in for the reference run, and a reference %s is asked for",
+                  WHO, options->reference != NULL ? "device" : "algorithm");
+    return !talc_failed();
+}
+
+/* In a scope of its own, which ends what the passes made. */
+static bool run_check(talc_module *model, talc_tensor *x, const talc_check_model_options *options,
+                      talc_check_model_report *report)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_replacement *remembered = scope == NULL ? NULL : talc_check_remember(model);
+    bool checked = false;
+    if (remembered != NULL) {
+        talc_device *home =
+            talc_module_tensor_count(model) > 0 ? remembered[0].tensor->device : x->device;
+        talc_device *device = options->device != NULL ? options->device : home;
+        checked = options->activations != NULL ? with_activations(model, x, device, options, report)
+                                               : with_reference(model, x, device, options, report);
+    }
+    talc_check_restore(model, remembered);
+    talc_scope_leave(scope);
+    return checked;
+}
+
+bool talc_check_model(talc_module *model, talc_tensor *x, const talc_check_model_options *options,
+                      talc_check_model_report **report)
+{
+    if (report != NULL)
+        *report = NULL;
+    const talc_check_model_options defaults = { 0 };
+    options = options == NULL ? &defaults : options;
+    if (talc_operand_missing(WHO, "model", model) || talc_operand_missing(WHO, "x", x) ||
+        talc_operand_missing(WHO, "report", report) || !check_options(options))
+        return false;
+    talc_check_model_report *made = talc_memory_new(sizeof *made, WHO);
+    if (made == NULL)
+        return false;
+    if (!run_check(model, x, options, made)) {
+        talc_check_model_free(made);
+        return false;
+    }
+    *report = made;
+    return true;
+}
+
+// ---- The report ---------------------------------------------------------------------------------------------
+
+void talc_check_model_free(talc_check_model_report *report)
+{
+    if (report != NULL)
+        talc_memory_free(report->layers);
+    talc_memory_free(report);
+}
+
+int talc_check_model_count(const talc_check_model_report *report)
+{
+    return report == NULL ? 0 : report->count;
+}
+
+const talc_check_model_layer *talc_check_model_at(const talc_check_model_report *report, int index)
+{
+    return index < 0 || index >= talc_check_model_count(report) ? NULL : &report->layers[index];
+}
+
+int talc_check_model_first_wrong(const talc_check_model_report *report)
+{
+    for (int i = 0; i < talc_check_model_count(report); i++)
+        if (!report->layers[i].passed)
+            return i;
+    return -1;
+}
+
+bool talc_check_model_passed(const talc_check_model_report *report)
+{
+    bool compared = false;
+    for (int i = 0; i < talc_check_model_count(report); i++)
+        compared = compared || report->layers[i].step >= 0; /* not NAN */
+    return compared && talc_check_model_first_wrong(report) < 0;
+}

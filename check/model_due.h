@@ -1,0 +1,67 @@
+/// What an op that ran in a model must have given, element by element. Private to check/.
+///
+/// Every function works out, from the formula in the op's header and the inputs that the op had, the exact result, what its
+/// bound follows from, and how far the result may move when each input element moves by as much as its `off` says:
+///
+///     y = sum x w            spread = sum |w| off_x + |x| off_w + off_x off_w
+///     the largest x          spread = the largest off
+///     relu, tanh, -x         spread = off,         sigmoid: off / 4, the largest slope there is
+///     a / b                  spread = (off_a + |a / b| off_b) / (|b| - off_b)
+///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or shrinks by more than exp(m)
+///     batch norm             spread = |weight| rstd off
+#ifndef TALC_CHECK_MODEL_DUE_H
+#define TALC_CHECK_MODEL_DUE_H
+
+#include "ops/activation.h"
+#include "ops/algorithm.h"
+
+/// A tensor's elements on the host, in row-major order; without elements (`of` NULL) for an operand that was left out.
+typedef struct check_array {
+    talc_dtype dtype;
+    talc_dims dims;
+    int64_t count;
+    double *of;
+    double *off; ///< how far each element may be from the reference's; NULL: they are the same
+} check_array;
+
+/// An op that ran.
+typedef struct check_ran {
+    const char *op;
+    const talc_algorithm *row; ///< NULL for copies
+    const void *problem;       ///< ops/observed.h
+    int count;
+    check_array *inputs;
+    check_array output;
+} check_ran;
+
+/// What its output must be: `activation` of `value`. Arrays have output.count elements.
+typedef struct check_model_due {
+    long double *value;
+    double *S, *spread, *extra; ///< as in check_due
+    double K;
+    talc_activation activation;
+} check_model_due;
+
+/// False with a failure: no memory, an op that is not known.
+bool talc_check_model_due(const check_ran *ran, check_model_due *due);
+void talc_check_model_due_free(check_model_due *due);
+
+/* The ops, in model_sums.c, model_norms.c and model_due.c. False with a failure. */
+bool talc_check_due_conv2d(const check_ran *ran, check_model_due *due);
+bool talc_check_due_linear(const check_ran *ran, check_model_due *due);
+bool talc_check_due_matmul(const check_ran *ran, check_model_due *due);
+bool talc_check_due_pool2d(const check_ran *ran, check_model_due *due);
+bool talc_check_due_batch_norm2d(const check_ran *ran, check_model_due *due);
+bool talc_check_due_softmax(const check_ran *ran, check_model_due *due);
+bool talc_check_due_reduce(const check_ran *ran, check_model_due *due);
+
+/// Half the distance from 1 to the next number: 2^-24, 2^-53; 0 for integers.
+double talc_check_unit(talc_dtype dtype);
+
+/// How far element i may be off.
+static inline double check_off(const check_array *array, int64_t i)
+{
+    return array->off == NULL ? 0 : array->off[i];
+}
+
+#endif

@@ -1,0 +1,103 @@
+#include "check/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { NUMBER_TEXT = 24, COLUMNS = 8 };
+
+static const char *share_text(double share, char text[NUMBER_TEXT])
+{
+    if (isnan(share))
+        snprintf(text, NUMBER_TEXT, "-");
+    else if (isinf(share))
+        snprintf(text, NUMBER_TEXT, "inf");
+    else
+        snprintf(text, NUMBER_TEXT, share < 999.9995 ? "%.3f" : "%.3g", share);
+    return text;
+}
+
+static const char *difference_text(double difference, char text[NUMBER_TEXT])
+{
+    if (isnan(difference))
+        snprintf(text, NUMBER_TEXT, "-");
+    else
+        snprintf(text, NUMBER_TEXT, difference == 0 ? "0" : "%.2e", difference);
+    return text;
+}
+
+static const char *path_text(const talc_check_model_layer *layer)
+{
+    return *layer->path == '\0' ? "(model)" : layer->path;
+}
+
+/* Wrong itself, or only reached by the error of a layer before it. */
+static const char *verdict_text(const talc_check_model_layer *layer)
+{
+    if (layer->passed)
+        return layer->step >= 0 ? "ok" : "own ok";
+    return layer->own > 1 || layer->step > 1 ? "WRONG" : "after it";
+}
+
+static int longer(int a, const char *text)
+{
+    const size_t length = strlen(text);
+    return length > (size_t)a ? (int)length : a;
+}
+
+static void print_row(FILE *file, const int widths[4], const char *const cells[COLUMNS + 1])
+{
+    for (int i = 0; i < 4; i++)
+        fprintf(file, "%-*s  ", widths[i], cells[i]);
+    fprintf(file, "%9s  %9s  %11s  %10s  %s\n", cells[4], cells[5], cells[6], cells[7], cells[8]);
+}
+
+static void print_first(FILE *file, const talc_check_model_layer *layer)
+{
+    const bool own = layer->own > 1 && !(layer->step > layer->own);
+    char index[TALC_DIMS_TEXT], share[NUMBER_TEXT];
+    fprintf(file, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, ", path_text(layer),
+            layer->op, *layer->algorithm == '\0' ? "" : " by ", layer->algorithm,
+            talc_dims_text(layer->where, index), layer->got, layer->due);
+    if (own || layer->own > 1)
+        fprintf(file, "%s of its bound\n", share_text(layer->own, share));
+    else
+        fprintf(file, "the reference's, and %s\n",
+                layer->own <= 1 ? "its own op is right" : "nothing else is known of it");
+}
+
+void talc_check_model_print(FILE *file, const talc_check_model_report *report)
+{
+    if (file == NULL)
+        return;
+    const int count = talc_check_model_count(report);
+    int widths[4] = { 7, 2, 9, 6 }; /* of "(model)", "op", "algorithm", "output" */
+    char dims[TALC_DIMS_TEXT], own[NUMBER_TEXT], step[NUMBER_TEXT], accumulated[NUMBER_TEXT],
+        difference[NUMBER_TEXT];
+    for (int i = 0; i < count; i++) {
+        const talc_check_model_layer *layer = talc_check_model_at(report, i);
+        widths[0] = longer(widths[0], layer->path);
+        widths[1] = longer(widths[1], layer->op);
+        widths[2] = longer(widths[2], layer->algorithm);
+        widths[3] = longer(widths[3], talc_dims_text(layer->dims, dims));
+    }
+    print_row(file, widths,
+              (const char *const[]){ "layer", "op", "algorithm", "output", "own", "step",
+                                     "accumulated", "difference", "verdict" });
+    for (int i = 0; i < count; i++) {
+        const talc_check_model_layer *layer = talc_check_model_at(report, i);
+        print_row(file, widths,
+                  (const char *const[]){
+                      path_text(layer), layer->op, layer->algorithm,
+                      talc_dims_text(layer->dims, dims), share_text(layer->own, own),
+                      share_text(layer->step, step), share_text(layer->accumulated, accumulated),
+                      difference_text(layer->difference, difference), verdict_text(layer) });
+    }
+    const int wrong = talc_check_model_first_wrong(report);
+    if (wrong >= 0)
+        print_first(file, talc_check_model_at(report, wrong));
+    fprintf(file, "%s\n",
+            talc_check_model_passed(report) ? "passed"
+            : wrong < 0                     ? "failed: nothing was compared"
+                                            : "failed");
+}

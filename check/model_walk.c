@@ -1,0 +1,257 @@
+#include "check/model_walk.h"
+
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool talc_check_room(void **list, int count, int *room, size_t size)
+{
+    if (count < *room)
+        return true;
+    const int more = *room == 0 ? 16 : 2 * *room;
+    void *longer = talc_memory_new((size_t)more * size, "check_model");
+    if (longer == NULL)
+        return false;
+    if (count > 0)
+        memcpy(longer, *list, (size_t)count * size);
+    talc_memory_free(*list);
+    *list = longer;
+    *room = more;
+    return true;
+}
+
+// ---- Where a pass is ----------------------------------------------------------------------------------------
+
+/* Writes the path of a module of the tree; false for one that is not in it. */
+static bool path_of(const talc_module *root, const talc_module *module, char path[CHECK_PATH])
+{
+    path[0] = '\0';
+    if (module == root)
+        return true;
+    const talc_module *parent = module->entries->parent;
+    if (parent == NULL || !path_of(root, parent, path))
+        return false;
+    const size_t length = strlen(path);
+    for (int i = 0; i < parent->entries->count; i++)
+        if (parent->entries->list[i].child == module)
+            snprintf(path + length, CHECK_PATH - length, "%s%s", length > 0 ? "." : "",
+                     parent->entries->list[i].name);
+    return true;
+}
+
+/* The innermost module that belongs to the tree. */
+static void current_path(const check_walk *walk, char path[CHECK_PATH])
+{
+    int top = walk->depth < CHECK_DEPTH ? walk->depth : CHECK_DEPTH;
+    path[0] = '\0';
+    while (top > 0 && !path_of(walk->root, walk->stack[top - 1], path))
+        top--;
+}
+
+/* How often a module has been called, this time included; 0 with a failure. */
+static int count_call(check_walk *walk, const talc_module *module)
+{
+    for (int i = 0; i < walk->calls_count; i++)
+        if (walk->calls[i].module == module)
+            return ++walk->calls[i].count;
+    void *list = walk->calls;
+    const bool room =
+        talc_check_room(&list, walk->calls_count, &walk->calls_room, sizeof *walk->calls);
+    walk->calls = list;
+    if (!room)
+        return 0;
+    walk->calls[walk->calls_count++] = (check_calls){ module, 1 };
+    return 1;
+}
+
+// ---- What a pass tells --------------------------------------------------------------------------------------
+
+static void enter(talc_forward_recorder *recorder, const talc_module *module)
+{
+    check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
+    if (walk->depth < CHECK_DEPTH)
+        walk->stack[walk->depth] = module;
+    walk->depth++;
+}
+
+static void leave(talc_forward_recorder *recorder, const talc_module *module, const talc_tensor *x,
+                  const talc_tensor *y)
+{
+    (void)x;
+    check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
+    char path[CHECK_PATH];
+    if (y != NULL && walk->module != NULL && path_of(walk->root, module, path)) {
+        const int call = count_call(walk, module);
+        talc_observer *paused = talc_observe_pause();
+        if (call > 0)
+            walk->module(walk, path, call, (talc_tensor *)y);
+        talc_observe_resume(paused);
+    }
+    walk->depth--;
+}
+
+static void observe(talc_observer *observer, const talc_observation *observation)
+{
+    check_walk *walk = ((struct check_walk_observer *)observer)->walk;
+    for (int i = 0; i < walk->forced_count; i++)
+        if (strcmp(walk->forced[i].op, observation->op) == 0)
+            walk->forced[i].ran = true;
+    char path[CHECK_PATH];
+    current_path(walk, path);
+    if (walk->op != NULL)
+        walk->op(walk, path, observation);
+}
+
+static bool run_forward(check_walk *walk, talc_module *model, talc_tensor *x, talc_device *device)
+{
+    walk->root = model;
+    walk->depth = 0;
+    walk->recorder = (struct check_walk_recorder){ { .enter = enter, .record = leave }, walk };
+    walk->observer = (struct check_walk_observer){ { .observe = observe }, walk };
+    talc_tensor *there = talc_to(x, device, x->dtype);
+    if (there == NULL)
+        return false;
+    talc_forward_recorder *recorder = talc_forward_record(&walk->recorder.base);
+    talc_observer *observer = talc_observe(&walk->observer.base);
+    const bool ran = talc_forward(model, there) != NULL;
+    talc_observe(observer);
+    talc_forward_record(recorder);
+    talc_memory_free(walk->calls);
+    walk->calls = NULL;
+    walk->calls_count = walk->calls_room = 0;
+    return ran;
+}
+
+// ---- Forced algorithms --------------------------------------------------------------------------------------
+
+/* Reads one "op=name" and what follows it; NULL with a failure. */
+static const char *read_forced(const char *who, const char *text, check_forced *forced)
+{
+    const size_t length = strcspn(text, ","), equals = strcspn(text, "=");
+    if (equals == 0 || equals + 1 >= length || equals >= CHECK_NAME ||
+        length - equals - 1 >= CHECK_NAME) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: '%.*s' is no algorithm, expected OP=NAME", who,
+                  (int)(length < 80 ? length : 80), text);
+        return NULL;
+    }
+    snprintf(forced->op, sizeof forced->op, "%.*s", (int)equals, text);
+    snprintf(forced->name, sizeof forced->name, "%.*s", (int)(length - equals - 1),
+             text + equals + 1);
+    return text[length] == ',' ? text + length + 1 : text + length;
+}
+
+static bool force_all(const char *who, check_walk *walk, const char *algorithms)
+{
+    const char *at = algorithms == NULL ? "" : algorithms;
+    walk->forced_count = 0;
+    while (*at != '\0') {
+        if (walk->forced_count == CHECK_FORCED) {
+            talc_fail(TALC_BAD_ARGUMENT, "%s: more than %d algorithms are forced", who,
+                      CHECK_FORCED);
+            return false;
+        }
+        check_forced *forced = &walk->forced[walk->forced_count];
+        *forced = (check_forced){ .ran = false };
+        at = read_forced(who, at, forced);
+        if (at == NULL)
+            return false;
+        const char *before = talc_algorithm_forced(forced->op);
+        snprintf(forced->before, sizeof forced->before, "%s", before == NULL ? "" : before);
+        if (!talc_algorithm_force(forced->op, forced->name))
+            return false;
+        walk->forced_count++;
+    }
+    return true;
+}
+
+/* In the opposite order, because an op may be named twice. Nothing may be forced while a failure stands, so that is put
+ * aside meanwhile. */
+static void force_back(check_walk *walk)
+{
+    const talc_status standing = talc_error_status();
+    char message[1024];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_error_clear();
+    for (int i = walk->forced_count - 1; i >= 0; i--)
+        talc_algorithm_force(walk->forced[i].op,
+                             walk->forced[i].before[0] == '\0' ? NULL : walk->forced[i].before);
+    if (standing != TALC_OK)
+        talc_fail(standing, "%s", message);
+}
+
+static bool all_forced_ran(const char *who, const check_walk *walk)
+{
+    for (int i = 0; i < walk->forced_count; i++)
+        if (!walk->forced[i].ran) {
+            talc_fail(TALC_NOT_FOUND, "%s: %s=%s is forced, and no op %s ran", who,
+                      walk->forced[i].op, walk->forced[i].name, walk->forced[i].op);
+            return false;
+        }
+    return true;
+}
+
+// ---- Leaving the model as it was ----------------------------------------------------------------------------
+
+talc_replacement *talc_check_remember(talc_module *model)
+{
+    talc_replacement *remembered = talc_module_replacements(model);
+    const int count = talc_module_tensor_count(model);
+    for (int i = 0; remembered != NULL && i < count; i++) {
+        const talc_tensor *tensor = remembered[i].tensor;
+        remembered[i].fresh = talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+        if (remembered[i].fresh == NULL) {
+            talc_memory_free(remembered);
+            return NULL;
+        }
+    }
+    return remembered;
+}
+
+void talc_check_restore(talc_module *model, talc_replacement *remembered)
+{
+    if (remembered != NULL)
+        talc_module_replace(remembered, talc_module_tensor_count(model));
+    talc_memory_free(remembered);
+}
+
+static int module_count(const talc_module *module)
+{
+    int count = 1;
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            count += module_count(module->entries->list[i].child);
+    return count;
+}
+
+/* Exchanges the modes of a tree, in its order, with those of a list. */
+static bool *swap_modes(talc_module *module, bool *modes)
+{
+    const bool before = module->training;
+    module->training = *modes;
+    *modes++ = before;
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            modes = swap_modes(module->entries->list[i].child, modes);
+    return modes;
+}
+
+bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc_tensor *x,
+                     talc_device *device, const char *algorithms)
+{
+    talc_scope *scope = talc_scope_enter();
+    bool *modes =
+        scope == NULL ? NULL : talc_memory_new((size_t)module_count(model) * sizeof *modes, who);
+    bool ran = false;
+    if (modes != NULL) {
+        swap_modes(model, modes); /* all false: evaluation mode */
+        ran = force_all(who, walk, algorithms) && talc_module_to(model, device) &&
+              run_forward(walk, model, x, device) && all_forced_ran(who, walk);
+        force_back(walk);
+        swap_modes(model, modes);
+    }
+    talc_memory_free(modes);
+    talc_scope_leave(scope);
+    return ran;
+}

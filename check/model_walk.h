@@ -1,0 +1,60 @@
+/// A forward pass that is watched: each op with the module it runs in, and each module's output. Private to check/.
+#ifndef TALC_CHECK_MODEL_WALK_H
+#define TALC_CHECK_MODEL_WALK_H
+
+#include "nn/entries.h"
+#include "ops/algorithm.h"
+#include "tensor/observe.h"
+
+enum { CHECK_PATH = 256, CHECK_DEPTH = 64, CHECK_FORCED = 16, CHECK_NAME = 32 };
+
+/// An algorithm forced for the time of a pass.
+typedef struct check_forced {
+    char op[CHECK_NAME], name[CHECK_NAME];
+    char before[CHECK_NAME]; ///< what was forced until then; "": nothing
+    bool ran;                ///< the op was seen
+} check_forced;
+
+typedef struct check_calls {
+    const talc_module *module;
+    int count;
+} check_calls;
+
+typedef struct check_walk {
+    /// Told of each op that ran in the module of `path`, and of each module's output, which is the module's `call`-th. Either
+    /// may be NULL. They may raise a failure, which ends the pass.
+    void (*op)(struct check_walk *walk, const char *path, const talc_observation *observation);
+    void (*module)(struct check_walk *walk, const char *path, int call, talc_tensor *y);
+
+    /* The walk's own. */
+    struct check_walk_recorder {
+        talc_forward_recorder base;
+        struct check_walk *walk;
+    } recorder;
+    struct check_walk_observer {
+        talc_observer base;
+        struct check_walk *walk;
+    } observer;
+    const talc_module *root;
+    const talc_module *stack[CHECK_DEPTH];
+    int depth;
+    check_calls *calls;
+    int calls_count, calls_room;
+    check_forced forced[CHECK_FORCED];
+    int forced_count;
+} check_walk;
+
+/// Runs model(x) in evaluation mode on `device`, with the algorithms of `algorithms` ("conv2d=im2col,...", NULL: none) forced,
+/// and puts modes and forced algorithms back, also on failure; the model stays on the device. `who` names the caller.
+bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc_tensor *x,
+                     talc_device *device, const char *algorithms);
+
+/// A model's parameters as they are, so that it can be left so. Freed by talc_check_restore, which cannot fail and puts
+/// everything back; NULL passes. NULL with a failure without memory. To be used within one scope.
+talc_replacement *talc_check_remember(talc_module *model);
+void talc_check_restore(talc_module *model, talc_replacement *remembered);
+
+/// Makes room for one more element in a list of `count` of `*room`; the list may move. False with a failure.
+bool talc_check_room(void **list, int count, int *room, size_t size);
+
+#endif

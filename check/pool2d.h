@@ -1,0 +1,27 @@
+/// Problems of the pooling family. Private to check/.
+#ifndef TALC_CHECK_POOL2D_H
+#define TALC_CHECK_POOL2D_H
+
+#include "ops/pool2d.h"
+#include "check/family.h"
+
+typedef struct check_pool2d_problem {
+    talc_pool2d_problem p;
+    bool ceil_mode;
+} check_pool2d_problem;
+
+_Static_assert(sizeof(check_pool2d_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+
+static inline const check_pool2d_problem *talc_check_pool2d_of(const check_problem *problem)
+{
+    return (const check_pool2d_problem *)(const void *)problem;
+}
+
+/// What check/family.h says of these members.
+extern const char *const talc_check_pool2d_ops[];
+bool talc_check_pool2d_parse(const char *op, const char *text, check_problem *problem);
+const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+const char *talc_check_pool2d_op(const check_problem *problem);
+void talc_check_pool2d_random(uint64_t seed, check_problem *problem);
+
+#endif

@@ -1,0 +1,236 @@
+/// Problems of the pooling family: from text, to text, at random.
+#include "check/data.h"
+#include "check/pool2d.h"
+#include "check/text.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef check_pool2d_problem pool_problem;
+
+const char *const talc_check_pool2d_ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+                                              NULL };
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* Parts of a text, for the position of a mistake. */
+enum { SIZES, KERNEL, STRIDE, PADDING, DILATION, OUTPUT, PARTS };
+
+typedef struct mistake {
+    int part;
+    const char *wanted; /* NULL: there is none */
+} mistake;
+
+/* How many windows start inside: 0 when not one fits, or the numbers are too large. */
+static int64_t windows(int64_t extent, int64_t kernel, int64_t stride, int64_t pad,
+                       int64_t dilation, bool ceil_mode)
+{
+    int64_t span, padded;
+    if (!talc_multiply(kernel - 1, dilation, &span) || !talc_add_checked(extent, 2 * pad, &padded))
+        return 0;
+    const int64_t room = padded - 1 - span;
+    if (!ceil_mode)
+        return room < 0 ? 0 : room / stride + 1;
+    /* ceil(room / stride) + 1, of which the last must start before the bottom padding. */
+    int64_t count = room > 0 ? room / stride + (room % stride != 0) + 1 : room > -stride ? 1 : 0;
+    if (count > 1 && (count - 1) * stride >= extent + pad)
+        count--;
+    return count;
+}
+
+static mistake check_windows(const talc_pool2d_problem *p)
+{
+    if (p->KH < 1 || p->KW < 1)
+        return (mistake){ KERNEL, "a kernel of at least 1x1" };
+    if (p->stride_h < 1 || p->stride_w < 1)
+        return (mistake){ STRIDE, "a stride of at least 1x1" };
+    if (p->pad_h > p->KH / 2 || p->pad_w > p->KW / 2)
+        return (mistake){ PADDING, "a padding of at most half the kernel" };
+    if (p->dilation_h < 1 || p->dilation_w < 1)
+        return (mistake){ DILATION, "a dilation of at least 1x1" };
+    if (p->kind != TALC_POOL2D_MAX && (p->dilation_h > 1 || p->dilation_w > 1))
+        return (mistake){ DILATION, "no dilation, which only max_pool2d has" };
+    return (mistake){ 0, NULL };
+}
+
+/* Checks what was read and finds OH and OW. */
+static mistake complete(pool_problem *own)
+{
+    talc_pool2d_problem *p = &own->p;
+    int64_t count;
+    if (p->C < 1 || p->H < 1 || p->W < 1)
+        return (mistake){ SIZES, "sizes of at least 1, but for n," };
+    if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count))
+        return (mistake){ SIZES, "an input below 2^63 bytes" };
+    if (p->kind != TALC_POOL2D_ADAPTIVE_AVG) {
+        const mistake found = check_windows(p);
+        if (found.wanted != NULL)
+            return found;
+        p->OH = windows(p->H, p->KH, p->stride_h, p->pad_h, p->dilation_h, own->ceil_mode);
+        p->OW = windows(p->W, p->KW, p->stride_w, p->pad_w, p->dilation_w, own->ceil_mode);
+        if (p->OH == 0 || p->OW == 0)
+            return (mistake){ KERNEL, "a kernel that fits the padded input" };
+    } else if (p->OH > INT32_MAX || p->OW > INT32_MAX) {
+        return (mistake){ OUTPUT, "an output of at most 2147483647x2147483647" };
+    }
+    if (!talc_check_elements(TALC_F64, 4, (int64_t[]){ p->N, p->C, p->OH, p->OW }, &count))
+        return (mistake){ SIZES, "an output below 2^63 bytes" };
+    return (mistake){ 0, NULL };
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *places[PARTS])
+{
+    places[SIZES] = r->at;
+    if (!talc_check_read_field(r, 'n', false, &p->N) ||
+        !talc_check_read_field(r, 'c', false, &p->C) ||
+        !talc_check_read_field(r, 'h', false, &p->H) ||
+        !talc_check_read_field(r, 'w', false, &p->W))
+        return false;
+    places[OUTPUT] = places[KERNEL] = r->at;
+    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
+        return talc_check_read_pair(r, 'o', false, &p->OH, &p->OW);
+    if (!talc_check_read_pair(r, 'k', false, &p->KH, &p->KW))
+        return false;
+    p->stride_h = p->KH;
+    p->stride_w = p->KW;
+    p->dilation_h = p->dilation_w = 1;
+    places[STRIDE] = r->at;
+    if (!talc_check_read_pair(r, 's', true, &p->stride_h, &p->stride_w))
+        return false;
+    places[PADDING] = r->at;
+    if (!talc_check_read_pair(r, 'p', true, &p->pad_h, &p->pad_w))
+        return false;
+    places[DILATION] = r->at;
+    return talc_check_read_pair(r, 'd', true, &p->dilation_h, &p->dilation_w);
+}
+
+/* "_divisor" and a number, which is no fixed word. */
+static bool read_divisor(check_reader *r, talc_pool2d_problem *p)
+{
+    static const char word[] = "_divisor";
+    if (p->kind != TALC_POOL2D_AVG || p->divisor != 0 || strncmp(r->at, word, sizeof word - 1) != 0)
+        return true;
+    r->at += sizeof word - 1;
+    if (*r->at == '0')
+        return talc_check_unexpected(r, "a divisor of at least 1");
+    return talc_check_read_number(r, &p->divisor);
+}
+
+static bool read_words(check_reader *r, pool_problem *own)
+{
+    enum { F32, F64, CEIL, KIND };
+    static const char *const words[][5] = { { "f32", "f64", "ceil", "indices", NULL },
+                                            { "f32", "f64", "ceil", "exclude", NULL },
+                                            { "f32", "f64", NULL } };
+    talc_pool2d_problem *p = &own->p;
+    unsigned seen = 0;
+    for (int word = 0; word >= 0;) {
+        if (!read_divisor(r, p) || !talc_check_read_word(r, words[p->kind], &seen, &word))
+            return false;
+        if (word == F32 || word == F64) {
+            seen |= 1u << F32 | 1u << F64;
+            p->dtype = word == F64 ? TALC_F64 : TALC_F32;
+        }
+        own->ceil_mode |= word == CEIL;
+        p->indices |= word == KIND && p->kind == TALC_POOL2D_MAX;
+        p->exclude_padding |= word == KIND && p->kind == TALC_POOL2D_AVG;
+    }
+    return true;
+}
+
+static talc_pool2d_kind kind_of(const char *op)
+{
+    return strcmp(op, "max_pool2d") == 0   ? TALC_POOL2D_MAX
+           : strcmp(op, "avg_pool2d") == 0 ? TALC_POOL2D_AVG
+                                           : TALC_POOL2D_ADAPTIVE_AVG;
+}
+
+bool talc_check_pool2d_parse(const char *op, const char *text, check_problem *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    pool_problem *own = (pool_problem *)(void *)problem;
+    own->p.kind = kind_of(op);
+    check_reader r = talc_check_reader(op, text);
+    const char *places[PARTS];
+    if (!read_sizes(&r, &own->p, places) || !read_words(&r, own))
+        return false;
+    const mistake found = complete(own);
+    return found.wanted == NULL || talc_check_unexpected_at(&r, places[found.part], found.wanted);
+}
+
+const char *talc_check_pool2d_op(const check_problem *problem)
+{
+    return talc_check_pool2d_ops[talc_check_pool2d_of(problem)->p.kind];
+}
+
+const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const pool_problem *own = talc_check_pool2d_of(problem);
+    const talc_pool2d_problem *p = &own->p;
+    text[0] = '\0';
+    talc_check_append(text, "%s:n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64,
+                      talc_check_pool2d_op(problem), p->N, p->C, p->H, p->W);
+    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
+        talc_check_append(text, "o%" PRId64 "x%" PRId64, p->OH, p->OW);
+    else
+        talc_check_append(text,
+                          "k%" PRId64 "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
+                          p->KH, p->KW, p->stride_h, p->stride_w, p->pad_h, p->pad_w);
+    if (p->kind == TALC_POOL2D_MAX)
+        talc_check_append(text, "d%" PRId64 "x%" PRId64, p->dilation_h, p->dilation_w);
+    talc_check_append(text, "%s%s%s", own->ceil_mode ? "_ceil" : "",
+                      p->exclude_padding ? "_exclude" : "", p->indices ? "_indices" : "");
+    if (p->divisor != 0)
+        talc_check_append(text, "_divisor%" PRId64, p->divisor);
+    talc_check_append(text, "%s", p->dtype == TALC_F64 ? "_f64" : "");
+    return text;
+}
+
+// ---- Random problems ----------------------------------------------------------------------------------------
+
+static void draw_windows(uint64_t *state, pool_problem *own)
+{
+    static const int kernels[] = { 1, 2, 2, 3, 3, 3, 4, 5, 7 };
+    talc_pool2d_problem *p = &own->p;
+    const bool max = p->kind == TALC_POOL2D_MAX;
+    p->KH = kernels[talc_check_draw(state, 0, 8)];
+    p->KW = kernels[talc_check_draw(state, 0, 8)];
+    p->stride_h = talc_check_draw(state, 1, p->KH + 1);
+    p->stride_w = talc_check_draw(state, 1, p->KW + 1);
+    p->pad_h = talc_check_draw(state, 0, p->KH / 2);
+    p->pad_w = talc_check_draw(state, 0, p->KW / 2);
+    p->dilation_h = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
+    p->dilation_w = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
+    own->ceil_mode = talc_check_draw(state, 0, 1) != 0;
+    p->indices = max && talc_check_draw(state, 0, 1) != 0;
+    p->exclude_padding = p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 1) != 0;
+    if (p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 3) == 0)
+        p->divisor = talc_check_draw(state, 1, 9);
+}
+
+void talc_check_pool2d_random(uint64_t seed, check_problem *problem)
+{
+    static const int extents[] = { 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 28, 33 };
+    enum { EXTENTS = sizeof extents / sizeof *extents };
+    uint64_t state = talc_check_bits(seed, 2);
+    pool_problem *own = (pool_problem *)(void *)problem;
+    talc_pool2d_problem *p = &own->p;
+    do {
+        memset(problem, 0, sizeof *problem);
+        p->kind = (talc_pool2d_kind)talc_check_draw(&state, 0, TALC_POOL2D_KIND_COUNT - 1);
+        p->dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+        p->N = talc_check_draw(&state, 1, 3);
+        p->C = talc_check_draw(&state, 1, 5);
+        p->H = extents[talc_check_draw(&state, 0, EXTENTS - 1)];
+        p->W = extents[talc_check_draw(&state, 0, EXTENTS - 1)];
+        if (p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
+            p->OH = talc_check_draw(&state, 1, p->H + 2);
+            p->OW = talc_check_draw(&state, 1, p->W + 2);
+        } else {
+            draw_windows(&state, own);
+        }
+    } while (complete(own).wanted != NULL);
+}

@@ -1,0 +1,394 @@
+/// The family of reductions: sum, mean, max, argmax. `reversed` in a text: x is stored with its dimensions in the reverse
+/// order.
+///
+/// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error for long sums,
+/// min(K, 136 + K / 2^28) u S; tests/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
+/// division, so no more roundings than K. Largest values and places have no rounding; nor have sums of integers, which wrap
+/// around.
+#include "ops/reduce.h"
+
+#include "check/data.h"
+#include "check/family.h"
+#include "check/layout.h"
+#include "ops/backend.h"
+#include "tensor/memory.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct reduce_problem {
+    talc_reduce_problem p;
+    check_layout x;
+    bool reduced[TALC_MAX_RANK];
+    /* x's dimensions of both kinds, not merged; their strides are x's. */
+    int kept_rank, reduced_rank;
+    int64_t kept_dims[TALC_MAX_RANK], kept_strides[TALC_MAX_RANK];
+    int64_t reduced_dims[TALC_MAX_RANK], reduced_strides[TALC_MAX_RANK];
+} reduce_problem;
+
+_Static_assert(sizeof(reduce_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+
+static const char *const op_names[] = { "sum", "mean", "max", "argmax", NULL };
+
+static const reduce_problem *read_only(const check_problem *problem)
+{
+    return (const reduce_problem *)(const void *)problem;
+}
+
+static bool is_sum(const talc_reduce_problem *p)
+{
+    return p->function == TALC_SUM || p->function == TALC_MEAN;
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* False when a product is too large, which it can be beside an extent of 0. */
+static bool sort_dimensions(reduce_problem *own)
+{
+    const check_layout *x = &own->x;
+    talc_reduce_problem *p = &own->p;
+    p->outputs = p->K = 1;
+    for (int i = 0; i < x->rank; i++) {
+        if (own->reduced[i]) {
+            own->reduced_dims[own->reduced_rank] = x->dims[i];
+            own->reduced_strides[own->reduced_rank++] = x->strides[i];
+            if (!talc_multiply(p->K, x->dims[i], &p->K))
+                return false;
+        } else {
+            own->kept_dims[own->kept_rank] = x->dims[i];
+            own->kept_strides[own->kept_rank++] = x->strides[i];
+            if (!talc_multiply(p->outputs, x->dims[i], &p->outputs))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Sets the typed problem from layout, function and dimensions. NULL, or what was wanted. */
+static const char *complete(reduce_problem *own)
+{
+    talc_reduce_problem *p = &own->p;
+    if (!talc_check_lay_out(&own->x) || !sort_dimensions(own))
+        return "an input below 2^63 bytes";
+    if (p->K == 0 && !is_sum(p))
+        return "at least one element to reduce";
+    p->dtype = own->x.dtype;
+    p->y_dtype =
+        p->function == TALC_ARGMAX || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
+            ? TALC_I64
+            : p->dtype;
+    p->kept_rank = own->kept_rank;
+    p->reduced_rank = own->reduced_rank;
+    memcpy(p->kept_dims, own->kept_dims, sizeof p->kept_dims);
+    memcpy(p->kept_strides, own->kept_strides, sizeof p->kept_strides);
+    memcpy(p->reduced_dims, own->reduced_dims, sizeof p->reduced_dims);
+    memcpy(p->reduced_strides, own->reduced_strides, sizeof p->reduced_strides);
+    if (own->x.count > 0) {
+        p->kept_rank = talc_shape_coalesce(p->kept_rank, p->kept_dims,
+                                           (int64_t *const[]){ p->kept_strides }, 1);
+        p->reduced_rank = talc_shape_coalesce(p->reduced_rank, p->reduced_dims,
+                                              (int64_t *const[]){ p->reduced_strides }, 1);
+    }
+    return NULL;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+/* "@1,-2"; nothing for all dimensions. */
+static bool read_axes(check_reader *r, reduce_problem *own)
+{
+    const int dims = own->x.rank == 0 ? 1 : own->x.rank;
+    if (*r->at != '@') {
+        for (int i = 0; i < dims; i++)
+            own->reduced[i] = true;
+        return *r->at == '_' || *r->at == '\0' ||
+               talc_check_unexpected(r, "'x', '@', '_' or the end");
+    }
+    do {
+        r->at++;
+        const char *place = r->at;
+        int axis;
+        if (!talc_check_read_axis(r, own->x.rank, &axis))
+            return false;
+        if (own->reduced[axis])
+            return talc_check_unexpected_at(r, place, "no dimension twice");
+        own->reduced[axis] = true;
+    } while (*r->at == ',');
+    return true;
+}
+
+static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
+
+/* mean takes the first two. */
+static bool read_words(check_reader *r, reduce_problem *own)
+{
+    enum { REVERSED, DTYPES };
+    static const char *const all[] = { "reversed", "f32", "f64", "i64", "i32", "u8", NULL };
+    static const char *const floats[] = { "reversed", "f32", "f64", NULL };
+    unsigned seen = 0;
+    for (int word = 0; word >= 0;) {
+        if (!talc_check_read_word(r, own->p.function == TALC_MEAN ? floats : all, &seen, &word))
+            return false;
+        own->x.reversed |= word == REVERSED;
+        if (word >= DTYPES) {
+            own->x.dtype = dtypes[word - DTYPES];
+            seen |= ~1u;
+        }
+    }
+    return true;
+}
+
+static bool parse(const char *op, const char *text, check_problem *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    reduce_problem *own = (reduce_problem *)(void *)problem;
+    while (strcmp(op, op_names[own->p.function]) != 0)
+        own->p.function++;
+    check_reader r = talc_check_reader(op, text);
+    if (!talc_check_read_dims(&r, &own->x) || !read_axes(&r, own) || !read_words(&r, own))
+        return false;
+    const char *wanted = complete(own);
+    return wanted == NULL || talc_check_unexpected_at(&r, text, wanted);
+}
+
+static const char *op_of(const check_problem *problem)
+{
+    return op_names[read_only(problem)->p.function];
+}
+
+static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const reduce_problem *own = read_only(problem);
+    text[0] = '\0';
+    talc_check_append(text, "%s:", op_of(problem));
+    talc_check_append_dims(text, &own->x);
+    char separator = '@';
+    for (int i = 0; i < own->x.rank && own->kept_rank > 0; i++)
+        if (own->reduced[i]) {
+            talc_check_append(text, "%c%d", separator, i);
+            separator = ',';
+        }
+    talc_check_append(text, "%s%s%s", own->x.reversed ? "_reversed" : "",
+                      own->x.dtype == TALC_F32 ? "" : "_",
+                      own->x.dtype == TALC_F32 ? "" : talc_dtype_name(own->x.dtype));
+    return text;
+}
+
+static void random_problem(uint64_t seed, check_problem *problem)
+{
+    uint64_t state = talc_check_bits(seed, 7);
+    memset(problem, 0, sizeof *problem);
+    reduce_problem *own = (reduce_problem *)(void *)problem;
+    own->p.function = (talc_reduce_function)talc_check_draw(&state, 0, TALC_REDUCE_COUNT - 1);
+    talc_check_random_dims(&state, &own->x);
+    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
+    own->x.dtype =
+        talc_check_draw(&state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(&state, 0, 4)];
+    if (own->p.function == TALC_MEAN && !talc_dtype_is_float(own->x.dtype))
+        own->x.dtype = TALC_F64;
+    const int dims = own->x.rank == 0 ? 1 : own->x.rank;
+    bool any = false;
+    for (int i = 0; i < dims; i++)
+        any |= own->reduced[i] = talc_check_draw(&state, 0, 1) != 0;
+    for (int i = 0; i < dims && !any; i++)
+        own->reduced[i] = true;
+    complete(own);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const reduce_problem *own = read_only(problem);
+    list[0] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[1] = (check_operand){ .name = "y",
+                               .role = CHECK_WRITTEN,
+                               .dtype = own->p.y_dtype,
+                               .rank = own->kept_rank,
+                               .count = own->p.outputs };
+    memcpy(list[1].dims, own->kept_dims, sizeof list[1].dims);
+    return 2;
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+/* The odd part of a mean's divisor: multiples of it have exact means. */
+static double exact_multiple(const talc_reduce_problem *p)
+{
+    int64_t K = p->function == TALC_MEAN ? p->K : 1;
+    while (K > 0 && K % 2 == 0)
+        K /= 2;
+    return (double)K;
+}
+
+/* Integers -largest .. largest, times exact_multiple, have exact results; below 1 there are none. Few of them, so that there
+ * are equal ones among the largest. */
+static double exact_largest(const talc_reduce_problem *p)
+{
+    if (!is_sum(p))
+        return 4;
+    const double room = p->dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    return fmin(64, floor(room / (double)p->K / exact_multiple(p)));
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_reduce_problem *p = &read_only(problem)->p;
+    if (talc_dtype_is_float(p->dtype))
+        return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 : kind <= TALC_CHECK_INFINITY;
+    return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
+}
+
+/* EXACT: few numbers, many of them equal. HUGE: over the whole range of the type; of i64 multiples of 2^40, whose sums have few
+ * enough digits, also after they wrapped around, for a double to hold. */
+static void fill_integers(const check_layout *x, talc_check_kind kind, uint64_t seed,
+                          double *values)
+{
+    uint64_t state = talc_check_bits(seed, 8);
+    const bool wide = kind == TALC_CHECK_HUGE;
+    for (int64_t i = 0; i < x->count; i++)
+        if (x->dtype == TALC_U8)
+            values[i] = (double)talc_check_draw(&state, 0, wide ? UINT8_MAX : 4);
+        else if (x->dtype == TALC_I32)
+            values[i] =
+                (double)talc_check_draw(&state, wide ? INT32_MIN : -4, wide ? INT32_MAX : 4);
+        else
+            values[i] = wide ? (double)talc_check_draw(&state, -(1 << 23), (1 << 23) - 1) * 0x1p40
+                             : (double)talc_check_draw(&state, -4, 4);
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const reduce_problem *own = read_only(problem);
+    const check_layout *layout = &own->x;
+    double *x = values->of[0];
+    if (!talc_dtype_is_float(layout->dtype)) {
+        fill_integers(layout, kind, seed, x);
+        return;
+    }
+    const bool exact = kind == TALC_CHECK_EXACT;
+    talc_check_fill(x, layout->count, layout->dtype, kind, exact ? exact_largest(&own->p) : 1, 1,
+                    seed);
+    for (int64_t i = 0; exact && i < layout->count; i++)
+        x[i] *= exact_multiple(&own->p);
+    /* Several NaN in a reduction, as it matters which of them argmax names. */
+    for (int64_t i = 0; kind == TALC_CHECK_NAN && !is_sum(&own->p) && i < layout->count / 16; i++)
+        x[talc_check_bits(seed, (uint64_t)(layout->count + i)) % (uint64_t)layout->count] = NAN;
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* Element k, in row-major order of the reduced dimensions. */
+static double element(const reduce_problem *own, const double *x, int64_t k)
+{
+    return x[talc_check_offset(own->reduced_rank, own->reduced_dims, own->reduced_strides, k)];
+}
+
+static long double integer_sum(const reduce_problem *own, const double *x)
+{
+    uint64_t sum = 0; /* wraps around, where a signed sum would be undefined */
+    for (int64_t k = 0; k < own->p.K; k++)
+        sum += (uint64_t)(int64_t)element(own, x, k);
+    return sum <= INT64_MAX ? (long double)sum : (long double)sum - 0x1p64L;
+}
+
+static check_due sum_due(const reduce_problem *own, const double *x)
+{
+    long double sum = 0, sizes = 0;
+    for (int64_t k = 0; k < own->p.K; k++) {
+        const double value = element(own, x, k);
+        sum += value;
+        sizes += fabs(value);
+    }
+    const long double divisor = own->p.function == TALC_MEAN ? (long double)own->p.K : 1;
+    return (check_due){ .value = sum / divisor,
+                        .K = (double)own->p.K,
+                        .S = isfinite(sum) ? (double)(sizes / divisor) : 0 };
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const reduce_problem *own = read_only(problem);
+    const talc_reduce_problem *p = &own->p;
+    const double *x =
+        values->of[0] + talc_check_offset(own->kept_rank, own->kept_dims, own->kept_strides, index);
+    if (is_sum(p) && talc_dtype_is_float(p->dtype))
+        return sum_due(own, x);
+    if (is_sum(p))
+        return (check_due){ .value = integer_sum(own, x) };
+    double most = element(own, x, 0);
+    int64_t most_at = 0;
+    for (int64_t k = 1; k < p->K && !isnan(most); k++) {
+        const double value = element(own, x, k);
+        if (isnan(value) || value > most) {
+            most = value;
+            most_at = k;
+        }
+    }
+    return (check_due){ .value =
+                            p->function == TALC_ARGMAX ? (long double)most_at : (long double)most };
+}
+
+static double terms(const check_problem *problem)
+{
+    return (double)read_only(problem)->p.K;
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const talc_reduce_algorithm *typed(const talc_algorithm *row)
+{
+    return (const talc_reduce_algorithm *)(const void *)row;
+}
+
+static const talc_algorithm *row_at(const talc_device *device, int index)
+{
+    const talc_reduce_algorithm *row = device->backend->reduce;
+    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
+        row++;
+    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
+}
+
+static const char *refuses(const talc_algorithm *row, const check_problem *problem)
+{
+    const reduce_problem *own = read_only(problem);
+    if (own->p.outputs == 0 || own->p.K == 0)
+        return "there is nothing to reduce";
+    return typed(row)->refuses(&own->p);
+}
+
+static size_t workspace(const talc_algorithm *row, const talc_device *device,
+                        const check_problem *problem, size_t limit)
+{
+    (void)row, (void)device, (void)problem, (void)limit;
+    return 0;
+}
+
+static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
+                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+    const talc_reduce_arguments arguments = { .y = pointers[1], .x = pointers[0] };
+    return typed(row)->run(device, &read_only(problem)->p, &arguments);
+}
+
+const check_family talc_check_reduce = {
+    .ops = op_names,
+    .parse = parse,
+    .print = print,
+    .op = op_of,
+    .random = random_problem,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .due = due_of,
+    .terms = terms,
+    .row = row_at,
+    .refuses = refuses,
+    .workspace = workspace,
+    .run = run,
+};

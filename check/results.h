@@ -1,0 +1,26 @@
+/// What a check has found so far. Private to check/.
+#ifndef TALC_CHECK_RESULTS_H
+#define TALC_CHECK_RESULTS_H
+
+#include "check/family.h"
+
+enum { CHECK_MOST_FAILURES = 1000 };
+
+struct talc_check {
+    talc_check_options options;
+    talc_device *device;
+    talc_check_summary *summaries;
+    int summary_count, summary_room;
+    talc_check_failure *failures;
+    int failure_count, failure_room;
+};
+
+/// The summary of a row on the check's device, new ones at the end; NULL with a failure. It lasts until the next call.
+talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
+                                          const talc_algorithm *row);
+
+/// Counts an outcome, keeps its failure, and hands it to the observer. False with a failure when there is no memory.
+bool talc_check_note(talc_check *check, const talc_algorithm *row,
+                     const talc_check_outcome *outcome);
+
+#endif

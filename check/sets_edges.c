@@ -1,0 +1,300 @@
+/// Problems at the edges of every axis, each family under what it is about.
+#include "check/sets.h"
+
+#include <stddef.h>
+
+// clang-format off
+const char *const talc_check_edges[] = {
+    /* Batch. */
+    "n0c3h5w4o2k3x3p1x1", "n1c3h5w4o2k3x3p1x1", "n2c3h5w4o2k3x3p1x1", "n3c2h6w5o5k3x2_bias",
+    "n0c4h5w4o4k3x3p1x2g2_f64_bias_residual_relu", "n65537c1h1w2o1k1x2", "n65537c1h1w1o2k1x1_bias",
+    "n1031c1h2w2o1k2x2p1x1",
+
+    /* Input channels, around the widths of vectors and tiles. */
+    "n1c1h6w5o3k3x3p1x1", "n1c2h6w5o3k3x3p1x1", "n1c3h6w5o3k3x3p1x1", "n1c4h6w5o3k3x3p1x1",
+    "n1c7h6w5o3k3x3p1x1", "n1c8h6w5o3k3x3p1x1", "n1c15h6w5o3k3x3p1x1", "n1c16h6w5o3k3x3p1x1",
+    "n1c17h6w5o3k3x3p1x1", "n1c31h6w5o3k3x3p1x1", "n1c32h6w5o3k3x3p1x1", "n1c33h6w5o3k3x3p1x1",
+    "n1c63h4w5o5k3x3p1x1", "n1c64h4w5o5k3x3p1x1", "n1c65h4w5o5k3x3p1x1", "n1c127h4w5o5k2x3",
+
+    /* Output channels. */
+    "n2c3h5w6o1k3x3_bias", "n2c3h5w6o2k3x3_bias", "n2c3h5w6o3k3x3_bias", "n2c3h5w6o4k3x3_bias",
+    "n2c3h5w6o7k3x3_bias", "n2c3h5w6o8k3x3_bias", "n2c3h5w6o15k3x3_bias", "n2c3h5w6o16k3x3_bias",
+    "n2c3h5w6o17k3x3_bias", "n2c3h5w6o31k3x3_bias", "n2c3h5w6o32k3x3_bias", "n2c3h5w6o33k3x3_bias",
+    "n1c33h5w5o33k2x2", "n2c17h5w7o17k1x1", "n1c64h6w6o64k3x3p1x1", "n1c127h3w3o5k3x3p1x1",
+    "n1c5h3w3o127k1x1_bias", "n1c3h5w6o63k3x3", "n1c3h5w6o64k3x3", "n1c3h5w6o65k3x3", "n1c3h5w6o127k3x3",
+    "n1c3h5w6o129k3x3",
+
+    /* Images that are not square, down to lines and points. */
+    "n2c3h1w17o4k1x3p0x1", "n2c3h17w1o4k3x1p1x0", "n2c5h1w1o3k1x1_bias", "n2c3h1w1o3k3x3p1x1",
+    "n1c2h33w3o3k3x3", "n1c2h3w33o3k3x3", "n1c3h7w8o4k3x3p1x1", "n1c3h8w7o4k3x3p1x1", "n1c3h13w28o4k3x3p1x1",
+    "n1c3h28w13o4k3x3p1x1", "n1c2h33w31o2k3x3p1x1",
+
+    /* Widths of the output around those of vectors, at either parity of the kernel. */
+    "n1c3h3w6o5k3x3p1x1", "n1c3h3w9o5k3x3p1x1", "n1c3h3w14o5k3x3p1x1", "n1c3h3w15o5k3x3p1x1",
+    "n1c3h3w16o5k3x3p1x1", "n1c3h3w17o5k3x3p1x1", "n1c3h3w31o5k3x3p1x1", "n1c3h3w32o5k3x3p1x1",
+    "n1c3h3w34o5k3x3p1x1", "n1c3h3w47o5k3x3p1x1", "n1c3h3w48o5k3x3p1x1", "n1c3h3w49o5k3x3p1x1",
+    "n1c3h3w63o5k3x3p1x1", "n1c3h3w64o5k3x3p1x1", "n1c3h3w65o5k3x3p1x1", "n1c3h3w127o5k3x3p1x1",
+    "n1c3h3w128o5k3x3p1x1", "n1c3h3w129o5k3x3p1x1", "n1c2h4w8o3k2x2_bias", "n1c2h4w9o3k2x2_bias",
+    "n1c2h4w10o3k2x2_bias", "n1c2h4w16o3k2x2_bias", "n1c2h4w17o3k2x2_bias", "n1c2h4w18o3k2x2_bias",
+    "n1c2h4w32o3k2x2_bias", "n1c2h4w33o3k2x2_bias", "n1c2h4w34o3k2x2_bias",
+
+    /* Depthwise, whose rows are as wide as a vector, one more, one less. */
+    "n1c2h5w8o2k3x3g2", "n1c2h5w9o2k3x3g2", "n1c2h5w10o2k3x3g2", "n1c2h5w15o2k3x3g2", "n1c2h5w16o2k3x3g2",
+    "n1c2h5w17o2k3x3g2", "n1c2h5w18o2k3x3g2", "n1c2h5w19o2k3x3g2", "n1c2h5w31o2k3x3g2", "n1c2h5w32o2k3x3g2",
+    "n1c2h5w33o2k3x3g2", "n1c2h5w34o2k3x3g2", "n1c2h5w35o2k3x3g2", "n1c2h5w7o2k3x3p1x1g2",
+    "n1c2h5w15o2k3x3p1x1g2", "n1c2h5w16o2k3x3p1x1g2", "n1c2h5w17o2k3x3p1x1g2", "n1c2h5w31o2k3x3p1x1g2",
+    "n1c2h5w32o2k3x3p1x1g2", "n1c2h5w33o2k3x3p1x1g2", "n1c2h5w16o2k3x3p0x1x0x0g2", "n1c2h5w16o2k3x3p0x0x0x1g2",
+    "n1c2h5w17o2k3x3p0x1x0x0g2", "n1c2h5w17o2k3x3p0x0x0x1g2", "n1c2h5w18o2k3x3p0x1x0x0g2",
+    "n1c2h5w18o2k3x3p0x0x0x1g2", "n1c2h5w8o2k3x3g2_f64", "n1c2h5w9o2k3x3g2_f64", "n1c2h5w10o2k3x3g2_f64",
+    "n1c2h5w16o2k3x3g2_f64", "n1c2h5w17o2k3x3g2_f64", "n1c2h5w18o2k3x3g2_f64", "n1c2h5w7o2k3x3p1x1g2_f64",
+    "n1c2h5w8o2k3x3p1x1g2_f64", "n1c2h5w9o2k3x3p1x1g2_f64",
+
+    /* Images of one to three rows or columns under kernels of one to five. */
+    "n1c2h1w3o3k2x2p1x1", "n1c2h1w3o3k3x3p2x2", "n1c2h3w1o3k4x4p2x2", "n1c2h3w1o3k5x5p3x3",
+    "n1c2h1w1o3k4x4p2x2", "n1c2h1w1o3k5x5p3x3", "n1c2h1w2o3k5x5p4x4", "n1c2h2w1o3k5x5p2x2",
+    "n1c2h3w3o3k5x5p1x1", "n1c2h2w2o3k4x4p1x1", "n1c2h1w3o3k5x5p4x4", "n1c2h3w1o3k3x3p2x2",
+    "n1c2h1w3o3k1x5p0x2", "n1c2h3w1o3k5x1p2x0", "n1c2h1w3o3k1x4s1x2p0x3", "n1c2h3w1o3k4x1s2x1p3x0",
+
+    /* Pointwise with tails far past the tiles. */
+    "n1c265h4w5o193k1x1", "n1c193h3w4o542k1x1_bias", "n1c542h2w3o265k1x1", "n1c33h27w19o31k1x1s12x14",
+    "n1c17h8w9o33k1x1s2x1_bias",
+
+    /* Kernels. */
+    "n2c3h9w10o4k1x1", "n2c3h9w10o4k1x7", "n2c3h9w10o4k7x1", "n2c3h9w10o4k2x2", "n2c3h9w10o4k3x3",
+    "n2c3h9w10o4k4x4", "n2c3h9w10o4k5x5", "n2c3h9w10o4k7x7", "n2c3h9w10o4k2x3", "n2c3h9w10o4k3x2",
+    "n2c3h9w10o4k5x7", "n2c3h9w10o4k7x5", "n2c3h9w10o4k1x2", "n2c3h9w10o4k2x1", "n1c2h13w12o3k11x11",
+    "n1c2h13w12o3k11x11p5x5", "n2c3h5w7o4k5x7_bias", "n2c3h5w9o4k5x3", "n2c3h9w5o4k3x5", "n1c2h3w4o3k7x7p2x2",
+
+    /* Strides. */
+    "n2c3h11w10o4k3x3s2x2p1x1", "n2c3h11w10o4k3x3s3x3p1x1", "n2c3h11w10o4k3x3s1x2p1x1",
+    "n2c3h11w10o4k3x3s2x1p1x1", "n2c3h11w10o4k3x3s3x1p1x1", "n2c3h11w10o4k3x3s1x3p1x1", "n1c3h13w11o4k2x2s5x4",
+    "n1c3h6w5o4k3x3s6x5p1x1", "n2c3h6w5o4k3x3s100x99p1x1", "n2c5h9w7o6k1x1s2x3", "n1c3h26w25o4k1x1s12x14",
+    "n1c2h12w13o3k3x3s4x4", "n1c2h4w4o2k2x2s1000000000x1000000007",
+
+    /* Rows and columns that no window touches. */
+    "n1c2h8w9o3k3x3s2x2", "n1c2h13w11o3k2x2s4x5", "n1c2h10w10o3k1x1s3x3", "n1c2h9w9o3k3x3s4x4d4x4",
+
+    /* Padding. */
+    "n1c2h6w5o3k1x1p1x1", "n1c2h6w5o3k1x1p2x2", "n1c2h6w5o3k1x1p3x3", "n1c2h6w5o3k2x2p1x1",
+    "n1c2h6w5o3k2x2p2x2", "n1c2h6w5o3k2x2p3x3", "n1c2h6w5o3k3x3p2x2", "n1c2h6w5o3k3x3p3x3",
+    "n1c2h6w5o3k3x3p5x5", "n1c2h6w5o3k5x5p1x1", "n1c2h6w5o3k5x5p2x2", "n1c2h6w5o3k5x5p3x3",
+    "n1c2h6w5o3k5x5p4x4", "n1c2h6w5o3k5x5p5x5", "n1c2h6w5o3k5x5p7x7", "n1c2h6w5o3k3x3p1x0",
+    "n1c2h6w5o3k3x3p0x2", "n1c1h3w1o2k3x3p0x100", "n1c1h3w3o2k5x5s3x1p50x3", "n1c1h3w4o2k3x3p29x9d2x3",
+
+    /* Windows entirely in the padding. */
+    "n1c2h2w2o3k2x2p4x4_bias", "n2c2h3w3o3k1x1s1x2p2x0_bias", "n1c2h1w1o3k2x2s3x3p6x6",
+    "n1c3h1w1o2k1x1s6x6p3x3_bias", "n1c2h2w2o3k2x2p5x4x0x0_bias", "n1c2h2w2o3k2x2p0x0x5x4_bias",
+
+    /* Padding of its own on each side: top, left, bottom, right. */
+    "n1c2h5w6o3k3x3p1x0x0x0", "n1c2h5w6o3k3x3p0x1x0x0", "n1c2h5w6o3k3x3p0x0x1x0", "n1c2h5w6o3k3x3p0x0x0x1",
+    "n1c2h5w6o3k3x3p1x2x3x4", "n1c2h5w6o3k3x3p4x3x2x1", "n1c2h5w6o3k3x3p0x0x1x1", "n1c2h5w6o3k3x3p1x1x0x0",
+    "n1c2h5w6o3k3x3p2x0x0x3", "n2c3h7w6o4k3x2s2x3p1x0x2x3_bias", "n2c3h7w6o4k3x2p1x0x2x3d2x3",
+    "n1c3h7w6o4k4x2p1x0x2x1", "n1c4h5w6o6k3x3p0x1x2x0g2", "n1c1h3w3o2k2x2s2x2p0x0x1x37",
+
+    /* Dilation. */
+    "n2c3h10w11o4k3x3p1x2d2x2", "n2c3h10w11o4k3x3p1x2d3x3", "n2c3h10w11o4k3x3p1x2d1x2",
+    "n2c3h10w11o4k3x3p1x2d2x1", "n2c3h10w11o4k3x3p1x2d3x1", "n2c3h10w11o4k3x3p1x2d1x3",
+    "n1c2h4w4o3k2x2p3x3d5x5", "n1c3h5w4o3k1x1d7x9", "n2c3h12w13o4k3x2s2x3p2x1d2x4", "n1c3h9w9o2k4x4d2x2",
+    "n1c1h30w31o2k3x3d13x14", "n1c2h3w3o2k1x1d1000000000x1000000000", "n1c2h2w3o3k2x2p5x5d6x7",
+
+    /* The effective kernel is the padded input: one output. */
+    "n2c3h5w7o4k5x7", "n1c3h5w4o4k7x8p1x2", "n1c3h7w5o4k4x3d2x2", "n1c3h5w3o4k4x3p1x1d2x2",
+    "n1c2h2w2o3k3x4p1x0x0x2_bias", "n1c2h5w5o3k5x5s7x7", "n9c2h3w3o3k3x3",
+
+    /* Groups. */
+    "n2c4h6w5o6k3x3p1x1g2", "n2c2h6w5o6k3x3g2_bias", "n2c6h6w5o3k3x3g3", "n2c8h5w5o12k1x1g4_bias",
+    "n2c6h11w9o4k3x2s2x1p1x1d1x2g2_bias", "n1c15h5w4o10k2x3g5", "n1c34h4w4o34k3x3p1x1g2",
+    "n1c32h4w5o16k3x3p1x1g16", "n1c6h5w5o6k5x5p2x2g3", "n1c2h12w11o2k11x11p1x0g2",
+
+    /* Depthwise: a group for each channel. */
+    "n2c5h7w6o5k3x3p1x1g5", "n2c8h7w6o8k3x3p1x1g8_bias_relu", "n2c5h7w6o10k3x3p1x1g5_bias", "n1c4h6w7o12k2x3g4",
+    "n2c7h9w8o7k3x3s2x2p1x1g7", "n1c3h5w31o3k3x5s1x10p1x2g3", "n1c4h9w8o4k3x3p2x3d2x3g4",
+    "n1c3h9w11o3k5x7p2x3g3", "n2c6h4w5o6k1x1g6_bias", "n1c3h6w5o3k3x3p2x0x1x3g3", "n1c2h3w70o2k3x3p1x1g2",
+    "n1c3h6w5o6k3x3p1x1g3_f64_bias", "n1c3h2w2o3k2x2p4x4g3_bias", "n1c16h1w1o16k3x3p1x1g16",
+    "n1c33h5w5o33k3x3p1x1g33", "n1c2h12w13o2k11x11p5x5g2", "n1c3h11w13o3k2x2s4x5g3",
+
+    /* Pointwise. */
+    "n2c7h6w5o9k1x1", "n2c16h7w7o8k1x1_bias_relu", "n2c3h4w5o4k1x1p1x2_bias", "n2c3h4w5o4k1x1p1x0x0x0",
+    "n2c3h4w5o4k1x1p0x1x0x0", "n2c3h4w5o4k1x1p0x0x1x0", "n2c3h4w5o4k1x1p0x0x0x1", "n2c3h5w4o4k1x1s2x1",
+    "n2c3h4w5o4k1x1s1x2", "n3c1h5w6o1k1x1", "n2c5h4w3o6k1x1_bias_residual_relu", "n2c5h4w3o6k1x1_f64_bias",
+    "n2c3h1w257o4k1x1", "n2c6h7w5o4k1x1s2x2g2",
+
+    /* Bias, residual and activations. */
+    "n2c3h7w6o5k3x3p1x1_bias", "n2c3h7w6o5k3x3p1x1_residual", "n2c3h7w6o5k3x3p1x1_bias_residual",
+    "n2c3h7w6o5k3x3p1x1_relu", "n2c3h7w6o5k3x3p1x1_bias_relu", "n2c3h7w6o5k3x3p1x1_sigmoid",
+    "n2c3h7w6o5k3x3p1x1_bias_sigmoid", "n2c3h7w6o5k3x3p1x1_tanh", "n2c3h7w6o5k3x3p1x1_bias_tanh",
+    "n2c3h7w6o5k3x3p1x1_residual_relu", "n2c3h7w6o5k3x3p1x1_bias_residual_relu",
+    "n2c3h7w6o5k3x3p1x1_bias_residual_sigmoid", "n2c3h7w6o5k3x3p1x1_bias_residual_tanh", "n3c1h4w9o7k1x1_bias",
+    "n2c4h9w7o6k3x3s2x2p1x1g2_residual_tanh",
+
+    /* What stands in the padding. */
+    "n2c3h6w5o4k3x3p1x1_reflect", "n1c2h6w5o3k5x5p5x4_bias_reflect", "n1c2h6w5o3k3x2p1x3x4x0_reflect",
+    "n2c2h7w8o3k3x3s2x3p3x4d2x2_reflect", "n1c4h5w5o6k3x3p2x2g2_bias_relu_reflect",
+    "n1c4h5w6o4k3x3p1x1g4_reflect", "n1c2h5w4o3k3x3p2x1_f64_reflect", "n1c3h4w4o3k1x1p1x2_reflect",
+    "n1c2h5w4o3k3x3_reflect", "n2c3h6w5o4k3x3p1x1_replicate", "n1c2h6w5o3k5x5p5x4_bias_replicate",
+    "n1c2h6w5o3k3x2p1x3x4x0_replicate", "n2c2h7w8o3k3x3s2x3p3x4d2x2_replicate",
+    "n1c4h5w5o6k3x3p2x2g2_bias_relu_replicate", "n1c4h5w6o4k3x3p1x1g4_replicate",
+    "n1c2h5w4o3k3x3p2x1_f64_replicate", "n1c3h4w4o3k1x1p1x2_replicate", "n1c2h5w4o3k3x3_replicate",
+    "n2c3h6w5o4k3x3p1x1_circular", "n1c2h6w5o3k5x5p5x4_bias_circular", "n1c2h6w5o3k3x2p1x3x4x0_circular",
+    "n2c2h7w8o3k3x3s2x3p3x4d2x2_circular", "n1c4h5w5o6k3x3p2x2g2_bias_relu_circular",
+    "n1c4h5w6o4k3x3p1x1g4_circular", "n1c2h5w4o3k3x3p2x1_f64_circular", "n1c3h4w4o3k1x1p1x2_circular",
+    "n1c2h5w4o3k3x3_circular", "n1c2h2w3o3k3x3p5x7_replicate", "n1c2h4w3o3k3x3p4x3_circular",
+    "n1c2h4w3o3k3x3p3x2_reflect", "n1c2h1w1o3k3x3p2x2_replicate", "n1c2h1w1o3k3x3p1x1_circular",
+    "n0c2h5w4o3k3x3p2x1_reflect",
+
+    /* Float64. */
+    "n2c3h7w6o5k3x3p1x1_f64", "n2c4h9w7o6k3x2s2x1p1x2x0x1d1x2g2_f64_bias_residual_relu", "n1c33h5w4o17k1x1_f64",
+    "n1c3h5w4o3k3x3_f64_bias_sigmoid", "n1c3h5w4o3k3x3_f64_tanh", "n1c64h5w5o3k5x5_f64",
+    "n1c8h17w19o16k3x3p1x1_f64_bias",
+
+    /* Long sums. */
+    "n1c64h6w6o4k5x5", "n1c64h6w9o4k5x7", "n1c4096h1w2o3k1x1", "n1c500h5w8o2k5x8",
+
+    /* Several tiles of every kind. */
+    "n1c16h35w37o33k3x3p1x1_bias_relu", "n1c3h5w301o5k3x3p1x1", "n1c3h301w5o5k3x3p1x1",
+    "n5c8h19w21o24k3x3s2x2p1x1", "n1c30h37w35o5k3x3p1x1_bias_relu", "n1c4h75w71o10k3x3s2x2p1x1g2",
+    "n1c5h9w11o301k3x3p1x1_bias", "n131c3h3w3o139k2x2p1x1_bias_relu", "n67c6h5w4o14k3x2g2_residual",
+    "n1c30h33w34o11k3x3p1x1_f64_bias", "n2c5h41w50o7k1x1_bias_relu", "n1c7h31w37o301k1x1_bias",
+    "n2c6h33w35o14k1x1g2_bias_residual_tanh", "n1c9h41w50o131k1x1_f64_bias",
+    "n1c3h131w37o3k3x3p1x1g3_bias_relu", "n2c5h61w67o5k3x3s2x2p1x1g5_bias",
+    "n1c4h33w71o8k5x5p2x2g4_bias_residual", "n1c2h5w2101o2k3x3p1x1g2_bias_residual",
+    "n1c2h4w3001o4k2x3s1x2p1x1g2_bias", "n1c2h9w71o2k3x3p1x17d1x17g2_bias", "n1c2h9w95o2k3x3s1x2p1x19d1x19g2",
+    "n2c5h29w37o5k3x3p1x1g5_f64_bias", "n2c40h17w19o70k1x1", "n2c19h23w41o19k3x3p1x1g19",
+
+    /* Networks' layers, reduced. */
+    "n1c1h28w28o6k5x5p2x2_bias_relu", "n1c6h14w14o16k5x5_bias_relu", "n1c3h31w31o8k11x11s4x4p2x2_bias_relu",
+    "n1c3h30w32o8k7x7s2x2p3x3", "n1c16h14w14o32k1x1s2x2", "n1c16h8w8o16k3x3p1x1_bias_residual_relu",
+    "n1c32h14w14o32k3x3s2x2p1x1g32_bias_relu", "n1c32h7w7o32k3x3p1x1g8", "n1c8h15w15o8k3x3p6x6d6x6",
+    "n1c16h9w9o16k1x7p0x3", "n1c16h12w12o16k3x3p1x1_bias_relu", "n1c1h41w20o4k10x5s2x1",
+
+    /* Results past the caches. */
+    "n2c80h130w140o80k3x3p1x1g80_bias", "n2c80h130w144o80k3x3p1x1g80", "n2c80h130w144o80k3x3p1x1g80_relu",
+    "n2c80h66w112o80k3x3p1x1g80_f64", "n1c64h112w112o33k3x3p1x1", "n1c16h250w260o40k1x1_bias",
+
+    /* More networks: sound, segmentation, upsampling. */
+    "n1c1h79w21o8k41x11s2x2p20x5", "n1c8h12w9o8k21x11s2x1p10x5", "n1c4h17w17o6k3x3p12x12d12x12",
+    "n1c3h19w23o5k2x2s2x2", "n1c6h8w8o3k9x9p4x4_tanh",
+
+    /* The two problems that talc began with, reduced. */
+    "n2c8h32w24o16k5x7", "n1c64h12w11o16k5x7_bias", "n2c4h16w12o8k5x7_f64", "n2c8h16w12o16k5x7g4_bias",
+    "n2c4h20w18o8k5x7s2x3", "n2c4h16w12o8k5x7p2x3", "n2c8h24w24o16k5x9", "n2c8h16w17o12k5x9_bias",
+    "n2c8h17w19o12k5x9s2x1p3x4d1x2g2_bias",
+
+    /* Maxima: kernels, strides, one axis apart from the other. */
+    "max_pool2d:n0c3h6w5k2x2", "max_pool2d:n2c3h9w8k1x1", "max_pool2d:n2c3h9w8k2x2",
+    "max_pool2d:n2c3h9w8k3x3s1x1p1x1", "max_pool2d:n2c3h9w8k3x3s2x2p1x1", "max_pool2d:n2c3h9w8k1x4",
+    "max_pool2d:n2c3h9w8k4x1", "max_pool2d:n1c2h11w10k2x3s3x1", "max_pool2d:n1c2h11w10k5x4s1x2p2x2",
+    "max_pool2d:n1c2h7w9k7x9", "max_pool2d:n1c2h7w9k7x9p3x4", "max_pool2d:n1c2h13w11k2x2s5x4",
+    "max_pool2d:n1c2h5w6k3x2s100x99", "max_pool2d:n2c1h1w17k1x3p0x1", "max_pool2d:n2c1h17w1k3x1p1x0",
+    "max_pool2d:n1c5h1w1k1x1", "max_pool2d:n1c5h1w1k2x2s1x1p1x1",
+
+    /* Maxima: widths around those of vectors; many planes. */
+    "max_pool2d:n1c2h5w15k3x3s1x1p1x1", "max_pool2d:n1c2h5w16k3x3s1x1p1x1", "max_pool2d:n1c2h5w17k3x3s1x1p1x1",
+    "max_pool2d:n1c2h5w33k2x2", "max_pool2d:n1c2h5w65k2x2", "max_pool2d:n1c3h4w301k3x3s2x2p1x1",
+    "max_pool2d:n65537c1h2w1k2x1", "max_pool2d:n33c17h3w4k2x2s1x1",
+
+    /* Maxima: a last window partly outside, dilation, windows without an element, indices. */
+    "max_pool2d:n1c2h8w9k3x3s2x2_ceil", "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil",
+    "max_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil", "max_pool2d:n1c2h4w4k1x1s3x3_ceil",
+    "max_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil", "max_pool2d:n1c2h9w10k3x3s1x1d2x3",
+    "max_pool2d:n1c2h9w10k3x3s2x1p1x1d3x2", "max_pool2d:n1c2h12w10k2x4s3x2p1x2d4x2_ceil",
+    "max_pool2d:n1c1h2w2k2x2s1x1p1x1d3x3", "max_pool2d:n2c3h9w8k2x2_indices",
+    "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_indices", "max_pool2d:n1c2h9w10k3x2s2x1p1x1d2x3_indices",
+    "max_pool2d:n1c2h9w8k3x3s2x2p1x1_f64", "max_pool2d:n1c2h9w8k2x2_indices_f64",
+
+    /* Averages: kernels, strides, padding that counts and that does not. */
+    "avg_pool2d:n0c3h6w5k2x2", "avg_pool2d:n2c3h9w8k1x1", "avg_pool2d:n2c3h9w8k2x2",
+    "avg_pool2d:n2c3h9w8k3x3s1x1p1x1", "avg_pool2d:n2c3h9w8k3x3s1x1p1x1_exclude",
+    "avg_pool2d:n2c3h9w8k3x3s2x2p1x1", "avg_pool2d:n1c2h9w8k4x1s3x1p2x0",
+    "avg_pool2d:n1c2h9w8k1x4s1x3p0x2_exclude", "avg_pool2d:n1c2h7w9k7x9", "avg_pool2d:n1c2h7w9k7x9p3x4",
+    "avg_pool2d:n1c2h7w9k7x9p3x4_exclude", "avg_pool2d:n1c2h13w11k2x2s5x4", "avg_pool2d:n1c5h1w1k1x1",
+    "avg_pool2d:n1c5h1w1k3x3s1x1p1x1", "avg_pool2d:n1c5h1w1k3x3s1x1p1x1_exclude", "avg_pool2d:n65537c1h1w2k1x2",
+    "avg_pool2d:n1c2h5w17k3x3s1x1p1x1", "avg_pool2d:n1c2h5w65k2x2", "avg_pool2d:n1c1h150w140k140x130",
+
+    /* Averages: a last window partly outside, a divisor, f64. */
+    "avg_pool2d:n1c2h8w9k3x3s2x2_ceil", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil",
+    "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude", "avg_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil",
+    "avg_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil_exclude", "avg_pool2d:n1c2h9w8k3x3s2x2p1x1_divisor7",
+    "avg_pool2d:n1c2h9w8k3x3_divisor1", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_divisor5",
+    "avg_pool2d:n1c2h9w8k3x2s2x1p1x1_f64", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_f64",
+
+    /* Adaptive averages: one output, as many as there are, more, parts that overlap. */
+    "adaptive_avg_pool2d:n0c2h5w4o2x2", "adaptive_avg_pool2d:n2c3h7w6o1x1", "adaptive_avg_pool2d:n2c3h7w6o7x6",
+    "adaptive_avg_pool2d:n1c3h7w6o3x4", "adaptive_avg_pool2d:n1c3h7w6o10x13",
+    "adaptive_avg_pool2d:n1c3h1w1o3x2", "adaptive_avg_pool2d:n1c2h33w35o5x7",
+    "adaptive_avg_pool2d:n1c2h64w65o1x1", "adaptive_avg_pool2d:n1c3h7w6o1x6",
+    "adaptive_avg_pool2d:n1c3h7w6o7x1", "adaptive_avg_pool2d:n1c3h7w6o3x4_f64",
+
+    /* Products: each extent around the widths of vectors and tiles. */
+    "matmul:m1n1k1", "matmul:m1n1k300", "matmul:m1n17k9", "matmul:m17n1k9", "matmul:m2n3k4", "matmul:m3n3k1",
+    "matmul:m5n7k8", "matmul:m7n8k15", "matmul:m8n9k16", "matmul:m15n16k17", "matmul:m16n17k31",
+    "matmul:m17n15k32", "matmul:m31n33k33", "matmul:m32n32k32", "matmul:m33n31k64", "matmul:m63n65k7",
+    "matmul:m64n64k64", "matmul:m65n63k65", "matmul:m127n129k5", "matmul:m129n127k3", "matmul:m300n5k7",
+    "matmul:m5n300k7", "matmul:m5n7k5000", "matmul:m2n2k100001",
+
+    /* Products: transposed operands, batches, epilogues, f64. */
+    "matmul:m9n11k13_ta", "matmul:m9n11k13_tb", "matmul:m9n11k13_ta_tb", "matmul:m1n11k13_ta",
+    "matmul:m9n1k13_tb", "matmul:m33n35k31_ta_tb", "matmul:b0m3n4k5", "matmul:b2m9n11k13",
+    "matmul:b3m9n11k13_ta", "matmul:b3m9n11k13_tb", "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4",
+    "matmul:b2m33n17k9_tb_bias_residual_relu", "matmul:m9n11k13_bias", "matmul:m9n11k13_residual",
+    "matmul:m9n11k13_relu", "matmul:m9n11k13_sigmoid", "matmul:m9n11k13_bias_tanh",
+    "matmul:m9n11k13_bias_residual_relu", "matmul:m9n11k13_f64", "matmul:m33n31k65_ta_f64",
+    "matmul:b2m9n11k13_tb_bias_relu_f64", "matmul:m5n7k5000_f64",
+
+    /* Batch normalisation: given statistics and measured ones, one value a channel, many. */
+    "batch_norm2d:n0c3h4w5", "batch_norm2d:n1c1h1w1", "batch_norm2d:n1c5h1w1", "batch_norm2d:n2c3h5w7",
+    "batch_norm2d:n2c3h5w7_relu", "batch_norm2d:n2c3h5w7_sigmoid", "batch_norm2d:n2c3h5w7_tanh",
+    "batch_norm2d:n1c33h3w5_relu", "batch_norm2d:n3c17h1w65", "batch_norm2d:n2c3h5w7_f64",
+    "batch_norm2d:n1c2h100w101", "batch_norm2d:n2c1h1w1_train", "batch_norm2d:n1c5h1w2_train",
+    "batch_norm2d:n2c3h5w7_train", "batch_norm2d:n2c3h5w7_train_relu", "batch_norm2d:n1c33h3w5_train",
+    "batch_norm2d:n3c17h1w65_train_tanh", "batch_norm2d:n65c2h1w1_train", "batch_norm2d:n2c3h5w7_train_f64",
+    "batch_norm2d:n2c2h100w101_train", "batch_norm2d:n1c2h300w301_train_relu",
+
+    /* Reductions: of all, of the first, the last, one between, several, apart from each other. */
+    "sum:1", "sum:7", "sum:8x16x32", "sum:8x16x32@0", "sum:8x16x32@1", "sum:8x16x32@2", "sum:8x16x32@0,1",
+    "sum:8x16x32@0,2", "sum:8x16x32@1,2", "sum:3x4x5x6x7@1,3", "sum:3x4x5x6x7@0,2,4",
+    "sum:2x3x2x3x2x3x2x3@0,2,4,6", "sum:2x3x2x3x2x3x2x3@1,3,5,7", "sum:5x1x7@1", "sum:1x9@0", "mean:8x16x32@1",
+    "mean:8x16x32@0,2", "mean:17x33", "max:8x16x32@0,2", "max:8x16x32@1", "argmax:8x16x32@0,2",
+    "argmax:8x16x32@1", "argmax:17x33",
+
+    /* Reductions: lengths around those of vectors, blocks and pairwise halves. */
+    "sum:3x2@1", "sum:3x15@1", "sum:3x16@1", "sum:3x17@1", "sum:3x31@1", "sum:3x33@1", "sum:3x127@1",
+    "sum:3x128@1", "sum:3x129@1", "sum:3x136@1", "sum:3x137@1", "sum:3x255@1", "sum:3x257@1", "sum:3x1023@1",
+    "sum:3x1025@1", "sum:3x4097@1", "mean:5x129@1", "mean:129x5@0", "max:5x17@1", "max:17x5@0", "argmax:5x33@1",
+    "argmax:33x5@0",
+
+    /* Reductions: rows of more than a million, many short rows, empty results. */
+    "sum:1200001", "mean:1048577", "max:1200001", "argmax:1200001", "sum:2x600001@1", "sum:600001x2@0",
+    "sum:70001x3@1", "sum:3x70001@0", "mean:70001x2@1", "max:70001x3@1", "argmax:70001x2@1", "sum:0x5@1",
+    "max:0x5@1", "sum:0x5@0",
+
+    /* Reductions: every type. */
+    "sum:9x33@1_f64", "mean:9x33@0_f64", "max:9x33@1_f64", "argmax:9x33@0_f64", "sum:9x33@1_i32",
+    "sum:9x33@0_i64", "sum:300x9@0_u8", "max:9x33@1_i32", "max:9x33@0_i64", "max:9x33@1_u8",
+    "argmax:9x33@1_i32", "argmax:9x33@0_i64", "argmax:9x33@1_u8", "sum:1000003_f64",
+
+    /* Softmax: one element, long rows, many rows, a dimension that is not the last, f64. */
+    "softmax:1@0", "softmax:7@0", "softmax:5x1@1", "softmax:1x9@0", "softmax:4x17@1", "softmax:17x4@0",
+    "softmax:5x16x9@1", "softmax:5x33x1@1", "softmax:3x4x5x6@0", "softmax:3x4x5x6@2", "softmax:3x1000@1",
+    "softmax:2x30011@1", "softmax:10007x2@0", "softmax:10007x3@1", "softmax:0x4@1", "softmax:9x65@1_f64",
+    "softmax:65x9@0_f64", "log_softmax:7@0", "log_softmax:5x1@1", "log_softmax:4x17@1", "log_softmax:17x4@0",
+    "log_softmax:5x16x9@1", "log_softmax:2x10007@1", "log_softmax:9x65@1_f64",
+
+    /* Strides: one operand for the whole batch, gaps, dimensions from last to first. */
+    "matmul:b3m9n11k13_onea", "matmul:b3m9n11k13_oneb", "matmul:b3m9n11k13_ta_onea_oneb",
+    "matmul:b2m9n11k13_gaps", "matmul:b3m9n11k13_tb_oneb_gaps_bias", "matmul:m33n17k9_ta_tb_gaps_f64",
+    "matmul:m9n11k0_bias_relu", "sum:8x16x33@1_reversed", "sum:8x16x33@0,2_reversed", "mean:17x129@1_reversed",
+    "max:9x65@0_reversed", "argmax:9x65@1_reversed", "argmax:5x6x7@0,2_reversed_u8",
+    "sum:3x70001@1_reversed_f64", "softmax:9x65@1_reversed", "softmax:5x16x9@1_reversed",
+    "log_softmax:9x65@0_reversed",
+
+    /* Normalisation without its extras, at the ends of momentum and eps; scalars and empty results. */
+    "batch_norm2d:n2c3h5w7_plain", "batch_norm2d:n2c3h5w7_train_plain",
+    "batch_norm2d:n2c3h5w7_train_untracked_relu", "batch_norm2d:n2c3h5w7_train_plain_untracked",
+    "batch_norm2d:n2c3h5w7_train_momentum0", "batch_norm2d:n2c3h5w7_train_momentum1",
+    "batch_norm2d:n2c3h5w7_eps0", "batch_norm2d:n2c3h5w7_train_eps0_f64", "sum:", "argmax:", "softmax:@0",
+    "log_softmax:@0_f64", "adaptive_avg_pool2d:n2c3h7w6o0x4",
+
+    NULL,
+};
+// clang-format on

@@ -1,0 +1,248 @@
+/// The family of softmax and log_softmax. `reversed` in a text: x is stored with its dimensions in the reverse order.
+///
+/// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the smallest subnormal; for the
+/// logarithm that much absolutely and u |y|. All of it stands in `extra`. There are no exact data.
+#include "ops/softmax.h"
+
+#include "check/data.h"
+#include "check/family.h"
+#include "check/layout.h"
+#include "ops/backend.h"
+#include "tensor/memory.h"
+#include "tensor/shape.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct softmax_problem {
+    talc_softmax_problem p;
+    check_layout x;
+    int dim;
+} softmax_problem;
+
+_Static_assert(sizeof(softmax_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+
+static const char *const op_names[] = { "softmax", "log_softmax", NULL };
+
+static const softmax_problem *read_only(const check_problem *problem)
+{
+    return (const softmax_problem *)(const void *)problem;
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* Sets the typed problem from layout and dimension; false when it is too large. */
+static bool complete(softmax_problem *own)
+{
+    talc_softmax_problem *p = &own->p;
+    check_layout y = own->x;
+    y.reversed = false;
+    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
+        return false;
+    p->dtype = own->x.dtype;
+    p->extent = p->outer = 1;
+    for (int i = 0; i < own->x.rank; i++) {
+        if (i == own->dim) {
+            p->extent = own->x.dims[i];
+            p->y_stride = y.strides[i];
+            p->x_stride = own->x.strides[i];
+            continue;
+        }
+        p->outer_dims[p->outer_rank] = own->x.dims[i];
+        p->y_strides[p->outer_rank] = y.strides[i];
+        p->x_strides[p->outer_rank++] = own->x.strides[i];
+        if (!talc_multiply(p->outer, own->x.dims[i], &p->outer))
+            return false;
+    }
+    if (own->x.count > 0)
+        p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
+                                            (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
+    return true;
+}
+
+// ---- Text ---------------------------------------------------------------------------------------------------
+
+static bool parse(const char *op, const char *text, check_problem *problem)
+{
+    enum { F32, F64, REVERSED };
+    static const char *const words[] = { "f32", "f64", "reversed", NULL };
+    memset(problem, 0, sizeof *problem);
+    softmax_problem *own = (softmax_problem *)(void *)problem;
+    own->p.log = strcmp(op, op_names[1]) == 0;
+    check_reader r = talc_check_reader(op, text);
+    if (!talc_check_read_dims(&r, &own->x))
+        return false;
+    if (*r.at != '@')
+        return talc_check_unexpected(&r, "'x' or '@'");
+    r.at++;
+    if (!talc_check_read_axis(&r, own->x.rank, &own->dim))
+        return false;
+    unsigned seen = 0;
+    for (int word = 0; word >= 0;) {
+        if (!talc_check_read_word(&r, words, &seen, &word))
+            return false;
+        if (word == F32 || word == F64) {
+            seen |= 1u << F32 | 1u << F64;
+            own->x.dtype = word == F64 ? TALC_F64 : TALC_F32;
+        }
+        own->x.reversed |= word == REVERSED;
+    }
+    return complete(own) || talc_check_unexpected_at(&r, text, "an input below 2^63 bytes");
+}
+
+static const char *op_of(const check_problem *problem)
+{
+    return op_names[read_only(problem)->p.log];
+}
+
+static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+{
+    const softmax_problem *own = read_only(problem);
+    text[0] = '\0';
+    talc_check_append(text, "%s:", op_of(problem));
+    talc_check_append_dims(text, &own->x);
+    talc_check_append(text, "@%d%s%s", own->dim, own->x.reversed ? "_reversed" : "",
+                      own->x.dtype == TALC_F64 ? "_f64" : "");
+    return text;
+}
+
+static void random_problem(uint64_t seed, check_problem *problem)
+{
+    uint64_t state = talc_check_bits(seed, 6);
+    memset(problem, 0, sizeof *problem);
+    softmax_problem *own = (softmax_problem *)(void *)problem;
+    own->p.log = talc_check_draw(&state, 0, 1) != 0;
+    own->x.dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    talc_check_random_dims(&state, &own->x);
+    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
+    own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(&state, 0, own->x.rank - 1);
+    complete(own);
+}
+
+// ---- Operands -----------------------------------------------------------------------------------------------
+
+static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    check_layout y = read_only(problem)->x;
+    list[0] = talc_check_stored(&y, "x", CHECK_READ);
+    y.reversed = false;
+    list[1] = talc_check_stored(&y, "y", CHECK_WRITTEN);
+    return 2;
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    (void)problem;
+    return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const check_layout *x = &read_only(problem)->x;
+    /* Logits of such a size make shares from nearly 1 to 1e-7. */
+    const double scale = 8;
+    talc_check_fill(values->of[0], x->count, x->dtype, kind, 8, scale, seed);
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+/* exp in the precision that the oracle of a type needs; for f32 the float64 one, which is several times faster. */
+static long double exponential(talc_dtype dtype, long double x)
+{
+    return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
+}
+
+/* Sets extra for due->value at `distance` = |x_i - m|. */
+static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
+{
+    const bool single = p->dtype == TALC_F32;
+    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
+    const double n = (double)p->extent, y = (double)fabsl(due->value);
+    const double roundings = 4 + (double)distance + 2 * sqrt(n);
+    due->extra = p->log ? (roundings + y) * u : roundings * u * y + tiny;
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    (void)operand;
+    const softmax_problem *own = read_only(problem);
+    const check_layout *x = &own->x;
+    const int64_t at = talc_check_offset(x->rank, x->dims, x->strides, index);
+    const int64_t step = x->rank == 0 ? 0 : x->strides[own->dim];
+    const int64_t extent = x->rank == 0 ? 1 : x->dims[own->dim];
+    const int64_t place = x->rank == 0 ? 0 : at / step % extent;
+    const double *row = values->of[0] + (at - place * step);
+
+    /* A NaN, which is no maximum, gets into the sum; so does an infinite maximum less itself. */
+    long double most = row[0], sum = 0;
+    for (int64_t j = 1; j < extent; j++)
+        most = row[j * step] > most ? row[j * step] : most;
+    for (int64_t j = 0; j < extent; j++)
+        sum += exponential(x->dtype, row[j * step] - most);
+    const long double from_most = values->of[0][at] - most;
+    check_due due = { 0 };
+    due.value = own->p.log ? from_most - logl(sum) : exponential(x->dtype, from_most) / sum;
+    if (isfinite(from_most) && !isnan(due.value))
+        allow(&own->p, fabsl(from_most), &due);
+    return due;
+}
+
+static double terms(const check_problem *problem)
+{
+    return 20 * (double)read_only(problem)->p.extent;
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const talc_softmax_algorithm *typed(const talc_algorithm *row)
+{
+    return (const talc_softmax_algorithm *)(const void *)row;
+}
+
+static const talc_algorithm *row_at(const talc_device *device, int index)
+{
+    const talc_softmax_algorithm *row = device->backend->softmax;
+    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
+        row++;
+    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
+}
+
+static const char *refuses(const talc_algorithm *row, const check_problem *problem)
+{
+    const softmax_problem *own = read_only(problem);
+    return own->x.count == 0 ? "the result is empty" : typed(row)->refuses(&own->p);
+}
+
+static size_t workspace(const talc_algorithm *row, const talc_device *device,
+                        const check_problem *problem, size_t limit)
+{
+    (void)row, (void)device, (void)problem, (void)limit;
+    return 0;
+}
+
+static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
+                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+    const talc_softmax_arguments arguments = { .y = pointers[1], .x = pointers[0] };
+    return typed(row)->run(device, &read_only(problem)->p, &arguments);
+}
+
+const check_family talc_check_softmax = {
+    .ops = op_names,
+    .parse = parse,
+    .print = print,
+    .op = op_of,
+    .random = random_problem,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .due = due_of,
+    .terms = terms,
+    .row = row_at,
+    .refuses = refuses,
+    .workspace = workspace,
+    .run = run,
+};

@@ -1,0 +1,77 @@
+/// Posing convolutions to one row, for the properties of check/properties.h. Private to check/.
+///
+/// A trial owns every array that is made for it. Once it is decided (a difference, a refusal, a failure) the functions below
+/// do nothing and give NULL, so a property states its steps and looks at their results only where it must.
+#ifndef TALC_CHECK_TRIAL_H
+#define TALC_CHECK_TRIAL_H
+
+#include "check/properties.h"
+
+#include "ops/conv2d.h"
+
+#include <math.h>
+
+enum { CHECK_TRIAL_ARRAYS = 32 };
+
+typedef struct check_trial {
+    talc_check_kind kind;
+    const talc_algorithm *row;
+    talc_device *device;
+    uint64_t seed; ///< moves with each filled array
+    check_property_result result;
+    bool decided;
+    char *reason; ///< 256 characters
+    int count;
+    double *arrays[CHECK_TRIAL_ARRAYS];
+} check_trial;
+
+void talc_check_trial_free(check_trial *trial);
+
+/// Zeros; NULL once the trial is decided.
+double *talc_check_trial_numbers(check_trial *trial, int64_t count);
+
+/// Small integers such that sums of `K` products of two of them are exact, one factor being up to `times` as large.
+double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
+                                  double times);
+
+/// Whether the row takes a problem.
+bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem);
+
+/// The row's result for a problem without bias, residual and activation; NULL when the row refuses it or fails.
+double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
+                                  const double *x, const double *w);
+
+/// What stands in `due` where nothing is due.
+#define CHECK_NOT_DUE ((double)INFINITY)
+
+/// Decides that the property is broken when an element of y differs from `due`. `what` says where `due` comes from.
+void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
+                              const double *y, const double *due, const char *what);
+
+/// An element as it counts in an identity: rounded to an integer for a row that is only accurate in norm.
+double talc_check_trial_integer(const check_trial *trial, double value);
+
+/// Decides that the row does not take part.
+void talc_check_trial_leave(check_trial *trial);
+
+// ---- Problems -----------------------------------------------------------------------------------------------
+
+/// Elements of the operands of a problem.
+int64_t talc_check_x_count(const talc_conv2d_problem *problem);
+int64_t talc_check_w_count(const talc_conv2d_problem *problem);
+int64_t talc_check_y_count(const talc_conv2d_problem *problem);
+
+/// Products in an output's sum.
+double talc_check_terms(const talc_conv2d_problem *problem);
+
+/// Works out OH and OW; false when the kernel does not fit, padding is negative, or farther than its mode reaches.
+bool talc_check_settle(talc_conv2d_problem *problem);
+
+/// Takes off bias, residual and activation, and makes a large problem small in batch, channels, groups and image, so that
+/// the property's problems cost little. False when nothing is left to make smaller, or the problem is empty.
+bool talc_check_shrink(talc_conv2d_problem *problem);
+
+/// The index in x of what stands at coordinate i of the padded axis, -1 for zero.
+int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent);
+
+#endif

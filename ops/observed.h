@@ -1,0 +1,34 @@
+/// What the `problem` of a talc_observation points to. Private to talc.
+///
+///     conv2d                                       talc_conv2d_problem
+///     matmul, linear                               talc_matmul_problem
+///     max_pool2d, avg_pool2d, adaptive_avg_pool2d  talc_pool2d_problem
+///     batch_norm2d                                 talc_batch_norm2d_problem
+///     sum, mean, max, argmax                       talc_reduce_observed
+///     softmax, log_softmax                         talc_softmax_observed
+///     neg, relu, sigmoid, tanh                     talc_unary_problem
+///     add, sub, mul, div                           talc_binary_problem
+///     concat                                       talc_concat_observed
+///     clone, contiguous, cast, to, copy            nothing
+///
+/// Strides in a problem are those of the operands as they lay; the structs here speak of dimensions instead.
+#ifndef TALC_OPS_OBSERVED_H
+#define TALC_OPS_OBSERVED_H
+
+#include "ops/reduce.h"
+
+typedef struct talc_reduce_observed {
+    talc_reduce_function function;
+    bool reduced[TALC_MAX_RANK]; ///< which dimensions of x go
+} talc_reduce_observed;
+
+typedef struct talc_softmax_observed {
+    bool log;
+    int dim;
+} talc_softmax_observed;
+
+typedef struct talc_concat_observed {
+    int dim;
+} talc_concat_observed;
+
+#endif

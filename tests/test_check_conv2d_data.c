@@ -1,0 +1,281 @@
+/// The data, the random problems and the rows of conv2d in the cross-check.
+#include "check/case.h"
+#include "tests/support/conv2d_data.h"
+#include "tests/support/hooks.h"
+
+#include <math.h>
+#include <string.h>
+
+static const check_family *const family = &talc_check_conv2d;
+
+static bool takes(const talc_conv2d_problem *p, talc_check_kind kind)
+{
+    check_problem problem;
+    memcpy(&problem, p, sizeof *p);
+    return talc_check_conv2d.takes(&problem, kind);
+}
+
+static double terms(const talc_conv2d_problem *p)
+{
+    check_problem problem;
+    memcpy(&problem, p, sizeof *p);
+    return talc_check_conv2d.terms(&problem);
+}
+
+static conv2d_data pose(const char *text)
+{
+    const talc_conv2d_problem problem = conv2d_parse(text);
+    return conv2d_data_zeros(&problem);
+}
+
+/* The same problem with other data. */
+static void refill(conv2d_data *q, talc_check_kind kind, uint64_t seed)
+{
+    const talc_conv2d_problem problem = q->problem;
+    conv2d_data_free(q);
+    *q = conv2d_data_new(&problem, kind, seed);
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+static bool all_integers(const double *values, int64_t count, double largest)
+{
+    bool all = true;
+    for (int64_t i = 0; i < count; i++)
+        all = all && values[i] == floor(values[i]) && fabs(values[i]) <= largest;
+    return all;
+}
+
+static int64_t count_of(const double *values, int64_t count, bool (*is)(double value))
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found += is(values[i]);
+    return found;
+}
+
+static bool is_nan(double value)
+{
+    return isnan(value);
+}
+
+static bool is_infinite(double value)
+{
+    return isinf(value);
+}
+
+static bool is_huge(double value)
+{
+    return fabs(value) >= 0x1p29;
+}
+
+static bool is_tiny(double value)
+{
+    return fabs(value) <= 0x1p-30;
+}
+
+Test(check_conv2d_data, kinds_of_data)
+{
+    conv2d_data q = pose("n2c8h9w11o6k3x3p1x1g2_bias_residual");
+    const int64_t x = 2 * 8 * 9 * 11, w = 6 * 4 * 3 * 3;
+    refill(&q, TALC_CHECK_EXACT, 1);
+    cr_assert(all_integers(q.x, x, 8) && all_integers(q.w, w, 8) && all_integers(q.bias, 6, 8) &&
+              all_integers(q.residual, q.y_count, 8));
+    refill(&q, TALC_CHECK_CONSTANT, 1);
+    cr_assert(q.x[0] == (double)(1.0F / 3) && q.x[x - 1] == q.x[0] && q.w[0] == (double)0.7F &&
+              q.w[w - 1] == q.w[0] && q.bias[5] == (double)0.1F);
+
+    refill(&q, TALC_CHECK_RANDOM, 1);
+    double squares = 0, largest = 0;
+    for (int64_t i = 0; i < q.y_count; i++)
+        squares += (double)powl(conv2d_due(&q, i).value - q.residual[i], 2) / (double)q.y_count;
+    for (int64_t i = 0; i < w; i++)
+        largest = fmax(largest, fabs(q.w[i]));
+    cr_assert(squares > 0.5 && squares < 2, "outputs of size %g", sqrt(squares));
+    cr_assert(largest <= 3 / sqrt(36.0) && q.w[0] == (double)(float)q.w[0]);
+    const double first = q.x[0], weight = q.w[5];
+    refill(&q, TALC_CHECK_RANDOM, 2);
+    cr_assert(q.x[0] != first && q.w[5] != weight, "the seed does not matter");
+    refill(&q, TALC_CHECK_RANDOM, 1);
+    cr_assert(q.x[0] == first && q.w[5] == weight && q.x[3] != q.residual[3]);
+
+    refill(&q, TALC_CHECK_NAN, 1);
+    cr_assert(count_of(q.x, x, is_nan) == 1 && count_of(q.w, w, is_nan) == 0 &&
+              count_of(q.residual, q.y_count, is_nan) == 0);
+    refill(&q, TALC_CHECK_INFINITY, 1);
+    cr_assert(count_of(q.x, x, is_infinite) == 1 && count_of(q.w, w, is_infinite) == 0);
+    refill(&q, TALC_CHECK_HUGE, 1);
+    cr_assert(count_of(q.x, x, is_huge) == 1 && count_of(q.w, w, is_huge) == 0);
+    refill(&q, TALC_CHECK_TINY, 1);
+    cr_assert(count_of(q.x, x, is_tiny) > x / 3 && count_of(q.w, w, is_tiny) == 0);
+    refill(&q, TALC_CHECK_WIDE, 1);
+    double smallest = INFINITY, widest = 0;
+    for (int64_t i = 0; i < 99; i++) {
+        smallest = fmin(smallest, fabs(q.x[i]));
+        widest = fmax(widest, fabs(q.x[i]));
+    }
+    cr_assert(widest / smallest > 0x1p15 && widest <= 1, "%g .. %g", smallest, widest);
+    conv2d_data_free(&q);
+    assert_all_freed();
+}
+
+/* Strides and dilation read one pixel of four: the odd value has to be one of those. */
+Test(check_conv2d_data, what_is_odd_is_read)
+{
+    static const char *const texts[] = { "n2c4h9w11o4k1x1s2x2g2", "n1c2h1w20o2k1x2s1x5d1x2",
+                                         "n1c1h8w9o1k2x2s4x3p1x2", "n2c3h7w7o2k1x1s7x7" };
+    static const talc_check_kind kinds[] = { TALC_CHECK_NAN, TALC_CHECK_INFINITY };
+    for (int i = 0; i < 4; i++)
+        for (int kind = 0; kind < 2; kind++)
+            for (uint64_t seed = 0; seed < 50; seed++) {
+                conv2d_data q = pose(texts[i]);
+                refill(&q, kinds[kind], seed);
+                int64_t spoiled = 0;
+                for (int64_t at = 0; at < q.y_count; at++)
+                    spoiled += !isfinite((double)conv2d_due(&q, at).value);
+                cr_assert(spoiled > 0 && spoiled < q.y_count, "%s seed %d: %d of %d", texts[i],
+                          (int)seed, (int)spoiled, (int)q.y_count);
+                conv2d_data_free(&q);
+            }
+    assert_all_freed();
+}
+
+/* No random problem whose outputs are mostly zeros though something is added up. */
+Test(check_conv2d_data, enough_outputs_are_not_zero)
+{
+    for (uint64_t seed = 0; seed < 1500; seed++) {
+        const talc_conv2d_problem problem = conv2d_random_problem(seed);
+        conv2d_data q = conv2d_data_new(&problem, TALC_CHECK_EXACT, seed);
+        char text[TALC_CONV2D_TEXT];
+        talc_conv2d_problem_text(&problem, text);
+        if (terms(&problem) * (double)q.y_count < 2e5) {
+            int64_t fed = 0, nonzero = 0;
+            for (int64_t i = 0; i < q.y_count; i++) {
+                const check_due due = conv2d_due(&q, i);
+                fed += due.S > 0;
+                nonzero += due.S > 0 && due.value != 0;
+            }
+            const double least = q.problem.activation == TALC_ACTIVATION_RELU ? 0.15 : 0.3;
+            cr_assert(fed < 8 || (double)nonzero >= least * (double)fed, "seed %d %s: %d of %d",
+                      (int)seed, text, (int)nonzero, (int)fed);
+        }
+        conv2d_data_free(&q);
+    }
+    assert_all_freed();
+}
+
+Test(check_conv2d_data, exact_data_where_they_are_exact)
+{
+    static const struct {
+        const char *text;
+        bool takes;
+        double largest; /* of x */
+    } cases[] = {
+        { "n1c16h4w4o2k3x3_relu", true, 8 },
+        { "n1c16h4w4o2k3x3_sigmoid", false, 1 },
+        { "n1c16h4w4o2k3x3_tanh", false, 1 },
+        { "n1c1000000h1w1o1k1x1", true, 4 }, /* 16 * 1000002 < 2^24 */
+        { "n1c1000000h1w1o1k1x1_f64", true, 8 },
+        { "n1c17000000h1w1o1k1x1", false, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        conv2d_data q = pose(cases[i].text);
+        cr_assert(takes(&q.problem, TALC_CHECK_EXACT) == cases[i].takes, "%s", cases[i].text);
+        cr_assert(takes(&q.problem, TALC_CHECK_RANDOM) && takes(&q.problem, TALC_CHECK_NAN));
+        refill(&q, TALC_CHECK_EXACT, 1);
+        double largest = 0;
+        for (int64_t j = 0; j < q.problem.C * q.problem.H * q.problem.W; j++)
+            largest = fmax(largest, fabs(q.x[j]));
+        cr_assert(largest == cases[i].largest, "%s: %g", cases[i].text, largest);
+        conv2d_data_free(&q);
+    }
+    assert_all_freed();
+}
+
+// ---- Problems -----------------------------------------------------------------------------------------------
+
+Test(check_conv2d_data, texts)
+{
+    check_problem problem;
+    char text[TALC_CHECK_TEXT];
+    const char *full = "n2c4h9w9o8k3x3s2x2p1x1d1x1g2_f64_bias_relu_reflect";
+    cr_assert(talc_check_parse("conv2d:n2c4h9w9o8k3x3s2x2p1x1g2_bias_f64_relu_reflect", &problem) ==
+              family);
+    cr_assert(strcmp(family->print(&problem, text), full) == 0, "%s", text);
+    cr_assert(talc_check_parse("n0c4h9w9o8k3x3", &problem) == family);
+    cr_assert(strcmp(family->op(&problem), "conv2d") == 0);
+    cr_assert(talc_check_parse("conv2d:n2c4h9q9", &problem) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "conv2d: problem 'n2c4h9q9': expected 'w' at position 6");
+    assert_all_freed();
+}
+
+Test(check_conv2d_data, random_problems)
+{
+    enum { COUNT = 20000 };
+    const talc_device *cpu = cpu_device();
+    int accepted[8] = { 0 }, modes[4] = { 0 }, f64 = 0, dear = 0;
+    int uneven = 0, skipping = 0, dilated = 0, whole = 0, within = 0, even = 0, line = 0,
+        multiplied = 0, grouped = 0, exact_fit = 0;
+    for (uint64_t seed = 0; seed < COUNT; seed++) {
+        check_problem problem, again;
+        char text[TALC_CHECK_TEXT];
+        family->random(seed, &problem);
+        family->random(seed, &again);
+        cr_assert(memcmp(&problem, &again, sizeof(talc_conv2d_problem)) == 0, "seed %d", (int)seed);
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)(void *)&problem;
+        cr_assert(!talc_failed() &&
+                      family->parse("conv2d", family->print(&problem, text), &again) &&
+                      strcmp(text, family->print(&again, (char[TALC_CHECK_TEXT]){ 0 })) == 0 &&
+                      p->OH > 0 && p->OW > 0,
+                  "seed %d: %s: %s", (int)seed, text, talc_error_message());
+        for (int i = 0; family->row(cpu, i) != NULL; i++)
+            accepted[i] += family->refuses(family->row(cpu, i), &problem) == NULL;
+        modes[p->padding_mode]++;
+        f64 += p->dtype == TALC_F64;
+        dear += talc_conv2d_flops(p) > 2e6;
+        uneven += p->pad_top != p->pad_bottom || p->pad_left != p->pad_right;
+        skipping += p->stride_h > p->KH || p->stride_w > p->KW;
+        dilated += p->dilation_h > 1 && p->KH > 1;
+        whole += p->KH == p->H && p->KH > 1;
+        exact_fit += p->OH == 1 && p->OW == 1 && p->KH * p->KW > 1;
+        within += p->pad_top > p->dilation_h * (p->KH - 1);
+        even += p->KH % 2 == 0 || p->KW % 2 == 0;
+        line += (p->H == 1) != (p->W == 1);
+        multiplied += p->groups == p->C && p->OC > p->C;
+        grouped += p->groups > 1 && p->groups < p->C;
+    }
+    static const char *const named[] = { "depthwise", "pointwise" };
+    for (int i = 0; family->row(cpu, i) != NULL; i++)
+        for (int j = 0; j < 2; j++)
+            if (strcmp(family->row(cpu, i)->name, named[j]) == 0)
+                cr_assert(accepted[i] > COUNT * 3 / 10, "%s takes %d", named[j], accepted[i]);
+    cr_assert(f64 > COUNT / 5 && f64 < COUNT / 3 && dear < COUNT / 100);
+    const int counts[] = {
+        modes[0], modes[1], modes[2], modes[3], uneven,     skipping, dilated,
+        whole,    within,   even,     line,     multiplied, grouped,  exact_fit
+    };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        cr_assert(counts[i] > COUNT / 100, "edge %d: only %d", (int)i, counts[i]);
+    assert_all_freed();
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+/* Every operand reaches the row in its place. */
+Test(check_conv2d_data, rows_get_their_operands)
+{
+    static const char *const texts[] = {
+        "n2c4h7w6o6k3x3p1x1g2",           "n2c4h7w6o6k3x3p1x1g2_bias",
+        "n2c4h7w6o6k3x3p1x1g2_residual",  "n2c4h7w6o6k3x3p1x1g2_bias_residual_f64",
+        "n1c3h4w4o3k3x3g3_bias_residual", "n1c3h4w4o3k1x1_bias_residual",
+    };
+    talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device() });
+    cr_assert_not_null(check);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        cr_assert(talc_check_problem(check, texts[i]), "%s", talc_error_message());
+    cr_assert(talc_check_passed(check) && talc_check_summary_count(check) >= 4);
+    for (int i = 0; i < talc_check_summary_count(check); i++)
+        cr_assert(talc_check_summary_at(check, i)->problems > 0);
+    talc_check_free(check);
+    assert_all_freed();
+}

@@ -1,0 +1,129 @@
+/* The arithmetic of a verdict: bounds by hand, what a share is, and that each kind of data is what it says. */
+#include "check/bound.h"
+#include "check/data.h"
+#include "check/judge.h"
+#include "tests/support/hooks.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+
+static const talc_arithmetic strict = { "f32", TALC_STRICT, false };
+static const talc_arithmetic wide = { "f64 accumulation", TALC_STRICT, true };
+static const talc_arithmetic normwise = { "f32 FFT", TALC_NORMWISE, false };
+static const talc_arithmetic tf32 = { "tf32", TALC_TF32, false };
+
+static bool about(double got, double due)
+{
+    return fabs(got - due) <= 1e-12 * fabs(due);
+}
+
+Test(check_core, bounds_are_those_of_the_classes)
+{
+    /* u = 2^-24, K = 21, S = 8: 4 u sqrt(25) 8 = 160 u, (21 + 2) u 8 = 184 u; 23 smallest subnormals more. */
+    const check_due due = { .value = 0.5, .K = 21, .S = 8 };
+    const double u = 0x1p-24, tiny = 23 * 0x1p-149;
+    cr_assert(about(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &due, 100), 160 * u));
+    for (talc_check_kind kind = TALC_CHECK_CONSTANT; kind <= TALC_CHECK_INFINITY; kind++)
+        cr_assert(about(talc_check_bound(&strict, TALC_F32, kind, &due, 100), 184 * u));
+    cr_assert(about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_RANDOM, &due, 100), 2000 * u));
+    cr_assert(about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_WIDE, &due, 100), 2300 * u));
+    cr_assert(about(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_RANDOM, &due, 100),
+                    160 * u + 8 * 0x1p-10));
+    cr_assert(about(talc_check_bound(&wide, TALC_F32, TALC_CHECK_RANDOM, &due, 100),
+                    0.5 * u + 25 * 8 * 0x1p-53));
+    cr_assert(
+        about(talc_check_bound(&strict, TALC_F64, TALC_CHECK_RANDOM, &due, 100), 160 * 0x1p-53));
+    cr_assert(about(talc_check_bound(&wide, TALC_F64, TALC_CHECK_TINY, &due, 100), 184 * 0x1p-53),
+              "a wide accumulator is no wider than f64 data");
+    const check_due small = { .value = 0, .K = 21, .S = 0x1p-149 };
+    cr_assert(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &small, 0) >= tiny,
+              "underflow may lose the smallest subnormal a term");
+    const check_due rounded = { .value = 2, .extra = 0.25 };
+    cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &rounded, 0), 0.25);
+    assert_all_freed();
+}
+
+Test(check_core, exact_data_leave_no_room)
+{
+    const check_due due = { .value = 3, .K = 21, .S = 8 };
+    cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0);
+    cr_assert_eq(talc_check_bound(&wide, TALC_F64, TALC_CHECK_EXACT, &due, 100), 0);
+    cr_assert_eq(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0);
+    cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0.5);
+    cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &due, 100), 0);
+    assert_all_freed();
+}
+
+Test(check_core, a_share_is_the_part_of_the_bound_that_is_used)
+{
+    cr_assert_eq(talc_check_share(1, 1.5, 1), 0.5);
+    cr_assert_eq(talc_check_share(1, -1, 1), 2);
+    cr_assert_eq(talc_check_share(1, 1, 0), 0);
+    cr_assert_eq(talc_check_share(1, nextafter(1, 2), 0), INFINITY);
+    cr_assert_eq(talc_check_share((long double)NAN, NAN, 1), 0);
+    cr_assert_eq(talc_check_share((long double)NAN, 1, 1), INFINITY);
+    cr_assert_eq(talc_check_share(1, NAN, 1), INFINITY);
+    cr_assert_eq(talc_check_share((long double)INFINITY, INFINITY, 1), 0);
+    cr_assert_eq(talc_check_share((long double)INFINITY, -INFINITY, 1), INFINITY);
+    cr_assert_eq(talc_check_share(1, INFINITY, 1), INFINITY);
+    /* An f64 result next to a due value that only a long double holds. */
+    cr_assert_eq(talc_check_share(1 + 0x1p-60L, 1, 0x1p-60), 1);
+    assert_all_freed();
+}
+
+Test(check_core, data_are_of_their_kind)
+{
+    enum { COUNT = 4096 };
+    static double v[COUNT];
+    talc_check_fill(v, COUNT, TALC_F32, TALC_CHECK_EXACT, 3, 1, 7);
+    int seen[7] = { 0 };
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert(v[i] == floor(v[i]) && fabs(v[i]) <= 3);
+        seen[(int)v[i] + 3]++;
+    }
+    for (int i = 0; i < 7; i++)
+        cr_assert(seen[i] > COUNT / 14, "%d came %d times", i - 3, seen[i]);
+
+    talc_check_fill(v, COUNT, TALC_F32, TALC_CHECK_RANDOM, 3, 2, 7);
+    double sum = 0, most = 0;
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert_eq(v[i], (double)(float)v[i]);
+        sum += v[i];
+        most = fmax(most, fabs(v[i]));
+    }
+    cr_assert(fabs(sum) < 4 * 2 / sqrt(3) * sqrt(COUNT) && most > 1.9 && most <= 2);
+
+    talc_check_fill(v, COUNT, TALC_F64, TALC_CHECK_WIDE, 3, 1, 7);
+    int smallest = 0, largest = -1000;
+    for (int i = 0; i < COUNT; i++) {
+        smallest = ilogb(v[i]) < smallest ? ilogb(v[i]) : smallest;
+        largest = ilogb(v[i]) > largest ? ilogb(v[i]) : largest;
+    }
+    cr_assert(largest == -1 && smallest == -20, "%d to %d", smallest, largest);
+
+    talc_check_fill(v, COUNT, TALC_F32, TALC_CHECK_CONSTANT, 3, 1, 7);
+    cr_assert(v[0] == (double)(1.0f / 3) && v[COUNT - 1] == v[0]);
+
+    static const talc_check_kind odd[] = { TALC_CHECK_HUGE, TALC_CHECK_NAN, TALC_CHECK_INFINITY };
+    for (int k = 0; k < 3; k++) {
+        talc_check_fill(v, COUNT, TALC_F32, odd[k], 3, 1, 7);
+        int count = 0;
+        for (int i = 0; i < COUNT; i++)
+            count += !(fabs(v[i]) <= 1);
+        cr_assert_eq(count, 1, "%s: %d", talc_check_kind_name(odd[k]), count);
+    }
+    talc_check_fill(v, COUNT, TALC_F32, TALC_CHECK_TINY, 3, 1, 7);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert(fabs(v[i]) <= (i % 64 < 32 ? 0x1p-30 : 1));
+    assert_all_freed();
+}
+
+Test(check_core, the_largest_integers_keep_sums_exact)
+{
+    cr_assert_eq(talc_check_exact_largest(TALC_F32, 27, 8), 8);
+    cr_assert_eq(talc_check_exact_largest(TALC_F32, 262143, 100), 8); /* 262143 * 64 = 2^24 - 64 */
+    cr_assert_eq(talc_check_exact_largest(TALC_F32, 262144, 100), 7);
+    cr_assert_eq(talc_check_exact_largest(TALC_F32, 1e9, 100), 1);
+    cr_assert_eq(talc_check_exact_largest(TALC_F64, 1e9, 3000), 3000);
+    assert_all_freed();
+}

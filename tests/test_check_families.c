@@ -1,0 +1,417 @@
+/* Problems of the families beside conv2d: their texts, their mistakes, random ones, and what their operands are filled with. The
+ * oracles have tests/test_check_oracles.c. */
+#include "check/case.h"
+#include "check/family.h"
+#include "tests/support/hooks.h"
+
+#include <math.h>
+#include <string.h>
+
+static const check_family *const families[] = { &talc_check_pool2d, &talc_check_matmul,
+                                                &talc_check_batch_norm2d, &talc_check_reduce,
+                                                &talc_check_softmax };
+
+enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
+
+static const check_family *parsed(const char *text, check_problem *problem)
+{
+    const check_family *family = talc_check_parse(text, problem);
+    cr_assert(family != NULL, "%s: %s", text, talc_error_message());
+    return family;
+}
+
+/* Whether the problem's text is `due`, and reading that gives the same problem, byte for byte. */
+static void assert_prints(const check_family *family, const check_problem *problem, const char *due)
+{
+    char text[TALC_CHECK_TEXT];
+    check_problem again;
+    cr_assert(strcmp(family->print(problem, text), due) == 0, "%s printed as %s", due, text);
+    cr_assert(talc_check_parse(text, &again) == family, "%s: %s", text, talc_error_message());
+    cr_assert(memcmp(&again, problem, sizeof again) == 0, "%s is another problem when read", text);
+}
+
+Test(check_families, texts_are_read_and_written)
+{
+    static const char *const texts[][2] = {
+        { "max_pool2d:n2c3h9w9k3x3", "max_pool2d:n2c3h9w9k3x3s3x3p0x0d1x1" },
+        { "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_indices_ceil_f64",
+          "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_ceil_indices_f64" },
+        { "avg_pool2d:n2c3h9w8k3x2p1x1_f32", "avg_pool2d:n2c3h9w8k3x2s3x2p1x1" },
+        { "avg_pool2d:n2c3h9w8k3x2s1x1d1x1_divisor5_exclude_ceil",
+          "avg_pool2d:n2c3h9w8k3x2s1x1p0x0_ceil_exclude_divisor5" },
+        { "adaptive_avg_pool2d:n2c3h9w9o3x4", "adaptive_avg_pool2d:n2c3h9w9o3x4" },
+        { "adaptive_avg_pool2d:n1c1h1w1o0x4_f64", "adaptive_avg_pool2d:n1c1h1w1o0x4_f64" },
+        { "matmul:m5n6k7", "matmul:b1m5n6k7" },
+        { "matmul:b2m5n6k0_relu_residual_bias_tb_ta_gaps_oneb_onea_f64",
+          "matmul:b2m5n6k0_ta_tb_onea_oneb_gaps_bias_residual_relu_f64" },
+        { "matmul:b0m5n6k7_tanh", "matmul:b0m5n6k7_tanh" },
+        { "batch_norm2d:n8c16h7w6_train_relu", "batch_norm2d:n8c16h7w6_train_relu" },
+        { "batch_norm2d:n1c1h1w1_f64_sigmoid_plain_eps0_momentum1",
+          "batch_norm2d:n1c1h1w1_plain_eps0_momentum1_sigmoid_f64" },
+        { "batch_norm2d:n0c2h1w1_untracked_train_momentum0",
+          "batch_norm2d:n0c2h1w1_train_untracked_momentum0" },
+        { "sum:8x16x32@2,1", "sum:8x16x32@1,2" },
+        { "mean:8x16@-2_f64", "mean:8x16@0_f64" },
+        { "max:8x16@1,0_i32", "max:8x16_i32" },
+        { "argmax:3x1x2x1x2x1x1x2@-1,0_u8_reversed", "argmax:3x1x2x1x2x1x1x2@0,7_reversed_u8" },
+        { "sum:", "sum:" },
+        { "sum:@0_i64", "sum:_i64" },
+        { "mean:3x0@1", "mean:3x0@1" },
+        { "softmax:64x1000@1", "softmax:64x1000@1" },
+        { "log_softmax:@-1_reversed_f64", "log_softmax:@0_reversed_f64" },
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        check_problem problem;
+        const check_family *family = parsed(texts[i][0], &problem);
+        assert_prints(family, &problem, texts[i][1]);
+        const size_t length = strcspn(texts[i][0], ":");
+        cr_assert(strncmp(family->op(&problem), texts[i][0], length) == 0);
+    }
+    assert_all_freed();
+}
+
+/* The mistake stands where the second part begins. */
+static const struct {
+    const char *before, *after, *wanted;
+} mistakes[] = {
+    { "max_pool2d:", "c3h9w9k3x3", "'n'" },
+    { "max_pool2d:n", "", "a number" },
+    { "max_pool2d:n2c3h", "-9w9k3x3", "a number" },
+    { "max_pool2d:n", "9223372036854775808c3h9w9k3x3", "a number below 2^63" },
+    { "max_pool2d:n2c3h9w9k3", "", "'x'" },
+    { "max_pool2d:n2c3h9w9", "p1x1", "'k'" },
+    { "max_pool2d:n2c3h9w9k3x3", "q1x1", "'_' or the end" },
+    { "max_pool2d:n2c3h9w9k3x3_", "ceiling", "f32, f64, ceil or indices" },
+    { "max_pool2d:n2c3h9w9k3x3_ceil_", "ceil", "f32, f64 or indices" },
+    { "max_pool2d:n2c3h9w9k3x3_f64_", "f32", "ceil or indices" },
+    { "max_pool2d:n2c3h9w9k3x3_", "exclude", "f32, f64, ceil or indices" },
+    { "max_pool2d:n2c3h9w9k3x3_", "divisor5", "f32, f64, ceil or indices" },
+    { "max_pool2d:", "n2c0h9w9k3x3", "sizes of at least 1, but for n," },
+    { "max_pool2d:", "n4611686018427387904c1h1w1k1x1", "an input below 2^63 bytes" },
+    { "max_pool2d:", "n3037000500c3037000500h1w1k1x1", "an input below 2^63 bytes" },
+    { "max_pool2d:n2c3h9w9", "k0x3", "a kernel of at least 1x1" },
+    { "max_pool2d:n2c3h9w9k3x3", "s0x1", "a stride of at least 1x1" },
+    { "max_pool2d:n2c3h9w9k3x3", "p2x1", "a padding of at most half the kernel" },
+    { "max_pool2d:n2c3h9w9k3x3s1x1", "p0x2", "a padding of at most half the kernel" },
+    { "max_pool2d:n2c3h9w9k3x3", "d1x0", "a dilation of at least 1x1" },
+    { "max_pool2d:n2c3h9w9", "k10x3", "a kernel that fits the padded input" },
+    { "max_pool2d:n2c3h9w9", "k3x3d5x1", "a kernel that fits the padded input" },
+    { "max_pool2d:n2c3h9w9", "k9223372036854775807x1d2x1", "a kernel that fits the padded input" },
+    { "avg_pool2d:n2c3h9w9k3x3", "d2x1", "no dilation, which only max_pool2d has" },
+    { "avg_pool2d:n2c3h9w9k3x3_", "indices", "f32, f64, ceil or exclude" },
+    { "avg_pool2d:n2c3h9w9k3x3_divisor", "0", "a divisor of at least 1" },
+    { "avg_pool2d:n2c3h9w9k3x3_divisor", "x", "a number" },
+    { "avg_pool2d:n2c3h9w9k3x3_divisor5_", "divisor5", "f32, f64, ceil or exclude" },
+    { "adaptive_avg_pool2d:n2c3h9w9", "k3x3", "'o'" },
+    { "adaptive_avg_pool2d:n2c3h9w9", "o2147483648x3",
+      "an output of at most 2147483647x2147483647" },
+    { "adaptive_avg_pool2d:", "n4c1h9w9o2147483647x2147483647", "an output below 2^63 bytes" },
+    { "adaptive_avg_pool2d:n2c3h9w9o3x3_f32_", "ceil", "no more words" },
+    { "matmul:b2m5n6", "", "'k'" },
+    { "matmul:b", "xm5n6k7", "a number" },
+    { "matmul:", "m2305843009213693952n1k1", "matrices below 2^63 bytes" },
+    { "matmul:", "m0n1k9223372036854775807", "matrices below 2^63 bytes" },
+    { "matmul:m1n1k1_relu_", "tanh", "f32, f64, ta, tb, onea, oneb, gaps, bias or residual" },
+    { "batch_norm2d:", "n1c3h1w1_train", "more than one value a channel in training" },
+    { "batch_norm2d:", "n2c3h1w1_untracked", "running statistics outside training" },
+    { "batch_norm2d:", "n2147483648c1h2147483648w1", "an input below 2^63 bytes" },
+    { "batch_norm2d:n2c3h1w1_momentum0_", "momentum1",
+      "f32, f64, train, plain, untracked, eps0, relu, sigmoid or tanh" },
+    { "sum:8x", "", "a number" },
+    { "sum:8x16", "y", "'x', '@', '_' or the end" },
+    { "sum:8x16@", "2", "one of x's dimensions" },
+    { "sum:8x16@", "-3", "one of x's dimensions" },
+    { "sum:8x16@", "-0", "one of x's dimensions" },
+    { "sum:8x16@1,", "1", "no dimension twice" },
+    { "sum:8x16@1,", "-1", "no dimension twice" },
+    { "sum:8x16@1,", "", "a number" },
+    { "sum:8x16@1", ";", "'_' or the end" },
+    { "sum:@", "1", "one of x's dimensions" },
+    { "sum:1x1x1x1x1x1x1x1x", "1", "at most 8 dimensions" },
+    { "sum:", "3037000500x3037000500", "an input below 2^63 bytes" },
+    { "sum:", "4611686018427387904x0x4611686018427387904@0,2", "an input below 2^63 bytes" },
+    { "mean:8_", "i32", "reversed, f32 or f64" },
+    { "sum:8_f64_", "i32", "reversed" },
+    { "max:", "8x0@1", "at least one element to reduce" },
+    { "argmax:", "0_u8", "at least one element to reduce" },
+    { "softmax:8x16", "", "'x' or '@'" },
+    { "softmax:8x16@", "2", "one of x's dimensions" },
+    { "softmax:8x16@1", ",0", "'_' or the end" },
+    { "log_softmax:8@0_", "i64", "f32, f64 or reversed" },
+};
+
+Test(check_families, mistakes_are_shown_with_their_place)
+{
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        char text[200], message[400];
+        check_problem problem;
+        snprintf(text, sizeof text, "%s%s", mistakes[i].before, mistakes[i].after);
+        snprintf(message, sizeof message, "%.*s: problem '%s': expected %s at position %zu",
+                 (int)strcspn(text, ":"), text, text, mistakes[i].wanted,
+                 strlen(mistakes[i].before));
+        cr_assert(talc_check_parse(text, &problem) == NULL, "%s was read", text);
+        assert_failure(TALC_BAD_ARGUMENT, message);
+    }
+    check_problem problem;
+    cr_assert(talc_check_parse("min_pool2d:n1", &problem) == NULL);
+    assert_failure(TALC_NOT_FOUND,
+                   "check: problem 'min_pool2d:n1': there is no op 'min_pool2d' at position 0");
+    assert_all_freed();
+}
+
+Test(check_families, long_texts_are_cut_in_messages)
+{
+    char text[200] = "sum:";
+    check_problem problem;
+    memset(text + 4, '1', 150);
+    cr_assert(talc_check_parse(text, &problem) == NULL);
+    text[80] = '\0';
+    char message[300];
+    snprintf(message, sizeof message,
+             "sum: problem '%s': expected a number below 2^63 at position 4", text);
+    assert_failure(TALC_BAD_ARGUMENT, message);
+    assert_all_freed();
+}
+
+Test(check_families, the_longest_texts_fit)
+{
+    static const char *const texts[] = {
+        "avg_pool2d:n0c9223372036854775807h1w1k9223372036854775807x9223372036854775807"
+        "s9223372036854775807x9223372036854775807p4611686018427387903x4611686018427387903"
+        "_ceil_exclude_divisor9223372036854775807_f64",
+        "argmax:1x1x1x1x1x1x1x100000000000000000@0,1,2,3,4,5,6_reversed",
+    };
+    for (int i = 0; i < 2; i++) {
+        check_problem problem;
+        assert_prints(parsed(texts[i], &problem), &problem, texts[i]);
+    }
+    assert_all_freed();
+}
+
+Test(check_families, random_problems_are_problems_and_the_same_each_time)
+{
+    for (int f = 0; f < FAMILIES; f++)
+        for (uint64_t seed = 0; seed < SEEDS; seed++) {
+            check_problem problem, again;
+            char text[TALC_CHECK_TEXT];
+            families[f]->random(seed, &problem);
+            families[f]->random(seed, &again);
+            cr_assert(memcmp(&problem, &again, sizeof again) == 0);
+            assert_no_failure();
+            assert_prints(families[f], &problem, families[f]->print(&problem, text));
+        }
+    assert_all_freed();
+}
+
+/* Every op and every word turns up. */
+Test(check_families, random_problems_are_of_all_sorts)
+{
+    static const char *const words[][14] = {
+        { "max_pool2d", "avg_pool2d", "adaptive", "_ceil", "_exclude", "_divisor", "_indices",
+          "_f64", "d2x", "d3x", "p0x0" },
+        { "matmul:b1", "matmul:b5", "_ta", "_tb", "_onea", "_oneb", "_gaps", "_bias", "_residual",
+          "_relu", "_sigmoid", "_tanh", "_f64", "k0" },
+        { "_train", "_plain", "_untracked", "_eps0", "_momentum0", "_momentum1", "_relu",
+          "_sigmoid", "_tanh", "_f64", "h1w1" },
+        { "sum:", "mean:", "argmax:", "@0", "@1", "0,1", "_reversed", "_f64", "_i64", "_i32", "_u8",
+          "1,3" },
+        { "log_softmax:@", "log_softmax:", "@0", "@1", "@2", "@3", "_reversed", "_f64", "1x1" },
+    };
+    for (int f = 0; f < FAMILIES; f++)
+        for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
+            int found = 0;
+            for (uint64_t seed = 0; seed < SEEDS; seed++) {
+                check_problem problem;
+                char text[TALC_CHECK_TEXT];
+                families[f]->random(seed, &problem);
+                found += strstr(families[f]->print(&problem, text), words[f][w]) != NULL;
+            }
+            cr_assert(found > 0 && found < SEEDS, "%s in %d of %d problems", words[f][w], found,
+                      SEEDS);
+        }
+    assert_all_freed();
+}
+
+/* The op counts windows by its own formula. */
+Test(check_families, pooling_has_as_many_outputs_as_the_op_gives)
+{
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        check_problem problem;
+        check_operand list[CHECK_OPERANDS];
+        char text[TALC_CHECK_TEXT];
+        talc_check_pool2d.random(seed, &problem);
+        talc_check_pool2d.operands(&problem, list);
+        talc_check_pool2d.print(&problem, text);
+        int k[2], s[2], p[2], d[2] = { 1, 1 };
+        const char *fields = strchr(strchr(text, 'w'), 'k');
+        if (fields == NULL)
+            continue;
+        sscanf(fields, "k%dx%ds%dx%dp%dx%dd%dx%d", &k[0], &k[1], &s[0], &s[1], &p[0], &p[1], &d[0],
+               &d[1]);
+        const talc_pool2d_options options = { .kernel = { k[0], k[1] },
+                                              .stride = { s[0], s[1] },
+                                              .padding = { p[0], p[1] },
+                                              .dilation = { d[0], d[1] },
+                                              .ceil_mode = strstr(text, "_ceil") != NULL };
+        talc_tensor *x =
+            talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(1, 1, list[0].dims[2], list[0].dims[3]));
+        talc_tensor *y = talc_max_pool2d(x, &options);
+        assert_no_failure();
+        cr_assert(talc_dims_of(y).dim[2] == list[1].dims[2] &&
+                      talc_dims_of(y).dim[3] == list[1].dims[3],
+                  "%s: the op gives another shape", text);
+        talc_release(y);
+        talc_release(x);
+    }
+    assert_all_freed();
+}
+
+// ---- Operands and data --------------------------------------------------------------------------------------
+
+static void assert_operands(const char *text, const char *due)
+{
+    check_problem problem;
+    check_operand list[CHECK_OPERANDS];
+    const check_family *family = parsed(text, &problem);
+    char got[400] = "";
+    const int count = family->operands(&problem, list);
+    for (int i = 0; i < count; i++) {
+        int64_t product = 1;
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s%c[", i == 0 ? "" : " ",
+                 list[i].name, "rwu"[list[i].role]);
+        for (int d = 0; d < list[i].rank; d++) {
+            product *= list[i].dims[d];
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", d == 0 ? "" : ",",
+                     (int)list[i].dims[d]);
+        }
+        snprintf(got + strlen(got), sizeof got - strlen(got), "]%s",
+                 talc_dtype_name(list[i].dtype));
+        cr_assert(product == list[i].count, "%s: %s counts wrong", text, list[i].name);
+    }
+    cr_assert(strcmp(got, due) == 0, "%s: %s", text, got);
+}
+
+Test(check_families, operands_have_their_shapes)
+{
+    assert_operands("max_pool2d:n2c3h9w8k3x2_indices_f64",
+                    "xr[2,3,9,8]f64 yw[2,3,3,4]f64 indicesw[2,3,3,4]i64");
+    assert_operands("adaptive_avg_pool2d:n2c3h9w8o5x6", "xr[2,3,9,8]f32 yw[2,3,5,6]f32");
+    assert_operands("matmul:b4m5n6k7_ta_gaps_oneb_bias_residual",
+                    "ar[4,7,8]f32 br[1,7,9]f32 biasr[6]f32 residualr[4,5,6]f32 yw[4,5,6]f32");
+    assert_operands("matmul:b4m5n6k7_tb_onea_residual",
+                    "ar[1,5,7]f32 br[4,6,7]f32 residualr[4,5,6]f32 yw[4,5,6]f32");
+    assert_operands("batch_norm2d:n2c3h4w5_train_f64",
+                    "xr[2,3,4,5]f64 weightr[3]f64 biasr[3]f64 running_meanu[3]f64 "
+                    "running_varu[3]f64 yw[2,3,4,5]f64 meanw[3]f64 rstdw[3]f64");
+    assert_operands("batch_norm2d:n2c3h4w5_plain",
+                    "xr[2,3,4,5]f32 running_meanr[3]f32 running_varr[3]f32 yw[2,3,4,5]f32");
+    assert_operands("batch_norm2d:n2c3h4w5_plain_untracked_train",
+                    "xr[2,3,4,5]f32 yw[2,3,4,5]f32 meanw[3]f32 rstdw[3]f32");
+    assert_operands("sum:2x3x4@1_u8", "xr[2,3,4]u8 yw[2,4]i64");
+    assert_operands("mean:2x3x4@0,-1_reversed_f64", "xr[4,3,2]f64 yw[3]f64");
+    assert_operands("max:2x3_i32", "xr[2,3]i32 yw[]i32");
+    assert_operands("argmax:2x3@0_f64", "xr[2,3]f64 yw[3]i64");
+    assert_operands("softmax:2x3@0_reversed", "xr[3,2]f32 yw[2,3]f32");
+    assert_all_freed();
+}
+
+static bool holds(talc_dtype dtype, double value)
+{
+    return dtype == TALC_F32   ? (double)(float)value == value
+           : dtype == TALC_I32 ? value == (double)(int32_t)value
+           : dtype == TALC_U8  ? value == (double)(uint8_t)value
+                               : true;
+}
+
+/* What is read holds elements of its type; exact data have results that the type holds, from sums below 2^24 or 2^53. */
+Test(check_families, exact_data_have_exact_results)
+{
+    int exact[FAMILIES] = { 0 };
+    for (int f = 0; f < FAMILIES; f++)
+        for (uint64_t seed = 0; seed < SEEDS / 4; seed++) {
+            check_problem problem;
+            check_operand list[CHECK_OPERANDS];
+            check_values values;
+            char text[TALC_CHECK_TEXT];
+            families[f]->random(seed, &problem);
+            families[f]->print(&problem, text);
+            const int count = families[f]->operands(&problem, list);
+            const bool curved = strstr(text, "sigmoid") != NULL || strstr(text, "tanh") != NULL;
+            cr_assert(talc_check_values_new(families[f], &problem, &values));
+            for (talc_check_kind kind = TALC_CHECK_EXACT; kind <= TALC_CHECK_TINY; kind++) {
+                if (!families[f]->takes(&problem, kind))
+                    continue;
+                families[f]->fill(&problem, kind, seed, &values);
+                exact[f] += kind == TALC_CHECK_EXACT;
+                for (int i = 0; i < count; i++)
+                    for (int64_t e = 0; e < list[i].count; e++) {
+                        if (list[i].role != CHECK_WRITTEN)
+                            cr_assert(holds(list[i].dtype, values.of[i][e]), "%s: %s holds %g",
+                                      text, list[i].name, values.of[i][e]);
+                        if (list[i].role == CHECK_READ || kind != TALC_CHECK_EXACT || curved)
+                            continue;
+                        const check_due due = families[f]->due(&problem, &values, i, e);
+                        cr_assert(holds(list[i].dtype, (double)due.value) && due.extra == 0 &&
+                                      due.S * 0x1p8 < (list[i].dtype == TALC_F32 ? 0x1p32 : 0x1p61),
+                                  "%s: %s is %Lg", text, list[i].name, due.value);
+                    }
+            }
+            talc_check_values_free(&values);
+        }
+    cr_assert(exact[0] > SEEDS / 8 && exact[1] == SEEDS / 4 && exact[2] > SEEDS / 16 &&
+              exact[3] > SEEDS / 8 && exact[4] == 0);
+    assert_all_freed();
+}
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+Test(check_families, the_rows_of_the_cpu_pass)
+{
+    talc_check *check = talc_check_new(NULL);
+    for (int f = 0; f < FAMILIES; f++)
+        for (uint64_t seed = 0; seed < 100; seed++) {
+            check_problem problem;
+            char text[TALC_CHECK_TEXT];
+            families[f]->random(seed, &problem);
+            families[f]->print(&problem, text);
+            cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
+        }
+    for (int i = 0; i < talc_check_failure_count(check); i++)
+        cr_log_error("%s %s: %s", talc_check_failure_at(check, i)->problem,
+                     talc_check_failure_at(check, i)->algorithm,
+                     talc_check_failure_at(check, i)->reason);
+    cr_assert(talc_check_passed(check));
+    cr_assert_eq(talc_check_summary_count(check), 11 * 2);
+    talc_check_free(check);
+    assert_all_freed();
+}
+
+/* The op gives an empty result, or that of no elements, without any row. */
+Test(check_families, empty_problems_reach_no_row)
+{
+    static const char *const texts[] = {
+        "max_pool2d:n0c3h9w9k3x3",
+        "adaptive_avg_pool2d:n1c1h1w1o0x4",
+        "matmul:b0m5n6k7",
+        "matmul:b1m0n6k7",
+        "matmul:b1m5n0k7",
+        "batch_norm2d:n2c0h3w3",
+        "batch_norm2d:n0c2h3w3",
+        "sum:0x3@1",
+        "mean:3x0@1",
+        "softmax:3x0@1",
+        "log_softmax:0x3@1",
+        "batch_norm2d:n1c2h3w0",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        check_problem problem;
+        const check_family *family = parsed(texts[i], &problem);
+        const talc_algorithm *row;
+        int rows = 0;
+        for (; (row = family->row(cpu_device(), rows)) != NULL; rows++)
+            cr_assert(family->refuses(row, &problem) != NULL, "%s: %s takes it", texts[i],
+                      row->name);
+        cr_assert(rows == 2 && family->row(cpu_device(), rows + 5) == NULL);
+    }
+    assert_all_freed();
+}

@@ -1,0 +1,257 @@
+/* The cross-check against rows that are wrong: it has to reject every one of them, and nothing that is right. */
+#include "tests/support/hooks.h"
+#include "tests/support/mutants.h"
+
+#include "check/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Small, each with something that others have not. */
+static const char *const problems[] = {
+    "n2c4h9w11o6k3x3p1x1",
+    "n2c3h8w7o5k3x2s2x1p1x2d1x2_bias_relu",
+    "n3c6h10w13o12k3x3s1x2p2x1x1x0g3_bias_residual",
+    "n1c4h7w20o8k2x5p0x3x1x2g4",
+    "n2c5h6w6o7k1x1_bias",
+    "n1c2h12w12o3k3x3p2x2_reflect",
+    "n1c2h7w9o3k3x4p2x3_replicate",
+    "n2c2h6w8o3k3x3p2x1x1x3_circular_bias",
+    "n2c3h11w9o4k3x2s2x3p2x1d3x2_residual_relu",
+    "n2c3h6w7o4k2x3_bias_residual_sigmoid",
+    "n1c3h6w7o4k2x3_bias_residual_tanh",
+    "n1c8h5w40o11k3x3p1x1",
+    "n1c3h9w9o6k5x5p2x2g3_f64",
+    "n2c9h4w5o18k3x3p1x1_f64_bias_relu",
+    "n1c1h2w300o2k1x3p0x1",
+    "n1c8h96w96o1k1x1s3x3",
+    "n1c1h1w1o1k1x1_bias",
+    "n4c6h5w9o6k3x3p1x1g6",
+    "n1c1h17w17o1k4x4s4x4",
+    "n1c70h4w4o4k1x1_bias_relu",
+};
+
+enum { PROBLEMS = sizeof problems / sizeof *problems };
+
+static uint64_t failed_kinds; /* of the row at work */
+
+static void observe(void *context, const talc_check_outcome *outcome)
+{
+    (void)context;
+    if (!outcome->passed)
+        failed_kinds |= (uint64_t)1 << outcome->kind;
+}
+
+static talc_check *check_new(void)
+{
+    talc_check *check =
+        talc_check_new(&(talc_check_options){ .device = cpu_device(), .observe = observe });
+    cr_assert(check != NULL, "%s", talc_error_message());
+    failed_kinds = 0;
+    return check;
+}
+
+static void kind_names(uint64_t kinds, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int kind = 0; kind < TALC_CHECK_KIND_COUNT && used < size; kind++)
+        if ((kinds >> kind & 1) != 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ",
+                                     talc_check_kind_name((talc_check_kind)kind));
+}
+
+static const char *first_reason(const talc_check *check)
+{
+    return talc_check_failure_count(check) > 0 ? talc_check_failure_at(check, 0)->reason : "";
+}
+
+static void expect_right(const talc_algorithm *row, const char *problem)
+{
+    talc_check *check = check_new();
+    cr_assert(talc_check_row(check, problem, row), "%s", talc_error_message());
+    const talc_check_summary *summary = talc_check_summary_at(check, 0);
+    cr_expect(summary->refused == 1 || talc_check_passed(check), "%s on %s: %s", row->name, problem,
+              first_reason(check));
+    talc_check_free(check);
+}
+
+Test(check_mutants, the_row_beneath_the_mutants_is_right)
+{
+    for (int i = 0; i < PROBLEMS; i++)
+        expect_right(mutant_row(MUTANT_NONE), problems[i]);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Runs a mutant on problem after problem until one rejects it; which, or -1. */
+static int rejected_by(const talc_algorithm *row, const char *const *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        talc_check *check = check_new();
+        cr_assert(talc_check_row(check, list[i], row), "%s: %s", row->name, talc_error_message());
+        const bool passed = talc_check_passed(check);
+        talc_check_free(check);
+        if (!passed)
+            return i;
+    }
+    return -1;
+}
+
+static bool report(const char *name, const char *description, const char *problem)
+{
+    char kinds[400];
+    kind_names(failed_kinds, kinds, sizeof kinds);
+    if (problem == NULL)
+        snprintf(kinds, sizeof kinds, "SURVIVES: %s", description);
+    fprintf(stderr, "%-20s %-46s %s\n", name, problem == NULL ? "" : problem, kinds);
+    return problem != NULL;
+}
+
+Test(check_mutants, every_mutant_is_rejected)
+{
+    int survivors = 0;
+    fprintf(stderr, "%-20s %-46s %s\n", "mutant", "first problem that rejects it", "by");
+    for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++) {
+        const int by = rejected_by(mutant_row(which), problems, PROBLEMS);
+        survivors +=
+            !report(mutant_name(which), mutant_description(which), by < 0 ? NULL : problems[by]);
+    }
+    cr_assert(MUTANT_COUNT - 1 >= 45);
+    cr_assert(survivors == 0, "%d mutants survive", survivors);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+Test(check_mutants, mutants_of_other_ops_are_rejected)
+{
+    for (int i = 0; i < op_mutant_count; i++) {
+        const op_mutant *m = &op_mutants[i];
+        talc_check *check = check_new();
+        cr_assert(talc_check_problem(check, m->problem), "%s", talc_error_message());
+        cr_expect(talc_check_passed(check), "the right rows fail %s: %s", m->problem,
+                  first_reason(check));
+        talc_check_free(check);
+        const int by = rejected_by(m->row, &m->problem, 1);
+        report(m->name, m->description, by < 0 ? NULL : m->problem);
+        cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
+    }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* The convolutions of the set `quick` that cost little, of which the mutants are slow; at most `most` of them. */
+static int quick_problems(char texts[][TALC_CHECK_TEXT], int most)
+{
+    static const double FLOPS = 1e6;
+    int count = 0;
+    for (int64_t i = 0; count < most && talc_check_set_problem("quick", i, 0, texts[count]) != NULL;
+         i++) {
+        talc_conv2d_problem p;
+        if (strchr(texts[count], ':') != NULL)
+            continue;
+        cr_assert(talc_conv2d_problem_parse(texts[count], &p), "%s", talc_error_message());
+        count += talc_conv2d_flops(&p) <= FLOPS;
+    }
+    return count;
+}
+
+Test(check_mutants, the_quick_set_rejects_every_mutant)
+{
+    enum { MOST = 200 };
+    static char texts[MOST][TALC_CHECK_TEXT];
+    const char *list[MOST];
+    const int count = quick_problems(texts, MOST);
+    cr_assert(count > 40 && count < MOST, "%d problems", count);
+    for (int i = 0; i < count; i++) {
+        list[i] = texts[i];
+        expect_right(mutant_row(MUTANT_NONE), list[i]);
+    }
+    for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++)
+        cr_expect(rejected_by(mutant_row(which), list, count) >= 0, "'%s' survives: %s",
+                  mutant_name(which), mutant_description(which));
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Every kind of check, asked for alone, sees what it is for. */
+Test(check_mutants, each_kind_alone_rejects_a_mutant)
+{
+    static const struct {
+        talc_check_kind kind;
+        mutant which;
+    } seen[] = {
+        { TALC_CHECK_EXACT, MUTANT_SPARSE },
+        { TALC_CHECK_RANDOM, MUTANT_TF32 },
+        { TALC_CHECK_CONSTANT, MUTANT_BFLOAT },
+        { TALC_CHECK_WIDE, MUTANT_CANCELLING },
+        { TALC_CHECK_HUGE, MUTANT_CLAMPED },
+        { TALC_CHECK_TINY, MUTANT_FLUSHED },
+        { TALC_CHECK_NAN, MUTANT_NAN_ZERO },
+        { TALC_CHECK_INFINITY, MUTANT_ZERO_WEIGHTS },
+        { TALC_CHECK_GUARDS, MUTANT_WRITES_PAST },
+        { TALC_CHECK_GUARDS, MUTANT_WRITES_WORKSPACE },
+        { TALC_CHECK_INPUTS, MUTANT_WRITES_X },
+        { TALC_CHECK_INPUTS, MUTANT_WRITES_W },
+        { TALC_CHECK_TRUST, MUTANT_ALL_ZEROS },
+        { TALC_CHECK_MISALIGNED, MUTANT_ALIGNED_DOWN },
+        { TALC_CHECK_WORKSPACE, MUTANT_NARROW_TILE },
+        { TALC_CHECK_RERUN, MUTANT_RUN },
+        { TALC_CHECK_THREADS, MUTANT_THREADS },
+        { TALC_CHECK_STATUS, MUTANT_FAILS },
+        { TALC_CHECK_STATUS, MUTANT_RAISES },
+    };
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++)
+        for (int wrong = 0; wrong <= 1; wrong++) {
+            talc_check *check = talc_check_new(&(talc_check_options){
+                .device = cpu_device(), .kinds = (uint64_t)1 << seen[i].kind });
+            cr_assert(talc_check_row(check, "n2c4h9w20o8k2x3p1x1g4",
+                                     mutant_row(wrong ? seen[i].which : MUTANT_NONE)));
+            cr_expect(talc_check_passed(check) == !wrong, "%s alone: '%s' %s",
+                      talc_check_kind_name(seen[i].kind),
+                      mutant_name(wrong ? seen[i].which : MUTANT_NONE),
+                      wrong ? "survives" : first_reason(check));
+            talc_check_free(check);
+        }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* What is accurate in norm alone passes as that, and not as strict. */
+Test(check_mutants, a_row_that_is_accurate_in_norm)
+{
+    static const char *const list[] = { "n2c4h9w11o6k3x3p1x1", "n1c3h12w10o4k3x3s2x1p2x1d1x2_bias",
+                                        "n1c6h10w13o6k5x5p2x2g3" };
+    for (int i = 0; i < 3; i++) {
+        expect_right(fourier_row(TALC_NORMWISE), list[i]);
+        const int by = rejected_by(fourier_row(TALC_STRICT), list + i, 1);
+        report("fourier, strict", "declared strict", by < 0 ? NULL : list[i]);
+        cr_expect((failed_kinds >> TALC_CHECK_HUGE & 1) != 0, "a huge value does not show it");
+        cr_expect(by == 0, "declared strict it passes %s", list[i]);
+    }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* What is wrong for a strict row is right for one that promises no more. */
+Test(check_mutants, the_verdict_follows_from_what_a_row_declares)
+{
+    for (int i = 0; i < PROBLEMS; i++) {
+        talc_conv2d_problem p;
+        cr_assert(talc_conv2d_problem_parse(problems[i], &p), "%s", talc_error_message());
+        if (p.dtype != TALC_F32)
+            continue;
+        expect_right(mutant_declared(MUTANT_TF32, TALC_TF32), problems[i]);
+        expect_right(mutant_declared(MUTANT_NONE, TALC_TF32), problems[i]);
+        expect_right(mutant_declared(MUTANT_NONE, TALC_NORMWISE), problems[i]);
+        expect_right(mutant_declared(MUTANT_CANCELLING, TALC_NORMWISE), problems[i]);
+    }
+    static const mutant wrong[] = { MUTANT_BFLOAT, MUTANT_HALF_SUM, MUTANT_TAP, MUTANT_PAD_LEFT };
+    static const talc_precision classes[] = { TALC_NORMWISE, TALC_TF32 };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (int j = 0; j < 2; j++)
+            cr_expect(rejected_by(mutant_declared(wrong[i], classes[j]), problems, 1) == 0,
+                      "'%s' passes as %s", mutant_name(wrong[i]), talc_precision_name(classes[j]));
+    assert_no_failure();
+    assert_all_freed();
+}

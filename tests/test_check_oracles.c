@@ -1,0 +1,227 @@
+/* The oracles of the families beside conv2d against values by hand: what is due, and how much room it has. */
+#include "tests/support/posed.h"
+
+#include <math.h>
+
+static const double u = 0x1p-24;
+
+// ---- By hand ------------------------------------------------------------------------------------------------
+
+/* What `operand` must be when those that are read or updated hold `inputs`, one after the other. */
+typedef struct by_hand {
+    const char *problem;
+    double inputs[40];
+    int operand;
+    double due[16];
+} by_hand;
+
+static posed pose_with(const char *text, const double *inputs)
+{
+    posed self = pose(text);
+    for (int i = 0; i < self.count; i++)
+        for (int64_t e = 0; self.list[i].role != CHECK_WRITTEN && e < self.list[i].count; e++)
+            self.values.of[i][e] = *inputs++;
+    return self;
+}
+
+static const by_hand cases[] = {
+    /* Windows of rows -1, 0 to 2, 3; of two equal maxima the first. */
+    { "max_pool2d:n1c1h3w4k2x2s1x2p1x0_indices",
+      { 1, 5, 2, 0, 3, 5, -1, 4, -7, 2, 8, 8 },
+      1,
+      { 5, 2, 5, 4, 5, 8, 2, 8 } },
+    { "max_pool2d:n1c1h3w4k2x2s1x2p1x0_indices",
+      { 1, 5, 2, 0, 3, 5, -1, 4, -7, 2, 8, 8 },
+      2,
+      { 1, 2, 1, 7, 5, 10, 9, 10 } },
+    { "max_pool2d:n1c2h1w2k1x2_indices", { -3, -1, 7, 2 }, 2, { 1, 0 } },
+    { "max_pool2d:n1c1h1w6k1x2s1x1d1x3_indices", { 1, 2, 3, 4, 0, 0 }, 2, { 3, 1, 2 } },
+    /* Of several NaN the last; a window between two padded taps holds nothing. */
+    { "max_pool2d:n1c1h1w4k1x3s1x1_indices", { NAN, 1, NAN, 2 }, 1, { NAN, NAN } },
+    { "max_pool2d:n1c1h1w4k1x3s1x1_indices", { NAN, 1, NAN, 2 }, 2, { 2, 2 } },
+    { "max_pool2d:n1c1h1w4k1x2_indices", { NAN, 1, 1, 2 }, 2, { 0, 3 } },
+    { "max_pool2d:n1c1h1w1k2x2s1x1p1x1d2x2_indices", { 3 }, 1, { -INFINITY } },
+    { "max_pool2d:n1c1h1w1k2x2s1x1p1x1d2x2_indices", { 3 }, 2, { -1 } },
+    { "max_pool2d:n1c1h1w2k1x2_indices", { -INFINITY, -INFINITY }, 2, { 0 } },
+    { "avg_pool2d:n1c1h2w3k2x2s1x1p1x1",
+      { 6, 12, 18, 2, 4, 8 },
+      1,
+      { 1.5, 4.5, 7.5, 4.5, 2, 6, 10.5, 6.5, 0.5, 1.5, 3, 2 } },
+    { "avg_pool2d:n1c1h2w3k2x2s1x1p1x1_exclude",
+      { 6, 12, 18, 2, 4, 8 },
+      1,
+      { 6, 9, 15, 18, 4, 6, 10.5, 13, 2, 3, 6, 8 } },
+    { "avg_pool2d:n1c1h2w3k2x2_ceil", { 6, 12, 18, 2, 4, 8 }, 1, { 6, 13 } },
+    { "avg_pool2d:n1c1h2w3k2x2_ceil_divisor8", { 6, 12, 18, 2, 4, 8 }, 1, { 3, 3.25 } },
+    /* The last window reaches one column into the padding and one past it. */
+    { "avg_pool2d:n1c1h1w2k1x3s1x2p0x1_ceil", { 6, 12 }, 1, { 6, 6 } },
+    { "avg_pool2d:n1c1h1w3k1x3s1x3p0x1_ceil", { 6, 12, 9 }, 1, { 6, 4.5 } },
+    /* Most taps of a large kernel are padding; walking them all would take years. */
+    { "avg_pool2d:n1c1h1w2k1x4000000000000000001s1x1p0x2000000000000000000_exclude",
+      { 6, 12 },
+      1,
+      { 9, 9 } },
+    { "max_pool2d:n1c1h1w2k1x4000000000000000000s1x1p0x2000000000000000000",
+      { 6, 12 },
+      1,
+      { 12, 12, 12 } },
+    { "adaptive_avg_pool2d:n1c1h1w5o1x3", { 1, 2, 3, 4, 5 }, 1, { 1.5, 3, 4.5 } },
+    { "adaptive_avg_pool2d:n1c1h2w1o3x1", { 4, 8 }, 1, { 4, 6, 8 } },
+    { "matmul:m2n2k3", { 1, 2, 3, 4, 5, 6, 1, 0, 0, 1, 1, -1 }, 2, { 4, -1, 10, -1 } },
+    { "matmul:m2n2k3_ta_tb", { 1, 4, 2, 5, 3, 6, 1, 0, 1, 0, 1, -1 }, 2, { 4, -1, 10, -1 } },
+    { "matmul:m2n2k3_bias_residual_relu",
+      { 1, 2, 3, 4, 5, 6, 1, 0, 0, 1, 1, -1, 10, -20, 1, 2, 3, 40 },
+      4,
+      { 15, 0, 23, 19 } },
+    { "matmul:b2m1n1k2_oneb", { 1, 2, 3, 4, 10, 1 }, 2, { 12, 34 } },
+    { "matmul:b2m1n1k2_onea", { 1, 2, 3, 4, 10, 1 }, 2, { 11, 12 } },
+    { "matmul:m1n2k1_gaps", { 2, 9, 9, 9, 3, 4, 9, 9, 9 }, 2, { 6, 8 } },
+    { "matmul:m1n2k0_bias", { 0, 3, 4 }, 3, { 3, 4 } },
+    { "matmul:m1n2k1_relu", { INFINITY, -1, 1 }, 2, { 0, INFINITY } },
+    { "matmul:m1n2k1_sigmoid", { INFINITY, -1, 1 }, 2, { 0, 1 } },
+    { "batch_norm2d:n1c1h1w2", { 3, 5, 2, 1, 1, 1 - 0x1p-17 }, 5, { 5, 9 } },
+    { "batch_norm2d:n1c2h1w1_plain_eps0_relu", { 3, 5, 1, 9, 4, 4 }, 3, { 1, 0 } },
+    /* mean 2, variance 1; running ones 10 and 4 before. */
+    { "batch_norm2d:n1c1h1w2_train_eps0", { 1, 3, 2, 1, 10, 4 }, 5, { -1, 3 } },
+    { "batch_norm2d:n2c1h1w1_train_eps0", { 1, 3, 2, 1, 10, 4 }, 6, { 2 } },
+    { "batch_norm2d:n1c1h2w1_train_eps0", { 1, 3, 2, 1, 10, 4 }, 7, { 1 } },
+    { "batch_norm2d:n1c1h1w2_train_eps0_momentum1", { 1, 3, 2, 1, 10, 4 }, 3, { 2 } },
+    { "batch_norm2d:n1c1h1w2_train_eps0_momentum1", { 1, 3, 2, 1, 10, 4 }, 4, { 2 } },
+    { "batch_norm2d:n1c1h1w2_train_eps0_momentum0", { 1, 3, 2, 1, 10, 4 }, 3, { 10 } },
+    { "batch_norm2d:n1c1h1w2_train_eps0_momentum0", { 1, 3, 2, 1, 10, 4 }, 4, { 4 } },
+    { "sum:2x3@0", { 1, 2, 3, 4, 5, 6 }, 1, { 5, 7, 9 } },
+    { "sum:2x3@0_reversed", { 1, 4, 2, 5, 3, 6 }, 1, { 5, 7, 9 } },
+    { "mean:2x4@1", { 1, 2, 3, 4, 5, 6, 7, 8 }, 1, { 2.5, 6.5 } },
+    { "max:2x2x2@0,2", { 1, 2, 3, 4, 8, 7, 6, 5 }, 1, { 8, 6 } },
+    { "argmax:2x2x2@0,2", { 1, 2, 6, 4, 8, 7, 6, 5 }, 1, { 2, 0 } },
+    { "argmax:4", { 1, NAN, 9, NAN }, 1, { 1 } },
+    { "max:2x2@1", { 1, NAN, 9, INFINITY }, 1, { NAN, INFINITY } },
+    { "argmax:3_i32", { -5, -2, -2 }, 1, { 1 } },
+    { "sum:3_u8", { 200, 100, 255 }, 1, { 555 } },
+    { "sum:3_i64", { 0x1p62, 0x1p62, 0x1p40 }, 1, { -0x1p63 + 0x1p40 } },
+    { "sum:2_i64", { -0x1p63, -0x1p62 }, 1, { 0x1p62 } },
+    { "sum:3", { INFINITY, 1, 2 }, 1, { INFINITY } },
+    { "softmax:4@0", { 1, 1, 1, 1 }, 1, { 0.25, 0.25, 0.25, 0.25 } },
+    { "softmax:2x2@0", { 700, 3, -1e30, 3 }, 1, { 1, 0.5, 0, 0.5 } },
+    { "softmax:2x2@1_reversed", { 700, 3, -1e30, 3 }, 1, { 1, 0, 0.5, 0.5 } },
+    { "softmax:2x2@1", { NAN, 1, 2, 2 }, 1, { NAN, NAN, 0.5, 0.5 } },
+    { "softmax:2x2@1", { INFINITY, 1, -INFINITY, -INFINITY }, 1, { NAN, NAN, NAN, NAN } },
+    { "log_softmax:2@0", { 5, -INFINITY }, 1, { 0, -INFINITY } },
+    { "log_softmax:@0", { 5 }, 1, { 0 } },
+};
+
+Test(check_oracles, values_by_hand)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        posed self = pose_with(cases[i].problem, cases[i].inputs);
+        const check_operand *operand = &self.list[cases[i].operand];
+        cr_assert(operand->role != CHECK_READ && operand->count <= 16);
+        for (int64_t e = 0; e < operand->count; e++) {
+            const check_due due = due_at(&self, cases[i].operand, e);
+            cr_assert(same((double)due.value, cases[i].due[e]), "%s: %s %d is %Lg, not %g",
+                      cases[i].problem, operand->name, (int)e, due.value, cases[i].due[e]);
+            cr_assert(isfinite(due.K) && isfinite(due.S) && isfinite(due.extra) && !due.any);
+        }
+        talc_check_values_free(&self.values);
+    }
+    assert_all_freed();
+}
+
+/* K, S and extra of one element. */
+static void assert_room(const char *problem, const double *inputs, int operand, int64_t index,
+                        double K, double S, double extra)
+{
+    posed self = pose_with(problem, inputs);
+    const check_due due = due_at(&self, operand, index);
+    cr_assert(due.K == K && fabs(due.S - S) <= 1e-14 * S &&
+                  fabs(due.extra - extra) <= 1e-6 * fabs(extra),
+              "%s: K %g, S %.17g, extra %.17g", problem, due.K, due.S, due.extra);
+    talc_check_values_free(&self.values);
+}
+
+Test(check_oracles, room_for_rounding_by_hand)
+{
+    const double pool[] = { 6, -12, 18, 2, 4, -8 };
+    assert_room("max_pool2d:n1c1h2w3k2x2s1x1", pool, 1, 0, 0, 0, 0);
+    assert_room("avg_pool2d:n1c1h2w3k2x2s1x1", pool, 1, 0, 4, 6, 0);
+    assert_room("avg_pool2d:n1c1h2w3k2x2s1x1p1x1", pool, 1, 3, 1, 4.5, 0);
+    assert_room("avg_pool2d:n1c1h2w3k2x2s1x1p1x1_exclude", pool, 1, 3, 1, 18, 0);
+    assert_room("adaptive_avg_pool2d:n1c1h2w3o1x2", pool, 1, 1, 4, 10.5, 0);
+
+    const double product[] = { 1, 2, 3, 4, 5, 6, 1, 0, 0, 1, 1, -1, 10, -20, 1, 2, 3, 40 };
+    assert_room("matmul:m2n2k3_bias_residual_relu", product, 4, 1, 3, 2 + 3 + 20 + 2, 0);
+    const double y = 1 / (1 + exp(1));
+    assert_room("matmul:m2n2k3_sigmoid", product, 2, 1, 3, 5, 4 * 0x1p-23 * y + 0x1p-126);
+    assert_room("matmul:m2n2k3_tanh_f64", product, 2, 1, 3, 5, 4 * 0x1p-52 * tanh(1));
+
+    assert_room("matmul:m1n1k1_sigmoid", (double[]){ -100, 1 }, 2, 0, 1, 100, 0x1p-126);
+    assert_room("matmul:m1n1k1_sigmoid_f64", (double[]){ -800, 1 }, 2, 0, 1, 800, 0x1p-1022);
+
+    /* (x - 1) 2 + 1; then mean 2, variance 1, weight 2, bias 1, M = 2: d = 8 u 2, and 10 roundings in f64. */
+    const double norm[] = { 1, 3, 2, 1, 10, 4 }, d = 16 * u;
+    assert_room("batch_norm2d:n1c1h1w2", (double[]){ 3, 5, 2, 1, 1, 1 - 0x1p-17 }, 5, 1, 6, 9, 0);
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0", norm, 5, 0, 6, 2 * 1 + 1 + 2 * 2,
+                2 * (d * d + 10 * 0x1p-53 * (1 + 2)));
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0", norm, 6, 0, 6, 2, 10 * 0x1p-53 * 2);
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0", norm, 7, 0, 6, 1, d * d + 10 * 0x1p-53);
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0", norm, 3, 0, 6, 9.2, 0.1 * 10 * 0x1p-53 * 2);
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0", norm, 4, 0, 6, 3.8,
+                0.1 * (2 * d * d + 2 * 10 * 0x1p-53));
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0_momentum0", norm, 4, 0, 6, 0, 0);
+    assert_room("batch_norm2d:n1c1h1w2_train_eps0_f64", norm, 6, 0, 8, 2, 0);
+
+    assert_room("sum:2x3@1", pool, 1, 0, 3, 36, 0);
+    assert_room("mean:2x3@0", pool, 1, 1, 2, 8, 0);
+    assert_room("sum:2x3@1_i32", pool, 1, 0, 0, 0, 0);
+    assert_room("max:2x3@1", pool, 1, 0, 0, 0, 0);
+    const double logits[] = { 0, -3, 0, 0 };
+    const double e = exp(-3), most = 3 + e;
+    assert_room("softmax:4@0", logits, 1, 1, 0, 0, (4 + 3 + 4) * u * e / most + 0x1p-149);
+    assert_room("log_softmax:4@0", logits, 1, 1, 0, 0, (4 + 3 + 4) * u + u * (3 + log(most)));
+    assert_room("softmax:4@0_f64", logits, 1, 0, 0, 0, (4 + 4) * 0x1p-53 / most);
+    assert_room("log_softmax:4x1@1_f64", logits, 1, 1, 0, 0, (4 + 2) * 0x1p-53);
+    assert_room("log_softmax:4@0_f64", logits, 1, 1, 0, 0, (4 + 3 + 4 + (3 + log(most))) * 0x1p-53);
+    assert_all_freed();
+}
+
+Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
+{
+    posed self = pose("max_pool2d:n1c1h5w5k3x3s1x1p1x1");
+    for (int64_t i = 0; i < 25; i++)
+        cr_assert_eq(due_at(&self, 1, i).border, i < 5 || i > 19 || i % 5 == 0 || i % 5 == 4);
+    talc_check_values_free(&self.values);
+    self = pose("avg_pool2d:n1c1h3w5k1x2_ceil");
+    for (int64_t i = 0; i < 9; i++)
+        cr_assert_eq(due_at(&self, 1, i).border, i % 3 == 2);
+    talc_check_values_free(&self.values);
+    assert_all_freed();
+}
+
+/* Where the variance is rounding error alone, and after an infinity, there is nothing to hold a row to. */
+Test(check_oracles, results_without_meaning_may_be_any)
+{
+    const double constant[] = { 3, 3, 2, 1, 10, 4 }, infinite[] = { 3, INFINITY, 2, 1, 10, 4 };
+    const double tiny[] = { 0x1p-70, -0x1p-70, 2, 1, 10, 4 };
+    const double near[] = { 1e4, 1e4 + 0x1p-10, 2, 1, 10, 4 };
+    posed self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", constant);
+    cr_assert(due_at(&self, 5, 0).any && due_at(&self, 7, 0).any && !due_at(&self, 6, 0).any);
+    cr_assert(!due_at(&self, 3, 0).any && !due_at(&self, 4, 0).any);
+    talc_check_values_free(&self.values);
+    /* The deviations of 5e-4 drown in what the mean may be off, 8 u 1e4. */
+    self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", near);
+    cr_assert(due_at(&self, 5, 0).any && due_at(&self, 7, 0).any && !due_at(&self, 4, 0).any);
+    talc_check_values_free(&self.values);
+    /* A variance that f32 does not hold. */
+    self = pose_with("batch_norm2d:n1c1h1w2_train_eps0", tiny);
+    cr_assert(due_at(&self, 5, 0).any && due_at(&self, 7, 0).any && !due_at(&self, 6, 0).any);
+    talc_check_values_free(&self.values);
+    self = pose_with("batch_norm2d:n1c1h1w2_train", constant);
+    cr_assert(!due_at(&self, 5, 0).any && due_at(&self, 5, 0).value == 1);
+    talc_check_values_free(&self.values);
+    self = pose_with("batch_norm2d:n1c1h1w2_train", infinite);
+    cr_assert(due_at(&self, 6, 0).any && due_at(&self, 3, 0).any);
+    for (int operand = 4; operand < 8; operand += operand == 5 ? 2 : 1)
+        cr_assert(isnan(due_at(&self, operand, 0).value) && !due_at(&self, operand, 0).any);
+    talc_check_values_free(&self.values);
+    assert_all_freed();
+}

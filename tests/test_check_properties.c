@@ -1,0 +1,238 @@
+/* The properties of convolutions (check/properties.h): every row of the CPU has them, most rows take part in most of them, and
+ * each of them alone rejects rows that are wrong. */
+#include "tests/support/faults.h"
+#include "tests/support/hooks.h"
+#include "tests/support/mutants.h"
+
+#include "check/family.h"
+#include "check/properties.h"
+
+#include <string.h>
+
+#define PROPERTIES (~(uint64_t)0 << TALC_CHECK_BATCH & (((uint64_t)1 << TALC_CHECK_KIND_COUNT) - 1))
+
+static const char *const rows[] = { "depthwise", "pointwise", "im2col", "reference" };
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static int taken[ROWS][TALC_CHECK_KIND_COUNT]; /* problems on which the property was checked */
+
+static void count_taken(void *context, const talc_check_outcome *outcome)
+{
+    (void)context;
+    cr_expect(outcome->passed, "%s on %s: %s", outcome->algorithm, outcome->problem,
+              outcome->reason);
+    for (int row = 0; row < ROWS; row++)
+        taken[row][outcome->kind] += strcmp(rows[row], outcome->algorithm) == 0;
+}
+
+static talc_check *properties_new(void (*observe)(void *, const talc_check_outcome *))
+{
+    talc_check *check = talc_check_new(&(talc_check_options){
+        .device = cpu_device(), .kinds = PROPERTIES, .seed = 3, .observe = observe });
+    cr_assert(check != NULL, "%s", talc_error_message());
+    return check;
+}
+
+static void expect_all(const talc_algorithm *row, int number, const char *text)
+{
+    check_problem problem;
+    char reason[256];
+    cr_assert(talc_check_parse(text, &problem) != NULL, "%s", talc_error_message());
+    if (talc_check_conv2d.refuses(row, &problem) != NULL)
+        return;
+    for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
+        const check_property_result result =
+            talc_check_property((talc_check_kind)kind, row, cpu_device(), &problem, 3, reason);
+        cr_expect(result != CHECK_BROKEN, "%s on %s: %s", row->name, text, reason);
+        taken[number][kind] += result == CHECK_HOLDS;
+    }
+}
+
+Test(check_properties, every_row_has_them)
+{
+    static const char *const problems[] = {
+        "n2c4h9w11o6k3x3p1x1",
+        "n1c64h56w56o64k3x3p1x1_bias_relu", /* made smaller */
+        "n9c5h3w3o5k3x3p1x1g5",
+        "n1c1h9w9o2k3x3p2x2",
+        "n2c512h7w7o512k1x1",
+        "n1c2h30w30o2k3x3p12x12d12x12",
+        "n1c2h5w5o3k3x3s5x7p9x9",
+        "n1c3h9w9o4k3x3p8x8_reflect",
+        "n1c3h9w9o4k3x3p9x9_circular",
+        "n1c3h1w1o4k3x3p9x9_replicate",
+        "n2c6h11w9o6k3x3s2x2p1x1d1x2g6_f64",
+        "n1c1h40w30o1k11x29p100x0",
+        "n1c7h224w224o9k7x7s2x2p3x3",
+        "n1c4h1w1000o4k1x9s1x70000",
+    };
+    enum { PROBLEMS = sizeof problems / sizeof *problems, REFERENCE = ROWS - 1 };
+    for (int i = 0; i < PROBLEMS; i++)
+        for (int row = 0; talc_check_conv2d.row(cpu_device(), row) != NULL; row++)
+            expect_all(talc_check_conv2d.row(cpu_device(), row), row, problems[i]);
+    for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++)
+        cr_expect(taken[REFERENCE][kind] == PROBLEMS, "%s says something about %d of %d problems",
+                  talc_check_kind_name((talc_check_kind)kind), taken[REFERENCE][kind], PROBLEMS);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+Test(check_properties, most_random_problems_take_part)
+{
+    enum { PROBLEMS = 200 };
+    talc_check *check = properties_new(count_taken);
+    for (uint64_t seed = 0; seed < PROBLEMS; seed++) {
+        check_problem problem;
+        char text[TALC_CHECK_TEXT];
+        talc_check_conv2d.random(seed, &problem);
+        talc_check_conv2d.print(&problem, text);
+        cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
+    }
+    for (int row = 0; row < ROWS; row++) {
+        int problems = 0;
+        for (int i = 0; i < talc_check_summary_count(check); i++)
+            if (strcmp(talc_check_summary_at(check, i)->algorithm, rows[row]) == 0)
+                problems = (int)talc_check_summary_at(check, i)->problems;
+        cr_expect(problems >= PROBLEMS / 5, "%s: only %d problems", rows[row], problems);
+        for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
+            /* A 1x1 kernel without stride and padding has no strided or padded relative that such a row would do. */
+            const bool none = strcmp(rows[row], "pointwise") == 0 &&
+                              (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING);
+            cr_expect(none ? taken[row][kind] == 0 : taken[row][kind] == problems,
+                      "%s: %s says something about %d of %d problems", rows[row],
+                      talc_check_kind_name((talc_check_kind)kind), taken[row][kind], problems);
+        }
+    }
+    talc_check_free(check);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Each property, checked alone on one problem, and mutants that it has to see there. */
+static const struct {
+    talc_check_kind kind;
+    const char *problem;
+    mutant mutants[6]; /* MUTANT_NONE ends them */
+} seen[] = {
+    { TALC_CHECK_BATCH,
+      "n1c3h5w9o4k3x3",
+      { MUTANT_BATCH_IGNORED, MUTANT_THIRD_IMAGE, MUTANT_LAST_IMAGE, MUTANT_SPARSE } },
+    { TALC_CHECK_GROUPS,
+      "n1c3h5w9o5k3x3",
+      { MUTANT_GROUP_OFFSET, MUTANT_WEIGHT_GROUP, MUTANT_GROUP_ORDER, MUTANT_KERNEL_CHANNELS } },
+    { TALC_CHECK_DILATION,
+      "n1c3h5w9o5k3x2",
+      { MUTANT_DILATION_H, MUTANT_DILATION_W, MUTANT_DILATIONS, MUTANT_TERM_BLOCKS } },
+    { TALC_CHECK_STRIDE,
+      "n1c3h5w11o5k3x2",
+      { MUTANT_STRIDES, MUTANT_STRIDE_IGNORED, MUTANT_TRANSPOSED } },
+    { TALC_CHECK_STRIDE, "n1c1h3w3o2k3x3", { MUTANT_STRIDES, MUTANT_STRIDE_IGNORED } },
+    { TALC_CHECK_POINTWISE,
+      "n2c3h5w11o5k3x2",
+      { MUTANT_ALL_ZEROS, MUTANT_LAST_CHANNEL, MUTANT_CONSTANT, MUTANT_BATCH_IGNORED } },
+    { TALC_CHECK_PADDING,
+      "n1c3h5w7o5k3x2",
+      { MUTANT_PAD_TOP, MUTANT_PAD_LEFT, MUTANT_PAD_AXES, MUTANT_PAD_ENDS,
+        MUTANT_ZEROS_REPLICATE } },
+    { TALC_CHECK_PADDING,
+      "n1c3h7w7o5k3x2p2x1_reflect",
+      { MUTANT_REFLECT_EDGE, MUTANT_REFLECT_REPLICATES } },
+    { TALC_CHECK_PADDING, "n1c3h7w7o5k3x2p2x1_circular", { MUTANT_CIRCULAR } },
+    { TALC_CHECK_ADJOINT,
+      "n2c3h5w9o5k3x2p1x0",
+      { MUTANT_TAP, MUTANT_LAST_CHANNEL, MUTANT_TAP_TWICE, MUTANT_PAD_BOTTOM } },
+    { TALC_CHECK_LINEARITY, "n2c3h5w9o5k3x2p1x0", { MUTANT_RELU_ALWAYS } },
+    { TALC_CHECK_SHIFT,
+      "n1c1h5w300o2k3x2p1x0",
+      { MUTANT_COLUMN_8, MUTANT_SPARSE, MUTANT_IMAGE_AXES } },
+    { TALC_CHECK_SHIFT, "n1c2h2w2o2k2x2", { MUTANT_IMAGE_AXES } },
+    { TALC_CHECK_SHIFT, "n1c2h2w2o2k2x2p3x3", { MUTANT_IMAGE_AXES } },
+};
+
+Test(check_properties, each_alone_rejects_rows_that_are_wrong)
+{
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        check_problem problem;
+        cr_assert(talc_check_parse(seen[i].problem, &problem) != NULL, "%s", talc_error_message());
+        char reason[256];
+        cr_expect(talc_check_property(seen[i].kind, mutant_row(MUTANT_NONE), cpu_device(), &problem,
+                                      5, reason) == CHECK_HOLDS,
+                  "%s", reason);
+        for (int j = 0; j < 6 && seen[i].mutants[j] != MUTANT_NONE; j++) {
+            const check_property_result result = talc_check_property(
+                seen[i].kind, mutant_row(seen[i].mutants[j]), cpu_device(), &problem, 5, reason);
+            cr_expect(result == CHECK_BROKEN && strlen(reason) > 20, "%s does not see '%s' on %s",
+                      talc_check_kind_name(seen[i].kind), mutant_name(seen[i].mutants[j]),
+                      seen[i].problem);
+        }
+    }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+Test(check_properties, a_difference_is_told_with_both_numbers)
+{
+    check_problem problem;
+    char reason[256];
+    cr_assert(talc_check_parse("n1c3h4w4o2k3x3", &problem) != NULL);
+    cr_assert(talc_check_property(TALC_CHECK_BATCH, mutant_row(MUTANT_LAST_IMAGE), cpu_device(),
+                                  &problem, 5, reason) == CHECK_BROKEN);
+    cr_assert(strncmp(reason, "n3c3h4w4o2k3x3", 14) == 0 &&
+                  strstr(reason, "y[2, 0, 0, 0] is nan, the batch in two parts gives ") != NULL,
+              "%s", reason);
+    cr_assert(talc_check_property(TALC_CHECK_ADJOINT, mutant_row(MUTANT_TAP), cpu_device(),
+                                  &problem, 5, reason) == CHECK_BROKEN);
+    cr_assert(strncmp(reason, "n1c3h4w4o2k3x3", 14) == 0 &&
+                  strstr(reason, ": <conv(x, w), g> is ") != NULL,
+              "%s", reason);
+    cr_assert(talc_check_property(TALC_CHECK_SHIFT, mutant_row(MUTANT_WRITES_PAST), cpu_device(),
+                                  &problem, 5, reason) == CHECK_BROKEN);
+    cr_assert(strstr(reason, "wrote outside y") != NULL, "%s", reason);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Kinds of data are no properties, and of nothing there is nothing to say. */
+Test(check_properties, left_out)
+{
+    check_problem problem;
+    char reason[256];
+    cr_assert(talc_check_parse("n0c3h4w4o2k3x3", &problem) != NULL);
+    const talc_algorithm *row = mutant_row(MUTANT_NONE);
+    for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++)
+        cr_assert(talc_check_property((talc_check_kind)kind, row, cpu_device(), &problem, 1,
+                                      reason) == CHECK_LEFT_OUT);
+    cr_assert(talc_check_parse("n1c3h4w4o2k3x3", &problem) != NULL);
+    cr_assert(talc_check_property(TALC_CHECK_EXACT, row, cpu_device(), &problem, 1, reason) ==
+              CHECK_LEFT_OUT);
+    cr_assert(talc_check_property(TALC_CHECK_KIND_COUNT, row, cpu_device(), &problem, 1, reason) ==
+              CHECK_LEFT_OUT);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Without memory a property says nothing, and never that it is broken. */
+static void run_properties(fault_run *run)
+{
+    static const char *const problems[] = { "n1c2h4w5o2k3x2p1x1", "n1c2h4w5o2k3x2p1x1_circular" };
+    const talc_algorithm *row = mutant_row(MUTANT_NONE);
+    for (int i = 0; i < 2; i++)
+        for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT && !talc_failed(); kind++) {
+            check_problem problem;
+            char reason[256];
+            if (talc_check_parse(problems[i], &problem) == NULL)
+                return;
+            const check_property_result result =
+                talc_check_property((talc_check_kind)kind, row, run->device, &problem, 1, reason);
+            cr_expect(result == (talc_failed() ? CHECK_LEFT_OUT : CHECK_HOLDS), "%s: %s",
+                      talc_check_kind_name((talc_check_kind)kind), reason);
+            fault_keep_bytes(run, &result, sizeof result);
+        }
+}
+
+Test(check_properties, any_allocation_may_fail)
+{
+    const fault_scenario scenario = { "properties", NULL, run_properties, NULL, NULL };
+    cr_assert(assert_survives_allocation_failures(&scenario, cpu_device()) > 500);
+    assert_all_freed();
+}

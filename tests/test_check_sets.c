@@ -1,0 +1,174 @@
+/* The sets of problems: every one reads, none stands twice, and what each set has to hold is there. */
+#include "check/family.h"
+#include "tests/support/hooks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 1000 };
+
+typedef struct listed {
+    char text[TALC_CHECK_TEXT];
+} listed;
+
+static listed problems[MOST];
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const listed *)a)->text, ((const listed *)b)->text);
+}
+
+/* Fills `problems` with a set, in order. */
+static int64_t read_set(const char *set)
+{
+    int64_t count = 0;
+    while (count < MOST && talc_check_set_problem(set, count, 0, problems[count].text) != NULL)
+        count++;
+    assert_no_failure();
+    cr_assert(count < MOST, "%s is longer than this test thinks", set);
+    cr_assert(talc_check_set_problem(set, count + 1, 0, problems[count].text) == NULL);
+    cr_assert(talc_check_set_problem(set, INT64_MAX, 0, problems[count].text) == NULL);
+    cr_assert(talc_check_set_problem(set, -1, 0, problems[count].text) == NULL);
+    assert_no_failure();
+    return count;
+}
+
+static bool is_of(const char *text, const char *op)
+{
+    const char *colon = strchr(text, ':');
+    const size_t length = colon == NULL ? 0 : (size_t)(colon - text);
+    return length == strlen(op) && strncmp(text, op, length) == 0;
+}
+
+static int64_t count_of(int64_t count, const char *op)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found += is_of(problems[i].text, op);
+    return found;
+}
+
+static const char *const others[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+                                      "matmul",     "sum",        "mean",
+                                      "max",        "argmax",     "batch_norm2d",
+                                      "softmax",    "log_softmax" };
+
+enum { OTHERS = sizeof others / sizeof *others };
+
+Test(check_sets, every_problem_reads_prints_the_same_and_stands_once)
+{
+    static const struct {
+        const char *set;
+        int64_t least, most, convolutions;
+    } sets[] = { { "quick", 60, 100, 50 }, { "edges", 300, 900, 260 }, { "models", 90, 200, 60 } };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        const char *set = sets[i].set;
+        const int64_t count = read_set(set);
+        cr_assert(count >= sets[i].least && count <= sets[i].most, "%s: %d problems", set,
+                  (int)count);
+        cr_assert(count_of(count, "") >= sets[i].convolutions, "%s has too few of conv2d", set);
+        for (int64_t j = 0; j < count; j++) {
+            char again[TALC_CHECK_TEXT];
+            cr_assert(talc_check_problem_text(problems[j].text, again) == again, "%s: %s", set,
+                      talc_error_message());
+            cr_assert(strcmp(again, problems[j].text) == 0, "%s reads as %s", problems[j].text,
+                      again);
+        }
+        qsort(problems, (size_t)count, sizeof *problems, compare);
+        for (int64_t j = 1; j < count; j++)
+            cr_assert(strcmp(problems[j - 1].text, problems[j].text) != 0, "%s has %s twice", set,
+                      problems[j].text);
+    }
+    assert_all_freed();
+}
+
+Test(check_sets, quick_and_edges_have_every_op)
+{
+    static const char *const sets[] = { "quick", "edges" };
+    for (int i = 0; i < 2; i++) {
+        const int64_t count = read_set(sets[i]);
+        for (int j = 0; j < OTHERS; j++)
+            cr_assert(count_of(count, others[j]) >= 1 + 4 * i, "%s: too few of %s", sets[i],
+                      others[j]);
+    }
+    assert_all_freed();
+}
+
+static const char *random_text(int64_t index, uint64_t seed, char text[TALC_CHECK_TEXT])
+{
+    const char *given = talc_check_set_problem("random", index, seed, text);
+    cr_assert(given == text, "random %d: %s", (int)index, talc_error_message());
+    return given;
+}
+
+/* How many of the first problems differ under two seeds. */
+static int differing(uint64_t a, uint64_t b)
+{
+    char first[TALC_CHECK_TEXT], second[TALC_CHECK_TEXT];
+    int count = 0;
+    for (int64_t i = 0; i < 200; i++)
+        count += strcmp(random_text(i, a, first), random_text(i, b, second)) != 0;
+    return count;
+}
+
+Test(check_sets, random_depends_on_index_and_seed_alone)
+{
+    cr_assert(differing(7, 7) == 0);
+    cr_assert(differing(7, 8) > 190);
+    /* One seed is not another one shifted. */
+    char first[TALC_CHECK_TEXT], second[TALC_CHECK_TEXT];
+    int same = 0;
+    for (int64_t i = 0; i < 200; i++)
+        same += strcmp(random_text(i + 1, 7, first), random_text(i, 8, second)) == 0;
+    cr_assert(same < 10);
+    cr_assert(strlen(random_text(INT64_MAX, UINT64_MAX, first)) > 0);
+    assert_all_freed();
+}
+
+Test(check_sets, random_is_mostly_conv2d_and_has_every_op)
+{
+    for (int64_t i = 0; i < MOST; i++) {
+        char again[TALC_CHECK_TEXT];
+        random_text(i, 3, problems[i].text);
+        cr_assert(talc_check_problem_text(problems[i].text, again) != NULL, "%s",
+                  talc_error_message());
+        cr_assert(strcmp(again, problems[i].text) == 0);
+    }
+    const int64_t convolutions = count_of(MOST, "");
+    cr_assert(convolutions > MOST / 2 && convolutions < MOST * 3 / 4, "%d convolutions",
+              (int)convolutions);
+    for (int j = 0; j < OTHERS; j++)
+        cr_assert(count_of(MOST, others[j]) > 2, "%s", others[j]);
+    assert_all_freed();
+}
+
+Test(check_sets, problem_text_is_full)
+{
+    char text[TALC_CHECK_TEXT];
+    cr_assert(strcmp(talc_check_problem_text("conv2d:n1c2h3w4o5k1x1", text),
+                     "n1c2h3w4o5k1x1s1x1p0x0d1x1g1") == 0);
+    cr_assert(strcmp(talc_check_problem_text("matmul:m2n3k4", text), "matmul:b1m2n3k4") == 0);
+    cr_assert(talc_check_problem_text("n1q", text) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "conv2d: problem 'n1q': expected 'c' at position 2");
+    cr_assert(talc_check_problem_text(NULL, text) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "check: problem is NULL");
+    cr_assert(talc_check_problem_text("matmul:m2n3k4", NULL) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "check: text is NULL");
+    assert_all_freed();
+}
+
+Test(check_sets, bad_sets)
+{
+    char text[TALC_CHECK_TEXT];
+    cr_assert(talc_check_set_problem("fast", 0, 0, text) == NULL);
+    assert_failure(TALC_NOT_FOUND,
+                   "check: there is no set 'fast'; the sets are quick, edges, models, random");
+    cr_assert(talc_check_set_problem("quick ", -1, 0, text) == NULL);
+    assert_failure(TALC_NOT_FOUND,
+                   "check: there is no set 'quick '; the sets are quick, edges, models, random");
+    cr_assert(talc_check_set_problem(NULL, 0, 0, text) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "check: set is NULL");
+    cr_assert(talc_check_set_problem("quick", 0, 0, NULL) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "check: text is NULL");
+    assert_all_freed();
+}

@@ -1,0 +1,83 @@
+"""Tests of tools/compare_torch.py: a short comparison that has to pass, one that has to fail, and its messages.
+
+usage: test_compare_torch.py LIBTALC        Exits with 77, which meson counts as skipped, where PyTorch is missing.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LIBRARY = os.path.abspath(sys.argv.pop(1))
+TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
+OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "linear", "matmul", "softmax",
+       "log_softmax", "sum", "mean", "max", "argmax"]
+
+
+def compare(*arguments, library=LIBRARY, **environment):
+    command = [sys.executable, TOOLS / "compare_torch.py", "--library", library, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+
+
+class WithoutTorch(unittest.TestCase):
+    def test_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "torch.py").write_text("raise ImportError('No module named torch')\n")
+            done = compare("1", PYTHONPATH=folder)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertRegex(done.stderr, "^compare_torch.py needs numpy and PyTorch: ")
+
+
+class WithTorch(unittest.TestCase):
+    def test_every_op(self):
+        done = compare("50", "--seed", "11")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout.splitlines()[-1], r"^50 problem\(s\), \d\d\d? results compared, 0 failed$")
+        for op in OPS:
+            for dtype in ("f32", "f64"):
+                self.assertRegex(done.stdout, rf"(?m)^{op} +{dtype} +\w+ ")
+            self.assertRegex(done.stdout, rf"(?m)^{op} +f\d\d +reference +\d+ +[01]\.\d\d\d ")
+
+    def test_one_case_again(self):
+        first, again = [compare("--seed", "11", "--case", "7", "--ops", "conv2d,linear") for _ in range(2)]
+        self.assertEqual(first.stdout, again.stdout)
+        self.assertIn("\n1 problem(s), ", first.stdout)
+
+    def test_a_wrong_result_fails(self):
+        """Problems that are compared with the dues of other data."""
+        script = ("import sys, compare_torch_problems as p\n"
+                  "case = p.OPS['linear']\n"
+                  "def other(rng, dtype):\n"
+                  "    right = case(rng, dtype)\n"
+                  "    right.operands[0] = right.operands[0] + right.operands[0].dtype.type(0.001)\n"
+                  "    return right\n"
+                  "p.OPS['linear'] = other\n"
+                  "import compare_torch\n"
+                  "sys.exit(compare_torch.main())\n")
+        command = [sys.executable, "-c", script, "10", "--ops", "linear", "--library", LIBRARY]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(TOOLS)})
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"FAILED linear:.* by openblas: share .*: element \[.*\] is .*, due .*, bound ")
+        self.assertIn("compare_torch.py --seed 0 --ops linear --case 0", done.stdout)
+
+    def test_bad_arguments(self):
+        for arguments, message in [(["0"], "must be at least 1"), (["--device", "tpu"], "tpu"),
+                                   (["--ops", "conv3d"], "there is no op 'conv3d'; there are conv2d, ")]:
+            done = compare(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertIn(message, done.stderr)
+        done = compare("1", library="/nowhere/libtalc.so")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/libtalc.so", done.stderr)
+
+
+def have_torch():
+    return subprocess.run([sys.executable, "-c", "import numpy, torch"], capture_output=True).returncode == 0
+
+
+if __name__ == "__main__":
+    with_torch = have_torch()
+    names = ["WithoutTorch"] + (["WithTorch"] if with_torch else [])
+    passed = unittest.main(defaultTest=names, exit=False).result.wasSuccessful()
+    sys.exit(1 if not passed else 0 if with_torch else 77)

@@ -1,0 +1,155 @@
+#include "tools/check_problems.h"
+
+#include "tools/problems.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "conv2d" for "n1c3...", "sum" for "sum:...". */
+static bool is_of(const char *text, const char *op)
+{
+    const char *colon = strchr(text, ':');
+    if (colon == NULL)
+        return strcmp(op, "conv2d") == 0;
+    return strlen(op) == (size_t)(colon - text) && strncmp(text, op, strlen(op)) == 0;
+}
+
+static bool no_memory(void)
+{
+    talc_fail(TALC_NO_MEMORY, "no memory for the list of problems");
+    return false;
+}
+
+/* Adds one problem, whose text is full. */
+static bool add(check_problems *self, const char *text)
+{
+    if (self->op != NULL && !is_of(text, self->op)) {
+        self->left_out++;
+        return true;
+    }
+    if (self->count == self->room) {
+        const int64_t room = self->room == 0 ? 64 : 2 * self->room;
+        char **longer = realloc(self->text, (size_t)room * sizeof *longer);
+        if (longer == NULL)
+            return no_memory();
+        self->text = longer;
+        self->room = room;
+    }
+    char *copy = strdup(text);
+    if (copy == NULL)
+        return no_memory();
+    self->text[self->count++] = copy;
+    return true;
+}
+
+void check_problems_free(check_problems *self)
+{
+    for (int64_t i = 0; i < self->count; i++)
+        free(self->text[i]);
+    free(self->text);
+}
+
+static bool add_set(check_problems *self, const char *set)
+{
+    const int64_t most = strcmp(set, "random") == 0 ? self->random : INT64_MAX;
+    char text[TALC_CHECK_TEXT];
+    for (int64_t i = 0; i < most; i++) {
+        if (talc_check_set_problem(set, i, self->seed, text) == NULL)
+            return !talc_failed();
+        if (!add(self, text))
+            return false;
+    }
+    return true;
+}
+
+// ---- Files --------------------------------------------------------------------------------------------------
+
+/* Puts the place before the failure that stands. */
+static bool failed_at(const char *path, int64_t line)
+{
+    char message[400];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_error_clear();
+    talc_fail(TALC_BAD_FORMAT, "%s:%lld: %s", path, (long long)line, message);
+    return false;
+}
+
+/* The line without its comment and the blanks at either end. */
+static char *stripped(char *line)
+{
+    line[strcspn(line, "#\r\n")] = '\0';
+    line += strspn(line, " \t");
+    size_t length = strlen(line);
+    while (length > 0 && strchr(" \t", line[length - 1]) != NULL)
+        line[--length] = '\0';
+    return line;
+}
+
+static bool add_lines(check_problems *self, const char *path, FILE *file)
+{
+    char *line = NULL, text[TALC_CHECK_TEXT];
+    size_t room = 0;
+    bool right = true;
+    for (int64_t number = 1; right && getline(&line, &room, file) >= 0; number++) {
+        const char *problem = stripped(line);
+        if (*problem == '\0')
+            continue;
+        if (talc_check_problem_text(problem, text) == NULL)
+            right = failed_at(path, number);
+        else
+            right = add(self, text);
+    }
+    free(line);
+    if (right && ferror(file)) {
+        talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    return right;
+}
+
+static bool add_file(check_problems *self, const char *path, FILE *file)
+{
+    const int64_t before = self->count + self->left_out;
+    const bool right = add_lines(self, path, file);
+    fclose(file);
+    if (!right)
+        return false;
+    if (self->count + self->left_out == before)
+        talc_fail(TALC_BAD_FORMAT, "%s: there is no problem in it", path);
+    return !talc_failed();
+}
+
+// ---- Arguments ----------------------------------------------------------------------------------------------
+
+/* What an argument that is nothing was meant to be: the failure says so. */
+static bool unknown(const char *argument, int file_error)
+{
+    char text[TALC_CHECK_TEXT];
+    talc_error_clear();
+    const bool digit_follows = argument[0] == 'n' && argument[1] >= '0' && argument[1] <= '9';
+    if (digit_follows || strchr(argument, ':') != NULL)
+        (void)talc_check_problem_text(argument, text);
+    else if (strpbrk(argument, "./") != NULL)
+        talc_fail(TALC_IO_ERROR, "%s: %s", argument, strerror(file_error));
+    else
+        (void)talc_check_set_problem(argument, 0, 0, text);
+    return false;
+}
+
+bool check_problems_add(check_problems *self, const char *argument)
+{
+    char text[TALC_CHECK_TEXT];
+    if (talc_check_set_problem(argument, 0, self->seed, text) != NULL)
+        return add_set(self, argument);
+    talc_error_clear();
+    const named_problem *named = problem_named(argument);
+    if (talc_check_problem_text(named != NULL ? named->text : argument, text) != NULL)
+        return add(self, text);
+    errno = 0;
+    FILE *file = fopen(argument, "r");
+    if (file == NULL)
+        return unknown(argument, errno);
+    talc_error_clear();
+    return add_file(self, argument, file);
+}

@@ -1,0 +1,428 @@
+"""Random problems for compare_torch.py, and what PyTorch says of each.
+
+A sum's due is exact for f64, beyond what float64 holds: the operands are cut into pieces of 18 bits, whose products
+PyTorch adds in float64 without a rounding, and the results are added in pairs of numbers. For f32, float64 is enough.
+"""
+import itertools
+from ctypes import byref
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from talc_library import (ACTIVATIONS, MODES, ZERO, BatchNorm2dOptions, Conv2dOptions, LinearOptions, Pair,
+                          Pool2dOptions, T, dims)
+
+# ---- What PyTorch says ------------------------------------------------------------------------------------------
+
+class Due:
+    """What an output must be, value + lo, and how far it may be off, each element for itself.
+
+    In units of u: `sum` by its accumulation, None when it must be exact, and `after` by later roundings. `doubt` is
+    PyTorch's own error in units of 2^-53, `peer` what it gives in the data's own type.
+    """
+
+    def __init__(self, value, lo=0.0, sum=None, after=0.0, K=0, doubt=0.0, peer=None):
+        self.value, self.lo, self.sum, self.after, self.K, self.doubt, self.peer = value, lo, sum, after, K, doubt, peer
+
+    def bound(self, dtype, wide):
+        if self.sum is None:
+            return np.zeros(self.value.shape)
+        u, tiny = (2.0**-24, 2.0**-149) if dtype == "f32" else (2.0**-53, 2.0**-1074)
+        own = u * np.abs(self.value) + 2.0**-53 * self.sum if wide and dtype == "f32" else u * self.sum
+        return own + u * self.after + 2.0**-53 * self.doubt + (self.K + 2) * tiny
+
+
+def shares(y, due, bound):
+    """|y - due| / bound, infinity where no difference is allowed. NaN and infinities have to be met as they are."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        off = np.abs((y - due.value) - due.lo)
+        same = (y == due.value) & (due.lo == 0) | np.isnan(y) & np.isnan(due.value)
+        share = np.where(same | (off == 0), 0.0, off / bound)
+    return np.where(np.isnan(share), np.inf, share)
+
+
+def tensors(arrays, code):
+    return [None if a is None else torch.from_numpy(np.array(a, code, order="C")) for a in arrays]
+
+
+def pieces(array):
+    """Arrays that add up to this one, each of whole multiples, at most 2^17, of a power of two."""
+    parts, rest = [], array
+    while rest.any():
+        unit = 2.0 ** (np.ceil(np.log2(np.abs(rest).max())) - 17)
+        parts.append(np.rint(rest / unit) * unit)
+        rest = rest - parts[-1]
+    return parts or [array]
+
+
+def two_sum(hi, lo, term):
+    """hi + lo + term without a loss: Knuth's sum and its error."""
+    total = hi + term
+    back = total - hi
+    return total, lo + ((hi - (total - back)) + (term - back))
+
+
+def summed(product, operands, dtype, K, addends=(), activation="none", divided=False):
+    """The due of activation(product(operands) + addends), where the product is linear in each operand."""
+    sizes = product(*tensors([np.abs(a) for a in operands], "f8")).numpy()
+    sizes = sizes + sum(np.abs(a.astype("f8")) for a in addends)
+    hi, lo = np.zeros(sizes.shape), np.zeros(sizes.shape)
+    exact = dtype == "f64"  # in f32 the rounding of float64 does not count
+    for parts in itertools.product(*[pieces(a) if exact else [a] for a in operands]):
+        hi, lo = two_sum(hi, lo, product(*tensors(parts, "f8")).numpy())
+    for addend in addends:
+        hi, lo = two_sum(hi, lo, addend.astype("f8"))
+    due = Due(hi, lo, min(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
+    due.after = np.abs(hi) if divided else np.zeros(hi.shape)
+    activate(due, activation)
+    due.doubt = due.after if exact else due.sum + due.after
+    if dtype == "f32":
+        peer = product(*tensors(operands, "f4"))
+        for addend in tensors(addends, "f4"):
+            peer = peer + addend
+        due.peer = function_of(activation)(peer).numpy()
+    return due
+
+
+def function_of(activation):
+    return {"none": lambda x: x, "relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}[activation]
+
+
+def activate(due, activation):
+    """Turns the due of z into that of activation(z): its slope carries the error over, 4 ulp of its own are added."""
+    if activation == "none":
+        return
+    y = function_of(activation)(torch.from_numpy(due.value)).numpy()
+    due.lo = due.lo * {"relu": due.value > 0, "sigmoid": y * (1 - y), "tanh": 1 - y * y}[activation]
+    due.value = y
+    if activation != "relu":
+        slope = 0.25 if activation == "sigmoid" else 1
+        due.sum, due.after = slope * due.sum, slope * due.after + 8 * np.abs(y)
+
+
+# ---- Random problems --------------------------------------------------------------------------------------------
+
+class Case:
+    """A problem, its operands, how talc computes it, and its dues, one for each result."""
+
+    def __init__(self, text, operands, call, dues, views=None):
+        self.text, self.operands, self.call, self.dues = text, operands, call, dues
+        self.views = len(operands) if views is None else views  # how many operands may be views
+
+
+def one(rng, *choices):
+    return choices[rng.integers(len(choices))]
+
+
+def extent(rng, most):
+    """1 .. most, mostly small."""
+    return int(rng.integers(1, one(rng, 4, 10, most) + 1))
+
+
+def pair(rng, low, high):
+    return [int(v) for v in rng.integers(low, high + 1, 2)]
+
+
+def fill(rng, dtype, shape, nan=False):
+    """Data of a random kind: uniform of either sign, positive, small whole numbers with ties, 20 binades; with NaN."""
+    kind = rng.random()
+    x = 2 * rng.random(shape) - 1
+    if kind < 0.15:
+        x = np.abs(x)
+    elif kind < 0.3:
+        x = np.rint(4 * x)
+    elif kind < 0.4:
+        x = x * 2.0 ** -rng.integers(0, 20, shape)
+    if nan and rng.random() < 0.2:
+        x = np.where(rng.random(shape) < 0.1, np.nan, x)
+    return np.asarray(x, "f4" if dtype == "f32" else "f8")
+
+
+def maybe(rng, dtype, shape):
+    return fill(rng, dtype, shape) if rng.random() < 0.5 else None
+
+
+def layout_of(rng, array):
+    """For Talc.place: half of all operands are contiguous."""
+    if array is None or array.ndim == 0 or rng.random() < 0.5:
+        return None
+    return tuple(int(a) for a in rng.permutation(array.ndim)) if rng.random() < 0.6 else int(rng.integers(array.ndim))
+
+
+def words(dtype, **flags):
+    """The end of a problem's text: the names of flags that are set, and texts that are no default."""
+    found = [value if isinstance(value, str) else name for name, value in flags.items() if value]
+    return "".join("_" + word for word in [dtype] + found if word not in ("f32", "none", "zeros"))
+
+
+def pad2d(x, pads, mode):
+    return F.pad(x, [pads[1], pads[3], pads[0], pads[2]], "constant" if mode == "zeros" else mode) if any(pads) else x
+
+
+def conv2d(rng, dtype):
+    while True:  # until the kernel fits the padded image, and the padding the image that it mirrors or repeats
+        groups, IC, multiple = one(rng, (1, extent(rng, 40), extent(rng, 40)), (extent(rng, 20), 1, extent(rng, 3)),
+                                   (extent(rng, 4), extent(rng, 9), extent(rng, 9)))
+        H, W = extent(rng, 32), extent(rng, 70)
+        kernel = one(rng, [1, 1], [3, 3], pair(rng, 1, 5), pair(rng, 1, 7))
+        stride, dilation = one(rng, [1, 1], pair(rng, 1, 3)), one(rng, [1, 1], pair(rng, 1, 3))
+        mode = one(rng, "zeros", "zeros", "zeros", *MODES)
+        reach = [d * (k - 1) for k, d in zip(kernel, dilation)]
+        same = rng.random() < 0.2
+        if same:
+            stride, pads = [1, 1], [r // 2 for r in reach] + [r - r // 2 for r in reach]
+        else:  # top, left, bottom, right
+            pads = one(rng, [0] * 4, pair(rng, 0, 3) * 2, [int(v) for v in rng.integers(0, 5, 4)])
+        most = {"reflect": (H - 1, W - 1), "circular": (H, W)}.get(mode, (99, 99))
+        if (H + pads[0] + pads[2] > reach[0] and W + pads[1] + pads[3] > reach[1]
+                and max(pads[0::2]) <= most[0] and max(pads[1::2]) <= most[1]):
+            break
+    N, C, OC = int(rng.integers(0, 4)) if rng.random() < 0.3 else 1, groups * IC, groups * multiple
+    activation = one(rng, "none", *ACTIVATIONS)
+    x, w, b = fill(rng, dtype, (N, C, H, W)), fill(rng, dtype, (OC, IC, *kernel)), maybe(rng, dtype, OC)
+    OH, OW = [(e + p + q - r - 1) // s + 1 for e, p, q, r, s in zip((H, W), pads, pads[2:], reach, stride)]
+    residual = maybe(rng, dtype, (N, OC, OH, OW))
+
+    def product(x, w):
+        if same and mode == "zeros":
+            return F.conv2d(x, w, None, 1, "same", dilation, groups)
+        if mode == "zeros" and pads[:2] == pads[2:]:
+            return F.conv2d(x, w, None, stride, pads[:2], dilation, groups)
+        return F.conv2d(pad2d(x, pads, mode), w, None, stride, 0, dilation, groups)
+
+    def call(talc, x, w, b, residual):
+        begin, end = ([0, 0], [0, 0]) if same else (pads[:2], [p or ZERO for p in pads[2:]])
+        return [talc.conv2d(x, w, b, byref(Conv2dOptions(
+            Pair(*stride), Pair(*begin), Pair(*end), same, MODES.index(mode), Pair(*dilation), groups,
+            ACTIVATIONS.index(activation), residual)))]
+
+    text = (f"n{N}c{C}h{H}w{W}o{OC}k{kernel[0]}x{kernel[1]}s{stride[0]}x{stride[1]}p{'x'.join(map(str, pads))}"
+            f"d{dilation[0]}x{dilation[1]}g{groups}"
+            + words(dtype, bias=b is not None, residual=residual is not None, activation=activation, mode=mode))
+    addends = ([] if b is None else [b[:, None, None]]) + ([] if residual is None else [residual])
+    return Case(text, [x, w, b, residual], call,
+                lambda: [summed(product, [x, w], dtype, IC * kernel[0] * kernel[1], addends, activation)])
+
+
+def pool_image(rng, dtype, nan=False):
+    shape = (int(rng.integers(0, 4)) if rng.random() < 0.2 else 2, extent(rng, 9), extent(rng, 30), extent(rng, 70))
+    return fill(rng, dtype, shape[1:] if rng.random() < 0.2 else shape, nan)
+
+
+def pool_window(rng, image, dilated):
+    """Kernel, stride, padding, dilation that fit the image."""
+    while True:
+        kernel, stride = pair(rng, 1, one(rng, 3, 7)), pair(rng, 1, 4)
+        padding = [int(rng.integers(0, k // 2 + 1)) for k in kernel]
+        dilation = pair(rng, 1, 3) if dilated and rng.random() < 0.5 else [1, 1]
+        if all(e + 2 * p > d * (k - 1) for e, p, d, k in zip(image.shape[-2:], padding, dilation, kernel)):
+            return kernel, stride, padding, dilation
+
+
+def pool_text(x, window, dtype, **flags):
+    parts = [f"{letter}{v[0]}x{v[1]}" for letter, v in zip("kspd", window)]
+    return "x".join(map(str, x.shape)) + ":" + "".join(parts) + words(dtype, **flags)
+
+
+def max_pool2d(rng, dtype):
+    x = pool_image(rng, dtype, nan=True)
+    window, ceil, indices = pool_window(rng, x, True), rng.random() < 0.4, rng.random() < 0.5
+
+    def call(talc, x):
+        options = byref(Pool2dOptions(*[Pair(*v) for v in window], ceil))
+        if not indices:
+            return [talc.max_pool2d(x, options)]
+        where = T()
+        return [talc.max_pool2d_indices(x, options, byref(where)), where]
+
+    def dues():
+        y, where = F.max_pool2d(torch.from_numpy(x), *window, ceil_mode=ceil, return_indices=True)
+        where = where.masked_fill(torch.isneginf(y), -1)  # a window beside the image has no element
+        return [Due(y.numpy()), Due(where.numpy())][:1 + indices]
+
+    return Case(pool_text(x, window, dtype, ceil=ceil, indices=indices), [x], call, dues)
+
+
+def avg_pool2d(rng, dtype):
+    x = pool_image(rng, dtype)
+    window, ceil, exclude = pool_window(rng, x, False), rng.random() < 0.4, rng.random() < 0.4
+    divisor = int(rng.integers(1, 20)) if rng.random() < 0.3 else 0
+    kernel, stride, padding, _ = window
+
+    def pool(x):
+        return F.avg_pool2d(x, kernel, stride, padding, ceil, not exclude, divisor or None)
+
+    def call(talc, x):
+        options = Pool2dOptions(Pair(*kernel), Pair(*stride), Pair(*padding), Pair(), ceil, exclude, divisor)
+        return [talc.avg_pool2d(x, byref(options))]
+
+    text = pool_text(x, window[:3], dtype, ceil=ceil, exclude=exclude, divisor=divisor and f"divisor{divisor}")
+    return Case(text, [x], call, lambda: [summed(pool, [x], dtype, kernel[0] * kernel[1], divided=True)])
+
+
+def adaptive_avg_pool2d(rng, dtype):
+    x = pool_image(rng, dtype)
+    size = [int(rng.integers(0 if rng.random() < 0.1 else 1, 2 * e + 1)) for e in x.shape[-2:]]
+    K = np.prod([e // max(o, 1) + 2 for e, o in zip(x.shape[-2:], size)])
+    return Case(f"{'x'.join(map(str, x.shape))}:o{size[0]}x{size[1]}" + words(dtype), [x],
+                lambda talc, x: [talc.adaptive_avg_pool2d(x, *size)],
+                lambda: [summed(lambda x: F.adaptive_avg_pool2d(x, size), [x], dtype, K, divided=True)])
+
+
+def batch_norm2d(rng, dtype):
+    training = rng.random() < 0.6
+    N, C = int(rng.integers(1, 5)), extent(rng, 20)
+    H, W = extent(rng, 30), extent(rng, 70) + (N == 1)  # training needs two values a channel
+    center = np.rint(rng.choice([0, 0, 1, 100, 1e4]) * (2 * rng.random((1, C, 1, 1)) - 1))
+    x = (fill(rng, "f64", (N, C, H, W)) + center).astype("f4" if dtype == "f32" else "f8")
+    weight, bias = maybe(rng, dtype, C), maybe(rng, dtype, C)
+    mean, var = fill(rng, dtype, C), np.abs(fill(rng, dtype, C)) + x.dtype.type(0.01)
+    if training and rng.random() < 0.3:
+        mean = var = None
+    momentum = float(rng.choice([0, 0.1, 0.5, 1]))
+    eps = float(rng.choice([1e-5, 1e-3] if training else [0, 1e-5, 1e-3]))
+    activation = one(rng, "none", *ACTIVATIONS)
+
+    def call(talc, x, weight, bias, running_mean, running_var):
+        options = BatchNorm2dOptions(training, momentum or ZERO, eps or ZERO, ACTIVATIONS.index(activation))
+        y = talc.batch_norm2d(x, weight, bias, running_mean, running_var, byref(options))
+        return [y] if running_mean is None else [y, running_mean, running_var]
+
+    def norm(code):
+        xs, ms, vs, ws, bs = tensors([x, mean, var, weight, bias], code)
+        y = F.batch_norm(xs, ms, vs, ws, bs, training, momentum, eps)  # changes ms and vs
+        return [y] if mean is None else [y, ms, vs]
+
+    def column(values, default):
+        """Channel by channel in float64, to go with [N, C, H, W]."""
+        return np.full((C, 1, 1), default) if values is None else values.astype("f8")[:, None, None]
+
+    def sizes():
+        """S of y and of both running statistics."""
+        wide, every = x.astype("f8"), (0, 2, 3)
+        mu, squares, size = column(mean, 0.0), column(var, 1.0), np.abs(column(mean, 0.0))
+        moved = momentum if training else 0
+        if training:
+            mu, squares, size = [column(v, 0) for v in (wide.mean(every), wide.var(every), np.abs(wide).mean(every))]
+        scale = np.abs(column(weight, 1.0)) / np.sqrt(squares + eps)
+        return [(np.abs(wide - mu) + size) * scale + np.abs(column(bias, 0.0)),
+                ((1 - moved) * np.abs(column(mean, 0.0)) + moved * size).ravel(),
+                ((1 - moved) * column(var, 1.0) + moved * (squares + 2 * size * np.sqrt(squares))).ravel()]
+
+    def dues():
+        statistics = 4 * np.sqrt(N * H * W + 4) if training else 0
+        result = [Due(value.numpy(), sum=(8 + statistics * (dtype == "f64")) * S, doubt=(8 + 2 * statistics) * S)
+                  for value, S in zip(norm("f8"), sizes())]
+        if not training or momentum == 0:
+            result[1:] = [Due(value.value) for value in result[1:]]  # untouched
+        activate(result[0], activation)
+        if dtype == "f32":
+            result[0].peer = function_of(activation)(norm("f4")[0]).numpy()
+        return result
+
+    text = f"n{N}c{C}h{H}w{W}" + words(dtype, train=training, weight=weight is not None, bias=bias is not None,
+                                       running=mean is not None, activation=activation)
+    return Case(f"{text}_momentum{momentum}_eps{eps}", [x, weight, bias, mean, var], call, dues, views=3)
+
+
+def linear(rng, dtype):
+    lead = [extent(rng, 20) for _ in range(rng.integers(0, 4))]
+    K, O = one(rng, extent(rng, 300), extent(rng, 40), int(rng.integers(0, 2))), extent(rng, 70)
+    x, w, b = fill(rng, dtype, (*lead, K)), fill(rng, dtype, (O, K)), maybe(rng, dtype, O)
+    residual, activation = maybe(rng, dtype, (*lead, O)), one(rng, "none", *ACTIVATIONS)
+
+    def call(talc, x, w, b, residual):
+        return [talc.linear(x, w, b, byref(LinearOptions(ACTIVATIONS.index(activation), residual)))]
+
+    text = f"{'x'.join(map(str, x.shape))}:o{O}" + words(dtype, bias=b is not None, residual=residual is not None,
+                                                         activation=activation)
+    addends = [a for a in (b, residual) if a is not None]
+    return Case(text, [x, w, b, residual], call, lambda: [summed(F.linear, [x, w], dtype, K, addends, activation)])
+
+
+def matmul(rng, dtype):
+    M, N, K = extent(rng, 70), extent(rng, 70), one(rng, extent(rng, 300), extent(rng, 40), int(rng.integers(0, 2)))
+    batch = [extent(rng, 4) for _ in range(rng.integers(0, 3))]
+
+    def stretched(matrix):  # its own batch dimensions: fewer, or of extent 1
+        own = [1 if rng.random() < 0.3 else d for d in batch]
+        return (*own[rng.integers(0, len(own) + 1):], *matrix) if rng.random() < 0.5 else (*batch, *matrix)
+
+    a = fill(rng, dtype, (K,) if rng.random() < 0.1 else stretched((M, K)))
+    b = fill(rng, dtype, (K,) if rng.random() < 0.1 else stretched((K, N)))
+    text = "x".join(map(str, a.shape)) + ":" + "x".join(map(str, b.shape)) + words(dtype)
+    return Case(text, [a, b], lambda talc, a, b: [talc.matmul(a, b)], lambda: [summed(torch.matmul, [a, b], dtype, K)])
+
+
+def array_of(rng, dtype, nan=False):
+    """An array of rank 1 to 4, sometimes long in one dimension."""
+    shape = [extent(rng, 12) for _ in range(rng.integers(1, 5))]
+    if rng.random() < 0.3:
+        shape[rng.integers(len(shape))] = int(rng.integers(100, 9000 if len(shape) < 3 else 400))
+    return fill(rng, dtype, shape, nan)
+
+
+def careful_softmax(x, dim, log):
+    """The softmax of f64 data, or its logarithm, and what either may be off in u. PyTorch's own may lose n u."""
+    shifted, lost = two_sum(x, 0.0, -x.max(dim, keepdims=True))
+    terms = torch.exp(torch.from_numpy(shifted)).numpy() * (1 + lost)
+    counted = np.where(terms > 1e-60, terms, 0)
+    total = summed(lambda t: t.sum(dim, True), [counted], "f64", 0).value
+    if not log:
+        return terms / total, 8 * terms / total
+    y = (shifted - np.log(total)) + lost
+    return y, 4 + 2 * np.log(total) + 2 * np.abs(y)
+
+
+def softmax(rng, dtype, log=False):
+    x = array_of(rng, dtype)
+    x = x * x.dtype.type(rng.choice([1, 10, 100]))
+    dim = int(rng.integers(-x.ndim, x.ndim))
+    function = torch.log_softmax if log else torch.softmax
+
+    def dues():
+        y = function(torch.from_numpy(x.astype("f8")), dim).numpy()
+        off = 4 + np.abs(x.astype("f8") - x.max(dim, keepdims=True)) + 2 * np.sqrt(x.shape[dim])
+        off = off + np.abs(y) if log else off * y
+        peer = function(torch.from_numpy(x), dim).numpy()
+        if dtype == "f32":
+            return [Due(y, sum=off, doubt=x.shape[dim] * off, peer=peer)]
+        value, doubt = careful_softmax(x, dim, log)
+        return [Due(value, sum=off, doubt=doubt, peer=peer)]
+
+    return Case(f"{'x'.join(map(str, x.shape))}@{dim}" + words(dtype), [x],
+                lambda talc, x: [talc.log_softmax(x, dim) if log else talc.softmax(x, dim)], dues)
+
+
+def reduction(rng, dtype, op):
+    exact = op in ("max", "argmax")
+    x = array_of(rng, dtype, nan=exact)
+    axes = [int(a) for a in rng.permutation(x.ndim)[:rng.integers(0, x.ndim + 1)]]
+    named_axes = [a - x.ndim if rng.random() < 0.3 else a for a in axes]
+    keep = bool(rng.random() < 0.5)
+    reduced = sorted(axes) or list(range(x.ndim))
+    K = int(np.prod([x.shape[a] for a in reduced]))
+
+    def largest(t):
+        kept = [a for a in range(t.dim()) if a not in reduced]
+        index = t.permute(kept + reduced).flatten(len(kept)).argmax(-1)
+        return index.reshape([1 if a in reduced else e for a, e in enumerate(t.shape)]) if keep else index
+
+    def dues():
+        if exact:
+            t = torch.from_numpy(x)
+            return [Due((torch.amax(t, reduced, keep) if op == "max" else largest(t)).numpy())]
+        function = torch.sum if op == "sum" else torch.mean
+        return [summed(lambda t: function(t, reduced, keep), [x], dtype, K, divided=op == "mean")]
+
+    text = "x".join(map(str, x.shape)) + ("@" if axes else "") + ",".join(map(str, named_axes))
+    return Case(text + words(dtype, keep=keep), [x],
+                lambda talc, x: [getattr(talc, op)(x, dims(named_axes), keep)], dues)
+
+
+OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,
+       "batch_norm2d": batch_norm2d, "linear": linear, "matmul": matmul, "softmax": softmax,
+       "log_softmax": lambda rng, dtype: softmax(rng, dtype, log=True)}
+OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) for op in ("sum", "mean", "max", "argmax")})
+WEIGHTS = {"conv2d": 6, "batch_norm2d": 3, "max_pool2d": 2, "avg_pool2d": 2, "linear": 2, "matmul": 2}  # the others 1

@@ -1,0 +1,250 @@
+/// talc check model: one of the example models, op by op, against a second run or saved activations.
+#include "tools/tool.h"
+
+#include "examples/lenet.h"
+#include "examples/resnet20.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct arguments {
+    tool_options tool;
+    const char *model;
+    const char *reference, *algorithm, *reference_algorithm;
+    const char *weights, *input, *activations, *save;
+    int64_t batch, seed;
+} arguments;
+
+enum {
+    KEY_ALGORITHM = 'a',
+    KEY_BATCH = 'n',
+    KEY_REFERENCE = 'r',
+    KEY_SEED = 's',
+    KEY_WEIGHTS = 'w',
+    KEY_INPUT = 'x',
+    KEY_REFERENCE_ALGORITHM = 6000,
+    KEY_ACTIVATIONS,
+    KEY_SAVE
+};
+
+static const struct argp_option options[] = {
+    { "reference", KEY_REFERENCE, "DEVICE", 0, "where the reference runs (default: the CPU)", 1 },
+    { "algorithm", KEY_ALGORITHM, "OP=NAME,...", 0, "algorithms of what is checked", 1 },
+    { "reference-algorithm", KEY_REFERENCE_ALGORITHM, "OP=NAME,...", 0,
+      "algorithms of the reference (default: each op's reference)", 1 },
+    { "activations", KEY_ACTIVATIONS, "FILE", 0,
+      "safetensors of layer outputs that stand in for the reference run", 1 },
+    { "weights", KEY_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
+    { "input", KEY_INPUT, "X.npy", 0, "the model's input (default: random)", 2 },
+    { "batch", KEY_BATCH, "N", 0, "images of a random input (default 2)", 2 },
+    { "seed", KEY_SEED, "S", 0, "of what is random (default 1)", 2 },
+    { "save-activations", KEY_SAVE, "FILE", 0, "write the layer outputs, for another machine", 3 },
+    { 0 },
+};
+
+// ---- Models -------------------------------------------------------------------------------------------------
+
+static talc_module *resnet20_a(void)
+{
+    return resnet20_new(RESNET20_OPTION_A);
+}
+
+static talc_module *resnet20_b(void)
+{
+    return resnet20_new(RESNET20_OPTION_B);
+}
+
+static const struct {
+    const char *name;
+    talc_module *(*make)(void);
+    int64_t image[3];
+    const char *references; /* the reference rows of its ops that have others */
+} models[] = {
+    { "lenet", lenet_new, { 1, 28, 28 }, "conv2d=reference,linear=reference,max_pool2d=reference" },
+    { "resnet20",
+      resnet20_a,
+      { 3, 32, 32 },
+      "conv2d=reference,linear=reference,batch_norm2d=reference,adaptive_avg_pool2d=reference" },
+    { "resnet20-b",
+      resnet20_b,
+      { 3, 32, 32 },
+      "conv2d=reference,linear=reference,batch_norm2d=reference,adaptive_avg_pool2d=reference" },
+};
+
+enum { MODELS = sizeof models / sizeof *models };
+
+static int find_model(const char *name)
+{
+    int index = 0;
+    while (index < MODELS && strcmp(models[index].name, name) != 0)
+        index++;
+    return index;
+}
+
+// ---- Arguments ----------------------------------------------------------------------------------------------
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case KEY_REFERENCE:
+        self->reference = argument;
+        return 0;
+    case KEY_ALGORITHM:
+        self->algorithm = argument;
+        return 0;
+    case KEY_REFERENCE_ALGORITHM:
+        self->reference_algorithm = argument;
+        return 0;
+    case KEY_ACTIVATIONS:
+        self->activations = argument;
+        return 0;
+    case KEY_WEIGHTS:
+        self->weights = argument;
+        return 0;
+    case KEY_INPUT:
+        self->input = argument;
+        return 0;
+    case KEY_SAVE:
+        self->save = argument;
+        return 0;
+    case KEY_BATCH:
+        self->batch = tool_count(state, "--batch", argument, 1);
+        return 0;
+    case KEY_SEED:
+        self->seed = tool_count(state, "--seed", argument, 0);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one argument too many", argument);
+        if (find_model(argument) == MODELS)
+            argp_error(state, "there is no model '%s'; there are lenet, resnet20 and resnet20-b",
+                       argument);
+        self->model = argument;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which model? There are lenet, resnet20 and resnet20-b");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// ---- The check ----------------------------------------------------------------------------------------------
+
+static talc_tensor *random_images(int model, int64_t batch)
+{
+    const int64_t *image = models[model].image;
+
+    return talc_randn(talc_device_get("cpu"), TALC_F32,
+                      TALC_DIMS(batch, image[0], image[1], image[2]));
+}
+
+/* The model with its weights. Random ones see some images in train mode, so that a batch norm's statistics are none of its
+ * first. */
+static talc_module *make(const arguments *self, int model)
+{
+    talc_module *made = models[model].make();
+    if (made != NULL && self->weights != NULL)
+        talc_module_load(made, self->weights, true);
+    for (int i = 0; made != NULL && self->weights == NULL && i < 3 && !talc_failed(); i++)
+        talc_forward(made, random_images(model, 4));
+    return made;
+}
+
+static bool check(const arguments *self, talc_module *model, talc_tensor *x, talc_device *device,
+                  talc_check_model_report **report)
+{
+    const bool saved = self->activations != NULL;
+    talc_device *reference = self->reference == NULL ? NULL : talc_device_get(self->reference);
+    const char *references = self->reference_algorithm != NULL || saved
+                                 ? self->reference_algorithm
+                                 : models[find_model(self->model)].references;
+    const talc_check_model_options check_options = { .device = device,
+                                                     .reference = reference,
+                                                     .algorithm = self->algorithm,
+                                                     .reference_algorithm = references,
+                                                     .activations = self->activations };
+    return !talc_failed() && talc_module_to(model, device) &&
+           (self->save == NULL || talc_check_model_save_activations(model, x, self->save)) &&
+           talc_check_model(model, x, &check_options, report);
+}
+
+// ---- Results ------------------------------------------------------------------------------------------------
+
+static json_t *layer_json(const talc_check_model_layer *layer)
+{
+    talc_dims where = layer->where;
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layer",
+                     layer->path, "op", layer->op, "algorithm", layer->algorithm, "output",
+                     tool_json_dims(layer->dims), "own", tool_real(layer->own), "step",
+                     tool_real(layer->step), "accumulated", tool_real(layer->accumulated),
+                     "difference", tool_real(layer->difference), "where", tool_json_dims(where),
+                     "got", tool_real(layer->got), "due", tool_real(layer->due), "passed",
+                     layer->passed);
+}
+
+static int print_json(const arguments *self, const talc_device *device,
+                      const talc_check_model_report *report)
+{
+    json_t *layers = json_array();
+    for (int i = 0; i < talc_check_model_count(report); i++)
+        json_array_append_new(layers, layer_json(talc_check_model_at(report, i)));
+    const int wrong = talc_check_model_first_wrong(report);
+    return tool_json_print(
+        json_pack("{s:s, s:s, s:s?, s:I, s:b, s:o, s:o}", "model", self->model, "device",
+                  talc_device_name(device), "activations", self->activations, "seed",
+                  (json_int_t)self->seed, "passed", talc_check_model_passed(report), "first_wrong",
+                  wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
+}
+
+int command_check_model(int argc, char **argv)
+{
+    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "lenet|resnet20|resnet20-b",
+        .doc =
+            "Runs a model twice, on two devices or with two algorithms, or once against saved "
+            "layer outputs, and holds every op against what it must give on its own inputs "
+            "(own), and against the reference (step, accumulated).\v"
+            "Shares of error bounds: at most 1 passes. The first layer with own above 1 is wrong. "
+            "Layer outputs are named by their module's path, the second call of a module with :2 "
+            "behind it, and the model's own output is named output. Exit code 1: a layer is "
+            "wrong; 2: wrong usage, or nothing could be checked.",
+        .children = children,
+    };
+    arguments self = { .batch = 2, .seed = 1 };
+    static char name[] = "talc check model";
+    tool_set_name(name);
+    argv[0] = name;
+    tool_parse(&argp, argc, argv, &self);
+    talc_device *device = tool_open(&self.tool);
+    talc_manual_seed((uint64_t)self.seed);
+    const int index = find_model(self.model);
+    talc_module *model = device == NULL ? NULL : make(&self, index);
+    talc_tensor *x = NULL;
+    if (model != NULL && !talc_failed())
+        x = self.input != NULL ? talc_npy_load(talc_device_get("cpu"), self.input)
+                               : random_images(index, self.batch);
+    talc_check_model_report *report = NULL;
+    int code = TOOL_USAGE;
+    if (x == NULL || !check(&self, model, x, device, &report)) {
+        (void)tool_usage_talc();
+    } else if (self.tool.json) {
+        code = print_json(&self, device, report);
+    } else {
+        talc_check_model_print(stdout, report);
+        code = tool_finish();
+    }
+    if (report != NULL && !talc_check_model_passed(report))
+        code = TOOL_FAILED;
+    talc_check_model_free(report);
+    talc_module_free(model);
+    return code;
+}

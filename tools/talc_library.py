@@ -1,0 +1,178 @@
+"""The talc library for Python, by ctypes and numpy: as much of it as compare_torch.py calls.
+
+The structures are those of the public headers named beside them; known_results() fails when one is out of date.
+"""
+import ctypes
+from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
+                    c_void_p)
+
+import numpy as np
+
+ZERO, END = -2**63, 2**63 - 1  # TALC_ZERO, TALC_END
+UNSUPPORTED = 7                # TALC_UNSUPPORTED
+DTYPES = {"f32": 0, "f64": 1, "i64": 2}
+MODES = ["zeros", "reflect", "replicate", "circular"]
+ACTIVATIONS = ["none", "relu", "sigmoid", "tanh"]
+Pair = c_int64 * 2
+
+
+class Dims(Structure):  # tensor/tensor.h
+    _fields_ = [("rank", c_int), ("dim", c_int64 * 8)]
+
+
+class Tensor(Structure):  # tensor/tensor.h
+    _fields_ = [("dtype", c_int), ("rank", c_int), ("dims", c_int64 * 8), ("strides", c_int64 * 8)]
+
+
+class Conv2dOptions(Structure):  # ops/conv2d.h
+    _fields_ = [("stride", Pair), ("padding", Pair), ("padding_end", Pair), ("padding_same", c_bool),
+                ("padding_mode", c_int), ("dilation", Pair), ("groups", c_int64), ("activation", c_int),
+                ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
+
+
+class Pool2dOptions(Structure):  # ops/pool2d.h
+    _fields_ = [("kernel", Pair), ("stride", Pair), ("padding", Pair), ("dilation", Pair), ("ceil_mode", c_bool),
+                ("exclude_padding", c_bool), ("divisor_override", c_int64), ("algorithm", c_char_p)]
+
+
+class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
+    _fields_ = [("training", c_bool), ("momentum", c_double), ("eps", c_double), ("activation", c_int),
+                ("algorithm", c_char_p)]
+
+
+class LinearOptions(Structure):  # ops/linear.h
+    _fields_ = [("activation", c_int), ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
+
+
+class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithmetic within
+    _fields_ = [("name", c_char_p), ("text", c_char_p), ("precision", c_int), ("wide_accumulator", c_bool)]
+
+
+class Backend(Structure):  # ops/backend.h
+    _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "matmul", "pool2d", "reduce",
+                                              "softmax", "unary")]
+
+
+class Device(Structure):  # tensor/device.h, the beginning
+    _fields_ = [("name", c_char * 24), ("is_host", c_bool), ("interface", c_void_p), ("backend", POINTER(Backend))]
+
+
+# Each op's list in the backend, and how many function pointers follow the talc_algorithm in a row of it.
+LISTS = {"conv2d": ("conv2d", 3), "max_pool2d": ("pool2d", 2), "avg_pool2d": ("pool2d", 2),
+         "adaptive_avg_pool2d": ("pool2d", 2), "batch_norm2d": ("batch_norm2d", 3), "linear": ("matmul", 2),
+         "matmul": ("matmul", 2), "softmax": ("softmax", 2), "log_softmax": ("softmax", 2), "sum": ("reduce", 2),
+         "mean": ("reduce", 2), "max": ("reduce", 2), "argmax": ("reduce", 2)}
+
+T = POINTER(Tensor)
+FUNCTIONS = {  # result, then arguments
+    "device_get": [POINTER(Device), c_char_p],
+    "error_status": [c_int], "error_message": [c_char_p], "error_clear": [None],
+    "scope_enter": [c_void_p], "scope_leave": [None, c_void_p],
+    "algorithm_force": [c_bool, c_char_p, c_char_p],
+    "from_host": [T, POINTER(Device), c_int, Dims, c_void_p], "to_host": [c_bool, T, c_void_p, c_size_t],
+    "permute": [T, T, Dims], "slice": [T, T, c_int, c_int64, c_int64, c_int64],
+    "conv2d": [T, T, T, T, POINTER(Conv2dOptions)],
+    "max_pool2d": [T, T, POINTER(Pool2dOptions)], "avg_pool2d": [T, T, POINTER(Pool2dOptions)],
+    "max_pool2d_indices": [T, T, POINTER(Pool2dOptions), POINTER(T)], "adaptive_avg_pool2d": [T, T, c_int64, c_int64],
+    "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
+    "linear": [T, T, T, T, POINTER(LinearOptions)], "matmul": [T, T, T],
+    "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],
+    "sum": [T, T, Dims, c_bool], "mean": [T, T, Dims, c_bool], "max": [T, T, Dims, c_bool],
+    "argmax": [T, T, Dims, c_bool],
+}
+
+
+class Refused(Exception):
+    """No algorithm, or not the one that is forced, takes the problem."""
+
+
+def dims(extents):
+    return Dims(len(extents), (c_int64 * 8)(*extents))
+
+
+class Talc:
+    """The library on one device. Its functions are methods, without the talc_, that raise the library's errors."""
+
+    def __init__(self, path, device):
+        library = ctypes.CDLL(str(path))
+        self.functions = {}
+        for name, (result, *arguments) in FUNCTIONS.items():
+            function = getattr(library, "talc_" + name)
+            function.restype, function.argtypes = result, arguments
+            self.functions[name] = function
+        self.device = self.device_get(device.encode())
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            result = self.functions[name](*arguments)
+            status = self.functions["error_status"]()
+            if status:
+                message = self.functions["error_message"]().decode()
+                self.functions["error_clear"]()
+                raise Refused(message) if status == UNSUPPORTED else RuntimeError(message)
+            return result
+        return call
+
+    def rows(self, op):
+        """Name and wide_accumulator of every algorithm that the device has for an op."""
+        name, pointers = LISTS[op]
+        at = getattr(self.device.contents.backend.contents, name)
+        while at and Algorithm.from_address(at).name:
+            row = Algorithm.from_address(at)
+            yield row.name.decode(), row.wide_accumulator
+            at += ctypes.sizeof(Algorithm) + pointers * ctypes.sizeof(c_void_p)
+
+    def upload(self, array):
+        array = np.ascontiguousarray(array)
+        dtype = {"float32": "f32", "float64": "f64"}[array.dtype.name]
+        return self.from_host(self.device, DTYPES[dtype], dims(array.shape), array.ctypes.data)
+
+    def place(self, array, layout):
+        """The array as a tensor of some layout: None, a permutation of its dimensions in memory, or one with gaps."""
+        if array is None:
+            return None
+        if layout is None:
+            return self.upload(array)
+        if isinstance(layout, tuple):
+            return self.permute(self.upload(array.transpose(layout)), dims(np.argsort(layout).tolist()))
+        shape = list(array.shape)
+        shape[layout] = 2 * shape[layout] + 1
+        gaps = np.full(shape, np.nan, array.dtype)
+        gaps[(slice(None),) * layout + (slice(1, None, 2),)] = array
+        return self.slice(self.upload(gaps), layout, 1, END, 2)
+
+    def download(self, tensor):
+        t = tensor.contents
+        dtype = {0: np.float32, 1: np.float64, 2: np.int64}[t.dtype]
+        array = np.empty(t.dims[:t.rank], dtype)
+        self.to_host(tensor, array.ctypes.data, array.nbytes)
+        return array
+
+
+def known_results(talc):
+    """One result for each structure above that no other layout of its fields would give."""
+    grid = np.arange(1, 10, dtype=np.float32).reshape(1, 1, 3, 3)
+
+    def tensor(*values):
+        return talc.upload(np.array(values, np.float32))
+
+    residual = talc.upload(np.ones((1, 1, 2, 2), np.float32))
+    options = Conv2dOptions(Pair(2, 1), Pair(1, 0), Pair(ZERO, 1), False, 2, Pair(0, 2), 0, 1, residual)
+    kernel = talc.upload(np.array([1, 10], np.float32).reshape(1, 1, 1, 2))
+    pool = Pool2dOptions(Pair(2, 2), Pair(2, 1), Pair(), Pair(), True, False, 2)
+    norm = BatchNorm2dOptions(False, 0, ZERO, 1)
+    linear = LinearOptions(1, tensor(1, 1))
+    results = [
+        ("conv2d", talc.conv2d(talc.upload(grid), kernel, tensor(-50), byref(options)), [0, 0, 15, 16]),
+        ("avg_pool2d", talc.avg_pool2d(talc.upload(grid), byref(pool)), [6, 8, 7.5, 8.5]),
+        ("batch_norm2d", talc.batch_norm2d(talc.upload(grid), tensor(2), tensor(-4), tensor(3), tensor(4), byref(norm)),
+         [0, 0, 0, 0, 0, 0, 0, 1, 2]),
+        ("linear", talc.linear(tensor(1, 2), talc.upload(grid[0, 0, :2, :2]), tensor(-6, -14), byref(linear)), [0, 1]),
+    ]
+    for op, y, due in results:
+        if talc.download(y).ravel().tolist() != due:
+            raise RuntimeError(f"{op} gives {talc.download(y).ravel().tolist()}, not {due}: its structure in "
+                               "talc_library.py is not that of the header")
+    for op in LISTS:
+        if [name for name, _ in talc.rows(op)][-1:] != ["reference"]:
+            raise RuntimeError(f"the algorithms of {op} are {list(talc.rows(op))}, the last must be the reference")
