@@ -3,5 +3,6 @@
 const struct talc_backend talc_cuda_backend = {
     .name = "cuda",
     .binary = talc_cuda_binary,
+    .pool2d = talc_cuda_pool2d,
     .unary = talc_cuda_unary,
 };
