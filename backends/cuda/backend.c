@@ -4,5 +4,6 @@ const struct talc_backend talc_cuda_backend = {
     .name = "cuda",
     .binary = talc_cuda_binary,
     .pool2d = talc_cuda_pool2d,
+    .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,
 };

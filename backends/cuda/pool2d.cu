@@ -262,7 +262,7 @@ static __global__ void __launch_bounds__(BLOCK)
 {
     using Unsigned = typename axis<Index>::Unsigned;
     constexpr int IN_FLIGHT = 8;
-    __shared__ char shared[BLOCK / WARP * sizeof(State)];
+    __shared__ alignas(ACCESS) char shared[BLOCK / WARP * sizeof(State)];
     const Unsigned groups = BLOCK / threads, group = threadIdx.x / threads;
     const Unsigned thread = threadIdx.x % threads;
     for (Unsigned first = blockIdx.x * groups; first < count; first += gridDim.x * groups) {
