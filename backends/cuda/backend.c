@@ -4,6 +4,7 @@ const struct talc_backend talc_cuda_backend = {
     .name = "cuda",
     .binary = talc_cuda_binary,
     .pool2d = talc_cuda_pool2d,
+    .reduce = talc_cuda_reduce,
     .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,
 };
