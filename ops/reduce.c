@@ -94,13 +94,17 @@ static talc_reduce_problem problem_of(talc_reduce_function function, const talc_
 // ---- Choice -------------------------------------------------------------------------------------------------
 
 static const talc_reduce_algorithm *choose(const char *op, talc_device *device,
-                                           const talc_reduce_problem *problem)
+                                           const talc_reduce_problem *problem,
+                                           size_t *workspace)
 {
     talc_choice choice = talc_choice_begin(op, device, NULL, 0);
     const talc_reduce_algorithm *row = device->backend->reduce;
-    for (; row != NULL && row->algorithm.name != NULL; row++)
-        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
+    for (; row != NULL && row->algorithm.name != NULL; row++) {
+        const char *refusal = row->refuses(problem);
+        *workspace = refusal != NULL || row->workspace == NULL ? 0 : row->workspace(problem);
+        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
             return row;
+    }
     talc_choice_fail(&choice);
     return NULL;
 }
@@ -123,6 +127,26 @@ static talc_tensor *without_elements(const char *op, talc_reduce_function functi
     return y;
 }
 
+static talc_status run(const char *op, const talc_reduce_algorithm *row,
+                       const talc_reduce_problem *p, size_t workspace, const talc_tensor *x,
+                       talc_tensor *y)
+{
+    talc_block block;
+    talc_status status = talc_block_new(y->device, op, workspace, &block);
+    if (status != TALC_OK)
+        return status;
+    const talc_reduce_arguments arguments = {
+        .y = y->data, .x = x->data, .workspace = block.data, .workspace_bytes = workspace
+    };
+    char text[64];
+    snprintf(text, sizeof text, "outputs%" PRId64 "k%" PRId64 "_%s", p->outputs, p->K,
+             talc_dtype_name(p->dtype));
+    talc_run timed = talc_run_begin(op, y->device, &row->algorithm);
+    status = talc_run_end(&timed, row->run(y->device, p, &arguments), text);
+    talc_block_free(y->device, block);
+    return status;
+}
+
 static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
                            bool keep_dims)
 {
@@ -137,18 +161,12 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
     talc_reduce_problem problem = problem_of(function, x, reduced);
     if (problem.K == 0)
         return without_elements(op, function, x, dims);
-    const talc_reduce_algorithm *row = choose(op, x->device, &problem);
+    size_t workspace;
+    const talc_reduce_algorithm *row = choose(op, x->device, &problem, &workspace);
     talc_tensor *y = row == NULL ? NULL : talc_tensor_new(op, x->device, problem.y_dtype, dims);
     if (y == NULL || talc_numel(y) == 0)
         return y;
-
-    char text[64];
-    snprintf(text, sizeof text, "outputs%" PRId64 "k%" PRId64 "_%s", problem.outputs, problem.K,
-             talc_dtype_name(problem.dtype));
-    talc_run run = talc_run_begin(op, x->device, &row->algorithm);
-    talc_status status =
-        row->run(x->device, &problem, &(talc_reduce_arguments){ y->data, x->data });
-    y = talc_result(y, talc_run_end(&run, status, text));
+    y = talc_result(y, run(op, row, &problem, workspace, x, y));
     talc_reduce_observed observed = { .function = function };
     memcpy(observed.reduced, reduced, sizeof observed.reduced);
     talc_observed(op, &row->algorithm, &observed, &x, 1, y);

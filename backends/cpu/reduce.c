@@ -307,9 +307,11 @@ static talc_status reference_run(talc_device *device, const talc_reduce_problem 
 const talc_reduce_algorithm talc_cpu_reduce[] = {
     { { "blocked", { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false } },
       blocked_refuses,
+      NULL,
       blocked_run },
     { { "reference", { "f64 accumulation", TALC_STRICT, true } },
       reference_refuses,
+      NULL,
       reference_run },
-    { { NULL, { 0 } }, NULL, NULL },
+    { { NULL, { 0 } }, NULL, NULL, NULL },
 };

@@ -2,6 +2,10 @@
 
 const struct talc_backend talc_cuda_backend = {
     .name = "cuda",
+    .batch_norm2d = talc_cuda_batch_norm2d,
     .binary = talc_cuda_binary,
+    .pool2d = talc_cuda_pool2d,
+    .reduce = talc_cuda_reduce,
+    .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,
 };

@@ -59,7 +59,11 @@ talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
 
 /* The lists of the tables. */
+extern const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[];
 extern const talc_binary_algorithm talc_cuda_binary[];
+extern const talc_pool2d_algorithm talc_cuda_pool2d[];
+extern const talc_reduce_algorithm talc_cuda_reduce[];
+extern const talc_softmax_algorithm talc_cuda_softmax[];
 extern const talc_unary_algorithm talc_cuda_unary[];
 
 TALC_END_DECLARATIONS

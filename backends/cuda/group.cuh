@@ -1,0 +1,77 @@
+/// Packs of elements that one access moves, and groups of threads that join their results. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_GROUP_CUH
+#define TALC_BACKENDS_CUDA_GROUP_CUH
+
+#include "backends/cuda/walk.cuh"
+
+#include <cstring>
+
+namespace talc
+{
+
+constexpr int WARP = 32;
+
+/// Bytes of the widest access.
+constexpr int ACCESS = 16;
+
+/// Neighbours that one access moves.
+template <typename T, int COUNT> struct alignas(COUNT * sizeof(T)) vec {
+    T of[COUNT];
+};
+
+inline bool is_aligned(const void *pointer)
+{
+    return (uintptr_t)pointer % ACCESS == 0;
+}
+
+inline int64_t pieces(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/// Blocks of which each takes one piece of work after the other, so many that the last round is a small share.
+inline unsigned blocks_of(const talc_device *device, int64_t work)
+{
+    const int64_t most = (int64_t)talc_cuda_state_of(device)->multiprocessors * 64;
+    return (unsigned)(work < most ? work : most);
+}
+
+/// What the lane that differs in the bits of `mask` holds. State is plain data of whole words.
+template <typename State> __device__ State from_lane_xor(State state, int mask)
+{
+    static_assert(sizeof(State) % sizeof(unsigned) == 0, "whole words");
+    constexpr int WORDS = sizeof(State) / sizeof(unsigned);
+    unsigned words[WORDS];
+    memcpy(words, &state, sizeof state);
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        words[i] = __shfl_xor_sync(~0u, words[i], mask);
+    memcpy(&state, words, sizeof state);
+    return state;
+}
+
+/// Joins the states of `threads` neighbouring threads, a power of two up to the block's: a tree of fixed shape. The first
+/// thread of the group gets the result; groups of up to a warp need no `shared`, which holds a state a warp. All threads
+/// of the block take part.
+template <typename State> __device__ State join_group(State state, int threads, State *shared)
+{
+    for (int mask = (threads < WARP ? threads : WARP) / 2; mask > 0; mask /= 2)
+        state.join(from_lane_xor(state, mask));
+    if (threads <= WARP)
+        return state;
+    const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = threads / WARP;
+    __syncthreads(); /* what an earlier call left is read */
+    if (lane == 0)
+        shared[warp] = state;
+    __syncthreads();
+    if (warp % warps != 0)
+        return state;
+    state = shared[warp + lane % warps];
+    for (int mask = warps / 2; mask > 0; mask /= 2)
+        state.join(from_lane_xor(state, mask));
+    return state;
+}
+
+} // namespace talc
+
+#endif
