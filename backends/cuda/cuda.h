@@ -60,6 +60,8 @@ talc_status talc_cuda_random(talc_device *device, const talc_random_problem *pro
 
 /* The lists of the tables. */
 extern const talc_binary_algorithm talc_cuda_binary[];
+extern const talc_conv2d_algorithm talc_cuda_conv2d[];
+extern const talc_matmul_algorithm talc_cuda_matmul[];
 extern const talc_unary_algorithm talc_cuda_unary[];
 
 TALC_END_DECLARATIONS
