@@ -141,11 +141,11 @@ static __device__ void activate_strip(const epilogue<T> &last, T *y, int rows, i
 
 // ---- Strips -------------------------------------------------------------------------------------------------
 
-/* Output rows whose input a lane asks for at once: some 120 bytes, less where many weights take up registers. */
+/* Output rows whose input a lane asks for at once: some 100 bytes. */
 template <typename T>
 __host__ __device__ constexpr int batch_of(int KH, int KW, int count, int stride)
 {
-    const int bytes = KH * KW * (int)sizeof(T) > 128 ? 80 : 120;
+    const int bytes = KH * KW * (int)sizeof(T) > 96 || KH * KW <= 9 ? 96 : 120;
     const int rows = bytes / (count * stride * (int)sizeof(T));
     return rows < 1 ? 1 : rows > 8 ? 8 : rows;
 }
@@ -153,7 +153,7 @@ __host__ __device__ constexpr int batch_of(int KH, int KW, int count, int stride
 /* Blocks of a multiprocessor, so that loads of other warps are under way while one computes. */
 __host__ __device__ constexpr int residents_of(int weight_bytes)
 {
-    return weight_bytes <= 36 ? 6 : weight_bytes <= 100 ? 5 : weight_bytes <= 200 ? 4 : 2;
+    return weight_bytes < 100 ? 5 : weight_bytes <= 200 ? 4 : 2;
 }
 
 /* LEFT: pad_left, where x allows aligned loads; -1: any, element by element. */
