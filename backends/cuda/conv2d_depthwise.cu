@@ -94,20 +94,15 @@ static __device__ __forceinline__ void store_shifted(T *row, const T (&sums)[V],
     for (int k = 0; k < V; k++)
         out.of[k] = k + SHIFT < V ? sums[(k + SHIFT) % V]
                                   : __shfl_down_sync(ALL_LANES, sums[(k + SHIFT) % V], 1);
-    const int first = ow + SHIFT;
-    if (first + V <= OW && (SHIFT == 0 || lane < WARP - 1)) {
-        __stcs((int4 *)(row + first), *(const int4 *)&out);
-    } else {
-        /* the right end of the strip or of the row */
+    const bool whole = (SHIFT == 0 || lane < WARP - 1) && ow + SHIFT + V <= OW;
+    const bool before = SHIFT > 0 && lane > 0 && ow + SHIFT <= OW; /* the lane before is whole */
+    if (whole)
+        __stcs((int4 *)(row + ow + SHIFT), *(const int4 *)&out);
+    if (!whole || (SHIFT > 0 && !before)) {
+        /* Ends of the strip or of the row: what is in nobody's pack. */
 #pragma unroll
         for (int k = 0; k < V; k++)
-            if (first + k < OW && (k + SHIFT < V || lane < WARP - 1))
-                row[first + k] = out.of[k];
-    }
-    if (SHIFT > 0 && lane == 0) {
-#pragma unroll
-        for (int k = 0; k < SHIFT; k++)
-            if (ow + k < OW)
+            if (!(k < SHIFT ? before : whole) && ow + k < OW)
                 row[ow + k] = sums[k];
     }
 }
