@@ -64,6 +64,8 @@ extern const talc_binary_algorithm talc_cuda_binary[];
 extern const talc_pool2d_algorithm talc_cuda_pool2d[];
 extern const talc_reduce_algorithm talc_cuda_reduce[];
 extern const talc_softmax_algorithm talc_cuda_softmax[];
+extern const talc_conv2d_algorithm talc_cuda_conv2d[];
+extern const talc_matmul_algorithm talc_cuda_matmul[];
 extern const talc_unary_algorithm talc_cuda_unary[];
 
 TALC_END_DECLARATIONS

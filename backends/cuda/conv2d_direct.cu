@@ -1,0 +1,295 @@
+/// Direct convolution: every output by its formula, many at a time.
+///
+///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
+///
+/// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels.
+///
+/// `tiled` (conv2d_tiled.cuh), several times as fast, takes stride 1 with any dilation, and stride 2, for kernels 1, 3, 5, 7
+/// or 9 wide.
+///
+/// Sums are in the data's type by FMA, channel by channel, tap by tap in order.
+#include "backends/cuda/conv2d_rows.h"
+#include "backends/cuda/conv2d_tiled.cuh"
+
+using namespace talc;
+
+// ---- Every problem ------------------------------------------------------------------------------------------
+
+/* Output channels of a thread, and products of weights in shared memory at a time. */
+constexpr int OUTPUTS = 8, CHUNK = 256;
+
+struct textbook_plan {
+    int64_t pixels, pixel_blocks, channel_blocks, blocks;
+};
+
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK)
+    textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
+             const epilogue<T> last)
+{
+    __shared__ T weights[CHUNK][OUTPUTS];
+    const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, taps = p.KH * p.KW, K = IC * taps;
+    for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
+        int64_t rest = block / plan.pixel_blocks;
+        const int64_t pixel = (block - rest * plan.pixel_blocks) * BLOCK + threadIdx.x;
+        const int64_t first = rest % plan.channel_blocks * OUTPUTS;
+        rest /= plan.channel_blocks;
+        const int64_t g = rest % p.groups, n = rest / p.groups;
+        const bool inside = pixel < plan.pixels;
+        const int64_t oh = pixel / p.OW, ow = pixel - oh * p.OW;
+        const int64_t top = oh * p.stride_h - p.pad_top, left = ow * p.stride_w - p.pad_left;
+        const T *plane = x + (n * p.C + g * IC) * p.H * p.W;
+        int64_t kh = 0, kw = 0;
+        int64_t row = inside ? talc_window_source(p.padding_mode, top, p.H) : -1;
+        T sums[OUTPUTS] = {};
+        for (int64_t from = 0; from < K; from += CHUNK) {
+            __syncthreads();
+            for (int i = (int)threadIdx.x; i < CHUNK * OUTPUTS; i += BLOCK) {
+                const int64_t k = from + i % CHUNK, oc = first + i / CHUNK;
+                weights[i % CHUNK][i / CHUNK] = k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
+            }
+            __syncthreads();
+            const int count = (int)(K - from < CHUNK ? K - from : CHUNK);
+            for (int k = 0; k < count; k++) {
+                const int64_t column =
+                    row < 0 ? -1
+                            : talc_window_source(p.padding_mode, left + kw * p.dilation_w, p.W);
+                if (column >= 0) {
+                    const T value = plane[row * p.W + column];
+#pragma unroll
+                    for (int i = 0; i < OUTPUTS; i++)
+                        sums[i] += value * weights[k][i];
+                }
+                if (++kw == p.KW) {
+                    kw = 0;
+                    if (++kh == p.KH) {
+                        kh = 0;
+                        plane += p.H * p.W;
+                    }
+                    row = inside ? talc_window_source(p.padding_mode, top + kh * p.dilation_h, p.H)
+                                 : -1;
+                }
+            }
+        }
+        int64_t channel = g * OC + first;
+        int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
+        const T *bias = last.bias == nullptr ? nullptr : last.bias + channel;
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++)
+            if (inside && first + i < OC) {
+                T sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
+                if (last.residual != nullptr)
+                    sum += last.residual[at + i * plan.pixels];
+                y[at + i * plan.pixels] = sum;
+            }
+        /* Once in the code, not OUTPUTS times. */
+        if (last.activation != TALC_ACTIVATION_NONE && inside)
+#pragma unroll 1
+            for (int i = 0; i < OUTPUTS && first + i < OC; i++, at += plan.pixels)
+                y[at] = talc_activate(last.activation, y[at]);
+    }
+}
+
+static int64_t pieces(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+template <typename T>
+static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
+                         const talc_conv2d_arguments *a)
+{
+    textbook_plan plan;
+    plan.pixels = p->OH * p->OW;
+    plan.pixel_blocks = pieces(plan.pixels, BLOCK);
+    plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
+    plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
+    const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
+    textbook<T><<<blocks, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+        *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
+        epilogue<T>(a->bias, a->residual, p->activation));
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+/* Below so many FMAs the packing of weights is not worth while. */
+constexpr int64_t FEW = (int64_t)1 << 24;
+/* Shared memory that every GPU of compute capability 8.0 and later that computes in earnest has. */
+constexpr size_t MOST_SHARED = (size_t)160 << 10;
+
+template <typename T, int KW, int STRIDE, bool WIDE>
+static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
+{
+    using Tile = tile<T, KW, STRIDE, WIDE>;
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * KW;
+    const int64_t patch_rows = (ROWS - 1) * p->stride_h + (p->KH - 1) * p->dilation_h + 1;
+    const int64_t step = taps >= 9 ? 1 : pieces(9, taps);
+    const int64_t patch = patch_rows * Tile::PITCH;
+    const int64_t bytes =
+        2 * step * (taps * Tile::CHANNELS + patch) * (int64_t)sizeof(T) + patch * 4;
+    if (bytes > (int64_t)MOST_SHARED)
+        return false;
+    plan.wide = WIDE;
+    plan.channels = Tile::CHANNELS;
+    plan.step = (int)step;
+    plan.patch = (int)patch;
+    plan.weights = (int)(taps * Tile::CHANNELS);
+    plan.steps = pieces(IC, step);
+    plan.channel_tiles = pieces(OC, Tile::CHANNELS);
+    plan.row_tiles = pieces(p->OH, ROWS);
+    plan.column_tiles = p->dilation_w * pieces(pieces(p->OW, p->dilation_w), Tile::WIDTH);
+    plan.tiles = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
+    plan.shared = (size_t)bytes;
+    plan.packed =
+        (size_t)(p->groups * plan.channel_tiles * plan.steps * step * plan.weights) * sizeof(T);
+    return true;
+}
+
+/* Calls `use` with the shape of tiles for the problem, a tile<...> and its plan; false when there is none. */
+template <typename T, int KW, int STRIDE, typename Use>
+static bool with_shape(const talc_conv2d_problem *p, Use use)
+{
+    tiled_plan plan;
+    const int64_t OC = p->OC / p->groups;
+    constexpr int wide = tile<T, KW, STRIDE, true>::CHANNELS;
+    if (OC % (2 * wide) == 0 || OC % (2 * wide) > wide || OC > 8 * wide)
+        return plan_tiles<T, KW, STRIDE, false>(p, plan) && use(&tiled<T, KW, STRIDE, false>, plan);
+    return plan_tiles<T, KW, STRIDE, true>(p, plan) && use(&tiled<T, KW, STRIDE, true>, plan);
+}
+
+template <typename T, typename Use> static bool with_tiles(const talc_conv2d_problem *p, Use use)
+{
+    const int64_t most = INT_MAX / 4, OC = p->OC / p->groups;
+    const double work = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW *
+                        (double)(p->C / p->groups) * (double)(p->KH * p->KW);
+    /* Tiles with few channels or columns would be empty for the most part. */
+    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most || p->H < 1 ||
+        p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
+        p->pad_left > most || p->pad_bottom > most || p->pad_right > most || p->stride_h > 64 ||
+        p->KH > 1024 || p->dilation_h > 1024 || p->dilation_w > 1024 ||
+        (p->stride_w > 1 && p->dilation_w > 1))
+        return false;
+    if (p->stride_w == 1) {
+        switch (p->KW) {
+        case 1:
+            return with_shape<T, 1, 1>(p, use);
+        case 3:
+            return with_shape<T, 3, 1>(p, use);
+        case 5:
+            return with_shape<T, 5, 1>(p, use);
+        case 7:
+            return with_shape<T, 7, 1>(p, use);
+        case 9:
+            return with_shape<T, 9, 1>(p, use);
+        default:
+            return false;
+        }
+    }
+    if (p->stride_w == 2) {
+        switch (p->KW) {
+        case 1:
+            return with_shape<T, 1, 2>(p, use);
+        case 3:
+            return with_shape<T, 3, 2>(p, use);
+        case 7:
+            return with_shape<T, 7, 2>(p, use);
+        default:
+            return false;
+        }
+    }
+    return false;
+}
+
+template <typename T>
+static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
+                      const talc_conv2d_arguments *a)
+{
+    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    return with_tiles<T>(p, [&](auto kernel, const tiled_plan &plan) {
+        if (plan.packed > a->workspace_bytes ||
+            (plan.shared > 48 << 10 &&
+             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)plan.shared) != cudaSuccess)) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+        T *packed = (T *)a->workspace;
+        const int64_t count = (int64_t)(plan.packed / sizeof(T));
+        with_index(count, [&](auto zero) {
+            using Index = decltype(zero);
+            divisor<Index> channels, taps, planes, tiles;
+            channels.set(plan.channels);
+            taps.set(p->KH * p->KW);
+            planes.set(plan.steps * plan.step);
+            tiles.set(plan.channel_tiles);
+            pack_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, stream>>>(
+                packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
+        });
+        tiled_problem<T> t = { (const T *)a->x,
+                               packed,
+                               (T *)a->y,
+                               epilogue<T>(a->bias, a->residual, p->activation),
+                               IC,
+                               p->C,
+                               p->OC,
+                               (int)OC,
+                               (int)p->H,
+                               (int)p->W,
+                               (int)p->OH,
+                               (int)p->OW,
+                               (int)p->KH,
+                               (int)p->stride_h,
+                               (int)p->dilation_h,
+                               (int)p->dilation_w,
+                               (int)p->pad_top,
+                               (int)p->pad_left,
+                               p->groups,
+                               p->padding_mode,
+                               plan };
+        const int blocks = (int)(plan.tiles < INT_MAX ? plan.tiles : INT_MAX);
+        kernel<<<blocks, THREADS, plan.shared, stream>>>(t);
+        return true;
+    });
+}
+
+template <typename T> static size_t packed_bytes(const talc_conv2d_problem *p)
+{
+    size_t bytes = 0;
+    with_tiles<T>(p, [&](auto, const tiled_plan &plan) {
+        bytes = plan.packed;
+        return true;
+    });
+    return bytes;
+}
+
+size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
+                                         const talc_conv2d_problem *problem, size_t limit)
+{
+    (void)device;
+    const size_t bytes =
+        problem->dtype == TALC_F32 ? packed_bytes<float>(problem) : packed_bytes<double>(problem);
+    return bytes <= limit ? bytes : 0; /* `textbook` needs none */
+}
+
+const char *talc_cuda_conv2d_direct_refuses(const talc_conv2d_problem *problem)
+{
+    return problem->direction == TALC_FORWARD ? NULL : "only the forward direction";
+}
+
+talc_status talc_cuda_conv2d_direct_run(talc_device *device, const talc_conv2d_problem *problem,
+                                        const talc_conv2d_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (problem->dtype == TALC_F32) {
+        if (!run_tiled<float>(device, problem, arguments))
+            run_textbook<float>(device, problem, arguments);
+    } else if (!run_tiled<double>(device, problem, arguments)) {
+        run_textbook<double>(device, problem, arguments);
+    }
+    return talc_cuda_launched(device, "conv2d");
+}

@@ -1,0 +1,133 @@
+/// The last step of convolutions and matrix products, by the formulas of ops/elementwise_table.h. Private to
+/// backends/cuda.
+///
+///     y[i] = act( y[i] + bias[channel of i] + residual[i] )
+///
+/// Kernels that hold their sums in registers call talc_epilogue before they store; products of cuBLAS get it in place,
+/// by a pass of its own over y.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
+
+#include "backends/cuda/walk.cuh"
+#include "ops/activation.h"
+#include "ops/elementwise_table.h"
+
+namespace talc
+{
+
+/* The activations have the names of elementwise ops. */
+#define TALC_EPILOGUE_FUNCTION(constant, name, value, derivative)                                  \
+    template <typename T> static __device__ T epilogue_##name(T x)                                 \
+    {                                                                                              \
+        return (T)(value);                                                                         \
+    }
+TALC_UNARY_TABLE(TALC_EPILOGUE_FUNCTION)
+#undef TALC_EPILOGUE_FUNCTION
+
+template <typename T> __device__ T talc_activate(talc_activation activation, T x)
+{
+    switch (activation) {
+    case TALC_ACTIVATION_RELU:
+        return epilogue_relu(x);
+    case TALC_ACTIVATION_SIGMOID:
+        return epilogue_sigmoid(x);
+    case TALC_ACTIVATION_TANH:
+        return epilogue_tanh(x);
+    default:
+        return x;
+    }
+}
+
+/// What there is to do; NULL for what there is not.
+template <typename T> struct epilogue {
+    const T *bias;     ///< one number a channel
+    const T *residual; ///< as y
+    talc_activation activation;
+
+    epilogue(const void *bias_, const void *residual_, talc_activation activation_)
+        : bias((const T *)bias_), residual((const T *)residual_), activation(activation_)
+    {
+    }
+
+    bool is_empty() const
+    {
+        return bias == nullptr && residual == nullptr && activation == TALC_ACTIVATION_NONE;
+    }
+};
+
+/// The output whose sum is `sum`, in channel `channel`, at y[at].
+template <typename T>
+__device__ T talc_epilogue(const epilogue<T> &e, T sum, int64_t channel, int64_t at)
+{
+    if (e.bias != nullptr)
+        sum += e.bias[channel];
+    if (e.residual != nullptr)
+        sum += e.residual[at];
+    return talc_activate(e.activation, sum);
+}
+
+/// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT packs of COUNT elements. One division
+/// a pack; the pack's next elements are found by counting on.
+template <typename T, int COUNT, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    epilogue_kernel(T *y, const epilogue<T> e, const divisor<Index> inner,
+                    const divisor<Index> channels, Index packs)
+{
+    struct alignas(COUNT * sizeof(T)) pack {
+        T of[COUNT];
+    };
+    TALC_GRID_LOOP(Index, i, packs)
+    {
+        const Index first = i * COUNT, row = inner.quotient(first);
+        Index place = first - row * inner.by;
+        Index channel = row - channels.quotient(row) * channels.by;
+        pack sums = ((const pack *)y)[i], added;
+        if (e.residual != nullptr)
+            added = ((const pack *)e.residual)[i];
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            if (e.bias != nullptr)
+                sums.of[k] += e.bias[channel];
+            if (e.residual != nullptr)
+                sums.of[k] += added.of[k];
+            sums.of[k] = talc_activate(e.activation, sums.of[k]);
+            if (++place == inner.by) {
+                place = 0;
+                if (++channel == channels.by)
+                    channel = 0;
+            }
+        }
+        ((pack *)y)[i] = sums;
+    }
+}
+
+/// Ends `count` neighbouring outputs in place, the first of them in channel 0: y[i] is of channel (i / inner) % channels.
+/// Convolutions pass OH * OW and OC, matrix products 1 and N. Launches nothing when there is nothing to do.
+template <typename T>
+void epilogue_in_place(talc_device *device, const epilogue<T> &e, T *y, int64_t inner,
+                       int64_t channels, int64_t count)
+{
+    if (e.is_empty() || count == 0)
+        return;
+    constexpr int WIDE = 16 / sizeof(T);
+    const bool packed = count % WIDE == 0 && (uintptr_t)y % 16 == 0 &&
+                        (e.residual == nullptr || (uintptr_t)e.residual % 16 == 0);
+    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    with_index(count, [&](auto zero) {
+        using Index = decltype(zero);
+        divisor<Index> by_inner, by_channels;
+        by_inner.set(inner);
+        by_channels.set(channels);
+        const int64_t packs = packed ? count / WIDE : count;
+        if (packed)
+            epilogue_kernel<T, WIDE, Index><<<blocks_for(device, packs), BLOCK, 0, stream>>>(
+                y, e, by_inner, by_channels, (Index)packs);
+        else
+            epilogue_kernel<T, 1, Index><<<blocks_for(device, packs), BLOCK, 0, stream>>>(
+                y, e, by_inner, by_channels, (Index)packs);
+    });
+}
+
+} // namespace talc
+
+#endif

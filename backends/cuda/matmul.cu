@@ -1,0 +1,270 @@
+/// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a batch of them.
+///
+/// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the last step is a pass of
+/// its own over y.
+///
+/// `direct` is the textbook's tiled product: a block of 256 threads computes TILE x TILE outputs, DEPTH steps of k at a
+/// time from shared memory; a thread holds SIDE x SIDE sums in registers and ends them before it stores. It takes every
+/// problem, and needs no library.
+///
+/// Arithmetic of both: the data's type, each output's sum in a fixed order.
+#include "backends/cuda/blas.h"
+#include "backends/cuda/conv2d_epilogue.cuh"
+#include "ops/matmul.h"
+
+using namespace talc;
+
+// ---- cublas -------------------------------------------------------------------------------------------------
+
+static const char *cublas_refuses(const talc_matmul_problem *problem)
+{
+    (void)problem;
+    return talc_cuda_blas_refuses();
+}
+
+/* The batch dimension with the most products; -1 for a single product. */
+static int longest(const talc_matmul_problem *p)
+{
+    int at = p->batch_rank - 1;
+    for (int i = 0; i < p->batch_rank; i++)
+        if (p->batch_dims[i] > p->batch_dims[at])
+            at = i;
+    return at;
+}
+
+/* y's strides follow from its layout: matrices without gaps, last batch dimension fastest. */
+static void y_strides(const talc_matmul_problem *p, int64_t strides[TALC_MAX_RANK])
+{
+    int64_t stride = p->M * p->N;
+    for (int i = p->batch_rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= p->batch_dims[i];
+    }
+}
+
+/* Matrices that share B and follow each other row after row are one tall matrix. */
+static void stack(talc_cuda_product *product)
+{
+    if (product->b_stride == 0 && !product->transpose_a &&
+        product->a_stride == product->M * product->lda) {
+        product->M *= product->batch;
+        product->batch = 1;
+    }
+}
+
+static talc_status cublas_products(talc_device *device, const talc_matmul_problem *p,
+                                   const talc_matmul_arguments *arguments)
+{
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int inner = longest(p);
+    int64_t strides[TALC_MAX_RANK];
+    y_strides(p, strides);
+    const int64_t batch = inner < 0 ? 1 : p->batch_dims[inner];
+    for (int64_t outer = 0; outer < p->batch / batch; outer++) {
+        int64_t rest = outer, a = 0, b = 0, y = 0;
+        for (int i = p->batch_rank - 1; i >= 0; i--) {
+            if (i == inner)
+                continue;
+            const int64_t digit = rest % p->batch_dims[i];
+            rest /= p->batch_dims[i];
+            a += digit * p->a_strides[i];
+            b += digit * p->b_strides[i];
+            y += digit * strides[i];
+        }
+        talc_cuda_product product = {};
+        product.dtype = p->dtype;
+        product.M = p->M;
+        product.N = p->N;
+        product.K = p->K;
+        product.a = (const char *)arguments->a + a * size;
+        product.b = (const char *)arguments->b + b * size;
+        product.c = (char *)arguments->y + y * size;
+        product.lda = p->lda;
+        product.ldb = p->ldb;
+        product.ldc = p->N;
+        product.transpose_a = p->transpose_a;
+        product.transpose_b = p->transpose_b;
+        product.batch = batch;
+        product.a_stride = inner < 0 ? 0 : p->a_strides[inner];
+        product.b_stride = inner < 0 ? 0 : p->b_strides[inner];
+        product.c_stride = inner < 0 ? 0 : strides[inner];
+        if (inner >= 0 && product.c_stride == p->M * p->N)
+            stack(&product);
+        const talc_status status = talc_cuda_multiply(device, "matmul", &product);
+        if (status != TALC_OK)
+            return status;
+    }
+    return TALC_OK;
+}
+
+template <typename T>
+static void end_products(talc_device *device, const talc_matmul_problem *p,
+                         const talc_matmul_arguments *arguments)
+{
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    epilogue_in_place<T>(device, last, (T *)arguments->y, 1, p->N, p->batch * p->M * p->N);
+}
+
+static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
+                              const talc_matmul_arguments *arguments)
+{
+    talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    if (p->K > 0)
+        status = cublas_products(device, p, arguments);
+    else
+        status = talc_cuda_status(
+            device, "matmul",
+            cudaMemsetAsync(arguments->y, 0,
+                            (size_t)(p->batch * p->M * p->N) * talc_dtype_size(p->dtype),
+                            talc_cuda_state_of(device)->stream));
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        end_products<float>(device, p, arguments);
+    else
+        end_products<double>(device, p, arguments);
+    return talc_cuda_launched(device, "matmul");
+}
+
+// ---- direct -------------------------------------------------------------------------------------------------
+
+constexpr int TILE = 64, DEPTH = 16, ACROSS = 16, SIDE = TILE / ACROSS;
+
+static_assert(ACROSS * ACROSS == BLOCK, "a thread for each SIDE x SIDE outputs of the tile");
+
+/* Element (m, k) of a stored matrix is at m * lda + k, or k * lda + m when it is transposed. */
+struct shape {
+    int64_t M, N, K, lda, ldb;
+    int64_t n_tiles, tiles, batch;
+};
+
+/* Element (row, k) of a tile, counted from its first; threads beside each other take elements beside each other. */
+template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
+{
+    row = ALONG_K ? element / DEPTH : element % TILE;
+    k = ALONG_K ? element % DEPTH : element / TILE;
+}
+
+/* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside. One more column keeps banks apart. */
+template <bool ALONG_K, typename T>
+__device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld, int64_t first,
+                          int64_t rows, int64_t k, int64_t K)
+{
+#pragma unroll
+    for (int i = 0; i < TILE * DEPTH / BLOCK; i++) {
+        int row, step;
+        place<ALONG_K>((int)threadIdx.x + i * BLOCK, row, step);
+        const int64_t at_row = first + row, at_k = k + step;
+        const bool inside = at_row < rows && at_k < K;
+        tile[step][row] = inside ? data[ALONG_K ? at_row * ld + at_k : at_k * ld + at_row] : (T)0;
+    }
+}
+
+template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
+static __global__ void __launch_bounds__(BLOCK)
+    direct_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const shape s,
+                  const walk<2, uint64_t> products)
+{
+    __shared__ T a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
+    const int down = (int)threadIdx.x / ACROSS, across = (int)threadIdx.x % ACROSS;
+    for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z)
+        for (int64_t tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
+            const int64_t m = tile / s.n_tiles * TILE, n = tile % s.n_tiles * TILE;
+            int64_t at[2];
+            products.offsets((uint64_t)product, at);
+            T sums[SIDE][SIDE] = {};
+            for (int64_t k = 0; k < s.K; k += DEPTH) {
+                load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
+                load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
+                __syncthreads();
+#pragma unroll
+                for (int step = 0; step < DEPTH; step++) {
+                    T left[SIDE], right[SIDE];
+#pragma unroll
+                    for (int i = 0; i < SIDE; i++) {
+                        left[i] = a_tile[step][down + i * ACROSS];
+                        right[i] = b_tile[step][across + i * ACROSS];
+                    }
+#pragma unroll
+                    for (int i = 0; i < SIDE; i++)
+#pragma unroll
+                        for (int j = 0; j < SIDE; j++)
+                            sums[i][j] += left[i] * right[j];
+                }
+                __syncthreads();
+            }
+#pragma unroll
+            for (int i = 0; i < SIDE; i++)
+#pragma unroll
+                for (int j = 0; j < SIDE; j++) {
+                    const int64_t row = m + down + i * ACROSS, column = n + across + j * ACROSS;
+                    const int64_t out = (product * s.M + row) * s.N + column;
+                    if (row < s.M && column < s.N)
+                        y[out] = talc_epilogue(last, sums[i][j], column, out);
+                }
+        }
+}
+
+/* A zero from the padding must not meet an infinity: rows and steps outside are zero in both tiles, and a sum that
+ * mixes an outside row with inside data is never stored. Steps outside add 0 * 0. */
+template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
+static void launch(talc_device *device, const talc_matmul_problem *p,
+                   const talc_matmul_arguments *arguments)
+{
+    const int64_t n_tiles = (p->N + TILE - 1) / TILE;
+    const shape s = {
+        p->M, p->N, p->K, p->lda, p->ldb, n_tiles, (p->M + TILE - 1) / TILE * n_tiles, p->batch
+    };
+    const walk<2, uint64_t> products(p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides });
+    const dim3 grid((unsigned)(s.tiles < INT_MAX ? s.tiles : INT_MAX), 1,
+                    (unsigned)(s.batch < 65535 ? s.batch : 65535));
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    direct_kernel<T, TRANSPOSE_A, TRANSPOSE_B>
+        <<<grid, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+            (T *)arguments->y, (const T *)arguments->a, (const T *)arguments->b, last, s, products);
+}
+
+template <typename T>
+static void direct(talc_device *device, const talc_matmul_problem *p,
+                   const talc_matmul_arguments *arguments)
+{
+    if (p->transpose_a && p->transpose_b)
+        launch<T, true, true>(device, p, arguments);
+    else if (p->transpose_a)
+        launch<T, true, false>(device, p, arguments);
+    else if (p->transpose_b)
+        launch<T, false, true>(device, p, arguments);
+    else
+        launch<T, false, false>(device, p, arguments);
+}
+
+static const char *direct_refuses(const talc_matmul_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
+                              const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        direct<float>(device, p, arguments);
+    else
+        direct<double>(device, p, arguments);
+    return talc_cuda_launched(device, "matmul");
+}
+
+const talc_matmul_algorithm talc_cuda_matmul[] = {
+    { { "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false } },
+      cublas_refuses,
+      cublas_run },
+    { { "direct", { "the data's own type, FMA", TALC_STRICT, false } },
+      direct_refuses,
+      direct_run },
+    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+};
