@@ -26,7 +26,7 @@ using namespace talc;
 /* Columns a thread has in flight. They are a warp apart, so that a warp's accesses lie beside each other. */
 constexpr int COLUMNS = 4, WARP = 32;
 
-/* Writes for which a thread's division by OW is worth while. */
+/* Rows of B that a thread writes at least, so that its divisions by OW cost little. */
 constexpr int64_t WRITES = 16;
 
 /* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole rounds of them over the
@@ -104,9 +104,10 @@ template <typename Index> struct im2col_part {
     int64_t ld, row_step, b_stride; /* of B from row to row, channel to channel, slice to slice */
 };
 
-/* What stands at (h, w) of the padded plane, w - left of which is given by `tap`; all padding is zero. */
+/* `top` and `left` are where a column's window begins in the image. With ZEROS all padding is zero. Registers for four
+ * blocks a multiprocessor are enough to keep the taps of a whole step in flight. */
 template <typename T, typename Index, bool ZEROS>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
     im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_part<Index> part)
 {
     using Count = typename im2col_part<Index>::Count;
@@ -210,12 +211,11 @@ static bool is_narrow(const talc_conv2d_problem *p)
 
 template <typename T>
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
-                            const talc_conv2d_arguments *arguments, const im2col_plan &plan,
+                            const talc_conv2d_arguments *arguments,
                             const talc_cuda_conv2d_part &part)
 {
     T *b = (T *)arguments->workspace;
     const T *x = (const T *)arguments->x;
-    (void)plan;
     if (is_narrow(p))
         build<T, int32_t>(device, p, x, b, part);
     else
@@ -242,7 +242,7 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
                 part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
                 part.column = column, part.columns = talc_smaller(plan.columns, P - column);
                 part.row = row, part.rows = talc_smaller(rows, K - row);
-                status = multiply<T>(device, p, arguments, plan, part);
+                status = multiply<T>(device, p, arguments, part);
             }
     if (status != TALC_OK)
         return status;
