@@ -364,15 +364,17 @@ static const char *refuses(const talc_algorithm *row, const check_problem *probl
 static size_t workspace(const talc_algorithm *row, const talc_device *device,
                         const check_problem *problem, size_t limit)
 {
-    (void)row, (void)device, (void)problem, (void)limit;
-    return 0;
+    (void)device, (void)limit;
+    const talc_reduce_algorithm *own = typed(row);
+    return own->workspace == NULL ? 0 : own->workspace(&read_only(problem)->p);
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
                        void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
 {
-    (void)memory, (void)bytes;
-    const talc_reduce_arguments arguments = { .y = pointers[1], .x = pointers[0] };
+    const talc_reduce_arguments arguments = {
+        .y = pointers[1], .x = pointers[0], .workspace = memory, .workspace_bytes = bytes
+    };
     return typed(row)->run(device, &read_only(problem)->p, &arguments);
 }
 
