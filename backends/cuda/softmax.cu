@@ -201,7 +201,7 @@ template <typename T> struct running {
     {
         return m == -(T)INFINITY ? 0 : m;
     }
-    __device__ void raise(T m)
+    __device__ void lift(T m)
     {
         if (m > most) {
             if (most != -(T)INFINITY) /* else the sum is 0, or NaN */
@@ -211,8 +211,8 @@ template <typename T> struct running {
     }
     __device__ void join(running other)
     {
-        raise(other.most);
-        other.raise(most);
+        lift(other.most);
+        other.lift(most);
         sum += other.sum;
     }
     /* Elements that stand together, of which the first `count` exist. */
@@ -222,7 +222,7 @@ template <typename T> struct running {
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
             m = e < count && x[e] > m ? x[e] : m;
-        raise(m);
+        lift(m);
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
             if (e < count)
