@@ -23,10 +23,10 @@
 
 using namespace talc;
 
-/* Columns a thread has in flight. */
-constexpr int COLUMNS = 4;
+/* Columns a thread has in flight. They are a warp apart, so that a warp's accesses lie beside each other. */
+constexpr int COLUMNS = 4, WARP = 32;
 
-/* Writes for which a thread's division by OW is worth while. */
+/* Rows of B that a thread writes at least, so that its divisions by OW cost little. */
 constexpr int64_t WRITES = 16;
 
 /* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole rounds of them over the
@@ -104,18 +104,20 @@ template <typename Index> struct im2col_part {
     int64_t ld, row_step, b_stride; /* of B from row to row, channel to channel, slice to slice */
 };
 
-/* What stands at (h, w) of the padded plane, w - left of which is given by `tap`; all padding is zero. */
+/* `top` and `left` are where a column's window begins in the image. With ZEROS all padding is zero. Registers for four
+ * blocks a multiprocessor are enough to keep the taps of a whole step in flight. */
 template <typename T, typename Index, bool ZEROS>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
     im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_part<Index> part)
 {
     using Count = typename im2col_part<Index>::Count;
-    const Index first = (Index)((Count)blockIdx.x * blockDim.x * COLUMNS + threadIdx.x);
+    const Count thread = (Count)blockIdx.x * blockDim.x + threadIdx.x;
+    const Index first = (Index)(thread / WARP * WARP * COLUMNS + thread % WARP);
     Index top[COLUMNS], left[COLUMNS];
     bool live[COLUMNS];
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
-        const Index at = first + (Index)(c * blockDim.x);
+        const Index at = first + c * WARP;
         const Count j = (Count)(part.column + at), oh = part.OW.quotient(j);
         live[c] = at < part.columns;
         top[c] = (Index)oh * part.stride_h - part.top;
@@ -124,9 +126,11 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int64_t slice = blockIdx.z; slice < part.slices; slice += gridDim.z)
         for (int64_t ic = blockIdx.y; ic < part.channels; ic += gridDim.y) {
             const T *plane = x + slice * part.x_stride + ic * part.plane;
+            asm("" : "+l"(plane)); /* a finished address, or it is worked out anew for every load */
             T *out = b + slice * part.b_stride + ic * part.row_step + first;
             for (Index kh = 0; kh < part.KH; kh++) {
                 Index row[COLUMNS];
+                Index column[COLUMNS];
                 Count width[COLUMNS]; /* 0 where the row is outside */
 #pragma unroll
                 for (int c = 0; c < COLUMNS; c++) {
@@ -138,21 +142,23 @@ static __global__ void __launch_bounds__(BLOCK)
                         h = (Index)talc_window_source(part.mode, h, part.H);
                     width[c] = inside ? (Count)part.W : 0;
                     row[c] = inside ? h * part.W : 0;
+                    column[c] = left[c];
                 }
-#pragma unroll 4
+#pragma unroll(sizeof(Index) == 4 ? 4 : 1)
                 for (Index kw = 0; kw < part.KW; kw++, out += part.ld) {
                     T value[COLUMNS];
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++) {
-                        Index w = left[c] + kw * part.dilation_w;
+                        Index w = column[c];
+                        column[c] += part.dilation_w;
                         if (!ZEROS && live[c])
                             w = (Index)talc_window_source(part.mode, w, part.W);
-                        value[c] = (Count)w < width[c] ? plane[row[c] + w] : (T)0;
+                        value[c] = (Count)w < width[c] ? __ldg(plane + (row[c] + w)) : (T)0;
                     }
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++)
                         if (live[c])
-                            out[c * blockDim.x] = value[c];
+                            out[c * WARP] = value[c];
                 }
             }
         }
@@ -177,7 +183,7 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
     s.ld = part.ldb, s.row_step = taps * part.ldb, s.b_stride = part.b_stride;
     x += part.slice * s.x_stride + channel * s.plane;
 
-    const int64_t threads = talc_clamp(divided(divided(part.columns, COLUMNS), 32) * 32, 32, BLOCK);
+    const int64_t threads = talc_clamp(divided(part.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
     const int64_t blocks = divided(part.columns, threads * COLUMNS);
     const int64_t slices = talc_smaller(part.slices, 65535);
     const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)16;
@@ -205,12 +211,11 @@ static bool is_narrow(const talc_conv2d_problem *p)
 
 template <typename T>
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
-                            const talc_conv2d_arguments *arguments, const im2col_plan &plan,
+                            const talc_conv2d_arguments *arguments,
                             const talc_cuda_conv2d_part &part)
 {
     T *b = (T *)arguments->workspace;
     const T *x = (const T *)arguments->x;
-    (void)plan;
     if (is_narrow(p))
         build<T, int32_t>(device, p, x, b, part);
     else
@@ -237,7 +242,7 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
                 part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
                 part.column = column, part.columns = talc_smaller(plan.columns, P - column);
                 part.row = row, part.rows = talc_smaller(rows, K - row);
-                status = multiply<T>(device, p, arguments, plan, part);
+                status = multiply<T>(device, p, arguments, part);
             }
     if (status != TALC_OK)
         return status;

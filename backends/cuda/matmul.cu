@@ -1,5 +1,8 @@
 /// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a batch of them.
 ///
+/// `dot` is for few rows, as a linear layer has them at inference, and a transposed B: a block computes the outputs of one
+/// column, reading its row of the stored B once, with 16-byte accesses where alignment allows. Memory-bound, one launch.
+///
 /// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the last step is a pass of
 /// its own over y.
 ///
@@ -7,12 +10,134 @@
 /// time from shared memory; a thread holds SIDE x SIDE sums in registers and ends them before it stores. It takes every
 /// problem, and needs no library.
 ///
-/// Arithmetic of both: the data's type, each output's sum in a fixed order.
+/// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/blas.h"
 #include "backends/cuda/conv2d_epilogue.cuh"
 #include "ops/matmul.h"
 
 using namespace talc;
+
+// ---- dot ----------------------------------------------------------------------------------------------------
+
+/* Each row of A costs a load from cache for each of B, so more rows are better off with tiles. */
+constexpr int MOST_ROWS = 4;
+
+struct dot_shape {
+    int M;
+    int64_t N, K, lda, ldb, batch;
+};
+
+/* Thread t of a block takes packs t, t + blockDim.x, ... of COUNT steps of k, then steps that fill no pack; the threads'
+ * sums are added pairwise. */
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    dot_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const dot_shape s,
+               const walk<2, uint64_t> products)
+{
+    struct alignas(COUNT * sizeof(T)) pack {
+        T of[COUNT];
+    };
+    __shared__ T sums[MOST_ROWS][BLOCK];
+    const int t = (int)threadIdx.x;
+    const int64_t n = blockIdx.x, packs = s.K / COUNT;
+    for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z) {
+        int64_t at[2];
+        products.offsets((uint64_t)product, at);
+        const T *left = a + at[0], *right = b + at[1] + n * s.ldb;
+        T sum[MOST_ROWS] = {};
+#pragma unroll 4
+        for (int64_t i = t; i < packs; i += blockDim.x) {
+            const pack steps = ((const pack *)right)[i];
+#pragma unroll
+            for (int m = 0; m < MOST_ROWS; m++)
+                if (m < s.M) {
+                    const pack row = ((const pack *)(left + m * s.lda))[i];
+#pragma unroll
+                    for (int e = 0; e < COUNT; e++)
+                        sum[m] += row.of[e] * steps.of[e];
+                }
+        }
+        for (int64_t k = packs * COUNT + t; k < s.K; k += blockDim.x)
+#pragma unroll
+            for (int m = 0; m < MOST_ROWS; m++)
+                if (m < s.M)
+                    sum[m] += left[m * s.lda + k] * right[k];
+#pragma unroll
+        for (int m = 0; m < MOST_ROWS; m++)
+            sums[m][t] = sum[m];
+        for (int half = (int)blockDim.x / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (t < half)
+#pragma unroll
+                for (int m = 0; m < MOST_ROWS; m++)
+                    sums[m][t] += sums[m][t + half];
+        }
+        __syncthreads();
+        if (t < s.M) {
+            const int64_t out = (product * s.M + t) * s.N + n;
+            y[out] = talc_epilogue(last, sums[t][0], n, out);
+        }
+        __syncthreads();
+    }
+}
+
+/* Whether all rows of a batch of matrices start where a 16-byte access may. */
+static bool is_aligned(const talc_matmul_problem *p, const void *data, int64_t ld,
+                       const int64_t strides[TALC_MAX_RANK])
+{
+    const int64_t count = 16 / (int64_t)talc_dtype_size(p->dtype);
+    bool aligned = (uintptr_t)data % 16 == 0 && ld % count == 0;
+    for (int i = 0; i < p->batch_rank; i++)
+        aligned = aligned && strides[i] % count == 0;
+    return aligned;
+}
+
+template <typename T>
+static void dot(talc_device *device, const talc_matmul_problem *p,
+                const talc_matmul_arguments *arguments)
+{
+    constexpr int WIDE = 16 / sizeof(T);
+    const dot_shape s = { (int)p->M, p->N, p->K, p->lda, p->ldb, p->batch };
+    const walk<2, uint64_t> products(p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides });
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    /* Long sums need threads, short ones few steps of adding their sums. */
+    const unsigned threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : p->K >= 256 ? 64 : 32;
+    const dim3 grid((unsigned)p->N, 1, (unsigned)(p->batch < 65535 ? p->batch : 65535));
+    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    T *y = (T *)arguments->y;
+    const T *a = (const T *)arguments->a, *b = (const T *)arguments->b;
+    if (is_aligned(p, a, p->M > 1 ? p->lda : 0, p->a_strides) &&
+        is_aligned(p, b, p->ldb, p->b_strides))
+        dot_kernel<T, WIDE><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
+    else
+        dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
+}
+
+static const char *dot_refuses(const talc_matmul_problem *p)
+{
+    if (p->M > MOST_ROWS)
+        return "more than 4 rows";
+    if (p->transpose_a)
+        return "A is transposed";
+    if (!p->transpose_b)
+        return "B is not transposed";
+    if (p->N > INT_MAX)
+        return "more than 2^31 - 1 columns";
+    return NULL;
+}
+
+static talc_status dot_run(talc_device *device, const talc_matmul_problem *p,
+                           const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        dot<float>(device, p, arguments);
+    else
+        dot<double>(device, p, arguments);
+    return talc_cuda_launched(device, "matmul");
+}
 
 // ---- cublas -------------------------------------------------------------------------------------------------
 
@@ -147,7 +272,8 @@ template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
     k = ALONG_K ? element % DEPTH : element / TILE;
 }
 
-/* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside. One more column keeps banks apart. */
+/* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside: steps beyond K add 0 * 0 to a sum, and what rows
+ * beyond the last one give is not stored. One more column keeps banks apart. */
 template <bool ALONG_K, typename T>
 __device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld, int64_t first,
                           int64_t rows, int64_t k, int64_t K)
@@ -207,8 +333,6 @@ static __global__ void __launch_bounds__(BLOCK)
         }
 }
 
-/* A zero from the padding must not meet an infinity: rows and steps outside are zero in both tiles, and a sum that
- * mixes an outside row with inside data is never stored. Steps outside add 0 * 0. */
 template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
 static void launch(talc_device *device, const talc_matmul_problem *p,
                    const talc_matmul_arguments *arguments)
@@ -260,6 +384,7 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
 }
 
 const talc_matmul_algorithm talc_cuda_matmul[] = {
+    { { "dot", { "the data's own type, FMA", TALC_STRICT, false } }, dot_refuses, dot_run },
     { { "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false } },
       cublas_refuses,
       cublas_run },
