@@ -178,7 +178,7 @@ static __global__ void __launch_bounds__(WARPS *WARP, residents_of(KH *KW *(int)
         T w[KH * KW], sums[OPEN][V];
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++)
-            w[tap] = p.w[channel * (KH * KW) + tap];
+            w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
         const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
 #pragma unroll
         for (int j = 0; j < OPEN; j++)

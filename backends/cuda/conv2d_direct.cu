@@ -4,12 +4,13 @@
 ///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
-/// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels.
+/// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an eighth of the products
+/// of each where there are few outputs.
 ///
 /// `tiled` (conv2d_tiled.cuh), several times as fast, takes stride 1 with any dilation, and stride 2, for kernels 1, 3, 5, 7
 /// or 9 wide.
 ///
-/// Sums are in the data's type by FMA, channel by channel, tap by tap in order.
+/// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
 #include "backends/cuda/conv2d_rows.h"
 #include "backends/cuda/conv2d_tiled.cuh"
 
@@ -17,32 +18,75 @@ using namespace talc;
 
 // ---- Every problem ------------------------------------------------------------------------------------------
 
-/* Output channels of a thread, and products of weights in shared memory at a time. */
-constexpr int OUTPUTS = 8, CHUNK = 256;
+/* Output channels of a thread, products of weights in shared memory at a time, loads of a thread at a time. */
+constexpr int OUTPUTS = 8, CHUNK = 256, AHEAD = 4;
 
 struct textbook_plan {
     int64_t pixels, pixel_blocks, channel_blocks, blocks;
 };
 
-template <typename T>
+/* talc_window_source, the image itself first. */
+static __device__ __forceinline__ int64_t source_of(talc_padding_mode mode, int64_t i,
+                                                    int64_t extent)
+{
+    return (uint64_t)i < (uint64_t)extent ? i : talc_window_source(mode, i, extent);
+}
+
+/* The next products of one output pixel, in the order of channel, row and column of the kernel. */
+template <typename T> struct window_walk {
+    const T *plane; ///< of the first input channel
+    int64_t top, left;
+    int64_t ic, kh, kw, row;
+
+    __device__ void start(const talc_conv2d_problem &p, int64_t k)
+    {
+        const int64_t line = k / p.KW;
+        kw = k - line * p.KW;
+        ic = line / p.KH;
+        kh = line - ic * p.KH;
+        row = source_of(p.padding_mode, top + kh * p.dilation_h, p.H);
+    }
+
+    __device__ T next(const talc_conv2d_problem &p)
+    {
+        const int64_t column = source_of(p.padding_mode, left + kw * p.dilation_w, p.W);
+        const bool zero = row < 0 || column < 0;
+        const T value = zero ? (T)0 : plane[(ic * p.H + row) * p.W + column];
+        if (++kw == p.KW) {
+            kw = 0;
+            if (++kh == p.KH) {
+                kh = 0;
+                ic++;
+            }
+            row = source_of(p.padding_mode, top + kh * p.dilation_h, p.H);
+        }
+        return value;
+    }
+};
+
+/* A block has BLOCK / SLICES pixels. With SLICES above 1, for problems that have few, every thread adds up that part of
+ * each chunk, and the parts are added in order. */
+template <typename T, int SLICES>
 static __global__ void __launch_bounds__(BLOCK)
     textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
              const epilogue<T> last)
 {
+    constexpr int PIXELS = BLOCK / SLICES, PART = CHUNK / SLICES;
     __shared__ T weights[CHUNK][OUTPUTS];
-    const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, taps = p.KH * p.KW, K = IC * taps;
+    const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
+    const int slice = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
         int64_t rest = block / plan.pixel_blocks;
-        const int64_t pixel = (block - rest * plan.pixel_blocks) * BLOCK + threadIdx.x;
+        const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + place;
         const int64_t first = rest % plan.channel_blocks * OUTPUTS;
         rest /= plan.channel_blocks;
         const int64_t g = rest % p.groups, n = rest / p.groups;
         const bool inside = pixel < plan.pixels;
         const int64_t oh = pixel / p.OW, ow = pixel - oh * p.OW;
-        const int64_t top = oh * p.stride_h - p.pad_top, left = ow * p.stride_w - p.pad_left;
-        const T *plane = x + (n * p.C + g * IC) * p.H * p.W;
-        int64_t kh = 0, kw = 0;
-        int64_t row = inside ? talc_window_source(p.padding_mode, top, p.H) : -1;
+        window_walk<T> window;
+        window.plane = x + (n * p.C + g * IC) * p.H * p.W;
+        window.top = oh * p.stride_h - p.pad_top;
+        window.left = ow * p.stride_w - p.pad_left;
         T sums[OUTPUTS] = {};
         for (int64_t from = 0; from < K; from += CHUNK) {
             __syncthreads();
@@ -51,27 +95,38 @@ static __global__ void __launch_bounds__(BLOCK)
                 weights[i % CHUNK][i / CHUNK] = k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
             }
             __syncthreads();
-            const int count = (int)(K - from < CHUNK ? K - from : CHUNK);
-            for (int k = 0; k < count; k++) {
-                const int64_t column =
-                    row < 0 ? -1
-                            : talc_window_source(p.padding_mode, left + kw * p.dilation_w, p.W);
-                if (column >= 0) {
-                    const T value = plane[row * p.W + column];
+            const int64_t begin = from + slice * PART;
+            const int count = !inside || begin >= K ? 0
+                              : K - begin < PART    ? (int)(K - begin)
+                                                    : PART;
+            if (count > 0)
+                window.start(p, begin);
+            for (int k = 0; k < count; k += AHEAD) {
+                T values[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+                    values[u] = k + u < count ? window.next(p) : (T)0;
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
 #pragma unroll
                     for (int i = 0; i < OUTPUTS; i++)
-                        sums[i] += value * weights[k][i];
-                }
-                if (++kw == p.KW) {
-                    kw = 0;
-                    if (++kh == p.KH) {
-                        kh = 0;
-                        plane += p.H * p.W;
-                    }
-                    row = inside ? talc_window_source(p.padding_mode, top + kh * p.dilation_h, p.H)
-                                 : -1;
-                }
+                        sums[i] += values[u] * weights[slice * PART + k + u][i];
             }
+        }
+        if (SLICES > 1) {
+            static_assert(SLICES == 1 || BLOCK <= CHUNK, "the sums have room where weights were");
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < OUTPUTS; i++)
+                weights[threadIdx.x][i] = sums[i];
+            __syncthreads();
+            if (slice > 0)
+                continue;
+#pragma unroll
+            for (int s = 1; s < SLICES; s++)
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; i++)
+                    sums[i] += weights[s * PIXELS + place][i];
         }
         int64_t channel = g * OC + first;
         int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
@@ -97,25 +152,39 @@ static int64_t pieces(int64_t count, int64_t size)
     return (count + size - 1) / size;
 }
 
+template <typename T, int SLICES>
+static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_conv2d_arguments *a)
+{
+    textbook_plan plan;
+    plan.pixels = p->OH * p->OW;
+    plan.pixel_blocks = pieces(plan.pixels, BLOCK / SLICES);
+    plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
+    plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
+    const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
+    textbook<T, SLICES><<<blocks, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+        *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
+        epilogue<T>(a->bias, a->residual, p->activation));
+}
+
 template <typename T>
 static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
                          const talc_conv2d_arguments *a)
 {
-    textbook_plan plan;
-    plan.pixels = p->OH * p->OW;
-    plan.pixel_blocks = pieces(plan.pixels, BLOCK);
-    plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
-    plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
-    const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
-    textbook<T><<<blocks, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
-        *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
-        epilogue<T>(a->bias, a->residual, p->activation));
+    /* Threads with a pixel each, against what the GPU has room for. */
+    const int64_t threads = p->N * p->groups * pieces(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
+    if (threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK)
+        launch_textbook<T, 8>(device, p, a);
+    else
+        launch_textbook<T, 1>(device, p, a);
 }
 
 // ---- Choice -------------------------------------------------------------------------------------------------
 
 /* Below so many FMAs the packing of weights is not worth while. */
 constexpr int64_t FEW = (int64_t)1 << 24;
+/* Nor do tiles on fewer than that part of the GPU keep up with `textbook` on all of it. */
+constexpr int LEAST_PART = 2;
 /* Shared memory that every GPU of compute capability 8.0 and later that computes in earnest has. */
 constexpr size_t MOST_SHARED = (size_t)160 << 10;
 
@@ -131,7 +200,6 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
         2 * step * (taps * Tile::CHANNELS + patch) * (int64_t)sizeof(T) + patch * 4;
     if (bytes > (int64_t)MOST_SHARED)
         return false;
-    plan.wide = WIDE;
     plan.channels = Tile::CHANNELS;
     plan.step = (int)step;
     plan.patch = (int)patch;
@@ -149,22 +217,27 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
 
 /* Calls `use` with the shape of tiles for the problem, a tile<...> and its plan; false when there is none. */
 template <typename T, int KW, int STRIDE, typename Use>
-static bool with_shape(const talc_conv2d_problem *p, Use use)
+static bool with_shape(const talc_conv2d_problem *p, int64_t least, Use use)
 {
     tiled_plan plan;
     const int64_t OC = p->OC / p->groups;
     constexpr int wide = tile<T, KW, STRIDE, true>::CHANNELS;
+    /* More channels share a patch, unless half of them would stay empty. */
     if (OC % (2 * wide) == 0 || OC % (2 * wide) > wide || OC > 8 * wide)
-        return plan_tiles<T, KW, STRIDE, false>(p, plan) && use(&tiled<T, KW, STRIDE, false>, plan);
-    return plan_tiles<T, KW, STRIDE, true>(p, plan) && use(&tiled<T, KW, STRIDE, true>, plan);
+        return plan_tiles<T, KW, STRIDE, false>(p, plan) && plan.tiles >= least &&
+               use(&tiled<T, KW, STRIDE, false>, plan);
+    return plan_tiles<T, KW, STRIDE, true>(p, plan) && plan.tiles >= least &&
+           use(&tiled<T, KW, STRIDE, true>, plan);
 }
 
-template <typename T, typename Use> static bool with_tiles(const talc_conv2d_problem *p, Use use)
+template <typename T, typename Use>
+static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, Use use)
 {
+    const int64_t least = talc_cuda_state_of(device)->multiprocessors / LEAST_PART;
     const int64_t most = INT_MAX / 4, OC = p->OC / p->groups;
     const double work = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW *
                         (double)(p->C / p->groups) * (double)(p->KH * p->KW);
-    /* Tiles with few channels or columns would be empty for the most part. */
+    /* Offsets in a plane are 32-bit. Tiles with few channels or columns would be empty for the most part. */
     if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most || p->H < 1 ||
         p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
         p->pad_left > most || p->pad_bottom > most || p->pad_right > most || p->stride_h > 64 ||
@@ -174,15 +247,15 @@ template <typename T, typename Use> static bool with_tiles(const talc_conv2d_pro
     if (p->stride_w == 1) {
         switch (p->KW) {
         case 1:
-            return with_shape<T, 1, 1>(p, use);
+            return with_shape<T, 1, 1>(p, least, use);
         case 3:
-            return with_shape<T, 3, 1>(p, use);
+            return with_shape<T, 3, 1>(p, least, use);
         case 5:
-            return with_shape<T, 5, 1>(p, use);
+            return with_shape<T, 5, 1>(p, least, use);
         case 7:
-            return with_shape<T, 7, 1>(p, use);
+            return with_shape<T, 7, 1>(p, least, use);
         case 9:
-            return with_shape<T, 9, 1>(p, use);
+            return with_shape<T, 9, 1>(p, least, use);
         default:
             return false;
         }
@@ -190,11 +263,11 @@ template <typename T, typename Use> static bool with_tiles(const talc_conv2d_pro
     if (p->stride_w == 2) {
         switch (p->KW) {
         case 1:
-            return with_shape<T, 1, 2>(p, use);
+            return with_shape<T, 1, 2>(p, least, use);
         case 3:
-            return with_shape<T, 3, 2>(p, use);
+            return with_shape<T, 3, 2>(p, least, use);
         case 7:
-            return with_shape<T, 7, 2>(p, use);
+            return with_shape<T, 7, 2>(p, least, use);
         default:
             return false;
         }
@@ -207,7 +280,7 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
                       const talc_conv2d_arguments *a)
 {
     const cudaStream_t stream = talc_cuda_state_of(device)->stream;
-    return with_tiles<T>(p, [&](auto kernel, const tiled_plan &plan) {
+    return with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
         if (plan.packed > a->workspace_bytes ||
             (plan.shared > 48 << 10 &&
              cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -255,10 +328,11 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
     });
 }
 
-template <typename T> static size_t packed_bytes(const talc_conv2d_problem *p)
+template <typename T>
+static size_t packed_bytes(const talc_device *device, const talc_conv2d_problem *p)
 {
     size_t bytes = 0;
-    with_tiles<T>(p, [&](auto, const tiled_plan &plan) {
+    with_tiles<T>(device, p, [&](auto, const tiled_plan &plan) {
         bytes = plan.packed;
         return true;
     });
@@ -268,9 +342,8 @@ template <typename T> static size_t packed_bytes(const talc_conv2d_problem *p)
 size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit)
 {
-    (void)device;
-    const size_t bytes =
-        problem->dtype == TALC_F32 ? packed_bytes<float>(problem) : packed_bytes<double>(problem);
+    const size_t bytes = problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
+                                                    : packed_bytes<double>(device, problem);
     return bytes <= limit ? bytes : 0; /* `textbook` needs none */
 }
 

@@ -43,7 +43,6 @@ template <typename T, int KW, int STRIDE, bool WIDE> struct tile {
 };
 
 struct tiled_plan {
-    bool wide;
     int channels; /* of a tile */
     int step;     /* input channels at a time */
     int patch;    /* elements of one input channel's */
