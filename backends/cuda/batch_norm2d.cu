@@ -17,6 +17,9 @@
 
 using namespace talc;
 
+namespace /* other kernels have types of the same names */
+{
+
 constexpr int64_t PART_VALUES = 16384;
 
 /* Values that a thread of the last kernel has in flight, in bytes, and planes that its block may touch. */
@@ -436,6 +439,8 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
     else
         launch_channels_as<T, 1, uint32_t>(device, plan, p->training, moves);
 }
+
+} // namespace
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
