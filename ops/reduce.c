@@ -94,8 +94,7 @@ static talc_reduce_problem problem_of(talc_reduce_function function, const talc_
 // ---- Choice -------------------------------------------------------------------------------------------------
 
 static const talc_reduce_algorithm *choose(const char *op, talc_device *device,
-                                           const talc_reduce_problem *problem,
-                                           size_t *workspace)
+                                           const talc_reduce_problem *problem, size_t *workspace)
 {
     talc_choice choice = talc_choice_begin(op, device, NULL, 0);
     const talc_reduce_algorithm *row = device->backend->reduce;

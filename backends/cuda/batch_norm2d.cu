@@ -17,6 +17,9 @@
 
 using namespace talc;
 
+namespace /* other kernels have types of the same names */
+{
+
 constexpr int64_t PART_VALUES = 16384;
 
 /* Values that a thread of the last kernel has in flight, in bytes, and planes that its block may touch. */
@@ -437,6 +440,8 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
         launch_channels_as<T, 1, uint32_t>(device, plan, p->training, moves);
 }
 
+} // namespace
+
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
 static const char *parts_refuses(const talc_batch_norm2d_problem *p)
@@ -455,34 +460,20 @@ static size_t parts_workspace(const talc_batch_norm2d_problem *p)
                        : 0;
 }
 
-static talc_status parts_run(talc_device *device, const talc_batch_norm2d_problem *p,
-                             const talc_batch_norm2d_arguments *arguments)
-{
-    const talc_status status = talc_cuda_enter(device, "batch_norm2d");
-    if (status != TALC_OK)
-        return status;
-    if (p->dtype == TALC_F32)
-        launch_parts<float>(device, p, arguments);
-    else
-        launch_parts<double>(device, p, arguments);
-    return talc_cuda_launched(device, "batch_norm2d");
-}
-
 static const char *channels_refuses(const talc_batch_norm2d_problem *p)
 {
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
-static talc_status channels_run(talc_device *device, const talc_batch_norm2d_problem *p,
-                                const talc_batch_norm2d_arguments *arguments)
+/* launch_parts or launch_channels, of both types. */
+template <auto F32, auto F64>
+static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p,
+                       const talc_batch_norm2d_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "batch_norm2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        launch_channels<float>(device, p, arguments);
-    else
-        launch_channels<double>(device, p, arguments);
+    (p->dtype == TALC_F32 ? F32 : F64)(device, p, arguments);
     return talc_cuda_launched(device, "batch_norm2d");
 }
 
@@ -490,10 +481,10 @@ const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[] = {
     { { "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false } },
       parts_refuses,
       parts_workspace,
-      parts_run },
+      run<launch_parts<float>, launch_parts<double>> },
     { { "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false } },
       channels_refuses,
       NULL,
-      channels_run },
+      run<launch_channels<float>, launch_channels<double>> },
     { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
 };

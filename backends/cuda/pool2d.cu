@@ -15,6 +15,9 @@
 
 using namespace talc;
 
+namespace /* other kernels have types of the same names */
+{
+
 /* Images whose coordinates and offsets fit 32 bits, with room for windows that reach past the edge. */
 constexpr int64_t NARROW = 1 << 29;
 
@@ -376,6 +379,8 @@ static const char *windows_refuses(const talc_pool2d_problem *p)
 {
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
+
+} // namespace
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 

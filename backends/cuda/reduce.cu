@@ -18,6 +18,9 @@
 
 using namespace talc;
 
+namespace /* other kernels have types of the same names */
+{
+
 // ---- Functions ----------------------------------------------------------------------------------------------
 
 /* A state for one output; `add` takes elements k, k + 1, ... of the reduction, in any order; `result` is y's element. */
@@ -391,6 +394,8 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p,
     }
     return talc_cuda_launched(device, "reduce");
 }
+
+} // namespace
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 

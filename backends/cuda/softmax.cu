@@ -17,6 +17,9 @@
 
 using namespace talc;
 
+namespace /* other kernels have types of the same names */
+{
+
 /* Elements of a softmax that one thread holds: as many as 16 registers. */
 template <typename T> constexpr int HELD = 64 / sizeof(T);
 
@@ -416,6 +419,8 @@ static void launch_online(talc_device *device, const talc_softmax_problem *p,
             online_along<T, 1, Index><<<blocks, ONLINE<T>, 0, stream>>>(y, x, plan);
     });
 }
+
+} // namespace
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
