@@ -245,7 +245,7 @@ static void counts(const talc_conv2d_problem *p, const char *algorithm, uint64_t
         data.x[i] = 1;
     for (int64_t i = 0; i < data.w_count; i++)
         data.w[i] = 1;
-    double *y = conv2d_values(cpu_device(), &data, algorithm), *due = new_values(data.y_count);
+    double *y = conv2d_values(tested_device(), &data, algorithm), *due = new_values(data.y_count);
     for (int64_t i = 0; i < data.y_count; i++) {
         int64_t rows = 0, columns = 0;
         for (int64_t kh = 0; kh < p->KH; kh++) {
