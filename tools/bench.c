@@ -165,11 +165,13 @@ static bool add_algorithms(bench *self, const bench_settings *settings)
     return !talc_failed();
 }
 
-/* Depthwise convolution moves bytes and multiplies little: its peer is a copy. */
+/* Depthwise convolution moves bytes and multiplies little: its peer is a copy. All of them are for the CPU. */
 static void add_peers(bench *self)
 {
     const talc_conv2d_problem *p = &self->operands.problem;
     contender *next = &self->contenders[self->count];
+    if (!talc_device_is_host(self->operands.x->device))
+        return;
     if (p->groups > 1 && p->groups == p->C)
         bench_copy(next, &self->operands);
     else
