@@ -388,7 +388,7 @@ static session *session_new(talc_check *check, const char *problem)
     return s;
 }
 
-bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+static bool check_row(talc_check *check, const char *problem, const talc_algorithm *row)
 {
     session *s = talc_operand_missing("check", "row", row) ? NULL : session_new(check, problem);
     if (s == NULL)
@@ -399,7 +399,7 @@ bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm
     return done;
 }
 
-bool talc_check_problem(talc_check *check, const char *problem)
+static bool check_rows(talc_check *check, const char *problem)
 {
     session *s = session_new(check, problem);
     if (s == NULL)
@@ -413,4 +413,22 @@ bool talc_check_problem(talc_check *check, const char *problem)
     const bool done = check_session(s);
     talc_memory_free(s);
     return done;
+}
+
+/* Remembers a check that could not be made: it must not pass by what else was found. */
+static bool made(talc_check *check, bool done)
+{
+    if (check != NULL)
+        check->unmade += !done;
+    return done;
+}
+
+bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+{
+    return made(check, check_row(check, problem, row));
+}
+
+bool talc_check_problem(talc_check *check, const char *problem)
+{
+    return made(check, check_rows(check, problem));
 }

@@ -184,7 +184,8 @@ TALC_API const talc_check_summary *talc_check_summary_at(const talc_check *check
 TALC_API int talc_check_failure_count(const talc_check *check);
 TALC_API const talc_check_failure *talc_check_failure_at(const talc_check *check, int index);
 
-/// At least one row ran and none failed.
+/// At least one row ran, none failed, and every check that was asked for could be made: after one talc_check_problem or
+/// talc_check_row that returned false it stays false.
 TALC_API bool talc_check_passed(const talc_check *check);
 
 /// A table of the rows, and the failures with a command that repeats each.

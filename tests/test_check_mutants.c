@@ -217,6 +217,24 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
     assert_all_freed();
 }
 
+/* What could not be checked must not pass by what was found before and after. */
+Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
+{
+    const talc_algorithm *row = mutant_row(MUTANT_NONE);
+    for (int i = 0; i < 3; i++) {
+        talc_check *check = check_new();
+        cr_assert(talc_check_row(check, problems[0], row) && talc_check_passed(check));
+        cr_assert(!(i == 0   ? talc_check_problem(check, "no problem")
+                    : i == 1 ? talc_check_row(check, problems[0], NULL)
+                             : talc_check_row(check, NULL, row)));
+        talc_error_clear();
+        cr_assert(!talc_check_passed(check), "%d", i);
+        cr_assert(talc_check_row(check, problems[0], row) && !talc_check_passed(check), "%d", i);
+        talc_check_free(check);
+    }
+    assert_all_freed();
+}
+
 /* What is accurate in norm alone passes as that, and not as strict. */
 Test(check_mutants, a_row_that_is_accurate_in_norm)
 {
