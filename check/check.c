@@ -154,30 +154,32 @@ static talc_check_kind plain_data(const session *s)
     return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
 }
 
-/* Whether these data are run to see what a row does beside computing, whatever else is wanted. */
-static bool watches(const session *s, talc_check_kind kind)
+/* Whether runs of a kind are made: for its own sake, or to see what a row does beside computing, which any run may show, so
+ * that one of those kinds alone finds what it finds among all. */
+static bool runs(const session *s, talc_check_kind kind)
 {
-    return kind == plain_data(s) &&
-           (wanted(s->check, TALC_CHECK_GUARDS) || wanted(s->check, TALC_CHECK_INPUTS) ||
-            wanted(s->check, TALC_CHECK_STATUS));
+    return wanted(s->check, kind) || wanted(s->check, TALC_CHECK_GUARDS) ||
+           wanted(s->check, TALC_CHECK_INPUTS) || wanted(s->check, TALC_CHECK_STATUS);
 }
 
 /* All rows on one kind of data. */
 static bool check_data(session *s, talc_check_kind kind)
 {
     const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
-    if ((!wanted(s->check, kind) && !trusts && !watches(s, kind)) ||
-        !s->family->takes(&s->problem, kind))
+    const bool judged = trusts || wanted(s->check, kind);
+    if ((!judged && !runs(s, kind)) || !s->family->takes(&s->problem, kind))
         return true;
     fill(s, kind);
-    talc_check_oracle_update(&s->oracle, &s->values);
+    if (judged)
+        talc_check_oracle_update(&s->oracle, &s->values);
     for (int row = 0; row < s->row_count; row++) {
         bool ran = false;
         if (!spared(s, row, kind) &&
             !run(s, row, &plain, &s->results, talc_check_kind_name(kind), &ran))
             return false;
         talc_check_outcome outcome = outcome_new(s, row, kind);
-        if (ran && (!judge_and_note(s, row, kind, &outcome) || (trusts && !check_trust(s, row))))
+        if (ran && judged &&
+            (!judge_and_note(s, row, kind, &outcome) || (trusts && !check_trust(s, row))))
             return false;
     }
     return true;
@@ -191,25 +193,26 @@ static bool check_variant(session *s, int row, talc_check_kind kind, talc_check_
     if (!run(s, row, options, &s->results, talc_check_kind_name(kind), &ran))
         return false;
     talc_check_outcome outcome = outcome_new(s, row, kind);
-    return !ran || judge_and_note(s, row, data, &outcome);
+    return !ran || !wanted(s->check, kind) || judge_and_note(s, row, data, &outcome);
 }
 
 static bool check_variants(session *s)
 {
     static const int shifts[] = { 4, 8, 16 };
-    if (!wanted(s->check, TALC_CHECK_MISALIGNED) && !wanted(s->check, TALC_CHECK_WORKSPACE))
+    if (!runs(s, TALC_CHECK_MISALIGNED) && !runs(s, TALC_CHECK_WORKSPACE))
         return true;
     const talc_check_kind data = plain_data(s);
     fill(s, data);
-    talc_check_oracle_update(&s->oracle, &s->values);
+    if (wanted(s->check, TALC_CHECK_MISALIGNED) || wanted(s->check, TALC_CHECK_WORKSPACE))
+        talc_check_oracle_update(&s->oracle, &s->values);
     for (int row = 0; row < s->row_count; row++) {
-        for (int i = 0; i < 3 && wanted(s->check, TALC_CHECK_MISALIGNED); i++) {
+        for (int i = 0; i < 3 && runs(s, TALC_CHECK_MISALIGNED); i++) {
             const check_run_options shifted = { shifts[i], SIZE_MAX };
             if (!check_variant(s, row, TALC_CHECK_MISALIGNED, data, &shifted))
                 return false;
         }
         const check_run_options smallest = { .workspace_limit = 0 };
-        if (wanted(s->check, TALC_CHECK_WORKSPACE) &&
+        if (runs(s, TALC_CHECK_WORKSPACE) &&
             s->family->workspace(s->rows[row], s->check->device, &s->problem, SIZE_MAX) > 0 &&
             !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
             return false;
@@ -242,16 +245,15 @@ static bool check_threads(session *s, int row)
 /* The same data again must give the same bits, whatever the number of threads. */
 static bool check_bits(session *s)
 {
-    const bool threads = wanted(s->check, TALC_CHECK_THREADS) && s->check->device->is_host;
-    if (!wanted(s->check, TALC_CHECK_RERUN) && !threads)
+    const bool threads = runs(s, TALC_CHECK_THREADS) && s->check->device->is_host;
+    if (!runs(s, TALC_CHECK_RERUN) && !threads)
         return true;
     fill(s, TALC_CHECK_RANDOM);
     for (int row = 0; row < s->row_count; row++) {
         bool ran = false;
         if (!spared(s, row, TALC_CHECK_RANDOM) && !run(s, row, &plain, &s->results, "rerun", &ran))
             return false;
-        if (ran && wanted(s->check, TALC_CHECK_RERUN) &&
-            !check_again(s, row, TALC_CHECK_RERUN, "rerun"))
+        if (ran && runs(s, TALC_CHECK_RERUN) && !check_again(s, row, TALC_CHECK_RERUN, "rerun"))
             return false;
         if (ran && threads && !check_threads(s, row))
             return false;

@@ -110,6 +110,11 @@
     X(MUTANT_WRITES_X, "writes x", "clears an element of x when it is done")                       \
     X(MUTANT_WRITES_W, "writes w", "scales a weight when it is done")                              \
     X(MUTANT_WRITES_WORKSPACE, "writes workspace", "writes past the workspace")                    \
+    X(MUTANT_PAST_MISALIGNED, "past when misaligned",                                              \
+      "writes the element after y when x is off alignment")                                        \
+    X(MUTANT_X_MISALIGNED, "x when misaligned", "writes x when it is off alignment")               \
+    X(MUTANT_RAISES_MISALIGNED, "raises when misaligned",                                          \
+      "leaves a failure behind when x is off alignment")                                           \
     X(MUTANT_FAILS, "fails", "right, and reports a failure")                                       \
     X(MUTANT_RAISES, "raises", "right, reports success, and leaves a failure behind")
 
