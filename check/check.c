@@ -346,8 +346,34 @@ static bool sort_out_rows(session *s)
     return true;
 }
 
+/* What a row of the program's own may lack, and a name that a summary does not hold whole. */
+static bool is_usable(const session *s, const talc_algorithm *row)
+{
+    const char *op = s->family->op(&s->problem);
+    const size_t most = sizeof((talc_check_summary *)NULL)->algorithm - 1;
+    if (row->name == NULL || row->name[0] == '\0') {
+        talc_fail(TALC_BAD_ARGUMENT, "check: the row of %s has no name", op);
+        return false;
+    }
+    if (strlen(row->name) > most) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "check: the name '%.40s' of a row has %zu characters, at most %zu", row->name,
+                  strlen(row->name), most);
+        return false;
+    }
+    if (!s->family->complete(row)) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: row '%s' of %s has no function 'refuses' or no 'run'",
+                  row->name, op);
+        return false;
+    }
+    return true;
+}
+
 static bool check_session(session *s)
 {
+    for (int row = 0; row < s->row_count; row++)
+        if (!is_usable(s, s->rows[row]))
+            return false;
     if (nothing_to_compute(s))
         return true;
     if (!fits_memory(s) || !sort_out_rows(s))

@@ -116,7 +116,8 @@ TALC_API void talc_check_free(talc_check *check);
 TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 
 /// The same for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
-/// so on.
+/// so on. False with TALC_BAD_ARGUMENT for one without a name, with a name of more than 31 characters, or without `refuses`
+/// or `run`.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
 // ---- A convolution's result at some outputs -----------------------------------------------------------------

@@ -73,6 +73,8 @@ typedef struct check_family {
 
     /// Row `index` of the device's table; NULL after the last.
     const talc_algorithm *(*row)(const talc_device *device, int index);
+    /// Whether the row has the functions that every row must have.
+    bool (*complete)(const talc_algorithm *row);
     const char *(*refuses)(const talc_algorithm *row, const check_problem *problem);
     /// Bytes that it uses under `limit`.
     size_t (*workspace)(const talc_algorithm *row, const talc_device *device,

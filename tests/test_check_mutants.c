@@ -238,6 +238,55 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
     assert_all_freed();
 }
 
+static const char *takes_all(const talc_conv2d_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status runs_nothing(talc_device *device, const talc_conv2d_problem *problem,
+                                const talc_conv2d_arguments *arguments)
+{
+    (void)device, (void)problem, (void)arguments;
+    return TALC_OK;
+}
+
+/* A row of the program's own may be anything. */
+Test(check_mutants, rows_that_lack_something_are_refused)
+{
+    static const struct {
+        talc_conv2d_algorithm row;
+        const char *message;
+    } cases[] = {
+        { { .refuses = takes_all, .run = runs_nothing }, "has no name" },
+        { { .algorithm.name = "", .refuses = takes_all, .run = runs_nothing }, "has no name" },
+        { { .algorithm.name = "a", .refuses = takes_all }, "no 'run'" },
+        { { .algorithm.name = "a", .run = runs_nothing }, "no function 'refuses'" },
+        { { .algorithm.name = "a_name_of_thirty_two_characters_",
+            .refuses = takes_all,
+            .run = runs_nothing },
+          "32 characters, at most 31" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_check *check = check_new();
+        cr_assert(!talc_check_row(check, problems[0], &cases[i].row.algorithm));
+        cr_assert(talc_error_status() == TALC_BAD_ARGUMENT &&
+                      strstr(talc_error_message(), cases[i].message) != NULL,
+                  "%d: %s", (int)i, talc_error_message());
+        talc_error_clear();
+        cr_assert_eq(talc_check_summary_count(check), 0);
+        talc_check_free(check);
+    }
+    const talc_conv2d_algorithm longest = { .algorithm.name = "a_name_of_thirty_one_characters",
+                                            .refuses = takes_all,
+                                            .run = runs_nothing };
+    talc_check *check = check_new();
+    cr_assert(talc_check_row(check, problems[0], &longest.algorithm), "%s", talc_error_message());
+    cr_assert_eq(talc_check_summary_count(check), 1);
+    talc_check_free(check);
+    assert_all_freed();
+}
+
 /* What is accurate in norm alone passes as that, and not as strict. */
 Test(check_mutants, a_row_that_is_accurate_in_norm)
 {
