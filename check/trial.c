@@ -4,6 +4,7 @@
 #include "tensor/memory.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,11 +46,15 @@ double *talc_check_trial_numbers(check_trial *trial, int64_t count)
 double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
                                   double times)
 {
-    /* The error of a row that is accurate in norm grows with the largest sum and has to stay below a half. */
-    const double most = trial->row->arithmetic.precision == TALC_NORMWISE ? 3 : 8;
-    const double largest = talc_check_exact_largest(dtype, K * times, most);
-    if (K * times * largest * largest >= (dtype == TALC_F32 ? 0x1p24 : 0x1p53))
+    const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53, terms = K * times;
+    double largest = talc_check_exact_largest(dtype, terms, 8);
+    /* The bound of a row that is accurate in norm, (K + 2) u S, has to stay below a half, as results are rounded to integers. */
+    if (trial->row->arithmetic.precision == TALC_NORMWISE)
+        largest = fmin(fmin(largest, 3), floor(sqrt(room / 2 / ((terms + 2) * fmax(terms, 1)))));
+    if (largest < 1 || terms * largest * largest >= room) {
         talc_check_trial_leave(trial);
+        return NULL;
+    }
     double *numbers = talc_check_trial_numbers(trial, count);
     if (numbers != NULL)
         talc_check_fill(numbers, count, dtype, TALC_CHECK_EXACT, largest, 1, trial->seed++);
