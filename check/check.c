@@ -162,14 +162,11 @@ static bool runs(const session *s, talc_check_kind kind)
            wanted(s->check, TALC_CHECK_INPUTS) || wanted(s->check, TALC_CHECK_STATUS);
 }
 
-/* All rows on one kind of data. */
-static bool check_data(session *s, talc_check_kind kind)
+/* All rows on data of one kind, which s->values hold. */
+static bool check_filled(session *s, talc_check_kind kind)
 {
     const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
     const bool judged = trusts || wanted(s->check, kind);
-    if ((!judged && !runs(s, kind)) || !s->family->takes(&s->problem, kind))
-        return true;
-    fill(s, kind);
     if (judged)
         talc_check_oracle_update(&s->oracle, &s->values);
     for (int row = 0; row < s->row_count; row++) {
@@ -183,6 +180,23 @@ static bool check_data(session *s, talc_check_kind kind)
             return false;
     }
     return true;
+}
+
+/* All rows on one kind of data, wherever it puts a NaN or an infinity. */
+static bool check_data(session *s, talc_check_kind kind)
+{
+    const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
+    if ((!trusts && !runs(s, kind)) || !s->family->takes(&s->problem, kind))
+        return true;
+    fill(s, kind);
+    bool done = check_filled(s, kind);
+    for (int round = 0; done && s->family->spoil != NULL && !is_large(s->terms); round++) {
+        fill(s, kind);
+        if (!s->family->spoil(&s->problem, kind, round, s->check->options.seed, &s->values))
+            break;
+        done = check_filled(s, kind);
+    }
+    return done;
 }
 
 /* A row on the data that s->values hold, run in another way. */

@@ -46,11 +46,11 @@ typedef enum talc_check_kind {
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
     TALC_CHECK_TINY,     ///< runs of values 2^-30 times the others, or denormal
-    TALC_CHECK_NAN,      ///< one NaN in the input: it spoils what it reaches and nothing else
-    TALC_CHECK_INFINITY, ///< likewise
-    TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
-    TALC_CHECK_INPUTS,   ///< the inputs are as they were
-    TALC_CHECK_TRUST,    ///< enough outputs were not zero, so that passing means something
+    TALC_CHECK_NAN, ///< one NaN in an input, conv2d's in turn: it spoils what it reaches and nothing else
+    TALC_CHECK_INFINITY,   ///< likewise, and negative too in conv2d
+    TALC_CHECK_GUARDS,     ///< nothing outside the outputs and the workspace was written
+    TALC_CHECK_INPUTS,     ///< the inputs are as they were
+    TALC_CHECK_TRUST,      ///< enough outputs were not zero, so that passing means something
     TALC_CHECK_MISALIGNED, ///< operands 4, 8 and 16 bytes off alignment, as views may be
     TALC_CHECK_WORKSPACE,  ///< exact also in the smallest workspace that the row can work in
     TALC_CHECK_RERUN,      ///< the same bits again

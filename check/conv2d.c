@@ -448,6 +448,7 @@ const check_family talc_check_conv2d = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
+    .spoil = talc_check_conv2d_spoil,
     .due = due,
     .terms = terms,
     .row = row,

@@ -65,6 +65,10 @@ typedef struct check_family {
     /// same numbers.
     void (*fill)(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values);
+    /// Moves what is odd about NAN and INFINITY in filled data to the next place, `round` 0, 1, ...; false when there is none
+    /// left. NULL: `fill` has the only one.
+    bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values);
     /// Element `index` of operand `operand`, which is written or updated.
     check_due (*due)(const check_problem *problem, const check_values *values, int operand,
                      int64_t index);

@@ -189,6 +189,10 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
         { TALC_CHECK_TINY, MUTANT_FLUSHED },
         { TALC_CHECK_NAN, MUTANT_NAN_ZERO },
         { TALC_CHECK_INFINITY, MUTANT_ZERO_WEIGHTS },
+        { TALC_CHECK_NAN, MUTANT_ZERO_IMAGE },
+        { TALC_CHECK_NAN, MUTANT_NAN_WEIGHT },
+        { TALC_CHECK_INFINITY, MUTANT_INFINITY_BELOW },
+        { TALC_CHECK_INFINITY, MUTANT_INFINITY_WEIGHT },
         { TALC_CHECK_GUARDS, MUTANT_WRITES_PAST },
         { TALC_CHECK_GUARDS, MUTANT_WRITES_WORKSPACE },
         { TALC_CHECK_INPUTS, MUTANT_WRITES_X },
@@ -299,6 +303,16 @@ Test(check_mutants, a_row_that_is_accurate_in_norm)
         cr_expect((failed_kinds >> TALC_CHECK_HUGE & 1) != 0, "a huge value does not show it");
         cr_expect(by == 0, "declared strict it passes %s", list[i]);
     }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Its error grows with K, whatever the data; so does its limit. */
+Test(check_mutants, a_long_sum_that_is_accurate_in_norm)
+{
+    static const char text[] = "n1c2900h3w3o2k3x3p1x1";
+    expect_right(fourier_row(TALC_NORMWISE), text);
+    expect_right(mutant_declared(MUTANT_CANCELLING, TALC_NORMWISE), text);
     assert_no_failure();
     assert_all_freed();
 }

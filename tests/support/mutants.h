@@ -74,6 +74,14 @@
     X(MUTANT_NAN_ZERO, "NaN as 0", "NaN in x counts as 0")                                         \
     X(MUTANT_INFINITY, "infinity", "infinity in x counts as the largest number")                   \
     X(MUTANT_ZERO_WEIGHTS, "zero weights", "weights of 0 are skipped, over an infinity too")       \
+    X(MUTANT_ZERO_IMAGE, "zero image", "elements of x that are 0 are skipped, under a NaN too")    \
+    X(MUTANT_NAN_WEIGHT, "NaN weight", "NaN in w counts as 0")                                     \
+    X(MUTANT_NAN_BIAS, "NaN bias", "NaN in bias counts as 0")                                      \
+    X(MUTANT_NAN_RESIDUAL, "NaN residual", "NaN in residual counts as 0")                          \
+    X(MUTANT_INFINITY_BELOW, "infinity below",                                                     \
+      "negative infinity in x counts as the lowest number")                                        \
+    X(MUTANT_INFINITY_ADDED, "infinity added", "infinity in bias and residual counts as 0")        \
+    X(MUTANT_INFINITY_WEIGHT, "infinity weight", "infinity in w counts as the largest number")     \
     X(MUTANT_RUN, "run", "every other run sums backwards")                                         \
     X(MUTANT_THREADS, "threads", "with more than 2 threads sums run backwards")                    \
     /* What it does to the sum. */                                                                 \
