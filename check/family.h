@@ -1,4 +1,4 @@
-/// What talc_check needs to know of an op: one family of rows a file, check/family_NAME.c. Private to check/.
+/// What talc_check needs to know of an op: one family of rows a file, check/NAME.c. Private to check/.
 ///
 /// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says for one element of an
 /// output, from the formula in the op's header alone, what it must be and how large the terms of its sum are. Nothing of
