@@ -141,7 +141,10 @@ static double read_w(const mutant_work *k, const mutant_place *at, int64_t t)
     int64_t i = mutant_is(MUTANT_KERNEL_CHANNELS) ? ic * p->OC + oc : oc * k->IC + ic;
     i = mutant_is(MUTANT_KERNEL_AXES) ? (i * p->KW + kw) * p->KH + kh
                                       : (i * p->KH + kh) * p->KW + kw;
-    const double w = mutant_load(k, k->a.w, i);
+    const char *array = k->a.w;
+    if (mutant_is(MUTANT_ALIGNED_ALIKE))
+        array += (intptr_t)((uintptr_t)k->a.x % 16) - (intptr_t)((uintptr_t)array % 16);
+    const double w = mutant_load(k, array, i);
     if (mutant_is(MUTANT_NAN_WEIGHT) && isnan(w))
         return 0;
     if (mutant_is(MUTANT_INFINITY_WEIGHT) && isinf(w))
@@ -204,7 +207,9 @@ static double zero_tap(const mutant_work *k, const mutant_place *at)
 static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot)
 {
     void *workspace = k->a.workspace;
-    if (!mutant_is(MUTANT_STALE_SUM))
+    const bool stale =
+        mutant_is(MUTANT_STALE_FINITE) && k->first == 0 && !isnan(mutant_load(k, workspace, slot));
+    if (!mutant_is(MUTANT_STALE_SUM) && !stale)
         mutant_store(k, workspace, slot, 0);
     double sum = mutant_load(k, workspace, slot);
     for (int64_t i = 0; i < k->terms; i++) {

@@ -110,6 +110,8 @@ static void write_y(mutant_work *k, const mutant_place *at, double value)
         value = k->first;
     if (mutant_is(MUTANT_ACCUMULATES))
         value += mutant_load(k, k->a.y, i);
+    if (mutant_is(MUTANT_ACCUMULATES_FINITE) && !isnan(mutant_load(k, k->a.y, i)))
+        value += mutant_load(k, k->a.y, i);
     if (!unwritten(k, at))
         mutant_store(k, k->a.y, i, value);
 }

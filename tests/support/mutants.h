@@ -43,6 +43,7 @@
     X(MUTANT_INDEX_16, "16-bit index", "the index into x wraps at 2^16")                           \
     X(MUTANT_COLUMN_8, "8-bit column", "the column of an output wraps at 2^8")                     \
     X(MUTANT_ALIGNED_DOWN, "aligned down", "x rounded down to a multiple of 16 bytes")             \
+    X(MUTANT_ALIGNED_ALIKE, "aligned alike", "w is taken to be as far off alignment as x")         \
     X(MUTANT_READS_PAST, "reads past", "adds 0 times the element after x")                         \
     X(MUTANT_READS_BEFORE, "reads before", "adds 0 times the element before x")                    \
     /* What it sums. */                                                                            \
@@ -109,6 +110,9 @@
     X(MUTANT_LAST_IMAGE, "last image", "the last of several images is not written")                \
     X(MUTANT_UNWRITTEN, "unwritten", "one element is not written")                                 \
     X(MUTANT_ACCUMULATES, "accumulates", "adds to what y holds")                                   \
+    X(MUTANT_ACCUMULATES_FINITE, "accumulates finite", "adds to what y holds, unless it is NaN")   \
+    X(MUTANT_STALE_FINITE, "stale finite",                                                         \
+      "sums begin with what the workspace holds, unless it is NaN")                                \
     X(MUTANT_ALL_ZEROS, "all zeros", "writes zeros")                                               \
     X(MUTANT_CONSTANT, "constant", "writes its first result everywhere")                           \
     X(MUTANT_TRANSPOSED, "transposed", "writes y as [N, OC, OW, OH]")                              \
