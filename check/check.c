@@ -71,6 +71,7 @@ typedef struct session {
     const talc_algorithm *rows[MOST_ROWS];
     talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS],
         status[MOST_ROWS]; /* of all its runs */
+    int64_t unwritten;     /* elements of outputs, in the last run */
 } session;
 
 static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
@@ -112,6 +113,7 @@ static bool run(session *s, int row, const check_run_options *options, const che
         blame(&s->guards[row], "it wrote outside %s (%s)", report.written, when);
     if (report.changed != NULL)
         blame(&s->inputs[row], "it changed its input %s (%s)", report.changed, when);
+    s->unwritten = report.unwritten;
     *ran = report.status == TALC_OK;
     return true;
 }
@@ -133,6 +135,10 @@ static void fill(session *s, talc_check_kind kind)
 static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check_outcome *outcome)
 {
     talc_check_judge(&s->oracle, &s->rows[row]->arithmetic, data, &s->results, outcome);
+    const size_t used = strlen(outcome->reason);
+    if (!outcome->passed && s->unwritten > 0)
+        snprintf(outcome->reason + used, sizeof outcome->reason - used,
+                 "; %lld elements were not written", (long long)s->unwritten);
     return note(s, row, outcome);
 }
 
@@ -316,12 +322,19 @@ static bool check_all(session *s)
     return done;
 }
 
-/* Whether operands, their copies and the oracle fit into what the host has free. */
+/* Whether operands, the largest workspace, their copies and the oracle fit into what the host has free. */
 static bool fits_memory(const session *s)
 {
     check_operand operands[CHECK_OPERANDS];
     const int count = s->family->operands(&s->problem, operands);
-    double bytes = 0;
+    double workspace = 0;
+    for (int row = 0; row < s->row_count; row++)
+        workspace = fmax(workspace,
+                         (double)s->family->workspace(s->rows[row], s->check->device, &s->problem,
+                                                      talc_workspace_limit(s->check->device)));
+    double bytes =
+        talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
+    bytes += 3 * workspace;
     for (int i = 0; i < count; i++)
         bytes += (double)operands[i].count *
                  (3 * sizeof(double) + 3 * (double)talc_dtype_size(operands[i].dtype));
@@ -329,8 +342,9 @@ static bool fits_memory(const session *s)
     char needed[TALC_BYTES_TEXT], left[TALC_BYTES_TEXT];
     if (free <= 0 || bytes <= free)
         return true;
-    talc_fail(TALC_NO_MEMORY, "check: %s needs %s for its operands and the oracle, %s are free",
-              s->text, talc_bytes_text(bytes, needed), talc_bytes_text(free, left));
+    talc_fail(TALC_NO_MEMORY,
+              "check: %s needs %s for operands, workspace and the oracle, %s are free", s->text,
+              talc_bytes_text(bytes, needed), talc_bytes_text(free, left));
     return false;
 }
 
@@ -393,10 +407,12 @@ static bool check_session(session *s)
             return false;
     if (nothing_to_compute(s))
         return true;
-    if (!fits_memory(s) || !sort_out_rows(s))
+    if (!sort_out_rows(s))
         return false;
     if (s->row_count == 0)
         return true;
+    if (!fits_memory(s))
+        return false;
     for (int row = 0; row < s->row_count; row++) {
         s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
         s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);

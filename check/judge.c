@@ -77,6 +77,25 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
     return true;
 }
 
+double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
+                               bool shares)
+{
+    check_operand operands[CHECK_OPERANDS];
+    const int count = family->operands(problem, operands);
+    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
+    double bytes = 0;
+    for (int i = 0; i < count; i++) {
+        if (operands[i].role == CHECK_READ)
+            continue;
+        const bool part = sampled && operands[i].count > CHECK_SAMPLE;
+        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + sizeof(int64_t))
+                      : (double)operands[i].count * sizeof(check_due);
+        if (shares && operands[i].count <= MOST_SHARES)
+            bytes += (double)operands[i].count * sizeof(float);
+    }
+    return bytes;
+}
+
 void talc_check_oracle_free(check_oracle *oracle)
 {
     for (int i = 0; i < oracle->outputs; i++) {

@@ -258,6 +258,51 @@ static talc_status runs_nothing(talc_device *device, const talc_conv2d_problem *
     return TALC_OK;
 }
 
+static size_t needs_too_much(const talc_device *device, const talc_conv2d_problem *problem,
+                             size_t limit)
+{
+    (void)device, (void)problem, (void)limit;
+    return (size_t)1 << 50;
+}
+
+/* What a check needs is known before anything is allocated. */
+Test(check_mutants, a_workspace_beyond_memory)
+{
+    const talc_conv2d_algorithm row = { .algorithm.name = "greedy",
+                                        .refuses = takes_all,
+                                        .workspace = needs_too_much,
+                                        .run = runs_nothing };
+    talc_check *check = check_new();
+    cr_assert(!talc_check_row(check, problems[0], &row.algorithm));
+    cr_assert(talc_error_status() == TALC_NO_MEMORY &&
+                  strstr(talc_error_message(), "operands, workspace and the oracle") != NULL,
+              "%s", talc_error_message());
+    talc_error_clear();
+    talc_check_free(check);
+    assert_all_freed();
+}
+
+Test(check_mutants, elements_that_were_not_written_are_counted)
+{
+    static const struct {
+        mutant which;
+        const char *count;
+    } cases[] = { { MUTANT_UNWRITTEN, "; 1 elements were not written" },
+                  { MUTANT_LAST_ROW, "; 132 elements were not written" }, /* 2 x 6 x 11 */
+                  { MUTANT_ALL_ZEROS, NULL } };
+    for (int i = 0; i < 3; i++) {
+        talc_check *check = check_new();
+        cr_assert(talc_check_row(check, problems[0], mutant_row(cases[i].which)));
+        const char *reason = first_reason(check);
+        cr_assert(reason[0] != '\0' &&
+                      (cases[i].count == NULL ? strstr(reason, "not written") == NULL
+                                              : strstr(reason, cases[i].count) != NULL),
+                  "%s", reason);
+        talc_check_free(check);
+    }
+    assert_all_freed();
+}
+
 /* A row of the program's own may be anything. */
 Test(check_mutants, rows_that_lack_something_are_refused)
 {
