@@ -156,8 +156,9 @@ static void explain(const check_operand *operand, int64_t wrong, talc_check_outc
 {
     char at[128];
     coordinates_text(operand, outcome->where, at);
-    const int used = snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g",
-                              at, outcome->place, outcome->got, outcome->due);
+    const int used =
+        snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g", at,
+                 outcome->place, talc_check_shown(outcome->got), talc_check_shown(outcome->due));
     if (used < 0 || used >= (int)sizeof outcome->reason)
         return;
     char *rest = outcome->reason + used;
@@ -259,7 +260,8 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
                 int64_t where[TALC_MAX_RANK] = { 0 };
                 coordinates(operand, e, where);
                 snprintf(reason, 256, "%s is %.9g in one run and %.9g in another",
-                         coordinates_text(operand, where, at), a->of[number][e], b->of[number][e]);
+                         coordinates_text(operand, where, at), talc_check_shown(a->of[number][e]),
+                         talc_check_shown(b->of[number][e]));
                 return false;
             }
     }

@@ -132,12 +132,6 @@ double talc_check_trial_integer(const check_trial *trial, double value)
     return trial->row->arithmetic.precision == TALC_NORMWISE ? rint(value) : value;
 }
 
-/* A NaN without its sign. */
-static double shown(double value)
-{
-    return isnan(value) ? (double)NAN : value;
-}
-
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
                               const double *y, const double *due, const char *what)
 {
@@ -153,8 +147,8 @@ void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *pro
                  "%.90s: y[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                  "] is %.9g, %s gives %.9g",
                  talc_conv2d_problem_text(problem, text), i / plane / problem->OC,
-                 i / plane % problem->OC, i % plane / problem->OW, i % problem->OW, shown(y[i]),
-                 what, shown(due[i]));
+                 i / plane % problem->OC, i % plane / problem->OW, i % problem->OW,
+                 talc_check_shown(y[i]), what, talc_check_shown(due[i]));
         decide(trial, CHECK_BROKEN);
         return;
     }
