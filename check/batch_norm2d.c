@@ -423,6 +423,11 @@ static const talc_algorithm *row_at(const talc_device *device, int index)
     return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
 }
 
+static bool has_functions(const talc_algorithm *row)
+{
+    return typed(row)->refuses != NULL && typed(row)->run != NULL;
+}
+
 static const char *refuses(const talc_algorithm *row, const check_problem *problem)
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
@@ -472,6 +477,7 @@ const check_family talc_check_batch_norm2d = {
     .due = due_of,
     .terms = terms,
     .row = row_at,
+    .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,
     .run = run,

@@ -10,9 +10,11 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     const bool normwise = arithmetic->precision == TALC_NORMWISE;
     if (dtype != TALC_F32 && dtype != TALC_F64)
         return 0;
+    /* Where all terms are 0 a row that is accurate in norm still has the error of its neighbours. */
+    const bool sums = due->S > 0 || (normwise && due->K > 0);
     if (kind == TALC_CHECK_EXACT && due->extra == 0)
-        return normwise && due->S > 0 ? 0.5 : 0;
-    if (due->S == 0)
+        return normwise && sums ? fmax(0.5, (due->K + 2) * u * S_norm) : 0;
+    if (!sums)
         return due->extra;
 
     const double K = due->K, S = normwise ? S_norm : due->S, y = (double)fabsl(due->value);

@@ -8,10 +8,11 @@
 #include <string.h>
 
 enum {
-    GUARD = 4096,        /* bytes on either side: more than a tile, a multiple of every alignment */
-    ALIGNMENT = 64,      /* of operands, before any shift */
-    UNWRITTEN = 0xFF,    /* a NaN in f32 and f64 */
-    UNWRITTEN_INT = 0xA5 /* no index, no small sum */
+    GUARD = 4096,     /* bytes on either side: more than a tile, a multiple of every alignment */
+    ALIGNMENT = 64,   /* of operands, before any shift */
+    UNWRITTEN = 0xFF, /* a NaN in f32 and f64 */
+    UNWRITTEN_INT = 0xA5, /* no index, no small sum */
+    FINITE = 0x3F         /* 0.747 in f32, 0.00048 in f64 */
 };
 
 /* An operand or the workspace on the device, and what its buffer held before the run. */
@@ -152,19 +153,29 @@ typedef struct check_stage {
     guarded of[CHECK_OPERANDS + 1];
 } check_stage;
 
-static int fill_of(const check_operand *operand)
+static int fill_of(const check_operand *operand, const check_run_options *options)
 {
+    if (options->finite)
+        return FINITE;
     return operand->dtype == TALC_F32 || operand->dtype == TALC_F64 ? UNWRITTEN : UNWRITTEN_INT;
 }
 
+/* Operands differ in how far they are off, so that none may take another's alignment for its own. */
+static size_t shift_of(const check_run_options *options, int operand, size_t size)
+{
+    if (options->shift_bytes == 0)
+        return 0;
+    return ((size_t)options->shift_bytes + size - 1) / size * size + (size_t)operand * size;
+}
+
 static bool set_up(check_stage *stage, talc_device *device, const check_values *values,
-                   int shift_bytes, size_t workspace_bytes)
+                   const check_run_options *options, size_t workspace_bytes)
 {
     for (int i = 0; i < stage->count; i++) {
         const check_operand *operand = &stage->operands[i];
         const size_t size = talc_dtype_size(operand->dtype);
-        const size_t shift = ((size_t)shift_bytes + size - 1) / size * size;
-        if (!guarded_new(&stage->of[i], (size_t)operand->count * size, shift, fill_of(operand)))
+        if (!guarded_new(&stage->of[i], (size_t)operand->count * size, shift_of(options, i, size),
+                         fill_of(operand, options)))
             return false;
         if (operand->role != CHECK_WRITTEN)
             for (int64_t e = 0; e < operand->count; e++)
@@ -173,15 +184,17 @@ static bool set_up(check_stage *stage, talc_device *device, const check_values *
         if (!guarded_upload(&stage->of[i], device))
             return false;
     }
-    return guarded_new(&stage->of[stage->count], workspace_bytes, 0, UNWRITTEN) &&
+    return guarded_new(&stage->of[stage->count], workspace_bytes, 0,
+                       options->finite ? FINITE : UNWRITTEN) &&
            guarded_upload(&stage->of[stage->count], device);
 }
 
-static int64_t unwritten_elements(const check_operand *operand, const unsigned char *bytes)
+static int64_t unwritten_elements(const check_operand *operand, const unsigned char *bytes,
+                                  const check_run_options *options)
 {
     const size_t size = talc_dtype_size(operand->dtype);
     unsigned char fill[sizeof(int64_t)];
-    memset(fill, fill_of(operand), sizeof fill);
+    memset(fill, fill_of(operand, options), sizeof fill);
     int64_t count = 0;
     for (int64_t e = 0; e < operand->count; e++)
         count += memcmp(bytes + (size_t)e * size, fill, size) == 0;
@@ -189,8 +202,8 @@ static int64_t unwritten_elements(const check_operand *operand, const unsigned c
 }
 
 /* Brings back operand i, the workspace being the last, and looks at what became of it. */
-static bool collect(const check_stage *stage, int i, const check_values *results,
-                    check_run_report *report)
+static bool collect(const check_stage *stage, int i, const check_run_options *options,
+                    const check_values *results, check_run_report *report)
 {
     const char *name = i == stage->count ? "the workspace" : stage->operands[i].name;
     aftermath after = { .bytes = NULL };
@@ -207,7 +220,7 @@ static bool collect(const check_stage *stage, int i, const check_values *results
                 results->of[i][e] =
                     decode(operand->dtype, bytes + (size_t)e * talc_dtype_size(operand->dtype));
             if (operand->role == CHECK_WRITTEN)
-                report->unwritten += unwritten_elements(operand, bytes);
+                report->unwritten += unwritten_elements(operand, bytes, options);
         }
     }
     talc_memory_free(after.bytes);
@@ -236,7 +249,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
                                                               : options->workspace_limit;
     const size_t workspace_bytes = family->workspace(row, device, problem, limit);
 
-    bool done = set_up(&stage, device, values, options->shift_bytes, workspace_bytes);
+    bool done = set_up(&stage, device, values, options, workspace_bytes);
     if (done) {
         void *pointers[CHECK_OPERANDS] = { NULL };
         for (int i = 0; i < stage.count; i++)
@@ -248,7 +261,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
         if (status != TALC_OK || talc_failed())
             note_failure(report, talc_failed() ? talc_error_status() : status);
         for (int i = 0; i <= stage.count && done; i++)
-            done = collect(&stage, i, results, report);
+            done = collect(&stage, i, options, results, report);
     }
     for (int i = 0; i <= stage.count; i++)
         talc_memory_free(stage.of[i].image);

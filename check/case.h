@@ -6,8 +6,10 @@
 
 /// What may be varied from run to run.
 typedef struct check_run_options {
-    int shift_bytes; ///< how far every operand is off 64-byte alignment; a multiple of the element's size is used
+    int shift_bytes; ///< how far the first operand is off 64-byte alignment, a multiple of the element's size being used;
+                     ///< each further one is off by an element more; 0: none is
     size_t workspace_limit; ///< SIZE_MAX: the device's
+    bool finite;            ///< outputs and workspace hold finite numbers beforehand, not NaN
 } check_run_options;
 
 typedef struct check_run_report {
@@ -19,14 +21,14 @@ typedef struct check_run_report {
 } check_run_report;
 
 /// Uploads the values into buffers of their own with 4096 bytes of NaN before and behind, fills outputs and workspace with
-/// NaN, runs the row, and downloads what is written or updated into `results`, which has room for those operands. False with
+/// NaN or finite numbers, runs the row, and downloads what is written or updated into `results`, which has room for those operands. False with
 /// a failure when the check could not be made (no memory).
 bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_device *device,
                     const check_problem *problem, const check_values *values,
                     const check_run_options *options, const check_values *results,
                     check_run_report *report);
 
-/// Arrays of double for all operands of a problem, zeroed; freed by check_values_free. False with a failure.
+/// Arrays of double for all operands of a problem, zeroed; freed by talc_check_values_free. False with a failure.
 bool talc_check_values_new(const check_family *family, const check_problem *problem,
                            check_values *values);
 void talc_check_values_free(check_values *values);

@@ -71,6 +71,7 @@ typedef struct session {
     const talc_algorithm *rows[MOST_ROWS];
     talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS],
         status[MOST_ROWS]; /* of all its runs */
+    int64_t unwritten;     /* elements of outputs, in the last run */
 } session;
 
 static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
@@ -112,6 +113,7 @@ static bool run(session *s, int row, const check_run_options *options, const che
         blame(&s->guards[row], "it wrote outside %s (%s)", report.written, when);
     if (report.changed != NULL)
         blame(&s->inputs[row], "it changed its input %s (%s)", report.changed, when);
+    s->unwritten = report.unwritten;
     *ran = report.status == TALC_OK;
     return true;
 }
@@ -133,6 +135,10 @@ static void fill(session *s, talc_check_kind kind)
 static bool judge_and_note(session *s, int row, talc_check_kind data, talc_check_outcome *outcome)
 {
     talc_check_judge(&s->oracle, &s->rows[row]->arithmetic, data, &s->results, outcome);
+    const size_t used = strlen(outcome->reason);
+    if (!outcome->passed && s->unwritten > 0)
+        snprintf(outcome->reason + used, sizeof outcome->reason - used,
+                 "; %lld elements were not written", (long long)s->unwritten);
     return note(s, row, outcome);
 }
 
@@ -154,33 +160,49 @@ static talc_check_kind plain_data(const session *s)
     return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
 }
 
-/* Whether these data are run to see what a row does beside computing, whatever else is wanted. */
-static bool watches(const session *s, talc_check_kind kind)
+/* Whether runs of a kind are made: for its own sake, or to see what a row does beside computing, which any run may show, so
+ * that one of those kinds alone finds what it finds among all. */
+static bool runs(const session *s, talc_check_kind kind)
 {
-    return kind == plain_data(s) &&
-           (wanted(s->check, TALC_CHECK_GUARDS) || wanted(s->check, TALC_CHECK_INPUTS) ||
-            wanted(s->check, TALC_CHECK_STATUS));
+    return wanted(s->check, kind) || wanted(s->check, TALC_CHECK_GUARDS) ||
+           wanted(s->check, TALC_CHECK_INPUTS) || wanted(s->check, TALC_CHECK_STATUS);
 }
 
-/* All rows on one kind of data. */
-static bool check_data(session *s, talc_check_kind kind)
+/* All rows on data of one kind, which s->values hold. */
+static bool check_filled(session *s, talc_check_kind kind)
 {
     const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
-    if ((!wanted(s->check, kind) && !trusts && !watches(s, kind)) ||
-        !s->family->takes(&s->problem, kind))
-        return true;
-    fill(s, kind);
-    talc_check_oracle_update(&s->oracle, &s->values);
+    const bool judged = trusts || wanted(s->check, kind);
+    if (judged)
+        talc_check_oracle_update(&s->oracle, &s->values);
     for (int row = 0; row < s->row_count; row++) {
         bool ran = false;
         if (!spared(s, row, kind) &&
             !run(s, row, &plain, &s->results, talc_check_kind_name(kind), &ran))
             return false;
         talc_check_outcome outcome = outcome_new(s, row, kind);
-        if (ran && (!judge_and_note(s, row, kind, &outcome) || (trusts && !check_trust(s, row))))
+        if (ran && judged &&
+            (!judge_and_note(s, row, kind, &outcome) || (trusts && !check_trust(s, row))))
             return false;
     }
     return true;
+}
+
+/* All rows on one kind of data, wherever it puts a NaN or an infinity. */
+static bool check_data(session *s, talc_check_kind kind)
+{
+    const bool trusts = kind == TALC_CHECK_RANDOM && wanted(s->check, TALC_CHECK_TRUST);
+    if ((!trusts && !runs(s, kind)) || !s->family->takes(&s->problem, kind))
+        return true;
+    fill(s, kind);
+    bool done = check_filled(s, kind);
+    for (int round = 0; done && s->family->spoil != NULL && !is_large(s->terms); round++) {
+        fill(s, kind);
+        if (!s->family->spoil(&s->problem, kind, round, s->check->options.seed, &s->values))
+            break;
+        done = check_filled(s, kind);
+    }
+    return done;
 }
 
 /* A row on the data that s->values hold, run in another way. */
@@ -191,25 +213,27 @@ static bool check_variant(session *s, int row, talc_check_kind kind, talc_check_
     if (!run(s, row, options, &s->results, talc_check_kind_name(kind), &ran))
         return false;
     talc_check_outcome outcome = outcome_new(s, row, kind);
-    return !ran || judge_and_note(s, row, data, &outcome);
+    return !ran || !wanted(s->check, kind) || judge_and_note(s, row, data, &outcome);
 }
 
 static bool check_variants(session *s)
 {
     static const int shifts[] = { 4, 8, 16 };
-    if (!wanted(s->check, TALC_CHECK_MISALIGNED) && !wanted(s->check, TALC_CHECK_WORKSPACE))
+    if (!runs(s, TALC_CHECK_MISALIGNED) && !runs(s, TALC_CHECK_WORKSPACE))
         return true;
     const talc_check_kind data = plain_data(s);
     fill(s, data);
-    talc_check_oracle_update(&s->oracle, &s->values);
+    if (wanted(s->check, TALC_CHECK_MISALIGNED) || wanted(s->check, TALC_CHECK_WORKSPACE))
+        talc_check_oracle_update(&s->oracle, &s->values);
     for (int row = 0; row < s->row_count; row++) {
-        for (int i = 0; i < 3 && wanted(s->check, TALC_CHECK_MISALIGNED); i++) {
-            const check_run_options shifted = { shifts[i], SIZE_MAX };
+        for (int i = 0; i < 3 && runs(s, TALC_CHECK_MISALIGNED); i++) {
+            const check_run_options shifted = { .shift_bytes = shifts[i],
+                                                .workspace_limit = SIZE_MAX };
             if (!check_variant(s, row, TALC_CHECK_MISALIGNED, data, &shifted))
                 return false;
         }
         const check_run_options smallest = { .workspace_limit = 0 };
-        if (wanted(s->check, TALC_CHECK_WORKSPACE) &&
+        if (runs(s, TALC_CHECK_WORKSPACE) &&
             s->family->workspace(s->rows[row], s->check->device, &s->problem, SIZE_MAX) > 0 &&
             !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
             return false;
@@ -219,10 +243,12 @@ static bool check_variants(session *s)
 
 // ---- Bits ---------------------------------------------------------------------------------------------------
 
+/* Over finite numbers: a row that takes only a NaN in its output or workspace for nothing must not pass. */
 static bool check_again(session *s, int row, talc_check_kind kind, const char *when)
 {
+    static const check_run_options again = { .workspace_limit = SIZE_MAX, .finite = true };
     bool ran;
-    if (!run(s, row, &plain, &s->others, when, &ran))
+    if (!run(s, row, &again, &s->others, when, &ran))
         return false;
     talc_check_outcome outcome = outcome_new(s, row, kind);
     outcome.passed = !ran || talc_check_same(&s->oracle, &s->results, &s->others, outcome.reason);
@@ -242,16 +268,15 @@ static bool check_threads(session *s, int row)
 /* The same data again must give the same bits, whatever the number of threads. */
 static bool check_bits(session *s)
 {
-    const bool threads = wanted(s->check, TALC_CHECK_THREADS) && s->check->device->is_host;
-    if (!wanted(s->check, TALC_CHECK_RERUN) && !threads)
+    const bool threads = runs(s, TALC_CHECK_THREADS) && s->check->device->is_host;
+    if (!runs(s, TALC_CHECK_RERUN) && !threads)
         return true;
     fill(s, TALC_CHECK_RANDOM);
     for (int row = 0; row < s->row_count; row++) {
         bool ran = false;
         if (!spared(s, row, TALC_CHECK_RANDOM) && !run(s, row, &plain, &s->results, "rerun", &ran))
             return false;
-        if (ran && wanted(s->check, TALC_CHECK_RERUN) &&
-            !check_again(s, row, TALC_CHECK_RERUN, "rerun"))
+        if (ran && runs(s, TALC_CHECK_RERUN) && !check_again(s, row, TALC_CHECK_RERUN, "rerun"))
             return false;
         if (ran && threads && !check_threads(s, row))
             return false;
@@ -297,12 +322,19 @@ static bool check_all(session *s)
     return done;
 }
 
-/* Whether operands, their copies and the oracle fit into what the host has free. */
+/* Whether operands, the largest workspace, their copies and the oracle fit into what the host has free. */
 static bool fits_memory(const session *s)
 {
     check_operand operands[CHECK_OPERANDS];
     const int count = s->family->operands(&s->problem, operands);
-    double bytes = 0;
+    double workspace = 0;
+    for (int row = 0; row < s->row_count; row++)
+        workspace = fmax(workspace,
+                         (double)s->family->workspace(s->rows[row], s->check->device, &s->problem,
+                                                      talc_workspace_limit(s->check->device)));
+    double bytes =
+        talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
+    bytes += 3 * workspace;
     for (int i = 0; i < count; i++)
         bytes += (double)operands[i].count *
                  (3 * sizeof(double) + 3 * (double)talc_dtype_size(operands[i].dtype));
@@ -310,8 +342,9 @@ static bool fits_memory(const session *s)
     char needed[TALC_BYTES_TEXT], left[TALC_BYTES_TEXT];
     if (free <= 0 || bytes <= free)
         return true;
-    talc_fail(TALC_NO_MEMORY, "check: %s needs %s for its operands and the oracle, %s are free",
-              s->text, talc_bytes_text(bytes, needed), talc_bytes_text(free, left));
+    talc_fail(TALC_NO_MEMORY,
+              "check: %s needs %s for operands, workspace and the oracle, %s are free", s->text,
+              talc_bytes_text(bytes, needed), talc_bytes_text(free, left));
     return false;
 }
 
@@ -344,14 +377,42 @@ static bool sort_out_rows(session *s)
     return true;
 }
 
+/* What a row of the program's own may lack, and a name that a summary does not hold whole. */
+static bool is_usable(const session *s, const talc_algorithm *row)
+{
+    const char *op = s->family->op(&s->problem);
+    const size_t most = sizeof((talc_check_summary *)NULL)->algorithm - 1;
+    if (row->name == NULL || row->name[0] == '\0') {
+        talc_fail(TALC_BAD_ARGUMENT, "check: the row of %s has no name", op);
+        return false;
+    }
+    if (strlen(row->name) > most) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "check: the name '%.40s' of a row has %zu characters, at most %zu", row->name,
+                  strlen(row->name), most);
+        return false;
+    }
+    if (!s->family->complete(row)) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: row '%s' of %s has no function 'refuses' or no 'run'",
+                  row->name, op);
+        return false;
+    }
+    return true;
+}
+
 static bool check_session(session *s)
 {
+    for (int row = 0; row < s->row_count; row++)
+        if (!is_usable(s, s->rows[row]))
+            return false;
     if (nothing_to_compute(s))
         return true;
-    if (!fits_memory(s) || !sort_out_rows(s))
+    if (!sort_out_rows(s))
         return false;
     if (s->row_count == 0)
         return true;
+    if (!fits_memory(s))
+        return false;
     for (int row = 0; row < s->row_count; row++) {
         s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
         s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);
@@ -388,7 +449,7 @@ static session *session_new(talc_check *check, const char *problem)
     return s;
 }
 
-bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+static bool check_row(talc_check *check, const char *problem, const talc_algorithm *row)
 {
     session *s = talc_operand_missing("check", "row", row) ? NULL : session_new(check, problem);
     if (s == NULL)
@@ -399,7 +460,7 @@ bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm
     return done;
 }
 
-bool talc_check_problem(talc_check *check, const char *problem)
+static bool check_rows(talc_check *check, const char *problem)
 {
     session *s = session_new(check, problem);
     if (s == NULL)
@@ -413,4 +474,22 @@ bool talc_check_problem(talc_check *check, const char *problem)
     const bool done = check_session(s);
     talc_memory_free(s);
     return done;
+}
+
+/* Remembers a check that could not be made: it must not pass by what else was found. */
+static bool made(talc_check *check, bool done)
+{
+    if (check != NULL)
+        check->unmade += !done;
+    return done;
+}
+
+bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
+{
+    return made(check, check_row(check, problem, row));
+}
+
+bool talc_check_problem(talc_check *check, const char *problem)
+{
+    return made(check, check_rows(check, problem));
 }

@@ -1,7 +1,7 @@
 /// Cross-checking: every algorithm of every op against an oracle that shares no code with it, with a verdict that is
 /// derived and not guessed.
 ///
-/// Problems are texts (check/problem texts below). For each problem and each row of a device's tables the row runs on
+/// Problems are texts (the list below). For each problem and each row of a device's tables the row runs on
 /// several kinds of data, between guard bands, its outputs and workspace filled with NaN beforehand, and each element of
 /// the result is held against an error bound that follows from the row's declared arithmetic, the length of its sum and
 /// the size of its terms:
@@ -46,16 +46,16 @@ typedef enum talc_check_kind {
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
     TALC_CHECK_TINY,     ///< runs of values 2^-30 times the others, or denormal
-    TALC_CHECK_NAN,      ///< one NaN in the input: it spoils what it reaches and nothing else
-    TALC_CHECK_INFINITY, ///< likewise
+    TALC_CHECK_NAN, ///< one NaN in an input, conv2d's in turn: it spoils what it reaches and nothing else
+    TALC_CHECK_INFINITY, ///< likewise, and negative too in conv2d
     TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
     TALC_CHECK_INPUTS,   ///< the inputs are as they were
     TALC_CHECK_TRUST,    ///< enough outputs were not zero, so that passing means something
-    TALC_CHECK_MISALIGNED, ///< operands 4, 8 and 16 bytes off alignment, as views may be
-    TALC_CHECK_WORKSPACE,  ///< exact also in the smallest workspace that the row can work in
-    TALC_CHECK_RERUN,      ///< the same bits again
-    TALC_CHECK_THREADS,    ///< the same bits with 1, 2, 3 and 5 threads (CPU)
-    TALC_CHECK_STATUS,     ///< the row ran and reported no failure
+    TALC_CHECK_MISALIGNED, ///< operands 4, 8, 16 and more bytes off alignment, each differently, as views may be
+    TALC_CHECK_WORKSPACE, ///< exact also in the smallest workspace that the row can work in
+    TALC_CHECK_RERUN,     ///< the same bits again, whatever outputs and workspace hold before
+    TALC_CHECK_THREADS,   ///< the same bits with 1, 2, 3 and 5 threads (CPU)
+    TALC_CHECK_STATUS,    ///< the row ran and reported no failure
     /* Relations between convolutions, exact on small integers. */
     TALC_CHECK_BATCH,     ///< the batch in two parts is the whole
     TALC_CHECK_GROUPS,    ///< groups are separate convolutions side by side
@@ -69,7 +69,7 @@ typedef enum talc_check_kind {
     TALC_CHECK_KIND_COUNT
 } talc_check_kind;
 
-/// "exact", "guard bands", ...; "?" for another number.
+/// "exact", "guards", ...; "?" for another number.
 TALC_API const char *talc_check_kind_name(talc_check_kind kind);
 
 /// One check of one row on one problem. Pointers last for the call that hands it out.
@@ -116,7 +116,8 @@ TALC_API void talc_check_free(talc_check *check);
 TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 
 /// The same for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
-/// so on.
+/// so on. False with TALC_BAD_ARGUMENT for one without a name, with a name of more than 31 characters, or without `refuses`
+/// or `run`.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
 // ---- A convolution's result at some outputs -----------------------------------------------------------------
@@ -184,7 +185,8 @@ TALC_API const talc_check_summary *talc_check_summary_at(const talc_check *check
 TALC_API int talc_check_failure_count(const talc_check *check);
 TALC_API const talc_check_failure *talc_check_failure_at(const talc_check *check, int index);
 
-/// At least one row ran and none failed.
+/// At least one row ran, none failed, and every check that was asked for could be made: after one talc_check_problem or
+/// talc_check_row that returned false it stays false.
 TALC_API bool talc_check_passed(const talc_check *check);
 
 /// A table of the rows, and the failures with a command that repeats each.

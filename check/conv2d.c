@@ -401,6 +401,11 @@ static const talc_algorithm *row(const talc_device *device, int index)
     return rows == NULL || rows[index].algorithm.name == NULL ? NULL : &rows[index].algorithm;
 }
 
+static bool has_functions(const talc_algorithm *row)
+{
+    return conv2d_row(row)->refuses != NULL && conv2d_row(row)->run != NULL;
+}
+
 static const char *refuses(const talc_algorithm *row, const check_problem *problem)
 {
     return conv2d_row(row)->refuses(conv2d_of(problem));
@@ -443,9 +448,11 @@ const check_family talc_check_conv2d = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
+    .spoil = talc_check_conv2d_spoil,
     .due = due,
     .terms = terms,
     .row = row,
+    .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,
     .run = run,

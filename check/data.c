@@ -21,6 +21,11 @@ double talc_check_rounded(talc_dtype dtype, double value)
     return dtype == TALC_F32 ? (double)(float)value : value;
 }
 
+double talc_check_shown(double value)
+{
+    return isnan(value) ? (double)NAN : value;
+}
+
 double talc_check_exact_largest(talc_dtype dtype, double K, double most)
 {
     const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53;

@@ -13,6 +13,9 @@ int64_t talc_check_draw(uint64_t *state, int64_t low, int64_t high);
 /// `value` as an element of `dtype` holds it.
 double talc_check_rounded(talc_dtype dtype, double value);
 
+/// A NaN without its sign, for messages; anything else as it is.
+double talc_check_shown(double value);
+
 /// Fills `count` elements with data of a kind:
 ///     EXACT      integers of -largest .. largest
 ///     RANDOM     uniform in [-scale, scale)

@@ -1,4 +1,4 @@
-/// What talc_check needs to know of an op: one family of rows a file, check/family_NAME.c. Private to check/.
+/// What talc_check needs to know of an op: one family of rows a file, check/NAME.c. Private to check/.
 ///
 /// A family reads and prints its problems, fills operands, runs rows, and is their oracle: it says for one element of an
 /// output, from the formula in the op's header alone, what it must be and how large the terms of its sum are. Nothing of
@@ -65,6 +65,10 @@ typedef struct check_family {
     /// same numbers.
     void (*fill)(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values);
+    /// Moves what is odd about NAN and INFINITY in filled data to the next place, `round` 0, 1, ...; false when there is none
+    /// left. NULL: `fill` has the only one.
+    bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values);
     /// Element `index` of operand `operand`, which is written or updated.
     check_due (*due)(const check_problem *problem, const check_values *values, int operand,
                      int64_t index);
@@ -73,6 +77,8 @@ typedef struct check_family {
 
     /// Row `index` of the device's table; NULL after the last.
     const talc_algorithm *(*row)(const talc_device *device, int index);
+    /// Whether the row has the functions that every row must have.
+    bool (*complete)(const talc_algorithm *row);
     const char *(*refuses)(const talc_algorithm *row, const check_problem *problem);
     /// Bytes that it uses under `limit`.
     size_t (*workspace)(const talc_algorithm *row, const talc_device *device,

@@ -77,6 +77,25 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
     return true;
 }
 
+double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
+                               bool shares)
+{
+    check_operand operands[CHECK_OPERANDS];
+    const int count = family->operands(problem, operands);
+    const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
+    double bytes = 0;
+    for (int i = 0; i < count; i++) {
+        if (operands[i].role == CHECK_READ)
+            continue;
+        const bool part = sampled && operands[i].count > CHECK_SAMPLE;
+        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + sizeof(int64_t))
+                      : (double)operands[i].count * sizeof(check_due);
+        if (shares && operands[i].count <= MOST_SHARES)
+            bytes += (double)operands[i].count * sizeof(float);
+    }
+    return bytes;
+}
+
 void talc_check_oracle_free(check_oracle *oracle)
 {
     for (int i = 0; i < oracle->outputs; i++) {
@@ -137,8 +156,9 @@ static void explain(const check_operand *operand, int64_t wrong, talc_check_outc
 {
     char at[128];
     coordinates_text(operand, outcome->where, at);
-    const int used = snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g",
-                              at, outcome->place, outcome->got, outcome->due);
+    const int used =
+        snprintf(outcome->reason, sizeof outcome->reason, "%s (%s) is %.9g, due %.9g", at,
+                 outcome->place, talc_check_shown(outcome->got), talc_check_shown(outcome->due));
     if (used < 0 || used >= (int)sizeof outcome->reason)
         return;
     char *rest = outcome->reason + used;
@@ -240,7 +260,8 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
                 int64_t where[TALC_MAX_RANK] = { 0 };
                 coordinates(operand, e, where);
                 snprintf(reason, 256, "%s is %.9g in one run and %.9g in another",
-                         coordinates_text(operand, where, at), a->of[number][e], b->of[number][e]);
+                         coordinates_text(operand, where, at), talc_check_shown(a->of[number][e]),
+                         talc_check_shown(b->of[number][e]));
                 return false;
             }
     }

@@ -34,6 +34,10 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
                            bool shares, check_oracle *oracle);
 void talc_check_oracle_free(check_oracle *oracle);
 
+/// Bytes that talc_check_oracle_new takes.
+double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
+                               bool shares);
+
 /// Works out what these values must give.
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values);
 

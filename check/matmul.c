@@ -300,6 +300,11 @@ static const talc_algorithm *row_at(const talc_device *device, int index)
     return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
 }
 
+static bool has_functions(const talc_algorithm *row)
+{
+    return typed(row)->refuses != NULL && typed(row)->run != NULL;
+}
+
 static const char *refuses(const talc_algorithm *row, const check_problem *problem)
 {
     const talc_matmul_problem *p = &read_only(problem)->p;
@@ -343,6 +348,7 @@ const check_family talc_check_matmul = {
     .due = due_of,
     .terms = terms,
     .row = row_at,
+    .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,
     .run = run,

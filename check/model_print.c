@@ -1,5 +1,7 @@
 #include "check/model.h"
 
+#include "check/data.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -58,7 +60,8 @@ static void print_first(FILE *file, const talc_check_model_layer *layer)
     char index[TALC_DIMS_TEXT], share[NUMBER_TEXT];
     fprintf(file, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, ", path_text(layer),
             layer->op, *layer->algorithm == '\0' ? "" : " by ", layer->algorithm,
-            talc_dims_text(layer->where, index), layer->got, layer->due);
+            talc_dims_text(layer->where, index), talc_check_shown(layer->got),
+            talc_check_shown(layer->due));
     if (own || layer->own > 1)
         fprintf(file, "%s of its bound\n", share_text(layer->own, share));
     else

@@ -237,6 +237,11 @@ static const talc_algorithm *row_at(const talc_device *device, int index)
     return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
 }
 
+static bool has_functions(const talc_algorithm *row)
+{
+    return typed(row)->refuses != NULL && typed(row)->run != NULL;
+}
+
 static const char *refuses(const talc_algorithm *row, const check_problem *problem)
 {
     const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
@@ -275,6 +280,7 @@ const check_family talc_check_pool2d = {
     .due = due_of,
     .terms = terms,
     .row = row_at,
+    .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,
     .run = run,

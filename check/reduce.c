@@ -353,6 +353,11 @@ static const talc_algorithm *row_at(const talc_device *device, int index)
     return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
 }
 
+static bool has_functions(const talc_algorithm *row)
+{
+    return typed(row)->refuses != NULL && typed(row)->run != NULL;
+}
+
 static const char *refuses(const talc_algorithm *row, const check_problem *problem)
 {
     const reduce_problem *own = read_only(problem);
@@ -390,6 +395,7 @@ const check_family talc_check_reduce = {
     .due = due_of,
     .terms = terms,
     .row = row_at,
+    .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,
     .run = run,

@@ -110,5 +110,5 @@ bool talc_check_passed(const talc_check *check)
         checks += check->summaries[i].checks;
         failed += check->summaries[i].failed;
     }
-    return checks > 0 && failed == 0;
+    return checks > 0 && failed == 0 && check->unmade == 0;
 }

@@ -13,6 +13,7 @@ struct talc_check {
     int summary_count, summary_room;
     talc_check_failure *failures;
     int failure_count, failure_room;
+    int64_t unmade; ///< checks that could not be made
 };
 
 /// The summary of a row on the check's device, new ones at the end; NULL with a failure. It lasts until the next call.

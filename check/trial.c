@@ -4,6 +4,7 @@
 #include "tensor/memory.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,11 +46,15 @@ double *talc_check_trial_numbers(check_trial *trial, int64_t count)
 double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
                                   double times)
 {
-    /* The error of a row that is accurate in norm grows with the largest sum and has to stay below a half. */
-    const double most = trial->row->arithmetic.precision == TALC_NORMWISE ? 3 : 8;
-    const double largest = talc_check_exact_largest(dtype, K * times, most);
-    if (K * times * largest * largest >= (dtype == TALC_F32 ? 0x1p24 : 0x1p53))
+    const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53, terms = K * times;
+    double largest = talc_check_exact_largest(dtype, terms, 8);
+    /* The bound of a row that is accurate in norm, (K + 2) u S, has to stay below a half, as results are rounded to integers. */
+    if (trial->row->arithmetic.precision == TALC_NORMWISE)
+        largest = fmin(fmin(largest, 3), floor(sqrt(room / 2 / ((terms + 2) * fmax(terms, 1)))));
+    if (largest < 1 || terms * largest * largest >= room) {
         talc_check_trial_leave(trial);
+        return NULL;
+    }
     double *numbers = talc_check_trial_numbers(trial, count);
     if (numbers != NULL)
         talc_check_fill(numbers, count, dtype, TALC_CHECK_EXACT, largest, 1, trial->seed++);
@@ -127,12 +132,6 @@ double talc_check_trial_integer(const check_trial *trial, double value)
     return trial->row->arithmetic.precision == TALC_NORMWISE ? rint(value) : value;
 }
 
-/* A NaN without its sign. */
-static double shown(double value)
-{
-    return isnan(value) ? (double)NAN : value;
-}
-
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
                               const double *y, const double *due, const char *what)
 {
@@ -148,8 +147,8 @@ void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *pro
                  "%.90s: y[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                  "] is %.9g, %s gives %.9g",
                  talc_conv2d_problem_text(problem, text), i / plane / problem->OC,
-                 i / plane % problem->OC, i % plane / problem->OW, i % problem->OW, shown(y[i]),
-                 what, shown(due[i]));
+                 i / plane % problem->OC, i % plane / problem->OW, i % problem->OW,
+                 talc_check_shown(y[i]), what, talc_check_shown(due[i]));
         decide(trial, CHECK_BROKEN);
         return;
     }

@@ -50,6 +50,15 @@ Test(check_core, exact_data_leave_no_room)
     cr_assert_eq(talc_check_bound(&wide, TALC_F64, TALC_CHECK_EXACT, &due, 100), 0);
     cr_assert_eq(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0);
     cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &due, 100), 0.5);
+    /* 2^12 - 2 terms of up to 8 x 8: (K + 2) u S = 2^12 2^-24 2^18 = 64 is more than a half. */
+    const check_due many = { .value = 3, .K = 4094, .S = 8 };
+    cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &many, 0x1p18), 64);
+    /* Zeros beside sums of 100: as far off as those in norm, and not otherwise. 23 u 100 and 23 subnormals. */
+    const check_due zeros = { .value = 0, .K = 21, .S = 0 };
+    cr_assert_eq(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_EXACT, &zeros, 100), 0.5);
+    cr_assert(
+        about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 2300 * 0x1p-24));
+    cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 0);
     cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &due, 100), 0);
     assert_all_freed();
 }

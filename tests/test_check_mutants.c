@@ -189,13 +189,23 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
         { TALC_CHECK_TINY, MUTANT_FLUSHED },
         { TALC_CHECK_NAN, MUTANT_NAN_ZERO },
         { TALC_CHECK_INFINITY, MUTANT_ZERO_WEIGHTS },
+        { TALC_CHECK_NAN, MUTANT_ZERO_IMAGE },
+        { TALC_CHECK_NAN, MUTANT_NAN_WEIGHT },
+        { TALC_CHECK_INFINITY, MUTANT_INFINITY_BELOW },
+        { TALC_CHECK_INFINITY, MUTANT_INFINITY_WEIGHT },
         { TALC_CHECK_GUARDS, MUTANT_WRITES_PAST },
         { TALC_CHECK_GUARDS, MUTANT_WRITES_WORKSPACE },
         { TALC_CHECK_INPUTS, MUTANT_WRITES_X },
         { TALC_CHECK_INPUTS, MUTANT_WRITES_W },
+        { TALC_CHECK_GUARDS, MUTANT_PAST_MISALIGNED },
+        { TALC_CHECK_INPUTS, MUTANT_X_MISALIGNED },
+        { TALC_CHECK_STATUS, MUTANT_RAISES_MISALIGNED },
         { TALC_CHECK_TRUST, MUTANT_ALL_ZEROS },
         { TALC_CHECK_MISALIGNED, MUTANT_ALIGNED_DOWN },
+        { TALC_CHECK_MISALIGNED, MUTANT_ALIGNED_ALIKE },
         { TALC_CHECK_WORKSPACE, MUTANT_NARROW_TILE },
+        { TALC_CHECK_RERUN, MUTANT_ACCUMULATES_FINITE },
+        { TALC_CHECK_RERUN, MUTANT_STALE_FINITE },
         { TALC_CHECK_RERUN, MUTANT_RUN },
         { TALC_CHECK_THREADS, MUTANT_THREADS },
         { TALC_CHECK_STATUS, MUTANT_FAILS },
@@ -217,6 +227,119 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
     assert_all_freed();
 }
 
+/* What could not be checked must not pass by what was found before and after. */
+Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
+{
+    const talc_algorithm *row = mutant_row(MUTANT_NONE);
+    for (int i = 0; i < 3; i++) {
+        talc_check *check = check_new();
+        cr_assert(talc_check_row(check, problems[0], row) && talc_check_passed(check));
+        cr_assert(!(i == 0   ? talc_check_problem(check, "no problem")
+                    : i == 1 ? talc_check_row(check, problems[0], NULL)
+                             : talc_check_row(check, NULL, row)));
+        talc_error_clear();
+        cr_assert(!talc_check_passed(check), "%d", i);
+        cr_assert(talc_check_row(check, problems[0], row) && !talc_check_passed(check), "%d", i);
+        talc_check_free(check);
+    }
+    assert_all_freed();
+}
+
+static const char *takes_all(const talc_conv2d_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static talc_status runs_nothing(talc_device *device, const talc_conv2d_problem *problem,
+                                const talc_conv2d_arguments *arguments)
+{
+    (void)device, (void)problem, (void)arguments;
+    return TALC_OK;
+}
+
+static size_t needs_too_much(const talc_device *device, const talc_conv2d_problem *problem,
+                             size_t limit)
+{
+    (void)device, (void)problem, (void)limit;
+    return (size_t)1 << 50;
+}
+
+/* What a check needs is known before anything is allocated. */
+Test(check_mutants, a_workspace_beyond_memory)
+{
+    const talc_conv2d_algorithm row = { .algorithm.name = "greedy",
+                                        .refuses = takes_all,
+                                        .workspace = needs_too_much,
+                                        .run = runs_nothing };
+    talc_check *check = check_new();
+    cr_assert(!talc_check_row(check, problems[0], &row.algorithm));
+    cr_assert(talc_error_status() == TALC_NO_MEMORY &&
+                  strstr(talc_error_message(), "operands, workspace and the oracle") != NULL,
+              "%s", talc_error_message());
+    talc_error_clear();
+    talc_check_free(check);
+    assert_all_freed();
+}
+
+Test(check_mutants, elements_that_were_not_written_are_counted)
+{
+    static const struct {
+        mutant which;
+        const char *count;
+    } cases[] = { { MUTANT_UNWRITTEN, "; 1 elements were not written" },
+                  { MUTANT_LAST_ROW, "; 132 elements were not written" }, /* 2 x 6 x 11 */
+                  { MUTANT_ALL_ZEROS, NULL } };
+    for (int i = 0; i < 3; i++) {
+        talc_check *check = check_new();
+        cr_assert(talc_check_row(check, problems[0], mutant_row(cases[i].which)));
+        const char *reason = first_reason(check);
+        cr_assert(reason[0] != '\0' &&
+                      (cases[i].count == NULL ? strstr(reason, "not written") == NULL
+                                              : strstr(reason, cases[i].count) != NULL),
+                  "%s", reason);
+        cr_assert_null(strstr(reason, "-nan"), "%s", reason);
+        talc_check_free(check);
+    }
+    assert_all_freed();
+}
+
+/* A row of the program's own may be anything. */
+Test(check_mutants, rows_that_lack_something_are_refused)
+{
+    static const struct {
+        talc_conv2d_algorithm row;
+        const char *message;
+    } cases[] = {
+        { { .refuses = takes_all, .run = runs_nothing }, "has no name" },
+        { { .algorithm.name = "", .refuses = takes_all, .run = runs_nothing }, "has no name" },
+        { { .algorithm.name = "a", .refuses = takes_all }, "no 'run'" },
+        { { .algorithm.name = "a", .run = runs_nothing }, "no function 'refuses'" },
+        { { .algorithm.name = "a_name_of_thirty_two_characters_",
+            .refuses = takes_all,
+            .run = runs_nothing },
+          "32 characters, at most 31" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_check *check = check_new();
+        cr_assert(!talc_check_row(check, problems[0], &cases[i].row.algorithm));
+        cr_assert(talc_error_status() == TALC_BAD_ARGUMENT &&
+                      strstr(talc_error_message(), cases[i].message) != NULL,
+                  "%d: %s", (int)i, talc_error_message());
+        talc_error_clear();
+        cr_assert_eq(talc_check_summary_count(check), 0);
+        talc_check_free(check);
+    }
+    const talc_conv2d_algorithm longest = { .algorithm.name = "a_name_of_thirty_one_characters",
+                                            .refuses = takes_all,
+                                            .run = runs_nothing };
+    talc_check *check = check_new();
+    cr_assert(talc_check_row(check, problems[0], &longest.algorithm), "%s", talc_error_message());
+    cr_assert_eq(talc_check_summary_count(check), 1);
+    talc_check_free(check);
+    assert_all_freed();
+}
+
 /* What is accurate in norm alone passes as that, and not as strict. */
 Test(check_mutants, a_row_that_is_accurate_in_norm)
 {
@@ -229,6 +352,16 @@ Test(check_mutants, a_row_that_is_accurate_in_norm)
         cr_expect((failed_kinds >> TALC_CHECK_HUGE & 1) != 0, "a huge value does not show it");
         cr_expect(by == 0, "declared strict it passes %s", list[i]);
     }
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Its error grows with K, whatever the data; so does its limit. */
+Test(check_mutants, a_long_sum_that_is_accurate_in_norm)
+{
+    static const char text[] = "n1c2900h3w3o2k3x3p1x1";
+    expect_right(fourier_row(TALC_NORMWISE), text);
+    expect_right(mutant_declared(MUTANT_CANCELLING, TALC_NORMWISE), text);
     assert_no_failure();
     assert_all_freed();
 }

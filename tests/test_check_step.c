@@ -3,10 +3,12 @@
 #include "tests/support/op_cases.h"
 
 #include "check/model_judge.h"
+#include "check/model_report.h"
 #include "ops/elementwise.h"
 #include "ops/observed.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 Test(check_step, the_part_that_the_inputs_do_not_explain_over_the_room_for_rounding)
@@ -127,5 +129,20 @@ Test(check_step, statistics_that_an_op_writes)
     cr_assert(talc_check_model_passed(report));
     talc_check_model_free(report);
     talc_module_free(model);
+    assert_all_freed();
+}
+
+/* The sign of a NaN says nothing. */
+Test(check_step, a_nan_is_printed_without_its_sign)
+{
+    talc_check_model_layer layer = { .op = "relu", .got = -(double)NAN, .due = 1, .own = 2 };
+    talc_check_model_report report = { .layers = &layer, .count = 1 };
+    char text[2048];
+    FILE *file = tmpfile();
+    talc_check_model_print(file, &report);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    cr_assert(strstr(text, "is nan instead of 1") != NULL, "%s", text);
     assert_all_freed();
 }

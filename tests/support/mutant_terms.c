@@ -75,7 +75,8 @@ static double limited(const mutant_work *k, double x)
 {
     if (mutant_is(MUTANT_NAN_ZERO) && isnan(x))
         return 0;
-    if (mutant_is(MUTANT_INFINITY) && isinf(x))
+    if ((mutant_is(MUTANT_INFINITY) && isinf(x)) ||
+        (mutant_is(MUTANT_INFINITY_BELOW) && x == -(double)INFINITY))
         return copysign(k->p.dtype == TALC_F32 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023, x);
     if (mutant_is(MUTANT_CLAMPED) && fabs(x) > 65504)
         return copysign(65504, x);
@@ -140,7 +141,14 @@ static double read_w(const mutant_work *k, const mutant_place *at, int64_t t)
     int64_t i = mutant_is(MUTANT_KERNEL_CHANNELS) ? ic * p->OC + oc : oc * k->IC + ic;
     i = mutant_is(MUTANT_KERNEL_AXES) ? (i * p->KW + kw) * p->KH + kh
                                       : (i * p->KH + kh) * p->KW + kw;
-    const double w = mutant_load(k, k->a.w, i);
+    const char *array = k->a.w;
+    if (mutant_is(MUTANT_ALIGNED_ALIKE))
+        array += (intptr_t)((uintptr_t)k->a.x % 16) - (intptr_t)((uintptr_t)array % 16);
+    const double w = mutant_load(k, array, i);
+    if (mutant_is(MUTANT_NAN_WEIGHT) && isnan(w))
+        return 0;
+    if (mutant_is(MUTANT_INFINITY_WEIGHT) && isinf(w))
+        return copysign(k->p.dtype == TALC_F32 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023, w);
     return mutant_is(MUTANT_TF32) ? to_bits(w, 11) : flushed(k, w);
 }
 
@@ -176,7 +184,7 @@ static bool lost(const mutant_work *k, const mutant_place *at, int64_t t)
 
 static double plus(const mutant_work *k, double sum, double x, double w)
 {
-    if (mutant_is(MUTANT_ZERO_WEIGHTS) && w == 0)
+    if ((mutant_is(MUTANT_ZERO_WEIGHTS) && w == 0) || (mutant_is(MUTANT_ZERO_IMAGE) && x == 0))
         return sum;
     if (mutant_is(MUTANT_BFLOAT))
         return rounded(k, sum + to_bits(x * w, 8));
@@ -199,7 +207,9 @@ static double zero_tap(const mutant_work *k, const mutant_place *at)
 static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot)
 {
     void *workspace = k->a.workspace;
-    if (!mutant_is(MUTANT_STALE_SUM))
+    const bool stale =
+        mutant_is(MUTANT_STALE_FINITE) && k->first == 0 && !isnan(mutant_load(k, workspace, slot));
+    if (!mutant_is(MUTANT_STALE_SUM) && !stale)
         mutant_store(k, workspace, slot, 0);
     double sum = mutant_load(k, workspace, slot);
     for (int64_t i = 0; i < k->terms; i++) {
@@ -246,6 +256,13 @@ static double activated(const mutant_work *k, double v)
     }
 }
 
+static double added(mutant nan_ignored, double value)
+{
+    const bool ignored = (mutant_is(nan_ignored) && isnan(value)) ||
+                         (mutant_is(MUTANT_INFINITY_ADDED) && isinf(value));
+    return ignored ? 0 : value;
+}
+
 static double bias_of(const mutant_work *k, const mutant_place *at)
 {
     const int64_t OC = k->p.OC;
@@ -254,7 +271,8 @@ static double bias_of(const mutant_work *k, const mutant_place *at)
                       : mutant_is(MUTANT_BIAS_GROUP)  ? at->oc % k->OCg
                       : mutant_is(MUTANT_BIAS_TILE)   ? at->oc % k->OCg % MUTANT_CHANNELS
                                                       : at->oc;
-    return mutant_load(k, k->a.bias, i) * (mutant_is(MUTANT_BIAS_TWICE) ? 2 : 1);
+    return added(MUTANT_NAN_BIAS, mutant_load(k, k->a.bias, i)) *
+           (mutant_is(MUTANT_BIAS_TWICE) ? 2 : 1);
 }
 
 static double finished(const mutant_work *k, const mutant_place *at, double sum)
@@ -263,8 +281,9 @@ static double finished(const mutant_work *k, const mutant_place *at, double sum)
     const int64_t n = mutant_is(MUTANT_RESIDUAL_IMAGE) ? 0 : at->n;
     const double bias = p->bias ? bias_of(k, at) : 0;
     const double residual =
-        p->residual ? mutant_load(k, k->a.residual,
-                                  ((n * p->OC + at->oc) * p->OH + at->oh) * p->OW + at->ow)
+        p->residual ? added(MUTANT_NAN_RESIDUAL,
+                            mutant_load(k, k->a.residual,
+                                        ((n * p->OC + at->oc) * p->OH + at->oh) * p->OW + at->ow))
                     : 0;
     if (p->bias && !mutant_is(MUTANT_BIAS_LATE))
         sum = rounded(k, sum + bias);

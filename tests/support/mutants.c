@@ -110,6 +110,8 @@ static void write_y(mutant_work *k, const mutant_place *at, double value)
         value = k->first;
     if (mutant_is(MUTANT_ACCUMULATES))
         value += mutant_load(k, k->a.y, i);
+    if (mutant_is(MUTANT_ACCUMULATES_FINITE) && !isnan(mutant_load(k, k->a.y, i)))
+        value += mutant_load(k, k->a.y, i);
     if (!unwritten(k, at))
         mutant_store(k, k->a.y, i, value);
 }
@@ -118,11 +120,12 @@ static void write_y(mutant_work *k, const mutant_place *at, double value)
 static void misbehave(mutant_work *k)
 {
     const talc_conv2d_problem *p = &k->p;
-    if (mutant_is(MUTANT_WRITES_PAST))
+    const bool off = (uintptr_t)k->a.x % 16 != 0;
+    if (mutant_is(MUTANT_WRITES_PAST) || (off && mutant_is(MUTANT_PAST_MISALIGNED)))
         mutant_store(k, k->a.y, p->N * p->OC * p->OH * p->OW, 0);
     if (mutant_is(MUTANT_WRITES_BEFORE))
         mutant_store(k, (char *)k->a.y - mutant_element_size(p), 0, 0);
-    if (mutant_is(MUTANT_WRITES_X))
+    if (mutant_is(MUTANT_WRITES_X) || (off && mutant_is(MUTANT_X_MISALIGNED)))
         mutant_store(k, (void *)(uintptr_t)k->a.x, p->N * p->C * p->H * p->W - 1, 0.125);
     if (mutant_is(MUTANT_WRITES_W))
         mutant_store(k, (void *)(uintptr_t)k->a.w, 0, mutant_load(k, k->a.w, 0) * 1.5 + 1);
@@ -198,7 +201,8 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *problem,
                     tile(&k, &at);
                 }
     misbehave(&k);
-    if (mutant_is(MUTANT_FAILS) || mutant_is(MUTANT_RAISES))
+    if (mutant_is(MUTANT_FAILS) || mutant_is(MUTANT_RAISES) ||
+        (mutant_is(MUTANT_RAISES_MISALIGNED) && (uintptr_t)arguments->x % 16 != 0))
         talc_fail(TALC_UNSUPPORTED, "mutant: a failure on purpose");
     return mutant_is(MUTANT_FAILS) ? TALC_UNSUPPORTED : TALC_OK;
 }

@@ -43,6 +43,7 @@
     X(MUTANT_INDEX_16, "16-bit index", "the index into x wraps at 2^16")                           \
     X(MUTANT_COLUMN_8, "8-bit column", "the column of an output wraps at 2^8")                     \
     X(MUTANT_ALIGNED_DOWN, "aligned down", "x rounded down to a multiple of 16 bytes")             \
+    X(MUTANT_ALIGNED_ALIKE, "aligned alike", "w is taken to be as far off alignment as x")         \
     X(MUTANT_READS_PAST, "reads past", "adds 0 times the element after x")                         \
     X(MUTANT_READS_BEFORE, "reads before", "adds 0 times the element before x")                    \
     /* What it sums. */                                                                            \
@@ -74,6 +75,14 @@
     X(MUTANT_NAN_ZERO, "NaN as 0", "NaN in x counts as 0")                                         \
     X(MUTANT_INFINITY, "infinity", "infinity in x counts as the largest number")                   \
     X(MUTANT_ZERO_WEIGHTS, "zero weights", "weights of 0 are skipped, over an infinity too")       \
+    X(MUTANT_ZERO_IMAGE, "zero image", "elements of x that are 0 are skipped, under a NaN too")    \
+    X(MUTANT_NAN_WEIGHT, "NaN weight", "NaN in w counts as 0")                                     \
+    X(MUTANT_NAN_BIAS, "NaN bias", "NaN in bias counts as 0")                                      \
+    X(MUTANT_NAN_RESIDUAL, "NaN residual", "NaN in residual counts as 0")                          \
+    X(MUTANT_INFINITY_BELOW, "infinity below",                                                     \
+      "negative infinity in x counts as the lowest number")                                        \
+    X(MUTANT_INFINITY_ADDED, "infinity added", "infinity in bias and residual counts as 0")        \
+    X(MUTANT_INFINITY_WEIGHT, "infinity weight", "infinity in w counts as the largest number")     \
     X(MUTANT_RUN, "run", "every other run sums backwards")                                         \
     X(MUTANT_THREADS, "threads", "with more than 2 threads sums run backwards")                    \
     /* What it does to the sum. */                                                                 \
@@ -101,6 +110,9 @@
     X(MUTANT_LAST_IMAGE, "last image", "the last of several images is not written")                \
     X(MUTANT_UNWRITTEN, "unwritten", "one element is not written")                                 \
     X(MUTANT_ACCUMULATES, "accumulates", "adds to what y holds")                                   \
+    X(MUTANT_ACCUMULATES_FINITE, "accumulates finite", "adds to what y holds, unless it is NaN")   \
+    X(MUTANT_STALE_FINITE, "stale finite",                                                         \
+      "sums begin with what the workspace holds, unless it is NaN")                                \
     X(MUTANT_ALL_ZEROS, "all zeros", "writes zeros")                                               \
     X(MUTANT_CONSTANT, "constant", "writes its first result everywhere")                           \
     X(MUTANT_TRANSPOSED, "transposed", "writes y as [N, OC, OW, OH]")                              \
@@ -110,6 +122,11 @@
     X(MUTANT_WRITES_X, "writes x", "clears an element of x when it is done")                       \
     X(MUTANT_WRITES_W, "writes w", "scales a weight when it is done")                              \
     X(MUTANT_WRITES_WORKSPACE, "writes workspace", "writes past the workspace")                    \
+    X(MUTANT_PAST_MISALIGNED, "past when misaligned",                                              \
+      "writes the element after y when x is off alignment")                                        \
+    X(MUTANT_X_MISALIGNED, "x when misaligned", "writes x when it is off alignment")               \
+    X(MUTANT_RAISES_MISALIGNED, "raises when misaligned",                                          \
+      "leaves a failure behind when x is off alignment")                                           \
     X(MUTANT_FAILS, "fails", "right, and reports a failure")                                       \
     X(MUTANT_RAISES, "raises", "right, reports success, and leaves a failure behind")
 
