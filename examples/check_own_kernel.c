@@ -46,7 +46,7 @@ static const talc_conv2d_algorithm mine = {
 int main(int count, char **arguments)
 {
     mistaken = count > 1 && strcmp(arguments[1], "mistake") == 0;
-    talc_check *check = talc_check_new(NULL);
+    talc_check *check = talc_check_new(&(talc_check_options){ .device = talc_device_get("cpu") });
     char problem[TALC_CHECK_TEXT];
     for (int64_t i = 0; talc_check_set_problem("quick", i, 1, problem) != NULL; i++)
         if (strchr(problem, ':') == NULL) /* a convolution */

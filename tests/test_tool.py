@@ -360,6 +360,14 @@ class CheckModel(Tool):
         self.fails(2, "no_file", "check", "model", "lenet", "--weights", self.path("no_file"))
         self.fails(2, "stand in for the reference", "check", "model", "lenet", "--reference", "cpu",
                    "--activations", self.path("no_file"))
+        write_npy(self.path("empty.npy"), [0, 1, 28, 28], [])
+        self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("empty.npy"))
+        self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("empty.npy"), "--json")
+        write_npy(self.path("nan.npy"), [1, 1, 28, 28], [float("nan")] * 784)
+        self.fails(2, "check_model: x has 784 elements that are not finite of 784", "check", "model", "lenet", "--input",
+                   self.path("nan.npy"))
+        write_npy(self.path("one.npy"), [1, 1, 28, 28], [float("inf")] + [0] * 783)
+        self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("one.npy"))
         self.fails(2, "3 channels|1 channel", "check", "model", "lenet", "--input", self.image())
 
     def image(self):
@@ -499,7 +507,10 @@ class Check(Tool):
         wrong(b"sum:8\nquick\n", r"p\.txt:2: conv2d: problem 'quick': expected 'n' at position 0$")
         wrong(b"# nothing\n\n", r"p\.txt: there is no problem in it$")
         wrong(b"", r"p\.txt: there is no problem in it$")
-        wrong(b"\x7f\x00\x01\n", r"p\.txt:1: ")
+        wrong(b"\x7f\x01\n", r"p\.txt:1: ")
+        wrong(b"sum:8\n sum:9\0 sum:10\n", r"p\.txt:2: a zero byte at position 6$")
+        wrong(b"sum:8 # \0\n", r"p\.txt:1: a zero byte at position 8$")
+        wrong(b"sum:8\n\0", r"p\.txt:2: a zero byte at position 0$")
         self.fails(2, "Is a directory", "check", self.path(""))
 
     def test_nothing_ran(self):
@@ -513,13 +524,24 @@ class Check(Tool):
         nothing("nothing ran on cpu: no row takes", "softmax:9x10@1", "--kinds", "stride")
         nothing("nothing to check: none of the 1 problems is of op 'sun'", self.PROBLEM, "--op", "sun")
 
+    def test_problems_that_no_row_took(self):
+        problems = [self.PROBLEM, "n0c3h9w8o4k3x3", "n1c2h5w5o3k3x3", "matmul:m0n1k1"]
+        self.assertIn("\ncpu: 2 problems that no row took: not checked\n", self.ok("check", *problems, *self.SHORT))
+        done = self.json("check", *problems, *self.SHORT)
+        self.assertEqual((done["passed"], done["problems"], done["untaken"]), (True, 4, 2))
+        refused = [self.PROBLEM, "n1c8h9w9o8k3x3g8", "--algorithm", "depthwise", *self.SHORT]
+        self.assertIn("\ncpu: 1 problem that no row took: not checked\n", self.ok("check", *refused))
+        self.assertNotIn("that no row took", self.ok("check", self.PROBLEM, *self.SHORT))
+        self.assertEqual(self.json("check", self.PROBLEM, *self.SHORT)["untaken"], 0)
+
     def test_failures(self):
-        done = talc("check", self.PROBLEM, "--svg", self.path("no_folder/y.svg"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("no_folder/y.svg: No such file", done.stderr)
-        done = talc("check", self.PROBLEM, "--kinds", "guards", "--svg", self.path("y.svg"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("nothing to draw", done.stderr)
+        def undrawn(message, *arguments):
+            self.fails(2, message, "check", *arguments)
+            self.fails(2, message, "check", *arguments, "--json")
+        # The hour that the set would take is not spent first.
+        undrawn("no_folder/y.svg: No such file", "random", "1000000", "--svg", self.path("no_folder/y.svg"))
+        undrawn("nothing to draw", self.PROBLEM, "--kinds", "guards", "--svg", self.path("y.svg"))
+        undrawn("/dev/full: No space left", self.PROBLEM, *self.SHORT, "--svg", "/dev/full")
 
 
 if __name__ == "__main__":
