@@ -14,7 +14,7 @@ TALC_BEGIN_DECLARATIONS
 /// NULL, with TALC_BAD_DEVICE and a message that says what is missing, when there is none.
 TALC_API talc_device *talc_device_get(const char *name);
 
-/// The device named by TALC_DEVICE when that exists, else CUDA when there is a GPU, else the CPU. Raises nothing.
+/// The device named by TALC_DEVICE when that exists, else the CPU. Raises nothing.
 TALC_API talc_device *talc_device_default(void);
 
 /// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process may use.

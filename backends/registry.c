@@ -63,11 +63,6 @@ talc_device *talc_device_default(void)
     if (talc_failed() && !atomic_exchange(&warned, true))
         talc_environment_warn("TALC_DEVICE", asked, talc_error_message());
     talc_error_clear();
-#if defined(TALC_CUDA)
-    if (*asked == '\0' && talc_cuda_present())
-        device = find("cuda");
-    talc_error_clear();
-#endif
     if (device == NULL) {
         device = find("cpu");
         talc_error_clear();

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
         TALC_DIMS(number(argc, argv, 2, problem->batch), problem->layer.in_channels,
                   number(argc, argv, 3, problem->height), number(argc, argv, 4, problem->width));
 
-    talc_device *device = talc_device_default(); /* CUDA when there is one, else the CPU */
+    talc_device *device = talc_device_default();
     talc_module *model = talc_module_new(&model_new_class, &problem->layer);
     talc_module_to(model, device);
 

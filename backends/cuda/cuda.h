@@ -23,9 +23,6 @@ TALC_BEGIN_DECLARATIONS
 /// driver, a newer driver, a GPU, one of that number.
 talc_device *talc_cuda_find(const char *name);
 
-/// Whether there is a GPU that this build can use. Raises nothing.
-bool talc_cuda_present(void);
-
 /// The algorithm tables of every GPU.
 extern const struct talc_backend talc_cuda_backend;
 

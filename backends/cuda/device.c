@@ -192,14 +192,6 @@ static int count_gpus(const char *name)
     return 0;
 }
 
-bool talc_cuda_present(void)
-{
-    int count = 0;
-    const cudaError_t error = cudaGetDeviceCount(&count);
-    (void)cudaGetLastError();
-    return error == cudaSuccess && count > 0;
-}
-
 /* "cuda" and "cuda:0" are the first; -1 for what is no number. */
 static int index_of(const char *name)
 {
