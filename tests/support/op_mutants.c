@@ -187,7 +187,9 @@ MATMUL_ROW(no_residual, matmul_without_residual);
 // ---- Reductions ---------------------------------------------------------------------------------------------
 
 #define REDUCE_ROW(name, function)                                                                 \
-    static const talc_reduce_algorithm name = { { #name, ARITHMETIC }, reduce_refuses, NULL, function }
+    static const talc_reduce_algorithm name = {                                                    \
+        { #name, ARITHMETIC }, reduce_refuses, NULL, function                                      \
+    }
 
 static const char *reduce_refuses(const talc_reduce_problem *p)
 {
