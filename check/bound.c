@@ -22,7 +22,7 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     if (arithmetic->wide_accumulator && single)
         bound = u * y + (K + 4) * 0x1p-53 * S;
     if (arithmetic->precision == TALC_TF32)
-        bound += 0x1p-10 * S;
+        bound += 0x1p-9 * S; /* both operands cut, not rounded, to 11 bits */
     return bound + due->extra + (K + 2) * tiny;
 }
 

@@ -28,7 +28,7 @@ Test(check_core, bounds_are_those_of_the_classes)
     cr_assert(about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_RANDOM, &due, 100), 2000 * u));
     cr_assert(about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_WIDE, &due, 100), 2300 * u));
     cr_assert(about(talc_check_bound(&tf32, TALC_F32, TALC_CHECK_RANDOM, &due, 100),
-                    160 * u + 8 * 0x1p-10));
+                    160 * u + 8 * 0x1p-9));
     cr_assert(about(talc_check_bound(&wide, TALC_F32, TALC_CHECK_RANDOM, &due, 100),
                     0.5 * u + 25 * 8 * 0x1p-53));
     cr_assert(
