@@ -513,6 +513,16 @@ class Check(Tool):
         nothing("nothing ran on cpu: no row takes", "softmax:9x10@1", "--kinds", "stride")
         nothing("nothing to check: none of the 1 problems is of op 'sun'", self.PROBLEM, "--op", "sun")
 
+    def test_problems_that_no_row_took(self):
+        problems = [self.PROBLEM, "n0c3h9w8o4k3x3", "n1c2h5w5o3k3x3", "matmul:m0n1k1"]
+        self.assertIn("\ncpu: 2 problems that no row took: not checked\n", self.ok("check", *problems, *self.SHORT))
+        done = self.json("check", *problems, *self.SHORT)
+        self.assertEqual((done["passed"], done["problems"], done["untaken"]), (True, 4, 2))
+        refused = [self.PROBLEM, "n1c8h9w9o8k3x3g8", "--algorithm", "depthwise", *self.SHORT]
+        self.assertIn("\ncpu: 1 problem that no row took: not checked\n", self.ok("check", *refused))
+        self.assertNotIn("that no row took", self.ok("check", self.PROBLEM, *self.SHORT))
+        self.assertEqual(self.json("check", self.PROBLEM, *self.SHORT)["untaken"], 0)
+
     def test_failures(self):
         done = talc("check", self.PROBLEM, "--svg", self.path("no_folder/y.svg"))
         self.assertEqual(done.returncode, 1)

@@ -144,6 +144,7 @@ typedef struct run {
     int devices;
     talc_device *device[MAX_DEVICES];
     talc_check *check[MAX_DEVICES];
+    int64_t untaken[MAX_DEVICES]; /* problems that every row refused or that are empty */
     check_picture picture;
     double seconds;
 } run;
@@ -205,6 +206,23 @@ static bool find_problems(run *self)
     return !talc_failed();
 }
 
+static int64_t runs_of(const talc_check *check)
+{
+    int64_t runs = 0;
+    for (int i = 0; i < talc_check_summary_count(check); i++)
+        runs += talc_check_summary_at(check, i)->problems;
+    return runs;
+}
+
+static bool check_one(run *self, int device, const char *problem)
+{
+    const int64_t before = runs_of(self->check[device]);
+    if (!talc_check_problem(self->check[device], problem))
+        return false;
+    self->untaken[device] += runs_of(self->check[device]) == before;
+    return true;
+}
+
 static bool check_all(run *self)
 {
     const double start = tool_clock();
@@ -213,7 +231,7 @@ static bool check_all(run *self)
     for (int i = 0; i < self->devices && done; i++)
         for (int64_t j = 0; j < self->problems.count && done; j++) {
             progress_step(&bar, self->problems.text[j]);
-            done = talc_check_problem(self->check[i], self->problems.text[j]);
+            done = check_one(self, i, self->problems.text[j]);
         }
     progress_end(&bar);
     self->seconds = tool_clock() - start;
@@ -273,6 +291,10 @@ static void print_results(const run *self)
                tool_bold(), talc_device_name(self->device[i]),
                talc_check_passed(self->check[i]) ? "passed" : "FAILED", tool_plain(),
                self->problems.count, sum.rows, sum.checks, sum.failed);
+        if (self->untaken[i] > 0)
+            printf("%s: %" PRId64 " %s that no row took: not checked\n",
+                   talc_device_name(self->device[i]), self->untaken[i],
+                   self->untaken[i] == 1 ? "problem" : "problems");
     }
     printf("%s%s, seed %" PRId64 "%s\n", tool_dim(), tool_seconds(self->seconds, seconds),
            self->arguments->seed, tool_plain());
@@ -301,10 +323,12 @@ static json_t *failure_json(const talc_check_failure *failure)
 static int print_json(const run *self, bool passed)
 {
     char devices[64] = "";
+    int64_t untaken = 0;
     json_t *rows = json_array(), *failures = json_array();
     for (int i = 0; i < self->devices; i++) {
         const talc_check *check = self->check[i];
         const size_t used = strlen(devices);
+        untaken += self->untaken[i];
         snprintf(devices + used, sizeof devices - used, "%s%s", i > 0 ? "," : "",
                  talc_device_name(self->device[i]));
         for (int j = 0; j < talc_check_summary_count(check); j++)
@@ -312,10 +336,11 @@ static int print_json(const run *self, bool passed)
         for (int j = 0; j < talc_check_failure_count(check); j++)
             json_array_append_new(failures, failure_json(talc_check_failure_at(check, j)));
     }
-    return tool_json_print(json_pack("{s:s, s:I, s:b, s:I, s:o, s:o, s:o}", "device", devices,
+    return tool_json_print(json_pack("{s:s, s:I, s:b, s:I, s:I, s:o, s:o, s:o}", "device", devices,
                                      "seed", (json_int_t)self->arguments->seed, "passed", passed,
-                                     "problems", (json_int_t)self->problems.count, "rows", rows,
-                                     "failures", failures, "seconds", tool_real(self->seconds)));
+                                     "problems", (json_int_t)self->problems.count, "untaken",
+                                     (json_int_t)untaken, "rows", rows, "failures", failures,
+                                     "seconds", tool_real(self->seconds)));
 }
 
 static int draw(const run *self)
@@ -383,7 +408,9 @@ int command_check(int argc, char **argv)
             "status; "
             "batch, groups, dilation, stride, pointwise, padding, adjoint, linearity, shift "
             "(relations "
-            "between convolutions). Exit code 1: something failed; 2: wrong usage, or nothing ran.",
+            "between convolutions). Exit code 1: something failed; 2: wrong usage, or nothing ran. "
+            "Problems that no row took, or without anything to compute, are counted as not "
+            "checked.",
         .children = children,
     };
     if (argc > 1 && strcmp(argv[1], "model") == 0)
