@@ -360,6 +360,9 @@ class CheckModel(Tool):
         self.fails(2, "no_file", "check", "model", "lenet", "--weights", self.path("no_file"))
         self.fails(2, "stand in for the reference", "check", "model", "lenet", "--reference", "cpu",
                    "--activations", self.path("no_file"))
+        write_npy(self.path("empty.npy"), [0, 1, 28, 28], [])
+        self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("empty.npy"))
+        self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("empty.npy"), "--json")
         self.fails(2, "3 channels|1 channel", "check", "model", "lenet", "--input", self.image())
 
     def image(self):
@@ -524,12 +527,13 @@ class Check(Tool):
         self.assertEqual(self.json("check", self.PROBLEM, *self.SHORT)["untaken"], 0)
 
     def test_failures(self):
-        done = talc("check", self.PROBLEM, "--svg", self.path("no_folder/y.svg"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("no_folder/y.svg: No such file", done.stderr)
-        done = talc("check", self.PROBLEM, "--kinds", "guards", "--svg", self.path("y.svg"))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("nothing to draw", done.stderr)
+        def undrawn(message, *arguments):
+            self.fails(2, message, "check", *arguments)
+            self.fails(2, message, "check", *arguments, "--json")
+        # The hour that the set would take is not spent first.
+        undrawn("no_folder/y.svg: No such file", "random", "1000000", "--svg", self.path("no_folder/y.svg"))
+        undrawn("nothing to draw", self.PROBLEM, "--kinds", "guards", "--svg", self.path("y.svg"))
+        undrawn("/dev/full: No space left", self.PROBLEM, *self.SHORT, "--svg", "/dev/full")
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ typedef struct run {
     talc_check *check[MAX_DEVICES];
     int64_t untaken[MAX_DEVICES]; /* problems that every row refused or that are empty */
     check_picture picture;
+    FILE *svg; /* NULL: no picture is asked for */
     double seconds;
 } run;
 
@@ -155,6 +156,8 @@ static void run_free(run *self)
         talc_check_free(self->check[i]);
     check_problems_free(&self->problems);
     check_picture_free(&self->picture);
+    if (self->svg != NULL)
+        fclose(self->svg);
 }
 
 static bool add_device(run *self, const char *name)
@@ -204,6 +207,18 @@ static bool find_problems(run *self)
                   "nothing to check: none of the %" PRId64 " problems is of op '%s'",
                   self->problems.left_out, a->op);
     return !talc_failed();
+}
+
+/* Before the run, which may be long. */
+static bool open_picture(run *self)
+{
+    const char *path = self->arguments->svg;
+    if (path == NULL)
+        return true;
+    self->svg = fopen(path, "w");
+    if (self->svg == NULL)
+        talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
+    return self->svg != NULL;
 }
 
 static int64_t runs_of(const talc_check *check)
@@ -343,26 +358,36 @@ static int print_json(const run *self, bool passed)
                                      "seconds", tool_real(self->seconds)));
 }
 
-static int draw(const run *self)
+/* Writes the picture, if one is asked for. */
+static bool draw(run *self)
 {
+    FILE *file = self->svg;
     const char *path = self->arguments->svg;
-    if (!self->picture.kept)
-        return tool_fail("%s: no check compared values, there is nothing to draw", path);
-    FILE *file = fopen(path, "w");
     if (file == NULL)
-        return tool_fail("%s: %s", path, strerror(errno));
-    check_picture_write(&self->picture, file);
+        return true;
+    self->svg = NULL;
+    if (self->picture.kept)
+        check_picture_write(&self->picture, file);
     const bool written = !ferror(file);
     if (fclose(file) != 0 || !written)
-        return tool_fail("%s: %s", path, strerror(errno));
-    return TOOL_OK;
+        talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
+    else if (!self->picture.kept)
+        talc_fail(TALC_NOT_FOUND, "%s: no check compared values, there is nothing to draw", path);
+    return !talc_failed();
 }
 
-static int report(const run *self)
+/* Without its picture a run that passed has not done what was asked for, so that it reports nothing; one that failed
+ * reports that. */
+static int report(run *self)
 {
     bool passed = true;
     for (int i = 0; i < self->devices; i++)
         passed = passed && talc_check_passed(self->check[i]);
+    if (!draw(self)) {
+        const int code = tool_usage_talc();
+        if (passed)
+            return code;
+    }
     int code = TOOL_OK;
     if (self->arguments->tool.json) {
         code = print_json(self, passed);
@@ -370,8 +395,6 @@ static int report(const run *self)
         print_results(self);
         code = tool_finish();
     }
-    if (self->arguments->svg != NULL && draw(self) != TOOL_OK)
-        code = TOOL_FAILED;
     return passed ? code : TOOL_FAILED;
 }
 
@@ -408,7 +431,9 @@ int command_check(int argc, char **argv)
             "status; "
             "batch, groups, dilation, stride, pointwise, padding, adjoint, linearity, shift "
             "(relations "
-            "between convolutions). Exit code 1: something failed; 2: wrong usage, or nothing ran. "
+            "between convolutions). Exit code 1: something failed; 2: wrong usage, nothing ran, or "
+            "the picture could not be "
+            "drawn. "
             "Problems that no row took, or without anything to compute, are counted as not "
             "checked.",
         .children = children,
@@ -422,7 +447,7 @@ int command_check(int argc, char **argv)
         code = tool_usage_talc();
     else if (self.list)
         code = list(&job);
-    else if (!find_devices(&job) || !check_all(&job) || !something_ran(&job))
+    else if (!find_devices(&job) || !open_picture(&job) || !check_all(&job) || !something_ran(&job))
         code = tool_usage_talc();
     else
         code = report(&job);

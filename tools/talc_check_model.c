@@ -174,6 +174,15 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
            talc_check_model(model, x, &check_options, report);
 }
 
+/* A report that did not pass and has no wrong layer says nothing of the model. */
+static bool something_compared(const talc_check_model_report *report)
+{
+    if (!talc_check_model_passed(report) && talc_check_model_first_wrong(report) < 0)
+        talc_fail(TALC_BAD_ARGUMENT, "check_model: nothing was compared: no layer has an output "
+                                     "and a reference with finite elements");
+    return !talc_failed();
+}
+
 // ---- Results ------------------------------------------------------------------------------------------------
 
 static json_t *layer_json(const talc_check_model_layer *layer)
@@ -234,7 +243,7 @@ int command_check_model(int argc, char **argv)
                                : random_images(index, self.batch);
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
-    if (x == NULL || !check(&self, model, x, device, &report)) {
+    if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {
         (void)tool_usage_talc();
     } else if (self.tool.json) {
         code = print_json(&self, device, report);
@@ -242,7 +251,7 @@ int command_check_model(int argc, char **argv)
         talc_check_model_print(stdout, report);
         code = tool_finish();
     }
-    if (report != NULL && !talc_check_model_passed(report))
+    if (talc_check_model_first_wrong(report) >= 0)
         code = TOOL_FAILED;
     talc_check_model_free(report);
     talc_module_free(model);
