@@ -5,6 +5,9 @@
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 
+#include <inttypes.h>
+#include <math.h>
+
 static const char *const WHO = "check_model";
 
 // ---- The passes ---------------------------------------------------------------------------------------------
@@ -71,12 +74,30 @@ static bool check_options(const talc_check_model_options *options)
     return !talc_failed();
 }
 
+/* NaN in, NaN out, and every layer would be as it must. */
+static bool check_input(const talc_tensor *x)
+{
+    check_array array;
+    double accumulated = 0;
+    int64_t odd = 0;
+    const bool read = talc_check_array_of(NULL, x, &array, &accumulated);
+    for (int64_t i = 0; read && i < array.count; i++)
+        odd += !isfinite(array.of[i]);
+    if (read && odd > array.count / 2)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: x has %" PRId64 " elements that are not finite of %" PRId64, WHO, odd,
+                  array.count);
+    talc_check_array_free(&array);
+    return !talc_failed();
+}
+
 /* In a scope of its own, which ends what the passes made. */
 static bool run_check(talc_module *model, talc_tensor *x, const talc_check_model_options *options,
                       talc_check_model_report *report)
 {
     talc_scope *scope = talc_scope_enter();
-    talc_replacement *remembered = scope == NULL ? NULL : talc_check_remember(model);
+    talc_replacement *remembered =
+        scope == NULL || !check_input(x) ? NULL : talc_check_remember(model);
     bool checked = false;
     if (remembered != NULL) {
         talc_device *home =
@@ -140,8 +161,11 @@ int talc_check_model_first_wrong(const talc_check_model_report *report)
 
 bool talc_check_model_passed(const talc_check_model_report *report)
 {
+    const int count = talc_check_model_count(report);
     bool compared = false;
-    for (int i = 0; i < talc_check_model_count(report); i++)
+    for (int i = 0; i < count; i++)
         compared = compared || report->layers[i].step >= 0; /* not NAN */
-    return compared && talc_check_model_first_wrong(report) < 0;
+    return compared &&
+           (report->layers[count - 1].own >= 0 || report->layers[count - 1].step >= 0) &&
+           talc_check_model_first_wrong(report) < 0;
 }

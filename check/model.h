@@ -55,9 +55,9 @@ typedef struct talc_check_model_layer {
         [32]; ///< "conv2d"; "output" for a saved activation that is a view of what an earlier layer made
     char algorithm[32]; ///< that was checked; "" for copies
     talc_dims dims;     ///< of its output
-    double own;         ///< NAN for "output", and for an output without elements
+    double own;         ///< NAN for "output", and for an output without finite elements
     double
-        step; ///< NAN where there was nothing to compare with; INFINITY where no difference is allowed
+        step; ///< NAN where there was nothing finite to compare with; INFINITY where no difference is allowed
     double accumulated; ///< likewise
     double difference;  ///< the worst |y - reference|; NAN likewise
     /// Element with the worst own, or the worst step if that is larger: where, what was computed and what is due there (the
@@ -73,7 +73,7 @@ typedef struct talc_check_model_report talc_check_model_report;
 /// layers are wrong is a result, not a failure. `options` may be NULL. The model is left as it was, also on failure: its
 /// modes, devices and parameters; and so are the thread's forced algorithms.
 ///
-/// Errors: NULL model, x or report, a device or algorithm that is not there, an algorithm forced on an op that did not run,
+/// Errors: NULL model, x or report, an x whose elements are mostly not finite, a device or algorithm that is not there, an algorithm forced on an op that did not run,
 /// an activations file together with a reference device or algorithm, one that cannot be read, tensors in it that are no
 /// layer's output or of another shape, ops of the two runs that differ, no memory, and what the model's forward raises.
 TALC_API bool talc_check_model(talc_module *model, talc_tensor *x,
@@ -89,7 +89,8 @@ TALC_API const talc_check_model_layer *talc_check_model_at(const talc_check_mode
 /// Index of the first layer that did not pass; -1 when there is none.
 TALC_API int talc_check_model_first_wrong(const talc_check_model_report *report);
 
-/// At least one layer was compared with the reference, and every layer passed. False for NULL.
+/// At least one layer was compared with the reference, the last one has finite elements that were compared with something,
+/// and every layer passed. An output all NaN or infinite shows nothing. False for NULL.
 TALC_API bool talc_check_model_passed(const talc_check_model_report *report);
 
 /// A table of the layers, and a line on the first that is wrong.

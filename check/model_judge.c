@@ -61,6 +61,7 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
     const talc_arithmetic *arithmetic = ran->row == NULL ? &copy : &ran->row->arithmetic;
     const talc_dtype dtype = ran->output.dtype;
     double S_norm = 0, own = -1;
+    bool finite = false;
     for (int64_t i = 0; i < open->count; i++)
         S_norm = fmax(S_norm, due->S[i]);
     for (int64_t i = 0; i < open->count; i++) {
@@ -68,6 +69,7 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
         talc_check_activate(&element, due->activation, dtype);
         const double T = rounding(arithmetic, dtype, &element, S_norm, 0);
         const double share = talc_check_share(element.value, open->got[i], T);
+        finite = finite || isfinite(open->got[i]) || isfinite(element.value);
         if (share > own) {
             own = share;
             worst(layer, open->dims, i, open->got[i], (double)element.value);
@@ -78,7 +80,8 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
         open->room[i] =
             T + rounding(reference == NULL ? &copy : reference, dtype, &element, S_norm, spread);
     }
-    layer->own = own < 0 ? NAN : own; /* without elements there is nothing to say */
+    /* Without elements, or where all are NaN or infinite as they must be, there is nothing to say. */
+    layer->own = own < 0 || (own == 0 && !finite) ? NAN : own;
 }
 
 bool talc_check_judge_own(const check_ran *ran, const talc_arithmetic *reference,
@@ -116,9 +119,11 @@ void talc_check_judge_step(check_open *open, const double *reference, double bef
     if (open->count == 0)
         return;
     double step = 0;
+    bool finite = false;
     layer->difference = 0;
     for (int64_t i = 0; i < open->count; i++) {
         const double off = distance(open->got[i], reference[i]);
+        finite = finite || isfinite(open->got[i]) || isfinite(reference[i]);
         double share = 0;
         if (off > open->spread[i])
             share = open->room[i] > 0 ? (off - open->spread[i]) / open->room[i] : INFINITY;
@@ -131,7 +136,7 @@ void talc_check_judge_step(check_open *open, const double *reference, double bef
         open->spread[i] = off;
         open->room[i] = 0;
     }
-    layer->step = step;
+    layer->step = step == 0 && !finite ? NAN : step;
     layer->accumulated = fmax(before, step);
 }
 

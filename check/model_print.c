@@ -35,7 +35,7 @@ static const char *path_text(const talc_check_model_layer *layer)
 static const char *verdict_text(const talc_check_model_layer *layer)
 {
     if (layer->passed)
-        return layer->step >= 0 ? "ok" : "own ok";
+        return layer->step >= 0 ? "ok" : layer->own >= 0 ? "own ok" : "-";
     return layer->own > 1 || layer->step > 1 ? "WRONG" : "after it";
 }
 
@@ -64,6 +64,14 @@ static void print_first(FILE *file, const talc_check_model_layer *layer)
     else
         fprintf(file, "the reference's, and %s\n",
                 layer->own <= 1 ? "its own op is right" : "nothing else is known of it");
+}
+
+static bool any_compared(const talc_check_model_report *report)
+{
+    for (int i = 0; i < talc_check_model_count(report); i++)
+        if (talc_check_model_at(report, i)->step >= 0)
+            return true;
+    return false;
 }
 
 void talc_check_model_print(FILE *file, const talc_check_model_report *report)
@@ -98,6 +106,7 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
         print_first(file, talc_check_model_at(report, wrong));
     fprintf(file, "%s\n",
             talc_check_model_passed(report) ? "passed"
-            : wrong < 0                     ? "failed: nothing was compared"
-                                            : "failed");
+            : wrong >= 0                    ? "failed"
+            : any_compared(report) ? "failed: the last layer's output has no finite element"
+                                   : "failed: nothing was compared");
 }

@@ -376,6 +376,44 @@ Test(check_model, a_model_without_ops_does_not_pass)
     assert_all_freed();
 }
 
+/* NaN in both runs is no difference, and shows nothing. */
+Test(check_model, a_model_that_gives_nothing_finite_does_not_pass)
+{
+    talc_module *model = block_new();
+    talc_tensor *x = block_input();
+    const int64_t count = talc_numel(x);
+    float *elements = talc_data(x, TALC_F32);
+    talc_check_model_report *report;
+    for (int64_t i = 0; i < count; i++)
+        elements[i] = i % 3 == 0 ? INFINITY : NAN;
+    cr_assert(!talc_check_model(model, x, NULL, &report) && report == NULL);
+    char message[100];
+    snprintf(message, sizeof message, "check_model: x has %d elements that are not finite of %d",
+             (int)count, (int)count);
+    cr_assert(talc_error_status() == TALC_BAD_ARGUMENT);
+    cr_assert_str_eq(talc_error_message(), message);
+    talc_error_clear();
+
+    /* The statistics of the second batch norm spoil what follows, whatever the layers before it show. */
+    float *mean = talc_data(talc_module_find(model, "bn2.running_mean"), TALC_F32);
+    for (int c = 0; c < 5; c++)
+        mean[c] = NAN;
+    report = checked(model, block_input(), (talc_check_model_options){ 0 });
+    cr_assert(talc_check_model_first_wrong(report) == -1 && !talc_check_model_passed(report));
+    cr_assert(layer_at(report, CONV2)->own <= 1 && layer_at(report, CONV2)->step <= 1);
+    cr_assert(isnan(layer_at(report, BN2)->own) && isnan(layer_at(report, BN2)->step));
+    cr_assert(strstr(printed(report), "failed: the last layer's output has no finite element"));
+    talc_check_model_free(report);
+
+    /* One channel of five is no reason. */
+    mean[0] = mean[1] = mean[2] = mean[3] = 0;
+    report = checked(model, block_input(), (talc_check_model_options){ 0 });
+    assert_passed(report);
+    talc_check_model_free(report);
+    talc_module_free(model);
+    assert_all_freed();
+}
+
 // ---- What is left behind ------------------------------------------------------------------------------------
 
 typedef struct state {

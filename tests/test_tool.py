@@ -363,6 +363,11 @@ class CheckModel(Tool):
         write_npy(self.path("empty.npy"), [0, 1, 28, 28], [])
         self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("empty.npy"))
         self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("empty.npy"), "--json")
+        write_npy(self.path("nan.npy"), [1, 1, 28, 28], [float("nan")] * 784)
+        self.fails(2, "check_model: x has 784 elements that are not finite of 784", "check", "model", "lenet", "--input",
+                   self.path("nan.npy"))
+        write_npy(self.path("one.npy"), [1, 1, 28, 28], [float("inf")] + [0] * 783)
+        self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("one.npy"))
         self.fails(2, "3 channels|1 channel", "check", "model", "lenet", "--input", self.image())
 
     def image(self):

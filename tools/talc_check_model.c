@@ -178,8 +178,9 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
 static bool something_compared(const talc_check_model_report *report)
 {
     if (!talc_check_model_passed(report) && talc_check_model_first_wrong(report) < 0)
-        talc_fail(TALC_BAD_ARGUMENT, "check_model: nothing was compared: no layer has an output "
-                                     "and a reference with finite elements");
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "check_model: nothing was compared: no layer, or not the last, has an output "
+                  "and a reference with finite elements");
     return !talc_failed();
 }
 
