@@ -295,6 +295,15 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n2c3h5w7_eps0", "batch_norm2d:n2c3h5w7_train_eps0_f64", "sum:", "argmax:", "softmax:@0",
     "log_softmax:@0_f64", "adaptive_avg_pool2d:n2c3h7w6o0x4",
 
+    /* Channels past the widths of vectors and tiles; transposed products whose sums are longer than a block. */
+    "max_pool2d:n1c33h5w6k3x3s2x2p1x1_indices", "max_pool2d:n2c70h3w5k2x2", "max_pool2d:n1c130h3w3k2x2",
+    "avg_pool2d:n1c33h5w6k3x3s2x2p1x1", "avg_pool2d:n2c70h3w5k2x2", "avg_pool2d:n1c130h3w3k2x2",
+    "adaptive_avg_pool2d:n1c33h5w7o2x3", "adaptive_avg_pool2d:n2c70h3w5o2x2", "adaptive_avg_pool2d:n1c130h3w3o1x1",
+    "batch_norm2d:n2c65h3w5", "batch_norm2d:n1c130h3w5_relu", "batch_norm2d:n2c300h2w3",
+    "batch_norm2d:n2c65h3w5_train", "batch_norm2d:n1c130h3w5_train_relu", "batch_norm2d:n2c300h2w3_train",
+    "matmul:m9n11k513_ta", "matmul:m9n11k513_tb", "matmul:m9n11k513_ta_tb", "matmul:b2m5n7k2049_ta_tb_bias",
+    "matmul:m9n11k513_ta_f64", "matmul:m9n11k513_ta_tb_f64",
+
     NULL,
 };
 // clang-format on

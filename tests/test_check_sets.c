@@ -111,6 +111,46 @@ static int differing(uint64_t a, uint64_t b)
     return count;
 }
 
+/* The largest number that follows `letter` among the extents of the problems that hold `part`. */
+static int64_t largest(int64_t count, const char *op, char letter, const char *part)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const char *extent = strchr(problems[i].text, ':');
+        if (!is_of(problems[i].text, op) || strstr(problems[i].text, part) == NULL)
+            continue;
+        const size_t extents = strcspn(extent, "_");
+        const char *at = memchr(extent, letter, extents);
+        const int64_t number = at == NULL ? 0 : strtoll(at + 1, NULL, 10);
+        most = number > most ? number : most;
+    }
+    return most;
+}
+
+/* A kernel that is wrong past a tile is found only where there is more than a tile. */
+Test(check_sets, edges_go_past_the_tiles_of_every_op)
+{
+    static const struct {
+        const char *op;
+        char letter;
+        const char *part;
+        int64_t least;
+    } cases[] = {
+        { "max_pool2d", 'c', "", 129 },          { "avg_pool2d", 'c', "", 129 },
+        { "adaptive_avg_pool2d", 'c', "", 129 }, { "batch_norm2d", 'c', "_train", 257 },
+        { "batch_norm2d", 'c', "_relu", 129 },   { "matmul", 'k', "_ta", 513 },
+        { "matmul", 'k', "_tb", 513 },           { "matmul", 'k', "_ta_tb", 513 },
+        { "matmul", 'k', "_f64", 513 },
+    };
+    const int64_t count = read_set("edges");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t most = largest(count, cases[i].op, cases[i].letter, cases[i].part);
+        cr_assert(most >= cases[i].least, "%s%s: %c goes to %d", cases[i].op, cases[i].part,
+                  cases[i].letter, (int)most);
+    }
+    assert_all_freed();
+}
+
 Test(check_sets, random_depends_on_index_and_seed_alone)
 {
     cr_assert(differing(7, 7) == 0);
