@@ -507,7 +507,10 @@ class Check(Tool):
         wrong(b"sum:8\nquick\n", r"p\.txt:2: conv2d: problem 'quick': expected 'n' at position 0$")
         wrong(b"# nothing\n\n", r"p\.txt: there is no problem in it$")
         wrong(b"", r"p\.txt: there is no problem in it$")
-        wrong(b"\x7f\x00\x01\n", r"p\.txt:1: ")
+        wrong(b"\x7f\x01\n", r"p\.txt:1: ")
+        wrong(b"sum:8\n sum:9\0 sum:10\n", r"p\.txt:2: a zero byte at position 6$")
+        wrong(b"sum:8 # \0\n", r"p\.txt:1: a zero byte at position 8$")
+        wrong(b"sum:8\n\0", r"p\.txt:2: a zero byte at position 0$")
         self.fails(2, "Is a directory", "check", self.path(""))
 
     def test_nothing_ran(self):

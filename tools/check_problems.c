@@ -86,20 +86,31 @@ static char *stripped(char *line)
     return line;
 }
 
+static bool add_line(check_problems *self, const char *path, int64_t number, char *line,
+                     size_t length)
+{
+    char text[TALC_CHECK_TEXT];
+    if (strlen(line) != length) { /* what follows would not be read */
+        talc_fail(TALC_BAD_FORMAT, "%s:%lld: a zero byte at position %zu", path, (long long)number,
+                  strlen(line));
+        return false;
+    }
+    const char *problem = stripped(line);
+    if (*problem == '\0')
+        return true;
+    if (talc_check_problem_text(problem, text) == NULL)
+        return failed_at(path, number);
+    return add(self, text);
+}
+
 static bool add_lines(check_problems *self, const char *path, FILE *file)
 {
-    char *line = NULL, text[TALC_CHECK_TEXT];
+    char *line = NULL;
     size_t room = 0;
+    ssize_t length;
     bool right = true;
-    for (int64_t number = 1; right && getline(&line, &room, file) >= 0; number++) {
-        const char *problem = stripped(line);
-        if (*problem == '\0')
-            continue;
-        if (talc_check_problem_text(problem, text) == NULL)
-            right = failed_at(path, number);
-        else
-            right = add(self, text);
-    }
+    for (int64_t number = 1; right && (length = getline(&line, &room, file)) >= 0; number++)
+        right = add_line(self, path, number, line, (size_t)length);
     free(line);
     if (right && ferror(file)) {
         talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
