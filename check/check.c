@@ -406,11 +406,15 @@ bool talc_check_problem(talc_check *check, const char *problem)
         return false;
     const char *name = check->options.algorithm;
     const talc_algorithm *row;
-    for (int i = 0; s->row_count < MOST_ROWS && (row = s->family->row(check->device, i)) != NULL;
-         i++)
-        if (name == NULL || strcmp(name, row->name) == 0)
+    for (int i = 0; (row = s->family->row(check->device, i)) != NULL && !talc_failed(); i++)
+        if (name != NULL && strcmp(name, row->name) != 0)
+            continue;
+        else if (s->row_count == MOST_ROWS)
+            talc_fail(TALC_UNSUPPORTED, "check: %s has more than %d algorithms to check on %s",
+                      s->family->op(&s->problem), MOST_ROWS, check->device->name);
+        else
             s->rows[s->row_count++] = row;
-    const bool done = check_session(s);
+    const bool done = !talc_failed() && check_session(s);
     talc_memory_free(s);
     return done;
 }

@@ -2,6 +2,7 @@
  * oracles have tests/test_check_oracles.c. */
 #include "check/case.h"
 #include "check/family.h"
+#include "ops/backend.h"
 #include "tests/support/hooks.h"
 
 #include <math.h>
@@ -382,6 +383,55 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
     cr_assert_eq(talc_check_summary_count(check), 11 * 2);
+    talc_check_free(check);
+    assert_all_freed();
+}
+
+static const char *never(const talc_conv2d_problem *problem)
+{
+    (void)problem;
+    return "it never does";
+}
+
+static talc_status not_run(talc_device *device, const talc_conv2d_problem *problem,
+                           const talc_conv2d_arguments *arguments)
+{
+    (void)device, (void)problem, (void)arguments;
+    return TALC_UNSUPPORTED;
+}
+
+/* A row beyond those that a problem can be checked with is not left out without a word. */
+Test(check_families, too_many_rows_are_a_failure)
+{
+    enum { MOST = 32 };
+    talc_conv2d_algorithm rows[MOST + 2] = { { { NULL, { 0 } }, NULL, NULL, NULL } };
+    talc_device device = *cpu_device();
+    struct talc_backend backend = *device.backend;
+    backend.conv2d = rows;
+    device.backend = &backend;
+    for (int i = 0; i < MOST + 1; i++) {
+        rows[i].algorithm.name = i < 2 ? "first" : "other";
+        rows[i].refuses = never;
+        rows[i].run = not_run;
+    }
+    talc_check *check = talc_check_new(&(talc_check_options){ .device = &device });
+    cr_assert(!talc_check_problem(check, "n1c1h3w3o1k2x2"));
+    cr_assert(talc_error_status() == TALC_UNSUPPORTED);
+    cr_assert_str_eq(talc_error_message(),
+                     "check: conv2d has more than 32 algorithms to check on cpu");
+    talc_error_clear();
+    talc_check_free(check);
+
+    check = talc_check_new(&(talc_check_options){ .device = &device, .algorithm = "other" });
+    cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"));
+    cr_assert(talc_check_summary_count(check) == 1);
+    cr_assert(talc_check_summary_at(check, 0)->refused == MOST - 1);
+    talc_check_free(check);
+
+    rows[MOST].algorithm.name = NULL;
+    check = talc_check_new(&(talc_check_options){ .device = &device });
+    cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"), "%s", talc_error_message());
+    cr_assert(talc_check_summary_count(check) == 2);
     talc_check_free(check);
     assert_all_freed();
 }
