@@ -1,8 +1,8 @@
 /// Relations that convolutions must satisfy among themselves, whatever an oracle says. Private to check/.
 ///
-/// All hold to the bit on small integers. Each property derives from the problem a few small ones on which it says something
-/// (a batch of three, a dilation of 2x3), poses them to the same row and compares; it is left out where the row refuses one of
-/// them. Bias, residual and activation are taken off, and a large problem is made smaller.
+/// All hold without any tolerance on small integers. Each property derives from the problem a few small ones on which it says
+/// something (a batch of three, a dilation of 2x3), poses them to the same row and compares; it is left out where the row
+/// refuses one of them. Bias, residual and activation are taken off, and a large problem is made smaller.
 #ifndef TALC_CHECK_PROPERTIES_H
 #define TALC_CHECK_PROPERTIES_H
 

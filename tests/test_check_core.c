@@ -68,6 +68,7 @@ Test(check_core, a_share_is_the_part_of_the_bound_that_is_used)
     cr_assert_eq(talc_check_share(1, 1.5, 1), 0.5);
     cr_assert_eq(talc_check_share(1, -1, 1), 2);
     cr_assert_eq(talc_check_share(1, 1, 0), 0);
+    cr_assert_eq(talc_check_share(0, -0.0, 0), 0, "values are compared, not signs of zero");
     cr_assert_eq(talc_check_share(1, nextafter(1, 2), 0), INFINITY);
     cr_assert_eq(talc_check_share((long double)NAN, NAN, 1), 0);
     cr_assert_eq(talc_check_share((long double)NAN, 1, 1), INFINITY);
