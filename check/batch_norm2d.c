@@ -415,14 +415,6 @@ static const talc_batch_norm2d_algorithm *typed(const talc_algorithm *row)
     return (const talc_batch_norm2d_algorithm *)(const void *)row;
 }
 
-static const talc_algorithm *row_at(const talc_device *device, int index)
-{
-    const talc_batch_norm2d_algorithm *row = device->backend->batch_norm2d;
-    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
-        row++;
-    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
-}
-
 static bool has_functions(const talc_algorithm *row)
 {
     return typed(row)->refuses != NULL && typed(row)->run != NULL;
@@ -476,7 +468,8 @@ const check_family talc_check_batch_norm2d = {
     .fill = fill,
     .due = due_of,
     .terms = terms,
-    .row = row_at,
+    .list = offsetof(struct talc_backend, batch_norm2d),
+    .row_size = sizeof(talc_batch_norm2d_algorithm),
     .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,

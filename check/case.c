@@ -247,7 +247,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     stage.count = family->operands(problem, stage.operands);
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
-    const size_t workspace_bytes = family->workspace(row, device, problem, limit);
+    const size_t workspace_bytes = talc_check_workspace(family, row, device, problem, limit);
 
     bool done = set_up(&stage, device, values, options, workspace_bytes);
     if (done) {

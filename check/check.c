@@ -234,7 +234,8 @@ static bool check_variants(session *s)
         }
         const check_run_options smallest = { .workspace_limit = 0 };
         if (runs(s, TALC_CHECK_WORKSPACE) &&
-            s->family->workspace(s->rows[row], s->check->device, &s->problem, SIZE_MAX) > 0 &&
+            talc_check_workspace(s->family, s->rows[row], s->check->device, &s->problem, SIZE_MAX) >
+                0 &&
             !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
             return false;
     }
@@ -329,9 +330,10 @@ static bool fits_memory(const session *s)
     const int count = s->family->operands(&s->problem, operands);
     double workspace = 0;
     for (int row = 0; row < s->row_count; row++)
-        workspace = fmax(workspace,
-                         (double)s->family->workspace(s->rows[row], s->check->device, &s->problem,
-                                                      talc_workspace_limit(s->check->device)));
+        workspace =
+            fmax(workspace,
+                 (double)talc_check_workspace(s->family, s->rows[row], s->check->device,
+                                              &s->problem, talc_workspace_limit(s->check->device)));
     double bytes =
         talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
     bytes += 3 * workspace;
@@ -467,7 +469,8 @@ static bool check_rows(talc_check *check, const char *problem)
         return false;
     const char *name = check->options.algorithm;
     const talc_algorithm *row;
-    for (int i = 0; (row = s->family->row(check->device, i)) != NULL && !talc_failed(); i++)
+    for (int i = 0;
+         (row = talc_check_row_at(s->family, check->device, i)) != NULL && !talc_failed(); i++)
         if (name != NULL && strcmp(name, row->name) != 0)
             continue;
         else if (s->row_count == MOST_ROWS)

@@ -1,5 +1,6 @@
 #include "check/family.h"
 
+#include "ops/backend.h"
 #include "tensor/error.h"
 
 #include <string.h>
@@ -27,4 +28,23 @@ const check_family *talc_check_parse(const char *text, check_problem *problem)
     talc_fail(TALC_NOT_FOUND, "check: problem '%.80s': there is no op '%.*s' at position 0", text,
               (int)length, op);
     return NULL;
+}
+
+const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
+                                        int index)
+{
+    const char *row;
+    memcpy(&row, (const char *)device->backend + family->list, sizeof row);
+    for (; row != NULL; row += family->row_size, index--) {
+        const talc_algorithm *algorithm = (const talc_algorithm *)(const void *)row;
+        if (algorithm->name == NULL || index == 0)
+            return algorithm->name == NULL ? NULL : algorithm;
+    }
+    return NULL;
+}
+
+size_t talc_check_workspace(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit)
+{
+    return family->workspace == NULL ? 0 : family->workspace(row, device, problem, limit);
 }

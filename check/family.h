@@ -75,12 +75,12 @@ typedef struct check_family {
     /// Cost of one due element, in terms; for the choice between all elements and a sample.
     double (*terms)(const check_problem *problem);
 
-    /// Row `index` of the device's table; NULL after the last.
-    const talc_algorithm *(*row)(const talc_device *device, int index);
+    /// Where a backend keeps its list of rows, as an offset into struct talc_backend, and the size of a row.
+    size_t list, row_size;
     /// Whether the row has the functions that every row must have.
     bool (*complete)(const talc_algorithm *row);
     const char *(*refuses)(const talc_algorithm *row, const check_problem *problem);
-    /// Bytes that it uses under `limit`.
+    /// Bytes that it uses under `limit`. NULL: no row of the op uses any.
     size_t (*workspace)(const talc_algorithm *row, const talc_device *device,
                         const check_problem *problem, size_t limit);
     /// Runs it on device pointers to contiguous operands, in the order of `operands`.
@@ -94,6 +94,14 @@ extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmu
 
 /// All of them, NULL at the end.
 extern const check_family *const talc_check_families[];
+
+/// Row `index` of the device's list; NULL after the last.
+const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
+                                        int index);
+
+/// Bytes that a row uses under `limit`.
+size_t talc_check_workspace(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit);
 
 /// Finds the family of a text and reads the problem; NULL with a failure.
 const check_family *talc_check_parse(const char *text, check_problem *problem);

@@ -229,14 +229,6 @@ static const talc_pool2d_algorithm *typed(const talc_algorithm *row)
     return (const talc_pool2d_algorithm *)(const void *)row;
 }
 
-static const talc_algorithm *row_at(const talc_device *device, int index)
-{
-    const talc_pool2d_algorithm *row = device->backend->pool2d;
-    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
-        row++;
-    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
-}
-
 static bool has_functions(const talc_algorithm *row)
 {
     return typed(row)->refuses != NULL && typed(row)->run != NULL;
@@ -248,13 +240,6 @@ static const char *refuses(const talc_algorithm *row, const check_problem *probl
     if (p->N == 0 || p->OH == 0 || p->OW == 0)
         return "the result is empty";
     return typed(row)->refuses(p);
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)row, (void)device, (void)problem, (void)limit;
-    return 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
@@ -279,9 +264,9 @@ const check_family talc_check_pool2d = {
     .fill = fill,
     .due = due_of,
     .terms = terms,
-    .row = row_at,
+    .list = offsetof(struct talc_backend, pool2d),
+    .row_size = sizeof(talc_pool2d_algorithm),
     .complete = has_functions,
     .refuses = refuses,
-    .workspace = workspace,
     .run = run,
 };

@@ -345,14 +345,6 @@ static const talc_reduce_algorithm *typed(const talc_algorithm *row)
     return (const talc_reduce_algorithm *)(const void *)row;
 }
 
-static const talc_algorithm *row_at(const talc_device *device, int index)
-{
-    const talc_reduce_algorithm *row = device->backend->reduce;
-    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
-        row++;
-    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
-}
-
 static bool has_functions(const talc_algorithm *row)
 {
     return typed(row)->refuses != NULL && typed(row)->run != NULL;
@@ -394,7 +386,8 @@ const check_family talc_check_reduce = {
     .fill = fill,
     .due = due_of,
     .terms = terms,
-    .row = row_at,
+    .list = offsetof(struct talc_backend, reduce),
+    .row_size = sizeof(talc_reduce_algorithm),
     .complete = has_functions,
     .refuses = refuses,
     .workspace = workspace,

@@ -201,14 +201,6 @@ static const talc_softmax_algorithm *typed(const talc_algorithm *row)
     return (const talc_softmax_algorithm *)(const void *)row;
 }
 
-static const talc_algorithm *row_at(const talc_device *device, int index)
-{
-    const talc_softmax_algorithm *row = device->backend->softmax;
-    for (; row != NULL && row->algorithm.name != NULL && index > 0; index--)
-        row++;
-    return row == NULL || row->algorithm.name == NULL ? NULL : &row->algorithm;
-}
-
 static bool has_functions(const talc_algorithm *row)
 {
     return typed(row)->refuses != NULL && typed(row)->run != NULL;
@@ -218,13 +210,6 @@ static const char *refuses(const talc_algorithm *row, const check_problem *probl
 {
     const softmax_problem *own = read_only(problem);
     return own->x.count == 0 ? "the result is empty" : typed(row)->refuses(&own->p);
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)row, (void)device, (void)problem, (void)limit;
-    return 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
@@ -246,9 +231,9 @@ const check_family talc_check_softmax = {
     .fill = fill,
     .due = due_of,
     .terms = terms,
-    .row = row_at,
+    .list = offsetof(struct talc_backend, softmax),
+    .row_size = sizeof(talc_softmax_algorithm),
     .complete = has_functions,
     .refuses = refuses,
-    .workspace = workspace,
     .run = run,
 };

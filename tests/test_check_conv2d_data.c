@@ -228,8 +228,8 @@ Test(check_conv2d_data, random_problems)
                       strcmp(text, family->print(&again, (char[TALC_CHECK_TEXT]){ 0 })) == 0 &&
                       p->OH > 0 && p->OW > 0,
                   "seed %d: %s: %s", (int)seed, text, talc_error_message());
-        for (int i = 0; family->row(cpu, i) != NULL; i++)
-            accepted[i] += family->refuses(family->row(cpu, i), &problem) == NULL;
+        for (int i = 0; talc_check_row_at(family, cpu, i) != NULL; i++)
+            accepted[i] += family->refuses(talc_check_row_at(family, cpu, i), &problem) == NULL;
         modes[p->padding_mode]++;
         f64 += p->dtype == TALC_F64;
         dear += talc_conv2d_flops(p) > 2e6;
@@ -245,9 +245,9 @@ Test(check_conv2d_data, random_problems)
         grouped += p->groups > 1 && p->groups < p->C;
     }
     static const char *const named[] = { "depthwise", "pointwise" };
-    for (int i = 0; family->row(cpu, i) != NULL; i++)
+    for (int i = 0; talc_check_row_at(family, cpu, i) != NULL; i++)
         for (int j = 0; j < 2; j++)
-            if (strcmp(family->row(cpu, i)->name, named[j]) == 0)
+            if (strcmp(talc_check_row_at(family, cpu, i)->name, named[j]) == 0)
                 cr_assert(accepted[i] > COUNT * 3 / 10, "%s takes %d", named[j], accepted[i]);
     cr_assert(f64 > COUNT / 5 && f64 < COUNT / 3 && dear < COUNT / 100);
     const int counts[] = {

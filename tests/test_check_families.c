@@ -458,10 +458,10 @@ Test(check_families, empty_problems_reach_no_row)
         const check_family *family = parsed(texts[i], &problem);
         const talc_algorithm *row;
         int rows = 0;
-        for (; (row = family->row(cpu_device(), rows)) != NULL; rows++)
+        for (; (row = talc_check_row_at(family, cpu_device(), rows)) != NULL; rows++)
             cr_assert(family->refuses(row, &problem) != NULL, "%s: %s takes it", texts[i],
                       row->name);
-        cr_assert(rows == 2 && family->row(cpu_device(), rows + 5) == NULL);
+        cr_assert(rows == 2 && talc_check_row_at(family, cpu_device(), rows + 5) == NULL);
     }
     assert_all_freed();
 }

@@ -68,8 +68,8 @@ Test(check_properties, every_row_has_them)
     };
     enum { PROBLEMS = sizeof problems / sizeof *problems, REFERENCE = ROWS - 1 };
     for (int i = 0; i < PROBLEMS; i++)
-        for (int row = 0; talc_check_conv2d.row(cpu_device(), row) != NULL; row++)
-            expect_all(talc_check_conv2d.row(cpu_device(), row), row, problems[i]);
+        for (int row = 0; talc_check_row_at(&talc_check_conv2d, cpu_device(), row) != NULL; row++)
+            expect_all(talc_check_row_at(&talc_check_conv2d, cpu_device(), row), row, problems[i]);
     for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++)
         cr_expect(taken[REFERENCE][kind] == PROBLEMS, "%s says something about %d of %d problems",
                   talc_check_kind_name((talc_check_kind)kind), taken[REFERENCE][kind], PROBLEMS);
