@@ -5,6 +5,9 @@
 #include "ops/activation.h"
 #include "check/family.h"
 
+/// The activation of v, by its formula.
+long double talc_check_activated(talc_activation activation, long double v);
+
 /// Makes *due, which says what the sum before the activation must be, say what the result must be.
 ///
 /// No activation is steeper than 1, so what the sum may be off, the result may be. A sigmoid or tanh may be 4 ulp off on

@@ -4,6 +4,7 @@
 /// padding, by walking, sums in double for f32 data, whose products double holds exactly, and in long double for f64.
 #include "check/conv2d.h"
 
+#include "check/activation.h"
 #include "check/data.h"
 #include "ops/backend.h"
 #include "ops/conv2d.h"
@@ -323,25 +324,11 @@ static bool zero_times_infinity(const window *v)
     return false;
 }
 
-static long double activated(talc_activation activation, long double v)
-{
-    switch (activation) {
-    case TALC_ACTIVATION_RELU:
-        return v < 0 ? 0 : v;
-    case TALC_ACTIVATION_SIGMOID:
-        return 1 / (1 + expl(-v));
-    case TALC_ACTIVATION_TANH:
-        return tanhl(v);
-    default:
-        return v;
-    }
-}
-
 static check_due finished(const talc_conv2d_problem *p, const sum *s, double K)
 {
     const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
     const long double value = s->narrow ? (long double)s->value : s->long_value;
-    check_due due = { .value = activated(p->activation, value), .K = K, .S = s->size };
+    check_due due = { .value = talc_check_activated(p->activation, value), .K = K, .S = s->size };
     /* No rounding brings an infinity back, nor what an activation makes of it. */
     if (!isfinite((double)value))
         due.S = 0;
@@ -393,12 +380,6 @@ static check_due due(const check_problem *problem, const check_values *values, i
 static const talc_conv2d_algorithm *conv2d_row(const talc_algorithm *row)
 {
     return (const talc_conv2d_algorithm *)(const void *)row;
-}
-
-static const talc_algorithm *row(const talc_device *device, int index)
-{
-    const talc_conv2d_algorithm *rows = device->backend->conv2d;
-    return rows == NULL || rows[index].algorithm.name == NULL ? NULL : &rows[index].algorithm;
 }
 
 static bool has_functions(const talc_algorithm *row)
