@@ -1,5 +1,7 @@
 /// Sums of products and of windows: conv2d, linear, matmul, pooling.
 #include "check/model_due.h"
+
+#include "check/trial.h"
 #include "ops/conv2d.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
@@ -45,23 +47,6 @@ static void keep(check_model_due *due, int64_t i, const sums *sum)
 
 // ---- conv2d -------------------------------------------------------------------------------------------------
 
-/* Where index i of a padded line comes from; -1: from nowhere, it is zero. */
-static int64_t source(talc_padding_mode mode, int64_t i, int64_t extent)
-{
-    if (i >= 0 && i < extent)
-        return i;
-    switch (mode) {
-    case TALC_PADDING_REFLECT:
-        return i < 0 ? -i : 2 * (extent - 1) - i;
-    case TALC_PADDING_REPLICATE:
-        return i < 0 ? 0 : extent - 1;
-    case TALC_PADDING_CIRCULAR:
-        return (i % extent + extent) % extent;
-    default:
-        return -1;
-    }
-}
-
 /* For each output index and tap of one direction the input index. */
 static int64_t *taps_new(talc_padding_mode mode, int64_t outputs, int64_t kernel, int64_t stride,
                          int64_t pad, int64_t dilation, int64_t extent)
@@ -70,7 +55,7 @@ static int64_t *taps_new(talc_padding_mode mode, int64_t outputs, int64_t kernel
         talc_memory_new((size_t)(outputs * kernel) * sizeof *taps + 1, "check_model: conv2d");
     for (int64_t o = 0; taps != NULL && o < outputs; o++)
         for (int64_t k = 0; k < kernel; k++)
-            taps[o * kernel + k] = source(mode, o * stride - pad + k * dilation, extent);
+            taps[o * kernel + k] = talc_check_source(mode, o * stride - pad + k * dilation, extent);
     return taps;
 }
 
