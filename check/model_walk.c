@@ -216,15 +216,6 @@ void talc_check_restore(talc_module *model, talc_replacement *remembered)
     talc_memory_free(remembered);
 }
 
-static int module_count(const talc_module *module)
-{
-    int count = 1;
-    for (int i = 0; i < module->entries->count; i++)
-        if (module->entries->list[i].child != NULL)
-            count += module_count(module->entries->list[i].child);
-    return count;
-}
-
 /* Exchanges the modes of a tree, in its order, with those of a list. */
 static bool *swap_modes(talc_module *module, bool *modes)
 {
@@ -241,8 +232,9 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
                      talc_device *device, const char *algorithms)
 {
     talc_scope *scope = talc_scope_enter();
-    bool *modes =
-        scope == NULL ? NULL : talc_memory_new((size_t)module_count(model) * sizeof *modes, who);
+    bool *modes = scope == NULL
+                      ? NULL
+                      : talc_memory_new((size_t)talc_module_tree_count(model) * sizeof *modes, who);
     bool ran = false;
     if (modes != NULL) {
         swap_modes(model, modes); /* all false: evaluation mode */

@@ -47,6 +47,9 @@ talc_replacement *talc_module_replacements(talc_module *module);
 int talc_module_tensor_count(const talc_module *module);
 void talc_module_replace(const talc_replacement *replacements, int count);
 
+/// Modules of a tree, its root counted.
+int talc_module_tree_count(const talc_module *module);
+
 /// Told of each talc_forward on this thread while it is set. For the summary and the check of models.
 typedef struct talc_forward_recorder {
     /// A module is about to be applied. NULL: not told.

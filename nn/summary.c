@@ -24,15 +24,6 @@ typedef struct summary_table {
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static int module_count(const talc_module *module)
-{
-    int count = 1;
-    for (int i = 0; i < module->entries->count; i++)
-        if (module->entries->list[i].child != NULL)
-            count += module_count(module->entries->list[i].child);
-    return count;
-}
-
 /* "layer1" and "0" give "layer1.0". */
 static char *join(const char *path, const char *name)
 {
@@ -166,7 +157,8 @@ bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
         talc_operand_missing("module_summary", "x", x))
         return false;
     summary_table summary = { .recorder = { .record = record_call } };
-    summary.rows = talc_memory_new((size_t)module_count(module) * sizeof *summary.rows, "summary");
+    summary.rows =
+        talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *summary.rows, "summary");
     bool ran = summary.rows != NULL && add_rows(&summary, module, talc_memory_string("")) &&
                run_forward(&summary, module, x);
     if (ran)

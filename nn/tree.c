@@ -110,6 +110,15 @@ talc_module *talc_module_child(talc_module *module, const char *path)
     return entry == NULL ? NULL : entry->child;
 }
 
+int talc_module_tree_count(const talc_module *module)
+{
+    int count = 1;
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            count += talc_module_tree_count(module->entries->list[i].child);
+    return count;
+}
+
 // ---- Replacing all tensors ----------------------------------------------------------------------------------
 
 int talc_module_tensor_count(const talc_module *module)
