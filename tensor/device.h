@@ -105,6 +105,10 @@ typedef struct talc_device_interface {
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*synchronize)(talc_device *device);
     void (*properties)(talc_device *device, talc_device_properties *properties);
+    /// Names what this thread asks of the device from begin to end, for a profiler; calls nest. Called only on devices
+    /// whose `ranges` is set, so NULL elsewhere.
+    void (*range_begin)(talc_device *device, const char *name);
+    void (*range_end)(talc_device *device);
 } talc_device_interface;
 
 struct talc_pool;
@@ -118,6 +122,7 @@ struct talc_device {
     const struct talc_backend *backend; ///< its algorithm tables (ops/backend.h)
     struct talc_pool *pool;
     size_t workspace_limit;
+    bool ranges; ///< a profiler listens to range_begin and range_end
     void *state; ///< the backend's own
 };
 

@@ -1,6 +1,7 @@
 /// GPUs as devices: finding them, their memory, moving bytes, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/ranges.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
 
@@ -151,6 +152,8 @@ static const talc_device_interface interface = {
     .download = download,
     .synchronize = synchronize,
     .properties = properties,
+    .range_begin = talc_cuda_range_begin,
+    .range_end = talc_cuda_range_end,
 };
 
 // ---- Finding ------------------------------------------------------------------------------------------------
@@ -212,6 +215,7 @@ static bool open_gpu(int index)
     *device = (talc_device){ .interface = &interface,
                              .backend = &talc_cuda_backend,
                              .workspace_limit = DEFAULT_WORKSPACE,
+                             .ranges = talc_cuda_ranges_wanted(),
                              .state = state };
     snprintf(device->name, sizeof device->name, "cuda:%d", index);
     cudaError_t error = cudaSetDevice(index);
