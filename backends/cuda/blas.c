@@ -147,7 +147,7 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
     else
         h->blas = NULL;
     if (made == CUBLAS_STATUS_SUCCESS)
-        made = use_stream(h, talc_cuda_state_of(device)->stream);
+        made = use_stream(h, talc_cuda_stream(device));
     if (made != CUBLAS_STATUS_SUCCESS) {
         const talc_status status = blas_status(device, who, made);
         close_handle(h);

@@ -40,6 +40,12 @@ static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
     return (talc_cuda_state *)device->state;
 }
 
+/// Where the calling thread's work on the device goes.
+static inline cudaStream_t talc_cuda_stream(const talc_device *device)
+{
+    return talc_cuda_state_of(device)->stream;
+}
+
 /// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it.
 talc_status talc_cuda_enter(talc_device *device, const char *who);
 

@@ -101,7 +101,7 @@ static talc_status upload(talc_device *device, void *dst, const void *host, size
                ? status
                : talc_cuda_status(device, "upload",
                                   cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice,
-                                                  talc_cuda_state_of(device)->stream));
+                                                  talc_cuda_stream(device)));
 }
 
 static talc_status download(talc_device *device, void *host, const void *src, size_t bytes)
@@ -120,10 +120,9 @@ static talc_status download(talc_device *device, void *host, const void *src, si
 static talc_status synchronize(talc_device *device)
 {
     talc_status status = talc_cuda_enter(device, "synchronize");
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "synchronize",
-                                  cudaStreamSynchronize(talc_cuda_state_of(device)->stream));
+    return status != TALC_OK ? status
+                             : talc_cuda_status(device, "synchronize",
+                                                cudaStreamSynchronize(talc_cuda_stream(device)));
 }
 
 static void properties(talc_device *device, talc_device_properties *properties)
