@@ -2,6 +2,7 @@
 
 #include "tensor/environment.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -196,7 +197,8 @@ talc_status talc_run_end(const talc_run *run, talc_status status)
 {
     if (run->device->ranges)
         run->device->interface->range_end(run->device);
-    if (status == TALC_OK && (traced() || talc_environment()->sync))
+    if (status == TALC_OK && (traced() || talc_environment()->sync) &&
+        !talc_recording_active(run->device))
         status = finish(run);
     if (traced()) {
         char field[TALC_RUN_TEXT];

@@ -69,6 +69,12 @@ talc_status talc_cuda_enter(talc_device *device, const char *who)
     return talc_cuda_status(device, who, cudaSetDevice(state->index));
 }
 
+cudaStream_t talc_cuda_stream(const talc_device *device)
+{
+    const cudaStream_t recording = talc_cuda_recording_stream(device);
+    return recording != NULL ? recording : talc_cuda_state_of(device)->stream;
+}
+
 // ---- Memory -------------------------------------------------------------------------------------------------
 
 static void *allocate(talc_device *device, size_t bytes)
@@ -151,6 +157,10 @@ static const talc_device_interface interface = {
     .download = download,
     .synchronize = synchronize,
     .properties = properties,
+    .record_begin = talc_cuda_record_begin,
+    .record_end = talc_cuda_record_end,
+    .replay = talc_cuda_replay,
+    .record_free = talc_cuda_record_free,
     .range_begin = talc_cuda_range_begin,
     .range_end = talc_cuda_range_end,
 };
