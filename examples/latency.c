@@ -33,6 +33,7 @@ typedef struct subject {
     const char *model, *way;
     talc_module *module;
     talc_tensor *x;
+    talc_graph *graph;
     void (*run)(const struct subject *);
 } subject;
 
@@ -41,6 +42,11 @@ static void run_eager(const subject *s)
     talc_scope *scope = talc_scope_enter();
     talc_forward(s->module, s->x);
     talc_scope_leave(scope);
+}
+
+static void run_graph(const subject *s)
+{
+    talc_graph_replay(s->graph, s->x);
 }
 
 static double passes(const subject *s, int count)
@@ -73,7 +79,10 @@ static void measure_model(const char *model, talc_module *module, talc_tensor *x
 {
     talc_module_eval(module);
     talc_module_to(module, x->device);
-    measure(&(subject){ model, "eager", module, x, run_eager });
+    talc_graph *graph = talc_capture(module, x);
+    measure(&(subject){ model, "eager", module, x, NULL, run_eager });
+    measure(&(subject){ model, "graph", module, x, graph, run_graph });
+    talc_graph_free(graph);
     talc_module_free(module);
 }
 
