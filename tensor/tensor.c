@@ -439,5 +439,8 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
         talc_fail(TALC_BAD_SHAPE,
                   "data: the tensor %s is a view with gaps; make it talc_contiguous first",
                   talc_dims_text(talc_dims_of(tensor), text));
-    return talc_failed() ? NULL : tensor->data;
+    if (talc_failed())
+        return NULL;
+    atomic_fetch_add(&tensor->storage->version, 1);
+    return tensor->data;
 }
