@@ -1,6 +1,7 @@
 #include "tensor/pool.h"
 
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -108,6 +109,10 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
     bool fits = bytes <= SIZE_MAX - HUGE_STEP;
     size_t capacity = fits ? block_capacity(bytes) : 0;
     size_t held = 0;
+    talc_recording *recording = talc_recording_serving(device);
+    if (recording != NULL && fits && talc_allocation_allowed(bytes) &&
+        talc_recording_take(recording, capacity, block))
+        return TALC_OK;
 
     pthread_mutex_lock(&pool->lock);
     if (fits && talc_allocation_allowed(bytes)) {
@@ -124,7 +129,7 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
                 data = device->interface->allocate(device, capacity);
             }
             if (data != NULL) {
-                *block = (talc_block){ data, capacity };
+                *block = (talc_block){ .data = data, .capacity = capacity };
                 pool->reserved += capacity;
             }
         }
@@ -148,12 +153,17 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
                              ? "unknown"
                              : talc_bytes_text((double)properties.memory_free, free_text));
     }
+    if (recording != NULL && !talc_recording_own(recording, block)) {
+        talc_block_free(device, *block);
+        *block = (talc_block){ 0 };
+        return talc_error_status();
+    }
     return TALC_OK;
 }
 
 void talc_block_free(talc_device *device, talc_block block)
 {
-    if (block.data == NULL)
+    if (block.data == NULL || talc_recording_keep(device, block))
         return;
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);

@@ -9,8 +9,9 @@
 #include "tensor/device.h"
 
 typedef struct talc_block {
-    void *data;      ///< NULL for no bytes
-    size_t capacity; ///< bytes, at least those asked for
+    void *data;                       ///< NULL for no bytes
+    size_t capacity;                  ///< bytes, at least those asked for
+    struct talc_recording *recording; ///< whose the block is (tensor/recording.h); NULL: the pool's
 } talc_block;
 
 /// Takes a block of at least `bytes` from the device's pool, undefined content. When the system has no more, cached

@@ -2,6 +2,7 @@
 
 #include "tensor/error.h"
 #include "tensor/extent.h"
+#include "tensor/recording.h"
 
 #include <cublas_v2.h>
 #include <dlfcn.h>
@@ -114,11 +115,11 @@ static void close_at_exit(void)
 }
 
 /* Setting the stream takes the workspace away, so that is set after it. */
-static cublasStatus_t use_stream(struct handle *h, cudaStream_t stream)
+static cublasStatus_t use_stream(struct handle *h, cudaStream_t stream, void *workspace)
 {
     cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
     if (error == CUBLAS_STATUS_SUCCESS)
-        error = blas.cublasSetWorkspace_v2(h->blas, h->workspace, WORKSPACE);
+        error = blas.cublasSetWorkspace_v2(h->blas, workspace, WORKSPACE);
     h->stream = error == CUBLAS_STATUS_SUCCESS ? stream : NULL;
     return error;
 }
@@ -147,7 +148,7 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
     else
         h->blas = NULL;
     if (made == CUBLAS_STATUS_SUCCESS)
-        made = use_stream(h, talc_cuda_state_of(device)->stream);
+        made = use_stream(h, talc_cuda_stream(device), h->workspace);
     if (made != CUBLAS_STATUS_SUCCESS) {
         const talc_status status = blas_status(device, who, made);
         close_handle(h);
@@ -202,12 +203,23 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     pthread_mutex_lock(&lock);
     struct handle *h = &handles[state->index];
     talc_status status = h->blas != NULL ? TALC_OK : open_handle(device, who, h);
-    if (status == TALC_OK && h->stream != state->stream)
-        status = blas_status(device, who, use_stream(h, state->stream));
+    talc_block own = { 0 };
+    if (status == TALC_OK && talc_recording_serving(device) != NULL) {
+        /* A graph may run beside other work, so it has a workspace of its own. */
+        status = talc_block_new(device, who, WORKSPACE, &own);
+        if (status == TALC_OK)
+            status = blas_status(device, who, use_stream(h, talc_cuda_stream(device), own.data));
+    } else if (status == TALC_OK && h->stream != talc_cuda_stream(device)) {
+        status = blas_status(device, who, use_stream(h, talc_cuda_stream(device), h->workspace));
+    }
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MOST_PRODUCTS)
         status = blas_status(
             device, who,
             call(h->blas, product, first, talc_smaller(MOST_PRODUCTS, product->batch - first)));
+    if (own.data != NULL) {
+        h->stream = NULL; /* the next call sets stream and workspace anew */
+        talc_block_free(device, own);
+    }
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -1,6 +1,7 @@
 /// GPUs as devices: finding them, their memory, moving bytes, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/ranges.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
 
@@ -68,6 +69,12 @@ talc_status talc_cuda_enter(talc_device *device, const char *who)
     return talc_cuda_status(device, who, cudaSetDevice(state->index));
 }
 
+cudaStream_t talc_cuda_stream(const talc_device *device)
+{
+    const cudaStream_t recording = talc_cuda_recording_stream(device);
+    return recording != NULL ? recording : talc_cuda_state_of(device)->stream;
+}
+
 // ---- Memory -------------------------------------------------------------------------------------------------
 
 static void *allocate(talc_device *device, size_t bytes)
@@ -100,7 +107,7 @@ static talc_status upload(talc_device *device, void *dst, const void *host, size
                ? status
                : talc_cuda_status(device, "upload",
                                   cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice,
-                                                  talc_cuda_state_of(device)->stream));
+                                                  talc_cuda_stream(device)));
 }
 
 static talc_status download(talc_device *device, void *host, const void *src, size_t bytes)
@@ -119,10 +126,9 @@ static talc_status download(talc_device *device, void *host, const void *src, si
 static talc_status synchronize(talc_device *device)
 {
     talc_status status = talc_cuda_enter(device, "synchronize");
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "synchronize",
-                                  cudaStreamSynchronize(talc_cuda_state_of(device)->stream));
+    return status != TALC_OK ? status
+                             : talc_cuda_status(device, "synchronize",
+                                                cudaStreamSynchronize(talc_cuda_stream(device)));
 }
 
 static void properties(talc_device *device, talc_device_properties *properties)
@@ -151,6 +157,12 @@ static const talc_device_interface interface = {
     .download = download,
     .synchronize = synchronize,
     .properties = properties,
+    .record_begin = talc_cuda_record_begin,
+    .record_end = talc_cuda_record_end,
+    .replay = talc_cuda_replay,
+    .record_free = talc_cuda_record_free,
+    .range_begin = talc_cuda_range_begin,
+    .range_end = talc_cuda_range_end,
 };
 
 // ---- Finding ------------------------------------------------------------------------------------------------
@@ -212,6 +224,7 @@ static bool open_gpu(int index)
     *device = (talc_device){ .interface = &interface,
                              .backend = &talc_cuda_backend,
                              .workspace_limit = DEFAULT_WORKSPACE,
+                             .ranges = talc_cuda_ranges_wanted(),
                              .state = state };
     snprintf(device->name, sizeof device->name, "cuda:%d", index);
     cudaError_t error = cudaSetDevice(index);
