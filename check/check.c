@@ -66,6 +66,7 @@ typedef struct session {
     char text[TALC_CHECK_TEXT];
     check_oracle oracle;
     check_values values, results, others;
+    check_room room;
     double terms;
     int row_count;
     const talc_algorithm *rows[MOST_ROWS];
@@ -105,7 +106,7 @@ static bool run(session *s, int row, const check_run_options *options, const che
 {
     check_run_report report;
     if (!talc_check_run(s->family, s->rows[row], s->check->device, &s->problem, &s->values, options,
-                        results, &report))
+                        &s->room, results, &report))
         return false;
     if (report.status != TALC_OK)
         blame(&s->status[row], "it failed: %s (%s)", report.failure, when);
@@ -429,6 +430,7 @@ static bool check_session(session *s)
     talc_check_values_free(&s->values);
     talc_check_values_free(&s->results);
     talc_check_values_free(&s->others);
+    talc_check_room_free(&s->room);
     talc_check_oracle_free(&s->oracle);
     return done;
 }
