@@ -57,6 +57,8 @@ talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
+talc_status talc_cuda_timer_start(talc_device *device, void **timer);
+talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *seconds);
 
 /* The lists of the tables. */
 extern const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[];

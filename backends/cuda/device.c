@@ -150,6 +150,8 @@ static const talc_device_interface interface = {
     .upload = upload,
     .download = download,
     .synchronize = synchronize,
+    .timer_start = talc_cuda_timer_start,
+    .timer_stop = talc_cuda_timer_stop,
     .properties = properties,
 };
 
