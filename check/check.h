@@ -148,6 +148,13 @@ TALC_API void talc_check_sample_free(talc_check_sample *sample);
 TALC_API bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
                                         talc_precision precision, talc_check_sample_report *report);
 
+/// Compares two results, each allowed its own bound: error is the largest |a - b|, share the largest over the sum of both
+/// bounds. Two that pass by themselves are at most 1 apart. False as talc_check_sample_compare.
+TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const talc_tensor *a,
+                                        talc_precision a_precision, const talc_tensor *b,
+                                        talc_precision b_precision,
+                                        talc_check_sample_report *report);
+
 // ---- Sets of problems ---------------------------------------------------------------------------------------
 
 /// The problem in full, as sets and outcomes give it. NULL, with a failure that gives the position, when it does not parse.

@@ -288,6 +288,18 @@ class Run(Tool):
         for part in ("ModelNew", "forward", "GFLOP/s", "->", "correct"):
             self.assertIn(part, text)
 
+    def test_two_devices(self):
+        done = self.json("run", "model-new", "--problem", self.PROBLEM, "--device", "cpu", "--beside", "cpu")
+        self.assertEqual(done["beside"]["device"], "cpu")
+        self.assertTrue(done["beside"]["check"]["correct"])
+        self.assertEqual(done["between"]["outputs"], 2 * 6 * 12 * 3)
+        self.assertEqual(done["between"]["share_of_bound"], 0)
+        self.assertIsNone(self.json("run", "model-new", "--problem", self.PROBLEM, "--device", "cpu")["beside"])
+        text = self.ok("run", "model-new", "--problem", self.PROBLEM, "--device", "cpu", "--beside", "cpu")
+        for part in ("the same on cpu", "times as fast as cpu", "agree: their results differ by at most 0"):
+            self.assertIn(part, text)
+        self.fails(1, "no device 'tpu'", "run", "model-new", "--problem", self.PROBLEM, "--beside", "tpu")
+
     def test_batch_seed_and_algorithm(self):
         def values(*options):
             self.ok("run", "model-new", "--problem", self.PROBLEM, "--save", self.path("y.npy"), *options)
