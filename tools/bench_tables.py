@@ -65,8 +65,8 @@ def main(command, device="cuda"):
     ops = talc(command, "bench", "ops", "--device", device, "--repeat", ROUNDS)
     calls = talc(command, "bench", "host", "--device", device, "--repeat", ROUNDS)
     for done in (convolutions, ops):
-        print(f"{done['description']}: a large product makes {done['product_flops_per_second'] / 1e12:.1f} TFLOP/s, "
-              f"a large copy moves {done['copy_bytes_per_second'] / 1e12:.2f} TB/s.\n")
+        print(f"{done['description']}: a large product makes {number(done['product_flops_per_second'] / 1e12)} TFLOP/s, "
+              f"a large copy moves {number(done['copy_bytes_per_second'] / 1e9, 4)} GB/s.\n")
         if done["problems"]:
             print_convolutions(done["problems"], what)
         else:
