@@ -16,6 +16,9 @@ import unittest
 import xml.dom.minidom
 
 TALC = os.path.abspath(sys.argv.pop(1))
+# What runs without a named device runs on the CPU, also where there is a GPU.
+os.environ.setdefault("TALC_DEVICE", "cpu")
+
 COMMANDS = ["bench", "check", "conv2d", "explain", "info", "run"]
 
 
