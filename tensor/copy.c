@@ -73,6 +73,10 @@ static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src
                    ? status
                    : dst->device->interface->upload(dst->device, dst->data, src->data, bytes);
     }
+    if (dst->device->interface == src->device->interface &&
+        dst->device->interface->from_peer != NULL)
+        return dst->device->interface->from_peer(dst->device, dst->data, src->device, src->data,
+                                                 bytes);
     void *staging = talc_memory_new(bytes, "copy between devices");
     if (staging == NULL)
         return talc_error_status();

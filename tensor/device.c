@@ -4,6 +4,7 @@
 #include "tensor/pool.h"
 #include "tensor/recording.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 const char *talc_device_name(const talc_device *device)
 {
@@ -46,8 +47,22 @@ talc_status talc_device_open(talc_device *device)
     return talc_pool_open(device);
 }
 
-void talc_device_close(talc_device *device)
+bool talc_device_close(talc_device *device)
 {
-    if (device != NULL)
-        talc_pool_close(device);
+    if (device == NULL || device->pool == NULL)
+        return true;
+    if (talc_failed())
+        return false;
+    const size_t live = talc_device_memory(device).live;
+    if (live > 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "device_close: tensors on %s still hold %zu bytes",
+                  device->name, live);
+        return false;
+    }
+    if (!talc_streams_close(device))
+        return false;
+    talc_pool_close(device);
+    if (device->interface->close != NULL)
+        device->interface->close(device);
+    return true;
 }

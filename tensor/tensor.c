@@ -5,6 +5,7 @@
 #include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -108,8 +109,17 @@ bool talc_operand_missing(const char *who, const char *operand, const void *poin
     return pointer == NULL;
 }
 
+void talc_tensor_used(const talc_tensor *tensor)
+{
+    talc_storage *storage = tensor->storage;
+    const int stream = talc_stream_number(storage->device);
+    if (stream != storage->block.stream)
+        atomic_fetch_or(&storage->streams, UINT32_C(1) << stream);
+}
+
 void talc_tensor_written(talc_tensor *tensor)
 {
+    talc_tensor_used(tensor);
     atomic_fetch_add(&tensor->storage->version, 1);
 }
 
@@ -118,7 +128,7 @@ static void storage_drop(talc_storage *storage)
     if (atomic_fetch_sub(&storage->references, 1) != 1)
         return;
     if (!storage->wrapped)
-        talc_block_free(storage->device, storage->block);
+        talc_block_free_after(storage->device, storage->block, atomic_load(&storage->streams));
     else if (storage->release != NULL)
         storage->release(storage->block.data, storage->context);
     talc_memory_free(storage);

@@ -98,9 +98,7 @@ talc_status talc_cuda_replay(talc_device *device, void *noted)
 void talc_cuda_record_free(talc_device *device, void *noted)
 {
     graph *g = noted;
-    if (talc_cuda_state_of(device)->lost != cudaSuccess ||
-        cudaSetDevice(talc_cuda_state_of(device)->index) != cudaSuccess) {
-        (void)cudaGetLastError();
+    if (!talc_cuda_usable(device)) {
         talc_memory_free(g); /* what CUDA held is gone with the context */
         return;
     }
