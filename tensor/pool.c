@@ -181,14 +181,15 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
     if (bytes == 0)
         return TALC_OK;
     struct talc_pool *pool = device->pool;
-    const bool possible = bytes <= SIZE_MAX - HUGE_STEP && talc_allocation_allowed(bytes);
+    const size_t capacity = bytes <= SIZE_MAX - HUGE_STEP ? block_capacity(bytes) : 0;
+    const bool allowed = capacity > 0 && talc_allocation_allowed(bytes);
     talc_recording *recording = talc_recording_serving(device);
-    if (recording != NULL && possible &&
-        talc_recording_take(recording, block_capacity(bytes), block))
+    if (recording != NULL && allowed && talc_recording_take(recording, capacity, block))
         return TALC_OK;
+
     pthread_mutex_lock(&pool->lock);
-    if (possible)
-        *block = obtain(device, block_capacity(bytes));
+    if (allowed)
+        *block = obtain(device, capacity);
     if (block->data != NULL) {
         pool->live += block->capacity;
         pool->peak = pool->live > pool->peak ? pool->live : pool->peak;

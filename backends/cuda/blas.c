@@ -135,36 +135,26 @@ static cudaError_t make_workspace(talc_device *device, void **workspace)
     return error;
 }
 
-/* Setting the stream takes the workspace away, so that is set after it. */
-static talc_status use_stream(talc_device *device, const char *who, struct handle *h)
+/* Setting the stream takes the workspace away, so that is set after it. `workspace` serves one call; NULL: the stream's own. */
+static talc_status use_stream(talc_device *device, const char *who, struct handle *h,
+                              void *workspace)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     const int number = talc_stream_number(device);
-    if (h->stream == stream && h->number == number)
+    if (workspace == NULL && h->stream == stream && h->number == number)
         return TALC_OK;
-    const cudaError_t made = make_workspace(device, &h->workspaces[number]);
-    if (made != cudaSuccess)
-        return talc_cuda_status(device, who, made);
+    if (workspace == NULL) {
+        const cudaError_t made = make_workspace(device, &h->workspaces[number]);
+        if (made != cudaSuccess)
+            return talc_cuda_status(device, who, made);
+    }
     cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
     if (error == CUBLAS_STATUS_SUCCESS)
-        error = blas.cublasSetWorkspace_v2(h->blas, h->workspaces[number], WORKSPACE);
-    h->stream = error == CUBLAS_STATUS_SUCCESS ? stream : NULL;
+        error = blas.cublasSetWorkspace_v2(
+            h->blas, workspace == NULL ? h->workspaces[number] : workspace, WORKSPACE);
+    h->stream = error == CUBLAS_STATUS_SUCCESS && workspace == NULL ? stream : NULL;
     h->number = number;
     return blas_status(device, who, error);
-}
-
-/* What is recorded may run beside other work, so it has a workspace of the recording's. */
-static talc_status use_own_workspace(talc_device *device, const char *who, struct handle *h,
-                                     talc_block *own)
-{
-    *own = (talc_block){ 0 };
-    if (talc_recording_serving(device) == NULL)
-        return TALC_OK;
-    const talc_status status = talc_block_new(device, who, WORKSPACE, own);
-    return status != TALC_OK
-               ? status
-               : blas_status(device, who,
-                             blas.cublasSetWorkspace_v2(h->blas, own->data, WORKSPACE));
 }
 
 static talc_status open_handle(talc_device *device, const char *who, struct handle *h)
@@ -182,7 +172,7 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
         h->blas = NULL;
     talc_status status = blas_status(device, who, made);
     if (status == TALC_OK)
-        status = use_stream(device, who, h);
+        status = use_stream(device, who, h, NULL);
     if (status != TALC_OK)
         close_handle(h);
     else if (!registered)
@@ -233,18 +223,18 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     const talc_cuda_state *state = talc_cuda_state_of(device);
     pthread_mutex_lock(&lock);
     struct handle *h = &handles[state->index];
+    talc_status status = h->blas != NULL ? TALC_OK : open_handle(device, who, h);
     talc_block own = { 0 };
-    talc_status status = h->blas != NULL ? use_stream(device, who, h) : open_handle(device, who, h);
+    /* A graph may run beside other work, so it has a workspace of its own. */
+    if (status == TALC_OK && talc_recording_serving(device) != NULL)
+        status = talc_block_new(device, who, WORKSPACE, &own);
     if (status == TALC_OK)
-        status = use_own_workspace(device, who, h, &own);
+        status = use_stream(device, who, h, own.data);
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MOST_PRODUCTS)
         status = blas_status(
             device, who,
             call(h->blas, product, first, talc_smaller(MOST_PRODUCTS, product->batch - first)));
-    if (own.data != NULL) {
-        h->stream = NULL; /* the next call sets stream and workspace anew */
-        talc_block_free(device, own);
-    }
+    talc_block_free(device, own);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -47,7 +47,8 @@ static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
     return (talc_cuda_state *)device->state;
 }
 
-/// Where the calling thread's work on the device goes: the stream it has entered (tensor/stream.h), else the device's own.
+/// Where the calling thread's work on the device goes: a graph that it records, the stream it has entered (tensor/stream.h),
+/// else the device's own.
 cudaStream_t talc_cuda_stream(const talc_device *device);
 
 /// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it, and a failure
