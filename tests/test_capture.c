@@ -4,6 +4,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
+#include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
@@ -514,6 +515,42 @@ Test(capture, other_threads_work_meanwhile)
     void *message;
     pthread_join(thread, &message);
     cr_assert(message == NULL, "%s", (const char *)message);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+/* Late streams, so that a replay on the wrong one, or out of order, shows. */
+Test(capture, replays_go_to_the_callers_stream)
+{
+    enum { LATE = 50 };
+    talc_device *device = tested_device();
+    if (device == cpu_device()) {
+        assert_all_freed(); /* no streams */
+        return;
+    }
+    talc_module *module = model_on_device(&lenet_case);
+    talc_tensor *x = image(&lenet_case, 1), *other = image(&lenet_case, 2);
+    talc_tensor *due = talc_clone(talc_forward(module, x));
+    talc_tensor *other_due = talc_clone(talc_forward(module, other));
+    talc_graph *graph = captured(module, x);
+    void *handle = gpu_stream_new(device);
+    gpu_stall(device, talc_stream_current(device), LATE);
+    talc_tensor *y = talc_graph_replay(graph, x);
+    talc_stream *stream = talc_stream_enter(device, handle);
+    gpu_stall(device, handle, LATE);
+    assert_same("on the caller's stream", talc_graph_replay(graph, other), other_due);
+    talc_graph *made_here = captured(module, x);
+    assert_same("captured there", talc_graph_replay(made_here, other), other_due);
+    gpu_stall(device, handle, LATE);
+    talc_graph_replay(made_here, other);
+    talc_graph_replay(graph, other);
+    talc_stream_leave(stream);
+    assert_same("back on the device's own", talc_graph_replay(graph, x), due);
+    assert_same("of the other stream", talc_graph_replay(made_here, x), due);
+    cr_assert(y != NULL);
+    talc_graph_free(graph);
+    talc_graph_free(made_here);
+    gpu_stream_free(device, handle);
     talc_module_free(module);
     assert_all_freed();
 }
