@@ -353,6 +353,21 @@ static void properties(talc_device *device, talc_device_properties *properties)
         state->memory_limit == 0 ? 0 : state->memory_limit - state->memory_used;
 }
 
+/* What was given back stays untouchable until here. */
+static void close_fake(talc_device *device)
+{
+    fake_state *state = state_of(device);
+    run_queues(device, 0, TALC_STREAMS - 1);
+    for (block *b = state->blocks, *next; b != NULL; b = next) {
+        next = b->next;
+        cr_assert(!b->live, "a block of %s was not given back", device->name);
+        munmap(b->pages - (b->mapped - b->usable) / 2, b->mapped);
+        free(b);
+    }
+    pthread_mutex_destroy(&state->lock);
+    state->blocks = NULL;
+}
+
 static const talc_device_interface interface = {
     .allocate = allocate,
     .deallocate = deallocate,
@@ -365,6 +380,7 @@ static const talc_device_interface interface = {
     .properties = properties,
     .order = order,
     .stream = stream,
+    .close = close_fake,
 };
 
 // ---- Devices ------------------------------------------------------------------------------------------------
@@ -435,13 +451,5 @@ void assert_fake_devices_freed(void)
         cr_assert(fakes[i].state.fault == TALC_OK, "nobody saw a fault of %s: %s", device->name,
                   fakes[i].state.fault_message);
         cr_assert(talc_device_close(device), "%s", talc_error_message());
-        for (block *b = fakes[i].state.blocks, *next; b != NULL; b = next) {
-            next = b->next;
-            cr_assert(!b->live, "a block of %s was not given back", device->name);
-            munmap(b->pages - (b->mapped - b->usable) / 2, b->mapped);
-            free(b);
-        }
-        pthread_mutex_destroy(&fakes[i].state.lock);
-        fakes[i].state.blocks = NULL;
     }
 }
