@@ -265,3 +265,45 @@ Test(cuda, extents_past_a_grids_limits_are_right)
     }
     assert_all_freed();
 }
+
+// ---- Two GPUs -----------------------------------------------------------------------------------------------
+
+static double least(const talc_tensor *x)
+{
+    return -talc_item(talc_max(talc_neg(x), TALC_SCALAR, false));
+}
+
+/* Each device is late in turn, so a wait that is missing shows. */
+Test(cuda, copies_between_gpus_keep_the_order_of_both)
+{
+    enum { MANY = 1 << 22, LATE = 50 };
+    talc_device *first = talc_device_get("cuda:0"), *second = talc_device_get("cuda:1");
+    if (second == NULL) {
+        talc_error_clear();
+        cr_skip_test("there is one GPU");
+    }
+    for (int round = 0; round < 3; round++) {
+        talc_scope *scope = talc_scope_enter();
+        gpu_stall(first, talc_stream_current(first), LATE);
+        talc_tensor *x = talc_full(first, TALC_F32, TALC_DIMS(MANY), 3);
+        gpu_stall(second, talc_stream_current(second), round * LATE);
+        talc_tensor *y = talc_to(x, second, TALC_F32);
+        talc_release(x);
+        talc_tensor *next = talc_full(first, TALC_F32, TALC_DIMS(MANY), 9); /* in x's memory */
+        talc_tensor *back = talc_to(talc_add_scalar(y, 1), first, TALC_F64);
+        assert_no_failure();
+        cr_assert(least(back) == 4 && talc_item(talc_max(back, TALC_SCALAR, false)) == 4);
+        cr_assert(least(y) == 3 && talc_item(talc_max(y, TALC_SCALAR, false)) == 3);
+        cr_assert(least(next) == 9);
+        cr_assert(talc_copy(next, talc_slice(talc_full(second, TALC_F32, TALC_DIMS(2 * MANY), 5), 0,
+                                             0, TALC_END, 2)));
+        cr_assert(least(next) == 5, "%s", talc_error_message());
+        cr_assert_null(talc_add(x = talc_ones(first, TALC_F32, TALC_DIMS(3)),
+                                talc_ones(second, TALC_F32, TALC_DIMS(3))));
+        assert_failure(TALC_BAD_DEVICE, "add: a is on cuda:0, b on cuda:1");
+        talc_scope_leave(scope);
+    }
+    talc_scope_leave_all();
+    cr_assert(talc_device_close(second) && talc_device_close(first), "%s", talc_error_message());
+    assert_all_freed();
+}

@@ -3,6 +3,7 @@
 #include "tests/support/fake_device.h"
 
 #include "backends/cpu/cpu.h"
+#include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 #include "tests/support/fake_backend.h"
@@ -299,6 +300,49 @@ static talc_status execute_upload(talc_device *device, const void *row, const vo
     return TALC_OK;
 }
 
+static talc_status execute_move(talc_device *device, const void *row, const void *nothing,
+                                const void *arguments)
+{
+    (void)device;
+    (void)row;
+    (void)nothing;
+    const operands *o = arguments;
+    memcpy(o->dst, o->src, o->bytes);
+    return TALC_OK;
+}
+
+/* Reads and writes the host's memory when the work runs, as a device does. */
+static talc_status send(talc_device *device, void *dst, const void *host, size_t bytes)
+{
+    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ dst, host, bytes },
+                               sizeof(operands));
+}
+
+static talc_status receive(talc_device *device, void *host, const void *src, size_t bytes)
+{
+    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ host, src, bytes },
+                               sizeof(operands));
+}
+
+static talc_status await(talc_device *device, const void *host)
+{
+    (void)host;
+    run_queues(device, 0, TALC_STREAMS - 1);
+    return TALC_OK;
+}
+
+static void *pin(talc_device *device, size_t bytes)
+{
+    (void)device;
+    return talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
+}
+
+static void unpin(talc_device *device, void *host)
+{
+    run_queues(device, 0, TALC_STREAMS - 1);
+    free(host);
+}
+
 static talc_status copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                         const void *src)
 {
@@ -378,6 +422,11 @@ static const talc_device_interface interface = {
     .download = download,
     .synchronize = synchronize,
     .properties = properties,
+    .pin = pin,
+    .unpin = unpin,
+    .send = send,
+    .receive = receive,
+    .await = await,
     .order = order,
     .stream = stream,
     .close = close_fake,
