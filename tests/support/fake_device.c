@@ -312,15 +312,9 @@ static talc_status execute_move(talc_device *device, const void *row, const void
 }
 
 /* Reads and writes the host's memory when the work runs, as a device does. */
-static talc_status send(talc_device *device, void *dst, const void *host, size_t bytes)
+static talc_status move(talc_device *device, void *dst, const void *src, size_t bytes)
 {
-    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ dst, host, bytes },
-                               sizeof(operands));
-}
-
-static talc_status receive(talc_device *device, void *host, const void *src, size_t bytes)
-{
-    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ host, src, bytes },
+    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ dst, src, bytes },
                                sizeof(operands));
 }
 
@@ -424,8 +418,8 @@ static const talc_device_interface interface = {
     .properties = properties,
     .pin = pin,
     .unpin = unpin,
-    .send = send,
-    .receive = receive,
+    .send = move,
+    .receive = move,
     .await = await,
     .order = order,
     .stream = stream,
