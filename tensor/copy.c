@@ -65,6 +65,10 @@ static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src
     size_t bytes = talc_nbytes(src);
     if (bytes == 0)
         return TALC_OK;
+    if (dst->storage->pinned == src->device)
+        return src->device->interface->receive(src->device, dst->data, src->data, bytes);
+    if (src->storage->pinned == dst->device)
+        return dst->device->interface->send(dst->device, dst->data, src->data, bytes);
     if (dst->device->is_host)
         return src->device->interface->download(src->device, dst->data, src->data, bytes);
     if (src->device->is_host) {
@@ -152,6 +156,13 @@ bool talc_operand_writable(const char *who, const talc_tensor *tensor)
     return true;
 }
 
+/* Between page-locked memory and its device, as it lies there. */
+static bool is_queued(const talc_tensor *dst, const talc_tensor *src)
+{
+    return (dst->storage->pinned == src->device || src->storage->pinned == dst->device) &&
+           dst->dtype == src->dtype && talc_is_contiguous(dst) && talc_is_contiguous(src);
+}
+
 bool talc_copy(talc_tensor *dst, const talc_tensor *src)
 {
     if (talc_operand_missing("copy", "dst", dst) || talc_operand_missing("copy", "src", src))
@@ -164,6 +175,13 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
     }
     if (!talc_operand_writable("copy", dst))
         return false;
+    if (is_queued(dst, src)) {
+        if (copy_between_devices(dst, src) != TALC_OK)
+            return false;
+        talc_tensor_written(dst);
+        talc_observed("copy", NULL, NULL, &src, 1, dst);
+        return true;
+    }
     /* An op of its own, so that an observer sees what is copied before it is overwritten. */
     talc_tensor *moved = NULL;
     if (src->device != dst->device)

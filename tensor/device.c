@@ -22,6 +22,10 @@ bool talc_device_synchronize(talc_device *device)
     if (talc_operand_missing("device_synchronize", "device", device) ||
         talc_recording_refuses("device_synchronize", device, "wait for the device"))
         return false;
+    if (device->pool == NULL) {
+        talc_fail(TALC_BAD_DEVICE, "device_synchronize: %s is closed", device->name);
+        return false;
+    }
     return device->interface->synchronize(device) == TALC_OK;
 }
 

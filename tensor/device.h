@@ -139,6 +139,14 @@ typedef struct talc_device_interface {
     void (*range_end)(talc_device *device);
     /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
     talc_status (*alive)(talc_device *device, const char *who);
+    /// Host memory that the device reaches itself (talc_pinned): taken, NULL when there is none, and given back, which lets
+    /// copies end first. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block. NULL, all
+    /// five: the device has no such memory.
+    void *(*pin)(talc_device *device, size_t bytes);
+    void (*unpin)(talc_device *device, void *host);
+    talc_status (*send)(talc_device *device, void *dst, const void *host, size_t bytes);
+    talc_status (*receive)(talc_device *device, void *host, const void *src, size_t bytes);
+    talc_status (*await)(talc_device *device, const void *host);
     /// Contiguous bytes from another device of the same interface, in order with the work of both. NULL: through the host.
     talc_status (*from_peer)(talc_device *device, void *dst, talc_device *peer, const void *src,
                              size_t bytes);

@@ -127,7 +127,9 @@ static void storage_drop(talc_storage *storage)
 {
     if (atomic_fetch_sub(&storage->references, 1) != 1)
         return;
-    if (!storage->wrapped)
+    if (storage->pinned != NULL)
+        storage->pinned->interface->unpin(storage->pinned, storage->block.data);
+    else if (!storage->wrapped)
         talc_block_free_after(storage->device, storage->block, atomic_load(&storage->streams));
     else if (storage->release != NULL)
         storage->release(storage->block.data, storage->context);
@@ -315,6 +317,34 @@ talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, vo
     return tensor;
 }
 
+talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
+{
+    int64_t numel;
+    if (talc_operand_missing("pinned", "device", device) ||
+        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK)
+        return NULL;
+    if (device->interface->pin == NULL || numel == 0)
+        return talc_tensor_new("pinned", talc_device_host(), dtype, dims);
+    talc_storage *storage = storage_new(talc_device_host());
+    if (storage == NULL)
+        return NULL;
+    const size_t bytes = (size_t)numel * talc_dtype_size(dtype);
+    talc_tensor *tensor = NULL;
+    storage->block.data = device->interface->pin(device, bytes);
+    if (storage->block.data != NULL) {
+        int64_t strides[TALC_MAX_RANK];
+        talc_shape_strides(dims, strides);
+        storage->pinned = device;
+        tensor = record_new(storage, dtype, dims, strides, storage->block.data);
+    } else {
+        talc_fail(TALC_NO_MEMORY, "pinned: out of page-locked memory for %s: asked %zu bytes",
+                  device->name, bytes);
+    }
+    if (tensor == NULL)
+        storage_drop(storage);
+    return tensor;
+}
+
 /* The number of steps from start to end, or -1 when there is no such finite number. */
 static int64_t arange_count(double start, double end, double step)
 {
@@ -451,6 +481,9 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
                   talc_dims_text(talc_dims_of(tensor), text));
     if (talc_failed())
         return NULL;
-    atomic_fetch_add(&tensor->storage->version, 1);
-    return tensor->data;
+    talc_storage *storage = tensor->storage;
+    if (storage->pinned != NULL)
+        (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
+    atomic_fetch_add(&storage->version, 1);
+    return talc_failed() ? NULL : tensor->data;
 }

@@ -132,6 +132,13 @@ typedef void talc_release_function(void *data, void *context);
 TALC_API talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, void *data,
                                 talc_release_function *release, void *context);
 
+/// A tensor of the CPU, its elements undefined, in page-locked memory that `device` reaches itself. Copies of contiguous
+/// elements of one dtype between the two, by talc_to to the device and by talc_copy both ways, are only queued: the host goes
+/// on, and the memory is held until they are done. So what is copied away must not be written, and what is copied here
+/// not be read, before talc_device_synchronize, or talc_data of this tensor, which waits for its copies. On the CPU it is an
+/// ordinary tensor.
+TALC_API talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims);
+
 // ---- Back to the host ---------------------------------------------------------------------------------------
 
 /// Copies all elements, contiguous, into a host array of exactly `bytes` bytes, waiting for the device first.

@@ -264,9 +264,13 @@ Test(stream, two_streams_run_at_once)
 {
     talc_device *device = streaming_device();
     void *stream = gpu_stream_new(device);
-    talc_tensor *warm =
-        talc_add_scalar(full(device, 1), 1); /* loads the kernels, takes the memory */
-    cr_assert(value_of(warm) == 2);
+    /* Loads the kernels, and leaves memory of this stream for both: of the other's it would have to wait. */
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *warm = full(device, 0);
+    for (int i = 0; i < 6; i++)
+        warm = talc_add_scalar(warm, 1);
+    cr_assert(value_of(talc_mul_scalar(warm, 2)) == 12);
+    talc_scope_leave(scope);
     task t = { device, stream, .body = make_and_use };
     start(&t);
     cr_assert(value_of(talc_add_scalar(full(device, 2), 3)) == 5);

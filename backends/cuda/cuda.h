@@ -75,6 +75,11 @@ void *talc_cuda_allocate(talc_device *device, size_t bytes);
 void talc_cuda_deallocate(talc_device *device, void *data, size_t bytes);
 talc_status talc_cuda_upload(talc_device *device, void *dst, const void *host, size_t bytes);
 talc_status talc_cuda_download(talc_device *device, void *host, const void *src, size_t bytes);
+void *talc_cuda_pin(talc_device *device, size_t bytes);
+void talc_cuda_unpin(talc_device *device, void *data);
+talc_status talc_cuda_send(talc_device *device, void *dst, const void *host, size_t bytes);
+talc_status talc_cuda_receive(talc_device *device, void *host, const void *src, size_t bytes);
+talc_status talc_cuda_await(talc_device *device, const void *host);
 talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *peer, const void *src,
                                 size_t bytes);
 talc_status talc_cuda_order(talc_device *device, int stream, int after);
@@ -93,6 +98,9 @@ cudaStream_t talc_cuda_recording_stream(const talc_device *device);
 
 /// Gives back to the system all that talc_cuda_allocate took, the memory of tensors that still live too.
 void talc_cuda_memory_end(talc_device *device);
+
+/// The same for page-locked memory, but for what tensors of the host still hold, once its copies are done.
+void talc_cuda_pinned_end(talc_device *device);
 
 /// Gives back the device's cuBLAS handle, if it has one.
 void talc_cuda_blas_close(talc_device *device);

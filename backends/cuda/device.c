@@ -156,6 +156,11 @@ static const talc_device_interface interface = {
     .range_begin = talc_cuda_range_begin,
     .range_end = talc_cuda_range_end,
     .alive = alive,
+    .pin = talc_cuda_pin,
+    .unpin = talc_cuda_unpin,
+    .send = talc_cuda_send,
+    .receive = talc_cuda_receive,
+    .await = talc_cuda_await,
     .from_peer = talc_cuda_from_peer,
     .order = talc_cuda_order,
     .stream = talc_cuda_callers_stream,
@@ -219,6 +224,7 @@ static void close_gpu(talc_device *device)
     talc_cuda_state *state = talc_cuda_state_of(device);
     talc_cuda_blas_close(device);
     talc_cuda_memory_end(device);
+    talc_cuda_pinned_end(device);
     if (talc_cuda_usable(device)) {
         if (state->order != NULL)
             (void)cudaEventDestroy(state->order);

@@ -3,6 +3,7 @@
 #include "tests/support/fake_device.h"
 
 #include "backends/cpu/cpu.h"
+#include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 #include "tests/support/fake_backend.h"
@@ -375,6 +376,43 @@ static talc_status execute_upload(talc_device *device, const void *row, const vo
     return TALC_OK;
 }
 
+static talc_status execute_move(talc_device *device, const void *row, const void *nothing,
+                                const void *arguments)
+{
+    (void)device;
+    (void)row;
+    (void)nothing;
+    const operands *o = arguments;
+    memcpy(o->dst, o->src, o->bytes);
+    return TALC_OK;
+}
+
+/* Reads and writes the host's memory when the work runs, as a device does. */
+static talc_status move(talc_device *device, void *dst, const void *src, size_t bytes)
+{
+    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ dst, src, bytes },
+                               sizeof(operands));
+}
+
+static talc_status await(talc_device *device, const void *host)
+{
+    (void)host;
+    run_queues(device, 0, TALC_STREAMS - 1);
+    return TALC_OK;
+}
+
+static void *pin(talc_device *device, size_t bytes)
+{
+    (void)device;
+    return talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
+}
+
+static void unpin(talc_device *device, void *host)
+{
+    run_queues(device, 0, TALC_STREAMS - 1);
+    free(host);
+}
+
 static talc_status copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                         const void *src)
 {
@@ -452,6 +490,21 @@ static void properties(talc_device *device, talc_device_properties *properties)
         state->memory_limit == 0 ? 0 : state->memory_limit - state->memory_used;
 }
 
+/* What was given back stays untouchable until here. */
+static void close_fake(talc_device *device)
+{
+    fake_state *state = state_of(device);
+    run_queues(device, 0, TALC_STREAMS - 1);
+    for (block *b = state->blocks, *next; b != NULL; b = next) {
+        next = b->next;
+        cr_assert(!b->live, "a block of %s was not given back", device->name);
+        munmap(b->pages - (b->mapped - b->usable) / 2, b->mapped);
+        free(b);
+    }
+    pthread_mutex_destroy(&state->lock);
+    state->blocks = NULL;
+}
+
 static const talc_device_interface interface = {
     .allocate = allocate,
     .deallocate = deallocate,
@@ -468,8 +521,14 @@ static const talc_device_interface interface = {
     .record_end = record_end,
     .replay = replay,
     .record_free = record_free,
+    .pin = pin,
+    .unpin = unpin,
+    .send = move,
+    .receive = move,
+    .await = await,
     .order = order,
     .stream = stream,
+    .close = close_fake,
 };
 
 // ---- Devices ------------------------------------------------------------------------------------------------
@@ -540,13 +599,5 @@ void assert_fake_devices_freed(void)
         cr_assert(fakes[i].state.fault == TALC_OK, "nobody saw a fault of %s: %s", device->name,
                   fakes[i].state.fault_message);
         cr_assert(talc_device_close(device), "%s", talc_error_message());
-        for (block *b = fakes[i].state.blocks, *next; b != NULL; b = next) {
-            next = b->next;
-            cr_assert(!b->live, "a block of %s was not given back", device->name);
-            munmap(b->pages - (b->mapped - b->usable) / 2, b->mapped);
-            free(b);
-        }
-        pthread_mutex_destroy(&fakes[i].state.lock);
-        fakes[i].state.blocks = NULL;
     }
 }

@@ -1,0 +1,190 @@
+/// Page-locked host memory: what a GPU reads and writes itself while the host goes on.
+///
+/// Locking pages costs milliseconds, so blocks that are given back are kept for the next tensors; one whose copies are not done
+/// waits for them in the meantime, and nobody else does.
+#include "backends/cuda/cuda.h"
+
+#include "tensor/error.h"
+#include "tensor/memory.h"
+
+#include <pthread.h>
+
+/* Bytes kept for reuse, of all devices. */
+static const size_t MOST_KEPT = (size_t)256 << 20;
+
+typedef struct block {
+    struct block *next;
+    talc_device *device;
+    char *data;
+    size_t bytes;
+    bool held;    /* by a tensor */
+    bool copying; /* `copied` is recorded, on `stream`, and was not yet seen to be done */
+    cudaEvent_t copied;
+    cudaStream_t stream;
+} block;
+
+static block *blocks;
+static size_t kept;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool done(block *b)
+{
+    if (b->copying && cudaEventQuery(b->copied) == cudaSuccess)
+        b->copying = false;
+    (void)cudaGetLastError();
+    return !b->copying;
+}
+
+/* Waits for the copies; on a device that is no longer there they are over. */
+static void free_block(block *b)
+{
+    if (talc_cuda_usable(b->device)) {
+        if (b->copying)
+            (void)cudaEventSynchronize(b->copied);
+        (void)cudaEventDestroy(b->copied);
+        (void)cudaFreeHost(b->data);
+        (void)cudaGetLastError();
+    }
+    talc_memory_free(b);
+}
+
+/* A kept block serves when it wastes at most an eighth. */
+static block *reuse(const talc_device *device, size_t bytes)
+{
+    for (block *b = blocks; b != NULL; b = b->next)
+        if (!b->held && b->device == device && b->bytes >= bytes && b->bytes - bytes <= bytes / 8 &&
+            done(b)) {
+            kept -= b->bytes;
+            return b;
+        }
+    return NULL;
+}
+
+static block *lock_pages(talc_device *device, size_t bytes)
+{
+    block *b = talc_memory_new(sizeof *b, "pinned");
+    if (b == NULL)
+        return NULL;
+    *b = (block){ .device = device, .bytes = bytes };
+    cudaError_t error = cudaEventCreateWithFlags(&b->copied, cudaEventDisableTiming);
+    if (error == cudaSuccess && talc_allocation_allowed(bytes)) {
+        error = cudaHostAlloc((void **)&b->data, bytes, cudaHostAllocPortable);
+        if (error != cudaSuccess)
+            (void)cudaEventDestroy(b->copied);
+    }
+    talc_cuda_note(device, "pinned", error);
+    if (b->data == NULL) {
+        talc_memory_free(b);
+        return NULL;
+    }
+    b->next = blocks;
+    return blocks = b;
+}
+
+void *talc_cuda_pin(talc_device *device, size_t bytes)
+{
+    if (talc_cuda_enter(device, "pinned") != TALC_OK)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    block *b = reuse(device, bytes);
+    b = b != NULL ? b : lock_pages(device, bytes);
+    if (b != NULL)
+        b->held = true;
+    pthread_mutex_unlock(&lock);
+    return b == NULL ? NULL : b->data;
+}
+
+/* The block that holds the address. */
+static block *find(const void *host)
+{
+    block *b = blocks;
+    while (b != NULL && !((const char *)host >= b->data && (const char *)host < b->data + b->bytes))
+        b = b->next;
+    return b;
+}
+
+/* Frees the blocks that nobody holds, of one device or of all, until at most so many bytes are kept. */
+static void shrink(const talc_device *device, size_t most)
+{
+    for (block **at = &blocks; *at != NULL && kept > most;) {
+        block *b = *at;
+        if (b->held || (device != NULL && b->device != device)) {
+            at = &b->next;
+            continue;
+        }
+        *at = b->next;
+        kept -= b->bytes;
+        free_block(b);
+    }
+}
+
+void talc_cuda_unpin(talc_device *device, void *data)
+{
+    (void)device;
+    pthread_mutex_lock(&lock);
+    block *b = find(data);
+    b->held = false;
+    kept += b->bytes;
+    shrink(NULL, talc_cuda_usable(b->device) ? MOST_KEPT : 0);
+    pthread_mutex_unlock(&lock);
+}
+
+void talc_cuda_pinned_end(talc_device *device)
+{
+    pthread_mutex_lock(&lock);
+    if (talc_cuda_usable(device))
+        for (block *b = blocks; b != NULL; b = b->next)
+            if (b->device == device && b->copying) {
+                (void)cudaEventSynchronize(b->copied);
+                b->copying = false;
+            }
+    (void)cudaGetLastError();
+    shrink(device, 0);
+    pthread_mutex_unlock(&lock);
+}
+
+// ---- Copies -------------------------------------------------------------------------------------------------
+
+/* Queues a copy and notes when the block is free of it and of those before, whatever stream they are on. */
+static talc_status copy(talc_device *device, const char *who, void *dst, const void *src,
+                        const void *host, size_t bytes, enum cudaMemcpyKind kind)
+{
+    const talc_status status = talc_cuda_enter(device, who);
+    if (status != TALC_OK)
+        return status;
+    const cudaStream_t stream = talc_cuda_stream(device);
+    pthread_mutex_lock(&lock);
+    block *b = find(host);
+    cudaError_t error = cudaSuccess;
+    if (b->copying && b->stream != stream)
+        error = cudaStreamWaitEvent(stream, b->copied, 0);
+    if (error == cudaSuccess)
+        error = cudaMemcpyAsync(dst, src, bytes, kind, stream);
+    if (error == cudaSuccess)
+        error = cudaEventRecord(b->copied, stream);
+    b->copying = true;
+    b->stream = stream;
+    pthread_mutex_unlock(&lock);
+    return talc_cuda_status(device, who, error);
+}
+
+talc_status talc_cuda_send(talc_device *device, void *dst, const void *host, size_t bytes)
+{
+    return copy(device, "upload", dst, host, host, bytes, cudaMemcpyHostToDevice);
+}
+
+talc_status talc_cuda_receive(talc_device *device, void *host, const void *src, size_t bytes)
+{
+    return copy(device, "download", host, src, host, bytes, cudaMemcpyDeviceToHost);
+}
+
+talc_status talc_cuda_await(talc_device *device, const void *host)
+{
+    pthread_mutex_lock(&lock);
+    block *b = find(host);
+    const bool waits = b->copying && talc_cuda_usable(device);
+    const cudaError_t error = waits ? cudaEventSynchronize(b->copied) : cudaSuccess;
+    b->copying = false;
+    pthread_mutex_unlock(&lock);
+    return talc_cuda_status(device, "data", error);
+}

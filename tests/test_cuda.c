@@ -1,0 +1,309 @@
+/// What GPUs alone have: names, faults that end the device, grids past the hardware's limits. Runs where there is one.
+#include "tests/support/gpu.h"
+#include "tests/support/hooks.h"
+
+#include "tensor/storage.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Names --------------------------------------------------------------------------------------------------
+
+Test(cuda, names_of_gpus_that_are_not_there)
+{
+    static const char *const names[] = { "cuda:99", "cuda:x",     "cuda:",  "cuda:-1",
+                                         "cuda:0x", "cuda:00000", "cuda: 0" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char due[160];
+        snprintf(due, sizeof due,
+                 "device_get: there is no device '%s'; the GPUs are cuda:0 to cuda:", names[i]);
+        cr_assert_null(talc_device_get(names[i]));
+        cr_assert(talc_error_status() == TALC_BAD_DEVICE);
+        cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
+        talc_error_clear();
+    }
+    cr_assert(talc_device_get("cuda") == talc_device_get("cuda:0"));
+    assert_all_freed();
+}
+
+Test(cuda, the_default_device_is_the_first_gpu)
+{
+    unsetenv("TALC_DEVICE");
+    cr_assert(talc_device_default() == talc_device_get("cuda:0"), "%s",
+              talc_device_name(talc_device_default()));
+    assert_no_failure();
+    assert_all_freed();
+}
+
+Test(cuda, operands_on_two_devices_are_named)
+{
+    talc_device *gpu = talc_device_get("cuda");
+    talc_tensor *here = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3));
+    talc_tensor *there = talc_ones(gpu, TALC_F32, TALC_DIMS(3));
+    cr_assert_null(talc_add(here, there));
+    assert_failure(TALC_BAD_DEVICE, "add: a is on cpu, b on cuda:0");
+    cr_assert_null(talc_matmul(there, here));
+    assert_failure(TALC_BAD_DEVICE, "matmul: a is on cuda:0, b on cpu");
+    assert_all_freed();
+}
+
+// ---- Faults -------------------------------------------------------------------------------------------------
+
+/* A kernel that writes where nothing is: the context is gone from then on. */
+static void provoke_fault(talc_device *device)
+{
+    const talc_fill_problem problem = {
+        .dtype = TALC_F32, .rank = 1, .dims = { 1000 }, .strides = { 1 }, .value = 7
+    };
+    cr_assert(device->interface->fill(device, &problem, (void *)(uintptr_t)4096) == TALC_OK);
+    cr_assert(!talc_device_synchronize(device));
+    cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s", talc_error_message());
+    cr_assert(strncmp(talc_error_message(), "synchronize: cuda:0 is lost: ", 29) == 0, "%s",
+              talc_error_message());
+    talc_error_clear();
+}
+
+/* An op is told by the allocation of its result or by its kernel, whichever notices first. */
+static void assert_lost(const char *who)
+{
+    const char *due = ": cuda:0 is lost since synchronize: ";
+    cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s: %s", who, talc_error_message());
+    cr_assert(strstr(talc_error_message(), due) != NULL, "%s: %s instead of %s...", who,
+              talc_error_message(), due);
+    talc_error_clear();
+}
+
+/* A process of its own: what the tests after this one do is not concerned. Its end is part of the test. */
+Test(cuda, a_fault_ends_the_device_and_not_the_process)
+{
+    talc_device *gpu = talc_device_get("cuda");
+    talc_tensor *x = talc_ones(gpu, TALC_F32, TALC_DIMS(1000));
+    talc_tensor *a = talc_ones(gpu, TALC_F32, TALC_DIMS(8, 8));
+    talc_matmul(a, a);
+    assert_no_failure();
+    provoke_fault(gpu);
+    for (int round = 0; round < 2; round++) {
+        cr_assert_null(talc_neg(x));
+        assert_lost("elementwise");
+        cr_assert_null(talc_matmul(a, a));
+        assert_lost("matmul");
+        cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(1 << 20)));
+        assert_lost("empty");
+        cr_assert(!talc_device_synchronize(gpu));
+        assert_lost("synchronize");
+        float value;
+        cr_assert(!talc_to_host(talc_slice(x, 0, 0, 1, 1), &value, sizeof value));
+        assert_lost("download");
+        cr_assert(isnan(talc_item(talc_slice(x, 0, 0, 1, 1))));
+        cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s", talc_error_message());
+        talc_error_clear();
+        cr_assert_null(talc_to(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3)), gpu, TALC_F32));
+        assert_lost("upload");
+    }
+    /* The CPU goes on. */
+    talc_tensor *here = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1000));
+    cr_assert(talc_item(talc_sum(talc_add(here, here), TALC_SCALAR, false)) == 2000);
+    assert_no_failure();
+    /* So do releases and queries; what is closed stays lost. */
+    talc_scope_leave_all();
+    cr_assert(talc_device_memory(gpu).live == 0);
+    cr_assert(talc_device_close(gpu), "%s", talc_error_message());
+    cr_assert_null(talc_device_get("cuda"));
+    assert_lost("device_get");
+    assert_no_failure();
+    talc_scope_leave_all();
+}
+
+Test(cuda, a_process_ends_well_with_tensors_on_a_lost_device)
+{
+    talc_device *gpu = talc_device_get("cuda");
+    talc_retain(talc_ones(gpu, TALC_F32, TALC_DIMS(1000)));
+    talc_ones(gpu, TALC_F32, TALC_DIMS(1000));
+    provoke_fault(gpu);
+}
+
+// ---- Grids --------------------------------------------------------------------------------------------------
+
+typedef talc_tensor *one_operand(const talc_tensor *x);
+
+static talc_tensor *conv_ones(const talc_tensor *x)
+{
+    talc_tensor *w = talc_ones(x->device, TALC_F32, TALC_DIMS(2, x->dims[1], 1, 1));
+    return talc_conv2d(x, w, NULL, NULL);
+}
+
+static talc_tensor *conv_column(const talc_tensor *x)
+{
+    talc_tensor *w = talc_ones(x->device, TALC_F32, TALC_DIMS(1, x->dims[1], 2, 2));
+    return talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .padding = { 1, 1 } });
+}
+
+static talc_tensor *conv_depthwise(const talc_tensor *x)
+{
+    talc_tensor *w = talc_ones(x->device, TALC_F32, TALC_DIMS(x->dims[1], 1, 2, 2));
+    return talc_conv2d(x, w, NULL,
+                       &(talc_conv2d_options){ .padding = { 1, 1 }, .groups = x->dims[1] });
+}
+
+static talc_tensor *pool_max(const talc_tensor *x)
+{
+    return talc_max_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } });
+}
+
+static talc_tensor *softmax_0(const talc_tensor *x)
+{
+    return talc_softmax(x, 0);
+}
+static talc_tensor *softmax_1(const talc_tensor *x)
+{
+    return talc_softmax(x, 1);
+}
+static talc_tensor *softmax_2(const talc_tensor *x)
+{
+    return talc_softmax(x, 2);
+}
+static talc_tensor *softmax_3(const talc_tensor *x)
+{
+    return talc_softmax(x, 3);
+}
+static talc_tensor *sum_0(const talc_tensor *x)
+{
+    return talc_sum(x, TALC_DIMS(0), false);
+}
+static talc_tensor *sum_1(const talc_tensor *x)
+{
+    return talc_sum(x, TALC_DIMS(1), false);
+}
+static talc_tensor *sum_2(const talc_tensor *x)
+{
+    return talc_sum(x, TALC_DIMS(2), false);
+}
+static talc_tensor *sum_3(const talc_tensor *x)
+{
+    return talc_sum(x, TALC_DIMS(3), false);
+}
+static talc_tensor *max_13(const talc_tensor *x)
+{
+    return talc_max(x, TALC_DIMS(1, 3), false);
+}
+static talc_tensor *packed_30(const talc_tensor *x)
+{
+    return talc_contiguous(talc_transpose(x, 0, 3));
+}
+static talc_tensor *packed_12(const talc_tensor *x)
+{
+    return talc_contiguous(talc_transpose(x, 1, 2));
+}
+
+static talc_tensor *added(const talc_tensor *x)
+{
+    return talc_add(talc_transpose(x, 1, 2), talc_ones(x->device, TALC_F32, TALC_DIMS(1)));
+}
+
+static talc_tensor *products(const talc_tensor *x)
+{
+    const int64_t inner = x->dims[2] * x->dims[3];
+    talc_tensor *rows = talc_reshape(x, TALC_DIMS(x->dims[0] * x->dims[1], 1, inner));
+    talc_tensor *columns = talc_reshape(x, TALC_DIMS(x->dims[0] * x->dims[1], inner, 1));
+    return talc_matmul(rows, columns);
+}
+
+static const struct {
+    const char *name;
+    one_operand *run;
+} grids[] = { { "1x1 conv2d", conv_ones },
+              { "2x2 conv2d", conv_column },
+              { "depthwise conv2d", conv_depthwise },
+              { "max_pool2d", pool_max },
+              { "softmax 0", softmax_0 },
+              { "softmax 1", softmax_1 },
+              { "softmax 2", softmax_2 },
+              { "softmax 3", softmax_3 },
+              { "sum 0", sum_0 },
+              { "sum 1", sum_1 },
+              { "sum 2", sum_2 },
+              { "sum 3", sum_3 },
+              { "max 1, 3", max_13 },
+              { "transposed 0, 3", packed_30 },
+              { "transposed 1, 2", packed_12 },
+              { "add", added },
+              { "matmul", products } };
+
+/* Extents past the 65,535 blocks that the second and third dimension of a grid hold, in each place. */
+Test(cuda, extents_past_a_grids_limits_are_right)
+{
+    enum { LONG = 70001 };
+    talc_device *gpu = talc_device_get("cuda");
+    const talc_dims shapes[] = { TALC_DIMS(LONG, 1, 2, 2), TALC_DIMS(1, LONG, 2, 2),
+                                 TALC_DIMS(2, 1, LONG, 2), TALC_DIMS(2, 2, 1, LONG),
+                                 TALC_DIMS(300, 300, 1, 1) };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        talc_manual_seed(5);
+        const talc_tensor *x = talc_rand(cpu_device(), TALC_F32, shapes[s]);
+        const talc_tensor *there = talc_to(x, gpu, TALC_F32);
+        for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+            talc_scope *scope = talc_scope_enter();
+            char text[TALC_DIMS_TEXT];
+            const talc_tensor *due = grids[i].run(x);
+            cr_assert(due != NULL, "%s: %s", grids[i].name, talc_error_message());
+            const talc_tensor *got = grids[i].run(there);
+            cr_assert(got != NULL, "%s of %s: %s", grids[i].name, talc_dims_text(shapes[s], text),
+                      talc_error_message());
+            got = talc_to(got, cpu_device(), TALC_F32);
+            cr_assert(got != NULL && talc_same_dims(due, got), "%s of %s: %s", grids[i].name,
+                      talc_dims_text(shapes[s], text), talc_error_message());
+            due = talc_contiguous(due);
+            const float *a = talc_data(due, TALC_F32), *b = talc_data(got, TALC_F32);
+            for (int64_t k = 0; k < talc_numel(due); k++)
+                cr_assert(fabsf(a[k] - b[k]) <= 1e-4F * fabsf(a[k]) + 1e-9F,
+                          "%s of %s: element %d is %.9g, %.9g on the CPU", grids[i].name,
+                          talc_dims_text(shapes[s], text), (int)k, (double)b[k], (double)a[k]);
+            talc_scope_leave(scope);
+        }
+    }
+    assert_all_freed();
+}
+
+// ---- Two GPUs -----------------------------------------------------------------------------------------------
+
+static double least(const talc_tensor *x)
+{
+    return -talc_item(talc_max(talc_neg(x), TALC_SCALAR, false));
+}
+
+/* Each device is late in turn, so a wait that is missing shows. */
+Test(cuda, copies_between_gpus_keep_the_order_of_both)
+{
+    enum { MANY = 1 << 22, LATE = 50 };
+    talc_device *first = talc_device_get("cuda:0"), *second = talc_device_get("cuda:1");
+    if (second == NULL) {
+        talc_error_clear();
+        cr_skip_test("there is one GPU");
+    }
+    for (int round = 0; round < 3; round++) {
+        talc_scope *scope = talc_scope_enter();
+        gpu_stall(first, talc_stream_current(first), LATE);
+        talc_tensor *x = talc_full(first, TALC_F32, TALC_DIMS(MANY), 3);
+        gpu_stall(second, talc_stream_current(second), round * LATE);
+        talc_tensor *y = talc_to(x, second, TALC_F32);
+        talc_release(x);
+        talc_tensor *next = talc_full(first, TALC_F32, TALC_DIMS(MANY), 9); /* in x's memory */
+        talc_tensor *back = talc_to(talc_add_scalar(y, 1), first, TALC_F64);
+        assert_no_failure();
+        cr_assert(least(back) == 4 && talc_item(talc_max(back, TALC_SCALAR, false)) == 4);
+        cr_assert(least(y) == 3 && talc_item(talc_max(y, TALC_SCALAR, false)) == 3);
+        cr_assert(least(next) == 9);
+        cr_assert(talc_copy(next, talc_slice(talc_full(second, TALC_F32, TALC_DIMS(2 * MANY), 5), 0,
+                                             0, TALC_END, 2)));
+        cr_assert(least(next) == 5, "%s", talc_error_message());
+        cr_assert_null(talc_add(x = talc_ones(first, TALC_F32, TALC_DIMS(3)),
+                                talc_ones(second, TALC_F32, TALC_DIMS(3))));
+        assert_failure(TALC_BAD_DEVICE, "add: a is on cuda:0, b on cuda:1");
+        talc_scope_leave(scope);
+    }
+    talc_scope_leave_all();
+    cr_assert(talc_device_close(second) && talc_device_close(first), "%s", talc_error_message());
+    assert_all_freed();
+}

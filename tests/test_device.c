@@ -1,0 +1,155 @@
+/// The life of a device: closing and opening it, its counts, running out of its memory.
+#include "tests/support/fake_device.h"
+#include "tests/support/hooks.h"
+
+#include "tensor/storage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t MIB = (size_t)1 << 20;
+
+// ---- Closing ------------------------------------------------------------------------------------------------
+
+Test(device, a_device_with_live_tensors_is_not_closed)
+{
+    talc_device *device = tested_device();
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(100));
+    char due[128];
+    snprintf(due, sizeof due, "device_close: tensors on %s still hold 512 bytes",
+             talc_device_name(device));
+    cr_assert(!talc_device_close(device));
+    assert_failure(TALC_BAD_ARGUMENT, due);
+    cr_assert(talc_item(talc_sum(x, TALC_SCALAR, false)) == 100);
+    talc_fail(TALC_IO_ERROR, "stands");
+    cr_assert(!talc_device_close(device),
+              "closing changes something, so it waits for a clean slate");
+    assert_failure(TALC_IO_ERROR, "stands");
+    assert_all_freed();
+}
+
+Test(device, a_closed_device_refuses_everything_until_it_is_opened_again)
+{
+    talc_device *device = tested_device();
+    char due[128];
+    talc_release(talc_ones(device, TALC_F32, TALC_DIMS(100)));
+    cr_assert(talc_device_memory(device).reserved > 0);
+    cr_assert(talc_device_close(device), "%s", talc_error_message());
+    cr_assert(talc_device_close(device) && talc_device_close(NULL));
+    cr_assert(talc_device_memory(device).reserved == 0 && talc_memory_trim(device) == 0);
+    talc_memory_reset_peak(device);
+    cr_assert_null(talc_empty(device, TALC_F32, TALC_DIMS(3)));
+    snprintf(due, sizeof due, "empty: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert(!talc_device_synchronize(device));
+    snprintf(due, sizeof due, "device_synchronize: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+
+    cr_assert(tested_device() == device);
+    cr_assert(talc_item(talc_sum(talc_ones(device, TALC_F32, TALC_DIMS(100)), TALC_SCALAR,
+                                 false)) == 100);
+    assert_all_freed();
+}
+
+/* Memory, streams, a matrix product's handle and workspace. */
+static void use(talc_device *device)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *a = talc_full(device, TALC_F32, TALC_DIMS(64, 64), 2);
+    talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(2, 3, 40, 40), 1);
+    talc_tensor *w = talc_full(device, TALC_F32, TALC_DIMS(4, 3, 3, 3), 1);
+    cr_assert(talc_item(talc_max(talc_matmul(a, a), TALC_SCALAR, false)) == 256, "%s",
+              talc_error_message());
+    cr_assert(talc_item(talc_max(talc_conv2d(x, w, NULL, NULL), TALC_SCALAR, false)) == 27, "%s",
+              talc_error_message());
+    talc_scope_leave(scope);
+}
+
+Test(device, opening_and_closing_200_times_leaves_the_memory_where_it_was)
+{
+    enum { WARM = 3 };
+    size_t before = 0, after = 0;
+    bool is_host = false;
+    for (int cycle = 0; cycle < 200 + WARM; cycle++) {
+        talc_device *device = tested_device();
+        use(device);
+        cr_assert(talc_device_close(device), "%s", talc_error_message());
+        const size_t now = talc_device_memory(device).free;
+        before = cycle == WARM ? now : before;
+        after = now;
+        is_host = talc_device_is_host(device);
+        if (getenv("SHOW") && cycle % 10 == 3)
+            printf("cycle %d free %zu\n", cycle, now);
+    }
+    /* Of the host's memory every process takes some. */
+    cr_assert(is_host || after == before, "%zu bytes are free, %zu were", after, before);
+    assert_all_freed();
+}
+
+// ---- Running out --------------------------------------------------------------------------------------------
+
+/* The host's memory is not filled for a test. */
+static talc_device *device_to_fill(void)
+{
+    talc_device *device = tested_device();
+    device = talc_device_is_host(device) ? fake_device() : device;
+    if (device == fake_device())
+        fake_device_limit_memory(device, 64 * MIB);
+    return device;
+}
+
+static void assert_out_of_memory(const char *who, const talc_device *device, size_t bytes)
+{
+    char asked[256];
+    snprintf(asked, sizeof asked, "%s: out of memory on %s: asked ", who, talc_device_name(device));
+    cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());
+    cr_assert(strncmp(talc_error_message(), asked, strlen(asked)) == 0, "%s", talc_error_message());
+    snprintf(asked, sizeof asked, " (%zu bytes), held ", bytes);
+    const char *held = strstr(talc_error_message(), asked);
+    cr_assert(held != NULL && strstr(held, ", free ") != NULL, "%s", talc_error_message());
+    talc_error_clear();
+}
+
+Test(device, asking_for_more_than_there_is_fails_and_the_program_goes_on)
+{
+    talc_device *device = device_to_fill();
+    const talc_memory memory = talc_device_memory(device);
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1000));
+    const size_t huge = memory.total + 4096;
+    cr_assert_null(talc_empty(device, TALC_U8, TALC_DIMS((int64_t)huge)));
+    assert_out_of_memory("empty", device, huge);
+    cr_assert(talc_item(talc_sum(talc_add(x, x), TALC_SCALAR, false)) == 2000);
+    assert_no_failure();
+    talc_scope_leave_all();
+    if (device == fake_device())
+        assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+Test(device, a_full_device_gives_its_cache_back_and_goes_on)
+{
+    talc_device *device = device_to_fill();
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1000));
+    const int64_t part = (int64_t)(talc_device_memory(device).free / 8);
+    for (int round = 0; round < 3; round++) {
+        talc_scope *scope = talc_scope_enter();
+        int parts = 0;
+        while (talc_empty(device, TALC_U8, TALC_DIMS(part)) != NULL)
+            parts++;
+        cr_assert(parts >= 6 && parts <= 8, "%d eighths", parts);
+        assert_out_of_memory("empty", device, (size_t)part);
+        cr_assert(talc_item(talc_sum(talc_add(x, x), TALC_SCALAR, false)) == 2000, "%s",
+                  talc_error_message());
+        talc_scope_leave(scope);
+        /* All is in the cache, in pieces that are too small. */
+        cr_assert(talc_device_memory(device).reserved >= (size_t)(6 * part));
+        talc_tensor *large = talc_empty(device, TALC_U8, TALC_DIMS(5 * part));
+        cr_assert_not_null(large, "%s", talc_error_message());
+        talc_release(large);
+    }
+    talc_scope_leave_all();
+    if (device == fake_device())
+        assert_fake_devices_freed();
+    assert_all_freed();
+}

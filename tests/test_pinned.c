@@ -1,0 +1,156 @@
+/// Page-locked memory: copies that the host does not wait for, and memory that is held for them.
+#include "tests/support/fake_device.h"
+#include "tests/support/gpu.h"
+#include "tests/support/hooks.h"
+
+#include "tensor/storage.h"
+
+#include <string.h>
+
+enum { MANY = 1 << 20, LATE = 50 };
+
+/* One with such memory: the device under test, the fake one where that is the CPU. */
+static talc_device *pinning_device(void)
+{
+    talc_device *device = tested_device();
+    return talc_device_is_host(device) ? fake_device() : device;
+}
+
+static void assert_device_freed(talc_device *device)
+{
+    talc_scope_leave_all();
+    cr_assert(talc_device_memory(device).live == 0);
+    if (device == fake_device())
+        assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+static talc_tensor *pinned_full(talc_device *device, float value)
+{
+    talc_tensor *x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    cr_assert(x != NULL && x->device == cpu_device(), "%s", talc_error_message());
+    float *elements = talc_data(x, TALC_F32);
+    for (int i = 0; i < MANY; i++)
+        elements[i] = value;
+    return x;
+}
+
+/* Work that the copies have to wait for, on a device that is not late by nature. */
+static void stall(talc_device *device)
+{
+    gpu_stall(device, talc_stream_current(device), LATE);
+}
+
+static void assert_all_are(const talc_tensor *x, float value)
+{
+    static float elements[MANY];
+    cr_assert(talc_to_host(x, elements, sizeof elements), "%s", talc_error_message());
+    for (int i = 0; i < MANY; i++)
+        cr_assert(elements[i] == value, "element %d is %g instead of %g", i, (double)elements[i],
+                  (double)value);
+}
+
+Test(pinned, on_the_cpu_it_is_an_ordinary_tensor)
+{
+    talc_tensor *x = talc_pinned(cpu_device(), TALC_F64, TALC_DIMS(3, 4));
+    cr_assert(x != NULL && x->device == cpu_device() && talc_device_memory(cpu_device()).live > 0);
+    cr_assert_null(talc_pinned(NULL, TALC_F32, TALC_DIMS(3)));
+    assert_failure(TALC_NULL_ARGUMENT, "pinned: device is NULL");
+    cr_assert_null(talc_pinned(cpu_device(), TALC_F32, TALC_DIMS(-3)));
+    cr_assert(talc_error_status() == TALC_BAD_SHAPE || talc_failed());
+    talc_error_clear();
+    cr_assert_not_null(talc_pinned(pinning_device(), TALC_F32, TALC_DIMS(0, 3)));
+    assert_device_freed(pinning_device());
+}
+
+/* What is written to the memory right after the call is what arrives, since nothing has been read by then. */
+Test(pinned, an_upload_is_only_queued)
+{
+    talc_device *device = pinning_device();
+    talc_tensor *x = pinned_full(device, 3);
+    float *elements = talc_data(x, TALC_F32);
+    stall(device);
+    talc_tensor *y = talc_to(x, device, TALC_F32);
+    for (int i = 0; i < MANY; i++)
+        elements[i] = 4;
+    assert_all_are(y, 4);
+    assert_device_freed(device);
+}
+
+/* Released at once, and taken again by another tensor: not before it has been read. */
+Test(pinned, memory_is_held_until_it_is_read)
+{
+    talc_device *device = pinning_device();
+    for (int round = 0; round < 3; round++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *x = pinned_full(device, 3);
+        stall(device);
+        talc_tensor *y = talc_to(x, device, TALC_F32);
+        talc_release(x);
+        talc_tensor *other = pinned_full(device, 5);
+        assert_all_are(y, 3);
+        assert_all_are(talc_to(other, device, TALC_F32), 5);
+        talc_scope_leave(scope);
+    }
+    assert_device_freed(device);
+}
+
+Test(pinned, a_download_is_only_queued_and_talc_data_waits_for_it)
+{
+    talc_device *device = pinning_device();
+    talc_tensor *x = pinned_full(device, 1);
+    const float *elements = talc_data(x, TALC_F32);
+    talc_tensor *y = talc_full(device, TALC_F32, TALC_DIMS(MANY), 7);
+    cr_assert(talc_device_synchronize(device));
+    stall(device);
+    const uint64_t version = talc_version(x);
+    cr_assert(talc_copy(x, y), "%s", talc_error_message());
+    cr_assert(elements[0] == 1 && elements[MANY - 1] == 1, "the host waited");
+    cr_assert(talc_version(x) == version + 1);
+    cr_assert(talc_data(x, TALC_F32) == elements);
+    for (int i = 0; i < MANY; i++)
+        cr_assert(elements[i] == 7, "element %d is %g", i, (double)elements[i]);
+    assert_device_freed(device);
+}
+
+/* The block's last copy stands for all of them. */
+Test(pinned, copies_on_several_streams_are_all_waited_for)
+{
+    talc_device *device = pinning_device();
+    void *stream = gpu_stream_new(device);
+    talc_tensor *x = pinned_full(device, 3), *made[2];
+    talc_stream *entered = talc_stream_enter(device, stream);
+    gpu_stall(device, stream, 2 * LATE);
+    made[0] = talc_to(x, device, TALC_F32);
+    talc_stream *own = talc_stream_enter(device, NULL);
+    made[1] = talc_to(x, device, TALC_F32);
+    talc_release(x);
+    talc_tensor *other = pinned_full(device, 9);
+    assert_all_are(made[1], 3);
+    talc_stream_leave(own);
+    assert_all_are(made[0], 3);
+    talc_stream_leave(entered);
+    assert_all_are(other, 9);
+    gpu_stream_free(device, stream);
+    assert_device_freed(device);
+}
+
+/* Casts, gaps and other devices go the usual way, and are complete. */
+Test(pinned, other_copies_are_complete)
+{
+    talc_device *device = pinning_device();
+    talc_tensor *x = pinned_full(device, 3);
+    float *elements = talc_data(x, TALC_F32);
+    stall(device);
+    talc_tensor *cast = talc_to(x, device, TALC_F64);
+    talc_tensor *steps = talc_to(talc_slice(x, 0, 0, TALC_END, 2), device, TALC_F32);
+    talc_tensor *made = talc_from_host(device, TALC_F32, TALC_DIMS(MANY), elements);
+    for (int i = 0; i < MANY; i++)
+        elements[i] = 4;
+    assert_all_are(talc_cast(cast, TALC_F32), 3);
+    cr_assert(talc_item(talc_max(steps, TALC_SCALAR, false)) == 3);
+    assert_all_are(made, 3);
+    cr_assert(talc_copy(x, talc_full(device, TALC_F64, TALC_DIMS(MANY), 8)));
+    cr_assert(elements[0] == 8 && elements[MANY - 1] == 8);
+    assert_device_freed(device);
+}
