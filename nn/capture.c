@@ -67,15 +67,11 @@ static bool is_replaced(const source *of)
     return of->tensor->storage != of->held->storage || of->tensor->data != of->held->data;
 }
 
-typedef struct named_source {
-    const talc_tensor *tensor;
-} named_source;
-
 /* Ends the walk at the tensor in question, telling its path. */
 static bool tell_replaced(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     (void)is_buffer;
-    if (tensor != ((const named_source *)context)->tensor)
+    if (tensor != context)
         return true;
     talc_fail(TALC_BAD_ARGUMENT,
               "%s: %s was moved or loaded since the capture, which read its storage of then; "
@@ -91,7 +87,7 @@ static bool check_sources(const talc_graph *graph, bool *written)
     for (int i = 0; i < graph->source_count; i++) {
         const source *of = &graph->sources[i];
         if (is_replaced(of)) {
-            talc_module_visit(graph->module, tell_replaced, &(named_source){ of->tensor });
+            talc_module_visit(graph->module, tell_replaced, of->tensor);
             talc_fail(TALC_BAD_ARGUMENT, "%s: a parameter was replaced since the capture", REPLAY);
             return false;
         }
@@ -321,7 +317,7 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
 {
     bool written;
     if (talc_operand_missing(REPLAY, "graph", graph) ||
-        talc_operand_like(REPLAY, "the example", graph->x, "x", x) == false ||
+        !talc_operand_like(REPLAY, "the example", graph->x, "x", x) ||
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
         !check_sources(graph, &written) || (x != graph->x && !talc_copy(graph->x, x)))

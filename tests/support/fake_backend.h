@@ -1,4 +1,4 @@
-/// The algorithm tables of the fake device, and the queue they put work into. Only its own two files use this.
+/// The algorithm tables of the fake device, and the queue they put work into. Only its own files use this.
 #ifndef TALC_TESTS_FAKE_BACKEND_H
 #define TALC_TESTS_FAKE_BACKEND_H
 
@@ -13,6 +13,9 @@ typedef talc_status fake_work(talc_device *device, const void *row, const void *
 talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *row,
                                 const void *problem, size_t problem_bytes, const void *arguments,
                                 size_t arguments_bytes);
+
+/// Runs all that is queued, on every stream.
+void fake_device_finish(talc_device *device);
 
 /// The CPU's tables with each `run` replaced by one that queues.
 const struct talc_backend *fake_backend(void);

@@ -1,0 +1,188 @@
+/// What a forward pass does that cannot be repeated: capturing it fails by name, and leaves the device as it was.
+#include "tests/support/fake_device.h"
+#include "tests/support/files.h"
+#include "tests/support/hooks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void assert_same(const char *what, const talc_tensor *a, const talc_tensor *b)
+{
+    cr_assert(a != NULL && b != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(talc_same_dims(a, b), "%s: shapes differ", what);
+    const size_t bytes = talc_nbytes(a);
+    char *left = malloc(bytes), *right = malloc(bytes);
+    cr_assert(talc_to_host(a, left, bytes) && talc_to_host(b, right, bytes), "%s: %s", what,
+              talc_error_message());
+    cr_assert(memcmp(left, right, bytes) == 0, "%s: elements differ", what);
+    free(left);
+    free(right);
+}
+
+static talc_graph *captured(talc_module *module, const talc_tensor *example)
+{
+    talc_graph *graph = talc_capture(module, example);
+    cr_assert(graph != NULL, "%s", talc_error_message());
+    return graph;
+}
+
+typedef talc_tensor *forward_function(talc_module *module, talc_tensor *x);
+
+static talc_graph *other_graph;
+static talc_module *other_module;
+
+static talc_tensor *draws(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_add(x, talc_rand(x->device, x->dtype, talc_dims_of(x)));
+}
+
+static talc_tensor *fills_randomly(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *y = talc_clone(x);
+    talc_fill_normal(y, 0, 1);
+    return y;
+}
+
+static talc_tensor *reads_an_item(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_mul_scalar(x, talc_item(talc_sum(x, TALC_SCALAR, false)));
+}
+
+static talc_tensor *reads_all(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    float elements[6];
+    talc_to_host(x, elements, sizeof elements);
+    return talc_relu(x);
+}
+
+static talc_tensor *prints(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_print(stdout, x);
+    return talc_relu(x);
+}
+
+static talc_tensor *looks_at(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_data(x, TALC_F32) == NULL ? NULL : talc_relu(x);
+}
+
+static talc_tensor *waits(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_device_synchronize(x->device);
+    return talc_relu(x);
+}
+
+static talc_tensor *uploads(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    const float elements[6] = { 1, 2, 3, 4, 5, 6 };
+    return talc_add(x, talc_from_host(x->device, TALC_F32, talc_dims_of(x), elements));
+}
+
+static talc_tensor *moves(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_device *other = x->device == cpu_device() ? fake_device() : cpu_device();
+    return talc_to(x, other, TALC_F32);
+}
+
+static talc_tensor *saves(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_npy_save(file_path("capture.npy"), x);
+    return talc_relu(x);
+}
+
+static talc_tensor *changes_streams(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_stream_leave(talc_stream_enter(x->device, NULL));
+    return talc_relu(x);
+}
+
+static talc_tensor *captures(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_graph_free(talc_capture(other_module, x));
+    return talc_relu(x);
+}
+
+static talc_tensor *replays(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_graph_replay(other_graph, x);
+}
+
+static bool any_init(talc_module *module, const void *options)
+{
+    (void)module;
+    (void)options;
+    return true;
+}
+
+static talc_module *module_of(talc_module_class *kind, forward_function *forward)
+{
+    *kind = (talc_module_class){
+        .name = "Any", .size = sizeof(talc_module), .init = any_init, .forward = forward
+    };
+    talc_module *module = talc_module_new(kind, NULL);
+    talc_module_eval(module);
+    return module;
+}
+
+Test(capture_refused, what_cannot_be_repeated_is_refused_by_name)
+{
+    static const struct {
+        forward_function *forward;
+        const char *due;
+    } cases[] = {
+        { draws, "rand: a graph of %s is being recorded, which cannot draw random numbers" },
+        { fills_randomly,
+          "fill_normal: a graph of %s is being recorded, which cannot draw random numbers" },
+        { reads_an_item, "item: a graph of %s is being recorded, which cannot read elements back" },
+        { reads_all, "to_host: a graph of %s is being recorded, which cannot read elements back" },
+        { prints, "print: a graph of %s is being recorded, which cannot read elements back" },
+        { looks_at,
+          "data: a graph of %s is being recorded, which cannot show its elements to the host" },
+        { waits,
+          "device_synchronize: a graph of %s is being recorded, which cannot wait for the device" },
+        { uploads,
+          "from_host: a graph of %s is being recorded, which cannot read the host's memory" },
+        { moves, "to: a graph of %s is being recorded, which cannot copy to another device" },
+        { saves, "npy_save: a graph of %s is being recorded, which cannot write a file" },
+        { changes_streams,
+          "stream_enter: a graph of %s is being recorded, which cannot change streams" },
+        { captures, "capture: a graph of %s is being recorded, which cannot hold another graph" },
+        { replays,
+          "graph_replay: a graph of %s is being recorded, which cannot hold another graph" },
+    };
+    talc_device *device = tested_device();
+    talc_manual_seed(3);
+    talc_tensor *x = talc_rand(device, TALC_F32, TALC_DIMS(2, 3));
+    talc_tensor *due_y = talc_relu(talc_neg(x));
+    other_module = talc_nn_relu();
+    talc_module_eval(other_module);
+    other_graph = captured(other_module, x);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, cases[i].forward);
+        char due[256];
+        snprintf(due, sizeof due, cases[i].due, talc_device_name(device));
+        cr_assert_null(talc_capture(module, x), "%s", due);
+        assert_failure(TALC_UNSUPPORTED, due);
+        assert_same("the device is usable", talc_relu(talc_neg(x)), due_y);
+        assert_same("so is a graph of before", talc_graph_replay(other_graph, x), talc_relu(x));
+        talc_module_free(module);
+    }
+    talc_graph_free(other_graph);
+    talc_module_free(other_module);
+    assert_all_freed();
+}
