@@ -26,7 +26,7 @@ talc_status talc_cuda_timer_start(talc_device *device, void **timer)
     if (error == cudaSuccess)
         error = cudaEventCreate(&self->stop);
     if (error == cudaSuccess)
-        error = cudaEventRecord(self->start, talc_cuda_state_of(device)->stream);
+        error = cudaEventRecord(self->start, talc_cuda_stream(device));
     if (error != cudaSuccess)
         events_free(self);
     else
@@ -40,7 +40,7 @@ talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *secon
     float milliseconds = 0;
     talc_status status = talc_cuda_enter(device, "timer_stop");
     if (status == TALC_OK) {
-        cudaError_t error = cudaEventRecord(self->stop, talc_cuda_state_of(device)->stream);
+        cudaError_t error = cudaEventRecord(self->stop, talc_cuda_stream(device));
         if (error == cudaSuccess)
             error = cudaEventSynchronize(self->stop);
         if (error == cudaSuccess)
