@@ -88,6 +88,8 @@ talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
+talc_status talc_cuda_timer_start(talc_device *device, void **timer);
+talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *seconds);
 talc_status talc_cuda_record_begin(talc_device *device);
 void *talc_cuda_record_end(talc_device *device);
 talc_status talc_cuda_replay(talc_device *device, void *noted);
@@ -104,8 +106,6 @@ void talc_cuda_pinned_end(talc_device *device);
 
 /// Gives back the device's cuBLAS handle, if it has one.
 void talc_cuda_blas_close(talc_device *device);
-talc_status talc_cuda_timer_start(talc_device *device, void **timer);
-talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *seconds);
 
 /* The lists of the tables. */
 extern const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[];
