@@ -1,5 +1,6 @@
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -97,6 +98,9 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
         return NULL;
     if (tensor->device == device)
         return talc_cast(tensor, dtype);
+    if (talc_recording_refuses("to", tensor->device, "copy to another device") ||
+        talc_recording_refuses("to", device, "copy from another device"))
+        return NULL;
     /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
     talc_observer *observer = talc_observe_pause();
     talc_tensor *cast = talc_cast(tensor, dtype);

@@ -2,6 +2,7 @@
 
 #include "tensor/environment.h"
 #include "tensor/pool.h"
+#include "tensor/recording.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 
@@ -17,7 +18,8 @@ bool talc_device_is_host(const talc_device *device)
 
 bool talc_device_synchronize(talc_device *device)
 {
-    if (talc_operand_missing("device_synchronize", "device", device))
+    if (talc_operand_missing("device_synchronize", "device", device) ||
+        talc_recording_refuses("device_synchronize", device, "wait for the device"))
         return false;
     if (device->pool == NULL) {
         talc_fail(TALC_BAD_DEVICE, "device_synchronize: %s is closed", device->name);

@@ -111,6 +111,18 @@ typedef struct talc_device_interface {
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*synchronize)(talc_device *device);
     void (*properties)(talc_device *device, talc_device_properties *properties);
+    /// On devices that can repeat work as one; NULL elsewhere. From record_begin to record_end what this thread asks of
+    /// the device, other threads' work not, is noted and not done. record_end returns what was noted, NULL with a
+    /// failure raised, and ends noting in any case; replay does it, and may be called again at once; record_free waits
+    /// for replays that still run.
+    talc_status (*record_begin)(talc_device *device);
+    void *(*record_end)(talc_device *device);
+    talc_status (*replay)(talc_device *device, void *noted);
+    void (*record_free)(talc_device *device, void *noted);
+    /// Names what this thread asks of the device from begin to end, for a profiler; calls nest. Called only on devices
+    /// whose `ranges` is set, so NULL elsewhere.
+    void (*range_begin)(talc_device *device, const char *name);
+    void (*range_end)(talc_device *device);
     /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
     talc_status (*alive)(talc_device *device, const char *who);
     /// Host memory that the device reaches itself (talc_pinned): taken, NULL when there is none, and given back, which lets
@@ -146,6 +158,7 @@ struct talc_device {
     struct talc_pool *pool;             ///< NULL while the device is closed
     struct talc_streams *streams;       ///< of callers (tensor/streams.h); NULL before the first
     size_t workspace_limit;
+    bool ranges; ///< a profiler listens to range_begin and range_end
     void *state; ///< the backend's own
 };
 

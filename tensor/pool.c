@@ -1,6 +1,7 @@
 #include "tensor/pool.h"
 
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/streams.h"
 
 #include <pthread.h>
@@ -137,7 +138,9 @@ static talc_block obtain(talc_device *device, size_t capacity)
     const int stream = talc_stream_number(device);
     const size_t index = find(pool, capacity, stream);
     if (index == pool->count)
-        return (talc_block){ allocate(device, capacity), capacity, stream };
+        return (talc_block){ .data = allocate(device, capacity),
+                             .capacity = capacity,
+                             .stream = stream };
     if (pool->cached[index].stream != stream &&
         talc_stream_order(device, stream, pool->cached[index].stream) != TALC_OK)
         return (talc_block){ 0 };
@@ -178,19 +181,30 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
     if (bytes == 0)
         return TALC_OK;
     struct talc_pool *pool = device->pool;
+    const size_t capacity = bytes <= SIZE_MAX - HUGE_STEP ? block_capacity(bytes) : 0;
+    const bool allowed = capacity > 0 && talc_allocation_allowed(bytes);
+    talc_recording *recording = talc_recording_serving(device);
+    if (recording != NULL && allowed && talc_recording_take(recording, capacity, block))
+        return TALC_OK;
+
     pthread_mutex_lock(&pool->lock);
-    if (bytes <= SIZE_MAX - HUGE_STEP && talc_allocation_allowed(bytes))
-        *block = obtain(device, block_capacity(bytes));
+    if (allowed)
+        *block = obtain(device, capacity);
     if (block->data != NULL) {
         pool->live += block->capacity;
         pool->peak = pool->live > pool->peak ? pool->live : pool->peak;
     }
     const size_t held = pool->live;
     pthread_mutex_unlock(&pool->lock);
-    if (block->data != NULL)
+    if (block->data == NULL) {
+        *block = (talc_block){ 0 };
+        return talc_failed() ? talc_error_status() : out_of_memory(device, who, bytes, held);
+    }
+    if (recording == NULL || talc_recording_own(recording, block))
         return TALC_OK;
+    talc_block_free(device, *block);
     *block = (talc_block){ 0 };
-    return talc_failed() ? talc_error_status() : out_of_memory(device, who, bytes, held);
+    return talc_error_status();
 }
 
 void talc_block_free(talc_device *device, talc_block block)
@@ -200,7 +214,7 @@ void talc_block_free(talc_device *device, talc_block block)
 
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams)
 {
-    if (block.data == NULL)
+    if (block.data == NULL || talc_recording_keep(device, block))
         return;
     for (int i = 0; i < TALC_STREAMS && streams != 0; i++)
         if ((streams >> i & 1) != 0)

@@ -2,6 +2,7 @@
 
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
@@ -268,6 +269,8 @@ talc_tensor *talc_zeros_like(const talc_tensor *tensor)
 talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dims,
                             const void *elements)
 {
+    if (device != NULL && talc_recording_refuses("from_host", device, "read the host's memory"))
+        return NULL;
     talc_tensor *tensor = talc_tensor_new("from_host", device, dtype, dims);
     if (tensor == NULL || talc_numel(tensor) == 0)
         return tensor;
@@ -410,6 +413,8 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
                   talc_nbytes(tensor), bytes);
         return false;
     }
+    if (talc_recording_refuses("to_host", tensor->device, "read elements back"))
+        return false;
     if (bytes == 0)
         return talc_device_synchronize(tensor->device);
     if (talc_operand_missing("to_host", "elements", elements))
@@ -428,7 +433,8 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
 /* The only element, converted to f64 or i64 on its device. */
 static bool item(const talc_tensor *tensor, talc_dtype dtype, void *value)
 {
-    if (talc_operand_missing("item", "tensor", tensor))
+    if (talc_operand_missing("item", "tensor", tensor) ||
+        talc_recording_refuses("item", tensor->device, "read elements back"))
         return false;
     if (talc_numel(tensor) != 1) {
         char text[TALC_DIMS_TEXT];
@@ -458,7 +464,8 @@ int64_t talc_item_i64(const talc_tensor *tensor)
 
 void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
 {
-    if (talc_operand_missing("data", "tensor", tensor))
+    if (talc_operand_missing("data", "tensor", tensor) ||
+        talc_recording_refuses("data", tensor->device, "show its elements to the host"))
         return NULL;
     char text[TALC_DIMS_TEXT];
     if (tensor->dtype != dtype)
@@ -475,5 +482,8 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
     const talc_storage *storage = tensor->storage;
     if (!talc_failed() && storage->pinned != NULL)
         (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
-    return talc_failed() ? NULL : tensor->data;
+    if (talc_failed())
+        return NULL;
+    atomic_fetch_add(&tensor->storage->version, 1);
+    return tensor->data;
 }

@@ -2,6 +2,7 @@
 
 #include "tensor/error.h"
 #include "tensor/extent.h"
+#include "tensor/recording.h"
 #include "tensor/streams.h"
 
 #include <cublas_v2.h>
@@ -134,20 +135,24 @@ static cudaError_t make_workspace(talc_device *device, void **workspace)
     return error;
 }
 
-/* Setting the stream takes the workspace away, so that is set after it. */
-static talc_status use_stream(talc_device *device, const char *who, struct handle *h)
+/* Setting the stream takes the workspace away, so that is set after it. `workspace` serves one call; NULL: the stream's own. */
+static talc_status use_stream(talc_device *device, const char *who, struct handle *h,
+                              void *workspace)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     const int number = talc_stream_number(device);
-    if (h->stream == stream && h->number == number)
+    if (workspace == NULL && h->stream == stream && h->number == number)
         return TALC_OK;
-    const cudaError_t made = make_workspace(device, &h->workspaces[number]);
-    if (made != cudaSuccess)
-        return talc_cuda_status(device, who, made);
+    if (workspace == NULL) {
+        const cudaError_t made = make_workspace(device, &h->workspaces[number]);
+        if (made != cudaSuccess)
+            return talc_cuda_status(device, who, made);
+    }
     cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
     if (error == CUBLAS_STATUS_SUCCESS)
-        error = blas.cublasSetWorkspace_v2(h->blas, h->workspaces[number], WORKSPACE);
-    h->stream = error == CUBLAS_STATUS_SUCCESS ? stream : NULL;
+        error = blas.cublasSetWorkspace_v2(
+            h->blas, workspace == NULL ? h->workspaces[number] : workspace, WORKSPACE);
+    h->stream = error == CUBLAS_STATUS_SUCCESS && workspace == NULL ? stream : NULL;
     h->number = number;
     return blas_status(device, who, error);
 }
@@ -167,7 +172,7 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
         h->blas = NULL;
     talc_status status = blas_status(device, who, made);
     if (status == TALC_OK)
-        status = use_stream(device, who, h);
+        status = use_stream(device, who, h, NULL);
     if (status != TALC_OK)
         close_handle(h);
     else if (!registered)
@@ -218,11 +223,18 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     const talc_cuda_state *state = talc_cuda_state_of(device);
     pthread_mutex_lock(&lock);
     struct handle *h = &handles[state->index];
-    talc_status status = h->blas != NULL ? use_stream(device, who, h) : open_handle(device, who, h);
+    talc_status status = h->blas != NULL ? TALC_OK : open_handle(device, who, h);
+    talc_block own = { 0 };
+    /* A graph may run beside other work, so it has a workspace of its own. */
+    if (status == TALC_OK && talc_recording_serving(device) != NULL)
+        status = talc_block_new(device, who, WORKSPACE, &own);
+    if (status == TALC_OK)
+        status = use_stream(device, who, h, own.data);
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MOST_PRODUCTS)
         status = blas_status(
             device, who,
             call(h->blas, product, first, talc_smaller(MOST_PRODUCTS, product->batch - first)));
+    talc_block_free(device, own);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -47,7 +47,8 @@ static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
     return (talc_cuda_state *)device->state;
 }
 
-/// Where the calling thread's work on the device goes: the stream it has entered (tensor/stream.h), else the device's own.
+/// Where the calling thread's work on the device goes: a graph that it records, the stream it has entered (tensor/stream.h),
+/// else the device's own.
 cudaStream_t talc_cuda_stream(const talc_device *device);
 
 /// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it, and a failure
@@ -87,6 +88,13 @@ talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
+talc_status talc_cuda_record_begin(talc_device *device);
+void *talc_cuda_record_end(talc_device *device);
+talc_status talc_cuda_replay(talc_device *device, void *noted);
+void talc_cuda_record_free(talc_device *device, void *noted);
+
+/// The stream on which this thread's work is being recorded; NULL: none is.
+cudaStream_t talc_cuda_recording_stream(const talc_device *device);
 
 /// Gives back to the system all that talc_cuda_allocate took, the memory of tensors that still live too.
 void talc_cuda_memory_end(talc_device *device);

@@ -1,6 +1,7 @@
 /// GPUs as devices: finding, opening and closing them, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/ranges.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
 #include "tensor/pool.h"
@@ -146,6 +147,12 @@ static const talc_device_interface interface = {
     .download = talc_cuda_download,
     .synchronize = synchronize,
     .properties = properties,
+    .record_begin = talc_cuda_record_begin,
+    .record_end = talc_cuda_record_end,
+    .replay = talc_cuda_replay,
+    .record_free = talc_cuda_record_free,
+    .range_begin = talc_cuda_range_begin,
+    .range_end = talc_cuda_range_end,
     .alive = alive,
     .pin = talc_cuda_pin,
     .unpin = talc_cuda_unpin,
@@ -193,7 +200,8 @@ static int count_gpus(const char *name)
     else if (error == cudaErrorNoDevice || error == cudaSuccess)
         talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver finds no GPU", name);
     else
-        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': %s", name, cudaGetErrorString(error));
+        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver does not start: %s (%s)",
+                  name, cudaGetErrorString(error), cudaGetErrorName(error));
     return 0;
 }
 
@@ -239,6 +247,7 @@ static bool open_gpu(int index)
     *device = (talc_device){ .interface = &interface,
                              .backend = &talc_cuda_backend,
                              .workspace_limit = DEFAULT_WORKSPACE,
+                             .ranges = talc_cuda_ranges_wanted(),
                              .state = state };
     snprintf(device->name, sizeof device->name, "cuda:%d", index);
     cudaError_t error = cudaSetDevice(index);

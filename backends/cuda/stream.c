@@ -17,7 +17,8 @@ static cudaStream_t stream_of(const talc_device *device, int number)
 
 cudaStream_t talc_cuda_stream(const talc_device *device)
 {
-    return stream_of(device, talc_stream_number(device));
+    const cudaStream_t recording = talc_cuda_recording_stream(device);
+    return recording != NULL ? recording : stream_of(device, talc_stream_number(device));
 }
 
 void *talc_cuda_callers_stream(talc_device *device)

@@ -25,8 +25,18 @@ typedef struct work {
     fake_work *execute;
     const void *row;
     void *problem, *arguments;
+    size_t problem_bytes, arguments_bytes;
     bool fails;
 } work;
+
+/* What a thread records: a list of work that a replay queues again. */
+typedef struct notes {
+    const talc_device *device;
+    work *first, **last;
+    bool spoiled; /* by something that cannot be repeated */
+} notes;
+
+static _Thread_local notes *recording;
 
 /* Pages of one allocation; the block ends where the last of the usable pages ends, before a guard page. */
 typedef struct block {
@@ -204,6 +214,24 @@ static void *copy_of(const void *bytes, size_t count)
     return copy;
 }
 
+static work *work_new(fake_work *function, const void *row, const void *problem,
+                      size_t problem_bytes, const void *arguments, size_t arguments_bytes)
+{
+    work *w = must(calloc(1, sizeof *w));
+    *w = (work){ .execute = function,
+                 .row = row,
+                 .problem = copy_of(problem, problem_bytes),
+                 .arguments = copy_of(arguments, arguments_bytes),
+                 .problem_bytes = problem_bytes,
+                 .arguments_bytes = arguments_bytes };
+    return w;
+}
+
+static bool is_recording(const talc_device *device)
+{
+    return recording != NULL && recording->device == device && !executing;
+}
+
 static void append(queue *q, work *w)
 {
     *q->last = w;
@@ -218,11 +246,12 @@ talc_status fake_device_enqueue(talc_device *device, fake_work *function, const 
     if (executing)
         return function(device, row, problem, arguments);
     fake_state *state = state_of(device);
-    work *w = must(calloc(1, sizeof *w));
-    *w = (work){ .execute = function,
-                 .row = row,
-                 .problem = copy_of(problem, problem_bytes),
-                 .arguments = copy_of(arguments, arguments_bytes) };
+    work *w = work_new(function, row, problem, problem_bytes, arguments, arguments_bytes);
+    if (is_recording(device)) {
+        *recording->last = w;
+        recording->last = &w->next;
+        return TALC_OK;
+    }
     pthread_mutex_lock(&state->lock);
     w->fails = state->fail_in != 0 && --state->fail_in == 0;
     append(&state->queues[talc_stream_number(device)], w);
@@ -250,6 +279,10 @@ static void *stream(talc_device *device)
 static talc_status synchronize(talc_device *device)
 {
     fake_state *state = state_of(device);
+    if (is_recording(device)) {
+        recording->spoiled = true;
+        return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
+    }
     const int number = talc_stream_number(device);
     run_queues(device, number, number);
     pthread_mutex_lock(&state->lock);
@@ -257,6 +290,49 @@ static talc_status synchronize(talc_device *device)
     state->fault = TALC_OK;
     pthread_mutex_unlock(&state->lock);
     return fault == TALC_OK ? TALC_OK : talc_fail(fault, "%s", state->fault_message);
+}
+
+// ---- Recording ----------------------------------------------------------------------------------------------
+
+static talc_status record_begin(talc_device *device)
+{
+    cr_assert(recording == NULL, "fake device: a thread records twice at once");
+    recording = must(calloc(1, sizeof *recording));
+    *recording = (notes){ .device = device, .last = &recording->first };
+    return TALC_OK;
+}
+
+static void record_free(talc_device *device, void *noted)
+{
+    notes *of = noted;
+    run_queues(device, 0, TALC_STREAMS - 1);
+    for (work *w = of->first, *next; w != NULL; w = next) {
+        next = w->next;
+        free(w->problem);
+        free(w->arguments);
+        free(w);
+    }
+    free(of);
+}
+
+static void *record_end(talc_device *device)
+{
+    notes *ended = recording;
+    recording = NULL;
+    if (!ended->spoiled)
+        return ended;
+    record_free(device, ended);
+    talc_fail(TALC_UNSUPPORTED, "fake: the recording was spoiled");
+    return NULL;
+}
+
+static talc_status replay(talc_device *device, void *noted)
+{
+    cr_assert(!is_recording(device), "fake device: a replay is recorded");
+    for (const work *w = ((const notes *)noted)->first; w != NULL; w = w->next)
+        fake_device_enqueue(device, w->execute, w->row, w->problem, w->problem_bytes, w->arguments,
+                            w->arguments_bytes);
+    return TALC_OK;
 }
 
 // ---- What a device can do apart from ops --------------------------------------------------------------------
@@ -353,12 +429,16 @@ static talc_status fill(talc_device *device, const talc_fill_problem *problem, v
 static talc_status random_numbers(talc_device *device, const talc_random_problem *problem,
                                   void *dst)
 {
+    if (is_recording(device))
+        recording->spoiled = true;
     return fake_device_enqueue(device, execute_random, NULL, problem, sizeof *problem,
                                &(operands){ dst, NULL, 0 }, sizeof(operands));
 }
 
 static talc_status upload(talc_device *device, void *dst, const void *host, size_t bytes)
 {
+    if (is_recording(device))
+        recording->spoiled = true;
     return fake_device_enqueue(device, execute_upload, NULL, host, bytes,
                                &(operands){ dst, NULL, bytes }, sizeof(operands));
 }
@@ -421,6 +501,10 @@ static const talc_device_interface interface = {
     .send = move,
     .receive = move,
     .await = await,
+    .record_begin = record_begin,
+    .record_end = record_end,
+    .replay = replay,
+    .record_free = record_free,
     .order = order,
     .stream = stream,
     .close = close_fake,
