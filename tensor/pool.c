@@ -115,12 +115,29 @@ static void shrink(talc_device *device, size_t limit)
         give_back(device, take(pool, pool->count - 1));
 }
 
+/* What may be reserved once a block of `capacity` is live. */
+static size_t most_reserved(const struct talc_pool *pool, size_t capacity)
+{
+    const size_t most = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
+    return most + CACHE_SLACK;
+}
+
+/* At the cache's limit a fresh block costs others their place, which the next round of the same sizes wants back: a larger
+ * one serves instead where that raises no peak. */
+static size_t find_larger(const struct talc_pool *pool, size_t capacity)
+{
+    const size_t index = lower_bound(pool, capacity);
+    const bool full = pool->reserved + capacity > most_reserved(pool, capacity);
+    return full && index < pool->count && pool->live + pool->cached[index].capacity <= pool->peak
+               ? index
+               : pool->count;
+}
+
 /* A fresh block, with all cached ones given back where that is what it takes. */
 static void *allocate(talc_device *device, size_t capacity)
 {
     struct talc_pool *pool = device->pool;
-    const size_t most = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
-    const size_t limit = most + CACHE_SLACK;
+    const size_t limit = most_reserved(pool, capacity);
     shrink(device, limit > capacity ? limit - capacity : 0);
     void *data = device->interface->allocate(device, capacity);
     if (data == NULL) {
@@ -136,7 +153,9 @@ static talc_block obtain(talc_device *device, size_t capacity)
 {
     struct talc_pool *pool = device->pool;
     const int stream = talc_stream_number(device);
-    const size_t index = find(pool, capacity, stream);
+    size_t index = find(pool, capacity, stream);
+    if (index == pool->count)
+        index = find_larger(pool, capacity);
     if (index == pool->count)
         return (talc_block){ .data = allocate(device, capacity),
                              .capacity = capacity,

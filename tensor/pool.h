@@ -9,9 +9,9 @@
 #include "tensor/device.h"
 
 typedef struct talc_block {
-    void *data;                       ///< NULL for no bytes
-    size_t capacity;                  ///< bytes, at least those asked for
-    int stream;                       ///< after whose work it may be used again, by number (tensor/streams.h)
+    void *data;      ///< NULL for no bytes
+    size_t capacity; ///< bytes, at least those asked for
+    int stream;      ///< after whose work it may be used again, by number (tensor/streams.h)
     struct talc_recording *recording; ///< whose the block is (tensor/recording.h); NULL: the pool's
 } talc_block;
 

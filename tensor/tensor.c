@@ -479,11 +479,11 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
         talc_fail(TALC_BAD_SHAPE,
                   "data: the tensor %s is a view with gaps; make it talc_contiguous first",
                   talc_dims_text(talc_dims_of(tensor), text));
+    talc_storage *storage = tensor->storage;
+    if (!talc_failed() && storage->pinned != NULL)
+        (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
     if (talc_failed())
         return NULL;
-    talc_storage *storage = tensor->storage;
-    if (storage->pinned != NULL)
-        (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
     atomic_fetch_add(&storage->version, 1);
-    return talc_failed() ? NULL : tensor->data;
+    return tensor->data;
 }

@@ -5,7 +5,6 @@
 #include "tensor/storage.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const size_t MIB = (size_t)1 << 20;
@@ -79,8 +78,6 @@ Test(device, opening_and_closing_200_times_leaves_the_memory_where_it_was)
         before = cycle == WARM ? now : before;
         after = now;
         is_host = talc_device_is_host(device);
-        if (getenv("SHOW") && cycle % 10 == 3)
-            printf("cycle %d free %zu\n", cycle, now);
     }
     /* Of the host's memory every process takes some. */
     cr_assert(is_host || after == before, "%zu bytes are free, %zu were", after, before);

@@ -119,6 +119,45 @@ Test(pool, the_cache_stays_within_64_mib_of_the_peak)
     assert_all_freed();
 }
 
+static const talc_device_interface *honest;
+static int from_system;
+
+static void *count_allocations(talc_device *device, size_t bytes)
+{
+    from_system++;
+    return honest->allocate(device, bytes);
+}
+
+/* A network's stages: each size five times at once, the next half as large. All of it is more than the cache may hold. */
+static void pass(void)
+{
+    talc_block live[5] = { { 0 } };
+    for (size_t i = 0; i < 36; i++) {
+        give(live[i % 5]);
+        live[i % 5] = take(20 * MIB >> i / 12);
+    }
+    for (size_t i = 0; i < 5; i++)
+        give(live[i]);
+}
+
+Test(pool, a_round_of_sizes_that_was_seen_takes_nothing_from_the_system)
+{
+    honest = cpu_device()->interface;
+    talc_device_interface counting = *honest;
+    counting.allocate = count_allocations;
+    cpu_device()->interface = &counting;
+    pass();
+    cr_assert(from_system > 0);
+    from_system = 0;
+    const size_t peak = memory().peak;
+    for (int round = 0; round < 3; round++)
+        pass();
+    cpu_device()->interface = honest;
+    cr_assert(from_system == 0, "%d blocks", from_system);
+    cr_assert(memory().peak == peak && memory().reserved <= peak + 64 * MIB);
+    assert_all_freed();
+}
+
 Test(pool, drawn_sequences_keep_the_counts_and_never_share_bytes)
 {
     talc_block blocks[64] = { { 0 } };

@@ -127,9 +127,13 @@ static void properties(talc_device *device, talc_device_properties *properties)
     snprintf(properties->description, sizeof properties->description, "NVIDIA GPU");
     if (!talc_cuda_usable(device))
         return;
-    if (cudaGetDeviceProperties(&gpu, state->index) == cudaSuccess)
-        snprintf(properties->description, sizeof properties->description, "%.100s, sm_%d%d",
-                 gpu.name, gpu.major, gpu.minor);
+    int driver = 0;
+    if (cudaGetDeviceProperties(&gpu, state->index) == cudaSuccess &&
+        cudaDriverGetVersion(&driver) == cudaSuccess)
+        snprintf(properties->description, sizeof properties->description,
+                 "%.80s, sm_%d%d, CUDA %d.%d, driver for %d.%d", gpu.name, gpu.major, gpu.minor,
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
+                 driver % 1000 / 10);
     if (cudaMemGetInfo(&properties->memory_free, &properties->memory_total) != cudaSuccess)
         properties->memory_free = properties->memory_total = 0;
     (void)cudaGetLastError();
@@ -202,7 +206,8 @@ static int count_gpus(const char *name)
     else if (error == cudaErrorNoDevice || error == cudaSuccess)
         talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver finds no GPU", name);
     else
-        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': %s", name, cudaGetErrorString(error));
+        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver does not start: %s (%s)",
+                  name, cudaGetErrorString(error), cudaGetErrorName(error));
     return 0;
 }
 

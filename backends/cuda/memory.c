@@ -88,17 +88,20 @@ void talc_cuda_memory_end(talc_device *device)
 
 // ---- Moving bytes -------------------------------------------------------------------------------------------
 
-/* Page-locked memory of the caller's own would be read and written after the call returned. */
-static bool page_locked(const void *host)
+/* Whether a copy from there may still read when the call has returned: from page-locked memory of the caller's own, and
+ * from any where the GPU reads pageable memory itself. Otherwise the driver returns once it has the bytes. */
+static bool reads_late(const talc_device *device, const void *host)
 {
     struct cudaPointerAttributes attributes;
-    const cudaError_t error = cudaPointerGetAttributes(&attributes, host);
-    if (error != cudaSuccess)
+    int itself = 0;
+    const bool known = cudaPointerGetAttributes(&attributes, host) == cudaSuccess &&
+                       cudaDeviceGetAttribute(&itself, cudaDevAttrPageableMemoryAccess,
+                                              talc_cuda_state_of(device)->index) == cudaSuccess;
+    if (!known)
         (void)cudaGetLastError();
-    return error != cudaSuccess || attributes.type != cudaMemoryTypeUnregistered;
+    return !known || itself != 0 || attributes.type != cudaMemoryTypeUnregistered;
 }
 
-/* From pageable memory the driver returns once it has the bytes. */
 talc_status talc_cuda_upload(talc_device *device, void *dst, const void *host, size_t bytes)
 {
     talc_status status = talc_cuda_enter(device, "upload");
@@ -107,7 +110,7 @@ talc_status talc_cuda_upload(talc_device *device, void *dst, const void *host, s
     const cudaStream_t stream = talc_cuda_stream(device);
     status = talc_cuda_status(device, "upload",
                               cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, stream));
-    return status == TALC_OK && page_locked(host)
+    return status == TALC_OK && reads_late(device, host)
                ? talc_cuda_status(device, "upload", cudaStreamSynchronize(stream))
                : status;
 }

@@ -1,5 +1,3 @@
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
-
 #include "tests/support/fake_device.h"
 
 #include "backends/cpu/cpu.h"
@@ -7,6 +5,7 @@
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/fake_pages.h"
 #include "tests/support/fake_recording.h"
 #include "tests/support/hooks.h"
 
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* A queued call: what to run, the CPU's row where there is one, and copies of problem and arguments. Without anything to run
  * it is a wait for the first `sequence` pieces of stream `after`. */
@@ -29,14 +27,6 @@ typedef struct work {
     bool fails;
 } work;
 
-/* Pages of one allocation; the block ends where the last of the usable pages ends, before a guard page. */
-typedef struct block {
-    struct block *next;
-    char *pages, *data;
-    size_t usable, mapped; /* bytes of the pages between the guards, and with them */
-    bool live;
-} block;
-
 /* A stream's work. `entered` and `left` count what went in and came out, waits too. */
 typedef struct queue {
     work *first, **last;
@@ -47,8 +37,7 @@ typedef struct fake_state {
     pthread_mutex_t lock;
     queue queues[TALC_STREAMS];
     size_t queued, executed, fail_in;
-    block *blocks;
-    size_t memory_limit, memory_used;
+    fake_pages pages;
     talc_status fault; /* found while work ran, not raised yet */
     char fault_message[1024];
 } fake_state;
@@ -72,57 +61,17 @@ static void *must(void *memory)
     return memory;
 }
 
-static void protect(const fake_state *state, int protection)
-{
-    for (const block *b = state->blocks; b != NULL; b = b->next)
-        if (b->live)
-            mprotect(b->pages, b->usable, protection);
-}
-
 static void *allocate(talc_device *device, size_t bytes)
 {
-    fake_state *state = state_of(device);
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (bytes > SIZE_MAX / 2 ||
-        (state->memory_limit != 0 && state->memory_used + bytes > state->memory_limit))
-        return NULL;
-    size_t usable = (bytes + page - 1) / page * page;
-    char *mapping = mmap(NULL, usable + 2 * page, PROT_NONE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapping == MAP_FAILED)
-        return NULL;
-    block *b = must(calloc(1, sizeof *b));
-    *b = (block){ .pages = mapping + page,
-                  .data = mapping + page + usable - (bytes + 63) / 64 * 64,
-                  .usable = usable,
-                  .mapped = usable + 2 * page,
-                  .live = true };
-    mprotect(b->pages, usable, PROT_READ | PROT_WRITE);
-    memset(b->pages, 0xFF, usable);
-    mprotect(b->pages, usable, PROT_NONE);
-    pthread_mutex_lock(&state->lock);
-    b->next = state->blocks;
-    state->blocks = b;
-    state->memory_used += bytes;
-    pthread_mutex_unlock(&state->lock);
-    return b->data;
+    return fake_pages_allocate(&state_of(device)->pages, bytes);
 }
 
 static void run_queues(talc_device *device, int first, int last);
 
-/* The pages stay mapped and untouchable, so that using the block from now on is a fault. */
 static void deallocate(talc_device *device, void *data, size_t bytes)
 {
-    fake_state *state = state_of(device);
     run_queues(device, 0, TALC_STREAMS - 1);
-    pthread_mutex_lock(&state->lock);
-    for (block *b = state->blocks; b != NULL; b = b->next)
-        if (b->live && b->data == data) {
-            madvise(b->pages, b->usable, MADV_DONTNEED);
-            b->live = false;
-            state->memory_used -= bytes;
-        }
-    pthread_mutex_unlock(&state->lock);
+    fake_pages_free(&state_of(device)->pages, data, bytes);
 }
 
 // ---- The queue ----------------------------------------------------------------------------------------------
@@ -187,10 +136,10 @@ static void run_queues(talc_device *device, int first, int last)
         snprintf(message, sizeof message, "%s", talc_error_message());
         talc_error_clear();
         executing = true;
-        protect(state, PROT_READ | PROT_WRITE);
+        fake_pages_protect(&state->pages, PROT_READ | PROT_WRITE);
         for (int i = first; i <= last; i++)
             run_queue(device, i, SIZE_MAX);
-        protect(state, PROT_NONE);
+        fake_pages_protect(&state->pages, PROT_NONE);
         executing = false;
         if (standing != TALC_OK)
             talc_fail(standing, "%s", message);
@@ -380,9 +329,9 @@ void fake_device_peek(talc_device *device, void *host, const void *src, size_t b
 {
     fake_state *state = state_of(device);
     pthread_mutex_lock(&state->lock);
-    protect(state, PROT_READ);
+    fake_pages_protect(&state->pages, PROT_READ);
     memcpy(host, src, bytes);
-    protect(state, PROT_NONE);
+    fake_pages_protect(&state->pages, PROT_NONE);
     pthread_mutex_unlock(&state->lock);
 }
 
@@ -418,9 +367,8 @@ static void properties(talc_device *device, talc_device_properties *properties)
     const fake_state *state = state_of(device);
     snprintf(properties->description, sizeof properties->description, "the tests' fake device");
     properties->units = 1;
-    properties->memory_total = state->memory_limit;
-    properties->memory_free =
-        state->memory_limit == 0 ? 0 : state->memory_limit - state->memory_used;
+    properties->memory_total = state->pages.limit;
+    properties->memory_free = state->pages.limit == 0 ? 0 : state->pages.limit - state->pages.used;
 }
 
 /* What was given back stays untouchable until here. */
@@ -428,14 +376,8 @@ static void close_fake(talc_device *device)
 {
     fake_state *state = state_of(device);
     run_queues(device, 0, TALC_STREAMS - 1);
-    for (block *b = state->blocks, *next; b != NULL; b = next) {
-        next = b->next;
-        cr_assert(!b->live, "a block of %s was not given back", device->name);
-        munmap(b->pages - (b->mapped - b->usable) / 2, b->mapped);
-        free(b);
-    }
+    fake_pages_close(&state->pages);
     pthread_mutex_destroy(&state->lock);
-    state->blocks = NULL;
 }
 
 static const talc_device_interface interface = {
@@ -486,6 +428,7 @@ static talc_device *open_fake(int index, const char *name)
     for (int i = 0; i < TALC_STREAMS; i++)
         state->queues[i].last = &state->queues[i].first;
     pthread_mutex_init(&state->lock, NULL);
+    fake_pages_open(&state->pages);
     return talc_device_open(device) == TALC_OK ? device : NULL;
 }
 
@@ -516,7 +459,7 @@ void fake_device_fail_work(talc_device *device, size_t k)
 
 void fake_device_limit_memory(talc_device *device, size_t bytes)
 {
-    state_of(device)->memory_limit = bytes;
+    state_of(device)->pages.limit = bytes;
 }
 
 void assert_fake_devices_freed(void)

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""What talc says where the NVIDIA driver is missing, too old, without a GPU or broken, and what starting costs there.
+
+usage: test_driver.py TALC LIBTALC CC
+
+The drivers are stubs, compiled here: a libcuda.so.1 that knows its version and how it starts.
+"""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TALC, LIBTALC, CC = sys.argv[1:4]
+
+STUB = r"""
+#include <stddef.h>
+#include <string.h>
+int cuInit(unsigned flags) { (void)flags; return STARTS; }
+int cuDriverGetVersion(int *version) { *version = VERSION; return 0; }
+int cuGetProcAddress_v2(const char *name, void **address, int version, unsigned long flags, void *found)
+{
+    (void)version, (void)flags, (void)found;
+    *address = strcmp(name, "cuInit") == 0               ? (void *)cuInit
+               : strcmp(name, "cuDriverGetVersion") == 0 ? (void *)cuDriverGetVersion
+               : strncmp(name, "cuGetProcAddress", 16) == 0 ? (void *)cuGetProcAddress_v2
+                                                         : NULL;
+    return *address != NULL ? 0 : 500;
+}
+int cuGetProcAddress(const char *name, void **address, int version, unsigned long flags)
+{
+    return cuGetProcAddress_v2(name, address, version, flags, NULL);
+}
+"""
+
+
+def talc(*arguments, library_path=None):
+    environment = {k: v for k, v in os.environ.items() if k != "TALC_DEVICE"}
+    if library_path is not None:
+        environment["LD_LIBRARY_PATH"] = library_path + ":" + environment.get("LD_LIBRARY_PATH", "")
+    return subprocess.run([TALC, *arguments], capture_output=True, text=True, env=environment, timeout=60)
+
+
+class Driver(unittest.TestCase):
+    def says(self, due, *definitions):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([CC, "-shared", "-fPIC", "-x", "c", "-", "-o", folder + "/libcuda.so.1",
+                            *("-D" + d for d in definitions)], input=STUB, text=True, check=True)
+            done = talc("info", "--device", "cuda", library_path=folder)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, due)
+            # Looking for a default device says nothing and takes the CPU.
+            done = talc("explain", "n1c4h12w12o8k3x3", library_path=folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("on cpu", done.stdout)
+
+    def test_drivers_that_will_not_do(self):
+        built = "built without CUDA" in talc("info", "--device", "cuda").stderr
+        if built:
+            self.skipTest("talc was built without CUDA")
+        self.says(r"the NVIDIA driver is for CUDA 11\.4, this talc needs \d+\.\d+", "VERSION=11040", "STARTS=0")
+        self.says("the NVIDIA driver finds no GPU", "VERSION=99000", "STARTS=100")
+        self.says("the NVIDIA driver does not start: ", "VERSION=99000", "STARTS=999")
+
+    def test_nothing_of_cuda_is_linked(self):
+        needed = subprocess.run(["ldd", LIBTALC], capture_output=True, text=True, check=True).stdout
+        self.assertFalse(re.search("libcuda|libcublas|libnv", needed), needed)
+
+    def test_a_cpu_program_starts_in_under_10_ms(self):
+        least = 1.0
+        for _ in range(20):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            self.assertEqual(talc("explain", "n1c4h12w12o8k3x3", "--device", "cpu").returncode, 0)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            least = min(least, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        self.assertLess(least, 0.010)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
