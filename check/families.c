@@ -12,6 +12,7 @@ const check_family *const talc_check_families[] = {
     &talc_check_batch_norm2d,
     &talc_check_reduce,
     &talc_check_softmax,
+    &talc_check_cross_entropy,
     NULL,
 };
 

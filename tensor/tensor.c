@@ -434,6 +434,7 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
                   talc_dims_text(talc_dims_of(tensor), text));
     if (talc_failed())
         return NULL;
-    atomic_fetch_add(&tensor->storage->version, 1);
+    if (tensor->data != NULL)
+        atomic_fetch_add(&tensor->storage->version, 1);
     return tensor->data;
 }

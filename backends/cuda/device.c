@@ -1,5 +1,6 @@
 /// GPUs as devices: finding them, their memory, moving bytes, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/fault.h"
 
 #include "tensor/error.h"
 #include "tensor/extent.h"
@@ -111,18 +112,18 @@ static talc_status download(talc_device *device, void *host, const void *src, si
         status = talc_cuda_status(
             device, "download",
             cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, state->stream));
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "download", cudaStreamSynchronize(state->stream));
+    if (status == TALC_OK)
+        status = talc_cuda_status(device, "download", cudaStreamSynchronize(state->stream));
+    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
 }
 
 static talc_status synchronize(talc_device *device)
 {
     talc_status status = talc_cuda_enter(device, "synchronize");
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "synchronize",
+    if (status == TALC_OK)
+        status = talc_cuda_status(device, "synchronize",
                                   cudaStreamSynchronize(talc_cuda_state_of(device)->stream));
+    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
 }
 
 static void properties(talc_device *device, talc_device_properties *properties)
@@ -242,6 +243,8 @@ talc_device *talc_cuda_find(const char *name)
 /* After the main thread's scopes, which end in a destructor of default priority. */
 __attribute__((destructor(200))) static void close_at_exit(void)
 {
-    for (int i = 0; i < MOST_GPUS; i++)
+    for (int i = 0; i < MOST_GPUS; i++) {
         talc_device_close(&gpus[i].device);
+        talc_cuda_fault_free(&gpus[i].device);
+    }
 }
