@@ -73,7 +73,7 @@ static talc_tensor *labels_of(talc_device *device, const entropy_case *of)
     for (int i = 0; i < of->x.rank; i++)
         if (i != (of->x.rank == 1 ? 0 : 1))
             dims.dim[dims.rank++] = of->x.dim[i];
-    int64_t count = 1, labels[4096];
+    int64_t count = 1, labels[2 * 4096];
     for (int i = 0; i < dims.rank; i++)
         count *= dims.dim[i];
     const int64_t C = of->x.dim[of->x.rank == 1 ? 0 : 1], ignore = of->options.ignore_index;
@@ -82,7 +82,16 @@ static talc_tensor *labels_of(talc_device *device, const entropy_case *of)
                                   : ignore == TALC_ZERO ? 0
                                                         : ignore)
                                : (i * 7919 + 3) % C;
-    return talc_from_host(device, TALC_I64, dims, labels);
+    if (!of->transposed)
+        return talc_from_host(device, TALC_I64, dims, labels);
+    /* A view with gaps, in which no label stands. */
+    for (int64_t i = count - 1; i >= 0; i--) {
+        labels[2 * i + 1] = 1 << 20;
+        labels[2 * i] = labels[i];
+    }
+    dims.dim[dims.rank - 1] *= 2;
+    return talc_slice(talc_from_host(device, TALC_I64, dims, labels), dims.rank - 1, 0, TALC_END,
+                      2);
 }
 
 static talc_tensor *logits_of(talc_device *device, const entropy_case *of)
