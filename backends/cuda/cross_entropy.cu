@@ -4,13 +4,14 @@
 ///
 /// Memory-bound where there are many samples; x is read once for m and once more, from the caches, for the sum.
 ///
-///   rows   Where the classes of a sample lie closer together than the samples, a warp has a sample, and a block one of more
-///          than 2048 classes. Where samples lie side by side a thread has one, up to 1024 classes. A block adds its
+///   rows   Where the classes of a sample lie closer together than the samples, 8 neighbouring threads have a sample of up to 64
+///          classes, a warp one of up to 2048, a block a longer one. Where samples lie side by side a thread has one, up to
+///          1024 classes. A block adds its
 ///          losses and notes its first wrong label; one more block adds those, in a tree of fixed shape, writes the result
 ///          and, with a wrong label, the device's record (fault.h).
 ///
-/// A label is compared before anything is read by it. Exponentials are in the data's type, sums in f64, in runs so short that no
-/// term goes through more than 2 sqrt(C) roundings.
+/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
+/// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
 #include "backends/cuda/fault.h"
 #include "backends/cuda/group.cuh"
 #include "ops/cross_entropy.h"
@@ -22,11 +23,17 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
+constexpr int FEW = 8;
+constexpr int64_t FEW_CLASSES = 64;
 constexpr int64_t WARP_CLASSES = 2048;
 constexpr int64_t THREAD_CLASSES = 1024;
 
-/* Terms that a thread of several adds one after the other. */
-constexpr int64_t RUN = 64;
+/* Terms that a thread adds one after the other before it goes on with a new sum. */
+template <typename T> int64_t run_of(int64_t C)
+{
+    const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), most = sizeof(T) == 4 ? 16 : 64;
+    return root < most ? root : most;
+}
 
 constexpr int64_t NOWHERE = INT64_MAX;
 
@@ -99,14 +106,16 @@ __device__ totals totals_of(const entropy_plan<Index> &plan, const T *x, T m, in
     totals all;
     for (int64_t j = first; j < plan.C;) {
         const int64_t end = j + plan.run * step < plan.C ? j + plan.run * step : plan.C;
-        totals run;
+        T exponentials = 0;
+        double differences = 0;
 #pragma unroll 4
         for (; j < end; j += step) {
-            const T from_most = x[j * plan.x_stride] - m;
-            run.exponentials += (double)exp(from_most);
-            run.differences += (double)x[j * plan.x_stride] - (double)m;
+            const T value = x[j * plan.x_stride];
+            exponentials += exp(value - m);
+            if (plan.smoothing != 0)
+                differences += (double)value - (double)m;
         }
-        all.join(run);
+        all.join({ (double)exponentials, differences });
     }
     return all;
 }
@@ -148,7 +157,7 @@ __device__ void keep(part mine, part *parts)
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/* THREADS neighbours, a warp or the block, have a sample. */
+/* THREADS neighbours have a sample: a part of a warp, a warp or the block. All threads of a block go round together. */
 template <typename T, int THREADS, typename Index>
 __global__ void __launch_bounds__(BLOCK) entropy_along(T *y, const T *x, const int64_t *labels,
                                                        part *parts, const entropy_plan<Index> plan)
@@ -158,37 +167,43 @@ __global__ void __launch_bounds__(BLOCK) entropy_along(T *y, const T *x, const i
     __shared__ totals shared_totals[BLOCK / WARP];
     __shared__ T whole;
     const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+    const int leader = threadIdx.x % WARP / THREADS * THREADS;
     part mine;
-    for (Index i = (Index)blockIdx.x * GROUPS + group; i < plan.samples;
-         i += (Index)gridDim.x *
-              GROUPS) { /* all of a group, which is a warp or the block, go round together */
-        const int64_t label = labels[i];
-        int64_t at[1];
+    for (Index first = (Index)blockIdx.x * GROUPS; first < plan.samples;
+         first += (Index)gridDim.x * GROUPS) {
+        const Index i = first + group;
+        const bool real = i < plan.samples;
+        const int64_t label = real ? labels[i] : plan.ignore_index;
+        int64_t at[1] = { 0 };
         double loss;
         part here;
-        if (!decided<T>(plan, i, label, here, loss)) {
+        const bool open = !decided<T>(plan, i, label, here, loss);
+        largest<T> most;
+        totals all;
+        if (open) {
             plan.at.offsets(i, at);
-            largest<T> most = { largest_of(plan, x + at[0], thread, THREADS) };
-            most = join_group(most, THREADS, shared_most);
-            if (THREADS > WARP) {
-                if (threadIdx.x == 0)
-                    whole = most.value;
-                __syncthreads();
-                most.value = whole;
-            }
-            const totals all = join_group(totals_of(plan, x + at[0], most.value, thread, THREADS),
-                                          THREADS, shared_totals);
-            if (thread == 0)
-                loss = loss_of(plan, x + at[0], most.value, all, label);
+            most.value = largest_of(plan, x + at[0], thread, THREADS);
         }
-        if (thread == 0) {
+        most = join_group(most, THREADS, shared_most);
+        if (THREADS > WARP) {
+            if (threadIdx.x == 0)
+                whole = most.value;
+            __syncthreads();
+            most.value = whole;
+        } else
+            most.value = __shfl_sync(~0u, most.value, leader);
+        if (open)
+            all = totals_of(plan, x + at[0], most.value, thread, THREADS);
+        all = join_group(all, THREADS, shared_totals);
+        if (thread == 0 && real) {
+            if (open)
+                loss = loss_of(plan, x + at[0], most.value, all, label);
             here.sum = loss;
             mine.join(here);
             if (plan.whole)
                 y[i] = (T)loss;
         }
     }
-    __syncthreads();
     keep(mine, parts);
 }
 
@@ -243,20 +258,21 @@ __global__ void __launch_bounds__(BLOCK)
 
 // ---- Launches -----------------------------------------------------------------------------------------------
 
-enum shape { BY_THREAD, BY_WARP, BY_BLOCK };
+enum shape { BY_THREAD, BY_FEW, BY_WARP, BY_BLOCK };
 
 shape shape_of(const talc_cross_entropy_problem *p)
 {
     const bool across = p->outer_rank > 0 && p->x_strides[p->outer_rank - 1] < p->x_stride;
-    return across && p->C <= THREAD_CLASSES ? BY_THREAD : p->C <= WARP_CLASSES ? BY_WARP : BY_BLOCK;
+    return across && p->C <= THREAD_CLASSES ? BY_THREAD
+           : p->C <= FEW_CLASSES            ? BY_FEW
+           : p->C <= WARP_CLASSES           ? BY_WARP
+                                            : BY_BLOCK;
 }
 
 unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
 {
-    const shape by = shape_of(p);
-    return blocks_of(device, pieces(p->samples, by == BY_THREAD ? BLOCK
-                                                : by == BY_WARP ? BLOCK / WARP
-                                                                : 1));
+    static const int threads[] = { 1, FEW, WARP, BLOCK }; /* of a sample */
+    return blocks_of(device, pieces(p->samples, BLOCK / threads[shape_of(p)]));
 }
 
 template <typename T>
@@ -271,10 +287,12 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
     with_index(p->samples, [&](auto zero) {
         using Index = decltype(zero);
         const shape by = shape_of(p);
-        const entropy_plan<Index> plan(
-            p, by == BY_THREAD ? (int64_t)std::ceil(std::sqrt((double)p->C)) : RUN);
+        const entropy_plan<Index> plan(p, run_of<T>(p->C));
         if (by == BY_THREAD)
             entropy_across<T, Index><<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
+        else if (by == BY_FEW)
+            entropy_along<T, FEW, Index>
+                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
         else if (by == BY_WARP)
             entropy_along<T, WARP, Index>
                 <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
