@@ -126,6 +126,13 @@ static const talc_cross_entropy_algorithm *choose(talc_device *device, const cha
 
 // ---- Run ----------------------------------------------------------------------------------------------------
 
+/* "n128c10": samples and classes. */
+static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_cross_entropy_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64, p->samples, p->C);
+}
+
 static talc_status run(const talc_cross_entropy_algorithm *row, const talc_cross_entropy_problem *p,
                        size_t workspace, const talc_tensor *x, const talc_tensor *labels,
                        talc_tensor *y)
@@ -139,10 +146,8 @@ static talc_status run(const talc_cross_entropy_algorithm *row, const talc_cross
                                                      .labels = labels->data,
                                                      .workspace = block.data,
                                                      .workspace_bytes = workspace };
-    char text[128];
-    snprintf(text, sizeof text, "n%" PRId64 "c%" PRId64, p->samples, p->C);
-    talc_run frame = talc_run_begin(OP, y->device, &row->algorithm);
-    status = talc_run_end(&frame, row->run(y->device, p, &arguments), text);
+    const talc_run frame = talc_run_begin(OP, y->device, &row->algorithm, write_problem, p);
+    status = talc_run_end(&frame, row->run(y->device, p, &arguments));
     talc_block_free(y->device, block);
     return status;
 }

@@ -6,7 +6,7 @@
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
 ///     TALC_WORKSPACE_MB  workspace limit of each device, 1 .. 1048576
-///     TALC_DEVICE        what talc_device_default gives
+///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
 ///
 /// An unknown value warns once on stderr and counts as unset.

@@ -282,7 +282,7 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
     T *y = (T *)a->y;
     const T *x = (const T *)a->x;
     part *parts = (part *)a->workspace;
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks = blocks_for_parts(device, p);
     with_index(p->samples, [&](auto zero) {
         using Index = decltype(zero);
