@@ -6,13 +6,8 @@
 #include <string.h>
 
 const check_family *const talc_check_families[] = {
-    &talc_check_conv2d,
-    &talc_check_pool2d,
-    &talc_check_matmul,
-    &talc_check_batch_norm2d,
-    &talc_check_reduce,
-    &talc_check_softmax,
-    NULL,
+    &talc_check_conv2d, &talc_check_pool2d,  &talc_check_matmul,        &talc_check_batch_norm2d,
+    &talc_check_reduce, &talc_check_softmax, &talc_check_cross_entropy, NULL,
 };
 
 const check_family *talc_check_parse(const char *text, check_problem *problem)

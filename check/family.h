@@ -90,7 +90,7 @@ typedef struct check_family {
 } check_family;
 
 extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
-    talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax;
+    talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy;
 
 /// All of them, NULL at the end.
 extern const check_family *const talc_check_families[];

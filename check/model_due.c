@@ -164,6 +164,7 @@ static const struct {
     { "adaptive_avg_pool2d", talc_check_due_pool2d },
     { "softmax", talc_check_due_softmax },
     { "log_softmax", talc_check_due_softmax },
+    { "cross_entropy", talc_check_due_cross_entropy },
     { "sum", talc_check_due_reduce },
     { "mean", talc_check_due_reduce },
     { "max", talc_check_due_reduce },

@@ -9,6 +9,7 @@
 ///     a / b                  spread = (off_a + |a / b| off_b) / (|b| - off_b)
 ///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or shrinks by more than exp(m)
 ///     batch norm             spread = |weight| rstd off
+///     cross entropy          spread = off of the label's logit and the largest off, as the sum of exponentials is off by exp(m)
 #ifndef TALC_CHECK_MODEL_DUE_H
 #define TALC_CHECK_MODEL_DUE_H
 
@@ -53,6 +54,7 @@ bool talc_check_due_matmul(const check_ran *ran, check_model_due *due);
 bool talc_check_due_pool2d(const check_ran *ran, check_model_due *due);
 bool talc_check_due_batch_norm2d(const check_ran *ran, check_model_due *due);
 bool talc_check_due_softmax(const check_ran *ran, check_model_due *due);
+bool talc_check_due_cross_entropy(const check_ran *ran, check_model_due *due);
 bool talc_check_due_reduce(const check_ran *ran, check_model_due *due);
 
 /// Half the distance from 1 to the next number: 2^-24, 2^-53; 0 for integers.

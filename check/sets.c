@@ -59,6 +59,7 @@ const char *const talc_check_quick[] = {
     "batch_norm2d:n3c5h7w9_relu", "batch_norm2d:n4c6h9w7_train", "batch_norm2d:n2c3h33w35_train_f64",
     "sum:7x9x33@1", "sum:70001", "sum:5x6x7@0,2_i32", "mean:33x129@0_f64", "mean:4x5x6x7@1,3", "max:9x130@1",
     "argmax:6x5x17@0,2", "argmax:300x9@0_i64", "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",
+    "cross_entropy:33x10", "cross_entropy:2x9x33_none_smooth", "cross_entropy:300x17_sum_ignore_f64",
     NULL,
 };
 // clang-format on

@@ -280,6 +280,14 @@ const char *const talc_check_edges[] = {
     "softmax:65x9@0_f64", "log_softmax:7@0", "log_softmax:5x1@1", "log_softmax:4x17@1", "log_softmax:17x4@0",
     "log_softmax:5x16x9@1", "log_softmax:2x10007@1", "log_softmax:9x65@1_f64",
 
+    /* Cross entropy: one class, one sample, many of either, a thread, a warp or a block for a sample. */
+    "cross_entropy:1x1", "cross_entropy:5", "cross_entropy:1x9_sum", "cross_entropy:7x31", "cross_entropy:9x33_none",
+    "cross_entropy:4099x10", "cross_entropy:100003x3_sum", "cross_entropy:3x2047_smooth", "cross_entropy:3x2049_smooth",
+    "cross_entropy:2x30011_none", "cross_entropy:2x5x40x41", "cross_entropy:3x1023x7_none", "cross_entropy:3x1025x7_none_smooth",
+    "cross_entropy:2x3x4x5x6_ignore", "cross_entropy:65x100_f64", "cross_entropy:3x50000_sum_f64",
+    "cross_entropy:2x21x9x7_smooth_ignore_f64", "cross_entropy:65x33_reversed", "cross_entropy:5x16x9_reversed_none",
+    "cross_entropy:0x4_none",
+
     /* Strides: one operand for the whole batch, gaps, dimensions from last to first. */
     "matmul:b3m9n11k13_onea", "matmul:b3m9n11k13_oneb", "matmul:b3m9n11k13_ta_onea_oneb",
     "matmul:b2m9n11k13_gaps", "matmul:b3m9n11k13_tb_oneb_gaps_bias", "matmul:m33n17k9_ta_tb_gaps_f64",

@@ -12,7 +12,7 @@ const char *const talc_check_models[] = {
     "n1c1h28w28o6k5x5p2x2_bias_relu", "n1c6h14w14o16k5x5_bias_relu", "max_pool2d:n1c6h28w28k2x2",
     "max_pool2d:n1c16h10w10k2x2", "avg_pool2d:n1c6h28w28k2x2", "avg_pool2d:n1c16h10w10k2x2",
     "matmul:m1n120k400_tb_bias_relu", "matmul:m1n84k120_tb_bias_relu", "matmul:m1n10k84_tb_bias",
-    "softmax:1x10@1", "log_softmax:1x10@1",
+    "softmax:1x10@1", "log_softmax:1x10@1", "cross_entropy:128x10",
 
     /* ResNet-20 on CIFAR. */
     "n1c3h32w32o16k3x3p1x1", "n1c16h32w32o16k3x3p1x1", "n1c16h32w32o32k3x3s2x2p1x1", "n1c32h16w16o32k3x3p1x1",
@@ -37,7 +37,7 @@ const char *const talc_check_models[] = {
     "batch_norm2d:n1c256h14w14", "batch_norm2d:n1c512h7w7", "batch_norm2d:n1c256h56w56",
     "batch_norm2d:n1c512h28w28", "batch_norm2d:n1c1024h14w14", "batch_norm2d:n1c2048h7w7",
     "adaptive_avg_pool2d:n1c512h7w7o1x1", "adaptive_avg_pool2d:n1c2048h7w7o1x1", "matmul:m1n1000k512_tb_bias",
-    "matmul:m1n1000k2048_tb_bias", "softmax:1x1000@1", "log_softmax:1x1000@1",
+    "matmul:m1n1000k2048_tb_bias", "softmax:1x1000@1", "log_softmax:1x1000@1", "cross_entropy:64x1000",
 
     /* VGG-16. */
     "n1c3h224w224o64k3x3p1x1_bias_relu", "n1c64h224w224o64k3x3p1x1_bias_relu",

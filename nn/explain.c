@@ -10,13 +10,8 @@
 
 #include <string.h>
 
-/* Columns of the table, and how far down modules are followed. */
-enum { LAYERS, DOES, OP, OUTPUT, COLUMNS, DEPTH = 64, TEXT = 256 };
-
-typedef struct line {
-    char cells[COLUMNS][TEXT];
-    char algorithm[32];
-} line;
+/* How far down modules are followed, and the columns that are padded. */
+enum { DEPTH = 64, COLUMNS = 4, TEXT = sizeof((talc_module_step *)NULL)->does };
 
 /* Several modules on one level of the walk, or one. */
 typedef struct level {
@@ -24,28 +19,28 @@ typedef struct level {
     int count;
 } level;
 
-typedef struct explanation {
+typedef struct explaining {
     struct recorder {
         talc_forward_recorder base; /* first, so that the two pointers are one */
-        struct explanation *self;
+        struct explaining *self;
     } recorder;
     struct observer {
         talc_observer base; /* first */
-        struct explanation *self;
+        struct explaining *self;
     } observer;
     const talc_module *root;
     level levels[DEPTH];
     int depth;
     bool folding; /* ops of now are kept for later calls */
-    line *lines;
+    talc_module_step *steps;
     int count, room;
-} explanation;
+} explaining;
 
 // ---- Where the pass is --------------------------------------------------------------------------------------
 
 static void enter(talc_forward_recorder *recorder, const talc_module *module)
 {
-    explanation *self = ((struct recorder *)recorder)->self;
+    explaining *self = ((struct recorder *)recorder)->self;
     if (self->depth < DEPTH)
         self->levels[self->depth] = (level){ { (talc_module *)module }, 1 };
     self->depth++;
@@ -63,7 +58,7 @@ static void leave(talc_forward_recorder *recorder, const talc_module *module, co
 static void group(talc_forward_recorder *recorder, talc_module *const modules[], int count,
                   talc_group_phase phase)
 {
-    explanation *self = ((struct recorder *)recorder)->self;
+    explaining *self = ((struct recorder *)recorder)->self;
     self->folding = phase == TALC_GROUP_FOLDS;
     if (phase == TALC_GROUP_ENDS)
         self->depth--;
@@ -116,18 +111,17 @@ static void append_end(char text[TEXT], bool residual, talc_activation activatio
     }
 }
 
-static void describe(line *to, const explanation *self, const talc_observation *observation)
+static void describe(talc_module_step *to, const explaining *self,
+                     const talc_observation *observation)
 {
     const int depth = self->depth < DEPTH ? self->depth : DEPTH;
     const level *here = &self->levels[depth - 1];
-    char *does = to->cells[DOES];
-    append_path(to->cells[LAYERS], self->root, here->modules[0]);
-    if (*to->cells[LAYERS] == '\0')
-        append(to->cells[LAYERS], "(model)");
+    char *does = to->does;
+    append_path(to->layers, self->root, here->modules[0]);
     append(does, here->modules[0]->kind->name);
     for (int i = 1; i < here->count; i++) {
-        append(to->cells[LAYERS], "+");
-        append(to->cells[LAYERS], name_in_parent(here->modules[i]));
+        append(to->layers, "+");
+        append(to->layers, name_in_parent(here->modules[i]));
         if (strcmp(here->modules[i]->kind->name, "BatchNorm2d") == 0)
             append(does, " + BatchNorm2d (folded)");
     }
@@ -143,40 +137,38 @@ static void describe(line *to, const explanation *self, const talc_observation *
     }
 }
 
-static line *new_line(explanation *self)
+static talc_module_step *new_step(explaining *self)
 {
     if (self->count == self->room) {
         const int room = self->room == 0 ? 32 : 2 * self->room;
-        line *lines = talc_memory_new((size_t)room * sizeof *lines, "module_explain");
-        if (lines == NULL)
+        talc_module_step *steps = talc_memory_new((size_t)room * sizeof *steps, "module_explain");
+        if (steps == NULL)
             return NULL;
         if (self->count > 0)
-            memcpy(lines, self->lines, (size_t)self->count * sizeof *lines);
-        talc_memory_free(self->lines);
-        self->lines = lines;
+            memcpy(steps, self->steps, (size_t)self->count * sizeof *steps);
+        talc_memory_free(self->steps);
+        self->steps = steps;
         self->room = room;
     }
-    return &self->lines[self->count++];
+    return &self->steps[self->count++];
 }
 
 static void observe(talc_observer *observer, const talc_observation *observation)
 {
-    explanation *self = ((struct observer *)observer)->self;
-    line *to = self->folding || self->depth == 0 ? NULL : new_line(self);
+    explaining *self = ((struct observer *)observer)->self;
+    talc_module_step *to = self->folding || self->depth == 0 ? NULL : new_step(self);
     if (to == NULL)
         return;
-    char shape[TALC_DIMS_TEXT];
-    *to = (line){ 0 };
+    *to = (talc_module_step){ .output = talc_dims_of(observation->output) };
     describe(to, self, observation);
-    append(to->cells[OP], observation->op);
-    append(to->cells[OUTPUT], talc_dims_text(talc_dims_of(observation->output), shape));
+    snprintf(to->op, sizeof to->op, "%s", observation->op);
     snprintf(to->algorithm, sizeof to->algorithm, "%s",
              observation->row == NULL ? "" : observation->row->name);
 }
 
-// ---- The pass and the table ---------------------------------------------------------------------------------
+// ---- The pass ----------------------------------------------------------------------------------------------
 
-static bool run_forward(explanation *self, talc_module *module, talc_tensor *x)
+static bool run_forward(explaining *self, talc_module *module, talc_tensor *x)
 {
     talc_scope *scope = talc_scope_enter();
     bool *modes = scope == NULL
@@ -198,48 +190,69 @@ static bool run_forward(explanation *self, talc_module *module, talc_tensor *x)
     return ran && !talc_failed();
 }
 
-static void print_line(FILE *file, const int widths[COLUMNS], const char *const cells[COLUMNS],
-                       const char *algorithm)
+bool talc_module_explain(talc_module *module, talc_tensor *x, talc_module_explanation *explanation)
 {
-    for (int i = 0; i < COLUMNS; i++)
-        fprintf(file, "%-*s  ", widths[i], cells[i]);
-    fprintf(file, "%s\n", algorithm);
-}
-
-static void print_table(FILE *file, const explanation *self)
-{
-    static const char *const titles[COLUMNS] = { "layers", "what they do", "op", "output" };
-    int widths[COLUMNS];
-    for (int i = 0; i < COLUMNS; i++) {
-        widths[i] = (int)strlen(titles[i]);
-        for (int j = 0; j < self->count; j++)
-            if ((int)strlen(self->lines[j].cells[i]) > widths[i])
-                widths[i] = (int)strlen(self->lines[j].cells[i]);
-    }
-    print_line(file, widths, titles, "algorithm");
-    for (int j = 0; j < self->count; j++) {
-        const line *of = &self->lines[j];
-        print_line(file, widths,
-                   (const char *const[]){ of->cells[LAYERS], of->cells[DOES], of->cells[OP],
-                                          of->cells[OUTPUT] },
-                   of->algorithm);
-    }
-}
-
-bool talc_module_explain(FILE *file, talc_module *module, talc_tensor *x)
-{
-    if (talc_operand_missing("module_explain", "file", file) ||
-        talc_operand_missing("module_explain", "module", module) ||
-        talc_operand_missing("module_explain", "x", x))
+    if (explanation != NULL)
+        *explanation = (talc_module_explanation){ 0 };
+    if (talc_operand_missing("module_explain", "module", module) ||
+        talc_operand_missing("module_explain", "x", x) ||
+        talc_operand_missing("module_explain", "explanation", explanation))
         return false;
-    explanation self = { .root = module };
+    explaining self = { .root = module };
     self.recorder = (struct recorder){ { .group = group, .enter = enter, .record = leave }, &self };
     self.observer = (struct observer){ { .observe = observe }, &self };
-    const bool ran = run_forward(&self, module, x);
-    if (ran)
-        print_table(file, &self);
-    talc_memory_free(self.lines);
-    if (ran && ferror(file) != 0)
-        talc_fail(TALC_IO_ERROR, "module_explain: the table could not be written");
-    return ran && !talc_failed();
+    if (!run_forward(&self, module, x)) {
+        talc_memory_free(self.steps);
+        return false;
+    }
+    *explanation = (talc_module_explanation){ self.count, self.steps };
+    return true;
+}
+
+void talc_module_explanation_free(talc_module_explanation *explanation)
+{
+    if (explanation == NULL)
+        return;
+    talc_memory_free(explanation->steps);
+    *explanation = (talc_module_explanation){ 0 };
+}
+
+// ---- The table ----------------------------------------------------------------------------------------------
+
+/* The cells of a step, or the titles for NULL. */
+static void cells_of(const talc_module_step *step, char shape[TALC_DIMS_TEXT],
+                     const char *cells[COLUMNS + 1])
+{
+    static const char *const titles[COLUMNS + 1] = { "layers", "what they do", "op", "output",
+                                                     "algorithm" };
+    for (int i = 0; i <= COLUMNS; i++)
+        cells[i] = titles[i];
+    if (step == NULL)
+        return;
+    cells[0] = *step->layers == '\0' ? "(model)" : step->layers;
+    cells[1] = step->does;
+    cells[2] = step->op;
+    cells[3] = talc_dims_text(step->output, shape);
+    cells[4] = step->algorithm;
+}
+
+void talc_module_explanation_print(FILE *file, const talc_module_explanation *explanation)
+{
+    if (file == NULL || explanation == NULL)
+        return;
+    char shape[TALC_DIMS_TEXT];
+    const char *cells[COLUMNS + 1];
+    int widths[COLUMNS] = { 0 };
+    for (int j = -1; j < explanation->count; j++) {
+        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, cells);
+        for (int i = 0; i < COLUMNS; i++)
+            if ((int)strlen(cells[i]) > widths[i])
+                widths[i] = (int)strlen(cells[i]);
+    }
+    for (int j = -1; j < explanation->count; j++) {
+        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, cells);
+        for (int i = 0; i < COLUMNS; i++)
+            fprintf(file, "%-*s  ", widths[i], cells[i]);
+        fprintf(file, "%s\n", cells[COLUMNS]);
+    }
 }

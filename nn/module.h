@@ -103,10 +103,28 @@ TALC_API talc_module *talc_module_child(talc_module *module, const char *path);
 /// (fuse.h) is marked: "BatchNorm2d (in conv1)". Leaves modes, buffers and tensors as they were.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
 
-/// Runs a forward pass on x in evaluation mode and prints each op that ran, in its order: the layers that it stands for, "0+1+2" when
-/// they are fused (fuse.h), what it computes, "Conv2d + BatchNorm2d (folded) + residual + relu", the op, its output's shape
-/// and the algorithm that was chosen. Leaves modes, buffers and tensors as they were. Views and fills are no ops.
-TALC_API bool talc_module_explain(FILE *file, talc_module *module, talc_tensor *x);
+/// An op that a forward pass runs.
+typedef struct talc_module_step {
+    char layers
+        [256]; ///< that it stands for: "layer1.0.conv1", "0+1+2" for those that are fused (fuse.h); "" for the model itself
+    char does[256];     ///< "Conv2d + BatchNorm2d (folded) + residual + relu"
+    char op[32];        ///< "conv2d"
+    char algorithm[32]; ///< that was chosen; "" for copies
+    talc_dims output;
+} talc_module_step;
+
+typedef struct talc_module_explanation {
+    int count;
+    talc_module_step *steps; ///< in the order in which they ran
+} talc_module_explanation;
+
+/// Runs a forward pass on x in evaluation mode and says what became of each layer: every op, in the order in which they run. Views and
+/// fills are no ops; what is kept for later passes, as a folded weight is, is no step. Leaves modes, buffers and tensors as they
+/// were. The steps are the caller's to free by talc_module_explanation_free; without steps on failure.
+TALC_API bool talc_module_explain(talc_module *module, talc_tensor *x,
+                                  talc_module_explanation *explanation);
+TALC_API void talc_module_explanation_print(FILE *file, const talc_module_explanation *explanation);
+TALC_API void talc_module_explanation_free(talc_module_explanation *explanation); ///< NULL passes
 
 // ---- Files --------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ struct talc_backend {
     const struct talc_batch_norm2d_algorithm *batch_norm2d;
     const struct talc_binary_algorithm *binary;
     const struct talc_conv2d_algorithm *conv2d;
+    const struct talc_cross_entropy_algorithm *cross_entropy;
     const struct talc_matmul_algorithm *matmul;
     const struct talc_pool2d_algorithm *pool2d;
     const struct talc_reduce_algorithm *reduce;

@@ -6,6 +6,7 @@
 ///     batch_norm2d                                 talc_batch_norm2d_problem
 ///     sum, mean, max, argmax                       talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed
+///     cross_entropy                                talc_cross_entropy_problem
 ///     neg, relu, sigmoid, tanh                     talc_unary_problem
 ///     add, sub, mul, div                           talc_binary_problem
 ///     concat                                       talc_concat_observed

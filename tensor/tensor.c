@@ -484,6 +484,7 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
         (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
     if (talc_failed())
         return NULL;
-    atomic_fetch_add(&storage->version, 1);
+    if (tensor->data != NULL)
+        atomic_fetch_add(&storage->version, 1);
     return tensor->data;
 }

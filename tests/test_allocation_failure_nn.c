@@ -209,8 +209,12 @@ static void run_summary(fault_run *run)
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
+    talc_module_explanation explanation = { 0 };
     bool ok = talc_module_summary(file, fixture->net, fixture->x) &&
-              talc_module_explain(file, fixture->net, fixture->x) && talc_print(file, fixture->x);
+              talc_module_explain(fixture->net, fixture->x, &explanation) &&
+              talc_print(file, fixture->x);
+    talc_module_explanation_print(file, &explanation);
+    talc_module_explanation_free(&explanation);
     talc_module_forget_folds(fixture->net);
     fclose(file);
     if (ok)

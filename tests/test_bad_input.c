@@ -330,7 +330,7 @@ Test(bad_input, a_standing_failure_stops_everything_that_makes_or_changes)
     STOPPED(talc_algorithm_force("conv2d", "reference"));
     STOPPED(talc_precision_admit(TALC_TF32));
     for (const op_case *op = op_cases; op->name != NULL; op++) {
-        const op_inputs same = { x, x, x, x, x, x, x, x };
+        const op_inputs same = { x, x, x, x, x, x, x, x, x };
         cr_assert(op->run(&same) == NULL, "%s works while a failure stands", op->name);
     }
 

@@ -87,6 +87,30 @@ Test(bad_input_ops, reductions)
     refused_end(20);
 }
 
+Test(bad_input_ops, cross_entropy)
+{
+    make_operands(); /* matrix [3,5] */
+    talc_device *cpu = cpu_device();
+    talc_tensor *labels = talc_zeros(cpu, TALC_I64, TALC_DIMS(3)), *two = talc_zeros(cpu, TALC_I64, TALC_DIMS(2));
+    talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *none = talc_zeros(cpu, TALC_F32, TALC_DIMS(3, 0));
+    talc_tensor *row = talc_select(matrix, 0, 0), *far = talc_zeros(fake_device(), TALC_I64, TALC_DIMS(3)), *nine = talc_full(cpu, TALC_I64, TALC_DIMS(3), 9);
+    REFUSED(TALC_NULL_ARGUMENT, "cross_entropy: logits is NULL", talc_cross_entropy(NULL, labels));
+    REFUSED(TALC_NULL_ARGUMENT, "cross_entropy: labels is NULL", talc_cross_entropy(matrix, NULL));
+    REFUSED(TALC_BAD_DTYPE, "cross_entropy: logits is i64, it must be f32 or f64", talc_cross_entropy(integers, labels));
+    REFUSED(TALC_BAD_DTYPE, "cross_entropy: labels is f32, it must be i64", talc_cross_entropy(matrix, vector));
+    REFUSED(TALC_BAD_DEVICE, "cross_entropy: logits is on cpu, labels on fake", talc_cross_entropy(matrix, far));
+    REFUSED(TALC_BAD_SHAPE, "cross_entropy: logits [] has rank 0, needs at least 1: [N,C,...] or [C]", talc_cross_entropy(scalar, labels));
+    REFUSED(TALC_BAD_SHAPE, "cross_entropy: logits [3,0] has 0 classes, needs at least 1", talc_cross_entropy(none, labels));
+    REFUSED(TALC_BAD_SHAPE, "cross_entropy: labels [2] must be [3], logits [3,5] without its classes", talc_cross_entropy(matrix, two));
+    REFUSED(TALC_BAD_SHAPE, "cross_entropy: labels [3] must be [], logits [5] without its classes", talc_cross_entropy(row, labels));
+    REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: there is no reduction 3", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .reduction = (talc_reduction)3 }));
+    REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: label_smoothing 1.5 must be from 0 to 1", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .label_smoothing = 1.5 }));
+    REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: label_smoothing nan must be from 0 to 1", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .label_smoothing = NAN }));
+    REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: element 0 of labels is 9, there are 5 classes", talc_cross_entropy(matrix, nine));
+    REFUSED(TALC_NOT_FOUND, "cross_entropy on cpu: there is no algorithm 'no_such'", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .algorithm = "no_such" }));
+    refused_end(14);
+}
+
 Test(bad_input_ops, products)
 {
     make_operands();

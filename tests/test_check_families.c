@@ -8,9 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-static const check_family *const families[] = { &talc_check_pool2d, &talc_check_matmul,
-                                                &talc_check_batch_norm2d, &talc_check_reduce,
-                                                &talc_check_softmax };
+static const check_family *const families[] = {
+    &talc_check_pool2d, &talc_check_matmul,  &talc_check_batch_norm2d,
+    &talc_check_reduce, &talc_check_softmax, &talc_check_cross_entropy
+};
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
 
@@ -60,6 +61,10 @@ Test(check_families, texts_are_read_and_written)
         { "mean:3x0@1", "mean:3x0@1" },
         { "softmax:64x1000@1", "softmax:64x1000@1" },
         { "log_softmax:@-1_reversed_f64", "log_softmax:@0_reversed_f64" },
+        { "cross_entropy:8x10", "cross_entropy:8x10" },
+        { "cross_entropy:2x3x4_ignore_f64_smooth_none_reversed",
+          "cross_entropy:2x3x4_reversed_none_smooth_ignore_f64" },
+        { "cross_entropy:0x3_sum_f32", "cross_entropy:0x3_sum" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
@@ -139,6 +144,9 @@ static const struct {
     { "softmax:8x16@", "2", "one of x's dimensions" },
     { "softmax:8x16@1", ",0", "'_' or the end" },
     { "log_softmax:8@0_", "i64", "f32, f64 or reversed" },
+    { "cross_entropy:", "", "dimensions with at least one class" },
+    { "cross_entropy:8x0", "", "dimensions with at least one class" },
+    { "cross_entropy:8x3_sum_", "none", "f32, f64, reversed, smooth or ignore" },
 };
 
 Test(check_families, mistakes_are_shown_with_their_place)
@@ -217,6 +225,7 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "sum:", "mean:", "argmax:", "@0", "@1", "0,1", "_reversed", "_f64", "_i64", "_i32", "_u8",
           "1,3" },
         { "log_softmax:@", "log_softmax:", "@0", "@1", "@2", "@3", "_reversed", "_f64", "1x1" },
+        { "_reversed", "_sum", "_none", "_smooth", "_ignore", "_f64", "x1" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -313,6 +322,9 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("max:2x3_i32", "xr[2,3]i32 yw[]i32");
     assert_operands("argmax:2x3@0_f64", "xr[2,3]f64 yw[3]i64");
     assert_operands("softmax:2x3@0_reversed", "xr[3,2]f32 yw[2,3]f32");
+    assert_operands("cross_entropy:2x3x4_f64", "xr[2,3,4]f64 labelsr[2,4]i64 yw[]f64");
+    assert_operands("cross_entropy:2x3x4_none_reversed", "xr[4,3,2]f32 labelsr[2,4]i64 yw[2,4]f32");
+    assert_operands("cross_entropy:5_none", "xr[5]f32 labelsr[]i64 yw[]f32");
     assert_all_freed();
 }
 
@@ -382,7 +394,7 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 11 * 2);
+    cr_assert_eq(talc_check_summary_count(check), 12 * 2);
     talc_check_free(check);
     assert_all_freed();
 }
@@ -451,6 +463,7 @@ Test(check_families, empty_problems_reach_no_row)
         "mean:3x0@1",
         "softmax:3x0@1",
         "log_softmax:0x3@1",
+        "cross_entropy:0x3",
         "batch_norm2d:n1c2h3w0",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

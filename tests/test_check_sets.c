@@ -48,10 +48,10 @@ static int64_t count_of(int64_t count, const char *op)
     return found;
 }
 
-static const char *const others[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
-                                      "matmul",     "sum",        "mean",
-                                      "max",        "argmax",     "batch_norm2d",
-                                      "softmax",    "log_softmax" };
+static const char *const others[] = { "max_pool2d", "avg_pool2d",  "adaptive_avg_pool2d",
+                                      "matmul",     "sum",         "mean",
+                                      "max",        "argmax",      "batch_norm2d",
+                                      "softmax",    "log_softmax", "cross_entropy" };
 
 enum { OTHERS = sizeof others / sizeof *others };
 

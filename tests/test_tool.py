@@ -146,9 +146,21 @@ class Basics(Tool):
         self.fails(2, "'8,3' is not a shape|must be|rank", "explain", "8,3", "16,4,3,3")
         self.fails(1, "missing.npy", "conv2d", self.path("missing.npy"), self.path("missing.npy"))
 
+    def test_explain_a_model(self):
+        steps = self.json("explain", "resnet20")["steps"]
+        self.assertEqual(steps[0]["layers"], "conv1+bn1")
+        self.assertEqual(steps[0]["does"], "Conv2d + BatchNorm2d (folded) + relu")
+        self.assertEqual(steps[2]["does"], "Conv2d + BatchNorm2d (folded) + residual + relu")
+        self.assertEqual([step["op"] for step in steps].count("conv2d"), 19)
+        self.assertEqual(steps[-1]["output"], [1, 10])
+        forced = self.json("explain", "lenet", "--algorithm", "reference")["steps"]
+        self.assertEqual({step["algorithm"] for step in forced if step["op"] == "conv2d"}, {"reference"})
+        text = self.ok("explain", "lenet")
+        self.assertRegex(text, r"fc1 +Linear \+ relu +linear +\[1,120\]")
+
     def test_stdout_that_cannot_be_written(self):
         with open("/dev/full", "w") as full:
-            for arguments in (["info"], ["info", "--json"], ["explain", "A"], ["--help"]):
+            for arguments in (["info"], ["info", "--json"], ["explain", "A"], ["explain", "lenet"], ["--help"]):
                 done = talc(*arguments, stdout=full)
                 self.assertEqual(done.returncode, 1, arguments)
                 self.assertIn("No space left on device", done.stderr)

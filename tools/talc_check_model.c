@@ -1,8 +1,6 @@
 /// talc check model: one of the example models, op by op, against a second run or saved activations.
+#include "tools/models.h"
 #include "tools/tool.h"
-
-#include "examples/lenet.h"
-#include "examples/resnet20.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -46,45 +44,6 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-// ---- Models -------------------------------------------------------------------------------------------------
-
-static talc_module *resnet20_a(void)
-{
-    return resnet20_new(RESNET20_OPTION_A);
-}
-
-static talc_module *resnet20_b(void)
-{
-    return resnet20_new(RESNET20_OPTION_B);
-}
-
-static const struct {
-    const char *name;
-    talc_module *(*make)(void);
-    int64_t image[3];
-    const char *references; /* the reference rows of its ops that have others */
-} models[] = {
-    { "lenet", lenet_new, { 1, 28, 28 }, "conv2d=reference,linear=reference,max_pool2d=reference" },
-    { "resnet20",
-      resnet20_a,
-      { 3, 32, 32 },
-      "conv2d=reference,linear=reference,batch_norm2d=reference,adaptive_avg_pool2d=reference" },
-    { "resnet20-b",
-      resnet20_b,
-      { 3, 32, 32 },
-      "conv2d=reference,linear=reference,batch_norm2d=reference,adaptive_avg_pool2d=reference" },
-};
-
-enum { MODELS = sizeof models / sizeof *models };
-
-static int find_model(const char *name)
-{
-    int index = 0;
-    while (index < MODELS && strcmp(models[index].name, name) != 0)
-        index++;
-    return index;
-}
-
 // ---- Arguments ----------------------------------------------------------------------------------------------
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -127,7 +86,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             argp_error(state, "'%s' is one argument too many", argument);
-        if (find_model(argument) == MODELS)
+        if (model_find(argument) == NULL)
             argp_error(state, "there is no model '%s'; there are lenet, resnet20 and resnet20-b",
                        argument);
         self->model = argument;
@@ -142,23 +101,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- The check ----------------------------------------------------------------------------------------------
 
-static talc_tensor *random_images(int model, int64_t batch)
-{
-    const int64_t *image = models[model].image;
-
-    return talc_randn(talc_device_get("cpu"), TALC_F32,
-                      TALC_DIMS(batch, image[0], image[1], image[2]));
-}
-
 /* The model with its weights. Random ones see some images in train mode, so that a batch norm's statistics are none of its
  * first. */
-static talc_module *make(const arguments *self, int model)
+static talc_module *make(const arguments *self, const tool_model *model)
 {
-    talc_module *made = models[model].make();
+    talc_module *made = model->make();
     if (made != NULL && self->weights != NULL)
         talc_module_load(made, self->weights, true);
     for (int i = 0; made != NULL && self->weights == NULL && i < 3 && !talc_failed(); i++)
-        talc_forward(made, random_images(model, 4));
+        talc_forward(made, model_images(model, 4));
     return made;
 }
 
@@ -169,7 +120,7 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
     talc_device *reference = self->reference == NULL ? NULL : talc_device_get(self->reference);
     const char *references = self->reference_algorithm != NULL || saved
                                  ? self->reference_algorithm
-                                 : models[find_model(self->model)].references;
+                                 : model_find(self->model)->references;
     const talc_check_model_options check_options = { .device = device,
                                                      .reference = reference,
                                                      .algorithm = self->algorithm,
@@ -243,12 +194,12 @@ int command_check_model(int argc, char **argv)
     tool_parse(&argp, argc, argv, &self);
     talc_device *device = tool_open(&self.tool);
     talc_manual_seed((uint64_t)self.seed);
-    const int index = find_model(self.model);
-    talc_module *model = device == NULL ? NULL : make(&self, index);
+    const tool_model *known = model_find(self.model);
+    talc_module *model = device == NULL ? NULL : make(&self, known);
     talc_tensor *x = NULL;
     if (model != NULL && !talc_failed())
         x = self.input != NULL ? talc_npy_load(talc_device_get("cpu"), self.input)
-                               : random_images(index, self.batch);
+                               : model_images(known, self.batch);
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
     if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {

@@ -1,5 +1,7 @@
-/// talc explain: which algorithm a convolution would use, and why. Nothing runs and no operand is made.
+/// talc explain: which algorithm a convolution would use, and why: nothing runs and no operand is made. And what becomes of each layer
+/// of a model, by one forward pass.
 #include "tools/conv2d_arguments.h"
+#include "tools/models.h"
 #include "tools/problems.h"
 
 #include <string.h>
@@ -61,8 +63,10 @@ static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW",
-    .doc = "Which algorithm a convolution would use, and why, before anything runs.\v"
+    .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nlenet|resnet20|resnet20-b",
+    .doc = "Which algorithm a convolution would use, and why, before anything runs. Of a model, by "
+           "one forward "
+           "pass: what became of each layer, which ones are fused, and by which algorithm.\v"
            "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, or a name: A1, B1, A, "
            "B, conv64, "
            "... (talc bench --list shows them).",
@@ -95,6 +99,41 @@ static bool find_problem(talc_device *device, const arguments *self, talc_conv2d
     return !talc_failed() && talc_conv2d_problem_of(x, w, bias, &self->conv2d.options, problem);
 }
 
+static int print_steps(const talc_device *device, const talc_module_explanation *explanation,
+                       bool json)
+{
+    if (!json) {
+        talc_module_explanation_print(stdout, explanation);
+        return tool_finish();
+    }
+    json_t *steps = json_array();
+    for (int i = 0; i < explanation->count; i++) {
+        const talc_module_step *step = &explanation->steps[i];
+        json_array_append_new(steps, json_pack("{s:s, s:s, s:s, s:o, s:s}", "layers", step->layers,
+                                               "does", step->does, "op", step->op, "output",
+                                               tool_json_dims(step->output), "algorithm",
+                                               step->algorithm));
+    }
+    return tool_json_print(
+        json_pack("{s:s, s:o}", "device", talc_device_name(device), "steps", steps));
+}
+
+static int explain_model(const tool_model *known, const char *algorithm, talc_device *device,
+                         bool json)
+{
+    if (algorithm != NULL)
+        talc_algorithm_force("conv2d", algorithm);
+    talc_module *model = known->make();
+    talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
+    talc_module_explanation explanation = { 0 };
+    const bool explained = model != NULL && x != NULL && talc_module_to(model, device) &&
+                           talc_module_explain(model, x, &explanation);
+    const int code = explained ? print_steps(device, &explanation, json) : tool_fail_talc();
+    talc_module_explanation_free(&explanation);
+    talc_module_free(model);
+    return code;
+}
+
 int command_explain(int argc, char **argv)
 {
     arguments self = { .dtype = TALC_F32 };
@@ -104,6 +143,9 @@ int command_explain(int argc, char **argv)
     talc_conv2d_explanation explanation;
     if (device == NULL)
         return tool_fail_talc();
+    const tool_model *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
+    if (known != NULL)
+        return explain_model(known, self.conv2d.options.algorithm, device, self.tool.json);
     if (!find_problem(device, &self, &problem))
         return tool_usage_talc();
     if (!talc_conv2d_explain(device, &problem, &self.conv2d.options, &explanation))

@@ -5,6 +5,7 @@ const struct talc_backend talc_cpu_backend = {
     .batch_norm2d = talc_cpu_batch_norm2d,
     .binary = talc_cpu_binary,
     .conv2d = talc_cpu_conv2d,
+    .cross_entropy = talc_cpu_cross_entropy,
     .matmul = talc_cpu_matmul,
     .pool2d = talc_cpu_pool2d,
     .reduce = talc_cpu_reduce,

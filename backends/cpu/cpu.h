@@ -5,6 +5,7 @@
 #include "ops/backend.h"
 #include "ops/batch_norm2d.h"
 #include "ops/conv2d.h"
+#include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
@@ -28,6 +29,7 @@ talc_status talc_cpu_random(talc_device *device, const talc_random_problem *prob
 extern const talc_batch_norm2d_algorithm talc_cpu_batch_norm2d[];
 extern const talc_binary_algorithm talc_cpu_binary[];
 extern const talc_conv2d_algorithm talc_cpu_conv2d[];
+extern const talc_cross_entropy_algorithm talc_cpu_cross_entropy[];
 extern const talc_matmul_algorithm talc_cpu_matmul[];
 extern const talc_pool2d_algorithm talc_cpu_pool2d[];
 extern const talc_reduce_algorithm talc_cpu_reduce[];

@@ -5,6 +5,7 @@ const struct talc_backend talc_cuda_backend = {
     .batch_norm2d = talc_cuda_batch_norm2d,
     .binary = talc_cuda_binary,
     .conv2d = talc_cuda_conv2d,
+    .cross_entropy = talc_cuda_cross_entropy,
     .matmul = talc_cuda_matmul,
     .pool2d = talc_cuda_pool2d,
     .reduce = talc_cuda_reduce,

@@ -8,6 +8,7 @@
 #include "ops/backend.h"
 #include "ops/batch_norm2d.h"
 #include "ops/conv2d.h"
+#include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
@@ -40,6 +41,8 @@ typedef struct talc_cuda_state {
     cudaEvent_t order;   ///< of talc_cuda_order, one call at a time
     int lost;            ///< a cudaError_t: nothing more runs; cudaSuccess while all is well
     char lost_in[48];    ///< the op that noticed it
+    struct talc_cuda_fault
+        *fault; ///< what kernels find wrong in their data (fault.h); NULL until one may
 } talc_cuda_state;
 
 static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
@@ -114,6 +117,7 @@ extern const talc_pool2d_algorithm talc_cuda_pool2d[];
 extern const talc_reduce_algorithm talc_cuda_reduce[];
 extern const talc_softmax_algorithm talc_cuda_softmax[];
 extern const talc_conv2d_algorithm talc_cuda_conv2d[];
+extern const talc_cross_entropy_algorithm talc_cuda_cross_entropy[];
 extern const talc_matmul_algorithm talc_cuda_matmul[];
 extern const talc_unary_algorithm talc_cuda_unary[];
 

@@ -1,6 +1,7 @@
 /// GPUs as devices: finding, opening and closing them, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/fault.h"
 #include "backends/cuda/ranges.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
@@ -114,9 +115,10 @@ bool talc_cuda_usable(const talc_device *device)
 static talc_status synchronize(talc_device *device)
 {
     talc_status status = talc_cuda_enter(device, "synchronize");
-    return status != TALC_OK ? status
-                             : talc_cuda_status(device, "synchronize",
-                                                cudaStreamSynchronize(talc_cuda_stream(device)));
+    if (status == TALC_OK)
+        status = talc_cuda_status(device, "synchronize",
+                                  cudaStreamSynchronize(talc_cuda_stream(device)));
+    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
 }
 
 static void properties(talc_device *device, talc_device_properties *properties)
@@ -231,6 +233,7 @@ static void close_gpu(talc_device *device)
     talc_cuda_memory_end(device);
     talc_cuda_pinned_end(device);
     if (talc_cuda_usable(device)) {
+        talc_cuda_fault_free(device);
         if (state->order != NULL)
             (void)cudaEventDestroy(state->order);
         if (state->stream != NULL)
@@ -239,6 +242,7 @@ static void close_gpu(talc_device *device)
     }
     state->order = NULL;
     state->stream = NULL;
+    state->fault = NULL;
 }
 
 static bool open_gpu(int index)

@@ -1,6 +1,8 @@
 /// The memory of GPUs: taking it, giving it back, and moving bytes in and out.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/fault.h"
+
 #include "tensor/error.h"
 #include "tensor/memory.h"
 
@@ -123,6 +125,7 @@ talc_status talc_cuda_download(talc_device *device, void *host, const void *src,
     const cudaStream_t stream = talc_cuda_stream(device);
     status = talc_cuda_status(device, "download",
                               cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, stream));
-    return status != TALC_OK ? status
-                             : talc_cuda_status(device, "download", cudaStreamSynchronize(stream));
+    if (status == TALC_OK)
+        status = talc_cuda_status(device, "download", cudaStreamSynchronize(stream));
+    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
 }

@@ -54,6 +54,7 @@ enum { MAX_ROWS = 12 };
     X(batch_norm2d)                                                                                \
     X(binary)                                                                                      \
     X(conv2d)                                                                                      \
+    X(cross_entropy)                                                                               \
     X(matmul)                                                                                      \
     X(pool2d)                                                                                      \
     X(reduce)                                                                                      \

@@ -21,6 +21,9 @@ talc_tensor *op_numbers(talc_device *device, talc_dims dims, unsigned seed)
 
 op_inputs op_inputs_new(talc_device *device)
 {
+    int64_t labels[2 * 7 * 6];
+    for (int i = 0; i < 2 * 7 * 6; i++)
+        labels[i] = i % 9 == 5 ? -100 : i * 5 % 4;
     talc_tensor *deviation = op_numbers(device, TALC_DIMS(4), 8);
     op_inputs inputs = {
         .image = op_numbers(device, TALC_DIMS(2, 4, 7, 6), 1),
@@ -31,6 +34,7 @@ op_inputs op_inputs_new(talc_device *device)
         .b = op_numbers(device, TALC_DIMS(5, 4), 6),
         .mean = op_numbers(device, TALC_DIMS(4), 7),
         .variance = talc_add_scalar(talc_mul(deviation, deviation), 0.25),
+        .labels = talc_from_host(device, TALC_I64, TALC_DIMS(2, 7, 6), labels),
     };
     assert_no_failure();
     return inputs;
@@ -124,6 +128,8 @@ static talc_tensor *batch_norm2d_training(const op_inputs *in)
     X(linear,          talc_linear(in->a, talc_transpose(in->b, 0, 1), in->mean, &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH }))\
     X(softmax,         talc_softmax(in->image, 1))                                                                     \
     X(log_softmax,     talc_log_softmax(in->a, -1))                                                                    \
+    X(cross_entropy,   talc_cross_entropy(in->image, in->labels))                                                      \
+    X(cross_entropy_none, talc_cross_entropy_with(talc_transpose(in->image, 2, 3), talc_transpose(in->labels, 1, 2), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.2 }))\
     X(concat,          talc_concat((const talc_tensor *[]){ in->a, talc_transpose(in->b, 0, 1) }, 2, 0))               \
     X(max_pool2d,      talc_max_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 3, 2 }, .padding = { 1 } }))     \
     X(max_pool2d_indices, max_indices(in))                                                                             \

@@ -14,6 +14,7 @@ typedef struct op_inputs {
     talc_tensor *b;        ///< [5,4]
     talc_tensor *mean;     ///< [4]
     talc_tensor *variance; ///< [4], positive
+    talc_tensor *labels;   ///< [2,7,6], i64 in 0 .. 3 or -100
 } op_inputs;
 
 enum { OP_INPUTS = sizeof(op_inputs) / sizeof(talc_tensor *) };

@@ -2,6 +2,7 @@
 
 #include "ops/backend.h"
 #include "ops/batch_norm2d.h"
+#include "ops/cross_entropy.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
@@ -29,6 +30,7 @@ DEFINE_REFERENCE(pool2d)
 DEFINE_REFERENCE(matmul)
 DEFINE_REFERENCE(reduce)
 DEFINE_REFERENCE(softmax)
+DEFINE_REFERENCE(cross_entropy)
 DEFINE_REFERENCE(batch_norm2d)
 
 static double load(talc_dtype dtype, const void *array, int64_t i)
@@ -312,6 +314,47 @@ static talc_status softmax_then_log(talc_device *device, const talc_softmax_prob
 SOFTMAX_ROW(without_max, softmax_of_raw);
 SOFTMAX_ROW(log_of_softmax, softmax_then_log);
 
+// ---- Cross entropy ------------------------------------------------------------------------------------------
+
+#define ENTROPY_ROW(name, function)                                                                \
+    static const talc_cross_entropy_algorithm name = {                                             \
+        { #name, ARITHMETIC }, entropy_refuses, entropy_workspace, function                        \
+    }
+
+static const char *entropy_refuses(const talc_cross_entropy_problem *p)
+{
+    (void)p;
+    return NULL;
+}
+
+static size_t entropy_workspace(const talc_device *device, const talc_cross_entropy_problem *p)
+{
+    return cross_entropy_reference((talc_device *)device)->workspace(device, p);
+}
+
+static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_problem *p,
+                                  const talc_cross_entropy_arguments *a)
+{
+    talc_cross_entropy_problem other = *p;
+    if (p->reduction == TALC_REDUCTION_MEAN)
+        other.reduction = TALC_REDUCTION_SUM;
+    const talc_status status = cross_entropy_reference(device)->run(device, &other, a);
+    if (p->reduction == TALC_REDUCTION_MEAN)
+        store(p->dtype, a->y, 0, load(p->dtype, a->y, 0) / (double)p->samples);
+    return status;
+}
+
+static talc_status entropy_unsmoothed(talc_device *device, const talc_cross_entropy_problem *p,
+                                      const talc_cross_entropy_arguments *a)
+{
+    talc_cross_entropy_problem other = *p;
+    other.label_smoothing = 0;
+    return cross_entropy_reference(device)->run(device, &other, a);
+}
+
+ENTROPY_ROW(divided_by_all, entropy_of_all);
+ENTROPY_ROW(unsmoothed, entropy_unsmoothed);
+
 // ---- Batch normalisation ------------------------------------------------------------------------------------
 
 #define NORM_ROW(name, function)                                                                   \
@@ -426,6 +469,9 @@ const op_mutant op_mutants[] = {
     { "sum", "integers summed in 32 bits", "sum:4x50@1_i32", &sum_in_i32.algorithm },
     { "softmax", "without subtracting the largest", "softmax:7x20@1", &without_max.algorithm },
     { "log_softmax", "the logarithm of softmax", "log_softmax:7x20@0", &log_of_softmax.algorithm },
+    { "cross_entropy", "the mean over ignored samples too", "cross_entropy:40x5",
+      &divided_by_all.algorithm },
+    { "cross_entropy e", "no smoothing", "cross_entropy:7x20_none_smooth", &unsmoothed.algorithm },
     { "batch_norm2d eps", "eps forgotten", "batch_norm2d:n3c5h4w6", &eps_forgotten.algorithm },
     { "batch_norm2d rate", "momentum weights the old value", "batch_norm2d:n3c5h4w6_train",
       &momentum_of_old.algorithm },

@@ -1,0 +1,342 @@
+/// Cross entropy of classes.
+///
+///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;    with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
+///
+/// Memory-bound where there are many samples; x is read once for m and once more, from the caches, for the sum.
+///
+///   rows   Where the classes of a sample lie closer together than the samples, 8 neighbouring threads have a sample of up to 64
+///          classes, a warp one of up to 2048, a block a longer one. Where samples lie side by side a thread has one, up to
+///          1024 classes. A block adds its
+///          losses and notes its first wrong label; one more block adds those, in a tree of fixed shape, writes the result
+///          and, with a wrong label, the device's record (fault.h).
+///
+/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
+/// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
+#include "backends/cuda/fault.h"
+#include "backends/cuda/group.cuh"
+#include "ops/cross_entropy.h"
+
+#include <cmath>
+
+using namespace talc;
+
+namespace /* other kernels have types of the same names */
+{
+
+constexpr int FEW = 8;
+constexpr int64_t FEW_CLASSES = 64;
+constexpr int64_t WARP_CLASSES = 2048;
+constexpr int64_t THREAD_CLASSES = 1024;
+
+/* Terms that a thread adds one after the other before it goes on with a new sum. */
+template <typename T> int64_t run_of(int64_t C)
+{
+    const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), most = sizeof(T) == 4 ? 16 : 64;
+    return root < most ? root : most;
+}
+
+constexpr int64_t NOWHERE = INT64_MAX;
+
+/* Losses of some samples, how many count, and the first label that is no class. */
+struct part {
+    double sum = 0;
+    int64_t count = 0;
+    int64_t wrong_at = NOWHERE, wrong = 0;
+
+    __device__ void join(part other)
+    {
+        sum += other.sum;
+        count += other.count;
+        if (other.wrong_at < wrong_at) {
+            wrong_at = other.wrong_at;
+            wrong = other.wrong;
+        }
+    }
+};
+
+template <typename T> struct largest {
+    T value = -(T)INFINITY;
+    __device__ void join(largest other)
+    {
+        value = other.value > value ? other.value : value;
+    }
+};
+
+struct totals {
+    double exponentials = 0, differences = 0;
+    __device__ void join(totals other)
+    {
+        exponentials += other.exponentials;
+        differences += other.differences;
+    }
+};
+
+template <typename Index> struct entropy_plan {
+    int64_t C, x_stride, ignore_index, run;
+    Index samples;
+    double smoothing;
+    bool whole; /* a loss for each sample is written */
+    walk<1, Index> at;
+
+    entropy_plan(const talc_cross_entropy_problem *p, int64_t run_)
+        : C(p->C), x_stride(p->x_stride), ignore_index(p->ignore_index), run(run_),
+          samples((Index)p->samples), smoothing(p->label_smoothing),
+          whole(p->reduction == TALC_REDUCTION_NONE),
+          at(p->outer_rank, p->outer_dims, { p->x_strides })
+    {
+    }
+};
+
+// ---- A sample -----------------------------------------------------------------------------------------------
+
+/* Its classes first, first + step, ...: a NaN is not larger than anything, and gets into the sum by exp. */
+template <typename T, typename Index>
+__device__ T largest_of(const entropy_plan<Index> &plan, const T *x, int first, int step)
+{
+    T m = -(T)INFINITY;
+#pragma unroll 4
+    for (int64_t j = first; j < plan.C; j += step)
+        m = x[j * plan.x_stride] > m ? x[j * plan.x_stride] : m;
+    return m;
+}
+
+template <typename T, typename Index>
+__device__ totals totals_of(const entropy_plan<Index> &plan, const T *x, T m, int first, int step)
+{
+    totals all;
+    for (int64_t j = first; j < plan.C;) {
+        const int64_t end = j + plan.run * step < plan.C ? j + plan.run * step : plan.C;
+        T exponentials = 0;
+        double differences = 0;
+#pragma unroll 4
+        for (; j < end; j += step) {
+            const T value = x[j * plan.x_stride];
+            exponentials += exp(value - m);
+            if (plan.smoothing != 0)
+                differences += (double)value - (double)m;
+        }
+        all.join({ (double)exponentials, differences });
+    }
+    return all;
+}
+
+template <typename T, typename Index>
+__device__ double loss_of(const entropy_plan<Index> &plan, const T *x, T m, totals all,
+                          int64_t label)
+{
+    const double log_sum = log(all.exponentials), e = plan.smoothing;
+    const double loss = log_sum - ((double)x[label * plan.x_stride] - (double)m);
+    /* Without smoothing a class of -infinity has no part in it. */
+    return e == 0 ? loss : (1 - e) * loss + e * (log_sum - all.differences / (double)plan.C);
+}
+
+/* What becomes of sample i; false when its loss has to be worked out. */
+template <typename T, typename Index>
+__device__ bool decided(const entropy_plan<Index> &plan, Index i, int64_t label, part &mine,
+                        double &loss)
+{
+    loss = 0;
+    if (label == plan.ignore_index)
+        return true;
+    mine.count++;
+    if (label >= 0 && label < plan.C)
+        return false;
+    mine.join({ 0, 0, (int64_t)i, label });
+    loss = nan("");
+    return true;
+}
+
+/* The block's sum, from all of its threads. */
+__device__ void keep(part mine, part *parts)
+{
+    __shared__ part shared[BLOCK / WARP];
+    mine = join_group(mine, BLOCK, shared);
+    if (threadIdx.x == 0)
+        parts[blockIdx.x] = mine;
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------------------
+
+/* THREADS neighbours have a sample: a part of a warp, a warp or the block. All threads of a block go round together. */
+template <typename T, int THREADS, typename Index>
+__global__ void __launch_bounds__(BLOCK) entropy_along(T *y, const T *x, const int64_t *labels,
+                                                       part *parts, const entropy_plan<Index> plan)
+{
+    constexpr int GROUPS = BLOCK / THREADS;
+    __shared__ largest<T> shared_most[BLOCK / WARP];
+    __shared__ totals shared_totals[BLOCK / WARP];
+    __shared__ T whole;
+    const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
+    const int leader = threadIdx.x % WARP / THREADS * THREADS;
+    part mine;
+    for (Index first = (Index)blockIdx.x * GROUPS; first < plan.samples;
+         first += (Index)gridDim.x * GROUPS) {
+        const Index i = first + group;
+        const bool real = i < plan.samples;
+        const int64_t label = real ? labels[i] : plan.ignore_index;
+        int64_t at[1] = { 0 };
+        double loss;
+        part here;
+        const bool open = !decided<T>(plan, i, label, here, loss);
+        largest<T> most;
+        totals all;
+        if (open) {
+            plan.at.offsets(i, at);
+            most.value = largest_of(plan, x + at[0], thread, THREADS);
+        }
+        most = join_group(most, THREADS, shared_most);
+        if (THREADS > WARP) {
+            if (threadIdx.x == 0)
+                whole = most.value;
+            __syncthreads();
+            most.value = whole;
+        } else
+            most.value = __shfl_sync(~0u, most.value, leader);
+        if (open)
+            all = totals_of(plan, x + at[0], most.value, thread, THREADS);
+        all = join_group(all, THREADS, shared_totals);
+        if (thread == 0 && real) {
+            if (open)
+                loss = loss_of(plan, x + at[0], most.value, all, label);
+            here.sum = loss;
+            mine.join(here);
+            if (plan.whole)
+                y[i] = (T)loss;
+        }
+    }
+    keep(mine, parts);
+}
+
+/* A thread has a sample. */
+template <typename T, typename Index>
+__global__ void __launch_bounds__(BLOCK) entropy_across(T *y, const T *x, const int64_t *labels,
+                                                        part *parts, const entropy_plan<Index> plan)
+{
+    part mine;
+    TALC_GRID_LOOP(Index, i, plan.samples)
+    {
+        const int64_t label = labels[i];
+        int64_t at[1];
+        double loss;
+        part here;
+        if (!decided<T>(plan, i, label, here, loss)) {
+            plan.at.offsets(i, at);
+            const T m = largest_of(plan, x + at[0], 0, 1);
+            loss = loss_of(plan, x + at[0], m, totals_of(plan, x + at[0], m, 0, 1), label);
+        }
+        here.sum = loss;
+        mine.join(here);
+        if (plan.whole)
+            y[i] = (T)loss;
+    }
+    keep(mine, parts);
+}
+
+/* One block. A wrong label's loss is NaN, and so is a sum that it is in. */
+template <typename T>
+__global__ void __launch_bounds__(BLOCK)
+    entropy_finish(T *y, const part *parts, int count, talc_reduction reduction, int64_t classes,
+                   volatile talc_cuda_fault *fault)
+{
+    __shared__ part shared[BLOCK / WARP];
+    part all;
+    for (int i = threadIdx.x; i < count; i += BLOCK)
+        all.join(parts[i]);
+    all = join_group(all, BLOCK, shared);
+    if (threadIdx.x != 0)
+        return;
+    if (reduction != TALC_REDUCTION_NONE)
+        *y = (T)(reduction == TALC_REDUCTION_SUM ? all.sum : all.sum / (double)all.count);
+    if (all.wrong_at == NOWHERE || atomicCAS((unsigned *)&fault->claimed, 0u, 1u) != 0)
+        return;
+    fault->element = all.wrong_at;
+    fault->label = all.wrong;
+    fault->classes = classes;
+    __threadfence_system();
+    fault->complete = 1;
+}
+
+// ---- Launches -----------------------------------------------------------------------------------------------
+
+enum shape { BY_THREAD, BY_FEW, BY_WARP, BY_BLOCK };
+
+shape shape_of(const talc_cross_entropy_problem *p)
+{
+    const bool across = p->outer_rank > 0 && p->x_strides[p->outer_rank - 1] < p->x_stride;
+    return across && p->C <= THREAD_CLASSES ? BY_THREAD
+           : p->C <= FEW_CLASSES            ? BY_FEW
+           : p->C <= WARP_CLASSES           ? BY_WARP
+                                            : BY_BLOCK;
+}
+
+unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
+{
+    static const int threads[] = { 1, FEW, WARP, BLOCK }; /* of a sample */
+    return blocks_of(device, pieces(p->samples, BLOCK / threads[shape_of(p)]));
+}
+
+template <typename T>
+void launch(talc_device *device, const talc_cross_entropy_problem *p,
+            const talc_cross_entropy_arguments *a, talc_cuda_fault *fault)
+{
+    T *y = (T *)a->y;
+    const T *x = (const T *)a->x;
+    part *parts = (part *)a->workspace;
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const unsigned blocks = blocks_for_parts(device, p);
+    with_index(p->samples, [&](auto zero) {
+        using Index = decltype(zero);
+        const shape by = shape_of(p);
+        const entropy_plan<Index> plan(p, run_of<T>(p->C));
+        if (by == BY_THREAD)
+            entropy_across<T, Index><<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
+        else if (by == BY_FEW)
+            entropy_along<T, FEW, Index>
+                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
+        else if (by == BY_WARP)
+            entropy_along<T, WARP, Index>
+                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
+        else
+            entropy_along<T, BLOCK, Index>
+                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
+    });
+    entropy_finish<T><<<1, BLOCK, 0, stream>>>(y, parts, (int)blocks, p->reduction, p->C, fault);
+}
+
+} // namespace
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const char *refuses(const talc_cross_entropy_problem *p)
+{
+    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+}
+
+static size_t workspace(const talc_device *device, const talc_cross_entropy_problem *p)
+{
+    return blocks_for_parts(device, p) * sizeof(part);
+}
+
+static talc_status run(talc_device *device, const talc_cross_entropy_problem *problem,
+                       const talc_cross_entropy_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "cross_entropy");
+    if (status != TALC_OK)
+        return status;
+    talc_cuda_fault *fault = talc_cuda_fault_of(device, "cross_entropy");
+    if (fault == NULL)
+        return TALC_NO_MEMORY; /* whose failure stands */
+    if (problem->dtype == TALC_F32)
+        launch<float>(device, problem, arguments, fault);
+    else
+        launch<double>(device, problem, arguments, fault);
+    return talc_cuda_launched(device, "cross_entropy");
+}
+
+const talc_cross_entropy_algorithm talc_cuda_cross_entropy[] = {
+    { { "rows", { "the data's own type, sums in f64", TALC_STRICT, false } },
+      refuses,
+      workspace,
+      run },
+    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+};

@@ -1,0 +1,192 @@
+#include "ops/cross_entropy.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/cross_entropy_label.h"
+#include "ops/operand.h"
+#include "tensor/observe.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static const char *const OP = "cross_entropy";
+
+enum { DEFAULT_IGNORED = -100 }; /* PyTorch's */
+
+talc_status talc_cross_entropy_bad_label(int64_t element, int64_t label, int64_t classes)
+{
+    return talc_fail(TALC_BAD_ARGUMENT,
+                     "%s: element %" PRId64 " of labels is %" PRId64 ", there are %" PRId64
+                     " classes",
+                     OP, element, label, classes);
+}
+
+// ---- Checks -------------------------------------------------------------------------------------------------
+
+static int class_dim(const talc_tensor *logits)
+{
+    return logits->rank == 1 ? 0 : 1;
+}
+
+/* The shape of logits without the classes. */
+static talc_dims labels_dims(const talc_tensor *logits)
+{
+    talc_dims dims = { 0 };
+    for (int i = 0; i < logits->rank; i++)
+        if (i != class_dim(logits))
+            dims.dim[dims.rank++] = logits->dims[i];
+    return dims;
+}
+
+static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
+{
+    if (!talc_operand_float(OP, "logits", logits) || talc_operand_missing(OP, "labels", labels))
+        return false;
+    char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
+    talc_dims_text(talc_dims_of(logits), text);
+    if (labels->device != logits->device)
+        talc_fail(TALC_BAD_DEVICE, "%s: logits is on %s, labels on %s", OP, logits->device->name,
+                  labels->device->name);
+    else if (labels->dtype != TALC_I64)
+        talc_fail(TALC_BAD_DTYPE, "%s: labels is %s, it must be i64", OP,
+                  talc_dtype_name(labels->dtype));
+    else if (logits->rank == 0)
+        talc_fail(TALC_BAD_SHAPE, "%s: logits [] has rank 0, needs at least 1: [N,C,...] or [C]",
+                  OP);
+    else if (logits->dims[class_dim(logits)] == 0)
+        talc_fail(TALC_BAD_SHAPE, "%s: logits %s has 0 classes, needs at least 1", OP, text);
+    else if (!talc_shape_equal(talc_dims_of(labels), labels_dims(logits))) {
+        char got[TALC_DIMS_TEXT];
+        talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be %s, logits %s without its classes", OP,
+                  talc_dims_text(talc_dims_of(labels), got),
+                  talc_dims_text(labels_dims(logits), due), text);
+    }
+    return !talc_failed();
+}
+
+static bool check_options(const talc_cross_entropy_options *options)
+{
+    const double e = options->label_smoothing;
+    if ((unsigned)options->reduction > TALC_REDUCTION_NONE)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: there is no reduction %d", OP, (int)options->reduction);
+    else if (!(e >= 0 && e <= 1))
+        talc_fail(TALC_BAD_ARGUMENT, "%s: label_smoothing %g must be from 0 to 1", OP, e);
+    return !talc_failed();
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+static talc_cross_entropy_problem problem_of(const talc_tensor *x,
+                                             const talc_cross_entropy_options *options)
+{
+    const int at = class_dim(x);
+    const int64_t ignored = options->ignore_index;
+    talc_cross_entropy_problem p = { .dtype = x->dtype,
+                                     .reduction = options->reduction,
+                                     .ignore_index = ignored == 0           ? DEFAULT_IGNORED
+                                                     : ignored == TALC_ZERO ? 0
+                                                                            : ignored,
+                                     .label_smoothing = options->label_smoothing,
+                                     .C = x->dims[at],
+                                     .x_stride = x->strides[at],
+                                     .samples = 1 };
+    for (int i = 0; i < x->rank; i++) {
+        if (i == at)
+            continue;
+        p.outer_dims[p.outer_rank] = x->dims[i];
+        p.x_strides[p.outer_rank++] = x->strides[i];
+        p.samples *= x->dims[i];
+    }
+    if (p.samples > 0)
+        p.outer_rank =
+            talc_shape_coalesce(p.outer_rank, p.outer_dims, (int64_t *const[]){ p.x_strides }, 1);
+    return p;
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+static const talc_cross_entropy_algorithm *choose(talc_device *device, const char *forced,
+                                                  const talc_cross_entropy_problem *problem,
+                                                  size_t *workspace)
+{
+    talc_choice choice = talc_choice_begin(OP, device, forced, 0);
+    const talc_cross_entropy_algorithm *row = device->backend->cross_entropy;
+    for (; row != NULL && row->algorithm.name != NULL; row++) {
+        const char *refusal = row->refuses(problem);
+        *workspace = refusal != NULL || row->workspace == NULL || problem->samples == 0
+                         ? 0
+                         : row->workspace(device, problem);
+        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
+            return row;
+    }
+    talc_choice_fail(&choice);
+    return NULL;
+}
+
+// ---- Run ----------------------------------------------------------------------------------------------------
+
+/* "n128c10": samples and classes. */
+static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_cross_entropy_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64, p->samples, p->C);
+}
+
+static talc_status run(const talc_cross_entropy_algorithm *row, const talc_cross_entropy_problem *p,
+                       size_t workspace, const talc_tensor *x, const talc_tensor *labels,
+                       talc_tensor *y)
+{
+    talc_block block;
+    talc_status status = talc_block_new(y->device, OP, workspace, &block);
+    if (status != TALC_OK)
+        return status;
+    const talc_cross_entropy_arguments arguments = { .y = y->data,
+                                                     .x = x->data,
+                                                     .labels = labels->data,
+                                                     .workspace = block.data,
+                                                     .workspace_bytes = workspace };
+    const talc_run frame = talc_run_begin(OP, y->device, &row->algorithm, write_problem, p);
+    status = talc_run_end(&frame, row->run(y->device, p, &arguments));
+    talc_block_free(y->device, block);
+    return status;
+}
+
+talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tensor *labels,
+                                     const talc_cross_entropy_options *options)
+{
+    const talc_cross_entropy_options defaults = { 0 };
+    const talc_cross_entropy_options *o = options == NULL ? &defaults : options;
+    if (!check_operands(logits, labels) || !check_options(o))
+        return NULL;
+    const talc_cross_entropy_problem problem = problem_of(logits, o);
+    size_t workspace;
+    const talc_cross_entropy_algorithm *row =
+        choose(logits->device, o->algorithm, &problem, &workspace);
+    if (row == NULL)
+        return NULL;
+    const bool whole = problem.reduction == TALC_REDUCTION_NONE;
+    if (problem.samples == 0 && !whole)
+        return talc_full(logits->device, logits->dtype, TALC_SCALAR,
+                         problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0);
+
+    talc_tensor *y = talc_tensor_new(OP, logits->device, logits->dtype,
+                                     whole ? talc_dims_of(labels) : TALC_SCALAR);
+    if (y == NULL || problem.samples == 0)
+        return y;
+    talc_observer *observer = talc_observe_pause();
+    talc_tensor *packed = talc_contiguous(labels);
+    talc_status status =
+        packed == NULL ? talc_error_status() : run(row, &problem, workspace, logits, packed, y);
+    talc_release(packed);
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed(OP, &row->algorithm, &problem, (const talc_tensor *const[]){ logits, labels }, 2,
+                  y);
+    return y;
+}
+
+talc_tensor *talc_cross_entropy(const talc_tensor *logits, const talc_tensor *labels)
+{
+    return talc_cross_entropy_with(logits, labels, NULL);
+}

@@ -1,0 +1,96 @@
+/// Cross entropy of classes: how surprised a softmax of logits is by the labels.
+///
+///     l[n, ...] = log(sum over j of exp(x[n, j, ...] - m)) - (x[n, t, ...] - m),    t = labels[n, ...],  m = max over j of x[n, j, ...]
+///
+/// With label smoothing e it is (1 - e) l + e / C * (sum over t of the l of class t). A sample whose label is ignore_index counts
+/// as if it were not there: its loss is 0, and its logits are not looked at. The result is
+///
+///     mean    sum of l / samples that count; NaN when none does
+///     sum     sum of l
+///     none    l, of the labels' shape
+///
+/// Shapes: logits [N, C, ...] with labels [N, ...], or logits [C] with a label []; at least one class. Types: logits f32 or f64,
+/// labels i64, on one device, any strides. The largest logit is subtracted, so logits of any size are safe; -infinity is a class of probability
+/// 0, and as the label's an infinite loss. A NaN, an infinite maximum, and so a sample that is all -infinity, give NaN.
+///
+/// Gradients: dx_j = dl (softmax(x)_j - (1 - e) [j = t] - e / C), dl being dy, dy / samples that count for the mean, and 0 for an ignored sample.
+///
+/// Accuracy: l within (4 + (1 - e) |x_t - m| + e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value; a sum or mean of n
+/// samples within the sum or mean of these bounds, and 2 (sqrt(n) + 1) u of the sum or mean of the |l|.
+///
+/// Errors: NULL operands, types, devices and shapes that do not match, no class, an unknown reduction, label smoothing outside 0 .. 1,
+/// an algorithm that does not exist or refuses, no memory, a label that is neither a class nor ignore_index. Such a label is
+/// named with its place and the number of classes, "cross_entropy: element 3 of labels is 10, there are 10 classes": at once on the
+/// CPU; on a device that works on its own by the next call that waits for it, and until then its loss is NaN. No logit is read by it.
+///
+/// Source: textbook; semantics as torch.nn.functional.cross_entropy.
+#ifndef TALC_OPS_CROSS_ENTROPY_H
+#define TALC_OPS_CROSS_ENTROPY_H
+
+#include "algorithm.h"
+
+TALC_BEGIN_DECLARATIONS
+
+typedef enum talc_reduction {
+    TALC_REDUCTION_MEAN,
+    TALC_REDUCTION_SUM,
+    TALC_REDUCTION_NONE
+} talc_reduction;
+
+typedef struct talc_cross_entropy_options {
+    talc_reduction reduction;
+    int64_t ignore_index;   ///< 0: -100; TALC_ZERO: class 0
+    double label_smoothing; ///< 0 .. 1
+    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    const char *algorithm;
+} talc_cross_entropy_options;
+
+/// The mean, a scalar.
+TALC_API talc_tensor *talc_cross_entropy(const talc_tensor *logits, const talc_tensor *labels);
+
+/// The same with options, which may be NULL.
+TALC_API talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tensor *labels,
+                                              const talc_cross_entropy_options *options);
+
+// ---- What backends implement --------------------------------------------------------------------------------
+
+/// A checked problem: `samples` of C classes, x_stride elements apart; where a sample begins follows from its index over the
+/// outer dimensions, merged where they walk as one. Labels are contiguous, and so is y: `samples` losses, or one number.
+typedef struct talc_cross_entropy_problem {
+    talc_direction direction; ///< forward or input gradient
+    talc_dtype dtype;
+    talc_reduction reduction;
+    int64_t ignore_index;
+    double label_smoothing;
+    int64_t C, x_stride;
+    int64_t samples; ///< at least 1: product of outer_dims
+    int outer_rank;
+    int64_t outer_dims[TALC_MAX_RANK];
+    int64_t x_strides[TALC_MAX_RANK];
+} talc_cross_entropy_problem;
+
+/// Forward reads x and labels and writes y; the input gradient reads x, labels and dy and writes dx. Others are NULL.
+typedef struct talc_cross_entropy_arguments {
+    void *y;
+    const void *x;
+    const int64_t *labels;
+    const void *dy;
+    void *dx;
+    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
+    size_t workspace_bytes;
+} talc_cross_entropy_arguments;
+
+typedef struct talc_cross_entropy_algorithm {
+    talc_algorithm algorithm;
+    /// NULL when the row can do the problem, else the reason.
+    const char *(*refuses)(const talc_cross_entropy_problem *problem);
+    /// Bytes it uses. NULL: none.
+    size_t (*workspace)(const talc_device *device, const talc_cross_entropy_problem *problem);
+    /// Runs a problem.
+    talc_status (*run)(talc_device *device, const talc_cross_entropy_problem *problem,
+                       const talc_cross_entropy_arguments *arguments);
+} talc_cross_entropy_algorithm;
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,310 @@
+/// Cross entropy against the formula in long double, element by element within the declared bound, and what its labels may be.
+#include "tests/support/fake_device.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+
+#include "ops/cross_entropy.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct entropy_case {
+    talc_dims x;
+    talc_dtype dtype;
+    bool transposed; /* logits are a view whose classes lie innermost or outermost */
+    talc_cross_entropy_options options;
+    double scale; /* of the logits; 0: 4 */
+} entropy_case;
+
+#define DIMS1(a)                                                                                   \
+    {                                                                                              \
+        1,                                                                                         \
+        {                                                                                          \
+            a                                                                                      \
+        }                                                                                          \
+    }
+#define DIMS2(a, b)                                                                                \
+    {                                                                                              \
+        2,                                                                                         \
+        {                                                                                          \
+            a, b                                                                                   \
+        }                                                                                          \
+    }
+#define DIMS4(a, b, c, d)                                                                          \
+    {                                                                                              \
+        4,                                                                                         \
+        {                                                                                          \
+            a, b, c, d                                                                             \
+        }                                                                                          \
+    }
+
+static const entropy_case entropy_cases[] = {
+    { DIMS2(1, 1), TALC_F32, false, { 0 }, 0 },
+    { DIMS2(7, 10), TALC_F32, false, { 0 }, 0 },
+    { DIMS2(7, 10), TALC_F64, true, { .reduction = TALC_REDUCTION_SUM }, 0 },
+    { DIMS2(300, 37), TALC_F32, true, { .label_smoothing = 0.3 }, 0 },
+    { DIMS2(65, 1000),
+      TALC_F32,
+      false,
+      { .reduction = TALC_REDUCTION_NONE, .label_smoothing = 1 },
+      30 },
+    { DIMS2(3, 20011), TALC_F64, false, { .reduction = TALC_REDUCTION_NONE }, 100 },
+    { DIMS1(9), TALC_F32, false, { .ignore_index = 4 }, 0 },
+    { DIMS1(9), TALC_F64, false, { .reduction = TALC_REDUCTION_NONE }, 0 },
+    { DIMS4(2, 5, 13, 17), TALC_F32, false, { .ignore_index = TALC_ZERO }, 0 },
+    { DIMS4(2, 5, 13, 17),
+      TALC_F32,
+      true,
+      { .reduction = TALC_REDUCTION_NONE, .ignore_index = 2 },
+      0 },
+    { DIMS4(3, 21, 4, 5),
+      TALC_F64,
+      true,
+      { .reduction = TALC_REDUCTION_SUM, .label_smoothing = 0.1, .ignore_index = 255 },
+      0 },
+};
+enum { CASES = sizeof entropy_cases / sizeof *entropy_cases };
+
+/* Classes, ignored ones and -100 or whatever stands for them. */
+static talc_tensor *labels_of(talc_device *device, const entropy_case *of)
+{
+    talc_dims dims = { 0 };
+    for (int i = 0; i < of->x.rank; i++)
+        if (i != (of->x.rank == 1 ? 0 : 1))
+            dims.dim[dims.rank++] = of->x.dim[i];
+    int64_t count = 1, labels[2 * 4096];
+    for (int i = 0; i < dims.rank; i++)
+        count *= dims.dim[i];
+    const int64_t C = of->x.dim[of->x.rank == 1 ? 0 : 1], ignore = of->options.ignore_index;
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = i % 5 == 4 ? (ignore == 0           ? -100
+                                  : ignore == TALC_ZERO ? 0
+                                                        : ignore)
+                               : (i * 7919 + 3) % C;
+    if (!of->transposed)
+        return talc_from_host(device, TALC_I64, dims, labels);
+    /* A view with gaps, in which no label stands. */
+    for (int64_t i = count - 1; i >= 0; i--) {
+        labels[2 * i + 1] = 1 << 20;
+        labels[2 * i] = labels[i];
+    }
+    dims.dim[dims.rank - 1] *= 2;
+    return talc_slice(talc_from_host(device, TALC_I64, dims, labels), dims.rank - 1, 0, TALC_END,
+                      2);
+}
+
+static talc_tensor *logits_of(talc_device *device, const entropy_case *of)
+{
+    talc_dims dims = of->x;
+    if (of->transposed) {
+        dims.dim[1] = of->x.dim[of->x.rank - 1];
+        dims.dim[of->x.rank - 1] = of->x.dim[1];
+    }
+    talc_tensor *x = talc_cast(op_numbers(device, dims, 17), of->dtype);
+    x = talc_mul_scalar(x, of->scale == 0 ? 4 : of->scale);
+    return of->transposed ? talc_transpose(x, 1, of->x.rank - 1) : x;
+}
+
+/* A result that is due, and how far it may be off. */
+typedef struct expected {
+    long double value;
+    double bound, size; /* of the losses, for a sum of them */
+} expected;
+
+static expected loss_of(const double *x, int64_t C, int64_t step, int64_t t, double e, double u)
+{
+    long double m = x[0], sum = 0, all = 0, away = 0;
+    for (int64_t j = 0; j < C; j++)
+        m = fmaxl(m, x[j * step]);
+    for (int64_t j = 0; j < C; j++) {
+        sum += expl(x[j * step] - m);
+        all += logl(1) - (x[j * step] - m);
+        away += fabsl(x[j * step] - m);
+    }
+    const long double log_sum = logl(sum), near = log_sum - (x[t * step] - m);
+    expected is = { .value = (1 - (long double)e) * near + e * (log_sum + all / C) };
+    is.bound = (4 + (1 - e) * (double)fabsl(x[t * step] - m) + e * (double)away / (double)C +
+                2 * sqrt((double)C)) *
+                   u +
+               u * (double)fabsl(is.value);
+    is.size = (double)fabsl(is.value);
+    return is;
+}
+
+static void assert_near(const char *what, int index, double got, expected is)
+{
+    cr_assert(fabsl(got - is.value) <= is.bound,
+              "case %d %s: %.17g instead of %.17Lg: off %Lg of %g", index, what, got, is.value,
+              fabsl(got - is.value), is.bound);
+}
+
+static void check_case(talc_device *device, int index, const char *algorithm)
+{
+    const entropy_case *of = &entropy_cases[index];
+    talc_tensor *x = logits_of(device, of), *labels = labels_of(device, of);
+    talc_cross_entropy_options options = of->options;
+    options.algorithm = algorithm;
+    talc_tensor *y = talc_cross_entropy_with(x, labels, &options);
+    cr_assert(y != NULL, "case %d: %s", index, talc_error_message());
+    const int64_t C = of->x.dim[of->x.rank == 1 ? 0 : 1], samples = talc_numel(labels);
+    const int64_t plane = talc_numel(x) / C / (of->x.rank == 1 ? 1 : of->x.dim[0]);
+    double *numbers = malloc((size_t)talc_numel(x) * sizeof *numbers);
+    double *got = malloc((size_t)talc_numel(y) * sizeof *got);
+    int64_t t[4096];
+    cr_assert(
+        talc_to_host(talc_cast(x, TALC_F64), numbers, (size_t)talc_numel(x) * sizeof *numbers));
+    cr_assert(talc_to_host(talc_cast(y, TALC_F64), got, (size_t)talc_numel(y) * sizeof *got));
+    cr_assert(talc_to_host(labels, t, (size_t)samples * sizeof *t));
+    const double u = of->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
+    const int64_t ignored = options.ignore_index == 0           ? -100
+                            : options.ignore_index == TALC_ZERO ? 0
+                                                                : options.ignore_index;
+    expected whole = { 0 };
+    int64_t counted = 0;
+    for (int64_t i = 0; i < samples; i++) {
+        expected is = { 0 };
+        if (t[i] != ignored) {
+            is = loss_of(numbers + (i / plane * C * plane + i % plane), C, plane, t[i],
+                         options.label_smoothing, u);
+            counted++;
+        }
+        if (options.reduction == TALC_REDUCTION_NONE)
+            assert_near("loss", index, got[i], is);
+        whole.value += is.value;
+        whole.bound += is.bound;
+        whole.size += is.size;
+    }
+    whole.bound += 2 * (sqrt((double)samples) + 1) * u * whole.size;
+    if (options.reduction == TALC_REDUCTION_MEAN) {
+        whole.value /= counted;
+        whole.bound /= (double)counted;
+    }
+    if (options.reduction != TALC_REDUCTION_NONE)
+        assert_near("result", index, got[0], whole);
+    cr_assert(y->rank == (options.reduction == TALC_REDUCTION_NONE ? labels->rank : 0));
+    free(numbers);
+    free(got);
+}
+
+Test(cross_entropy, losses_are_within_their_bound)
+{
+    for (int i = 0; i < CASES; i++) {
+        check_case(tested_device(), i, NULL);
+        if (talc_device_is_host(tested_device()))
+            check_case(tested_device(), i, "reference");
+        check_case(fake_device(), i, NULL);
+    }
+    assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+/* What is not finite, as PyTorch has it. */
+Test(cross_entropy, what_is_not_finite)
+{
+    const float n = NAN, i = INFINITY;
+    static const struct {
+        int64_t label;
+        double smoothing, due;
+        int row;
+    } cases[] = { { 0, 0, INFINITY, 0 },   { 1, 0, 0.6931471805599453, 0 },
+                  { 1, 0.5, INFINITY, 0 }, { 0, 1, NAN, 0 },
+                  { 1, 0, NAN, 1 },        { 0, 0, NAN, 2 },
+                  { 1, 0, NAN, 3 },        { 2, 0, 0, 4 },
+                  { 0, 0, 2e30, 4 },       { -100, 0, 0, 1 },
+                  { -100, 0.5, 0, 3 } };
+    const float rows[5][3] = {
+        { -i, 2, 2 }, { 1, n, 2 }, { -i, -i, -i }, { 1, i, 2 }, { -1e30F, -1e30F, 1e30F }
+    };
+    talc_device *device = tested_device();
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int reduction = 0; reduction < 3; reduction++) {
+            talc_tensor *x = talc_from_host(device, TALC_F32, TALC_DIMS(1, 3), rows[cases[c].row]);
+            talc_tensor *t = talc_from_host(device, TALC_I64, TALC_DIMS(1), &cases[c].label);
+            const talc_cross_entropy_options options = { .reduction = (talc_reduction)reduction,
+                                                         .label_smoothing = cases[c].smoothing };
+            const double got = talc_item(talc_cross_entropy_with(x, t, &options));
+            /* The mean of no sample. */
+            const double due =
+                reduction == TALC_REDUCTION_MEAN && cases[c].label < 0 ? NAN : cases[c].due;
+            assert_no_failure();
+            cr_assert(isnan(due) ? isnan(got) : got == due || fabs(got - due) <= 1e-6 * fabs(due),
+                      "case %zu, reduction %d: %g instead of %g", c, reduction, got, due);
+        }
+    assert_all_freed();
+}
+
+Test(cross_entropy, without_samples)
+{
+    talc_device *device = tested_device();
+    talc_tensor *x = talc_zeros(device, TALC_F32, TALC_DIMS(0, 3, 5));
+    talc_tensor *t = talc_zeros(device, TALC_I64, TALC_DIMS(0, 5));
+    cr_assert(isnan(talc_item(talc_cross_entropy(x, t))));
+    cr_assert(talc_item(talc_cross_entropy_with(
+                  x, t, &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_SUM })) == 0);
+    talc_tensor *y = talc_cross_entropy_with(
+        x, t, &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE });
+    cr_assert(y->rank == 2 && y->dims[0] == 0 && y->dims[1] == 5);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* The first of them is named, at once or by the next call that waits; the loss is NaN until then, and the device goes on. */
+Test(cross_entropy, a_label_that_is_no_class)
+{
+    static const int64_t wrongs[] = { 10, -1, INT64_MAX, INT64_MIN + 1, -99 };
+    talc_device *device = tested_device();
+    int64_t labels[4096];
+    for (int reduction = 0; reduction < 3; reduction++)
+        for (size_t w = 0; w < sizeof wrongs / sizeof *wrongs; w++)
+            for (int shape = 0; shape < 2; shape++) {
+                const int64_t at = w == 0 ? 0 : 700;
+                const talc_dims dims = shape == 0 ? TALC_DIMS(1500, 10) : TALC_DIMS(3, 10, 500);
+                for (int64_t i = 0; i < 1500; i++)
+                    labels[i] = i == at || i == 1300 ? wrongs[w] : i % 10;
+                talc_tensor *x = op_numbers(device, dims, 3);
+                talc_tensor *t = talc_from_host(
+                    device, TALC_I64, shape == 0 ? TALC_DIMS(1500) : TALC_DIMS(3, 500), labels);
+                const talc_cross_entropy_options options = { .reduction =
+                                                                 (talc_reduction)reduction };
+                talc_tensor *y = talc_cross_entropy_with(x, t, &options);
+                char message[128];
+                snprintf(message, sizeof message,
+                         "cross_entropy: element %lld of labels is %lld, there are 10 classes",
+                         (long long)at, (long long)wrongs[w]);
+                cr_assert((y == NULL) == talc_device_is_host(device), "%s", talc_error_message());
+                if (y != NULL)
+                    cr_assert(!talc_device_synchronize(device));
+                assert_failure(TALC_BAD_ARGUMENT, message);
+                if (y != NULL && device != fake_device()) { /* which runs the CPU's rows later */
+                    double lost =
+                        talc_item(reduction == TALC_REDUCTION_NONE
+                                      ? talc_select(talc_reshape(y, TALC_DIMS(1500)), 0, at)
+                                      : y);
+                    cr_assert(isnan(lost), "the loss is %g", lost);
+                }
+                /* What comes after is right. */
+                labels[at] = labels[1300] = 5;
+                t = talc_from_host(device, TALC_I64,
+                                   shape == 0 ? TALC_DIMS(1500) : TALC_DIMS(3, 500), labels);
+                cr_assert(isfinite(talc_item(talc_cross_entropy(x, t))), "%s",
+                          talc_error_message());
+                assert_no_failure();
+            }
+    assert_all_freed();
+}
+
+Test(cross_entropy, the_same_bits_for_every_number_of_threads)
+{
+    const entropy_case of = { DIMS2(257, 33), TALC_F32, false, { 0 }, 0 };
+    const int threads[] = { 1, 2, 5 };
+    double due = 0;
+    for (int i = 0; i < 3; i++) {
+        talc_set_threads(threads[i]);
+        const double got = talc_item(
+            talc_cross_entropy(logits_of(cpu_device(), &of), labels_of(cpu_device(), &of)));
+        due = i == 0 ? got : due;
+        cr_assert(got == due, "%d threads", threads[i]);
+    }
+    assert_all_freed();
+}
