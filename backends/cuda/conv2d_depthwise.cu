@@ -48,7 +48,7 @@ static __device__ void activate_strip(const epilogue<T> &last, T *y, int rows, i
 /* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
 __host__ __device__ constexpr int residents_of(int weight_bytes)
 {
-    return weight_bytes <= 96 ? 6 : weight_bytes <= 200 ? 4 : 2;
+    return weight_bytes <= 80 ? 6 : weight_bytes <= 96 ? 5 : weight_bytes <= 200 ? 4 : 2;
 }
 
 template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
