@@ -14,19 +14,38 @@ static size_t workspace_of(const talc_conv2d_algorithm *row, const talc_choice *
                : row->workspace(choice->device, problem, choice->limit);
 }
 
-/* The row that runs, and its workspace. */
+/* Why a row that can do the problem leaves it to a later one. One that is asked for by name does not. */
+static const char *yield_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
+                            const talc_conv2d_problem *problem)
+{
+    return row->yields == NULL || choice->forced != NULL ? NULL
+                                                         : row->yields(choice->device, problem);
+}
+
+/* The row that runs, and its workspace: the first that can and does not yield, else the first that can. */
 static const talc_conv2d_algorithm *choose(talc_device *device, const talc_conv2d_problem *problem,
                                            const talc_conv2d_options *options, size_t *workspace)
 {
     talc_choice choice =
         talc_choice_begin("conv2d", device, options == NULL ? NULL : options->algorithm,
                           options == NULL ? 0 : options->precision);
-    const talc_conv2d_algorithm *row = device->backend->conv2d;
-    for (; row != NULL && row->algorithm.name != NULL; row++) {
-        const char *refusal = row->refuses(problem);
-        *workspace = refusal != NULL ? 0 : workspace_of(row, &choice, problem);
-        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
+    const talc_conv2d_algorithm *yielding = NULL;
+    for (const talc_conv2d_algorithm *row = device->backend->conv2d;
+         row != NULL && row->algorithm.name != NULL; row++) {
+        const char *reason = row->refuses(problem);
+        *workspace = reason != NULL ? 0 : workspace_of(row, &choice, problem);
+        char text[96];
+        if (talc_choice_refusal(&choice, &row->algorithm, reason, *workspace, text) == NULL) {
+            reason = yield_of(row, &choice, problem);
+            yielding = reason != NULL && yielding == NULL ? row : yielding;
+        }
+        if (talc_choice_admits(&choice, &row->algorithm, reason, *workspace))
             return row;
+    }
+    if (yielding != NULL) {
+        *workspace = workspace_of(yielding, &choice, problem);
+        if (talc_choice_admits(&choice, &yielding->algorithm, NULL, *workspace))
+            return yielding;
     }
     talc_choice_fail(&choice);
     return NULL;
@@ -146,11 +165,22 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
         const char *reason =
             talc_choice_refusal(&choice, &row->algorithm, refusal, candidate->workspace, text);
         candidate->refused = reason != NULL;
+        if (!candidate->refused) {
+            reason = yield_of(row, &choice, &checked);
+            candidate->yields = reason != NULL;
+        }
         snprintf(candidate->reason, sizeof candidate->reason, "%s", reason == NULL ? "" : reason);
-        if (!candidate->refused && e.chosen < 0)
+        if (reason == NULL && e.chosen < 0)
             e.chosen = e.count;
         e.count++;
     }
+    /* Nobody is left to yield to. */
+    for (int i = 0; i < e.count && e.chosen < 0; i++)
+        if (!e.candidates[i].refused) {
+            e.candidates[i].yields = false;
+            e.candidates[i].reason[0] = '\0';
+            e.chosen = i;
+        }
     *explanation = e;
     return true;
 }

@@ -106,7 +106,8 @@ typedef struct talc_conv2d_candidate {
     talc_arithmetic arithmetic;
     size_t workspace; ///< bytes it would use under the limit
     bool refused;
-    char reason[96]; ///< why it was refused; "" when it was not
+    bool yields;     ///< it can, but one of the later rows does it better and can too
+    char reason[96]; ///< why it was refused or yields; "" when neither
 } talc_conv2d_candidate;
 
 /// The whole decision, before anything runs.
@@ -153,6 +154,10 @@ typedef struct talc_conv2d_algorithm {
     /// Runs a non-empty problem.
     talc_status (*run)(talc_device *device, const talc_conv2d_problem *problem,
                        const talc_conv2d_arguments *arguments);
+    /// Why the row leaves a problem that it can do to a later one, which does it better; NULL when it does not. Follows
+    /// from the problem and the device alone. A row that yields runs where no later row does, and wherever it is asked
+    /// for by name. NULL: it never yields.
+    const char *(*yields)(const talc_device *device, const talc_conv2d_problem *problem);
 } talc_conv2d_algorithm;
 
 TALC_END_DECLARATIONS

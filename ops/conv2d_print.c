@@ -53,6 +53,8 @@ void talc_conv2d_explanation_print(FILE *file, const talc_conv2d_explanation *e)
         const talc_conv2d_candidate *c = &e->candidates[i];
         if (c->refused)
             fprintf(file, "      %-12s refuses: %s\n", c->name, c->reason);
+        else if (c->yields)
+            fprintf(file, "      %-12s yields: %s\n", c->name, c->reason);
         else
             fprintf(file, "   %s %-12s %s, %s, workspace %s\n", i == e->chosen ? "->" : "  ",
                     c->name, c->arithmetic.text, talc_precision_name(c->arithmetic.precision),

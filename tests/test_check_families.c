@@ -416,7 +416,7 @@ static talc_status not_run(talc_device *device, const talc_conv2d_problem *probl
 Test(check_families, too_many_rows_are_a_failure)
 {
     enum { MOST = 32 };
-    talc_conv2d_algorithm rows[MOST + 2] = { { { NULL, { 0 } }, NULL, NULL, NULL } };
+    talc_conv2d_algorithm rows[MOST + 2] = { { .algorithm = { .name = NULL } } };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
     backend.conv2d = rows;

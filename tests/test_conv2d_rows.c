@@ -2,6 +2,7 @@
  * number of threads and, within rounding, for every workspace limit. */
 #include "tests/support/hooks.h"
 
+#include "ops/backend.h"
 #include "ops/conv2d.h"
 
 #include <float.h>
@@ -334,5 +335,92 @@ Test(conv2d_rows, only_the_forward_direction)
     for (int i = 0; i < explanation.count; i++)
         cr_assert(strcmp(explanation.candidates[i].reason, "only the forward direction") == 0, "%s",
                   explanation.candidates[i].reason);
+    assert_all_freed();
+}
+
+// ---- Rows that yield ----------------------------------------------------------------------------------------
+
+static const char *takes_all(const talc_conv2d_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static const char *takes_none(const talc_conv2d_problem *problem)
+{
+    (void)problem;
+    return "takes none";
+}
+
+/* To whatever comes after it, where x has one channel. */
+static const char *yields(const talc_device *device, const talc_conv2d_problem *problem)
+{
+    return strcmp(talc_device_name(device), "cpu") == 0 && problem->C == 1 ? "one channel" : NULL;
+}
+
+static talc_status write_1(talc_device *device, const talc_conv2d_problem *problem,
+                           const talc_conv2d_arguments *arguments)
+{
+    (void)device, (void)problem;
+    *(float *)arguments->y = 1;
+    return TALC_OK;
+}
+
+static talc_status write_2(talc_device *device, const talc_conv2d_problem *problem,
+                           const talc_conv2d_arguments *arguments)
+{
+    (void)device, (void)problem;
+    *(float *)arguments->y = 2;
+    return TALC_OK;
+}
+
+/* The number of the row that a convolution of C channels runs, which explain has to say too. */
+static int row_run(talc_device *device, int64_t C, const char *forced)
+{
+    const talc_conv2d_options options = { .algorithm = forced };
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, C, 1, 1));
+    const talc_tensor *w = talc_ones(device, TALC_F32, TALC_DIMS(1, C, 1, 1));
+    const int row = (int)talc_item(talc_conv2d(x, w, NULL, &options));
+    cr_assert(!talc_failed(), "%s", talc_error_message());
+    talc_conv2d_problem problem;
+    talc_conv2d_explanation e;
+    cr_assert(talc_conv2d_problem_of(x, w, NULL, &options, &problem));
+    cr_assert(talc_conv2d_explain(device, &problem, &options, &e));
+    cr_assert(e.chosen == row - 1, "row %d ran, explain says %d", row, e.chosen + 1);
+    const bool first_yields = row == 2 && forced == NULL;
+    cr_assert(e.candidates[0].yields == first_yields && !e.candidates[1].yields);
+    cr_assert(!first_yields || strcmp(e.candidates[0].reason, "one channel") == 0);
+    talc_scope_leave(scope);
+    return row;
+}
+
+Test(conv2d_rows, a_row_yields_to_a_later_one_that_can)
+{
+    talc_conv2d_algorithm rows[] = {
+        { .algorithm = { "first", { "none", TALC_STRICT, false } },
+          .refuses = takes_all,
+          .run = write_1,
+          .yields = yields },
+        { .algorithm = { "second", { "none", TALC_STRICT, false } },
+          .refuses = takes_all,
+          .run = write_2 },
+        { .algorithm = { .name = NULL } },
+    };
+    talc_device device = *cpu_device();
+    struct talc_backend backend = *device.backend;
+    backend.conv2d = rows;
+    device.backend = &backend;
+    cr_expect(row_run(&device, 2, NULL) == 1);
+    cr_expect(row_run(&device, 1, NULL) == 2);
+    cr_expect(row_run(&device, 1, "first") == 1, "a row that is asked for does not yield");
+    cr_expect(row_run(&device, 2, "second") == 2);
+    rows[1].refuses = takes_none;
+    cr_expect(row_run(&device, 1, NULL) == 1, "nobody is left to yield to");
+    rows[0].refuses = takes_none;
+    const talc_tensor *x = talc_ones(&device, TALC_F32, TALC_DIMS(1, 1, 1, 1));
+    cr_assert(talc_conv2d(x, x, NULL, NULL) == NULL);
+    cr_assert_str_eq(talc_error_message(), "conv2d on cpu: first: takes none; second: takes none");
+    talc_error_clear();
     assert_all_freed();
 }

@@ -310,6 +310,8 @@ static void print_algorithms(const talc_conv2d_explanation *e)
                chosen ? "->" : "  ", c->name, chosen ? tool_plain() : "");
         if (c->refused)
             printf("%srefuses: %s%s\n", tool_dim(), c->reason, tool_plain());
+        else if (c->yields)
+            printf("%syields: %s%s\n", tool_dim(), c->reason, tool_plain());
         else
             printf("%s, %s, workspace %s%s\n", c->arithmetic.text,
                    talc_precision_name(c->arithmetic.precision),

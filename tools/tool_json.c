@@ -61,12 +61,13 @@ json_t *tool_json_explanation(const talc_conv2d_explanation *e)
     json_t *candidates = json_array();
     for (int i = 0; i < e->count; i++) {
         const talc_conv2d_candidate *c = &e->candidates[i];
-        json_array_append_new(
-            candidates,
-            json_pack("{s:s, s:s, s:s, s:b, s:I, s:b, s:s}", "name", c->name, "arithmetic",
-                      c->arithmetic.text, "class", talc_precision_name(c->arithmetic.precision),
-                      "wide_accumulator", c->arithmetic.wide_accumulator, "workspace",
-                      (json_int_t)c->workspace, "refused", c->refused, "reason", c->reason));
+        json_array_append_new(candidates,
+                              json_pack("{s:s, s:s, s:s, s:b, s:I, s:b, s:b, s:s}", "name", c->name,
+                                        "arithmetic", c->arithmetic.text, "class",
+                                        talc_precision_name(c->arithmetic.precision),
+                                        "wide_accumulator", c->arithmetic.wide_accumulator,
+                                        "workspace", (json_int_t)c->workspace, "refused",
+                                        c->refused, "yields", c->yields, "reason", c->reason));
     }
     return json_pack("{s:s, s:o, s:I, s:o, s:s?}", "device", e->device, "problem",
                      tool_json_problem(&e->problem), "workspace_limit",

@@ -5,29 +5,21 @@
 ///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
 ///
 /// Memory-bound. A warp computes a strip of one output plane, 32 * V columns wide (V elements are 16 bytes), and marches
-/// down it: every lane has V neighbouring columns, reads each row of its window once and adds it to the sums of all the
-/// output rows that the row belongs to, which wait in registers:
+/// down it (strips.cuh): every lane has V neighbouring columns, reads its window of each row of x once and adds it to the
+/// sums of all the output rows that the row belongs to, which wait in registers:
 ///
 ///     lane           0         1              31
-///     row of x   [ . . . .][. . . .]  ... [. . . .] . .      a lane reads V + KW - 1 columns; those that its neighbour
-///     sums        KH x V    KH x V         KH x V            reads too come from the first-level cache
+///     row of x   [ . . . .][. . . .]  ... [. . . .] . .      a lane reads V + KW - 1 columns, from shared memory
+///     sums        KH x V    KH x V         KH x V
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// The rows of a whole batch are asked for before the first is used. Rows of y begin at any multiple of an element, so a
-/// lane hands its first columns to the lane before it where that makes the stores aligned. Sums are in the data's type,
-/// taps in order; a weight over padding is multiplied by zero. Other extents, dilation and narrow images go one output a
-/// thread.
+/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero. Other extents, dilation and
+/// narrow images go one output a thread.
 #include "backends/cuda/conv2d_epilogue.cuh"
 #include "backends/cuda/conv2d_rows.h"
+#include "backends/cuda/strips.cuh"
 
 using namespace talc;
-
-constexpr int WARP = 32, WARPS = 4;
-constexpr unsigned ALL_LANES = 0xffffffffu;
-
-template <typename T, int COUNT> struct alignas(COUNT * sizeof(T)) pack {
-    T of[COUNT];
-};
 
 template <typename T> struct depthwise_problem {
     const T *x, *w;
@@ -35,92 +27,9 @@ template <typename T> struct depthwise_problem {
     epilogue<T> last;
     int H, W, OH, OW;
     int pad_top, pad_left;
-    int rows; ///< outputs that a strip is high
-    divisor<uint32_t> column_strips, row_strips;
     divisor<uint32_t> channels, multiplier; ///< OC and M
-    uint32_t strips;
+    strip_cut cut;
 };
-
-// ---- Loads --------------------------------------------------------------------------------------------------
-
-/* Columns I .. COUNT - 1 of a window, as wide as they are aligned; column LEFT is at a multiple of 16 bytes, and so are the
- * ends of the image. The window begins at column `first` of the image, `row` is NULL outside it. */
-template <int I, int LEFT, typename T, int COUNT>
-static __device__ __forceinline__ void load_aligned(T (&window)[COUNT], const T *row, int first,
-                                                    int W)
-{
-    constexpr int V = 16 / sizeof(T);
-    constexpr int past = (I + V - LEFT % V) % V; /* the last such multiple */
-    constexpr int left = COUNT - I;
-    constexpr int width = past == 0 && left >= V ? V : past % 2 == 0 && left >= 2 && V > 2 ? 2 : 1;
-    if constexpr (I < COUNT) {
-        pack<T, width> some;
-#pragma unroll
-        for (int k = 0; k < width; k++)
-            some.of[k] = 0;
-        if (row != nullptr && (unsigned)(first + I) < (unsigned)W)
-            some = *(const pack<T, width> *)(row + (first + I));
-#pragma unroll
-        for (int k = 0; k < width; k++)
-            window[I + k] = some.of[k];
-        load_aligned<I + width, LEFT>(window, row, first, W);
-    }
-}
-
-template <int LEFT, typename T, int COUNT>
-static __device__ __forceinline__ void load_window(T (&window)[COUNT], const T *row, int first,
-                                                   int W)
-{
-    if constexpr (LEFT >= 0) {
-        load_aligned<0, LEFT>(window, row, first, W);
-    } else {
-#pragma unroll
-        for (int i = 0; i < COUNT; i++)
-            window[i] =
-                row != nullptr && (unsigned)(first + i) < (unsigned)W ? row[first + i] : (T)0;
-    }
-}
-
-// ---- Stores -------------------------------------------------------------------------------------------------
-
-/* Stores the V columns of every lane, of which lane's first is `ow`, when the first aligned column of the row is column
- * SHIFT: a lane keeps its columns from SHIFT on and takes SHIFT of the next lane. */
-template <int SHIFT, typename T, int V>
-static __device__ __forceinline__ void store_shifted(T *row, const T (&sums)[V], int lane, int ow,
-                                                     int OW)
-{
-    pack<T, V> out;
-#pragma unroll
-    for (int k = 0; k < V; k++)
-        out.of[k] = k + SHIFT < V ? sums[(k + SHIFT) % V]
-                                  : __shfl_down_sync(ALL_LANES, sums[(k + SHIFT) % V], 1);
-    const bool whole = (SHIFT == 0 || lane < WARP - 1) && ow + SHIFT + V <= OW;
-    const bool before = SHIFT > 0 && lane > 0 && ow + SHIFT <= OW; /* the lane before is whole */
-    if (whole)
-        __stcs((int4 *)(row + ow + SHIFT), *(const int4 *)&out);
-    if (!whole || (SHIFT > 0 && !before)) {
-        /* Ends of the strip or of the row: what is in nobody's pack. */
-#pragma unroll
-        for (int k = 0; k < V; k++)
-            if (!(k < SHIFT ? before : whole) && ow + k < OW)
-                row[ow + k] = sums[k];
-    }
-}
-
-template <typename T, int V>
-static __device__ __forceinline__ void store_row(T *row, const T (&sums)[V], int lane, int ow,
-                                                 int OW)
-{
-    const int shift = (int)(-((uintptr_t)row / sizeof(T)) % V); /* the same in all lanes */
-    if (shift == 0)
-        store_shifted<0>(row, sums, lane, ow, OW);
-    else if (V == 2 || shift == 1)
-        store_shifted<1>(row, sums, lane, ow, OW);
-    else if (shift == 2)
-        store_shifted<2 % V>(row, sums, lane, ow, OW);
-    else
-        store_shifted<3 % V>(row, sums, lane, ow, OW);
-}
 
 /* What store_row does not do: the activations that are long, for the whole strip at once. */
 template <typename T>
@@ -136,24 +45,14 @@ static __device__ void activate_strip(const epilogue<T> &last, T *y, int rows, i
 
 // ---- Strips -------------------------------------------------------------------------------------------------
 
-/* Output rows whose input a lane asks for at once: some 100 bytes. */
-template <typename T>
-__host__ __device__ constexpr int batch_of(int KH, int KW, int count, int stride)
-{
-    const int bytes = KH * KW * (int)sizeof(T) > 96 || KH * KW <= 9 ? 96 : 120;
-    const int rows = bytes / (count * stride * (int)sizeof(T));
-    return rows < 1 ? 1 : rows > 8 ? 8 : rows;
-}
-
-/* Blocks of a multiprocessor, so that loads of other warps are under way while one computes. */
+/* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
 __host__ __device__ constexpr int residents_of(int weight_bytes)
 {
-    return weight_bytes < 100 ? 5 : weight_bytes <= 200 ? 4 : 2;
+    return weight_bytes <= 80 ? 6 : weight_bytes <= 96 ? 5 : weight_bytes <= 200 ? 4 : 2;
 }
 
-/* LEFT: pad_left, where x allows aligned loads; -1: any, element by element. */
-template <typename T, int KH, int KW, int STRIDE, int LEFT>
-static __global__ void __launch_bounds__(WARPS *WARP, residents_of(KH *KW *(int)sizeof(T)))
+template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
+static __global__ void __launch_bounds__(STRIP_WARPS *WARP, residents_of(KH *KW *(int)sizeof(T)))
     depthwise_strips(const depthwise_problem<T> p)
 {
     constexpr int V = 16 / sizeof(T);
@@ -161,86 +60,72 @@ static __global__ void __launch_bounds__(WARPS *WARP, residents_of(KH *KW *(int)
     constexpr int OPEN = (KH + STRIDE - 1) / STRIDE; /* output rows under way */
     constexpr int END = (KH - 1) / STRIDE,
                   LAST = (KH - 1) % STRIDE; /* which of them ends, and when */
-    constexpr int BATCH = batch_of<T>(KH, KW, COUNT, STRIDE);
+    using ring_of_rows = row_ring<T, STRIDE, COUNT, SKEW, ALIGNED>;
+    __shared__ alignas(ACCESS) typename ring_of_rows::storage slots[STRIP_WARPS];
     const int lane = (int)threadIdx.x % WARP;
-    for (uint32_t strip = blockIdx.x * WARPS + threadIdx.x / WARP; strip < p.strips;
-         strip += gridDim.x * WARPS) {
-        const uint32_t across = p.column_strips.quotient(strip);
-        const uint32_t plane = p.row_strips.quotient(across);
-        const int from = (int)(strip - across * p.column_strips.by) * WARP * V;
-        const int oh = (int)(across - plane * p.row_strips.by) * p.rows;
-        const int rows = p.OH - oh < p.rows ? p.OH - oh : p.rows;
+    for (uint32_t index = blockIdx.x * STRIP_WARPS + threadIdx.x / WARP; index < p.cut.strips;
+         index += gridDim.x * STRIP_WARPS) {
+        const strip s(p.cut, index, p.OH, WARP * V);
+        const uint32_t plane = s.plane;
+        const int rows = s.rows, ow = s.ow + lane * V;
         const int channel = (int)(plane - p.channels.quotient(plane) * p.channels.by);
-        const int ow = from + lane * V, column = ow * STRIDE - p.pad_left;
-        const T *x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W;
-        const int64_t at = (int64_t)plane * p.OH * p.OW + (int64_t)oh * p.OW;
+        ring_of_rows ring;
+        ring.begin(slots[threadIdx.x / WARP],
+                   p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
+                   s.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH, s.ow * STRIDE - p.pad_left);
 
         T w[KH * KW], sums[OPEN][V];
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++)
             w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
         const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
-#pragma unroll
-        for (int j = 0; j < OPEN; j++)
-#pragma unroll
-            for (int v = 0; v < V; v++)
-                sums[j][v] = 0;
+        int64_t at = (int64_t)plane * p.OH * p.OW + (int64_t)s.oh * p.OW;
 
-        int ih = oh * STRIDE - p.pad_top;
 #pragma unroll 1
-        for (int step = 0; step < rows + END; step += BATCH) {
-            T window[BATCH * STRIDE][COUNT];
+        for (int step = 0; step < rows + END; step += OPEN) {
+            /* Output row step + u begins; its sums are in place u until OPEN rows later. */
 #pragma unroll
-            for (int r = 0; r < BATCH * STRIDE; r++) {
-                const bool wanted = (unsigned)(ih + r) < (unsigned)p.H && r % STRIDE < KH &&
-                                    step + r / STRIDE < rows + END;
-                load_window<LEFT>(window[r], wanted ? x + (ih + r) * p.W : nullptr, column, p.W);
-            }
-            ih += BATCH * STRIDE;
+            for (int u = 0; u < OPEN; u++) {
+                if (step + u >= rows + END)
+                    break;
 #pragma unroll
-            for (int r = 0; r < BATCH * STRIDE; r++) {
-                /* Row r is tap kh of the output row that began j steps ago. */
+                for (int r = 0; r < STRIDE; r++) {
+                    T window[COUNT];
+                    ring.next(window);
+                    /* Row r is tap kh of the output row that began j steps ago. */
 #pragma unroll
-                for (int j = 0; j < OPEN; j++) {
-                    constexpr int none = KH * KW;
-                    const int kh = r % STRIDE + STRIDE * j;
+                    for (int j = 0; j < OPEN; j++) {
+                        const int kh = r + STRIDE * j;
 #pragma unroll
-                    for (int kw = 0; kw < KW; kw++) {
-                        const int tap = kh < KH ? kh * KW + kw : none;
+                        for (int kw = 0; kw < KW; kw++)
 #pragma unroll
-                        for (int v = 0; v < V; v++)
-                            if (tap < none)
-                                sums[j][v] += window[r][v * STRIDE + kw] * w[tap % none];
+                            for (int v = 0; v < V; v++)
+                                if (kh < KH) {
+                                    T &sum = sums[(u + OPEN - j) % OPEN][v];
+                                    const T tap = window[v * STRIDE + kw];
+                                    const T weight = w[kh < KH ? kh * KW + kw : 0];
+                                    sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
+                                }
                     }
-                }
-                const int row = step + r / STRIDE - END;
-                if (r % STRIDE == LAST && row >= 0 && row < rows) {
-                    const int64_t begin = at + (int64_t)row * p.OW;
+                    if (r != LAST || step + u < END)
+                        continue;
                     T out[V];
 #pragma unroll
                     for (int v = 0; v < V; v++) {
-                        out[v] = sums[END][v] + bias;
+                        out[v] = sums[(u + OPEN - END) % OPEN][v] + bias;
                         if (p.last.residual != nullptr && ow + v < p.OW)
-                            out[v] += p.last.residual[begin + ow + v];
+                            out[v] += p.last.residual[at + ow + v];
                         if (p.last.activation == TALC_ACTIVATION_RELU)
                             out[v] = epilogue_relu(out[v]);
                     }
-                    store_row(p.y + begin, out, lane, ow, p.OW);
-                }
-                if (r % STRIDE == STRIDE - 1) {
-#pragma unroll
-                    for (int v = 0; v < V; v++) {
-#pragma unroll
-                        for (int j = OPEN - 1; j > 0; j--)
-                            sums[j][v] = sums[j - 1][v];
-                        sums[0][v] = 0;
-                    }
+                    store_row(p.y + at, out, lane, ow, p.OW);
+                    at += p.OW;
                 }
             }
         }
         if (p.last.activation > TALC_ACTIVATION_RELU)
-            activate_strip(p.last, p.y + at, rows, lane, from,
-                           from + WARP * V < p.OW ? from + WARP * V : p.OW, p.OW);
+            activate_strip(p.last, p.y + at - (int64_t)rows * p.OW, rows, lane, s.ow,
+                           min(s.ow + WARP * V, p.OW), p.OW);
     }
 }
 
@@ -296,34 +181,104 @@ static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
     });
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
+/* The same with 32-bit indices; KH and KW are constants of the kernel, or 0. */
+template <typename T> struct narrow_problem {
+    const T *x, *w;
+    T *y;
+    epilogue<T> last;
+    output_index<uint32_t> by;
+    int H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+    uint32_t count;
+};
 
-/* Runs the kernel of these extents when the problem has them. Aligned loads are for f32 only, of which there is more. */
-template <typename T, int KH, int KW, int STRIDE>
-static bool run_strips_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d, int blocks,
-                          cudaStream_t stream)
+template <typename T, int KH_, int KW_>
+static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_problem<T> p)
 {
-    if (p->KH != KH || p->KW != KW || p->stride_h != STRIDE || p->stride_w != STRIDE)
-        return false;
-    if constexpr (sizeof(T) == 4) {
-        constexpr int SAME = (KW - 1) / 2;
-        const bool aligned = p->W % 4 == 0 && (uintptr_t)d.x % 16 == 0;
-        if (aligned && p->pad_left == 0) {
-            depthwise_strips<T, KH, KW, STRIDE, 0><<<blocks, WARPS * WARP, 0, stream>>>(d);
-            return true;
+    const int KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
+    TALC_GRID_LOOP(uint32_t, i, p.count)
+    {
+        const uint32_t row = p.by.OW.quotient(i), plane = p.by.OH.quotient(row);
+        const int channel = (int)(plane - p.by.channels.quotient(plane) * p.by.channels.by);
+        const int ow = (int)(i - row * p.by.OW.by), oh = (int)(row - plane * p.by.OH.by);
+        const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
+        const T *from = p.x + (int64_t)p.by.multiplier.quotient(plane) * (p.H * p.W);
+        const T *weights = p.w + (int64_t)channel * (KH * KW);
+        T sum = 0;
+#pragma unroll(KH_ > 0 ? KH_ : 1)
+        for (int kh = 0; kh < KH; kh++) {
+            const int h = ih + kh * p.dilation_h;
+#pragma unroll(KW_ > 0 ? KW_ : 1)
+            for (int kw = 0; kw < KW; kw++) {
+                const int w = iw + kw * p.dilation_w;
+                const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+                sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
+            }
         }
-        if (aligned && p->pad_left == SAME) {
-            depthwise_strips<T, KH, KW, STRIDE, SAME><<<blocks, WARPS * WARP, 0, stream>>>(d);
-            return true;
-        }
+        p.y[i] = talc_epilogue(p.last, sum, channel, i);
     }
-    depthwise_strips<T, KH, KW, STRIDE, -1><<<blocks, WARPS * WARP, 0, stream>>>(d);
+}
+
+template <typename T>
+static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a)
+{
+    const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
+    const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
+    const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
+    if (count > INT_MAX || h * w > INT_MAX || h + (double)p->stride_h > INT_MAX ||
+        w + (double)p->stride_w > INT_MAX)
+        return false;
+    narrow_problem<T> n = { (const T *)a->x,
+                            (const T *)a->w,
+                            (T *)a->y,
+                            epilogue<T>(a->bias, a->residual, p->activation),
+                            {},
+                            (int)p->H,
+                            (int)p->W,
+                            (int)p->KH,
+                            (int)p->KW,
+                            (int)p->stride_h,
+                            (int)p->stride_w,
+                            (int)p->pad_top,
+                            (int)p->pad_left,
+                            (int)p->dilation_h,
+                            (int)p->dilation_w,
+                            (uint32_t)count };
+    n.by.OW.set(p->OW);
+    n.by.OH.set(p->OH);
+    n.by.channels.set(p->OC);
+    n.by.multiplier.set(p->OC / p->C);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const unsigned blocks = blocks_for(device, n.count);
+    if (p->KH == 3 && p->KW == 3)
+        depthwise_narrow<T, 3, 3><<<blocks, BLOCK, 0, stream>>>(n);
+    else if (p->KH == 5 && p->KW == 5)
+        depthwise_narrow<T, 5, 5><<<blocks, BLOCK, 0, stream>>>(n);
+    else
+        depthwise_narrow<T, 0, 0><<<blocks, BLOCK, 0, stream>>>(n);
     return true;
 }
 
-static int64_t pieces(int64_t count, int64_t size)
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+/* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element by element into shared
+ * memory, and so do those with paddings that are rare. */
+template <typename T, int KH, int KW, int STRIDE>
+static bool run_strips_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
+                          unsigned blocks, cudaStream_t stream)
 {
-    return (count + size - 1) / size;
+    if (p->KH != KH || p->KW != KW || p->stride_h != STRIDE || p->stride_w != STRIDE)
+        return false;
+    constexpr int V = 16 / sizeof(T), SAME = (KW - 1) / 2;
+    const bool aligned = p->W % V == 0 && is_aligned(d.x);
+    if (aligned && p->pad_left == 0)
+        depthwise_strips<T, KH, KW, STRIDE, 0, true><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+    else if (aligned && p->pad_left == SAME)
+        depthwise_strips<T, KH, KW, STRIDE, (V - SAME % V) % V, true>
+            <<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+    else
+        depthwise_strips<T, KH, KW, STRIDE, 0, false><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+    return true;
 }
 
 template <typename T>
@@ -337,17 +292,6 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
         p->H < 1 || p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
         p->pad_left > most || p->pad_bottom > most || p->pad_right > most)
         return false;
-    /* High strips read few rows twice, many strips keep the GPU busy to the end. */
-    const int64_t columns = pieces(p->OW, width);
-    const int64_t enough = (int64_t)talc_cuda_state_of(device)->multiprocessors * 320;
-    int64_t rows = 64;
-    while (rows > 8 && planes * columns * pieces(p->OH, rows) < (rows > 32 ? enough : enough / 4))
-        rows /= 2;
-    rows = pieces(p->OH, pieces(p->OH, rows));
-    const int64_t strips = planes * columns * pieces(p->OH, rows);
-    if (strips > INT_MAX)
-        return false;
-
     depthwise_problem<T> d = { (const T *)a->x,
                                (const T *)a->w,
                                (T *)a->y,
@@ -358,17 +302,14 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
                                (int)p->OW,
                                (int)p->pad_top,
                                (int)p->pad_left,
-                               (int)rows,
                                {},
                                {},
-                               {},
-                               {},
-                               (uint32_t)strips };
-    d.column_strips.set(columns);
-    d.row_strips.set(pieces(p->OH, rows));
+                               {} };
+    if (!d.cut.cut(device, planes, p->OH, p->OW, width, p->KH * p->KW <= 9 ? 8 : 16))
+        return false;
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
-    const int blocks = (int)pieces(strips, WARPS);
+    const unsigned blocks = d.cut.blocks();
     const cudaStream_t stream = talc_cuda_stream(device);
     return run_strips_of<T, 3, 3, 1>(p, d, blocks, stream) ||
            run_strips_of<T, 3, 3, 2>(p, d, blocks, stream) ||
@@ -378,6 +319,13 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
            run_strips_of<T, 3, 1, 1>(p, d, blocks, stream) ||
            run_strips_of<T, 1, 3, 1>(p, d, blocks, stream) ||
            run_strips_of<T, 3, 7, 1>(p, d, blocks, stream);
+}
+
+template <typename T>
+static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
+{
+    if (!run_strips<T>(device, p, a) && !run_narrow<T>(device, p, a))
+        run_outputs<T>(device, p, a);
 }
 
 const char *talc_cuda_conv2d_depthwise_refuses(const talc_conv2d_problem *problem)
@@ -397,12 +345,9 @@ talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const talc_conv2
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (problem->dtype == TALC_F32 ? !run_strips<float>(device, problem, arguments)
-                                   : !run_strips<double>(device, problem, arguments)) {
-        if (problem->dtype == TALC_F32)
-            run_outputs<float>(device, problem, arguments);
-        else
-            run_outputs<double>(device, problem, arguments);
-    }
+    if (problem->dtype == TALC_F32)
+        run<float>(device, problem, arguments);
+    else
+        run<double>(device, problem, arguments);
     return talc_cuda_launched(device, "conv2d");
 }

@@ -201,6 +201,7 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
     if (bytes > (int64_t)MOST_SHARED)
         return false;
     plan.channels = Tile::CHANNELS;
+    plan.width = Tile::WIDTH;
     plan.step = (int)step;
     plan.patch = (int)patch;
     plan.weights = (int)(taps * Tile::CHANNELS);
@@ -345,6 +346,36 @@ size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
     const size_t bytes = problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
                                                     : packed_bytes<double>(device, problem);
     return bytes <= limit ? bytes : 0; /* `textbook` needs none */
+}
+
+/* How much of its tiles a problem fills, from the first threads to the last. */
+static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
+{
+    return (double)(p->OC / p->groups) / (double)(plan.channel_tiles * plan.channels) *
+           (double)p->OH / (double)(plan.row_tiles * ROWS) * (double)p->OW /
+           (double)(plan.column_tiles * plan.width);
+}
+
+const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
+                                           const talc_conv2d_problem *problem)
+{
+    /* What measurements against im2col say; an H200 at its default clocks. */
+    constexpr int64_t SHORT = 5;
+    constexpr double MOSTLY = 0.7;
+    if (problem->dtype != TALC_F32)
+        return "f64 products are faster by im2col";
+    double fill = 0;
+    with_tiles<float>(device, problem, [&](auto, const tiled_plan &plan) {
+        fill = filled(problem, plan);
+        return true;
+    });
+    if (fill == 0)
+        return "it would be small, or go without tiles";
+    if (problem->stride_h != 1 || problem->stride_w != 1)
+        return "strides above 1 are faster by im2col";
+    if (problem->KW < SHORT)
+        return "kernels less than 5 taps wide are faster by im2col";
+    return fill < MOSTLY ? "its tiles would stay empty for a good part" : NULL;
 }
 
 const char *talc_cuda_conv2d_direct_refuses(const talc_conv2d_problem *problem)

@@ -6,25 +6,28 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Most specialised first; the first row that does not refuse runs. `workspace` is NULL where none is used.
+/// Most specialised first; the first row that neither refuses nor yields runs. `workspace` is NULL where none is used,
+/// `yields` where a row never does.
 // clang-format off
-//    name       workspace                          arithmetic                                       precision
-#define TALC_CUDA_CONV2D_TABLE(X)                                                                               \
-    X(depthwise, NULL,                              "the data's own type, FMA",                      TALC_STRICT) \
-    X(split,     NULL,                              "the data's own type, FMA",                      TALC_STRICT) \
-    X(pointwise, NULL,                              "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
-    X(im2col,    talc_cuda_conv2d_im2col_workspace, "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
-    X(direct,    talc_cuda_conv2d_direct_workspace, "the data's own type, FMA",                      TALC_STRICT)
+//    name       workspace                           yields                          arithmetic                                        precision
+#define TALC_CUDA_CONV2D_TABLE(X)                                                                                                                 \
+    X(depthwise, NULL,                               NULL,                           "the data's own type, FMA",                       TALC_STRICT) \
+    X(split,     NULL,                               NULL,                           "the data's own type, FMA",                       TALC_STRICT) \
+    X(pointwise, NULL,                               NULL,                           "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
+    X(direct,    talc_cuda_conv2d_direct_workspace,  talc_cuda_conv2d_direct_yields, "the data's own type, FMA",                       TALC_STRICT) \
+    X(im2col,    talc_cuda_conv2d_im2col_workspace,  NULL,                           "products in the data's own type by cuBLAS, FMA", TALC_STRICT)
 // clang-format on
 
-/* Those with NULL in the table define no _workspace. */
+/* Those with NULL in the table define no _workspace or no _yields. */
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
     const char *talc_cuda_conv2d_##name##_refuses(const talc_conv2d_problem *problem);             \
     size_t talc_cuda_conv2d_##name##_workspace(const talc_device *device,                          \
                                                const talc_conv2d_problem *problem, size_t limit);  \
     talc_status talc_cuda_conv2d_##name##_run(talc_device *device,                                 \
                                               const talc_conv2d_problem *problem,                  \
-                                              const talc_conv2d_arguments *arguments);
+                                              const talc_conv2d_arguments *arguments);             \
+    const char *talc_cuda_conv2d_##name##_yields(const talc_device *device,                        \
+                                                 const talc_conv2d_problem *problem);
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
 

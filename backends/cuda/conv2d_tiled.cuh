@@ -43,10 +43,10 @@ template <typename T, int KW, int STRIDE, bool WIDE> struct tile {
 };
 
 struct tiled_plan {
-    int channels; /* of a tile */
-    int step;     /* input channels at a time */
-    int patch;    /* elements of one input channel's */
-    int weights;  /* elements of one input channel */
+    int channels, width; /* of a tile */
+    int step;            /* input channels at a time */
+    int patch;           /* elements of one input channel's */
+    int weights;         /* elements of one input channel */
     int64_t steps, channel_tiles, row_tiles, column_tiles, tiles;
     size_t shared, packed; /* bytes */
 };

@@ -2,8 +2,9 @@
 ///
 ///     dst[i0, i1, ...] = (dst_dtype) src[i0, i1, ...]
 ///
-/// A thread takes elements in row-major order of the shape. Integer targets truncate and saturate, NaN gives 0.
-#include "backends/cuda/walk.cuh"
+/// Memory-bound; map.cuh has the ways through strided arrays, and equal dense ones go by the driver's copy. Integer targets
+/// truncate and saturate, NaN gives 0.
+#include "backends/cuda/map.cuh"
 
 using namespace talc;
 
@@ -48,27 +49,23 @@ template <typename S> struct cast<uint8_t, S> {
 
 // ---- Copy ---------------------------------------------------------------------------------------------------
 
-template <typename T, typename S, typename Index>
-static __global__ void copy_kernel(T *dst, const S *src, Index count, const walk<2, Index> w)
-{
-    TALC_GRID_LOOP(Index, i, count)
+template <typename T, typename S> struct cast_of {
+    static __device__ T value_at(S x, S)
     {
-        int64_t at[2];
-        w.offsets(i, at);
-        dst[at[0]] = cast<T, S>::of(src[at[1]]);
+        return cast<T, S>::of(x);
     }
-}
+};
 
 template <typename T, typename S>
 static void launch_copy(talc_device *device, const talc_copy_problem *p, void *dst, const void *src)
 {
-    const int64_t count = count_of(p->rank, p->dims);
-    with_index(count, [&](auto zero) {
-        using Index = decltype(zero);
-        const walk<2, Index> w(p->rank, p->dims, { p->dst_strides, p->src_strides });
-        copy_kernel<T, S, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-            (T *)dst, (const S *)src, (Index)count, w);
-    });
+    map_problem m = {};
+    m.rank = p->rank;
+    memcpy(m.dims, p->dims, sizeof m.dims);
+    memcpy(m.strides[0], p->dst_strides, sizeof m.dims);
+    memcpy(m.strides[1], p->src_strides, sizeof m.dims);
+    m.y = dst, m.a = src;
+    map<cast_of<T, S>, 1, T, S>(device, m, (S)0);
 }
 
 template <typename S>
@@ -118,28 +115,22 @@ talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *p, void
 
 // ---- Fill ---------------------------------------------------------------------------------------------------
 
-template <typename T, typename Index>
-static __global__ void fill_kernel(T *dst, double value, Index count, const walk<1, Index> w)
-{
-    const T element = cast<T, double>::of(value);
-    TALC_GRID_LOOP(Index, i, count)
+template <typename T> struct filling {
+    static __device__ T value_at(double value, double)
     {
-        int64_t at[1];
-        w.offsets(i, at);
-        dst[at[0]] = element;
+        return cast<T, double>::of(value);
     }
-}
+};
 
 template <typename T>
 static void launch_fill(talc_device *device, const talc_fill_problem *p, void *dst)
 {
-    const int64_t count = count_of(p->rank, p->dims);
-    with_index(count, [&](auto zero) {
-        using Index = decltype(zero);
-        const walk<1, Index> w(p->rank, p->dims, { p->strides });
-        fill_kernel<T, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-            (T *)dst, p->value, (Index)count, w);
-    });
+    map_problem m = {};
+    m.rank = p->rank;
+    memcpy(m.dims, p->dims, sizeof m.dims);
+    memcpy(m.strides[0], p->strides, sizeof m.dims);
+    m.y = dst;
+    map<filling<T>, 0, T>(device, m, p->value);
 }
 
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *p, void *dst)

@@ -5,83 +5,18 @@
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums are in the data's own
 /// type. Memory-bound: what counts is that neighbouring threads read neighbours and that every thread has many loads in flight.
 ///
+///   strips   3x3 windows that overlap, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).
 ///   columns  windows of 2x2 and 3x3: a thread computes some outputs one below the other, neighbouring threads neighbouring
 ///            columns. It loads all rows that its windows cover at once, combines the taps of each row, then the rows.
+///   bands    windows of any size: a block copies rows, or small planes, into shared memory first (pool2d_bands.cuh).
 ///   windows  any window. A thread computes an output; where windows are large and lie apart, 8, 32 or 256 threads share one.
-#include "backends/cuda/group.cuh"
-#include "ops/pool2d_window.h"
-
-#include <type_traits>
+#include "backends/cuda/pool2d_bands.cuh"
+#include "backends/cuda/pool2d_strips.cuh"
 
 using namespace talc;
 
 namespace /* other kernels have types of the same names */
 {
-
-/* Images whose coordinates and offsets fit 32 bits, with room for windows that reach past the edge. */
-constexpr int64_t NARROW = 1 << 29;
-
-// ---- What a window comes to ---------------------------------------------------------------------------------
-
-/* All three take taps in row-major order and join states of which the other one may come from anywhere. */
-template <typename T, typename Index> struct maximum {
-    static constexpr bool AVERAGES = false, LOCATES = false;
-    T value = -(T)INFINITY;
-
-    /* A NaN replaces what is there, and nothing replaces a NaN. */
-    __device__ void add(T x, Index)
-    {
-        value = x > value || x != x ? x : value;
-    }
-    __device__ void join(maximum other)
-    {
-        add(other.value, 0);
-    }
-};
-
-/* Of equal elements the first, of several NaN the last. */
-template <typename T, typename Index> struct located_maximum {
-    static constexpr bool AVERAGES = false, LOCATES = true;
-    T value = -(T)INFINITY;
-    Index at = -1;
-
-    __device__ void add(T x, Index x_at)
-    {
-        if (at < 0 || x > value || x != x) {
-            value = x;
-            at = x_at;
-        }
-    }
-    __device__ void join(located_maximum other)
-    {
-        const bool nan = value != value, other_nan = other.value != other.value;
-        const bool replace = nan || other_nan
-                                 ? other_nan && (!nan || other.at > at)
-                                 : other.value > value || (other.value == value && other.at < at);
-        if (other.at >= 0 && (at < 0 || replace))
-            *this = other;
-    }
-};
-
-template <typename T, typename Index> struct total {
-    static constexpr bool AVERAGES = true, LOCATES = false;
-    T value = 0;
-
-    __device__ void add(T x, Index)
-    {
-        value += x;
-    }
-    __device__ void join(total other)
-    {
-        value += other.value;
-    }
-};
-
-/* What an average is divided by when it is not the window's own size; 0: it is. */
-struct divide {
-    bool exclude_padding;
-    int64_t by;
-};
 
 // ---- columns ------------------------------------------------------------------------------------------------
 
@@ -90,12 +25,6 @@ struct column_plan {
     divisor<uint32_t> columns, groups; /* OW, and how many threads a column has */
     divide average;
 };
-
-/* Elements of a window of K along one axis that are inside the image (`pad` 0) or its padding. */
-static __device__ int covered(int start, int K, int extent, int pad)
-{
-    return min(start + K, extent + pad) - max(start, -pad);
-}
 
 template <typename State, typename T>
 static __device__ void column_store(const column_plan &plan, State state, int K, int ih, int iw,
@@ -214,48 +143,201 @@ static void columns_of(talc_device *device, const talc_pool2d_problem *p,
         launch_columns<State<T, int>, T, 3, 1, 8>(device, p, arguments);
 }
 
+// ---- strips -------------------------------------------------------------------------------------------------
+
+static const char *strips_refuses(const talc_pool2d_problem *p)
+{
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->KH != 3 || p->KW != 3 || p->stride_h != 1 || p->stride_w != 1 || p->dilation_h != 1 ||
+        p->dilation_w != 1)
+        return "only 3x3 windows with stride 1";
+    /* Lanes past the end of a row have nothing to do. */
+    if (p->OW < WARP * ACCESS / (int64_t)talc_dtype_size(p->dtype) * 2 / 3)
+        return "the image is narrow";
+    if (p->kind == TALC_POOL2D_MAX && !p->indices && p->dtype == TALC_F64)
+        return "f64 maxima alone are faster by columns";
+    return p->H > NARROW / p->W ? "an image has more than 2^29 elements" : NULL;
+}
+
+template <template <typename, typename> class State, typename T>
+static void strips_of(talc_device *device, const talc_pool2d_problem *p,
+                      const talc_pool2d_arguments *arguments)
+{
+    constexpr int K = 3, V = ACCESS / sizeof(T), SAME = K / 2;
+    using S = State<T, int>;
+    const cudaStream_t stream = talc_cuda_stream(device);
+    strip_plan plan = { (int)p->H,
+                        (int)p->W,
+                        (int)p->OH,
+                        (int)p->OW,
+                        (int)p->pad_h,
+                        (int)p->pad_w,
+                        { p->exclude_padding, p->divisor },
+                        {} };
+    for_slices(p, p->OH * pieces(p->OW, WARP * V), [&](int64_t plane, int64_t planes) {
+        const T *x = (const T *)arguments->x + plane * p->H * p->W;
+        T *y = (T *)arguments->y + plane * p->OH * p->OW;
+        int64_t *indices = S::LOCATES ? arguments->indices + plane * p->OH * p->OW : NULL;
+        (void)plan.cut.cut(device, planes, p->OH, p->OW, WARP * V, 12); /* they are at most 2^31 */
+        const unsigned blocks = plan.cut.blocks(), threads = STRIP_WARPS * WARP;
+        const bool aligned = p->W % V == 0 && is_aligned(x);
+        if (aligned && p->pad_w == 0)
+            pool_strips<S, T, K, 0, true><<<blocks, threads, 0, stream>>>(x, y, indices, plan);
+        else if (aligned && p->pad_w == SAME)
+            pool_strips<S, T, K, (V - SAME % V) % V, true>
+                <<<blocks, threads, 0, stream>>>(x, y, indices, plan);
+        else
+            pool_strips<S, T, K, 0, false><<<blocks, threads, 0, stream>>>(x, y, indices, plan);
+    });
+}
+
+// ---- bands --------------------------------------------------------------------------------------------------
+
+/* Rows of x of which a run has room, and rows that a window has at most. */
+static int64_t rows_of_run(const talc_pool2d_problem *p)
+{
+    return RUN_BYTES / (p->W * (int64_t)talc_dtype_size(p->dtype));
+}
+
+static int64_t rows_of_window(const talc_pool2d_problem *p)
+{
+    return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? p->H / p->OH + 2 : p->KH;
+}
+
+/* The units of planes or parts of them, and how threads share one. */
+static void plan_bands(const talc_pool2d_problem *p, int64_t planes, int64_t multiprocessors,
+                       band_plan *plan)
+{
+    const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+    const int64_t fit = rows_of_run(p), high = rows_of_window(p);
+    const int64_t stride = adaptive ? pieces(p->H, p->OH) : p->stride_h;
+    const int64_t wide = adaptive ? p->W / p->OW + 1 : p->KW;
+    const int64_t apart = p->OW == 1 ? p->W : adaptive ? p->W / p->OW : p->stride_w;
+    int64_t units = 1;
+    plan->planes = 1, plan->rows = (int)p->OH, plan->part = (int)p->H;
+    if (p->H <= fit) {
+        /* Some units for each place where a block can be. */
+        const int64_t share = pieces(planes, multiprocessors * 24), room = fit / p->H;
+        plan->planes = (int)(share < room ? share : room);
+    } else {
+        const int64_t rows = fit < high ? 1 : (fit - high) / stride + 1;
+        units = pieces(p->OH, rows);
+        plan->rows = (int)pieces(p->OH, units);
+        plan->part = (int)fit;
+    }
+    const int64_t outputs = (int64_t)plan->planes * plan->rows * p->OW;
+    int across = 1, threads;
+    while (across < WARP && across * 2 <= apart && across * 2 <= wide)
+        across *= 2;
+    for (threads = across; threads < BLOCK && outputs * threads * 2 <= BLOCK;)
+        threads *= 2;
+    if (fit < high && p->H > fit) /* a unit has parts: all its outputs at once */
+        for (; p->OW * threads > BLOCK && threads > 1; threads /= 2)
+            across = across < threads ? across : threads / 2;
+    plan->across = across, plan->threads = threads;
+    plan->units.set(units), plan->OH.set(p->OH), plan->OW.set(p->OW);
+    plan->count = (uint32_t)(pieces(planes, plan->planes) * units);
+    plan->all_planes = (uint32_t)planes;
+}
+
+static const char *bands_refuses(const talc_pool2d_problem *p)
+{
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->dilation_h > 1 || p->dilation_w > 1)
+        return "only without dilation";
+    if (!is_narrow(p))
+        return "an image has more than 2^29 elements";
+    const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+    const bool same = adaptive && p->H == p->OH && p->W == p->OW;
+    const int64_t wide = adaptive ? p->W / p->OW : p->KW;
+    if (wide == p->W && !same)
+        return "whole rows are one run of memory already";
+    if (wide < 8 && !same)
+        return "windows are small";
+    const int64_t fit = rows_of_run(p);
+    if (fit < 1 || (fit < p->H && fit < rows_of_window(p) && p->OW > BLOCK))
+        return "the rows of a window are too long for shared memory";
+    return NULL;
+}
+
+template <template <typename, typename> class State, typename T>
+static void bands_of(talc_device *device, const talc_pool2d_problem *p,
+                     const talc_pool2d_arguments *arguments)
+{
+    using S = State<T, int>;
+    const cudaStream_t stream = talc_cuda_stream(device);
+    if (p->H == p->OH && p->W == p->OW && p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
+        const size_t bytes = sizeof(T) * (size_t)(p->N * p->C * p->H * p->W);
+        (void)cudaMemcpyAsync(arguments->y, arguments->x, bytes, cudaMemcpyDeviceToDevice, stream);
+        return; /* each average is of one element */
+    }
+    band_plan plan(p);
+    for_slices(p, p->OH, [&](int64_t plane, int64_t planes) {
+        const int64_t at = plane * p->OH * p->OW;
+        plan_bands(p, planes, talc_cuda_state_of(device)->multiprocessors, &plan);
+        pool_bands<S, T><<<blocks_of(device, plan.count), BLOCK, RUN_BYTES + ACCESS, stream>>>(
+            (const T *)arguments->x + plane * p->H * p->W, (T *)arguments->y + at,
+            S::LOCATES ? arguments->indices + at : NULL, plan);
+    });
+}
+
 // ---- windows ------------------------------------------------------------------------------------------------
 
-/* Windows along one dimension, as talc_pool2d_window_of gives them. */
-template <typename Index> struct axis {
-    using Unsigned = std::conditional_t<sizeof(Index) == 4, uint32_t, uint64_t>;
-    Index extent, kernel, stride, pad,
-        reach;         /* kernel 0: adaptive; reach: from the first to the last tap */
-    Index whole, rest; /* of extent / out */
-    divisor<Unsigned> dilation, out;
-
-    axis(talc_pool2d_axis a)
-        : extent((Index)a.extent), kernel((Index)a.kernel), stride((Index)a.stride),
-          pad((Index)a.pad), reach((Index)((a.kernel - 1) * a.dilation)),
-          whole((Index)(a.extent / a.out)), rest((Index)(a.extent % a.out))
-    {
-        dilation.set(a.kernel == 0 ? 1 : a.dilation);
-        out.set(a.out);
+/* Elements from .. end - 1 of a plane, in the order of a thread's own: what is before the first pack, packs, what is left. */
+template <typename State, typename T, typename Index>
+static __device__ void add_run(State &state, const T *plane, Index from, Index end, int thread,
+                               int threads)
+{
+    constexpr int V = ACCESS / sizeof(T), IN_FLIGHT = 4;
+    const Index first = from + (Index)(-((uintptr_t)(plane + from) / sizeof(T)) % V);
+    const Index packs = end > first ? (end - first) / V : 0, rest = first + packs * V;
+    for (Index i = from + thread; i < first && i < end; i += threads)
+        state.add(plane[i], i);
+    for (Index pack = thread; pack < packs; pack += threads * IN_FLIGHT) {
+        vec<T, V> some[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (pack + k * threads < packs)
+                some[k] = *(const vec<T, V> *)(plane + first + (pack + k * threads) * V);
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (pack + k * threads < packs)
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    state.add(some[k].of[v], first + (pack + k * threads) * V + v);
     }
+    for (Index i = rest + thread; i < end; i += threads)
+        state.add(plane[i], i);
+}
 
-    /* Taps first, first + dilation, ... below end; `padded` elements stand inside the padded image. */
-    __device__ void window(Index o, Index &first, Index &end, Index &padded) const
-    {
-        if (kernel == 0) {
-            first = o * whole + (Index)out.quotient((Unsigned)(o * rest));
-            end = (o + 1) * whole + (Index)out.quotient((Unsigned)((o + 1) * rest) + out.by - 1);
-            padded = end - first;
-            return;
+/* Rows h0, h0 + h_step, ... below h1 of a plane W wide, columns likewise. */
+template <typename State, typename T, typename Index>
+static __device__ void add_rows(State &state, const T *plane, Index W, Index h0, Index h1,
+                                Index h_step, Index w0, Index w1, Index w_step, int thread,
+                                int threads)
+{
+    using Unsigned = typename axis<Index>::Unsigned;
+    constexpr int IN_FLIGHT = 8;
+    const Unsigned columns = (Unsigned)((w1 - w0 + w_step - 1) / w_step);
+    const Unsigned taps = columns * (Unsigned)((h1 - h0 + h_step - 1) / h_step);
+    for (Unsigned tap = thread; tap < taps; tap += threads * IN_FLIGHT) {
+        T value[IN_FLIGHT];
+        Index place[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            const Unsigned t = tap + k * threads, row = t / columns;
+            place[k] = (h0 + (Index)row * h_step) * W + w0 + (Index)(t - row * columns) * w_step;
+            if (t < taps)
+                value[k] = plane[place[k]];
         }
-        const Index start = o * stride - pad, past = start + reach + 1;
-        const Index step = (Index)dilation.by;
-        first = start < 0 ? start + (Index)dilation.quotient((Unsigned)(step - 1 - start)) * step
-                          : start;
-        end = past < extent ? past : extent;
-        first = first < end ? first : end;
-        padded = (past < extent + pad ? past : extent + pad) - start;
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (tap + k * threads < taps)
+                state.add(value[k], place[k]);
     }
-};
-
-template <typename Index> struct window_plan {
-    axis<Index> h, w;
-    divide average;
-};
+}
 
 /* Each output is the work of `threads` neighbouring threads. */
 template <typename State, typename T, typename Index>
@@ -264,7 +346,6 @@ static __global__ void __launch_bounds__(BLOCK)
                  int threads, const window_plan<Index> plan)
 {
     using Unsigned = typename axis<Index>::Unsigned;
-    constexpr int IN_FLIGHT = 8;
     __shared__ alignas(ACCESS) char shared[BLOCK / WARP * sizeof(State)];
     const Unsigned groups = BLOCK / threads, group = threadIdx.x / threads;
     const Unsigned thread = threadIdx.x % threads;
@@ -285,41 +366,19 @@ static __global__ void __launch_bounds__(BLOCK)
                     state.add(x_plane[ih * plan.w.extent + iw], ih * plan.w.extent + iw);
         } else if (some) {
             /* Whole rows are one run. */
-            const bool runs = w0 == 0 && w1 == plan.w.extent && w_step == 1 && h_step == 1;
-            const Unsigned columns =
-                (Unsigned)(runs ? (h1 - h0) * (w1 - w0) : (w1 - w0 + w_step - 1) / w_step);
-            const Unsigned taps =
-                runs ? columns : columns * (Unsigned)((h1 - h0 + h_step - 1) / h_step);
-            for (Unsigned tap = thread; tap < taps; tap += threads * IN_FLIGHT) {
-                T value[IN_FLIGHT];
-                Index place[IN_FLIGHT];
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++) {
-                    const Unsigned t = tap + k * threads;
-                    const Unsigned row = runs ? 0 : t / columns;
-                    place[k] = (h0 + (Index)row * h_step) * plan.w.extent + w0 +
-                               (Index)(t - row * columns) * w_step;
-                    if (t < taps)
-                        value[k] = x_plane[place[k]];
-                }
-#pragma unroll
-                for (int k = 0; k < IN_FLIGHT; k++)
-                    if (tap + k * threads < taps)
-                        state.add(value[k], place[k]);
-            }
+            if (w0 == 0 && w1 == plan.w.extent && w_step == 1 && h_step == 1)
+                add_run(state, x_plane, h0 * plan.w.extent, h1 * plan.w.extent, (int)thread,
+                        threads);
+            else
+                add_rows(state, x_plane, plan.w.extent, h0, h1, h_step, w0, w1, w_step, (int)thread,
+                         threads);
         }
         if (threads > 1)
             state = join_group(state, threads, (State *)shared);
         if (!real || thread != 0)
             continue;
-        if (State::AVERAGES && some) {
-            const double size = plan.average.exclude_padding ? (double)(h1 - h0) * (double)(w1 - w0)
-                                                             : (double)h_padded * (double)w_padded;
-            state.value /= (T)(plan.average.by > 0 ? (double)plan.average.by : size);
-        }
-        y[at] = state.value;
-        if constexpr (State::LOCATES)
-            indices[at] = state.at;
+        store_window(state, plan.average, some ? h1 - h0 : 0, w1 - w0, h_padded, w_padded, y,
+                     indices, (int64_t)at);
     }
 }
 
@@ -334,14 +393,6 @@ static int threads_an_output(const talc_pool2d_problem *p)
     if (taps < 16 || (p->OW > 1 && apart < 8))
         return 1;
     return taps < 256 ? 8 : taps < 4096 ? WARP : BLOCK;
-}
-
-static bool is_narrow(int64_t extent, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
-                      int64_t dilation)
-{
-    return extent < NARROW && stride < NARROW && pad < NARROW / 2 && kernel < NARROW &&
-           dilation < NARROW && kernel * dilation < NARROW &&
-           (kernel > 0 ? out < NARROW : out < 1 << 15);
 }
 
 template <typename State, typename T, typename Index>
@@ -364,10 +415,7 @@ template <template <typename, typename> class State, typename T>
 static void windows_of(talc_device *device, const talc_pool2d_problem *p,
                        const talc_pool2d_arguments *arguments)
 {
-    const bool narrow = is_narrow(p->H, p->OH, p->KH, p->stride_h, p->pad_h, p->dilation_h) &&
-                        is_narrow(p->W, p->OW, p->KW, p->stride_w, p->pad_w, p->dilation_w) &&
-                        p->H <= NARROW / p->W && p->OH <= NARROW / p->OW;
-    if (!narrow)
+    if (!is_narrow(p))
         launch_windows<State<T, int64_t>, T, int64_t>(device, p, arguments, 0, p->N * p->C);
     else
         for_slices(p, p->OH * p->OW, [&](int64_t plane, int64_t planes) {
@@ -405,10 +453,22 @@ static const char *windows_refuses(const talc_pool2d_problem *p)
         RUN_STATE(of, maximum);                                                                    \
     return talc_cuda_launched(device, "pool2d");
 
+static talc_status strips_run(talc_device *device, const talc_pool2d_problem *p,
+                              const talc_pool2d_arguments *arguments)
+{
+    RUN(strips_of)
+}
+
 static talc_status columns_run(talc_device *device, const talc_pool2d_problem *p,
                                const talc_pool2d_arguments *arguments)
 {
     RUN(columns_of)
+}
+
+static talc_status bands_run(talc_device *device, const talc_pool2d_problem *p,
+                             const talc_pool2d_arguments *arguments)
+{
+    RUN(bands_of)
 }
 
 static talc_status windows_run(talc_device *device, const talc_pool2d_problem *p,
@@ -418,7 +478,9 @@ static talc_status windows_run(talc_device *device, const talc_pool2d_problem *p
 }
 
 const talc_pool2d_algorithm talc_cuda_pool2d[] = {
+    { { "strips", { "the data's own type", TALC_STRICT, false } }, strips_refuses, strips_run },
     { { "columns", { "the data's own type", TALC_STRICT, false } }, columns_refuses, columns_run },
+    { { "bands", { "the data's own type", TALC_STRICT, false } }, bands_refuses, bands_run },
     { { "windows", { "the data's own type", TALC_STRICT, false } }, windows_refuses, windows_run },
     { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
 };

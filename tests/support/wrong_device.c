@@ -68,9 +68,11 @@ static size_t batch_norm2d_workspace(const talc_batch_norm2d_problem *problem)
 
 talc_device *wrong_device(const char *op, int call, int64_t index, double error)
 {
-    static const talc_conv2d_algorithm conv2d[] = {
-        { ROW, conv2d_refuses, conv2d_workspace, conv2d_run }, { { NULL, { 0 } }, NULL, NULL, NULL }
-    };
+    static const talc_conv2d_algorithm conv2d[] = { { .algorithm = ROW,
+                                                      .refuses = conv2d_refuses,
+                                                      .workspace = conv2d_workspace,
+                                                      .run = conv2d_run },
+                                                    { .algorithm = { .name = NULL } } };
     static const talc_batch_norm2d_algorithm batch_norm2d[] = {
         { ROW, batch_norm2d_refuses, batch_norm2d_workspace, batch_norm2d_run },
         { { NULL, { 0 } }, NULL, NULL, NULL }

@@ -1,0 +1,83 @@
+/// What pooling windows come to, for every way of walking through them. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_POOL2D_STATE_CUH
+#define TALC_BACKENDS_CUDA_POOL2D_STATE_CUH
+
+#include "backends/cuda/group.cuh"
+#include "ops/pool2d_window.h"
+
+/* Other kernels have types of the same names. */
+namespace
+{
+
+/* Images whose coordinates and offsets fit 32 bits, with room for windows that reach past the edge. */
+constexpr int64_t NARROW = 1 << 29;
+
+/* All three take taps in row-major order and join states of which the other one may come from anywhere. */
+template <typename T, typename Index> struct maximum {
+    static constexpr bool AVERAGES = false, LOCATES = false;
+    T value = -(T)INFINITY;
+
+    /* A NaN replaces what is there, and nothing replaces a NaN. */
+    __device__ void add(T x, Index)
+    {
+        value = x > value || x != x ? x : value;
+    }
+    __device__ void join(maximum other)
+    {
+        add(other.value, 0);
+    }
+};
+
+/* Of equal elements the first, of several NaN the last. */
+template <typename T, typename Index> struct located_maximum {
+    static constexpr bool AVERAGES = false, LOCATES = true;
+    T value = -(T)INFINITY;
+    Index at = -1;
+
+    __device__ void add(T x, Index x_at)
+    {
+        if (at < 0 || x > value || x != x) {
+            value = x;
+            at = x_at;
+        }
+    }
+    __device__ void join(located_maximum other)
+    {
+        const bool nan = value != value, other_nan = other.value != other.value;
+        const bool replace = nan || other_nan
+                                 ? other_nan && (!nan || other.at > at)
+                                 : other.value > value || (other.value == value && other.at < at);
+        if (other.at >= 0 && (at < 0 || replace))
+            *this = other;
+    }
+};
+
+template <typename T, typename Index> struct total {
+    static constexpr bool AVERAGES = true, LOCATES = false;
+    T value = 0;
+
+    __device__ void add(T x, Index)
+    {
+        value += x;
+    }
+    __device__ void join(total other)
+    {
+        value += other.value;
+    }
+};
+
+/* What an average is divided by when it is not the window's own size; 0: it is. */
+struct divide {
+    bool exclude_padding;
+    int64_t by;
+};
+
+/* Elements of a window of K along one axis that are inside the image (`pad` 0) or its padding. */
+static __device__ int covered(int start, int K, int extent, int pad)
+{
+    return min(start + K, extent + pad) - max(start, -pad);
+}
+
+} // namespace
+
+#endif
