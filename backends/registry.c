@@ -52,15 +52,25 @@ talc_device *talc_device_host(void)
     return talc_cpu_find("cpu");
 }
 
+/* NULL, and nothing raised, where there is no GPU. */
+static talc_device *first_gpu(void)
+{
+#if defined(TALC_CUDA)
+    if (talc_cuda_present())
+        return talc_cuda_find("cuda");
+#endif
+    return NULL;
+}
+
 talc_device *talc_device_default(void)
 {
     /* A failure that stands is the caller's and stays; the search itself leaves none. */
     if (talc_failed())
         return talc_cpu_find("cpu");
     const char *asked = talc_environment()->device;
-    talc_device *device = *asked == '\0' ? NULL : find(asked);
+    talc_device *device = *asked == '\0' ? first_gpu() : find(asked);
     static atomic_bool warned;
-    if (talc_failed() && !atomic_exchange(&warned, true))
+    if (*asked != '\0' && talc_failed() && !atomic_exchange(&warned, true))
         talc_environment_warn("TALC_DEVICE", asked, talc_error_message());
     talc_error_clear();
     if (device == NULL) {

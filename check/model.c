@@ -2,11 +2,13 @@
 
 #include "backends/backends.h"
 #include "check/model_report.h"
+#include "ops/activation.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static const char *const WHO = "check_model";
 
@@ -17,7 +19,8 @@ static bool compare(talc_module *model, talc_tensor *x, talc_device *device, con
                     const check_recording *recording, check_activations *activations,
                     talc_check_model_report *report)
 {
-    check_comparison self = { .walk = { .op = talc_check_compare_op,
+    check_comparison self = { .walk = { .apart = recording == NULL || recording->walk.apart,
+                                        .op = talc_check_compare_op,
                                         .module = talc_check_compare_module },
                               .recording = recording,
                               .activations = activations,
@@ -47,10 +50,28 @@ static bool with_activations(talc_module *model, talc_tensor *x, talc_device *de
     return ran;
 }
 
+/* Whether "op=name,..." has such an op, whose algorithm can only be seen where it runs by itself. */
+static bool names_activation(const char *algorithms)
+{
+    bool found = false;
+    for (int i = TALC_ACTIVATION_NONE + 1; i < TALC_ACTIVATION_COUNT && !found; i++) {
+        const char *name = talc_activation_name((talc_activation)i);
+        const char *at = algorithms;
+        while (at != NULL && !found) {
+            found = strncmp(at, name, strlen(name)) == 0 && at[strlen(name)] == '=';
+            at = strchr(at, ',');
+            at = at == NULL ? NULL : at + 1;
+        }
+    }
+    return found;
+}
+
 static bool with_reference(talc_module *model, talc_tensor *x, talc_device *device,
                            const talc_check_model_options *options, talc_check_model_report *report)
 {
-    check_recording recording = { .walk = { .op = talc_check_record_op } };
+    const bool apart = options->unfused || names_activation(options->algorithm) ||
+                       names_activation(options->reference_algorithm);
+    check_recording recording = { .walk = { .apart = apart, .op = talc_check_record_op } };
     talc_device *reference =
         options->reference != NULL ? options->reference : talc_device_get("cpu");
     const bool ran =

@@ -43,6 +43,9 @@ typedef struct talc_check_model_options {
     /// Algorithms forced in either run, "conv2d=im2col,linear=reference"; NULL: each op's own choice. Ops named here must
     /// occur in the model.
     const char *algorithm, *reference_algorithm;
+    /// Module by module, nothing fused (nn/fuse.h). So it is in any case with activations, and where an algorithm is forced in either
+    /// run on an activation that would be fused.
+    bool unfused;
     /// A safetensors file that stands in for the reference run: outputs of modules in f32 or f64, say from PyTorch. A tensor
     /// is named by its module's path, "layer1.0.conv1", with ":2" for the second call of a module, ":3" and so on, and may
     /// end in ".output"; the model's own output is "output". Not every layer needs one. NULL: a reference run.
@@ -50,7 +53,9 @@ typedef struct talc_check_model_options {
 } talc_check_model_options;
 
 typedef struct talc_check_model_layer {
-    char path[256]; ///< of the module that the op ran in; "" for the model itself
+    /// Of the module that the op ran in; "" for the model itself. "conv1+bn1" for modules that are fused (nn/fuse.h), whose
+    /// folded parameters are layers of their own before it, "conv1+bn1:fold".
+    char path[256];
     char op
         [32]; ///< "conv2d"; "output" for a saved activation that is a view of what an earlier layer made
     char algorithm[32]; ///< that was checked; "" for copies

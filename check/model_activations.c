@@ -167,7 +167,7 @@ bool talc_check_model_save_activations(talc_module *model, talc_tensor *x, const
         return false;
     talc_scope *scope = talc_scope_enter();
     talc_replacement *remembered = scope == NULL ? NULL : talc_check_remember(model);
-    saving self = { .walk = { .module = save_module } };
+    saving self = { .walk = { .apart = true, .module = save_module } };
     const bool saved =
         remembered != NULL &&
         talc_check_walk(who, &self.walk, model, x, device_of(model, remembered, x), NULL) &&

@@ -41,13 +41,36 @@ static bool path_of(const talc_module *root, const talc_module *module, char pat
     return true;
 }
 
+static void append(char path[CHECK_PATH], const char *text)
+{
+    for (size_t at = strlen(path); *text != '\0' && at + 1 < CHECK_PATH; at++, text++) {
+        path[at] = *text;
+        path[at + 1] = '\0';
+    }
+}
+
+/* Adds the names of those that are fused with a level's first module. */
+static void add_fused(const check_walk *walk, const check_level *level, char path[CHECK_PATH])
+{
+    char other[CHECK_PATH];
+    for (int i = 1; i < level->count; i++)
+        if (path_of(walk->root, level->modules[i], other)) {
+            const char *dot = strrchr(other, '.');
+            append(path, "+");
+            append(path, dot == NULL ? other : dot + 1);
+        }
+    append(path, level->folding ? ":fold" : "");
+}
+
 /* The innermost module that belongs to the tree. */
 static void current_path(const check_walk *walk, char path[CHECK_PATH])
 {
     int top = walk->depth < CHECK_DEPTH ? walk->depth : CHECK_DEPTH;
     path[0] = '\0';
-    while (top > 0 && !path_of(walk->root, walk->stack[top - 1], path))
+    while (top > 0 && !path_of(walk->root, walk->stack[top - 1].modules[0], path))
         top--;
+    if (top > 0)
+        add_fused(walk, &walk->stack[top - 1], path);
 }
 
 /* How often a module has been called, this time included; 0 with a failure. */
@@ -72,8 +95,26 @@ static void enter(talc_forward_recorder *recorder, const talc_module *module)
 {
     check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
     if (walk->depth < CHECK_DEPTH)
-        walk->stack[walk->depth] = module;
+        walk->stack[walk->depth] = (check_level){ .modules = { module }, .count = 1 };
     walk->depth++;
+}
+
+static void group(talc_forward_recorder *recorder, talc_module *const modules[], int count,
+                  talc_group_phase phase)
+{
+    check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
+    if (walk->apart)
+        return;
+    if (phase == TALC_GROUP_FOLDS)
+        enter(recorder, modules[0]);
+    if (walk->depth <= CHECK_DEPTH) {
+        check_level *level = &walk->stack[walk->depth - 1];
+        level->folding = phase == TALC_GROUP_FOLDS;
+        for (level->count = 0; level->count < count && level->count < CHECK_FUSED; level->count++)
+            level->modules[level->count] = modules[level->count];
+    }
+    if (phase == TALC_GROUP_ENDS)
+        walk->depth--;
 }
 
 static void leave(talc_forward_recorder *recorder, const talc_module *module, const talc_tensor *x,
@@ -108,7 +149,9 @@ static bool run_forward(check_walk *walk, talc_module *model, talc_tensor *x, ta
 {
     walk->root = model;
     walk->depth = 0;
-    walk->recorder = (struct check_walk_recorder){ { .enter = enter, .record = leave }, walk };
+    walk->recorder = (struct check_walk_recorder){
+        { .apart = walk->apart, .group = group, .enter = enter, .record = leave }, walk
+    };
     walk->observer = (struct check_walk_observer){ { .observe = observe }, walk };
     talc_tensor *there = talc_to(x, device, x->dtype);
     if (there == NULL)
@@ -216,18 +259,6 @@ void talc_check_restore(talc_module *model, talc_replacement *remembered)
     talc_memory_free(remembered);
 }
 
-/* Exchanges the modes of a tree, in its order, with those of a list. */
-static bool *swap_modes(talc_module *module, bool *modes)
-{
-    const bool before = module->training;
-    module->training = *modes;
-    *modes++ = before;
-    for (int i = 0; i < module->entries->count; i++)
-        if (module->entries->list[i].child != NULL)
-            modes = swap_modes(module->entries->list[i].child, modes);
-    return modes;
-}
-
 bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc_tensor *x,
                      talc_device *device, const char *algorithms)
 {
@@ -237,11 +268,13 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
                       : talc_memory_new((size_t)talc_module_tree_count(model) * sizeof *modes, who);
     bool ran = false;
     if (modes != NULL) {
-        swap_modes(model, modes); /* all false: evaluation mode */
+        talc_module_swap_modes(model, modes); /* all false: evaluation mode */
+        /* Moving gives back folded parameters, so that they are made in the pass, where they are seen and checked. */
         ran = force_all(who, walk, algorithms) && talc_module_to(model, device) &&
               run_forward(walk, model, x, device) && all_forced_ran(who, walk);
         force_back(walk);
-        swap_modes(model, modes);
+        talc_module_forget_folds(model);
+        talc_module_swap_modes(model, modes);
     }
     talc_memory_free(modes);
     talc_scope_leave(scope);

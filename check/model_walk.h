@@ -6,7 +6,7 @@
 #include "ops/algorithm.h"
 #include "tensor/observe.h"
 
-enum { CHECK_PATH = 256, CHECK_DEPTH = 64, CHECK_FORCED = 16, CHECK_NAME = 32 };
+enum { CHECK_PATH = 256, CHECK_DEPTH = 64, CHECK_FORCED = 16, CHECK_NAME = 32, CHECK_FUSED = 4 };
 
 /// An algorithm forced for the time of a pass.
 typedef struct check_forced {
@@ -15,14 +15,24 @@ typedef struct check_forced {
     bool ran;                ///< the op was seen
 } check_forced;
 
+/// The modules that are being applied on one level of a pass: one, or several that are fused.
+typedef struct check_level {
+    const talc_module *modules[CHECK_FUSED];
+    int count;
+    bool folding; ///< one's parameters into another's, for later calls too
+} check_level;
+
 typedef struct check_calls {
     const talc_module *module;
     int count;
 } check_calls;
 
 typedef struct check_walk {
-    /// Told of each op that ran in the module of `path`, and of each module's output, which is the module's `call`-th. Either
-    /// may be NULL. They may raise a failure, which ends the pass.
+    /// Nothing is fused: every module gives its own output.
+    bool apart;
+    /// Told of each op that ran in the module of `path` ("conv1+bn1" for modules that are fused, "conv1+bn1:fold" for what is made
+    /// of their parameters), and of each module's output, which is the module's `call`-th. Either may be NULL. They may raise a
+    /// failure, which ends the pass.
     void (*op)(struct check_walk *walk, const char *path, const talc_observation *observation);
     void (*module)(struct check_walk *walk, const char *path, int call, talc_tensor *y);
 
@@ -36,7 +46,7 @@ typedef struct check_walk {
         struct check_walk *walk;
     } observer;
     const talc_module *root;
-    const talc_module *stack[CHECK_DEPTH];
+    check_level stack[CHECK_DEPTH];
     int depth;
     check_calls *calls;
     int calls_count, calls_room;

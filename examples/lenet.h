@@ -46,13 +46,20 @@ static bool lenet_init(talc_module *module, const void *options)
     return !talc_failed(); /* after the first failure every later call failed too */
 }
 
+/* A layer and ReLU, which is the layer's last step in evaluation mode. */
+static talc_tensor *lenet_relu(talc_module *layer, talc_tensor *x)
+{
+    return talc_forward_chain(&layer, 1, x,
+                              &(talc_chain_end){ .activation = TALC_ACTIVATION_RELU });
+}
+
 static talc_tensor *lenet_forward(talc_module *module, talc_tensor *x)
 {
     lenet *self = (lenet *)module;
-    x = talc_forward(self->pool, talc_relu(talc_forward(self->conv1, x)));  /* [N,6,14,14] */
-    x = talc_forward(self->pool, talc_relu(talc_forward(self->conv2, x)));  /* [N,16,5,5] */
-    x = talc_relu(talc_forward(self->fc1, talc_forward(self->flatten, x))); /* [N,120] */
-    x = talc_relu(talc_forward(self->fc2, x));
+    x = talc_forward(self->pool, lenet_relu(self->conv1, x));  /* [N,6,14,14] */
+    x = talc_forward(self->pool, lenet_relu(self->conv2, x));  /* [N,16,5,5] */
+    x = lenet_relu(self->fc1, talc_forward(self->flatten, x)); /* [N,120] */
+    x = lenet_relu(self->fc2, x);
     return talc_forward(self->fc3, x);
 }
 

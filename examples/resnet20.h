@@ -91,12 +91,14 @@ static bool basic_block_init(talc_module *module, const void *block_options)
     return !talc_failed();
 }
 
+/* Two chains: in evaluation mode each is one convolution, batch norm folded in, with ReLU and shortcut as its last steps. */
 static talc_tensor *basic_block_forward(talc_module *module, talc_tensor *x)
 {
     basic_block *self = (basic_block *)module;
-    talc_tensor *y = talc_relu(talc_forward(self->bn1, talc_forward(self->conv1, x)));
-    y = talc_forward(self->bn2, talc_forward(self->conv2, y));
-    return talc_relu(talc_add(y, talc_forward(self->shortcut, x)));
+    talc_chain_end relu = { .activation = TALC_ACTIVATION_RELU };
+    talc_tensor *y = talc_forward_chain(TALC_CHAIN(self->conv1, self->bn1), x, &relu);
+    relu.residual = talc_forward(self->shortcut, x);
+    return talc_forward_chain(TALC_CHAIN(self->conv2, self->bn2), y, &relu);
 }
 
 static const talc_module_class basic_block_class = {
@@ -145,7 +147,8 @@ static bool resnet20_init(talc_module *module, const void *options)
 static talc_tensor *resnet20_forward(talc_module *module, talc_tensor *x)
 {
     resnet20 *self = (resnet20 *)module;
-    x = talc_relu(talc_forward(self->bn1, talc_forward(self->conv1, x)));
+    x = talc_forward_chain(TALC_CHAIN(self->conv1, self->bn1), x,
+                           &(talc_chain_end){ .activation = TALC_ACTIVATION_RELU });
     x = talc_forward(self->layer1, x); /* [N,16,32,32] */
     x = talc_forward(self->layer2, x); /* [N,32,16,16] */
     x = talc_forward(self->layer3, x); /* [N,64,8,8] */

@@ -1,16 +1,8 @@
+#include "nn/fusable.h"
 #include "nn/layers.h"
 #include "nn/parameter.h"
-#include "ops/batch_norm2d.h"
 #include "ops/elementwise.h"
 #include "tensor/storage.h"
-
-typedef struct batch_norm2d {
-    talc_module base;
-    talc_tensor *weight, *bias;              /* [C], or NULL without affine */
-    talc_tensor *running_mean, *running_var; /* [C], or NULL without tracking */
-    talc_tensor *num_batches_tracked;        /* i64 scalar, or NULL without tracking */
-    talc_batch_norm2d_options options;
-} batch_norm2d;
 
 static bool options_fit(const talc_module *module, const talc_batch_norm2d_layer *options)
 {
@@ -30,7 +22,7 @@ static bool options_fit(const talc_module *module, const talc_batch_norm2d_layer
 
 static bool batch_norm2d_init(talc_module *module, const void *layer_options)
 {
-    batch_norm2d *self = (batch_norm2d *)module;
+    talc_batch_norm2d_module *self = (talc_batch_norm2d_module *)module;
     const talc_batch_norm2d_layer *options = layer_options;
     if (!options_fit(module, options))
         return false;
@@ -56,7 +48,7 @@ static bool batch_norm2d_init(talc_module *module, const void *layer_options)
 
 static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
 {
-    batch_norm2d *self = (batch_norm2d *)module;
+    talc_batch_norm2d_module *self = (talc_batch_norm2d_module *)module;
     bool tracks = self->num_batches_tracked != NULL;
     talc_batch_norm2d_options options = self->options;
     options.training = module->training || !tracks;
@@ -71,14 +63,14 @@ static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
     return y;
 }
 
-static const talc_module_class batch_norm2d_class = {
+const talc_module_class talc_batch_norm2d_class = {
     .name = "BatchNorm2d",
-    .size = sizeof(batch_norm2d),
+    .size = sizeof(talc_batch_norm2d_module),
     .init = batch_norm2d_init,
     .forward = batch_norm2d_forward,
 };
 
 talc_module *talc_nn_batch_norm2d(const talc_batch_norm2d_layer *options)
 {
-    return talc_module_new(&batch_norm2d_class, options);
+    return talc_module_new(&talc_batch_norm2d_class, options);
 }

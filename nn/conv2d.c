@@ -1,16 +1,10 @@
+#include "nn/fusable.h"
 #include "nn/layers.h"
 #include "nn/parameter.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-typedef struct conv2d {
-    talc_module base;
-    talc_tensor *weight; /* [OC, C/groups, KH, KW] */
-    talc_tensor *bias;   /* [OC], or NULL */
-    talc_conv2d_options options;
-} conv2d;
 
 /* Zero is the default of each; TALC_ZERO, which padding alone takes, is negative as well. */
 static bool not_negative(const char *name, const int64_t pair[2], bool may_ask_for_zero)
@@ -55,7 +49,7 @@ static bool options_fit(const talc_module *module, const talc_conv2d_layer *opti
 
 static bool conv2d_init(talc_module *module, const void *layer_options)
 {
-    conv2d *self = (conv2d *)module;
+    talc_conv2d_module *self = (talc_conv2d_module *)module;
     const talc_conv2d_layer *options = layer_options;
     if (!options_fit(module, options))
         return false;
@@ -83,21 +77,21 @@ static bool conv2d_init(talc_module *module, const void *layer_options)
 
 static talc_tensor *conv2d_forward(talc_module *module, talc_tensor *x)
 {
-    conv2d *self = (conv2d *)module;
+    talc_conv2d_module *self = (talc_conv2d_module *)module;
     return talc_conv2d(x, self->weight, self->bias, &self->options);
 }
 
 static double conv2d_macs(const talc_module *module, talc_dims x, talc_dims y)
 {
-    const int64_t *w = ((const conv2d *)module)->weight->dims;
+    const int64_t *w = ((const talc_conv2d_module *)module)->weight->dims;
     (void)x;
     return (double)y.dim[0] * (double)y.dim[1] * (double)y.dim[2] * (double)y.dim[3] *
            ((double)w[1] * (double)w[2] * (double)w[3]);
 }
 
-static const talc_module_class conv2d_class = {
+const talc_module_class talc_conv2d_class = {
     .name = "Conv2d",
-    .size = sizeof(conv2d),
+    .size = sizeof(talc_conv2d_module),
     .init = conv2d_init,
     .forward = conv2d_forward,
     .macs = conv2d_macs,
@@ -105,5 +99,5 @@ static const talc_module_class conv2d_class = {
 
 talc_module *talc_nn_conv2d(const talc_conv2d_layer *options)
 {
-    return talc_module_new(&conv2d_class, options);
+    return talc_module_new(&talc_conv2d_class, options);
 }

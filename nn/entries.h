@@ -21,6 +21,7 @@ struct talc_module_entries {
     talc_module *parent; ///< NULL for a root
     int count, capacity;
     talc_module_entry *list; ///< in order of registration
+    struct talc_fold *fold;  ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };
 
 /// The entry of that name, given by its first `length` characters; NULL when there is none.
@@ -47,11 +48,30 @@ talc_replacement *talc_module_replacements(talc_module *module);
 int talc_module_tensor_count(const talc_module *module);
 void talc_module_replace(const talc_replacement *replacements, int count);
 
+/// Gives back what was worked out of a tree's parameters. Whatever exchanges parameters calls it; what writes to them need not.
+void talc_module_forget_folds(talc_module *module);
+
 /// Modules of a tree, its root counted.
 int talc_module_tree_count(const talc_module *module);
 
+/// Exchanges the modes of a tree, in its order, with those of a list of talc_module_tree_count; returns the list's end.
+bool *talc_module_swap_modes(talc_module *module, bool *modes);
+
+/// Where the application of a group of fused modules is.
+typedef enum talc_group_phase {
+    TALC_GROUP_FOLDS,
+    TALC_GROUP_RUNS,
+    TALC_GROUP_ENDS
+} talc_group_phase;
+
 /// Told of each talc_forward on this thread while it is set. For the summary and the check of models.
 typedef struct talc_forward_recorder {
+    /// Wants every module's own output: nothing is fused while the recorder is set. `group` is told all the same.
+    bool apart;
+    /// `count` modules and what follows them in their chain are applied as one op. FOLDS comes first: ops until RUNS make operands that are kept for later
+    /// calls. Unless it is `apart` the recorder is told nothing else of the modules. NULL: not told.
+    void (*group)(struct talc_forward_recorder *recorder, talc_module *const modules[], int count,
+                  talc_group_phase phase);
     /// A module is about to be applied. NULL: not told.
     void (*enter)(struct talc_forward_recorder *recorder, const talc_module *module);
     /// It has been; y is NULL when it failed.
@@ -61,5 +81,8 @@ typedef struct talc_forward_recorder {
 
 /// Sets this thread's recorder, NULL for none; returns the one before.
 talc_forward_recorder *talc_forward_record(talc_forward_recorder *recorder);
+
+/// The one that is set; NULL: none.
+talc_forward_recorder *talc_forward_recorded(void);
 
 #endif

@@ -1,18 +1,11 @@
+#include "nn/fusable.h"
 #include "nn/layers.h"
 #include "nn/parameter.h"
-#include "ops/linear.h"
 #include "tensor/storage.h"
-
-typedef struct linear {
-    talc_module base;
-    talc_tensor *weight; /* [out, in] */
-    talc_tensor *bias;   /* [out], or NULL */
-    talc_linear_options options;
-} linear;
 
 static bool linear_init(talc_module *module, const void *layer_options)
 {
-    linear *self = (linear *)module;
+    talc_linear_module *self = (talc_linear_module *)module;
     const talc_linear_layer *options = layer_options;
     if (talc_operand_missing("Linear", "options", options) ||
         !talc_layer_positive(module, "in_features", options->in_features) ||
@@ -31,22 +24,22 @@ static bool linear_init(talc_module *module, const void *layer_options)
 
 static talc_tensor *linear_forward(talc_module *module, talc_tensor *x)
 {
-    linear *self = (linear *)module;
+    talc_linear_module *self = (talc_linear_module *)module;
     return talc_linear(x, self->weight, self->bias, &self->options);
 }
 
 static double linear_macs(const talc_module *module, talc_dims x, talc_dims y)
 {
-    double macs = (double)((const linear *)module)->weight->dims[1];
+    double macs = (double)((const talc_linear_module *)module)->weight->dims[1];
     (void)x;
     for (int i = 0; i < y.rank; i++)
         macs *= (double)y.dim[i];
     return macs;
 }
 
-static const talc_module_class linear_class = {
+const talc_module_class talc_linear_class = {
     .name = "Linear",
-    .size = sizeof(linear),
+    .size = sizeof(talc_linear_module),
     .init = linear_init,
     .forward = linear_forward,
     .macs = linear_macs,
@@ -54,5 +47,5 @@ static const talc_module_class linear_class = {
 
 talc_module *talc_nn_linear(const talc_linear_layer *options)
 {
-    return talc_module_new(&linear_class, options);
+    return talc_module_new(&talc_linear_class, options);
 }

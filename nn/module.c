@@ -13,6 +13,11 @@ talc_forward_recorder *talc_forward_record(talc_forward_recorder *recorder)
     return before;
 }
 
+talc_forward_recorder *talc_forward_recorded(void)
+{
+    return current_recorder;
+}
+
 // ---- Making and freeing -------------------------------------------------------------------------------------
 
 static bool class_fits(const talc_module_class *kind)
@@ -73,8 +78,10 @@ static void free_tree(talc_module *module)
 
 void talc_module_free(talc_module *module)
 {
-    if (module != NULL && module->entries->parent == NULL)
-        free_tree(module);
+    if (module == NULL || module->entries->parent != NULL)
+        return;
+    talc_module_forget_folds(module);
+    free_tree(module);
 }
 
 // ---- Registering --------------------------------------------------------------------------------------------
@@ -177,6 +184,7 @@ bool talc_module_train(talc_module *module)
     if (talc_operand_missing("module_train", "module", module))
         return false;
     set_training(module, true);
+    talc_module_forget_folds(module);
     return true;
 }
 
@@ -186,6 +194,17 @@ bool talc_module_eval(talc_module *module)
         return false;
     set_training(module, false);
     return true;
+}
+
+bool *talc_module_swap_modes(talc_module *module, bool *modes)
+{
+    const bool before = module->training;
+    module->training = *modes;
+    *modes++ = before;
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            modes = talc_module_swap_modes(module->entries->list[i].child, modes);
+    return modes;
 }
 
 // ---- Moving -------------------------------------------------------------------------------------------------
@@ -201,8 +220,10 @@ bool talc_module_to(talc_module *module, talc_device *device)
     for (int i = 0; moved != NULL && i < count && !talc_failed(); i++)
         if (moved[i].tensor->device != device)
             moved[i].fresh = talc_to(moved[i].tensor, device, moved[i].tensor->dtype);
-    if (!talc_failed())
+    if (!talc_failed()) {
         talc_module_replace(moved, count);
+        talc_module_forget_folds(module);
+    }
     talc_memory_free(moved);
     talc_scope_leave(scope);
     return !talc_failed();

@@ -99,8 +99,14 @@ TALC_API talc_tensor *talc_module_find(talc_module *module, const char *path);
 TALC_API talc_module *talc_module_child(talc_module *module, const char *path);
 
 /// Runs a forward pass on x in evaluation mode and prints a table: layer, output shape, parameters,
-/// multiply-accumulates, each without its children's. Leaves modes, buffers and tensors as they were.
+/// multiply-accumulates, each without its children's. The pass is layer by layer; a layer that is otherwise fused with one before it
+/// (fuse.h) is marked: "BatchNorm2d (in conv1)". Leaves modes, buffers and tensors as they were.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
+
+/// Runs a forward pass on x in evaluation mode and prints each op that ran, in its order: the layers that it stands for, "0+1+2" when
+/// they are fused (fuse.h), what it computes, "Conv2d + BatchNorm2d (folded) + residual + relu", the op, its output's shape
+/// and the algorithm that was chosen. Leaves modes, buffers and tensors as they were. Views and fills are no ops.
+TALC_API bool talc_module_explain(FILE *file, talc_module *module, talc_tensor *x);
 
 // ---- Files --------------------------------------------------------------------------------------------------
 

@@ -1,21 +1,43 @@
 #include "nn/entries.h"
+#include "nn/group.h"
 #include "nn/layers.h"
 #include "tensor/storage.h"
 
 #include <stdio.h>
 
+/* The children from entry i on, as many as one op may take; returns how many. */
+static int next_children(const struct talc_module_entries *entries, int i,
+                         talc_module *next[TALC_GROUP_MAX])
+{
+    int count = 0;
+    for (; i < entries->count && count < TALC_GROUP_MAX; i++)
+        if (entries->list[i].child != NULL)
+            next[count++] = entries->list[i].child;
+    return count;
+}
+
+/* The entry behind the next `count` children. */
+static int skip_children(const struct talc_module_entries *entries, int i, int count)
+{
+    for (; count > 0; i++)
+        count -= entries->list[i].child != NULL;
+    return i;
+}
+
 static talc_tensor *sequential_forward(talc_module *module, talc_tensor *x)
 {
     const struct talc_module_entries *entries = module->entries;
+    talc_module *next[TALC_GROUP_MAX];
+    talc_group_result group;
     talc_tensor *y = x;
-    for (int i = 0; i < entries->count && y != NULL; i++) {
-        if (entries->list[i].child == NULL)
-            continue;
+    int i = 0, count;
+    while (y != NULL && (count = next_children(entries, i, next)) > 0) {
         talc_tensor *input = y;
-        y = talc_forward(entries->list[i].child, input);
-        /* Nothing but this layer needed its input, unless that is the caller's. */
+        y = talc_group_forward(next, count, input, NULL, &group);
+        /* Nothing but these layers needed their input, unless that is the caller's. */
         if (input != y && input != x)
             talc_scope_drop(input);
+        i = skip_children(entries, i, group.count);
     }
     return y;
 }

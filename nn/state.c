@@ -128,8 +128,10 @@ static bool load_from(talc_module *module, loading *load, bool strict)
     talc_replacement *replacements = talc_module_replacements(module);
     load->next = replacements;
     bool complete = replacements != NULL && talc_module_visit(module, read_fresh, load);
-    if (complete)
+    if (complete) {
         talc_module_replace(replacements, talc_module_tensor_count(module));
+        talc_module_forget_folds(module);
+    }
     talc_memory_free(replacements);
     return complete;
 }

@@ -1,4 +1,5 @@
 /// Layers without options: the op is all there is to them.
+#include "nn/fusable.h"
 #include "nn/layers.h"
 #include "ops/elementwise.h"
 
@@ -34,10 +35,10 @@ static talc_tensor *flatten_forward(talc_module *module, talc_tensor *x)
 
 // clang-format off
 static const talc_module_class identity_class = { .name = "Identity", .size = sizeof(talc_module), .forward = identity_forward };
-static const talc_module_class relu_class     = { .name = "ReLU",     .size = sizeof(talc_module), .forward = relu_forward };
-static const talc_module_class sigmoid_class  = { .name = "Sigmoid",  .size = sizeof(talc_module), .forward = sigmoid_forward };
-static const talc_module_class tanh_class     = { .name = "Tanh",     .size = sizeof(talc_module), .forward = tanh_forward };
 static const talc_module_class flatten_class  = { .name = "Flatten",  .size = sizeof(talc_module), .forward = flatten_forward };
+const talc_module_class talc_relu_class       = { .name = "ReLU",     .size = sizeof(talc_module), .forward = relu_forward };
+const talc_module_class talc_sigmoid_class    = { .name = "Sigmoid",  .size = sizeof(talc_module), .forward = sigmoid_forward };
+const talc_module_class talc_tanh_class       = { .name = "Tanh",     .size = sizeof(talc_module), .forward = tanh_forward };
 // clang-format on
 
 talc_module *talc_nn_identity(void)
@@ -47,17 +48,17 @@ talc_module *talc_nn_identity(void)
 
 talc_module *talc_nn_relu(void)
 {
-    return talc_module_new(&relu_class, NULL);
+    return talc_module_new(&talc_relu_class, NULL);
 }
 
 talc_module *talc_nn_sigmoid(void)
 {
-    return talc_module_new(&sigmoid_class, NULL);
+    return talc_module_new(&talc_sigmoid_class, NULL);
 }
 
 talc_module *talc_nn_tanh(void)
 {
-    return talc_module_new(&tanh_class, NULL);
+    return talc_module_new(&talc_tanh_class, NULL);
 }
 
 talc_module *talc_nn_flatten(void)

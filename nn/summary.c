@@ -10,6 +10,8 @@ typedef struct summary_row {
     talc_module *module;
     char *path; /* "" for the root */
     bool was_training;
+    const char *
+        into; /* the name of the module that this one is fused with outside this table; NULL: it runs by itself */
     int calls;
     talc_dims y;       /* shape of the last call's output */
     double parameters; /* its own, children not counted */
@@ -55,24 +57,41 @@ static bool add_rows(summary_table *summary, talc_module *module, char *path)
     return true;
 }
 
+static summary_row *row_of(const summary_table *self, const talc_module *module)
+{
+    for (int i = 0; i < self->count; i++)
+        if (self->rows[i].module == module)
+            return &self->rows[i];
+    return NULL;
+}
+
 static void record_call(talc_forward_recorder *recorder, const talc_module *module,
                         const talc_tensor *x, const talc_tensor *y)
 {
-    const summary_table *self = (summary_table *)recorder;
-    if (y == NULL)
+    summary_row *row = y == NULL ? NULL : row_of((summary_table *)recorder, module);
+    if (row == NULL)
         return;
-    for (int i = 0; i < self->count; i++) {
-        summary_row *row = &self->rows[i];
-        if (row->module != module)
-            continue;
-        row->calls++;
-        row->y = talc_dims_of(y);
-        if (module->kind->macs != NULL)
-            row->macs += module->kind->macs(module, talc_dims_of(x), row->y);
+    row->calls++;
+    row->y = talc_dims_of(y);
+    if (module->kind->macs != NULL)
+        row->macs += module->kind->macs(module, talc_dims_of(x), row->y);
+}
+
+static void record_group(talc_forward_recorder *recorder, talc_module *const modules[], int count,
+                         talc_group_phase phase)
+{
+    const summary_table *self = (summary_table *)recorder;
+    const summary_row *first = row_of(self, modules[0]);
+    (void)phase;
+    for (int i = 1; i < count && first != NULL; i++) {
+        summary_row *row = row_of(self, modules[i]);
+        const char *dot = strrchr(first->path, '.');
+        if (row != NULL)
+            row->into = dot == NULL ? first->path : dot + 1;
     }
 }
 
-/* Fills in the rows by one forward pass, in evaluation mode so that it changes no running statistics. */
+/* Fills in the rows by one forward pass, layer by layer, and in evaluation mode so that it changes no running statistics. */
 static bool run_forward(summary_table *summary, talc_module *module, talc_tensor *x)
 {
     talc_scope *scope = talc_scope_enter();
@@ -91,6 +110,7 @@ static bool run_forward(summary_table *summary, talc_module *module, talc_tensor
 // ---- The table ----------------------------------------------------------------------------------------------
 
 #define NUMBER_TEXT 40
+#define TYPE_TEXT   160
 
 /* A count with its thousands apart: "272,474". */
 static const char *number_text(double number, char text[NUMBER_TEXT])
@@ -111,6 +131,16 @@ static const char *number_text(double number, char text[NUMBER_TEXT])
     return text;
 }
 
+/* "BatchNorm2d", or "BatchNorm2d (in conv1)". */
+static const char *type_text(const summary_row *row, char text[TYPE_TEXT])
+{
+    if (row->into == NULL)
+        snprintf(text, TYPE_TEXT, "%s", row->module->kind->name);
+    else
+        snprintf(text, TYPE_TEXT, "%s (in %s)", row->module->kind->name, row->into);
+    return text;
+}
+
 static int longer(int a, size_t b)
 {
     return (size_t)a > b ? a : (int)b;
@@ -124,12 +154,12 @@ static void print_line(FILE *file, const int widths[3], const char *const cells[
 
 static void print_table(FILE *file, const summary_table *summary)
 {
-    char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT];
+    char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT], type[TYPE_TEXT];
     int widths[3] = { 7, 4, 12 }; /* of "(model)", "type" and "output shape" */
     for (int i = 0; i < summary->count; i++) {
         const summary_row *row = &summary->rows[i];
         widths[0] = longer(widths[0], strlen(row->path));
-        widths[1] = longer(widths[1], strlen(row->module->kind->name));
+        widths[1] = longer(widths[1], strlen(type_text(row, type)));
         widths[2] = longer(widths[2], strlen(talc_dims_text(row->y, shape)));
     }
     print_line(file, widths,
@@ -141,7 +171,7 @@ static void print_table(FILE *file, const summary_table *summary)
         all_macs += row->macs;
         print_line(file, widths,
                    (const char *const[]){
-                       *row->path == '\0' ? "(model)" : row->path, row->module->kind->name,
+                       *row->path == '\0' ? "(model)" : row->path, type_text(row, type),
                        row->calls == 0 ? "not called" : talc_dims_text(row->y, shape),
                        number_text(row->parameters, parameters), number_text(row->macs, macs) });
     }
@@ -156,7 +186,8 @@ bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
         talc_operand_missing("module_summary", "module", module) ||
         talc_operand_missing("module_summary", "x", x))
         return false;
-    summary_table summary = { .recorder = { .record = record_call } };
+    summary_table summary = { .recorder = {
+                                  .apart = true, .group = record_group, .record = record_call } };
     summary.rows =
         talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *summary.rows, "summary");
     bool ran = summary.rows != NULL && add_rows(&summary, module, talc_memory_string("")) &&

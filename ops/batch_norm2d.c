@@ -130,6 +130,13 @@ static void release(operands *packed)
     talc_release(packed->running_var);
 }
 
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_batch_norm2d_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "%s", p->N, p->C,
+             p->H, p->W, p->training ? "_training" : "");
+}
+
 static talc_status run(const talc_batch_norm2d_algorithm *row, const talc_batch_norm2d_problem *p,
                        size_t workspace, const operands *packed, talc_tensor *y)
 {
@@ -147,11 +154,8 @@ static talc_status run(const talc_batch_norm2d_algorithm *row, const talc_batch_
         .workspace = block.data,
         .workspace_bytes = workspace,
     };
-    char text[128];
-    snprintf(text, sizeof text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "%s", p->N, p->C,
-             p->H, p->W, p->training ? "_training" : "");
-    talc_run frame = talc_run_begin(OP, y->device, &row->algorithm);
-    status = talc_run_end(&frame, row->run(y->device, p, &arguments), text);
+    talc_run frame = talc_run_begin(OP, y->device, &row->algorithm, problem_text, p);
+    status = talc_run_end(&frame, row->run(y->device, p, &arguments));
     talc_block_free(y->device, block);
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include "tensor/environment.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,12 +63,15 @@ bool talc_algorithm_force(const char *op, const char *name)
 talc_choice talc_choice_begin(const char *op, talc_device *device, const char *forced,
                               unsigned precision)
 {
-    return (talc_choice){ .op = op,
-                          .device = device,
-                          .forced = forced != NULL ? forced : talc_algorithm_forced(op),
-                          .precision =
-                              precision != 0 ? precision | TALC_STRICT : talc_precision_admitted(),
-                          .limit = talc_workspace_limit(device) };
+    talc_choice choice; /* what refused_count does not count stays as it is */
+    choice.op = op;
+    choice.device = device;
+    choice.forced = forced != NULL ? forced : talc_algorithm_forced(op);
+    choice.precision = precision != 0 ? precision | TALC_STRICT : talc_precision_admitted();
+    choice.limit = talc_workspace_limit(device);
+    choice.forced_seen = false;
+    choice.refused_count = 0;
+    return choice;
 }
 
 const char *talc_choice_refusal(const talc_choice *choice, const talc_algorithm *row,
@@ -112,9 +116,12 @@ bool talc_choice_admits(talc_choice *choice, const talc_algorithm *row, const ch
     dispatch_line(choice, row, reason);
     if (reason == NULL)
         return true;
-    size_t used = strlen(choice->reasons);
-    snprintf(choice->reasons + used, sizeof choice->reasons - used, "%s%s: %s",
-             used == 0 ? "" : "; ", row->name, reason);
+    if (choice->refused_count < TALC_MAX_REFUSED) {
+        int i = choice->refused_count++;
+        choice->refused[i].row = row;
+        choice->refused[i].refusal = refusal;
+        choice->refused[i].workspace = workspace;
+    }
     return false;
 }
 
@@ -123,9 +130,18 @@ talc_status talc_choice_fail(const talc_choice *choice)
     if (choice->forced != NULL && !choice->forced_seen)
         return talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
                          choice->device->name, choice->forced);
+    char reasons[640] = ""; /* "name: reason; ..." */
+    size_t used = 0;
+    for (int i = 0; i < choice->refused_count && used < sizeof reasons; i++) {
+        const talc_algorithm *row = choice->refused[i].row;
+        char text[96];
+        const char *reason = talc_choice_refusal(choice, row, choice->refused[i].refusal,
+                                                 choice->refused[i].workspace, text);
+        used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s: %s",
+                                 used == 0 ? "" : "; ", row->name, reason);
+    }
     return talc_fail(TALC_UNSUPPORTED, "%s on %s: %s", choice->op, choice->device->name,
-                     choice->reasons[0] != '\0' ? choice->reasons
-                                                : "this device has no algorithm for it");
+                     used > 0 ? reasons : "this device has no algorithm for it");
 }
 
 // ---- Running ------------------------------------------------------------------------------------------------
@@ -142,9 +158,26 @@ static bool traced(void)
     return (talc_environment()->verbose & TALC_VERBOSE_EXEC) != 0;
 }
 
-talc_run talc_run_begin(const char *op, talc_device *device, const talc_algorithm *row)
+void talc_run_dims(const void *tensor, char text[TALC_RUN_TEXT])
 {
-    return (talc_run){ op, row->name, device, traced() ? now() : 0 };
+    talc_dims_text(talc_dims_of(tensor), text);
+}
+
+static void begin_range(const talc_run *run)
+{
+    char text[TALC_RUN_TEXT], name[TALC_RUN_TEXT + 64];
+    run->write(run->problem, text);
+    snprintf(name, sizeof name, "%s %s %s", run->op, run->algorithm, text);
+    run->device->interface->range_begin(run->device, name);
+}
+
+talc_run talc_run_begin(const char *op, talc_device *device, const talc_algorithm *row,
+                        talc_run_text *write, const void *problem)
+{
+    talc_run run = { op, row->name, device, write, problem, traced() ? now() : 0 };
+    if (device->ranges)
+        begin_range(&run);
+    return run;
 }
 
 /* Waits for the device; what shows there becomes a failure of this run. */
@@ -160,16 +193,18 @@ static talc_status finish(const talc_run *run)
                      reason);
 }
 
-talc_status talc_run_end(const talc_run *run, talc_status status, const char *problem)
+talc_status talc_run_end(const talc_run *run, talc_status status)
 {
-    if (status == TALC_OK && (traced() || talc_environment()->sync))
+    if (run->device->ranges)
+        run->device->interface->range_end(run->device);
+    if (status == TALC_OK && (traced() || talc_environment()->sync) &&
+        !talc_recording_active(run->device))
         status = finish(run);
     if (traced()) {
-        char field[320]; /* a shape's commas would end the field */
-        size_t length = 0;
-        for (; problem[length] != '\0' && length + 1 < sizeof field; length++)
-            field[length] = problem[length] == ',' ? 'x' : problem[length];
-        field[length] = '\0';
+        char field[TALC_RUN_TEXT];
+        run->write(run->problem, field);
+        for (char *at = field; *at != '\0'; at++) /* a shape's commas would end the field */
+            *at = *at == ',' ? 'x' : *at;
         fprintf(stderr, "talc,exec,%s,%s,%s,%s,%.6f\n", run->device->name, run->op, run->algorithm,
                 field, 1e3 * (now() - run->started));
     }

@@ -16,6 +16,9 @@
 #include "ops/algorithm.h"
 #include "tensor/storage.h"
 
+/// More rows than that are refused without being told of.
+#define TALC_MAX_REFUSED 16
+
 typedef struct talc_choice {
     const char *op;
     talc_device *device;
@@ -23,7 +26,13 @@ typedef struct talc_choice {
     unsigned precision; ///< admitted classes
     size_t limit;       ///< workspace bytes
     bool forced_seen;
-    char reasons[640]; ///< "name: reason; ..." of the rows refused so far
+    /// The rows refused so far, of which talc_choice_fail tells. Few calls fail, so the text is written there.
+    int refused_count;
+    struct {
+        const talc_algorithm *row;
+        const char *refusal;
+        size_t workspace;
+    } refused[TALC_MAX_REFUSED];
 } talc_choice;
 
 /// `forced` is the caller's own choice, NULL for the thread's; classes 0 for the thread's.
@@ -35,25 +44,36 @@ talc_choice talc_choice_begin(const char *op, talc_device *device, const char *f
 const char *talc_choice_refusal(const talc_choice *choice, const talc_algorithm *row,
                                 const char *refusal, size_t workspace, char text[96]);
 
-/// Whether the row runs. Notes the reason when it does not.
+/// Whether the row runs. Notes the reason when it does not; `refusal` lasts as long as the choice.
 bool talc_choice_admits(talc_choice *choice, const talc_algorithm *row, const char *refusal,
                         size_t workspace);
 
 /// Raises TALC_UNSUPPORTED with every row's reason.
 talc_status talc_choice_fail(const talc_choice *choice);
 
+/// Writes a problem in few characters. Called only when somebody reads them: formatting costs as much as a launch.
+#define TALC_RUN_TEXT 320
+typedef void talc_run_text(const void *problem, char text[TALC_RUN_TEXT]);
+
+/// A talc_run_text for ops whose problem is best told by the shape of a tensor, the result or x.
+talc_run_text talc_run_dims;
+
 /// What a run needs to be timed, named in a fault, and traced.
 typedef struct talc_run {
     const char *op;
     const char *algorithm;
     talc_device *device;
+    talc_run_text *write;
+    const void *problem;
     double started; ///< seconds; only with TALC_VERBOSE=exec
 } talc_run;
 
-talc_run talc_run_begin(const char *op, talc_device *device, const talc_algorithm *row);
+/// Begins a run: where a profiler listens, a range named "op algorithm problem". `problem` lasts until the end.
+talc_run talc_run_begin(const char *op, talc_device *device, const talc_algorithm *row,
+                        talc_run_text *write, const void *problem);
 
 /// Ends a run: waits under TALC_SYNC or TALC_VERBOSE=exec and prints the line `talc,exec,device,op,algorithm,problem,ms`.
-/// Returns `status`, or what waiting showed. `problem` is printed with x for each comma.
-talc_status talc_run_end(const talc_run *run, talc_status status, const char *problem);
+/// Returns `status`, or what waiting showed. The problem is printed with x for each comma.
+talc_status talc_run_end(const talc_run *run, talc_status status);
 
 #endif

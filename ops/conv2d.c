@@ -55,6 +55,12 @@ static void operands_release(operands *packed)
     talc_release(packed->residual);
 }
 
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+{
+    _Static_assert(TALC_CONV2D_TEXT <= TALC_RUN_TEXT, "a problem's text has room");
+    talc_conv2d_problem_text(problem, text);
+}
+
 static talc_status run(const talc_conv2d_algorithm *row, const talc_conv2d_problem *problem,
                        size_t workspace, const operands *packed, talc_tensor *y)
 {
@@ -71,10 +77,9 @@ static talc_status run(const talc_conv2d_algorithm *row, const talc_conv2d_probl
         .workspace = block.data,
         .workspace_bytes = workspace,
     };
-    char text[TALC_CONV2D_TEXT];
-    talc_run frame = talc_run_begin("conv2d", y->device, &row->algorithm);
+    talc_run frame = talc_run_begin("conv2d", y->device, &row->algorithm, problem_text, problem);
     status = row->run(y->device, problem, &arguments);
-    status = talc_run_end(&frame, status, talc_conv2d_problem_text(problem, text));
+    status = talc_run_end(&frame, status);
     talc_block_free(y->device, block);
     return status;
 }

@@ -53,10 +53,9 @@ static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
     if (row == NULL || talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    char text[TALC_DIMS_TEXT];
-    talc_run run = talc_run_begin(op, x->device, &row->algorithm);
+    talc_run run = talc_run_begin(op, x->device, &row->algorithm, talc_run_dims, y);
     talc_status status = row->run(x->device, &problem, &(talc_unary_arguments){ y->data, x->data });
-    status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
+    status = talc_run_end(&run, status);
     y = talc_result(y, status);
     talc_observed(op, &row->algorithm, &problem, &x, 1, y);
     return y;
@@ -132,12 +131,11 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
     if (row == NULL || talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    char text[TALC_DIMS_TEXT];
-    talc_run run = talc_run_begin(op, a->device, &row->algorithm);
+    talc_run run = talc_run_begin(op, a->device, &row->algorithm, talc_run_dims, y);
     talc_status status =
         row->run(a->device, &problem,
                  &(talc_binary_arguments){ y->data, a->data, b == NULL ? NULL : b->data });
-    status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
+    status = talc_run_end(&run, status);
     y = talc_result(y, status);
     talc_observed(op, &row->algorithm, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
     return y;

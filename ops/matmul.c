@@ -42,6 +42,14 @@ const talc_matmul_algorithm *talc_matmul_choose(const char *op, talc_device *dev
     return NULL;
 }
 
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_matmul_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "b%" PRId64 "m%" PRId64 "n%" PRId64 "k%" PRId64 "_%s%s%s",
+             p->batch, p->M, p->N, p->K, talc_dtype_name(p->dtype), p->transpose_a ? "_ta" : "",
+             p->transpose_b ? "_tb" : "");
+}
+
 talc_status talc_matmul_run(const char *op, talc_device *device, const talc_matmul_algorithm *row,
                             const talc_matmul_problem *p, const talc_matmul_arguments *arguments)
 {
@@ -50,12 +58,8 @@ talc_status talc_matmul_run(const char *op, talc_device *device, const talc_matm
     if (p->batch == 0 || p->M == 0 || p->N == 0)
         return TALC_OK;
 
-    char text[128];
-    snprintf(text, sizeof text, "b%" PRId64 "m%" PRId64 "n%" PRId64 "k%" PRId64 "_%s%s%s", p->batch,
-             p->M, p->N, p->K, talc_dtype_name(p->dtype), p->transpose_a ? "_ta" : "",
-             p->transpose_b ? "_tb" : "");
-    talc_run run = talc_run_begin(op, device, &row->algorithm);
-    return talc_run_end(&run, row->run(device, p, arguments), text);
+    talc_run run = talc_run_begin(op, device, &row->algorithm, problem_text, p);
+    return talc_run_end(&run, row->run(device, p, arguments));
 }
 
 // ---- Checks and shapes --------------------------------------------------------------------------------------

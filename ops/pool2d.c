@@ -146,17 +146,21 @@ static const talc_pool2d_algorithm *choose(talc_device *device, const char *forc
 
 // ---- Run ----------------------------------------------------------------------------------------------------
 
-static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,
-                       const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments)
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 {
-    char text[256];
-    snprintf(text, sizeof text,
+    const talc_pool2d_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT,
              "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "o%" PRId64 "x%" PRId64 "k%" PRId64
              "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
              p->N, p->C, p->H, p->W, p->OH, p->OW, p->KH, p->KW, p->stride_h, p->stride_w, p->pad_h,
              p->pad_w);
-    talc_run timed = talc_run_begin(op_names[p->kind], device, &row->algorithm);
-    return talc_run_end(&timed, row->run(device, p, arguments), text);
+}
+
+static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,
+                       const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments)
+{
+    talc_run timed = talc_run_begin(op_names[p->kind], device, &row->algorithm, problem_text, p);
+    return talc_run_end(&timed, row->run(device, p, arguments));
 }
 
 /* x is checked and the problem complete. */

@@ -126,6 +126,13 @@ static talc_tensor *without_elements(const char *op, talc_reduce_function functi
     return y;
 }
 
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_reduce_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "outputs%" PRId64 "k%" PRId64 "_%s", p->outputs, p->K,
+             talc_dtype_name(p->dtype));
+}
+
 static talc_status run(const char *op, const talc_reduce_algorithm *row,
                        const talc_reduce_problem *p, size_t workspace, const talc_tensor *x,
                        talc_tensor *y)
@@ -137,11 +144,8 @@ static talc_status run(const char *op, const talc_reduce_algorithm *row,
     const talc_reduce_arguments arguments = {
         .y = y->data, .x = x->data, .workspace = block.data, .workspace_bytes = workspace
     };
-    char text[64];
-    snprintf(text, sizeof text, "outputs%" PRId64 "k%" PRId64 "_%s", p->outputs, p->K,
-             talc_dtype_name(p->dtype));
-    talc_run timed = talc_run_begin(op, y->device, &row->algorithm);
-    status = talc_run_end(&timed, row->run(y->device, p, &arguments), text);
+    talc_run timed = talc_run_begin(op, y->device, &row->algorithm, problem_text, p);
+    status = talc_run_end(&timed, row->run(y->device, p, &arguments));
     talc_block_free(y->device, block);
     return status;
 }

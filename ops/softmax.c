@@ -53,11 +53,10 @@ static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int 
     if (row == NULL || talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    char text[TALC_DIMS_TEXT];
-    talc_run run = talc_run_begin(op, x->device, &row->algorithm);
+    talc_run run = talc_run_begin(op, x->device, &row->algorithm, talc_run_dims, y);
     talc_status status =
         row->run(x->device, &problem, &(talc_softmax_arguments){ y->data, x->data });
-    status = talc_run_end(&run, status, talc_dims_text(talc_dims_of(y), text));
+    status = talc_run_end(&run, status);
     y = talc_result(y, status);
     talc_observed(op, &row->algorithm, &(talc_softmax_observed){ log, dim }, &x, 1, y);
     return y;

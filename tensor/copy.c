@@ -1,5 +1,6 @@
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -72,6 +73,10 @@ static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src
                    ? status
                    : dst->device->interface->upload(dst->device, dst->data, src->data, bytes);
     }
+    if (dst->device->interface == src->device->interface &&
+        dst->device->interface->from_peer != NULL)
+        return dst->device->interface->from_peer(dst->device, dst->data, src->device, src->data,
+                                                 bytes);
     void *staging = talc_memory_new(bytes, "copy between devices");
     if (staging == NULL)
         return talc_error_status();
@@ -89,6 +94,9 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
         return NULL;
     if (tensor->device == device)
         return talc_cast(tensor, dtype);
+    if (talc_recording_refuses("to", tensor->device, "copy to another device") ||
+        talc_recording_refuses("to", device, "copy from another device"))
+        return NULL;
     /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
     talc_observer *observer = talc_observe_pause();
     talc_tensor *cast = talc_cast(tensor, dtype);

@@ -2,7 +2,9 @@
 
 #include "tensor/environment.h"
 #include "tensor/pool.h"
+#include "tensor/recording.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 const char *talc_device_name(const talc_device *device)
 {
@@ -16,7 +18,8 @@ bool talc_device_is_host(const talc_device *device)
 
 bool talc_device_synchronize(talc_device *device)
 {
-    if (talc_operand_missing("device_synchronize", "device", device))
+    if (talc_operand_missing("device_synchronize", "device", device) ||
+        talc_recording_refuses("device_synchronize", device, "wait for the device"))
         return false;
     return device->interface->synchronize(device) == TALC_OK;
 }
@@ -44,8 +47,22 @@ talc_status talc_device_open(talc_device *device)
     return talc_pool_open(device);
 }
 
-void talc_device_close(talc_device *device)
+bool talc_device_close(talc_device *device)
 {
-    if (device != NULL)
-        talc_pool_close(device);
+    if (device == NULL || device->pool == NULL)
+        return true;
+    if (talc_failed())
+        return false;
+    const size_t live = talc_device_memory(device).live;
+    if (live > 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "device_close: tensors on %s still hold %zu bytes",
+                  device->name, live);
+        return false;
+    }
+    if (!talc_streams_close(device))
+        return false;
+    talc_pool_close(device);
+    if (device->interface->close != NULL)
+        device->interface->close(device);
+    return true;
 }

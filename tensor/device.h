@@ -48,6 +48,11 @@ TALC_API size_t talc_workspace_limit(const talc_device *device);
 /// Sets it, for all threads. False, with a failure, for NULL.
 TALC_API bool talc_workspace_set_limit(talc_device *device, size_t bytes);
 
+/// Closes a device: its memory, streams and libraries are given back, and talc_device_get opens it again. No other thread
+/// may be using it. The pointer stays valid, and until then every call refuses it. False, with a failure that says how many
+/// bytes, while tensors on it live, and while a stream is entered; NULL and a closed device pass.
+TALC_API bool talc_device_close(talc_device *device);
+
 // ---- What a backend implements ------------------------------------------------------------------------------
 
 /// A strided copy within one device, casting: dst[i...] = (dst_dtype)src[i...]. Adjacent dimensions that can be
@@ -91,7 +96,8 @@ typedef struct talc_device_properties {
 } talc_device_properties;
 
 /// What a device can do apart from ops. Functions that fail raise the failure with talc_fail and return its status.
-/// Work is ordered: each call acts as if it ran after all earlier ones on this device.
+/// Work is ordered: each call acts as if it ran after all earlier ones on this device and, where it has streams, on the
+/// stream of the calling thread. Those marked so may be NULL.
 typedef struct talc_device_interface {
     /// Memory from the system, at least 64-byte aligned; NULL when there is none (no failure is raised).
     void *(*allocate)(talc_device *device, size_t bytes);
@@ -105,9 +111,34 @@ typedef struct talc_device_interface {
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*synchronize)(talc_device *device);
     void (*properties)(talc_device *device, talc_device_properties *properties);
+    /// On devices that can repeat work as one; NULL elsewhere. From record_begin to record_end what this thread asks of
+    /// the device, other threads' work not, is noted and not done. record_end returns what was noted, NULL with a
+    /// failure raised, and ends noting in any case; replay does it, and may be called again at once; record_free waits
+    /// for replays that still run.
+    talc_status (*record_begin)(talc_device *device);
+    void *(*record_end)(talc_device *device);
+    talc_status (*replay)(talc_device *device, void *noted);
+    void (*record_free)(talc_device *device, void *noted);
+    /// Names what this thread asks of the device from begin to end, for a profiler; calls nest. Called only on devices
+    /// whose `ranges` is set, so NULL elsewhere.
+    void (*range_begin)(talc_device *device, const char *name);
+    void (*range_end)(talc_device *device);
+    /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
+    talc_status (*alive)(talc_device *device, const char *who);
+    /// Contiguous bytes from another device of the same interface, in order with the work of both. NULL: through the host.
+    talc_status (*from_peer)(talc_device *device, void *dst, talc_device *peer, const void *src,
+                             size_t bytes);
+    /// What is queued on `stream` from now on waits for what is queued on `after` by now; both are numbers of
+    /// tensor/streams.h. NULL: there are no streams.
+    talc_status (*order)(talc_device *device, int stream, int after);
+    /// The calling thread's stream, as callers know streams. NULL where there are none.
+    void *(*stream)(talc_device *device);
+    /// Gives back what opening took; the pool is gone already. NULL: nothing.
+    void (*close)(talc_device *device);
 } talc_device_interface;
 
 struct talc_pool;
+struct talc_streams;
 struct talc_backend;
 
 /// A device. Backends make these; everyone else reads.
@@ -116,16 +147,15 @@ struct talc_device {
     bool is_host;
     const talc_device_interface *interface;
     const struct talc_backend *backend; ///< its algorithm tables (ops/backend.h)
-    struct talc_pool *pool;
+    struct talc_pool *pool;             ///< NULL while the device is closed
+    struct talc_streams *streams;       ///< of callers (tensor/streams.h); NULL before the first
     size_t workspace_limit;
+    bool ranges; ///< a profiler listens to range_begin and range_end
     void *state; ///< the backend's own
 };
 
 /// Sets up what every device has; a backend calls it on a zeroed device whose first four fields are set.
 TALC_API talc_status talc_device_open(talc_device *device);
-
-/// Gives back the pool. Tensors on the device must be gone. NULL passes.
-TALC_API void talc_device_close(talc_device *device);
 
 TALC_END_DECLARATIONS
 

@@ -79,6 +79,7 @@ static void read_values(void)
 {
     values.verbose = read_words("TALC_VERBOSE", verbose_words, 0);
     values.sync = read_words("TALC_SYNC", switch_words, 0) != 0;
+    values.fuse = read_words("TALC_FUSE", switch_words, 1) != 0;
     values.precision = read_words("TALC_PRECISION", precision_words, TALC_STRICT);
     values.threads = (int)read_number("TALC_THREADS", 1, 1024);
     values.workspace_megabytes = (size_t)read_number("TALC_WORKSPACE_MB", 1, 1048576);

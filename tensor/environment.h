@@ -6,7 +6,8 @@
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
 ///     TALC_WORKSPACE_MB  workspace limit of each device, 1 .. 1048576
-///     TALC_DEVICE        what talc_device_default gives
+///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
+///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
 ///
 /// An unknown value warns once on stderr and counts as unset.
 #ifndef TALC_TENSOR_ENVIRONMENT_H
@@ -23,6 +24,7 @@ typedef struct talc_environment_values {
     int threads;                ///< 0: unset
     size_t workspace_megabytes; ///< 0: unset
     char device[24];            ///< "": unset
+    bool fuse;                  ///< unless it is 0
 } talc_environment_values;
 
 const talc_environment_values *talc_environment(void);

@@ -4,6 +4,7 @@
 
 #include "tensor/device.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/scope.h"
 
 #include <errno.h>
@@ -130,6 +131,8 @@ talc_status talc_file_read_tensor(const talc_file *file, const char *who, int64_
     size_t bytes = talc_nbytes(tensor);
     if (bytes == 0)
         return TALC_OK;
+    if (talc_recording_refuses(who, tensor->device, "read a file"))
+        return talc_error_status();
     unsigned char *staging = talc_memory_new(bytes < STAGING_BYTES ? bytes : STAGING_BYTES, who);
     if (staging == NULL)
         return talc_error_status();
@@ -235,6 +238,8 @@ talc_status talc_file_write(talc_file_writer *writer, const char *who, const voi
 static talc_status write_contiguous(talc_file_writer *writer, const char *who,
                                     const talc_tensor *tensor)
 {
+    if (talc_recording_refuses(who, tensor->device, "write a file"))
+        return talc_error_status();
     size_t bytes = talc_nbytes(tensor);
     unsigned char *staging = talc_memory_new(bytes < STAGING_BYTES ? bytes : STAGING_BYTES, who);
     if (staging == NULL)

@@ -1,5 +1,7 @@
 #include "tensor/observe.h"
 
+#include "tensor/storage.h"
+
 static _Thread_local talc_observer *current;
 
 talc_observer *talc_observe(talc_observer *observer)
@@ -22,6 +24,9 @@ void talc_observe_resume(talc_observer *observer)
 void talc_observed(const char *op, const struct talc_algorithm *row, const void *problem,
                    const talc_tensor *const *inputs, int count, const talc_tensor *output)
 {
+    for (int i = 0; i < count; i++)
+        if (inputs[i] != NULL)
+            talc_tensor_used(inputs[i]);
     talc_observer *observer = current;
     if (observer == NULL || output == NULL)
         return;

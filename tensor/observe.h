@@ -31,7 +31,8 @@ talc_observer *talc_observe(talc_observer *observer);
 talc_observer *talc_observe_pause(void);
 void talc_observe_resume(talc_observer *observer);
 
-/// Tells this thread's observer, if there is one, unless the output is NULL. `inputs` are `count` tensors.
+/// Tells this thread's observer, if there is one, unless the output is NULL. `inputs` are `count` tensors; that the thread's
+/// stream uses them is noted in any case.
 void talc_observed(const char *op, const struct talc_algorithm *row, const void *problem,
                    const talc_tensor *const *inputs, int count, const talc_tensor *output);
 

@@ -1,6 +1,8 @@
 #include "tensor/pool.h"
 
 #include "tensor/memory.h"
+#include "tensor/recording.h"
+#include "tensor/streams.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,6 +57,20 @@ static size_t lower_bound(const struct talc_pool *pool, size_t capacity)
     return low;
 }
 
+/* The cached block for a request, one of this stream before those that the stream would have to wait for; the count when
+ * there is none. */
+static size_t find(const struct talc_pool *pool, size_t capacity, int stream)
+{
+    size_t found = pool->count;
+    for (size_t i = lower_bound(pool, capacity);
+         i < pool->count && block_serves(pool->cached[i].capacity, capacity); i++) {
+        if (pool->cached[i].stream == stream)
+            return i;
+        found = found == pool->count ? i : found;
+    }
+    return found;
+}
+
 static talc_block take(struct talc_pool *pool, size_t index)
 {
     talc_block block = pool->cached[index];
@@ -99,62 +115,110 @@ static void shrink(talc_device *device, size_t limit)
         give_back(device, take(pool, pool->count - 1));
 }
 
+/* A fresh block, with all cached ones given back where that is what it takes. */
+static void *allocate(talc_device *device, size_t capacity)
+{
+    struct talc_pool *pool = device->pool;
+    const size_t most = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
+    const size_t limit = most + CACHE_SLACK;
+    shrink(device, limit > capacity ? limit - capacity : 0);
+    void *data = device->interface->allocate(device, capacity);
+    if (data == NULL) {
+        shrink(device, 0);
+        data = device->interface->allocate(device, capacity);
+    }
+    pool->reserved += data == NULL ? 0 : capacity;
+    return data;
+}
+
+/* With the pool's lock. */
+static talc_block obtain(talc_device *device, size_t capacity)
+{
+    struct talc_pool *pool = device->pool;
+    const int stream = talc_stream_number(device);
+    const size_t index = find(pool, capacity, stream);
+    if (index == pool->count)
+        return (talc_block){ .data = allocate(device, capacity),
+                             .capacity = capacity,
+                             .stream = stream };
+    if (pool->cached[index].stream != stream &&
+        talc_stream_order(device, stream, pool->cached[index].stream) != TALC_OK)
+        return (talc_block){ 0 };
+    talc_block block = take(pool, index);
+    block.stream = stream;
+    return block;
+}
+
+static talc_status out_of_memory(talc_device *device, const char *who, size_t bytes, size_t held)
+{
+    char asked_text[TALC_BYTES_TEXT], held_text[TALC_BYTES_TEXT], free_text[TALC_BYTES_TEXT];
+    talc_device_properties properties = { 0 };
+    if (device->interface->alive != NULL && device->interface->alive(device, who) != TALC_OK)
+        return talc_error_status();
+    device->interface->properties(device, &properties);
+    return talc_fail(
+        TALC_NO_MEMORY, "%s: out of memory on %s: asked %s (%zu bytes), held %s, free %s", who,
+        device->name, talc_bytes_text((double)bytes, asked_text), bytes,
+        talc_bytes_text((double)held, held_text),
+        properties.memory_free == 0 ? "unknown"
+                                    : talc_bytes_text((double)properties.memory_free, free_text));
+}
+
+/* True, with a failure raised, for a device that is closed. */
+static bool closed(const talc_device *device, const char *who)
+{
+    if (device->pool != NULL)
+        return false;
+    talc_fail(TALC_BAD_DEVICE, "%s: %s is closed", who, device->name);
+    return true;
+}
+
 talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block)
 {
     *block = (talc_block){ 0 };
+    if (closed(device, who))
+        return talc_error_status();
     if (bytes == 0)
         return TALC_OK;
     struct talc_pool *pool = device->pool;
-    bool fits = bytes <= SIZE_MAX - HUGE_STEP;
-    size_t capacity = fits ? block_capacity(bytes) : 0;
-    size_t held = 0;
+    const size_t capacity = bytes <= SIZE_MAX - HUGE_STEP ? block_capacity(bytes) : 0;
+    const bool allowed = capacity > 0 && talc_allocation_allowed(bytes);
+    talc_recording *recording = talc_recording_serving(device);
+    if (recording != NULL && allowed && talc_recording_take(recording, capacity, block))
+        return TALC_OK;
 
     pthread_mutex_lock(&pool->lock);
-    if (fits && talc_allocation_allowed(bytes)) {
-        size_t index = lower_bound(pool, capacity);
-        if (index < pool->count && block_serves(pool->cached[index].capacity, capacity)) {
-            *block = take(pool, index);
-        } else {
-            size_t most = pool->live + capacity > pool->peak ? pool->live + capacity : pool->peak;
-            size_t limit = most + CACHE_SLACK;
-            shrink(device, limit > capacity ? limit - capacity : 0);
-            void *data = device->interface->allocate(device, capacity);
-            if (data == NULL) {
-                shrink(device, 0);
-                data = device->interface->allocate(device, capacity);
-            }
-            if (data != NULL) {
-                *block = (talc_block){ data, capacity };
-                pool->reserved += capacity;
-            }
-        }
-    }
+    if (allowed)
+        *block = obtain(device, capacity);
     if (block->data != NULL) {
         pool->live += block->capacity;
         pool->peak = pool->live > pool->peak ? pool->live : pool->peak;
     }
-    held = pool->live;
+    const size_t held = pool->live;
     pthread_mutex_unlock(&pool->lock);
-
     if (block->data == NULL) {
-        char asked_text[TALC_BYTES_TEXT], held_text[TALC_BYTES_TEXT], free_text[TALC_BYTES_TEXT];
-        talc_device_properties properties = { 0 };
-        device->interface->properties(device, &properties);
-        return talc_fail(TALC_NO_MEMORY,
-                         "%s: out of memory on %s: asked %s (%zu bytes), held %s, free %s", who,
-                         device->name, talc_bytes_text((double)bytes, asked_text), bytes,
-                         talc_bytes_text((double)held, held_text),
-                         properties.memory_free == 0
-                             ? "unknown"
-                             : talc_bytes_text((double)properties.memory_free, free_text));
+        *block = (talc_block){ 0 };
+        return talc_failed() ? talc_error_status() : out_of_memory(device, who, bytes, held);
     }
-    return TALC_OK;
+    if (recording == NULL || talc_recording_own(recording, block))
+        return TALC_OK;
+    talc_block_free(device, *block);
+    *block = (talc_block){ 0 };
+    return talc_error_status();
 }
 
 void talc_block_free(talc_device *device, talc_block block)
 {
-    if (block.data == NULL)
+    talc_block_free_after(device, block, 0);
+}
+
+void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams)
+{
+    if (block.data == NULL || talc_recording_keep(device, block))
         return;
+    for (int i = 0; i < TALC_STREAMS && streams != 0; i++)
+        if ((streams >> i & 1) != 0)
+            (void)talc_stream_order(device, block.stream, i);
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);
     pool->live -= block.capacity;
@@ -171,6 +235,11 @@ talc_memory talc_device_memory(talc_device *device)
     talc_device_properties properties = { 0 };
     device->interface->properties(device, &properties);
     struct talc_pool *pool = device->pool;
+    if (pool == NULL) {
+        memory.free = properties.memory_free;
+        memory.total = properties.memory_total;
+        return memory;
+    }
     pthread_mutex_lock(&pool->lock);
     memory = (talc_memory){ .live = pool->live,
                             .peak = pool->peak,
@@ -183,7 +252,7 @@ talc_memory talc_device_memory(talc_device *device)
 
 void talc_memory_reset_peak(talc_device *device)
 {
-    if (device == NULL)
+    if (device == NULL || device->pool == NULL)
         return;
     pthread_mutex_lock(&device->pool->lock);
     device->pool->peak = device->pool->live;
@@ -193,7 +262,7 @@ void talc_memory_reset_peak(talc_device *device)
 
 size_t talc_memory_trim(talc_device *device)
 {
-    if (device == NULL)
+    if (device == NULL || device->pool == NULL)
         return 0;
     pthread_mutex_lock(&device->pool->lock);
     size_t before = device->pool->reserved;

@@ -1,16 +1,18 @@
 /// The caching pool of a device, and blocks from it. Private to talc.
 ///
 /// Freed blocks are kept and handed out again: fresh pages cost more than most kernels. The cache is bounded: what
-/// is reserved never exceeds the peak of what was live by more than 64 MiB. Reuse follows the order of calls, which
-/// suits a device whose work is ordered.
+/// is reserved never exceeds the peak of what was live by more than 64 MiB. A block belongs to the stream of the thread that
+/// took it: on that, reuse follows the order of calls; another stream that is handed it waits for that one first.
 #ifndef TALC_TENSOR_POOL_H
 #define TALC_TENSOR_POOL_H
 
 #include "tensor/device.h"
 
 typedef struct talc_block {
-    void *data;      ///< NULL for no bytes
-    size_t capacity; ///< bytes, at least those asked for
+    void *data;                       ///< NULL for no bytes
+    size_t capacity;                  ///< bytes, at least those asked for
+    int stream;                       ///< after whose work it may be used again, by number (tensor/streams.h)
+    struct talc_recording *recording; ///< whose the block is (tensor/recording.h); NULL: the pool's
 } talc_block;
 
 /// Takes a block of at least `bytes` from the device's pool, undefined content. When the system has no more, cached
@@ -18,8 +20,11 @@ typedef struct talc_block {
 /// the op in the message.
 talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block);
 
-/// Gives a block back to the pool; a block without data passes.
+/// Gives a block back to the pool; a block without data passes. Only work of its own stream may have used it.
 void talc_block_free(talc_device *device, talc_block block);
+
+/// The same for a block that other streams have used too, bit i for the one of number i: the block's waits for them.
+void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams);
 
 /// Makes an empty pool for a device, and gives everything back; talc_device_open and talc_device_close call them.
 talc_status talc_pool_open(talc_device *device);

@@ -2,6 +2,7 @@
 
 #include "tensor/device.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
 
@@ -53,6 +54,8 @@ static bool copy_shown(const printer *p, int dim, talc_tensor *dst, const talc_t
 /* The elements shown, converted to f64 or i64 where they live; NULL on failure. The caller frees them. */
 static void *read_shown(const printer *p, const talc_tensor *tensor)
 {
+    if (talc_recording_refuses("print", tensor->device, "read elements back"))
+        return NULL;
     talc_dtype dtype = talc_dtype_is_float(tensor->dtype) ? TALC_F64 : TALC_I64;
     talc_tensor *shown = talc_tensor_new("print", tensor->device, dtype, p->dims);
     void *elements = shown == NULL ? NULL : talc_memory_new(talc_nbytes(shown), "print");

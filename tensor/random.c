@@ -1,6 +1,7 @@
 #include "tensor/random.h"
 
 #include "tensor/device.h"
+#include "tensor/recording.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
 
@@ -137,9 +138,13 @@ static bool draw(talc_random_problem *problem, talc_tensor *tensor)
     return true;
 }
 
+static const char *const RANDOM = "draw random numbers";
+
 static talc_tensor *drawn(const char *who, talc_device *device, talc_dims dims,
                           talc_random_problem *problem)
 {
+    if (talc_recording_refuses(who, device, RANDOM))
+        return NULL;
     talc_tensor *tensor = talc_tensor_new(who, device, problem->dtype, dims);
     if (tensor != NULL && !draw(problem, tensor)) {
         talc_release(tensor);
@@ -203,7 +208,7 @@ talc_tensor *talc_randint(talc_device *device, talc_dtype dtype, talc_dims dims,
 /* In place where the elements lie as they are drawn, else through a contiguous tensor. */
 static bool overwrite(const char *who, talc_tensor *tensor, talc_random_problem *problem)
 {
-    if (!talc_operand_writable(who, tensor))
+    if (!talc_operand_writable(who, tensor) || talc_recording_refuses(who, tensor->device, RANDOM))
         return false;
     if (talc_is_contiguous(tensor)) {
         if (!draw(problem, tensor))

@@ -2,6 +2,7 @@
 
 #include "tensor/memory.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <pthread.h>
 
@@ -28,6 +29,7 @@ static void thread_ends(void *unused)
 {
     (void)unused;
     talc_scope_leave_all();
+    talc_stream_leave_all();
 }
 
 static void make_thread_end(void)
@@ -38,6 +40,7 @@ static void make_thread_end(void)
 __attribute__((destructor)) static void leave_main_thread(void)
 {
     talc_scope_leave_all();
+    talc_stream_leave_all();
 }
 
 static talc_scope *current_scope(void)
@@ -48,6 +51,11 @@ static talc_scope *current_scope(void)
         innermost = &root;
     }
     return innermost;
+}
+
+void talc_scope_thread_ends(void)
+{
+    (void)current_scope();
 }
 
 static void link_record(talc_scope *scope, tensor_record *record)

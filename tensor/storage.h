@@ -14,6 +14,8 @@ struct talc_storage {
     _Atomic uint64_t version; ///< counts writes
     talc_device *device;
     talc_block block; ///< from the pool; or the caller's memory when release or wrapped is set
+    _Atomic uint32_t
+        streams; ///< those other than the block's that have used it, by number (tensor/streams.h)
     bool wrapped;
     talc_release_function *release;
     void *context;
@@ -41,6 +43,9 @@ void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other);
 /// Notes a write to the tensor's storage. Every function that changes elements calls it.
 void talc_tensor_written(talc_tensor *tensor);
 
+/// Notes that work of this thread's stream uses the tensor's storage. Every op does, for its operands and its result.
+void talc_tensor_used(const talc_tensor *tensor);
+
 /// True, with a failure raised, when a failure stands already or the operand is NULL.
 bool talc_operand_missing(const char *who, const char *operand, const void *pointer);
 
@@ -57,6 +62,9 @@ void talc_tensor_destroy(tensor_record *record);
 /// Ends the hold of the innermost scope on a tensor, as leaving it would; a tensor that it does not hold, and NULL,
 /// pass. For intermediates that are known to be done with only later than they were made.
 void talc_scope_drop(talc_tensor *tensor);
+
+/// Makes sure that this thread's end frees what its scopes hold and leaves its streams.
+void talc_scope_thread_ends(void);
 
 /// Frees everything that this thread's scopes hold, the root scope's tensors too; the thread may go on.
 void talc_scope_leave_all(void);

@@ -2,8 +2,10 @@
 
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -107,8 +109,17 @@ bool talc_operand_missing(const char *who, const char *operand, const void *poin
     return pointer == NULL;
 }
 
+void talc_tensor_used(const talc_tensor *tensor)
+{
+    talc_storage *storage = tensor->storage;
+    const int stream = talc_stream_number(storage->device);
+    if (stream != storage->block.stream)
+        atomic_fetch_or(&storage->streams, UINT32_C(1) << stream);
+}
+
 void talc_tensor_written(talc_tensor *tensor)
 {
+    talc_tensor_used(tensor);
     atomic_fetch_add(&tensor->storage->version, 1);
 }
 
@@ -117,7 +128,7 @@ static void storage_drop(talc_storage *storage)
     if (atomic_fetch_sub(&storage->references, 1) != 1)
         return;
     if (!storage->wrapped)
-        talc_block_free(storage->device, storage->block);
+        talc_block_free_after(storage->device, storage->block, atomic_load(&storage->streams));
     else if (storage->release != NULL)
         storage->release(storage->block.data, storage->context);
     talc_memory_free(storage);
@@ -256,6 +267,8 @@ talc_tensor *talc_zeros_like(const talc_tensor *tensor)
 talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dims,
                             const void *elements)
 {
+    if (device != NULL && talc_recording_refuses("from_host", device, "read the host's memory"))
+        return NULL;
     talc_tensor *tensor = talc_tensor_new("from_host", device, dtype, dims);
     if (tensor == NULL || talc_numel(tensor) == 0)
         return tensor;
@@ -370,6 +383,8 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
                   talc_nbytes(tensor), bytes);
         return false;
     }
+    if (talc_recording_refuses("to_host", tensor->device, "read elements back"))
+        return false;
     if (bytes == 0)
         return talc_device_synchronize(tensor->device);
     if (talc_operand_missing("to_host", "elements", elements))
@@ -388,7 +403,8 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
 /* The only element, converted to f64 or i64 on its device. */
 static bool item(const talc_tensor *tensor, talc_dtype dtype, void *value)
 {
-    if (talc_operand_missing("item", "tensor", tensor))
+    if (talc_operand_missing("item", "tensor", tensor) ||
+        talc_recording_refuses("item", tensor->device, "read elements back"))
         return false;
     if (talc_numel(tensor) != 1) {
         char text[TALC_DIMS_TEXT];
@@ -418,7 +434,8 @@ int64_t talc_item_i64(const talc_tensor *tensor)
 
 void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
 {
-    if (talc_operand_missing("data", "tensor", tensor))
+    if (talc_operand_missing("data", "tensor", tensor) ||
+        talc_recording_refuses("data", tensor->device, "show its elements to the host"))
         return NULL;
     char text[TALC_DIMS_TEXT];
     if (tensor->dtype != dtype)
@@ -432,5 +449,8 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
         talc_fail(TALC_BAD_SHAPE,
                   "data: the tensor %s is a view with gaps; make it talc_contiguous first",
                   talc_dims_text(talc_dims_of(tensor), text));
-    return talc_failed() ? NULL : tensor->data;
+    if (talc_failed())
+        return NULL;
+    atomic_fetch_add(&tensor->storage->version, 1);
+    return tensor->data;
 }

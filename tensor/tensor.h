@@ -144,7 +144,9 @@ TALC_API double talc_item(const talc_tensor *tensor);
 TALC_API int64_t talc_item_i64(const talc_tensor *tensor);
 
 /// A host pointer to the elements, after checking that the dtype is `dtype`, that the tensor is contiguous and that
-/// the host can touch the device's memory; NULL on failure, and for an empty tensor. Borrowed from the tensor.
+/// the host can touch the device's memory; NULL on failure, and for an empty tensor. Borrowed from the tensor. The caller may write
+/// to the elements, so a call counts as a write (talc_version): who writes to a module's parameter asks for the pointer
+/// before each time, since what was worked out of the elements before, such as a folded weight, is kept.
 TALC_API void *talc_data(const talc_tensor *tensor, talc_dtype dtype);
 
 // ---- Views: new tensors that share the storage of their argument ---------------------------------------------

@@ -16,7 +16,7 @@ static void require(bool condition, const char *what)
     if (condition)
         return;
     fprintf(stderr, "race: %s: %s\n", what, talc_error_message());
-    exit(1);
+    _Exit(1); /* the other threads are still at it */
 }
 
 static void run_threads(void *(*body)(void *), void *shared)
@@ -28,12 +28,22 @@ static void run_threads(void *(*body)(void *), void *shared)
         pthread_join(threads[i], NULL);
 }
 
+/* The device that TALC_TEST_DEVICE names, else the CPU. */
+static talc_device *tested_device(void)
+{
+    const char *name = getenv("TALC_TEST_DEVICE");
+    talc_device *device = talc_device_get(name == NULL ? "cpu" : name);
+    require(device != NULL, "device_get");
+    return device;
+}
+
 /* All threads ask for the device before anyone has opened it, and for the generator and a first error. */
 static void *open_device(void *unused)
 {
     (void)unused;
-    talc_device *device = talc_device_get("cpu");
-    require(device != NULL && device == talc_device_default(), "device_get");
+    talc_device *device = tested_device();
+    require(device == tested_device(), "another device of the same name");
+    require(talc_device_default() == talc_device_default(), "another default device");
     talc_manual_seed(7);
     require(talc_rand(device, TALC_F32, TALC_DIMS(1000)) != NULL, "rand");
     require(talc_neg(NULL) == NULL && talc_failed(), "a failure that is due");
@@ -87,7 +97,7 @@ static void *hold_and_drop(void *shared)
 int main(void)
 {
     run_threads(open_device, NULL);
-    talc_device *device = talc_device_get("cpu");
+    talc_device *device = tested_device();
     talc_scope *scope = talc_scope_enter();
     talc_manual_seed(1);
     operands in = {
@@ -102,6 +112,7 @@ int main(void)
     };
     require(in.image != NULL && in.matrix != NULL && in.net != NULL, "operands");
     talc_module_eval(in.net);
+    require(talc_module_to(in.net, device), "module_to");
     require(talc_set_threads(1), "set_threads");
     in.due = use(&in);
     for (int threads = 1; threads <= 3; threads++) {

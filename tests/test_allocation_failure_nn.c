@@ -6,6 +6,7 @@
 #include "tests/support/op_cases.h"
 
 #include "examples/lenet.h"
+#include "nn/entries.h"
 #include "tensor/memory.h"
 
 #include <stdio.h>
@@ -127,6 +128,8 @@ static void run_forward(fault_run *run)
 {
     const net_and_input *fixture = run->fixture;
     fault_keep(run, talc_forward(fixture->net, fixture->x));
+    /* Kept for the next pass, which makes them again. */
+    talc_module_forget_folds(fixture->net);
 }
 
 static void keep_net(fault_run *run)
@@ -206,7 +209,9 @@ static void run_summary(fault_run *run)
     char *text = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&text, &size);
-    bool ok = talc_module_summary(file, fixture->net, fixture->x) && talc_print(file, fixture->x);
+    bool ok = talc_module_summary(file, fixture->net, fixture->x) &&
+              talc_module_explain(file, fixture->net, fixture->x) && talc_print(file, fixture->x);
+    talc_module_forget_folds(fixture->net);
     fclose(file);
     if (ok)
         fault_keep_bytes(run, text, size);

@@ -156,13 +156,18 @@ Test(check_model, the_same_run_twice_differs_nowhere)
 {
     talc_module *model = lenet_new();
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 1, 28, 28), 3);
-    talc_check_model_report *report = checked(model, x, (talc_check_model_options){ 0 });
-    assert_passed(report);
-    cr_assert(talc_check_model_count(report) == 11); /* 2 conv2d, 3 linear, 4 relu, 2 max_pool2d */
-    for (int i = 0; i < 11; i++)
-        cr_assert(layer_at(report, i)->difference == 0 && layer_at(report, i)->accumulated == 0 &&
-                  layer_at(report, i)->own <= 1);
-    talc_check_model_free(report);
+    for (int unfused = 0; unfused < 2; unfused++) {
+        talc_check_model_report *report =
+            checked(model, x, (talc_check_model_options){ .unfused = unfused != 0 });
+        assert_passed(report);
+        /* 2 conv2d, 3 linear, 2 max_pool2d; 4 relu, in those or by themselves */
+        const int count = unfused ? 11 : 7;
+        cr_assert(talc_check_model_count(report) == count);
+        for (int i = 0; i < count; i++)
+            cr_assert(layer_at(report, i)->difference == 0 &&
+                      layer_at(report, i)->accumulated == 0 && layer_at(report, i)->own <= 1);
+        talc_check_model_free(report);
+    }
     talc_module_free(model);
     assert_all_freed();
 }

@@ -113,3 +113,48 @@ Test(choice, sixteen_ops_may_be_forced)
     }
     assert_all_freed();
 }
+
+static char ranges[256];
+
+static void note_begin(talc_device *device, const char *name)
+{
+    snprintf(ranges + strlen(ranges), sizeof ranges - strlen(ranges), "<%s:%s", device->name, name);
+}
+
+static void note_end(talc_device *device)
+{
+    (void)device;
+    snprintf(ranges + strlen(ranges), sizeof ranges - strlen(ranges), ">");
+}
+
+static int texts_written;
+
+static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
+{
+    texts_written++;
+    snprintf(text, TALC_RUN_TEXT, "%s", (const char *)problem);
+}
+
+static talc_status frame(talc_device *device, talc_status status)
+{
+    talc_run run = talc_run_begin("op", device, &rows[2], write_problem, "[2,3]");
+    return talc_run_end(&run, status);
+}
+
+Test(choice, a_run_is_a_range_where_a_profiler_listens)
+{
+    talc_device_interface interface = *cpu_device()->interface;
+    interface.range_begin = note_begin;
+    interface.range_end = note_end;
+    talc_device device = *cpu_device();
+    device.interface = &interface;
+    cr_assert(frame(&device, TALC_OK) == TALC_OK);
+    cr_assert_str_eq(ranges, "");
+    cr_assert(texts_written == 0, "a text that nobody reads is written");
+    device.ranges = true;
+    cr_assert(frame(&device, TALC_OK) == TALC_OK);
+    cr_assert_str_eq(ranges, "<cpu:op large [2,3]>");
+    cr_assert(frame(&device, TALC_BAD_SHAPE) == TALC_BAD_SHAPE);
+    cr_assert_str_eq(ranges, "<cpu:op large [2,3]><cpu:op large [2,3]>", "one stays open");
+    assert_all_freed();
+}

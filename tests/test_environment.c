@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 static const char *const variables[] = { "TALC_VERBOSE", "TALC_SYNC",         "TALC_PRECISION",
-                                         "TALC_THREADS", "TALC_WORKSPACE_MB", "TALC_DEVICE" };
+                                         "TALC_THREADS", "TALC_WORKSPACE_MB", "TALC_DEVICE",
+                                         "TALC_FUSE" };
 
 /* The variables are read once a process, so each case is a child: NAME=VALUE is set, `probe` runs, and what the child
  * wrote to stderr comes back. The parent asks talc nothing before its children. */
@@ -118,6 +119,23 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
         cr_assert(strcmp(text, cases[i].due) == 0, "%s=%s\n  gives: %s\n  due:   %s", cases[i].name,
                   cases[i].value, text, cases[i].due);
     }
+    assert_all_freed();
+}
+
+static void print_fuse(void)
+{
+    fprintf(stderr, "%d", talc_fusion_enabled());
+    talc_fusion_enable(!talc_fusion_enabled());
+    fprintf(stderr, "%d", talc_fusion_enabled());
+}
+
+Test(environment, fusing_is_on_unless_it_is_switched_off)
+{
+    cr_assert_str_eq(stderr_of(NULL, NULL, print_fuse), "10");
+    cr_assert_str_eq(stderr_of("TALC_FUSE", "1", print_fuse), "10");
+    cr_assert_str_eq(stderr_of("TALC_FUSE", "0", print_fuse), "01");
+    cr_assert_str_eq(stderr_of("TALC_FUSE", "no", print_fuse),
+                     "talc: TALC_FUSE=no is ignored: it takes 0, 1\n10");
     assert_all_freed();
 }
 

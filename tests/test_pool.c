@@ -53,7 +53,7 @@ Test(pool, live_peak_and_reserved_follow_the_blocks)
 
 Test(pool, no_bytes_and_no_device_pass)
 {
-    talc_block block = { &block, 7 };
+    talc_block block = { .data = &block, .capacity = 7 };
     cr_assert(talc_block_new(cpu_device(), "test", 0, &block) == TALC_OK);
     cr_assert(block.data == NULL && block.capacity == 0);
     give(block);

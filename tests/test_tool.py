@@ -341,6 +341,17 @@ class CheckModel(Tool):
         self.assertEqual(done["layers"][0]["algorithm"], "im2col")
         self.assertIn("passed", self.ok("check", "model", "resnet20", "--batch", "1"))
 
+    def test_fused_and_unfused(self):
+        layers = self.check("resnet20", "--batch", "1")["layers"]
+        unfused = self.check("resnet20", "--batch", "1", "--unfused")["layers"]
+        names = [(layer["layer"], layer["op"]) for layer in layers]
+        self.assertEqual(names[:3], [("conv1+bn1:fold", "batch_norm2d")] * 2 + [("conv1+bn1", "conv2d")])
+        self.assertEqual([layer["op"] for layer in layers].count("relu"), 0)
+        self.assertEqual([layer["op"] for layer in unfused].count("relu"), 19)
+        self.assertEqual([(layer["layer"], layer["op"]) for layer in unfused][:3],
+                         [("conv1", "conv2d"), ("bn1", "batch_norm2d"), ("", "relu")])
+        self.assertEqual([layer["output"] for layer in layers][-1], [1, 10])
+
     def test_saved_activations(self):
         path = self.path("activations.safetensors")
         self.check("resnet20-b", "--batch", "1", "--save-activations", path)

@@ -14,6 +14,7 @@ typedef struct arguments {
     const char *reference, *algorithm, *reference_algorithm;
     const char *weights, *input, *activations, *save;
     int64_t batch, seed;
+    bool unfused;
 } arguments;
 
 enum {
@@ -25,7 +26,8 @@ enum {
     KEY_INPUT = 'x',
     KEY_REFERENCE_ALGORITHM = 6000,
     KEY_ACTIVATIONS,
-    KEY_SAVE
+    KEY_SAVE,
+    KEY_UNFUSED
 };
 
 static const struct argp_option options[] = {
@@ -35,6 +37,7 @@ static const struct argp_option options[] = {
       "algorithms of the reference (default: each op's reference)", 1 },
     { "activations", KEY_ACTIVATIONS, "FILE", 0,
       "safetensors of layer outputs that stand in for the reference run", 1 },
+    { "unfused", KEY_UNFUSED, NULL, 0, "every module by itself, no chain as one op", 1 },
     { "weights", KEY_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
     { "input", KEY_INPUT, "X.npy", 0, "the model's input (default: random)", 2 },
     { "batch", KEY_BATCH, "N", 0, "images of a random input (default 2)", 2 },
@@ -112,6 +115,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SAVE:
         self->save = argument;
         return 0;
+    case KEY_UNFUSED:
+        self->unfused = true;
+        return 0;
     case KEY_BATCH:
         self->batch = tool_count(state, "--batch", argument, 1);
         return 0;
@@ -168,6 +174,7 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
                                                      .reference = reference,
                                                      .algorithm = self->algorithm,
                                                      .reference_algorithm = references,
+                                                     .unfused = self->unfused,
                                                      .activations = self->activations };
     return !talc_failed() && talc_module_to(model, device) &&
            (self->save == NULL || talc_check_model_save_activations(model, x, self->save)) &&

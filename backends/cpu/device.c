@@ -117,5 +117,5 @@ talc_device *talc_cpu_find(const char *name)
 /* After the main thread's scopes, which end in a destructor of default priority. */
 __attribute__((destructor(200))) static void close_at_exit(void)
 {
-    talc_device_close(&cpu);
+    talc_pool_close(&cpu);
 }

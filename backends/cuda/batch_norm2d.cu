@@ -370,7 +370,7 @@ template <typename T, bool TRAINING>
 static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
 {
     constexpr int COUNT = ACCESS / sizeof(T), MOST = BLOCK * BYTES_IN_FLIGHT / sizeof(T);
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     divisor<uint32_t> plane;
     plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
     int length = MOST; /* it may begin in one plane's last value and end in another's first */
@@ -393,7 +393,7 @@ template <typename T>
 static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p,
                          const talc_batch_norm2d_arguments *a)
 {
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (p->training) {
         const unsigned blocks = blocks_of(device, plan.C * plan.parts_of_channel);
@@ -416,7 +416,7 @@ template <typename T, int COUNT, typename Index>
 static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training,
                                bool moves)
 {
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks = blocks_of(device, plan.C);
     divisor<Index> length;
     length.set(plan.plane / COUNT);

@@ -2,6 +2,8 @@
 
 #include "tensor/error.h"
 #include "tensor/extent.h"
+#include "tensor/recording.h"
+#include "tensor/streams.h"
 
 #include <cublas_v2.h>
 #include <dlfcn.h>
@@ -14,8 +16,6 @@ static const size_t WORKSPACE = (size_t)32 << 20;
 
 /* Products in one call: what the last dimension of a grid holds. */
 static const int64_t MOST_PRODUCTS = 65535;
-
-enum { MOST_GPUS = 16 };
 
 // ---- The library --------------------------------------------------------------------------------------------
 
@@ -74,12 +74,15 @@ const char *talc_cuda_blas_refuses(void)
 
 // ---- A handle a GPU -----------------------------------------------------------------------------------------
 
+/* Products on two streams may run at once, so each has a workspace, by the stream's number; a number's next stream runs
+ * after all that had it before. */
 static struct handle {
     cublasHandle_t blas;
-    void *workspace;
+    void *workspaces[TALC_STREAMS];
     cudaStream_t stream;
+    int number; /* of the workspace in use */
     talc_device *device;
-} handles[MOST_GPUS];
+} handles[TALC_CUDA_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static talc_status blas_status(talc_device *device, const char *who, cublasStatus_t error)
@@ -95,48 +98,69 @@ static talc_status blas_status(talc_device *device, const char *who, cublasStatu
 
 static void close_handle(struct handle *h)
 {
-    if (h->device != NULL && talc_cuda_state_of(h->device)->lost == cudaSuccess &&
-        cudaSetDevice(talc_cuda_state_of(h->device)->index) == cudaSuccess) {
+    if (h->device != NULL && talc_cuda_usable(h->device)) {
         if (h->blas != NULL)
             (void)blas.cublasDestroy_v2(h->blas);
-        (void)cudaFree(h->workspace);
+        for (int i = 0; i < TALC_STREAMS; i++)
+            (void)cudaFree(h->workspaces[i]);
     }
     *h = (struct handle){ 0 };
+}
+
+void talc_cuda_blas_close(talc_device *device)
+{
+    pthread_mutex_lock(&lock);
+    close_handle(&handles[talc_cuda_state_of(device)->index]);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Runs before the libraries' own ends, since it is registered after they were opened. */
 static void close_at_exit(void)
 {
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < MOST_GPUS; i++)
+    for (int i = 0; i < TALC_CUDA_GPUS; i++)
         close_handle(&handles[i]);
     pthread_mutex_unlock(&lock);
 }
 
-/* Setting the stream takes the workspace away, so that is set after it. */
-static cublasStatus_t use_stream(struct handle *h, cudaStream_t stream)
+/* The pool's cache may hold all memory: that is given back for a second try. */
+static cudaError_t make_workspace(talc_device *device, void **workspace)
 {
-    cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
-    if (error == CUBLAS_STATUS_SUCCESS)
-        error = blas.cublasSetWorkspace_v2(h->blas, h->workspace, WORKSPACE);
-    h->stream = error == CUBLAS_STATUS_SUCCESS ? stream : NULL;
+    cudaError_t error = *workspace != NULL ? cudaSuccess : cudaMalloc(workspace, WORKSPACE);
+    if (error == cudaErrorMemoryAllocation && talc_memory_trim(device) > 0) {
+        (void)cudaGetLastError();
+        error = cudaMalloc(workspace, WORKSPACE);
+    }
+    *workspace = error == cudaSuccess ? *workspace : NULL;
     return error;
 }
 
-/* cuBLAS allocates where the pool's cache may hold all memory: that is given back for a second try. */
+/* Setting the stream takes the workspace away, so that is set after it. `workspace` serves one call; NULL: the stream's own. */
+static talc_status use_stream(talc_device *device, const char *who, struct handle *h,
+                              void *workspace)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const int number = talc_stream_number(device);
+    if (workspace == NULL && h->stream == stream && h->number == number)
+        return TALC_OK;
+    if (workspace == NULL) {
+        const cudaError_t made = make_workspace(device, &h->workspaces[number]);
+        if (made != cudaSuccess)
+            return talc_cuda_status(device, who, made);
+    }
+    cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
+    if (error == CUBLAS_STATUS_SUCCESS)
+        error = blas.cublasSetWorkspace_v2(
+            h->blas, workspace == NULL ? h->workspaces[number] : workspace, WORKSPACE);
+    h->stream = error == CUBLAS_STATUS_SUCCESS && workspace == NULL ? stream : NULL;
+    h->number = number;
+    return blas_status(device, who, error);
+}
+
 static talc_status open_handle(talc_device *device, const char *who, struct handle *h)
 {
     static bool registered;
     h->device = device;
-    cudaError_t error = cudaMalloc(&h->workspace, WORKSPACE);
-    if (error == cudaErrorMemoryAllocation && talc_memory_trim(device) > 0) {
-        (void)cudaGetLastError();
-        error = cudaMalloc(&h->workspace, WORKSPACE);
-    }
-    if (error != cudaSuccess) {
-        h->workspace = NULL;
-        return talc_cuda_status(device, who, error);
-    }
     cublasStatus_t made = blas.cublasCreate_v2(&h->blas);
     if (made != CUBLAS_STATUS_SUCCESS && talc_memory_trim(device) > 0) {
         (void)cudaGetLastError();
@@ -146,16 +170,14 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
         made = blas.cublasSetMathMode(h->blas, CUBLAS_PEDANTIC_MATH);
     else
         h->blas = NULL;
-    if (made == CUBLAS_STATUS_SUCCESS)
-        made = use_stream(h, talc_cuda_state_of(device)->stream);
-    if (made != CUBLAS_STATUS_SUCCESS) {
-        const talc_status status = blas_status(device, who, made);
+    talc_status status = blas_status(device, who, made);
+    if (status == TALC_OK)
+        status = use_stream(device, who, h, NULL);
+    if (status != TALC_OK)
         close_handle(h);
-        return status;
-    }
-    if (!registered)
+    else if (!registered)
         registered = atexit(close_at_exit) == 0;
-    return TALC_OK;
+    return status;
 }
 
 // ---- Products -----------------------------------------------------------------------------------------------
@@ -202,12 +224,17 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     pthread_mutex_lock(&lock);
     struct handle *h = &handles[state->index];
     talc_status status = h->blas != NULL ? TALC_OK : open_handle(device, who, h);
-    if (status == TALC_OK && h->stream != state->stream)
-        status = blas_status(device, who, use_stream(h, state->stream));
+    talc_block own = { 0 };
+    /* A graph may run beside other work, so it has a workspace of its own. */
+    if (status == TALC_OK && talc_recording_serving(device) != NULL)
+        status = talc_block_new(device, who, WORKSPACE, &own);
+    if (status == TALC_OK)
+        status = use_stream(device, who, h, own.data);
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MOST_PRODUCTS)
         status = blas_status(
             device, who,
             call(h->blas, product, first, talc_smaller(MOST_PRODUCTS, product->batch - first)));
+    talc_block_free(device, own);
     pthread_mutex_unlock(&lock);
     return status;
 }

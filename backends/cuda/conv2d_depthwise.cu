@@ -290,7 +290,7 @@ static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
         by.channels.set(p->OC);
         by.multiplier.set(p->OC / p->C);
         depthwise_outputs<T, Index>
-            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
                 *p, (const T *)a->x, (const T *)a->w, (T *)a->y,
                 epilogue<T>(a->bias, a->residual, p->activation), by, (Index)count);
     });
@@ -369,7 +369,7 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
     const int blocks = (int)pieces(strips, WARPS);
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     return run_strips_of<T, 3, 3, 1>(p, d, blocks, stream) ||
            run_strips_of<T, 3, 3, 2>(p, d, blocks, stream) ||
            run_strips_of<T, 5, 5, 1>(p, d, blocks, stream) ||

@@ -162,7 +162,7 @@ static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
     plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
     plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
     const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
-    textbook<T, SLICES><<<blocks, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+    textbook<T, SLICES><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
         *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
         epilogue<T>(a->bias, a->residual, p->activation));
 }
@@ -279,7 +279,7 @@ template <typename T>
 static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
                       const talc_conv2d_arguments *a)
 {
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     return with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
         if (plan.packed > a->workspace_bytes ||
             (plan.shared > 48 << 10 &&

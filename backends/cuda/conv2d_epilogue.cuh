@@ -112,7 +112,7 @@ void epilogue_in_place(talc_device *device, const epilogue<T> &e, T *y, int64_t 
     constexpr int WIDE = 16 / sizeof(T);
     const bool packed = count % WIDE == 0 && (uintptr_t)y % 16 == 0 &&
                         (e.residual == nullptr || (uintptr_t)e.residual % 16 == 0);
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     with_index(count, [&](auto zero) {
         using Index = decltype(zero);
         divisor<Index> by_inner, by_channels;

@@ -191,7 +191,7 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
     if (taps < WRITES && blocks * slices * divided(rows * taps, WRITES) >= few)
         rows = divided(rows * taps, WRITES);
     const dim3 grid((unsigned)blocks, (unsigned)rows, (unsigned)slices);
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     if (p->padding_mode == TALC_PADDING_ZEROS)
         im2col_kernel<T, Index, true><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
     else

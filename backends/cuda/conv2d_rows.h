@@ -11,6 +11,7 @@ TALC_BEGIN_DECLARATIONS
 //    name       workspace                          arithmetic                                       precision
 #define TALC_CUDA_CONV2D_TABLE(X)                                                                               \
     X(depthwise, NULL,                              "the data's own type, FMA",                      TALC_STRICT) \
+    X(split,     NULL,                              "the data's own type, FMA",                      TALC_STRICT) \
     X(pointwise, NULL,                              "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
     X(im2col,    talc_cuda_conv2d_im2col_workspace, "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
     X(direct,    talc_cuda_conv2d_direct_workspace, "the data's own type, FMA",                      TALC_STRICT)

@@ -66,9 +66,8 @@ static void launch_copy(talc_device *device, const talc_copy_problem *p, void *d
     with_index(count, [&](auto zero) {
         using Index = decltype(zero);
         const walk<2, Index> w(p->rank, p->dims, { p->dst_strides, p->src_strides });
-        copy_kernel<T, S, Index>
-            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
-                (T *)dst, (const S *)src, (Index)count, w);
+        copy_kernel<T, S, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+            (T *)dst, (const S *)src, (Index)count, w);
     });
 }
 
@@ -96,9 +95,9 @@ talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *p, void
     if (p->dst_dtype == p->src_dtype && is_dense(p->rank, p->dst_strides) &&
         is_dense(p->rank, p->src_strides)) {
         const size_t bytes = (size_t)count_of(p->rank, p->dims) * talc_dtype_size(p->dst_dtype);
-        return talc_cuda_status(device, "copy",
-                                cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
-                                                talc_cuda_state_of(device)->stream));
+        return talc_cuda_status(
+            device, "copy",
+            cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, talc_cuda_stream(device)));
     }
     switch (p->src_dtype) {
 #define CASE(constant, name, S, safetensors)                                                       \
@@ -134,9 +133,8 @@ static void launch_fill(talc_device *device, const talc_fill_problem *p, void *d
     with_index(count, [&](auto zero) {
         using Index = decltype(zero);
         const walk<1, Index> w(p->rank, p->dims, { p->strides });
-        fill_kernel<T, Index>
-            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
-                (T *)dst, p->value, (Index)count, w);
+        fill_kernel<T, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+            (T *)dst, p->value, (Index)count, w);
     });
 }
 

@@ -23,16 +23,23 @@ TALC_BEGIN_DECLARATIONS
 /// driver, a newer driver, a GPU, one of that number.
 talc_device *talc_cuda_find(const char *name);
 
+/// Whether there is a GPU that a driver of this machine can use. Raises nothing.
+bool talc_cuda_present(void);
+
 /// The algorithm tables of every GPU.
 extern const struct talc_backend talc_cuda_backend;
 
-/// What a GPU is, for kernels that size themselves by it.
+/// GPUs beyond these are not seen.
+enum { TALC_CUDA_GPUS = 16 };
+
+/// What a GPU is, for kernels that size themselves by it, and what has become of it.
 typedef struct talc_cuda_state {
     int index;
-    cudaStream_t stream;
     int multiprocessors;
-    cudaError_t lost; ///< a sticky fault: nothing more runs; cudaSuccess while all is well
-    char lost_in[48]; ///< the op that noticed it
+    cudaStream_t stream; ///< the device's own
+    cudaEvent_t order;   ///< of talc_cuda_order, one call at a time
+    int lost;            ///< a cudaError_t: nothing more runs; cudaSuccess while all is well
+    char lost_in[48];    ///< the op that noticed it
 } talc_cuda_state;
 
 static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
@@ -40,11 +47,22 @@ static inline talc_cuda_state *talc_cuda_state_of(const talc_device *device)
     return (talc_cuda_state *)device->state;
 }
 
-/// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it.
+/// Where the calling thread's work on the device goes: a graph that it records, the stream it has entered (tensor/stream.h),
+/// else the device's own.
+cudaStream_t talc_cuda_stream(const talc_device *device);
+
+/// Makes the device the calling thread's current one; TALC_DEVICE_LOST's failure when a fault has ended it, and a failure
+/// when it is closed.
 talc_status talc_cuda_enter(talc_device *device, const char *who);
+
+/// The same without a failure, for what gives things back: false when there is nothing left to give back to.
+bool talc_cuda_usable(const talc_device *device);
 
 /// TALC_OK for cudaSuccess, else the failure raised; a sticky error ends the device. `who` names the op.
 talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t error);
+
+/// Ends the device when the error is a sticky one, and raises nothing.
+void talc_cuda_note(talc_device *device, const char *who, cudaError_t error);
 
 /// What a launch that went before returned.
 static inline talc_status talc_cuda_launched(talc_device *device, const char *who)
@@ -53,10 +71,31 @@ static inline talc_status talc_cuda_launched(talc_device *device, const char *wh
 }
 
 /* Parts of the device interface that have files of their own. */
+void *talc_cuda_allocate(talc_device *device, size_t bytes);
+void talc_cuda_deallocate(talc_device *device, void *data, size_t bytes);
+talc_status talc_cuda_upload(talc_device *device, void *dst, const void *host, size_t bytes);
+talc_status talc_cuda_download(talc_device *device, void *host, const void *src, size_t bytes);
+talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *peer, const void *src,
+                                size_t bytes);
+talc_status talc_cuda_order(talc_device *device, int stream, int after);
+void *talc_cuda_callers_stream(talc_device *device);
 talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
+talc_status talc_cuda_record_begin(talc_device *device);
+void *talc_cuda_record_end(talc_device *device);
+talc_status talc_cuda_replay(talc_device *device, void *noted);
+void talc_cuda_record_free(talc_device *device, void *noted);
+
+/// The stream on which this thread's work is being recorded; NULL: none is.
+cudaStream_t talc_cuda_recording_stream(const talc_device *device);
+
+/// Gives back to the system all that talc_cuda_allocate took, the memory of tensors that still live too.
+void talc_cuda_memory_end(talc_device *device);
+
+/// Gives back the device's cuBLAS handle, if it has one.
+void talc_cuda_blas_close(talc_device *device);
 
 /* The lists of the tables. */
 extern const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[];

@@ -1,16 +1,18 @@
-/// GPUs as devices: finding them, their memory, moving bytes, and what becomes of their errors.
+/// GPUs as devices: finding, opening and closing them, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/ranges.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
+#include "tensor/pool.h"
+#include "tensor/streams.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MOST_GPUS = 16 };
+#include <unistd.h>
 
 static const size_t DEFAULT_WORKSPACE = (size_t)512 << 20;
 
@@ -38,20 +40,41 @@ static bool is_sticky(cudaError_t error)
     }
 }
 
+static pthread_mutex_t losing = PTHREAD_MUTEX_INITIALIZER;
+
+static cudaError_t lost(const talc_cuda_state *state)
+{
+    return (cudaError_t)__atomic_load_n(&state->lost, __ATOMIC_ACQUIRE);
+}
+
+/* The first fault is the one that is told of from then on. */
+static void end(talc_cuda_state *state, const char *who, cudaError_t error)
+{
+    pthread_mutex_lock(&losing);
+    if (state->lost == cudaSuccess) {
+        snprintf(state->lost_in, sizeof state->lost_in, "%s", who);
+        __atomic_store_n(&state->lost, (int)error, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&losing);
+}
+
+void talc_cuda_note(talc_device *device, const char *who, cudaError_t error)
+{
+    if (error == cudaSuccess)
+        return;
+    (void)cudaGetLastError(); /* one that is not sticky stays pending otherwise */
+    if (is_sticky(error))
+        end(talc_cuda_state_of(device), who, error);
+}
+
 talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t error)
 {
     if (error == cudaSuccess)
         return TALC_OK;
-    (void)cudaGetLastError(); /* one that is not sticky stays pending otherwise */
-    talc_cuda_state *state = talc_cuda_state_of(device);
-    if (is_sticky(error)) {
-        if (state->lost == cudaSuccess) {
-            state->lost = error;
-            snprintf(state->lost_in, sizeof state->lost_in, "%s", who);
-        }
+    talc_cuda_note(device, who, error);
+    if (is_sticky(error))
         return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost: %s", who, device->name,
                          cudaGetErrorString(error));
-    }
     if (error == cudaErrorMemoryAllocation)
         return talc_fail(TALC_NO_MEMORY, "%s: %s: %s", who, device->name,
                          cudaGetErrorString(error));
@@ -59,70 +82,41 @@ talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t e
                      cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
+static talc_status alive(talc_device *device, const char *who)
+{
+    const talc_cuda_state *state = talc_cuda_state_of(device);
+    if (lost(state) != cudaSuccess)
+        return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost since %s: %s", who, device->name,
+                         state->lost_in, cudaGetErrorString(lost(state)));
+    if (device->pool == NULL)
+        return talc_fail(TALC_BAD_DEVICE, "%s: %s is closed", who, device->name);
+    return TALC_OK;
+}
+
 talc_status talc_cuda_enter(talc_device *device, const char *who)
 {
-    const talc_cuda_state *state = talc_cuda_state_of(device);
-    if (state->lost != cudaSuccess)
-        return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost since %s: %s", who, device->name,
-                         state->lost_in, cudaGetErrorString(state->lost));
-    return talc_cuda_status(device, who, cudaSetDevice(state->index));
+    const talc_status status = alive(device, who);
+    return status != TALC_OK
+               ? status
+               : talc_cuda_status(device, who, cudaSetDevice(talc_cuda_state_of(device)->index));
 }
 
-// ---- Memory -------------------------------------------------------------------------------------------------
-
-static void *allocate(talc_device *device, size_t bytes)
+bool talc_cuda_usable(const talc_device *device)
 {
     const talc_cuda_state *state = talc_cuda_state_of(device);
-    void *data = NULL;
-    if (state->lost != cudaSuccess || cudaSetDevice(state->index) != cudaSuccess ||
-        cudaMalloc(&data, bytes) != cudaSuccess) {
-        (void)cudaGetLastError();
-        return NULL;
-    }
-    return data;
-}
-
-/* Waits for the work that may still use the block. On a lost device, and while the process ends, it is gone already. */
-static void deallocate(talc_device *device, void *data, size_t bytes)
-{
-    (void)bytes;
-    const talc_cuda_state *state = talc_cuda_state_of(device);
-    if (state->lost == cudaSuccess && cudaSetDevice(state->index) == cudaSuccess)
-        (void)cudaFree(data);
+    const bool usable = lost(state) == cudaSuccess && cudaSetDevice(state->index) == cudaSuccess;
     (void)cudaGetLastError();
+    return usable;
 }
 
-/* From pageable memory: the call returns once the bytes are on their way out of `host`. */
-static talc_status upload(talc_device *device, void *dst, const void *host, size_t bytes)
-{
-    talc_status status = talc_cuda_enter(device, "upload");
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "upload",
-                                  cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice,
-                                                  talc_cuda_state_of(device)->stream));
-}
-
-static talc_status download(talc_device *device, void *host, const void *src, size_t bytes)
-{
-    const talc_cuda_state *state = talc_cuda_state_of(device);
-    talc_status status = talc_cuda_enter(device, "download");
-    if (status == TALC_OK)
-        status = talc_cuda_status(
-            device, "download",
-            cudaMemcpyAsync(host, src, bytes, cudaMemcpyDeviceToHost, state->stream));
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "download", cudaStreamSynchronize(state->stream));
-}
+// ---- What a device can do -----------------------------------------------------------------------------------
 
 static talc_status synchronize(talc_device *device)
 {
     talc_status status = talc_cuda_enter(device, "synchronize");
-    return status != TALC_OK
-               ? status
-               : talc_cuda_status(device, "synchronize",
-                                  cudaStreamSynchronize(talc_cuda_state_of(device)->stream));
+    return status != TALC_OK ? status
+                             : talc_cuda_status(device, "synchronize",
+                                                cudaStreamSynchronize(talc_cuda_stream(device)));
 }
 
 static void properties(talc_device *device, talc_device_properties *properties)
@@ -131,7 +125,7 @@ static void properties(talc_device *device, talc_device_properties *properties)
     struct cudaDeviceProp gpu;
     properties->units = state->multiprocessors;
     snprintf(properties->description, sizeof properties->description, "NVIDIA GPU");
-    if (state->lost != cudaSuccess || cudaSetDevice(state->index) != cudaSuccess)
+    if (!talc_cuda_usable(device))
         return;
     if (cudaGetDeviceProperties(&gpu, state->index) == cudaSuccess)
         snprintf(properties->description, sizeof properties->description, "%.100s, sm_%d%d",
@@ -141,16 +135,29 @@ static void properties(talc_device *device, talc_device_properties *properties)
     (void)cudaGetLastError();
 }
 
+static void close_gpu(talc_device *device);
+
 static const talc_device_interface interface = {
-    .allocate = allocate,
-    .deallocate = deallocate,
+    .allocate = talc_cuda_allocate,
+    .deallocate = talc_cuda_deallocate,
     .copy = talc_cuda_copy,
     .fill = talc_cuda_fill,
     .random = talc_cuda_random,
-    .upload = upload,
-    .download = download,
+    .upload = talc_cuda_upload,
+    .download = talc_cuda_download,
     .synchronize = synchronize,
     .properties = properties,
+    .record_begin = talc_cuda_record_begin,
+    .record_end = talc_cuda_record_end,
+    .replay = talc_cuda_replay,
+    .record_free = talc_cuda_record_free,
+    .range_begin = talc_cuda_range_begin,
+    .range_end = talc_cuda_range_end,
+    .alive = alive,
+    .from_peer = talc_cuda_from_peer,
+    .order = talc_cuda_order,
+    .stream = talc_cuda_callers_stream,
+    .close = close_gpu,
 };
 
 // ---- Finding ------------------------------------------------------------------------------------------------
@@ -158,7 +165,7 @@ static const talc_device_interface interface = {
 static struct {
     talc_device device;
     talc_cuda_state state;
-} gpus[MOST_GPUS];
+} gpus[TALC_CUDA_GPUS];
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 static bool driver_installed(void)
@@ -176,7 +183,7 @@ static int count_gpus(const char *name)
     const cudaError_t error = cudaGetDeviceCount(&count);
     (void)cudaGetLastError();
     if (error == cudaSuccess && count > 0)
-        return (int)talc_smaller(count, MOST_GPUS);
+        return (int)talc_smaller(count, TALC_CUDA_GPUS);
     if (error == cudaErrorInsufficientDriver && !driver_installed())
         talc_fail(TALC_BAD_DEVICE, "device_get: '%s': no NVIDIA driver is installed (libcuda.so.1)",
                   name);
@@ -204,14 +211,36 @@ static int index_of(const char *name)
     return plain ? (int)index : -1;
 }
 
+/* The pool is gone already, and with it all memory but that of tensors which outlive the process's end. */
+static void close_gpu(talc_device *device)
+{
+    talc_cuda_state *state = talc_cuda_state_of(device);
+    talc_cuda_blas_close(device);
+    talc_cuda_memory_end(device);
+    if (talc_cuda_usable(device)) {
+        if (state->order != NULL)
+            (void)cudaEventDestroy(state->order);
+        if (state->stream != NULL)
+            (void)cudaStreamDestroy(state->stream);
+        (void)cudaGetLastError();
+    }
+    state->order = NULL;
+    state->stream = NULL;
+}
+
 static bool open_gpu(int index)
 {
     talc_device *device = &gpus[index].device;
     talc_cuda_state *state = &gpus[index].state;
+    if (lost(state) != cudaSuccess) {
+        (void)alive(device, "device_get");
+        return false;
+    }
     *state = (talc_cuda_state){ .index = index };
     *device = (talc_device){ .interface = &interface,
                              .backend = &talc_cuda_backend,
                              .workspace_limit = DEFAULT_WORKSPACE,
+                             .ranges = talc_cuda_ranges_wanted(),
                              .state = state };
     snprintf(device->name, sizeof device->name, "cuda:%d", index);
     cudaError_t error = cudaSetDevice(index);
@@ -220,8 +249,37 @@ static bool open_gpu(int index)
             cudaDeviceGetAttribute(&state->multiprocessors, cudaDevAttrMultiProcessorCount, index);
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
-    return talc_cuda_status(device, "device_get", error) == TALC_OK &&
-           talc_device_open(device) == TALC_OK;
+    if (error == cudaSuccess)
+        error = cudaEventCreateWithFlags(&state->order, cudaEventDisableTiming);
+    if (talc_cuda_status(device, "device_get", error) == TALC_OK &&
+        talc_device_open(device) == TALC_OK)
+        return true;
+    close_gpu(device);
+    return false;
+}
+
+/* The CUDA runtime ends before the library's destructors, so this is registered once it runs and comes first. What the
+ * program's own exit handlers and the main thread's scopes still hold are handles without memory from here on. A child of
+ * fork has none of its parent's GPUs. */
+static pid_t opener;
+
+static void end_at_exit(void)
+{
+    pthread_mutex_lock(&opening);
+    for (int i = 0; i < TALC_CUDA_GPUS && opener == getpid(); i++)
+        if (gpus[i].device.pool != NULL) {
+            if (talc_cuda_usable(&gpus[i].device))
+                (void)cudaDeviceSynchronize();
+            close_gpu(&gpus[i].device);
+            end(&gpus[i].state, "the end of the process", cudaErrorCudartUnloading);
+        }
+    pthread_mutex_unlock(&opening);
+}
+
+static void register_end(void)
+{
+    if (opener == 0 && atexit(end_at_exit) == 0)
+        opener = getpid();
 }
 
 talc_device *talc_cuda_find(const char *name)
@@ -235,13 +293,34 @@ talc_device *talc_cuda_find(const char *name)
                   count - 1);
     else if (count > 0 && (gpus[index].device.pool != NULL || open_gpu(index)))
         device = &gpus[index].device;
+    if (device != NULL)
+        register_end();
     pthread_mutex_unlock(&opening);
     return device;
 }
 
-/* After the main thread's scopes, which end in a destructor of default priority. */
+static bool present;
+
+static void look(void)
+{
+    int count = 0;
+    present = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+    (void)cudaGetLastError();
+}
+
+bool talc_cuda_present(void)
+{
+    static pthread_once_t looked = PTHREAD_ONCE_INIT;
+    pthread_once(&looked, look);
+    return present;
+}
+
+/* After the main thread's scopes, which end in a destructor of default priority: the pools' records. */
 __attribute__((destructor(200))) static void close_at_exit(void)
 {
-    for (int i = 0; i < MOST_GPUS; i++)
-        talc_device_close(&gpus[i].device);
+    for (int i = 0; i < TALC_CUDA_GPUS && opener == getpid(); i++)
+        if (gpus[i].device.pool != NULL) {
+            talc_pool_close(&gpus[i].device);
+            (void)talc_streams_close(&gpus[i].device);
+        }
 }

@@ -106,7 +106,7 @@ struct operands {
 template <typename F, typename T, bool B_IS_ARRAY>
 static void launch(talc_device *device, const operands &o, T scalar)
 {
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     const int64_t count = count_of(o.rank, o.dims);
     T *y = (T *)o.y;
     const T *a = (const T *)o.a, *b = (const T *)o.b;

@@ -103,7 +103,7 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
     /* Long sums need threads, short ones few steps of adding their sums. */
     const unsigned threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : p->K >= 256 ? 64 : 32;
     const dim3 grid((unsigned)p->N, 1, (unsigned)(p->batch < 65535 ? p->batch : 65535));
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     T *y = (T *)arguments->y;
     const T *a = (const T *)arguments->a, *b = (const T *)arguments->b;
     if (is_aligned(p, a, p->M > 1 ? p->lda : 0, p->a_strides) &&
@@ -243,7 +243,7 @@ static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
             device, "matmul",
             cudaMemsetAsync(arguments->y, 0,
                             (size_t)(p->batch * p->M * p->N) * talc_dtype_size(p->dtype),
-                            talc_cuda_state_of(device)->stream));
+                            talc_cuda_stream(device)));
     if (status != TALC_OK)
         return status;
     if (p->dtype == TALC_F32)
@@ -345,9 +345,8 @@ static void launch(talc_device *device, const talc_matmul_problem *p,
     const dim3 grid((unsigned)(s.tiles < INT_MAX ? s.tiles : INT_MAX), 1,
                     (unsigned)(s.batch < 65535 ? s.batch : 65535));
     const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
-    direct_kernel<T, TRANSPOSE_A, TRANSPOSE_B>
-        <<<grid, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
-            (T *)arguments->y, (const T *)arguments->a, (const T *)arguments->b, last, s, products);
+    direct_kernel<T, TRANSPOSE_A, TRANSPOSE_B><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
+        (T *)arguments->y, (const T *)arguments->a, (const T *)arguments->b, last, s, products);
 }
 
 template <typename T>

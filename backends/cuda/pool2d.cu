@@ -185,7 +185,7 @@ static void launch_columns(talc_device *device, const talc_pool2d_problem *p,
     for_slices(p, groups * p->OW, [&](int64_t plane, int64_t planes) {
         const int64_t count = planes * groups * p->OW, at = plane * p->OH * p->OW;
         pool_columns<State, T, K, S, R>
-            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
                 (const T *)arguments->x + plane * p->H * p->W, (T *)arguments->y + at,
                 State::LOCATES ? arguments->indices + at : NULL, (uint32_t)count, plan);
     });
@@ -354,10 +354,10 @@ static void launch_windows(talc_device *device, const talc_pool2d_problem *p,
                                       { p->exclude_padding, p->divisor } };
     const int threads = threads_an_output(p);
     const int64_t count = planes * p->OH * p->OW, at = plane * p->OH * p->OW;
-    pool_windows<State, T, Index><<<blocks_of(device, pieces(count, BLOCK / threads)), BLOCK, 0,
-                                    talc_cuda_state_of(device)->stream>>>(
-        (const T *)arguments->x + plane * p->H * p->W, (T *)arguments->y + at,
-        State::LOCATES ? arguments->indices + at : NULL, (Unsigned)count, threads, plan);
+    pool_windows<State, T, Index>
+        <<<blocks_of(device, pieces(count, BLOCK / threads)), BLOCK, 0, talc_cuda_stream(device)>>>(
+            (const T *)arguments->x + plane * p->H * p->W, (T *)arguments->y + at,
+            State::LOCATES ? arguments->indices + at : NULL, (Unsigned)count, threads, plan);
 }
 
 template <template <typename, typename> class State, typename T>

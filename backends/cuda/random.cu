@@ -67,8 +67,9 @@ template <typename T, int N> static __global__ void random_kernel(const talc_ran
 template <typename T, int N>
 static void launch(talc_device *device, const talc_random_problem *p, void *y)
 {
-    random_kernel<T, N><<<blocks_for(device, (p->count + N - 1) / N), BLOCK, 0,
-                          talc_cuda_state_of(device)->stream>>>(*p, (T *)y);
+    random_kernel<T, N>
+        <<<blocks_for(device, (p->count + N - 1) / N), BLOCK, 0, talc_cuda_stream(device)>>>(
+            *p, (T *)y);
 }
 
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *p, void *y)

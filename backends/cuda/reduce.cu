@@ -325,7 +325,7 @@ static void launch_along(talc_device *device, const talc_reduce_problem *p, cons
         strides[i] = last ? p->reduced_strides[i] * COUNT : p->reduced_strides[i];
     }
     const dim3 grid(blocks_of(device, c.blocks), (unsigned)c.parts);
-    reduce_along<State, T, COUNT, Index><<<grid, BLOCK, 0, talc_cuda_state_of(device)->stream>>>(
+    reduce_along<State, T, COUNT, Index><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
         to, x, c.threads, places<Index>(p, c, dims, strides));
 }
 
@@ -336,7 +336,7 @@ static void launch(talc_device *device, const talc_reduce_problem *p,
     constexpr int COUNT = ACCESS / sizeof(T);
     const cut c = cut_of(p, in_parts);
     const T *x = (const T *)a->x;
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     target<State> to = { (typename State::result_type *)a->y,
                          c.parts > 1 ? (State *)a->workspace : NULL,
                          p->function == TALC_MEAN ? (double)p->K : 0 };

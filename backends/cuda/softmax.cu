@@ -354,7 +354,7 @@ template <typename T, int COUNT, typename Index>
 static void launch_along(talc_device *device, const talc_softmax_problem *p, T *y, const T *x)
 {
     const softmax_plan<Index> plan(p);
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     int threads = p->extent <= 8 * HELD<T> ? 8 : p->extent <= WARP * HELD<T> ? WARP : WARP * 2;
     while (threads * HELD<T> < p->extent)
         threads *= 2;
@@ -371,7 +371,7 @@ template <typename T, typename Index>
 static void launch_across(talc_device *device, const talc_softmax_problem *p, T *y, const T *x)
 {
     const softmax_plan<Index> plan(p);
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks =
         blocks_of(device, pieces(p->outer, p->extent <= HELD<T> ? BLOCK : WARP));
     if (p->extent <= HELD<T>)
@@ -403,7 +403,7 @@ template <typename T>
 static void launch_online(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a)
 {
-    const cudaStream_t stream = talc_cuda_state_of(device)->stream;
+    const cudaStream_t stream = talc_cuda_stream(device);
     T *y = (T *)a->y;
     const T *x = (const T *)a->x;
     with_index(p->outer, [&](auto zero) {

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 #include "tests/support/fake_backend.h"
 #include "tests/support/hooks.h"
 
@@ -14,14 +15,27 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A queued call: what to run, the CPU's row where there is one, and copies of problem and arguments. */
+/* A queued call: what to run, the CPU's row where there is one, and copies of problem and arguments. Without anything to run
+ * it is a wait for the first `sequence` pieces of stream `after`. */
 typedef struct work {
     struct work *next;
+    int after;
+    size_t sequence;
     fake_work *execute;
     const void *row;
     void *problem, *arguments;
+    size_t problem_bytes, arguments_bytes;
     bool fails;
 } work;
+
+/* What a thread records: a list of work that a replay queues again. */
+typedef struct notes {
+    const talc_device *device;
+    work *first, **last;
+    bool spoiled; /* by something that cannot be repeated */
+} notes;
+
+static _Thread_local notes *recording;
 
 /* Pages of one allocation; the block ends where the last of the usable pages ends, before a guard page. */
 typedef struct block {
@@ -31,9 +45,15 @@ typedef struct block {
     bool live;
 } block;
 
+/* A stream's work. `entered` and `left` count what went in and came out, waits too. */
+typedef struct queue {
+    work *first, **last;
+    size_t entered, left;
+} queue;
+
 typedef struct fake_state {
     pthread_mutex_t lock;
-    work *first, **last;
+    queue queues[TALC_STREAMS];
     size_t queued, executed, fail_in;
     block *blocks;
     size_t memory_limit, memory_used;
@@ -96,13 +116,13 @@ static void *allocate(talc_device *device, size_t bytes)
     return b->data;
 }
 
-static void run_queue(talc_device *device);
+static void run_queues(talc_device *device, int first, int last);
 
 /* The pages stay mapped and untouchable, so that using the block from now on is a fault. */
 static void deallocate(talc_device *device, void *data, size_t bytes)
 {
     fake_state *state = state_of(device);
-    run_queue(device);
+    run_queues(device, 0, TALC_STREAMS - 1);
     pthread_mutex_lock(&state->lock);
     for (block *b = state->blocks; b != NULL; b = b->next)
         if (b->live && b->data == data) {
@@ -137,28 +157,47 @@ static void execute(talc_device *device, work *w)
     free(w);
 }
 
-/* Runs all that waits. A failure that stands in the calling thread is none of the device's: it is put aside, since
- * kernels stop at one, and put back. */
-static void run_queue(talc_device *device)
+/* Runs the first `sequence` pieces of a stream, and before each wait what it waits for; no other stream moves. */
+static void run_queue(talc_device *device, int stream, size_t sequence)
+{
+    fake_state *state = state_of(device);
+    queue *q = &state->queues[stream];
+    while (q->first != NULL && q->left < sequence) {
+        work *w = q->first;
+        q->first = w->next;
+        if (q->first == NULL)
+            q->last = &q->first;
+        q->left++;
+        if (w->execute == NULL) {
+            run_queue(device, w->after, w->sequence);
+            free(w);
+        } else {
+            state->queued--;
+            execute(device, w);
+        }
+    }
+}
+
+/* Runs all that waits in some streams. A failure that stands in the calling thread is none of the device's: it is put aside,
+ * since kernels stop at one, and put back. */
+static void run_queues(talc_device *device, int first, int last)
 {
     fake_state *state = state_of(device);
     if (executing)
         return;
     pthread_mutex_lock(&state->lock);
-    if (state->first != NULL) {
+    bool waiting = false;
+    for (int i = first; i <= last; i++)
+        waiting = waiting || state->queues[i].first != NULL;
+    if (waiting) {
         talc_status standing = talc_error_status();
         char message[1024];
         snprintf(message, sizeof message, "%s", talc_error_message());
         talc_error_clear();
         executing = true;
         protect(state, PROT_READ | PROT_WRITE);
-        while (state->first != NULL) {
-            work *w = state->first;
-            state->first = w->next;
-            state->queued--;
-            execute(device, w);
-        }
-        state->last = &state->first;
+        for (int i = first; i <= last; i++)
+            run_queue(device, i, SIZE_MAX);
         protect(state, PROT_NONE);
         executing = false;
         if (standing != TALC_OK)
@@ -174,6 +213,31 @@ static void *copy_of(const void *bytes, size_t count)
     return copy;
 }
 
+static work *work_new(fake_work *function, const void *row, const void *problem,
+                      size_t problem_bytes, const void *arguments, size_t arguments_bytes)
+{
+    work *w = must(calloc(1, sizeof *w));
+    *w = (work){ .execute = function,
+                 .row = row,
+                 .problem = copy_of(problem, problem_bytes),
+                 .arguments = copy_of(arguments, arguments_bytes),
+                 .problem_bytes = problem_bytes,
+                 .arguments_bytes = arguments_bytes };
+    return w;
+}
+
+static bool is_recording(const talc_device *device)
+{
+    return recording != NULL && recording->device == device && !executing;
+}
+
+static void append(queue *q, work *w)
+{
+    *q->last = w;
+    q->last = &w->next;
+    q->entered++;
+}
+
 talc_status fake_device_enqueue(talc_device *device, fake_work *function, const void *row,
                                 const void *problem, size_t problem_bytes, const void *arguments,
                                 size_t arguments_bytes)
@@ -181,29 +245,93 @@ talc_status fake_device_enqueue(talc_device *device, fake_work *function, const 
     if (executing)
         return function(device, row, problem, arguments);
     fake_state *state = state_of(device);
-    work *w = must(calloc(1, sizeof *w));
-    *w = (work){ .execute = function,
-                 .row = row,
-                 .problem = copy_of(problem, problem_bytes),
-                 .arguments = copy_of(arguments, arguments_bytes) };
+    work *w = work_new(function, row, problem, problem_bytes, arguments, arguments_bytes);
+    if (is_recording(device)) {
+        *recording->last = w;
+        recording->last = &w->next;
+        return TALC_OK;
+    }
     pthread_mutex_lock(&state->lock);
     w->fails = state->fail_in != 0 && --state->fail_in == 0;
-    *state->last = w;
-    state->last = &w->next;
+    append(&state->queues[talc_stream_number(device)], w);
     state->queued++;
     pthread_mutex_unlock(&state->lock);
     return TALC_OK;
 }
 
+static talc_status order(talc_device *device, int stream, int after)
+{
+    fake_state *state = state_of(device);
+    work *w = must(calloc(1, sizeof *w));
+    pthread_mutex_lock(&state->lock);
+    *w = (work){ .after = after, .sequence = state->queues[after].entered };
+    append(&state->queues[stream], w);
+    pthread_mutex_unlock(&state->lock);
+    return TALC_OK;
+}
+
+static void *stream(talc_device *device)
+{
+    return talc_stream_of(device, talc_stream_number(device));
+}
+
 static talc_status synchronize(talc_device *device)
 {
     fake_state *state = state_of(device);
-    run_queue(device);
+    if (is_recording(device)) {
+        recording->spoiled = true;
+        return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
+    }
+    const int number = talc_stream_number(device);
+    run_queues(device, number, number);
     pthread_mutex_lock(&state->lock);
     talc_status fault = state->fault;
     state->fault = TALC_OK;
     pthread_mutex_unlock(&state->lock);
     return fault == TALC_OK ? TALC_OK : talc_fail(fault, "%s", state->fault_message);
+}
+
+// ---- Recording ----------------------------------------------------------------------------------------------
+
+static talc_status record_begin(talc_device *device)
+{
+    cr_assert(recording == NULL, "fake device: a thread records twice at once");
+    recording = must(calloc(1, sizeof *recording));
+    *recording = (notes){ .device = device, .last = &recording->first };
+    return TALC_OK;
+}
+
+static void record_free(talc_device *device, void *noted)
+{
+    notes *of = noted;
+    run_queues(device, 0, TALC_STREAMS - 1);
+    for (work *w = of->first, *next; w != NULL; w = next) {
+        next = w->next;
+        free(w->problem);
+        free(w->arguments);
+        free(w);
+    }
+    free(of);
+}
+
+static void *record_end(talc_device *device)
+{
+    notes *ended = recording;
+    recording = NULL;
+    if (!ended->spoiled)
+        return ended;
+    record_free(device, ended);
+    talc_fail(TALC_UNSUPPORTED, "fake: the recording was spoiled");
+    return NULL;
+}
+
+static talc_status replay(talc_device *device, void *noted)
+{
+    cr_assert(!is_recording(device), "fake device: a replay is recorded");
+    for (const work *w = ((const notes *)noted)->first; w != NULL; w = w->next)
+        fake_device_enqueue(device, w->execute, w->row, w->problem, w->problem_bytes, w->arguments,
+                            w->arguments_bytes);
+    return TALC_OK;
 }
 
 // ---- What a device can do apart from ops --------------------------------------------------------------------
@@ -263,12 +391,16 @@ static talc_status fill(talc_device *device, const talc_fill_problem *problem, v
 static talc_status random_numbers(talc_device *device, const talc_random_problem *problem,
                                   void *dst)
 {
+    if (is_recording(device))
+        recording->spoiled = true;
     return fake_device_enqueue(device, execute_random, NULL, problem, sizeof *problem,
                                &(operands){ dst, NULL, 0 }, sizeof(operands));
 }
 
 static talc_status upload(talc_device *device, void *dst, const void *host, size_t bytes)
 {
+    if (is_recording(device))
+        recording->spoiled = true;
     return fake_device_enqueue(device, execute_upload, NULL, host, bytes,
                                &(operands){ dst, NULL, bytes }, sizeof(operands));
 }
@@ -311,6 +443,12 @@ static const talc_device_interface interface = {
     .download = download,
     .synchronize = synchronize,
     .properties = properties,
+    .record_begin = record_begin,
+    .record_end = record_end,
+    .replay = replay,
+    .record_free = record_free,
+    .order = order,
+    .stream = stream,
 };
 
 // ---- Devices ------------------------------------------------------------------------------------------------
@@ -331,7 +469,9 @@ static talc_device *open_fake(int index, const char *name)
                              .workspace_limit = (size_t)32 << 20,
                              .state = state };
     snprintf(device->name, sizeof device->name, "%s", name);
-    *state = (fake_state){ .last = &state->first };
+    *state = (fake_state){ .queued = 0 };
+    for (int i = 0; i < TALC_STREAMS; i++)
+        state->queues[i].last = &state->queues[i].first;
     pthread_mutex_init(&state->lock, NULL);
     return talc_device_open(device) == TALC_OK ? device : NULL;
 }
@@ -373,12 +513,12 @@ void assert_fake_devices_freed(void)
         talc_device *device = &fakes[i].device;
         if (device->pool == NULL)
             continue;
-        run_queue(device);
+        run_queues(device, 0, TALC_STREAMS - 1);
         size_t live = talc_device_memory(device).live;
         cr_assert(live == 0, "%zu bytes are still live on %s", live, device->name);
         cr_assert(fakes[i].state.fault == TALC_OK, "nobody saw a fault of %s: %s", device->name,
                   fakes[i].state.fault_message);
-        talc_device_close(device);
+        cr_assert(talc_device_close(device), "%s", talc_error_message());
         for (block *b = fakes[i].state.blocks, *next; b != NULL; b = next) {
             next = b->next;
             cr_assert(!b->live, "a block of %s was not given back", device->name);

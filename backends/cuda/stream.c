@@ -1,0 +1,82 @@
+/// Streams of GPUs: which one a thread's work goes to, and how one waits for another.
+#include "backends/cuda/cuda.h"
+
+#include "tensor/streams.h"
+
+#include <pthread.h>
+
+/* One event a device orders any two streams: a wait is for what the event held when the wait was queued, so it can be recorded
+ * anew at once. */
+static pthread_mutex_t ordering = PTHREAD_MUTEX_INITIALIZER;
+
+static cudaStream_t stream_of(const talc_device *device, int number)
+{
+    void *callers = talc_stream_of(device, number);
+    return callers == NULL ? talc_cuda_state_of(device)->stream : (cudaStream_t)callers;
+}
+
+cudaStream_t talc_cuda_stream(const talc_device *device)
+{
+    const cudaStream_t recording = talc_cuda_recording_stream(device);
+    return recording != NULL ? recording : stream_of(device, talc_stream_number(device));
+}
+
+void *talc_cuda_callers_stream(talc_device *device)
+{
+    return talc_cuda_stream(device);
+}
+
+/* With `ordering` held. The streams may be of two devices; the event is of that which is waited for. */
+static cudaError_t wait_for(cudaStream_t stream, const talc_device *device, cudaStream_t after)
+{
+    const cudaEvent_t event = talc_cuda_state_of(device)->order;
+    const cudaError_t error = cudaEventRecord(event, after);
+    return error != cudaSuccess ? error : cudaStreamWaitEvent(stream, event, 0);
+}
+
+talc_status talc_cuda_order(talc_device *device, int stream, int after)
+{
+    const talc_status status = talc_cuda_enter(device, "stream");
+    if (status != TALC_OK)
+        return status;
+    pthread_mutex_lock(&ordering);
+    const cudaError_t error = wait_for(stream_of(device, stream), device, stream_of(device, after));
+    pthread_mutex_unlock(&ordering);
+    return talc_cuda_status(device, "stream", error);
+}
+
+/* Direct where the hardware can, asked for once a pair; the driver goes through the host otherwise. */
+static void open_way(const talc_device *device, const talc_device *peer)
+{
+    static bool asked[TALC_CUDA_GPUS][TALC_CUDA_GPUS];
+    const int to = talc_cuda_state_of(device)->index, from = talc_cuda_state_of(peer)->index;
+    int possible = 0;
+    if (asked[to][from])
+        return;
+    asked[to][from] = true;
+    if (cudaDeviceCanAccessPeer(&possible, to, from) == cudaSuccess && possible)
+        (void)cudaDeviceEnablePeerAccess(from, 0);
+    (void)cudaGetLastError();
+}
+
+/* Runs on this device's stream, after the peer's work, which goes on only once the bytes are read. */
+talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *peer, const void *src,
+                                size_t bytes)
+{
+    talc_status status = talc_cuda_enter(peer, "to");
+    if (status == TALC_OK)
+        status = talc_cuda_enter(device, "to");
+    if (status != TALC_OK)
+        return status;
+    const cudaStream_t here = talc_cuda_stream(device), there = talc_cuda_stream(peer);
+    pthread_mutex_lock(&ordering);
+    open_way(device, peer);
+    cudaError_t error = wait_for(here, peer, there);
+    if (error == cudaSuccess)
+        error = cudaMemcpyPeerAsync(dst, talc_cuda_state_of(device)->index, src,
+                                    talc_cuda_state_of(peer)->index, bytes, here);
+    if (error == cudaSuccess)
+        error = wait_for(there, device, here);
+    pthread_mutex_unlock(&ordering);
+    return talc_cuda_status(device, "to", error);
+}

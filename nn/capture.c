@@ -1,0 +1,354 @@
+#include "nn/capture.h"
+
+#include "nn/entries.h"
+#include "ops/operand.h"
+#include "tensor/memory.h"
+#include "tensor/observe.h"
+#include "tensor/recording.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const CAPTURE = "capture", *const REPLAY = "graph_replay";
+
+/* A parameter or buffer as it was recorded. */
+typedef struct source {
+    talc_tensor *tensor; /* the module's handle, retained */
+    talc_tensor *held;   /* a view of the storage, so that no other takes its place in memory */
+    uint64_t version;
+} source;
+
+struct talc_graph {
+    talc_module *module;
+    talc_tensor *x, *y;
+    talc_recording *recording;
+    source *sources;
+    int source_count;
+    talc_tensor **held; /* views of what recorded ops read and the recording does not own */
+    size_t held_count, held_room;
+};
+
+/* A tensor that outlives the scope it was made in. */
+static talc_tensor *keep(talc_tensor *tensor)
+{
+    return talc_retain(tensor);
+}
+
+static talc_tensor *view_of(const talc_tensor *tensor)
+{
+    return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+}
+
+// ---- Parameters ---------------------------------------------------------------------------------------------
+
+static bool add_source(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)path;
+    (void)is_buffer;
+    talc_graph *graph = context;
+    source *to = &graph->sources[graph->source_count];
+    *to = (source){ .held = keep(view_of(tensor)), .version = talc_version(tensor) };
+    if (to->held == NULL)
+        return false;
+    to->tensor = talc_retain(tensor);
+    graph->source_count++;
+    return true;
+}
+
+static bool list_sources(talc_graph *graph)
+{
+    const size_t count = (size_t)talc_module_tensor_count(graph->module);
+    graph->sources = talc_memory_new(count * sizeof *graph->sources, CAPTURE);
+    return graph->sources != NULL && talc_module_visit(graph->module, add_source, graph);
+}
+
+static bool is_replaced(const source *of)
+{
+    return of->tensor->storage != of->held->storage || of->tensor->data != of->held->data;
+}
+
+typedef struct named_source {
+    const talc_tensor *tensor;
+} named_source;
+
+/* Ends the walk at the tensor in question, telling its path. */
+static bool tell_replaced(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)is_buffer;
+    if (tensor != ((const named_source *)context)->tensor)
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT,
+              "%s: %s was moved or loaded since the capture, which read its storage of then; "
+              "capture again",
+              REPLAY, path);
+    return false;
+}
+
+/* Whether the parameters are where they were; `written` when one has another content. */
+static bool check_sources(const talc_graph *graph, bool *written)
+{
+    *written = false;
+    for (int i = 0; i < graph->source_count; i++) {
+        const source *of = &graph->sources[i];
+        if (is_replaced(of)) {
+            talc_module_visit(graph->module, tell_replaced, &(named_source){ of->tensor });
+            talc_fail(TALC_BAD_ARGUMENT, "%s: a parameter was replaced since the capture", REPLAY);
+            return false;
+        }
+        *written = *written || talc_version(of->tensor) != of->version;
+    }
+    return true;
+}
+
+static void note_versions(talc_graph *graph)
+{
+    for (int i = 0; i < graph->source_count; i++)
+        graph->sources[i].version = talc_version(graph->sources[i].tensor);
+}
+
+// ---- Modes --------------------------------------------------------------------------------------------------
+
+/* A module of the tree that is in training mode, with its path; NULL: there is none. */
+static const talc_module *training_module(const talc_module *module, char *path, size_t size)
+{
+    if (module->training)
+        return module;
+    const size_t used = strlen(path);
+    for (int i = 0; i < module->entries->count; i++) {
+        const talc_module_entry *entry = &module->entries->list[i];
+        if (entry->child == NULL)
+            continue;
+        snprintf(path + used, size - used, "%s%s", used > 0 ? "." : "", entry->name);
+        const talc_module *found = training_module(entry->child, path, size);
+        if (found != NULL)
+            return found;
+        path[used] = '\0';
+    }
+    return NULL;
+}
+
+static bool in_evaluation(const talc_module *module)
+{
+    char path[256] = "";
+    const talc_module *training = training_module(module, path, sizeof path);
+    if (training == NULL)
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT,
+              "%s: %s%s%s is in training mode; call talc_module_eval on the model first", CAPTURE,
+              training->kind->name, *path == '\0' ? "" : " ", path);
+    return false;
+}
+
+// ---- Passes -------------------------------------------------------------------------------------------------
+
+/* What is made of a pass stays in the scope that is open. */
+static talc_tensor *pass(talc_graph *graph, bool pool)
+{
+    if (!talc_recording_enter(CAPTURE, graph->recording, pool))
+        return NULL;
+    talc_tensor *y = talc_forward(graph->module, graph->x);
+    talc_recording_leave();
+    return y;
+}
+
+typedef struct holder {
+    talc_observer observer; /* first, so that the two pointers are one */
+    talc_graph *graph;
+} holder;
+
+/* Views, since an op may be the last to hold what it reads: a layer's own cache of it, say, that the next write ends. */
+static void hold_inputs(talc_observer *observer, const talc_observation *observation)
+{
+    talc_graph *graph = ((holder *)observer)->graph;
+    for (int i = 0; i < observation->count; i++) {
+        const talc_tensor *input = observation->inputs[i];
+        if (input == NULL || talc_recording_owns(graph->recording, &input->storage->block))
+            continue;
+        bool known = input->storage == graph->x->storage;
+        for (size_t h = 0; h < graph->held_count && !known; h++)
+            known = graph->held[h]->storage == input->storage;
+        if (known)
+            continue;
+        if (graph->held_count == graph->held_room) {
+            const size_t room = graph->held_room == 0 ? 32 : 2 * graph->held_room;
+            talc_tensor **grown = talc_memory_new(room * sizeof(talc_tensor *), CAPTURE);
+            if (grown == NULL)
+                return;
+            if (graph->held_count > 0)
+                memcpy(grown, graph->held, graph->held_count * sizeof(talc_tensor *));
+            talc_memory_free(graph->held);
+            graph->held = grown;
+            graph->held_room = room;
+        }
+        talc_tensor *view = keep(view_of(input));
+        if (view != NULL)
+            graph->held[graph->held_count++] = view;
+    }
+}
+
+static void release_held(talc_tensor **held, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        talc_release(held[i]);
+    talc_memory_free(held);
+}
+
+/* The recorded pass; its result, whose elements do not exist yet. */
+static talc_tensor *recorded_pass(talc_graph *graph)
+{
+    holder holding = { .observer = { .observe = hold_inputs }, .graph = graph };
+    talc_tensor *y = NULL;
+    if (talc_recording_begin(graph->recording)) {
+        talc_observer *before = talc_observe(&holding.observer);
+        y = talc_forward(graph->module, graph->x);
+        talc_observe(before);
+        if (!talc_recording_end(graph->recording))
+            y = NULL;
+    }
+    return y;
+}
+
+/* A first pass makes what is made once and for all (layers' caches, handles of libraries, kernels' code) from the device's
+ * memory; a second one takes the recording's memory, as much as the third, which is recorded, needs. */
+static talc_tensor *record(talc_graph *graph)
+{
+    for (int pool = 0; pool < 2; pool++) {
+        talc_scope *scope = talc_scope_enter();
+        const bool ran = scope != NULL && pass(graph, pool == 1) != NULL;
+        talc_scope_leave(scope);
+        if (!ran)
+            return NULL;
+    }
+    if (!talc_recording_enter(CAPTURE, graph->recording, true))
+        return NULL;
+    talc_tensor *y = recorded_pass(graph);
+    talc_recording_leave();
+    return y;
+}
+
+/* The first result, on whose shape later ones are held. */
+static talc_tensor *rehearse(talc_graph *graph)
+{
+    talc_tensor *y = pass(graph, false);
+    return y == NULL ? NULL : talc_clone(y);
+}
+
+/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own. */
+static bool capture(talc_graph *graph)
+{
+    talc_recording *before = graph->recording;
+    talc_tensor **held = graph->held;
+    const size_t held_count = graph->held_count;
+    graph->held = NULL;
+    graph->held_count = graph->held_room = 0;
+    talc_scope *scope = talc_scope_enter();
+    graph->recording = scope == NULL ? NULL : talc_recording_new(graph->x->device);
+    talc_tensor *y = NULL;
+    if (graph->recording != NULL)
+        y = talc_recording_possible(graph->x->device) ? record(graph) : rehearse(graph);
+    y = y == NULL || talc_failed() ? NULL : view_of(y);
+    if (y != NULL && graph->y != NULL)
+        talc_tensor_replace(graph->y, y);
+    else if (y != NULL)
+        graph->y = keep(y);
+    talc_scope_leave(scope);
+    if (y != NULL) {
+        note_versions(graph);
+        release_held(held, held_count);
+        talc_recording_free(before);
+        return true;
+    }
+    release_held(graph->held, graph->held_count);
+    talc_recording_free(graph->recording);
+    graph->recording = before;
+    graph->held = held;
+    graph->held_count = graph->held_room = held_count;
+    return false;
+}
+
+// ---- Public -------------------------------------------------------------------------------------------------
+
+/* In a scope that ends with the call. */
+static bool prepare(talc_graph *graph, const talc_tensor *example)
+{
+    talc_scope *scope = talc_scope_enter();
+    if (scope == NULL)
+        return false;
+    graph->x = keep(talc_empty_like(example));
+    const bool made =
+        graph->x != NULL && talc_copy(graph->x, example) && list_sources(graph) && capture(graph);
+    talc_scope_leave(scope);
+    return made;
+}
+
+talc_graph *talc_capture(talc_module *module, const talc_tensor *example)
+{
+    if (talc_operand_missing(CAPTURE, "module", module) ||
+        talc_operand_missing(CAPTURE, "example", example) ||
+        talc_recording_refuses(CAPTURE, example->device, "hold another graph") ||
+        !in_evaluation(module))
+        return NULL;
+    talc_graph *graph = talc_memory_new(sizeof *graph, CAPTURE);
+    if (graph == NULL)
+        return NULL;
+    graph->module = module;
+    if (prepare(graph, example))
+        return graph;
+    talc_graph_free(graph);
+    return NULL;
+}
+
+/* Where the device cannot repeat what was recorded. */
+static bool run_again(talc_graph *graph)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *y = scope == NULL ? NULL : pass(graph, false);
+    const bool ran = y != NULL && talc_copy(graph->y, y);
+    talc_scope_leave(scope);
+    return ran;
+}
+
+static bool run_recording(talc_graph *graph, bool written)
+{
+    if ((written && !(in_evaluation(graph->module) && capture(graph))) ||
+        !talc_recording_replay(graph->recording))
+        return false;
+    talc_tensor_written(graph->y);
+    return true;
+}
+
+talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
+{
+    bool written;
+    if (talc_operand_missing(REPLAY, "graph", graph) ||
+        talc_operand_like(REPLAY, "the example", graph->x, "x", x) == false ||
+        !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
+        talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
+        !check_sources(graph, &written) || (x != graph->x && !talc_copy(graph->x, x)))
+        return NULL;
+    const bool ran =
+        talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);
+    return ran ? graph->y : NULL;
+}
+
+talc_tensor *talc_graph_input(talc_graph *graph)
+{
+    return graph == NULL ? NULL : graph->x;
+}
+
+void talc_graph_free(talc_graph *graph)
+{
+    if (graph == NULL)
+        return;
+    for (int i = 0; i < graph->source_count; i++) {
+        talc_release(graph->sources[i].tensor);
+        talc_release(graph->sources[i].held);
+    }
+    talc_memory_free(graph->sources);
+    talc_release(graph->x);
+    talc_release(graph->y);
+    /* The recording first: it waits for replays that may still read the rest. */
+    talc_recording_free(graph->recording);
+    release_held(graph->held, graph->held_count);
+    talc_memory_free(graph);
+}

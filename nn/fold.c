@@ -1,0 +1,200 @@
+/// The batch norm folded into the convolution before it.
+#include "nn/entries.h"
+#include "nn/fusable.h"
+#include "ops/algorithm.h"
+#include "tensor/memory.h"
+#include "tensor/storage.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { SOURCES = 6 };
+
+/* A tensor that the fold was made of. Its storage is held, so that no other takes its place in memory. */
+typedef struct source {
+    talc_tensor *held; /* a view; NULL for an operand that is not there */
+    uint64_t version;
+} source;
+
+struct talc_fold {
+    source sources[SOURCES];
+    double eps;
+    char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
+    talc_tensor *weight, *bias;
+};
+
+/* Held for as long as it takes to read or exchange a pointer, whichever module's it is. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void fold_free(talc_fold *fold)
+{
+    if (fold == NULL)
+        return;
+    for (int i = 0; i < SOURCES; i++)
+        talc_release(fold->sources[i].held);
+    talc_release(fold->weight);
+    talc_release(fold->bias);
+    talc_memory_free(fold);
+}
+
+static void exchange(talc_module *module, talc_fold *fold)
+{
+    pthread_mutex_lock(&lock);
+    talc_fold *before = module->entries->fold;
+    module->entries->fold = fold;
+    pthread_mutex_unlock(&lock);
+    fold_free(before);
+}
+
+void talc_module_forget_folds(talc_module *module)
+{
+    exchange(module, NULL);
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            talc_module_forget_folds(module->entries->list[i].child);
+}
+
+// ---- Whether it still stands --------------------------------------------------------------------------------
+
+static void list_sources(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
+                         const talc_tensor *list[SOURCES])
+{
+    list[0] = conv->weight;
+    list[1] = conv->bias;
+    list[2] = norm->weight;
+    list[3] = norm->bias;
+    list[4] = norm->running_mean;
+    list[5] = norm->running_var;
+}
+
+static const char *forced_algorithm(void)
+{
+    const char *forced = talc_algorithm_forced("batch_norm2d");
+    return forced == NULL ? "" : forced;
+}
+
+static bool source_stands(const source *of, const talc_tensor *tensor)
+{
+    if (of->held == NULL || tensor == NULL)
+        return of->held == NULL && tensor == NULL;
+    return of->held->storage == tensor->storage && of->held->data == tensor->data &&
+           of->version == talc_version(tensor);
+}
+
+static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
+                        const talc_batch_norm2d_module *norm)
+{
+    const talc_tensor *list[SOURCES];
+    list_sources(conv, norm, list);
+    bool stands = fold != NULL && fold->eps == norm->options.eps &&
+                  strcmp(fold->algorithm, forced_algorithm()) == 0;
+    for (int i = 0; i < SOURCES && stands; i++)
+        stands = source_stands(&fold->sources[i], list[i]);
+    return stands;
+}
+
+bool talc_fold_possible(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm)
+{
+    const talc_tensor *list[SOURCES];
+    list_sources(conv, norm, list);
+    if (norm->base.training || norm->running_mean == NULL || norm->running_var == NULL)
+        return false;
+    for (int i = 1; i < SOURCES; i++) {
+        const talc_tensor *tensor = list[i];
+        if (tensor != NULL &&
+            (tensor->dtype != conv->weight->dtype || tensor->device != conv->weight->device ||
+             tensor->rank != 1 || tensor->dims[0] != conv->weight->dims[0]))
+            return false;
+    }
+    return true;
+}
+
+// ---- Making it ----------------------------------------------------------------------------------------------
+
+/* w s is the batch norm of w for mean 0 and without a shift, b' that of b, or of 0: so both are the op's own arithmetic, and
+ * need no operand that is not there already. */
+static bool make_operands(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
+                          talc_fold *fold)
+{
+    const talc_tensor *w = conv->weight;
+    const int64_t OC = w->dims[0], K = w->dims[1] * w->dims[2] * w->dims[3];
+    talc_batch_norm2d_options options = norm->options;
+    options.training = false;
+    options.activation = TALC_ACTIVATION_NONE;
+    talc_tensor *zeros = talc_zeros(w->device, w->dtype, TALC_DIMS(OC));
+    const talc_tensor *b = conv->bias == NULL ? zeros : conv->bias;
+    talc_tensor *weight = talc_batch_norm2d(talc_reshape(w, TALC_DIMS(1, OC, 1, K)), norm->weight,
+                                            NULL, zeros, norm->running_var, &options);
+    talc_tensor *bias =
+        talc_batch_norm2d(talc_reshape(b, TALC_DIMS(1, OC, 1, 1)), norm->weight, norm->bias,
+                          norm->running_mean, norm->running_var, &options);
+    fold->weight = talc_retain(talc_reshape(weight, talc_dims_of(w)));
+    fold->bias = talc_retain(talc_reshape(bias, TALC_DIMS(OC)));
+    return !talc_failed();
+}
+
+static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
+                         talc_fold *fold)
+{
+    const talc_tensor *list[SOURCES];
+    list_sources(conv, norm, list);
+    for (int i = 0; i < SOURCES; i++) {
+        const talc_tensor *of = list[i];
+        if (of == NULL)
+            continue;
+        fold->sources[i].version = talc_version(of);
+        fold->sources[i].held = talc_retain(talc_tensor_view(of, talc_dims_of(of), of->strides, 0));
+        if (fold->sources[i].held == NULL)
+            return false;
+    }
+    return true;
+}
+
+static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_fold *fold = scope == NULL ? NULL : talc_memory_new(sizeof *fold, "forward: fold");
+    bool made = false;
+    if (fold != NULL) {
+        fold->eps = norm->options.eps;
+        memcpy(fold->algorithm, forced_algorithm(), strlen(forced_algorithm()) + 1);
+        made = hold_sources(conv, norm, fold) && make_operands(conv, norm, fold);
+    }
+    talc_scope_leave(scope);
+    if (made)
+        return fold;
+    fold_free(fold);
+    return NULL;
+}
+
+// ---- Handing it out -----------------------------------------------------------------------------------------
+
+/* The operands of a fold that stands. */
+static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
+                 talc_tensor **weight, talc_tensor **bias)
+{
+    pthread_mutex_lock(&lock);
+    const talc_fold *fold = conv->base.entries->fold;
+    const bool stands = fold_stands(fold, conv, norm);
+    if (stands) {
+        *weight = talc_retain(fold->weight);
+        *bias = talc_retain(fold->bias);
+    }
+    pthread_mutex_unlock(&lock);
+    return stands;
+}
+
+bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
+                   talc_tensor **weight, talc_tensor **bias)
+{
+    if (take(conv, norm, weight, bias))
+        return true;
+    /* Threads that come here at once each make one: all are the same to the bit, and the last one stays. */
+    talc_fold *fold = fold_new(conv, norm);
+    if (fold == NULL)
+        return false;
+    *weight = talc_retain(fold->weight);
+    *bias = talc_retain(fold->bias);
+    exchange(&conv->base, fold);
+    return true;
+}

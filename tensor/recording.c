@@ -1,0 +1,220 @@
+#include "tensor/recording.h"
+
+#include "tensor/memory.h"
+
+#include <pthread.h>
+#include <string.h>
+
+typedef struct place {
+    talc_block block;
+    bool taken, held; /* by a tensor or a running op; by noted work that reads it each time */
+} place;
+
+struct talc_recording {
+    talc_device *device;
+    pthread_mutex_t lock; /* of the places and counts: any thread may free a block */
+    place *places;
+    size_t count, room;
+    size_t taken; /* places whose blocks live */
+    bool pool;    /* entered with it */
+    bool noting;  /* between begin and end */
+    bool closed;  /* freed, apart from blocks that live on */
+    void *noted;  /* the device's */
+};
+
+static _Thread_local talc_recording *entered;
+
+bool talc_recording_possible(const talc_device *device)
+{
+    return device->interface->record_begin != NULL;
+}
+
+talc_recording *talc_recording_new(talc_device *device)
+{
+    talc_recording *recording = talc_memory_new(sizeof *recording, "capture");
+    if (recording == NULL)
+        return NULL;
+    recording->device = device;
+    pthread_mutex_init(&recording->lock, NULL);
+    return recording;
+}
+
+/* Once nothing of it lives. */
+static void destroy(talc_recording *recording)
+{
+    pthread_mutex_destroy(&recording->lock);
+    talc_memory_free(recording->places);
+    talc_memory_free(recording);
+}
+
+static void give_back(talc_device *device, talc_block block)
+{
+    block.recording = NULL;
+    talc_block_free(device, block);
+}
+
+void talc_recording_free(talc_recording *recording)
+{
+    if (recording == NULL)
+        return;
+    if (recording->noted != NULL)
+        recording->device->interface->record_free(recording->device, recording->noted);
+    recording->noted = NULL;
+    pthread_mutex_lock(&recording->lock);
+    recording->closed = true;
+    const bool lives = recording->taken > 0;
+    for (size_t i = 0; i < recording->count; i++)
+        if (!recording->places[i].taken)
+            give_back(recording->device, recording->places[i].block);
+    pthread_mutex_unlock(&recording->lock);
+    if (!lives)
+        destroy(recording);
+}
+
+// ---- What the thread is in ----------------------------------------------------------------------------------
+
+bool talc_recording_active(const talc_device *device)
+{
+    return entered != NULL && entered->device == device;
+}
+
+bool talc_recording_refuses(const char *who, const talc_device *device, const char *what)
+{
+    if (!talc_recording_active(device))
+        return false;
+    talc_fail(TALC_UNSUPPORTED, "%s: a graph of %s is being recorded, which cannot %s", who,
+              device->name, what);
+    return true;
+}
+
+bool talc_recording_enter(const char *who, talc_recording *recording, bool pool)
+{
+    if (entered != NULL) {
+        talc_recording_refuses(who, entered->device, "hold another graph");
+        return false;
+    }
+    recording->pool = pool;
+    entered = recording;
+    return true;
+}
+
+void talc_recording_leave(void)
+{
+    entered = NULL;
+}
+
+bool talc_recording_begin(talc_recording *recording)
+{
+    talc_device *device = recording->device;
+    recording->noting = device->interface->record_begin(device) == TALC_OK;
+    return recording->noting;
+}
+
+bool talc_recording_end(talc_recording *recording)
+{
+    talc_device *device = recording->device;
+    recording->noting = false;
+    recording->noted = device->interface->record_end(device);
+    return recording->noted != NULL;
+}
+
+bool talc_recording_replay(talc_recording *recording)
+{
+    talc_device *device = recording->device;
+    return device->interface->replay(device, recording->noted) == TALC_OK;
+}
+
+// ---- Memory -------------------------------------------------------------------------------------------------
+
+bool talc_recording_owns(const talc_recording *recording, const talc_block *block)
+{
+    return block->recording == recording;
+}
+
+talc_recording *talc_recording_serving(const talc_device *device)
+{
+    return talc_recording_active(device) && entered->pool ? entered : NULL;
+}
+
+/* Room for another place. */
+static bool grow(talc_recording *recording)
+{
+    if (recording->count < recording->room)
+        return true;
+    const size_t room = recording->room == 0 ? 64 : 2 * recording->room;
+    place *places = talc_memory_new(room * sizeof *places, "capture");
+    if (places == NULL)
+        return false;
+    if (recording->count > 0)
+        memcpy(places, recording->places, recording->count * sizeof *places);
+    talc_memory_free(recording->places);
+    recording->places = places;
+    recording->room = room;
+    return true;
+}
+
+/* The smallest that serves: the second pass asks for the first one's sizes in the same order, so it finds them. */
+bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block *block)
+{
+    place *best = NULL;
+    pthread_mutex_lock(&recording->lock);
+    for (size_t i = 0; i < recording->count; i++) {
+        place *at = &recording->places[i];
+        if (!at->taken && !at->held && at->block.capacity >= capacity &&
+            (best == NULL || at->block.capacity < best->block.capacity))
+            best = at;
+    }
+    if (best != NULL) {
+        best->taken = true;
+        recording->taken++;
+        *block = best->block;
+    }
+    pthread_mutex_unlock(&recording->lock);
+    return best != NULL;
+}
+
+bool talc_recording_own(talc_recording *recording, talc_block *block)
+{
+    pthread_mutex_lock(&recording->lock);
+    const bool has_room = grow(recording);
+    if (has_room) {
+        block->recording = recording;
+        recording->places[recording->count++] = (place){ *block, true, false };
+        recording->taken++;
+    }
+    pthread_mutex_unlock(&recording->lock);
+    return has_room;
+}
+
+/* Noted work reads a block of the device's pool that is freed meanwhile: it stays until the recording is freed. Without
+ * memory to note that, it stays for good. */
+static void hold(talc_recording *recording, talc_block block)
+{
+    pthread_mutex_lock(&recording->lock);
+    if (grow(recording))
+        recording->places[recording->count++] = (place){ block, false, true };
+    pthread_mutex_unlock(&recording->lock);
+}
+
+bool talc_recording_keep(talc_device *device, talc_block block)
+{
+    talc_recording *recording = block.recording;
+    if (recording == NULL) {
+        const bool noted = talc_recording_active(device) && entered->noting;
+        if (noted)
+            hold(entered, block);
+        return noted;
+    }
+    pthread_mutex_lock(&recording->lock);
+    for (size_t i = 0; i < recording->count; i++)
+        if (recording->places[i].block.data == block.data)
+            recording->places[i].taken = false;
+    const bool last = --recording->taken == 0, closed = recording->closed;
+    pthread_mutex_unlock(&recording->lock);
+    if (closed) {
+        give_back(device, block);
+        if (last)
+            destroy(recording);
+    }
+    return true;
+}

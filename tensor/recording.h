@@ -1,0 +1,61 @@
+/// Recording what a thread asks of a device, to repeat it as one. Private to talc; nn/capture.h makes graphs of it.
+///
+/// From enter to leave, calls of the thread that cannot be repeated, since they wait, move bytes from or to the host or draw
+/// random numbers, refuse by name. A recording owns the memory that its work uses: blocks that the thread takes on the
+/// device come from the recording's pool, when it is entered with that, and go back there, whoever frees them, so that
+/// nothing else uses them between two replays. From begin to end, on devices that can, work is noted instead of done.
+///
+/// Contexts are the thread's own: others go on working on the device, and allocating.
+#ifndef TALC_TENSOR_RECORDING_H
+#define TALC_TENSOR_RECORDING_H
+
+#include "tensor/pool.h"
+
+typedef struct talc_recording talc_recording;
+
+/// Whether the device repeats recorded work. Where it does not, a recording only refuses.
+bool talc_recording_possible(const talc_device *device);
+
+/// An empty recording; NULL without memory.
+talc_recording *talc_recording_new(talc_device *device);
+
+/// Gives back its memory, apart from blocks that live on, which are given back when they are freed. NULL passes.
+void talc_recording_free(talc_recording *recording);
+
+/// This thread is in the recording from here to leave, with or without its pool. False, with a failure, when it is in one
+/// already.
+bool talc_recording_enter(const char *who, talc_recording *recording, bool pool);
+void talc_recording_leave(void);
+
+/// Notes this thread's work on the device from here to end. end leaves the device as usable as it was; false, with a
+/// failure, when nothing that can be repeated came of it.
+bool talc_recording_begin(talc_recording *recording);
+bool talc_recording_end(talc_recording *recording);
+
+/// Does the noted work once more, after what the device was asked before.
+bool talc_recording_replay(talc_recording *recording);
+
+/// Whether this thread is in a recording of the device.
+bool talc_recording_active(const talc_device *device);
+
+/// The same, and raises TALC_UNSUPPORTED: "rand: a graph of cuda:0 is being recorded, which cannot draw random numbers".
+bool talc_recording_refuses(const char *who, const talc_device *device, const char *what);
+
+/// Whether a block is the recording's.
+bool talc_recording_owns(const talc_recording *recording, const talc_block *block);
+
+// ---- For the pool -------------------------------------------------------------------------------------------
+
+/// The recording whose pool serves this thread on the device; NULL: the device's own does.
+talc_recording *talc_recording_serving(const talc_device *device);
+
+/// A block of at least `capacity` bytes that the recording has free.
+bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block *block);
+
+/// Makes a block of the device's pool the recording's. False, with a failure, without memory to note it.
+bool talc_recording_own(talc_recording *recording, talc_block *block);
+
+/// Keeps a freed block when it is a recording's, or when noted work of this thread may use it. False: it is the pool's.
+bool talc_recording_keep(talc_device *device, talc_block block);
+
+#endif

@@ -1,0 +1,77 @@
+#define _DEFAULT_SOURCE /* usleep */
+
+#include "tests/support/gpu.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(TALC_CUDA)
+#include <cuda_runtime_api.h>
+#endif
+
+static bool is_gpu(const talc_device *device)
+{
+    return strncmp(talc_device_name(device), "cuda", 4) == 0;
+}
+
+#if defined(TALC_CUDA)
+
+static void must(cudaError_t error)
+{
+    cr_assert(error == cudaSuccess, "%s", cudaGetErrorString(error));
+}
+
+static void CUDART_CB sleep_for(void *microseconds)
+{
+    usleep((useconds_t)(uintptr_t)microseconds);
+}
+
+#endif
+
+void *gpu_stream_new(const talc_device *device)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device)) {
+        cudaStream_t stream;
+        must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        return stream;
+    }
+#endif
+    return is_gpu(device) ? NULL : malloc(1);
+}
+
+void gpu_stream_free(const talc_device *device, void *stream)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device)) {
+        must(cudaStreamDestroy(stream));
+        return;
+    }
+#endif
+    (void)device;
+    free(stream);
+}
+
+void gpu_stall(const talc_device *device, void *stream, int milliseconds)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device))
+        must(cudaLaunchHostFunc(stream, sleep_for, (void *)(uintptr_t)(1000 * milliseconds)));
+#endif
+    (void)device;
+    (void)stream;
+    (void)milliseconds;
+}
+
+bool gpu_idle(const talc_device *device, void *stream)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device))
+        return cudaStreamQuery(stream) == cudaSuccess;
+#endif
+    (void)device;
+    (void)stream;
+    return false;
+}

@@ -1,0 +1,18 @@
+/// What tests do with a GPU behind talc's back: streams of their own, work that takes a while, streams of the fake device.
+#ifndef TALC_TESTS_GPU_H
+#define TALC_TESTS_GPU_H
+
+#include "talc.h"
+
+/// A stream of the device under test, for talc_stream_enter: made by the CUDA runtime, or a name that the fake device takes.
+void *gpu_stream_new(const talc_device *device);
+void gpu_stream_free(const talc_device *device, void *stream);
+
+/// Queues work on a GPU's stream that takes this long, so that what is queued after it is late for certain. The fake device
+/// is late by nature.
+void gpu_stall(const talc_device *device, void *stream, int milliseconds);
+
+/// Whether all that was queued on the stream is done; of a fake stream nobody knows.
+bool gpu_idle(const talc_device *device, void *stream);
+
+#endif

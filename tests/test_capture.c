@@ -1,0 +1,553 @@
+/// Captured forward passes: the same bits as eager ones, memory of their own, and what cannot be captured.
+#include "examples/lenet.h"
+#include "examples/resnet20.h"
+#include "tests/support/fake_device.h"
+#include "tests/support/faults.h"
+#include "tests/support/files.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static talc_module *resnet20_a(void)
+{
+    return resnet20_new(RESNET20_OPTION_A);
+}
+
+typedef struct model_case {
+    const char *name;
+    talc_module *(*make)(void);
+    talc_dims dims;
+} model_case;
+
+static const model_case lenet_case = { "LeNet", lenet_new, { 4, { 1, 1, 28, 28 } } };
+static const model_case models[] = {
+    { "LeNet", lenet_new, { 4, { 1, 1, 28, 28 } } },
+    { "LeNet, a batch", lenet_new, { 4, { 5, 1, 28, 28 } } },
+    { "ResNet-20", resnet20_a, { 4, { 1, 3, 16, 16 } } },
+};
+
+static talc_module *model_on_device(const model_case *model)
+{
+    talc_manual_seed(5);
+    talc_module *module = model->make();
+    talc_module_to(module, tested_device());
+    talc_module_eval(module);
+    assert_no_failure();
+    return module;
+}
+
+static talc_tensor *image(const model_case *model, unsigned seed)
+{
+    return talc_to(op_numbers(cpu_device(), model->dims, seed), tested_device(), TALC_F32);
+}
+
+static void assert_same(const char *what, const talc_tensor *a, const talc_tensor *b)
+{
+    cr_assert(a != NULL && b != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(talc_same_dims(a, b), "%s: shapes differ", what);
+    const size_t bytes = talc_nbytes(a);
+    char *left = malloc(bytes), *right = malloc(bytes);
+    cr_assert(talc_to_host(a, left, bytes) && talc_to_host(b, right, bytes), "%s: %s", what,
+              talc_error_message());
+    cr_assert(memcmp(left, right, bytes) == 0, "%s: elements differ", what);
+    free(left);
+    free(right);
+}
+
+static talc_graph *captured(talc_module *module, const talc_tensor *example)
+{
+    talc_graph *graph = talc_capture(module, example);
+    cr_assert(graph != NULL, "%s", talc_error_message());
+    return graph;
+}
+
+Test(capture, replays_give_the_bits_of_eager_passes)
+{
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        const model_case *model = &models[i];
+        talc_scope *scope = talc_scope_enter();
+        talc_module *module = model_on_device(model);
+        talc_graph *graph = captured(module, image(model, 1));
+        const talc_tensor *fixed = NULL;
+        for (unsigned seed = 2; seed < 6; seed++) {
+            talc_tensor *x = image(model, seed);
+            talc_tensor *y = talc_graph_replay(graph, x);
+            assert_same(model->name, y, talc_forward(module, x));
+            cr_assert(fixed == NULL || y == fixed, "%s: another output", model->name);
+            fixed = y;
+        }
+        /* In the fixed input itself, and through a view with gaps. */
+        talc_tensor *x = image(model, 9);
+        cr_assert(talc_copy(talc_graph_input(graph), x));
+        assert_same(model->name, talc_graph_replay(graph, talc_graph_input(graph)),
+                    talc_forward(module, x));
+        talc_tensor *turned = talc_transpose(image(model, 10), 2, 3);
+        assert_same(model->name, talc_graph_replay(graph, turned), talc_forward(module, turned));
+        talc_graph_free(graph);
+        talc_module_free(module);
+        talc_scope_leave(scope);
+    }
+    assert_all_freed();
+}
+
+/* Blocks that other tensors get between replays are not the graph's, or it would write into them. */
+Test(capture, a_graph_shares_no_memory_with_anything_else)
+{
+    talc_module *module = model_on_device(&lenet_case);
+    talc_tensor *x = image(&lenet_case, 1);
+    talc_tensor *due = talc_forward(module, x);
+    talc_graph *graph = captured(module, x);
+    enum { COUNT = 24 };
+    talc_tensor *others[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        others[i] = talc_full(tested_device(), TALC_F32, TALC_DIMS(64 << i % 8), i);
+    talc_forward(module, x);
+    talc_tensor *y = talc_graph_replay(graph, x);
+    talc_forward(module, image(&lenet_case, 2));
+    assert_same("after others' work", y, due);
+    for (int i = 0; i < COUNT; i++)
+        assert_same("another tensor", others[i],
+                    talc_full(tested_device(), TALC_F32, TALC_DIMS(64 << i % 8), i));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+Test(capture, a_thousand_replays_take_no_memory)
+{
+    talc_module *module = model_on_device(&lenet_case);
+    talc_tensor *x = image(&lenet_case, 1);
+    talc_graph *graph = captured(module, x);
+    talc_graph_replay(graph, x);
+    const talc_memory before = talc_device_memory(tested_device());
+    for (int i = 0; i < 1000; i++)
+        talc_graph_replay(graph, x);
+    talc_device_synchronize(tested_device());
+    const talc_memory after = talc_device_memory(tested_device());
+    assert_no_failure();
+    cr_assert(after.live == before.live && after.reserved == before.reserved &&
+              after.peak == before.peak);
+    assert_same("the thousandth", talc_graph_replay(graph, x), talc_forward(module, x));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+Test(capture, graphs_live_side_by_side_and_are_freed_in_any_order)
+{
+    for (int order = 0; order < 2; order++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_module *module = model_on_device(&lenet_case), *other = model_on_device(&models[2]);
+        talc_tensor *x = image(&lenet_case, 1), *other_x = image(&models[2], 2);
+        talc_graph *a = captured(module, x), *b = captured(other, other_x);
+        talc_graph *c = captured(module, x);
+        talc_tensor *y = talc_graph_replay(a, x), *other_y = talc_graph_replay(b, other_x);
+        cr_assert(talc_graph_replay(c, image(&lenet_case, 3)) != y);
+        assert_same("the first", y, talc_forward(module, x));
+        assert_same("the second", other_y, talc_forward(other, other_x));
+        talc_graph_free(order == 0 ? a : c);
+        talc_graph *left = order == 0 ? c : a;
+        assert_same("the one that is left", talc_graph_replay(left, x), talc_forward(module, x));
+        talc_graph_free(order == 0 ? b : left);
+        talc_graph_free(order == 0 ? left : b);
+        talc_module_free(module);
+        talc_module_free(other);
+        talc_scope_leave(scope);
+    }
+    talc_graph_free(NULL);
+    assert_all_freed();
+}
+
+// ---- What a program gets wrong ------------------------------------------------------------------------------
+
+Test(capture, x_is_like_the_example)
+{
+    talc_module *module = model_on_device(&lenet_case);
+    talc_tensor *x = image(&lenet_case, 1);
+    talc_graph *graph = captured(module, x);
+    char due[256];
+    cr_assert_null(talc_graph_replay(graph, image(&models[1], 1)));
+    assert_failure(TALC_BAD_SHAPE, "graph_replay: x [5,1,28,28] must be [1,1,28,28]");
+    cr_assert_null(talc_graph_replay(graph, talc_cast(x, TALC_F64)));
+    assert_failure(TALC_BAD_DTYPE, "graph_replay: the example is f32, x is f64");
+    if (tested_device() != cpu_device()) {
+        snprintf(due, sizeof due, "graph_replay: the example is on %s, x on cpu",
+                 talc_device_name(tested_device()));
+        cr_assert_null(talc_graph_replay(graph, op_numbers(cpu_device(), lenet_case.dims, 1)));
+        assert_failure(TALC_BAD_DEVICE, due);
+    }
+    cr_assert_null(talc_graph_replay(graph, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "graph_replay: x is NULL");
+    cr_assert_null(talc_graph_replay(NULL, x));
+    assert_failure(TALC_NULL_ARGUMENT, "graph_replay: graph is NULL");
+    cr_assert_null(talc_capture(NULL, x));
+    assert_failure(TALC_NULL_ARGUMENT, "capture: module is NULL");
+    cr_assert_null(talc_capture(module, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "capture: example is NULL");
+    cr_assert_null(talc_graph_input(NULL));
+    assert_same("after all that", talc_graph_replay(graph, x), talc_forward(module, x));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+Test(capture, training_mode_is_refused)
+{
+    talc_module *module = model_on_device(&models[2]);
+    talc_tensor *x = image(&models[2], 1);
+    talc_module_train(talc_module_child(module, "layer2.0.bn1"));
+    cr_assert_null(talc_capture(module, x));
+    assert_failure(TALC_BAD_ARGUMENT, "capture: BatchNorm2d layer2.0.bn1 is in training mode; "
+                                      "call talc_module_eval on the model first");
+    talc_module_train(module);
+    cr_assert_null(talc_capture(module, x));
+    assert_failure(TALC_BAD_ARGUMENT, "capture: ResNet20 is in training mode; call "
+                                      "talc_module_eval on the model first");
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
+{
+    talc_module *module = model_on_device(&models[2]);
+    talc_tensor *x = image(&models[2], 1);
+    talc_graph *graph = captured(module, x);
+    talc_tensor *before = talc_clone(talc_graph_replay(graph, x));
+    static const char *const written[] = { "conv1.weight", "layer1.0.bn1.running_mean",
+                                           "linear.bias" };
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        talc_fill(talc_module_find(module, written[i]), 0.125);
+        talc_tensor *y = talc_graph_replay(graph, x);
+        assert_same(written[i], y, talc_forward(module, x));
+        cr_assert(talc_item(talc_sum(talc_sub(y, before), TALC_SCALAR, false)) != 0,
+                  "%s: the output is as before", written[i]);
+        before = talc_clone(y);
+        assert_same("again", talc_graph_replay(graph, x), before);
+    }
+    const char *path = file_path("capture.safetensors");
+    cr_assert(talc_module_save(module, path) && talc_module_load(module, path, true), "%s",
+              talc_error_message());
+    cr_assert_null(talc_graph_replay(graph, x));
+    assert_failure(TALC_BAD_ARGUMENT, "graph_replay: conv1.weight was moved or loaded since the "
+                                      "capture, which read its storage of then; capture again");
+    talc_graph_free(graph);
+    graph = captured(module, x);
+    assert_same("captured again", talc_graph_replay(graph, x), before);
+    talc_graph_free(graph);
+    talc_module_free(module);
+    file_remove_all();
+    assert_all_freed();
+}
+
+// ---- What cannot be captured --------------------------------------------------------------------------------
+
+typedef talc_tensor *forward_function(talc_module *module, talc_tensor *x);
+
+static talc_graph *other_graph;
+static talc_module *other_module;
+
+static talc_tensor *draws(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_add(x, talc_rand(x->device, x->dtype, talc_dims_of(x)));
+}
+
+static talc_tensor *fills_randomly(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *y = talc_clone(x);
+    talc_fill_normal(y, 0, 1);
+    return y;
+}
+
+static talc_tensor *reads_an_item(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_mul_scalar(x, talc_item(talc_sum(x, TALC_SCALAR, false)));
+}
+
+static talc_tensor *reads_all(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    float elements[6];
+    talc_to_host(x, elements, sizeof elements);
+    return talc_relu(x);
+}
+
+static talc_tensor *prints(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_print(stdout, x);
+    return talc_relu(x);
+}
+
+static talc_tensor *looks_at(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_data(x, TALC_F32) == NULL ? NULL : talc_relu(x);
+}
+
+static talc_tensor *waits(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_device_synchronize(x->device);
+    return talc_relu(x);
+}
+
+static talc_tensor *uploads(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    const float elements[6] = { 1, 2, 3, 4, 5, 6 };
+    return talc_add(x, talc_from_host(x->device, TALC_F32, talc_dims_of(x), elements));
+}
+
+static talc_tensor *moves(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_device *other = x->device == cpu_device() ? fake_device() : cpu_device();
+    return talc_to(x, other, TALC_F32);
+}
+
+static talc_tensor *saves(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_npy_save(file_path("capture.npy"), x);
+    return talc_relu(x);
+}
+
+static talc_tensor *captures(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_graph_free(talc_capture(other_module, x));
+    return talc_relu(x);
+}
+
+static talc_tensor *replays(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_graph_replay(other_graph, x);
+}
+
+static bool any_init(talc_module *module, const void *options)
+{
+    (void)module;
+    (void)options;
+    return true;
+}
+
+static talc_module *module_of(talc_module_class *kind, forward_function *forward)
+{
+    *kind = (talc_module_class){
+        .name = "Any", .size = sizeof(talc_module), .init = any_init, .forward = forward
+    };
+    talc_module *module = talc_module_new(kind, NULL);
+    talc_module_eval(module);
+    return module;
+}
+
+Test(capture, what_cannot_be_repeated_is_refused_by_name)
+{
+    static const struct {
+        forward_function *forward;
+        const char *due;
+        talc_status status;
+    } cases[] = {
+        { draws, "rand: a graph of %s is being recorded, which cannot draw random numbers", 0 },
+        { fills_randomly,
+          "fill_normal: a graph of %s is being recorded, which cannot draw random numbers", 0 },
+        { reads_an_item, "item: a graph of %s is being recorded, which cannot read elements back",
+          0 },
+        { reads_all, "to_host: a graph of %s is being recorded, which cannot read elements back",
+          0 },
+        { prints, "print: a graph of %s is being recorded, which cannot read elements back", 0 },
+        { looks_at,
+          "data: a graph of %s is being recorded, which cannot show its elements to the host", 0 },
+        { waits,
+          "device_synchronize: a graph of %s is being recorded, which cannot wait for the device",
+          0 },
+        { uploads,
+          "from_host: a graph of %s is being recorded, which cannot read the host's memory", 0 },
+        { moves, "to: a graph of %s is being recorded, which cannot copy to another device", 0 },
+        { saves, "npy_save: a graph of %s is being recorded, which cannot write a file", 0 },
+        { captures, "capture: a graph of %s is being recorded, which cannot hold another graph",
+          0 },
+        { replays, "graph_replay: a graph of %s is being recorded, which cannot hold another graph",
+          0 },
+    };
+    talc_device *device = tested_device();
+    talc_manual_seed(3);
+    talc_tensor *x = talc_rand(device, TALC_F32, TALC_DIMS(2, 3));
+    talc_tensor *due_y = talc_relu(talc_neg(x));
+    other_module = talc_nn_relu();
+    talc_module_eval(other_module);
+    other_graph = captured(other_module, x);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, cases[i].forward);
+        char due[256];
+        snprintf(due, sizeof due, cases[i].due, talc_device_name(device));
+        cr_assert_null(talc_capture(module, x), "%s", due);
+        assert_failure(TALC_UNSUPPORTED, due);
+        assert_same("the device is usable", talc_relu(talc_neg(x)), due_y);
+        assert_same("so is a graph of before", talc_graph_replay(other_graph, x), talc_relu(x));
+        talc_module_free(module);
+    }
+    talc_graph_free(other_graph);
+    talc_module_free(other_module);
+    assert_all_freed();
+}
+
+static talc_tensor *extra;
+static int passes;
+
+/* What may run in passes that are not recorded only: the last pass fails. */
+static talc_tensor *fails_last(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    if (++passes == 3)
+        talc_device_synchronize(x->device);
+    return talc_relu(x);
+}
+
+Test(capture, a_failure_in_the_recorded_pass_ends_it)
+{
+    talc_module_class kind;
+    talc_module *module = module_of(&kind, fails_last);
+    talc_tensor *x = talc_rand(tested_device(), TALC_F32, TALC_DIMS(2, 3));
+    talc_graph *graph = talc_capture(module, x);
+    cr_assert((graph == NULL) == (tested_device() != cpu_device()));
+    talc_error_clear();
+    talc_graph_free(graph);
+    passes = 3;
+    assert_same("usable", talc_relu(talc_neg(x)), talc_relu(talc_neg(x)));
+    graph = captured(module, x);
+    assert_same("captured then", talc_graph_replay(graph, x), talc_relu(x));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+static talc_tensor *adds_extra(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_add(x, extra);
+}
+
+static talc_tensor *returns_x(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return x;
+}
+
+Test(capture, tensors_that_a_pass_reads_are_held)
+{
+    talc_module_class kind, identity;
+    talc_module *module = module_of(&kind, adds_extra);
+    talc_device *device = tested_device();
+    talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(300), 2);
+    extra = talc_full(device, TALC_F32, TALC_DIMS(300), 3);
+    talc_graph *graph = captured(module, x);
+    if (device != cpu_device()) { /* where forward runs again, it needs its own operands */
+        talc_release(extra);
+        extra = NULL;
+        talc_full(device, TALC_F32, TALC_DIMS(300), 77);
+    }
+    assert_same("the sum", talc_graph_replay(graph, x),
+                talc_full(device, TALC_F32, TALC_DIMS(300), 5));
+    talc_graph_free(graph);
+    talc_module_free(module);
+
+    module = module_of(&identity, returns_x);
+    graph = captured(module, x);
+    talc_tensor *other = talc_full(device, TALC_F32, TALC_DIMS(300), 9);
+    assert_same("the input as output", talc_graph_replay(graph, other), other);
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+// ---- Threads and memory -------------------------------------------------------------------------------------
+
+static atomic_bool stop;
+
+/* Takes memory, works, and gives memory back, for as long as the other thread captures. */
+static void *work_meanwhile(void *context)
+{
+    talc_device *device = context;
+    long rounds = 0;
+    while (!atomic_load(&stop) || rounds < 3) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *a = talc_full(device, TALC_F32, TALC_DIMS(100 + 37 * (rounds % 50)), 2);
+        talc_tensor *b = talc_mul(a, a);
+        if (talc_item(talc_mean(b, TALC_SCALAR, false)) != 4 || talc_failed())
+            return "another thread's work came out wrong";
+        talc_scope_leave(scope);
+        rounds++;
+    }
+    return NULL;
+}
+
+Test(capture, other_threads_work_meanwhile)
+{
+    talc_module *module = model_on_device(&lenet_case);
+    talc_tensor *x = image(&lenet_case, 1);
+    talc_tensor *due = talc_forward(module, x);
+    pthread_t thread;
+    cr_assert(pthread_create(&thread, NULL, work_meanwhile, tested_device()) == 0);
+    for (int i = 0; i < 20; i++) {
+        talc_graph *graph = captured(module, x);
+        assert_same("captured meanwhile", talc_graph_replay(graph, x), due);
+        talc_graph_free(graph);
+    }
+    atomic_store(&stop, true);
+    void *message;
+    pthread_join(thread, &message);
+    cr_assert(message == NULL, "%s", (const char *)message);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+typedef struct net_and_image {
+    talc_module *module;
+    talc_tensor *x;
+} net_and_image;
+
+static void *begin_capture(talc_device *device)
+{
+    net_and_image *fixture = calloc(1, sizeof *fixture);
+    talc_manual_seed(5);
+    fixture->module = lenet_new();
+    talc_module_to(fixture->module, device);
+    talc_module_eval(fixture->module);
+    fixture->x = talc_to(op_numbers(cpu_device(), lenet_case.dims, 1), device, TALC_F32);
+    return fixture;
+}
+
+static void run_capture(fault_run *run)
+{
+    net_and_image *fixture = run->fixture;
+    talc_graph *graph = talc_capture(fixture->module, fixture->x);
+    talc_tensor *y = graph == NULL ? NULL : talc_graph_replay(graph, fixture->x);
+    if (y != NULL)
+        fault_keep(run, y);
+    talc_graph_free(graph);
+}
+
+static void end_capture(void *of)
+{
+    net_and_image *fixture = of;
+    talc_module_free(fixture->module);
+    free(fixture);
+}
+
+Test(capture, every_allocation_may_fail)
+{
+    const fault_scenario scenario = { "capture", begin_capture, run_capture, NULL, end_capture };
+    assert_survives_everywhere(&scenario, 60);
+}

@@ -1,0 +1,128 @@
+/// talc_check_model of layers that are fused: named by all of them, and what is folded is judged too.
+#include "tests/support/fake_device.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+#include "tests/support/wrong_device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static talc_module *conv(int64_t in, int64_t out, int64_t kernel)
+{
+    return talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = in,
+                                                .out_channels = out,
+                                                .kernel = { kernel, kernel },
+                                                .padding = { kernel / 2, kernel / 2 },
+                                                .no_bias = true });
+}
+
+static talc_tensor *block_input(void)
+{
+    return op_numbers(cpu_device(), TALC_DIMS(2, 3, 9, 6), 11);
+}
+
+static talc_check_model_report *checked(talc_module *model, talc_tensor *x,
+                                        talc_check_model_options options)
+{
+    talc_check_model_report *report = NULL;
+    cr_assert(talc_check_model(model, x, &options, &report), "%s", talc_error_message());
+    assert_no_failure();
+    cr_assert_not_null(report);
+    return report;
+}
+
+static const talc_check_model_layer *layer_at(const talc_check_model_report *report, int i)
+{
+    const talc_check_model_layer *layer = talc_check_model_at(report, i);
+    cr_assert(layer != NULL, "there is no layer %d", i);
+    return layer;
+}
+
+static void assert_passed(const talc_check_model_report *report)
+{
+    const int wrong = talc_check_model_first_wrong(report);
+    if (wrong >= 0)
+        talc_check_model_print(stderr, report);
+    cr_assert(wrong == -1, "layer %d is wrong", wrong);
+    cr_assert(talc_check_model_passed(report));
+}
+
+static talc_module *fused_new(void)
+{
+    talc_manual_seed(9);
+    talc_module *inner = TALC_SEQUENTIAL(
+        conv(3, 5, 3), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 }),
+        talc_nn_relu(), conv(5, 4, 1));
+    talc_module *model = talc_nn_sequential();
+    talc_module_add(model, "stem", inner);
+    for (unsigned i = 0; i < 3; i++)
+        talc_forward(model, op_numbers(cpu_device(), TALC_DIMS(2, 3, 8, 7), i));
+    assert_no_failure();
+    return model;
+}
+
+/* What is folded is a layer like any other: its rounding is held to its own bound, and explains what follows. */
+Test(check_model, fused_layers_are_judged_by_their_own_bound)
+{
+    static const char *const layers[][2] = { { "stem.0+1+2:fold", "batch_norm2d" },
+                                             { "stem.0+1+2:fold", "batch_norm2d" },
+                                             { "stem.0+1+2", "conv2d" },
+                                             { "stem.3", "conv2d" } };
+    static const char *const references = "conv2d=reference,batch_norm2d=reference";
+    talc_module *model = fused_new();
+    talc_module_eval(model);
+    cr_assert_not_null(talc_forward(model, block_input())); /* which keeps what it folds */
+    talc_check_model_report *same = checked(model, block_input(), (talc_check_model_options){ 0 });
+    assert_passed(same);
+    cr_assert(talc_check_model_count(same) == 4);
+    talc_check_model_free(same);
+    for (int i = 0; i < 3; i++) {
+        talc_check_model_report *report =
+            checked(model, block_input(),
+                    (talc_check_model_options){ .device = i >= 1 ? fake_device() : NULL,
+                                                .reference_algorithm = references,
+                                                .algorithm = i == 2 ? references : NULL });
+        assert_passed(report);
+        cr_assert(talc_check_model_count(report) == 4);
+        for (int j = 0; j < 4; j++) {
+            const talc_check_model_layer *layer = layer_at(report, j);
+            cr_assert_str_eq(layer->path, layers[j][0]);
+            cr_assert_str_eq(layer->op, layers[j][1]);
+            cr_assert(layer->own >= 0 && (i == 2) == (layer->difference == 0));
+        }
+        talc_check_model_free(report);
+    }
+    /* An algorithm that is forced on an activation in one of the runs: both run it by itself. */
+    talc_check_model_report *report =
+        checked(model, block_input(),
+                (talc_check_model_options){ .algorithm = "conv2d=im2col,relu=reference" });
+    assert_passed(report);
+    cr_assert(talc_check_model_count(report) == 4);
+    cr_assert_str_eq(layer_at(report, 2)->op, "relu");
+    cr_assert_str_eq(layer_at(report, 2)->path, "stem.2");
+    talc_check_model_free(report);
+    talc_module_free(model);
+    assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+Test(check_model, a_wrong_fused_layer_is_found)
+{
+    static const struct {
+        const char *op;
+        int call, layer;
+    } wrongs[] = { { "batch_norm2d", 1, 0 }, { "conv2d", 1, 2 }, { "conv2d", 2, 3 } };
+    talc_module *model = fused_new();
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        talc_device *device = wrong_device(wrongs[i].op, wrongs[i].call, 17, 1e-3);
+        talc_check_model_report *report =
+            checked(model, block_input(), (talc_check_model_options){ .device = device });
+        cr_assert(talc_check_model_first_wrong(report) == wrongs[i].layer, "%s %d: %d",
+                  wrongs[i].op, wrongs[i].call, talc_check_model_first_wrong(report));
+        for (int j = 0; j < 4; j++)
+            cr_assert((layer_at(report, j)->own > 1) == (j == wrongs[i].layer));
+        talc_check_model_free(report);
+    }
+    talc_module_free(model);
+    assert_all_freed();
+}

@@ -1,0 +1,203 @@
+/// Which modules are fused with which, and what is said of it.
+#include "tests/support/hooks.h"
+#include "tests/support/observed_ops.h"
+#include "tests/support/op_cases.h"
+
+#include <math.h>
+
+// ---- What is fused with what --------------------------------------------------------------------------------
+
+static talc_module *conv(talc_activation activation)
+{
+    return talc_nn_conv2d(&(talc_conv2d_layer){
+        .in_channels = 4, .out_channels = 6, .kernel = { 3, 3 }, .activation = activation });
+}
+
+static talc_module *norm(void)
+{
+    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6 });
+}
+
+static talc_module *linear(void)
+{
+    return talc_nn_linear(&(talc_linear_layer){ .in_features = 6, .out_features = 5 });
+}
+
+static void assert_runs(talc_module *chain, const char *due)
+{
+    cr_assert_not_null(chain, "%s", talc_error_message());
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    talc_forward(chain, x); /* which folds */
+    talc_tensor *y = observed(chain, x);
+    cr_assert_not_null(y, "%s", talc_error_message());
+    cr_assert_str_eq(counted.ops, due);
+    talc_tensor *apart = unfused(chain, x);
+    double *a = elements(y), *b = elements(apart);
+    for (int64_t i = 0; i < talc_numel(y); i++)
+        cr_assert(fabs(a[i] - b[i]) < 1e-5, "%s: %g and %g", due, a[i], b[i]);
+    free(a);
+    free(b);
+    talc_module_free(chain);
+}
+
+static talc_module *evaluated(talc_module *chain)
+{
+    talc_module_eval(chain);
+    return chain;
+}
+
+static talc_module *by_the_batch(void)
+{
+    return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6, .no_tracking = true });
+}
+
+Test(fuse, neighbours_that_fit_are_fused)
+{
+    assert_runs(
+        evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu(), linear(), talc_nn_tanh())),
+        "conv2d linear ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_sigmoid(), norm(), talc_nn_relu())),
+                "conv2d batch_norm2d ");
+    /* The second activation runs by itself; one that a layer has already leaves no room for another, nor for a norm. */
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_relu(), talc_nn_tanh())),
+                "conv2d tanh ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(TALC_ACTIVATION_TANH), talc_nn_relu())),
+                "conv2d relu ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(TALC_ACTIVATION_TANH), norm(), talc_nn_relu())),
+                "conv2d batch_norm2d ");
+    /* Two norms, and one that normalises by the batch. */
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), norm(), norm())), "conv2d batch_norm2d ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), by_the_batch(), talc_nn_relu())),
+                "conv2d batch_norm2d ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_identity(), norm())),
+                "conv2d batch_norm2d ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(talc_nn_tanh(), conv(0))), "tanh conv2d ");
+    assert_runs(evaluated(talc_nn_sequential()), "");
+    assert_all_freed();
+}
+
+Test(fuse, in_train_mode_nothing_is)
+{
+    talc_module *chain = TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu());
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    observed(chain, x);
+    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy relu ");
+    /* A frozen norm behind a convolution that learns. */
+    talc_module_eval(talc_module_child(chain, "1"));
+    observed(chain, x);
+    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d relu ");
+    talc_module_eval(chain);
+    talc_module_train(talc_module_child(chain, "1"));
+    observed(chain, x);
+    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy relu ");
+    talc_module_free(chain);
+    assert_all_freed();
+}
+
+Test(fuse, forced_algorithms_are_obeyed)
+{
+    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    talc_algorithm_force("relu", "reference");
+    observed(chain, x);
+    cr_assert_str_eq(counted.ops, "batch_norm2d batch_norm2d conv2d relu ");
+    talc_algorithm_force("relu", NULL);
+    observed(chain, x);
+    cr_assert_str_eq(counted.ops, "conv2d ");
+    for (int i = 0; i < 2; i++) {
+        talc_algorithm_force("batch_norm2d", i == 0 ? "reference" : NULL);
+        observed(chain, x);
+        cr_assert_str_eq(counted.ops, "batch_norm2d batch_norm2d conv2d ");
+        observed(chain, x);
+        cr_assert_str_eq(counted.ops, "conv2d ");
+    }
+    talc_algorithm_force("conv2d", "no_such");
+    cr_assert_null(talc_forward(chain, x));
+    assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'no_such'");
+    talc_algorithm_force("conv2d", NULL);
+    talc_module_free(chain);
+    assert_all_freed();
+}
+
+// ---- Mistakes -----------------------------------------------------------------------------------------------
+
+Test(fuse, mistakes_have_the_messages_of_the_layers)
+{
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
+    talc_module *const modules[] = { talc_module_child(chain, "0"), NULL };
+    for (int fused = 0; fused < 2; fused++) {
+        talc_fusion_enable(fused);
+        cr_assert_null(talc_forward(chain, op_numbers(cpu_device(), TALC_DIMS(2, 3, 5, 8), 1)));
+        assert_failure(TALC_BAD_SHAPE,
+                       "conv2d: x [2,3,5,8] has 3 channels, w [6,4,3,3] with groups=1 needs 4");
+        cr_assert_null(talc_forward(chain, talc_cast(x, TALC_F64)));
+        assert_failure(TALC_BAD_DTYPE, "conv2d: x is f64, w is f32");
+    }
+    cr_assert_null(talc_forward_chain(NULL, 1, x, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "forward_chain: modules is NULL");
+    cr_assert_null(talc_forward_chain(modules, 2, x, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "forward_chain: a module is NULL");
+    cr_assert_null(talc_forward_chain(modules, 1, NULL, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "forward_chain: x is NULL");
+    cr_assert_null(talc_forward_chain(modules, 1, x, &(talc_chain_end){ .activation = 9 }));
+    assert_failure(TALC_BAD_ARGUMENT, "forward_chain: there is no activation 9");
+    cr_assert(talc_forward_chain(NULL, 0, x, NULL) == x);
+    cr_assert_null(talc_forward_chain(
+        NULL, 0, x,
+        &(talc_chain_end){ .residual = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1)) }));
+    assert_failure(TALC_BAD_SHAPE,
+                   "forward_chain: residual [1] must be [2,4,5,8], as what it is added to");
+    talc_tensor *both =
+        talc_forward_chain(NULL, 0, x, &(talc_chain_end){ x, TALC_ACTIVATION_RELU });
+    assert_same_bits("x + x", talc_relu(talc_add(x, x)), both);
+    talc_module_free(chain);
+    chain = evaluated(TALC_SEQUENTIAL(
+        conv(0), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 })));
+    cr_assert_null(talc_forward(chain, x));
+    assert_failure(TALC_BAD_SHAPE, "batch_norm2d: weight [5] must be [6], one value for each "
+                                   "channel of x [2,6,3,6]");
+    talc_module_free(chain);
+    assert_all_freed();
+}
+
+// ---- What is said of it -------------------------------------------------------------------------------------
+
+static char *text_of(bool (*print)(FILE *, talc_module *, talc_tensor *), talc_module *module)
+{
+    static char text[4096];
+    FILE *file = tmpfile();
+    cr_assert(print(file, module, op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1)), "%s",
+              talc_error_message());
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+Test(fuse, summary_and_explain_say_what_is_fused)
+{
+    talc_module *chain =
+        TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu(), talc_nn_flatten(), talc_nn_sigmoid());
+    cr_assert_str_eq(
+        text_of(talc_module_summary, chain),
+        "layer    type                output shape    parameters                MACs\n"
+        "(model)  Sequential          [2,108]                  0                   0\n"
+        "0        Conv2d              [2,6,3,6]              222               7,776\n"
+        "1        BatchNorm2d (in 0)  [2,6,3,6]               12                   0\n"
+        "2        ReLU (in 0)         [2,6,3,6]                0                   0\n"
+        "3        Flatten             [2,108]                  0                   0\n"
+        "4        Sigmoid             [2,108]                  0                   0\n"
+        "total                                               234               7,776\n");
+    cr_assert_str_eq(
+        text_of(talc_module_explain, chain),
+        "layers  what they do                          op       output     algorithm\n"
+        "0+1+2   Conv2d + BatchNorm2d (folded) + relu  conv2d   [2,6,3,6]  im2col\n"
+        "4       Sigmoid                               sigmoid  [2,108]    reference\n");
+    cr_assert(chain->training && talc_module_child(chain, "1")->training);
+    talc_fusion_enable(false);
+    cr_assert_null(strstr(text_of(talc_module_summary, chain), "(in "));
+    talc_fusion_enable(true);
+    talc_module_free(chain);
+    assert_all_freed();
+}

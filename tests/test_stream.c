@@ -1,0 +1,341 @@
+/// Callers' streams: order within a thread, overlap between threads, and memory that several streams use.
+#include "tests/support/fake_device.h"
+#include "tests/support/gpu.h"
+#include "tests/support/hooks.h"
+
+#include "tensor/storage.h"
+#include "tensor/streams.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { MANY = 1 << 16, LATE = 50 };
+
+/* A device with streams: the one under test, the fake one where that is the CPU. */
+static talc_device *streaming_device(void)
+{
+    talc_device *device = tested_device();
+    return talc_device_is_host(device) ? fake_device() : device;
+}
+
+static void assert_streams_freed(talc_device *device)
+{
+    talc_scope_leave_all();
+    cr_assert(talc_device_memory(device).live == 0);
+    if (device == fake_device())
+        assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+static talc_tensor *full(talc_device *device, double value)
+{
+    return talc_full(device, TALC_F32, TALC_DIMS(MANY), value);
+}
+
+/* All elements, which are equal, or the test fails. */
+static double value_of(const talc_tensor *x)
+{
+    static float values[MANY];
+    cr_assert(talc_to_host(x, values, sizeof values), "%s", talc_error_message());
+    for (int i = 1; i < MANY; i++)
+        cr_assert(values[i] == values[0], "element %d is %g, the first %g", i, (double)values[i],
+                  (double)values[0]);
+    return values[0];
+}
+
+Test(stream, a_device_without_streams_says_so)
+{
+    int any;
+    cr_assert_null(talc_stream_enter(cpu_device(), &any));
+    assert_failure(TALC_UNSUPPORTED, "stream_enter: cpu has no streams");
+    cr_assert_null(talc_stream_enter(NULL, &any));
+    assert_failure(TALC_NULL_ARGUMENT, "stream_enter: device is NULL");
+    cr_assert_null(talc_stream_current(cpu_device()));
+    talc_stream_leave(NULL);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Each stream is late, so a wait that is missing shows as a wrong number. */
+Test(stream, one_threads_work_keeps_its_order_through_streams)
+{
+    talc_device *device = streaming_device();
+    void *a = gpu_stream_new(device), *b = gpu_stream_new(device);
+    void *own = talc_stream_current(device);
+    gpu_stall(device, own, LATE);
+    talc_tensor *x = full(device, 1);
+    talc_stream *outer = talc_stream_enter(device, a);
+    cr_assert(talc_stream_current(device) == a);
+    gpu_stall(device, a, LATE);
+    x = talc_add_scalar(x, 1);
+    talc_stream *inner = talc_stream_enter(device, b);
+    cr_assert(talc_stream_current(device) == b);
+    gpu_stall(device, b, LATE);
+    x = talc_mul_scalar(x, 10);
+    talc_stream_leave(inner);
+    cr_assert(talc_stream_current(device) == a);
+    x = talc_add_scalar(x, 5);
+    cr_assert(value_of(x) == 25, "%g", value_of(x));
+    talc_stream_leave(outer);
+    cr_assert(talc_stream_current(device) == own);
+    x = talc_neg(x);
+    cr_assert(value_of(x) == -25, "%g", value_of(x));
+    gpu_stream_free(device, a);
+    gpu_stream_free(device, b);
+    assert_streams_freed(device);
+}
+
+Test(stream, leaving_an_outer_stream_leaves_the_inner_ones)
+{
+    talc_device *device = streaming_device();
+    void *a = gpu_stream_new(device), *b = gpu_stream_new(device);
+    void *own = talc_stream_current(device);
+    talc_stream *outer = talc_stream_enter(device, a);
+    cr_assert_not_null(talc_stream_enter(device, b));
+    cr_assert_not_null(talc_stream_enter(device, NULL));
+    cr_assert(talc_stream_current(device) == own);
+    talc_stream_leave(outer);
+    cr_assert(talc_stream_current(device) == own);
+    talc_stream_leave(outer); /* no longer entered: ignored */
+    assert_no_failure();
+    gpu_stream_free(device, a);
+    gpu_stream_free(device, b);
+    assert_streams_freed(device);
+}
+
+Test(stream, numbers_are_given_again_and_run_out_with_a_message)
+{
+    talc_device *device = streaming_device();
+    void *streams[TALC_STREAMS];
+    talc_stream *first = NULL;
+    for (int i = 0; i < TALC_STREAMS; i++)
+        streams[i] = gpu_stream_new(device);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < TALC_STREAMS - 1; i++) {
+            talc_stream *entered = talc_stream_enter(device, streams[i]);
+            cr_assert_not_null(entered, "%s", talc_error_message());
+            first = i == 0 ? entered : first;
+        }
+        cr_assert_not_null(talc_stream_enter(device, streams[0]), "one that has a number already");
+        cr_assert_null(talc_stream_enter(device, streams[TALC_STREAMS - 1]));
+        cr_assert(talc_error_status() == TALC_UNSUPPORTED, "%s", talc_error_message());
+        talc_error_clear();
+        cr_assert(!talc_device_close(device));
+        cr_assert(talc_error_status() == TALC_BAD_ARGUMENT, "%s", talc_error_message());
+        talc_error_clear();
+        talc_stream_leave(first);
+    }
+    for (int i = 0; i < TALC_STREAMS; i++)
+        gpu_stream_free(device, streams[i]);
+    assert_streams_freed(device);
+}
+
+// ---- Two threads on two streams -----------------------------------------------------------------------------
+
+/* A thread that enters `stream`, does `body` there, and stays until the test has looked at what that means meanwhile. */
+typedef struct task {
+    talc_device *device;
+    void *stream, *inner;
+    talc_tensor *given, *made;
+    const void *memory;
+    void (*body)(struct task *);
+    pthread_t thread;
+    pthread_barrier_t both;
+    char message[256];
+} task;
+
+static void *run_task(void *argument)
+{
+    task *t = argument;
+    talc_stream *entered = talc_stream_enter(t->device, t->stream);
+    talc_scope *scope = talc_scope_enter();
+    gpu_stall(t->device, t->stream, LATE);
+    t->body(t);
+    talc_scope_leave(scope);
+    pthread_barrier_wait(&t->both);
+    pthread_barrier_wait(&t->both);
+    talc_stream_leave(entered);
+    snprintf(t->message, sizeof t->message, "%s", talc_error_message());
+    return NULL;
+}
+
+static void start(task *t)
+{
+    pthread_barrier_init(&t->both, NULL, 2);
+    cr_assert(pthread_create(&t->thread, NULL, run_task, t) == 0);
+    pthread_barrier_wait(&t->both);
+}
+
+static void finish(task *t)
+{
+    pthread_barrier_wait(&t->both);
+    pthread_join(t->thread, NULL);
+    pthread_barrier_destroy(&t->both);
+    cr_assert(t->message[0] == '\0', "%s", t->message);
+}
+
+/* Of the test's stream; used on the thread's, and released. */
+static void use_given(task *t)
+{
+    t->made = talc_retain(talc_mul_scalar(t->given, 3));
+    talc_release(t->given);
+}
+
+/* Of the thread's stream altogether. */
+static void make_and_use(task *t)
+{
+    talc_tensor *x = full(t->device, 7);
+    t->memory = x->data;
+    t->made = talc_retain(talc_mul_scalar(x, 3));
+}
+
+/* Of a stream that is left, for one that is not. */
+static void make_and_use_inside(task *t)
+{
+    talc_stream *entered = talc_stream_enter(t->device, t->inner);
+    gpu_stall(t->device, t->inner, LATE);
+    make_and_use(t);
+    talc_stream_leave(entered);
+}
+
+/* What the task released is handed out on the test's stream, where it is overwritten: after the task's use, though no host waits. */
+static void assert_reused_in_order(task *t)
+{
+    start(t);
+    talc_tensor *next = full(t->device, 9);
+    cr_assert(next->data == t->memory,
+              "the pool did not reuse the block, so this test shows nothing");
+    cr_assert(value_of(next) == 9);
+    finish(t);
+    cr_assert(value_of(t->made) == 21, "the memory was overwritten while it was in use: %g",
+              value_of(t->made));
+    cr_assert(value_of(next) == 9, "the memory was handed out before its last write: %g",
+              value_of(next));
+    talc_release(t->made);
+}
+
+Test(stream, memory_used_on_another_stream_is_handed_out_after_that_use)
+{
+    talc_device *device = streaming_device();
+    void *stream = gpu_stream_new(device);
+    for (int round = 0; round < 3; round++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *x = talc_retain(full(device, 7));
+        task t = { device, stream, .given = x, .memory = x->data, .body = use_given };
+        talc_scope_leave(scope);
+        assert_reused_in_order(&t);
+        talc_scope_leave_all();
+    }
+    gpu_stream_free(device, stream);
+    assert_streams_freed(device);
+}
+
+Test(stream, memory_of_another_stream_is_handed_out_after_its_work)
+{
+    talc_device *device = streaming_device();
+    void *stream = gpu_stream_new(device);
+    for (int round = 0; round < 3; round++) {
+        task t = { device, stream, .body = make_and_use };
+        assert_reused_in_order(&t);
+        talc_scope_leave_all();
+        talc_memory_trim(device);
+    }
+    gpu_stream_free(device, stream);
+    assert_streams_freed(device);
+}
+
+Test(stream, memory_of_a_stream_that_was_left_is_handed_out_after_its_work)
+{
+    talc_device *device = streaming_device();
+    void *outer = gpu_stream_new(device), *inner = gpu_stream_new(device);
+    for (int round = 0; round < 3; round++) {
+        task t = { device, outer, .inner = inner, .body = make_and_use_inside };
+        assert_reused_in_order(&t);
+        talc_scope_leave_all();
+        talc_memory_trim(device);
+    }
+    gpu_stream_free(device, outer);
+    gpu_stream_free(device, inner);
+    assert_streams_freed(device);
+}
+
+/* The stall is over only after this thread's work, which waits for nothing of the other's. */
+Test(stream, two_streams_run_at_once)
+{
+    talc_device *device = streaming_device();
+    void *stream = gpu_stream_new(device);
+    talc_tensor *warm =
+        talc_add_scalar(full(device, 1), 1); /* loads the kernels, takes the memory */
+    cr_assert(value_of(warm) == 2);
+    task t = { device, stream, .body = make_and_use };
+    start(&t);
+    cr_assert(value_of(talc_add_scalar(full(device, 2), 3)) == 5);
+    cr_assert(!gpu_idle(device, stream), "the other stream was waited for");
+    finish(&t);
+    cr_assert(value_of(t.made) == 21);
+    talc_release(t.made);
+    gpu_stream_free(device, stream);
+    assert_streams_freed(device);
+}
+
+/* Products share a handle and its workspaces; each thread's numbers come out as one thread alone has them. */
+static void multiply_often(task *t)
+{
+    const talc_tensor *a = t->given;
+    float due = 0, got;
+    for (int i = 0; i < 50; i++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *y = talc_matmul(a, a);
+        got = (float)talc_item(talc_sum(talc_relu(talc_sub_scalar(y, 1)), TALC_SCALAR, false));
+        due = i == 0 ? got : due;
+        talc_scope_leave(scope);
+        if (got != due)
+            talc_fail(TALC_BAD_ARGUMENT, "round %d: %.9g is not %.9g", i, (double)got, (double)due);
+    }
+    t->made = talc_retain(talc_full(t->device, TALC_F32, TALC_DIMS(1), due));
+}
+
+Test(stream, products_on_several_streams_at_once_are_exact)
+{
+    enum { THREADS = 4 };
+    talc_device *device = streaming_device();
+    talc_manual_seed(3);
+    talc_tensor *a = talc_randn(device, TALC_F32, TALC_DIMS(200, 200));
+    const float due = (float)talc_item(
+        talc_sum(talc_relu(talc_sub_scalar(talc_matmul(a, a), 1)), TALC_SCALAR, false));
+    task tasks[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        tasks[i] = (task){ device, gpu_stream_new(device), .given = a, .body = multiply_often };
+        start(&tasks[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        finish(&tasks[i]);
+        cr_assert(talc_item(tasks[i].made) == (double)due, "thread %d", i);
+        talc_release(tasks[i].made);
+        gpu_stream_free(device, tasks[i].stream);
+    }
+    assert_streams_freed(device);
+}
+
+// ---- Ends ---------------------------------------------------------------------------------------------------
+
+static void *enter_and_end(void *argument)
+{
+    task *t = argument;
+    talc_stream_enter(t->device, t->stream);
+    full(t->device, 1);
+    return NULL;
+}
+
+Test(stream, a_threads_end_leaves_its_streams)
+{
+    talc_device *device = streaming_device();
+    task t = { device, gpu_stream_new(device), .body = NULL };
+    pthread_t thread;
+    cr_assert(pthread_create(&thread, NULL, enter_and_end, &t) == 0);
+    pthread_join(thread, NULL);
+    cr_assert(talc_device_memory(device).live == 0);
+    cr_assert(talc_streams_close(device), "%s", talc_error_message());
+    gpu_stream_free(device, t.stream);
+    assert_streams_freed(device);
+}
