@@ -1,6 +1,7 @@
 #include "check/case.h"
 
 #include "check/data.h"
+#include "check/parallel.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
@@ -15,57 +16,69 @@ enum {
     FINITE = 0x3F         /* 0.747 in f32, 0.00048 in f64 */
 };
 
-/* An operand or the workspace on the device, and what its buffer held before the run. */
+/* The most of a workspace that is filled on the host and brought back. A larger one has only its beginning filled there: the
+ * rest is copied from that on the device, and its guard bands alone come back. */
+static const size_t WORKSPACE_IMAGE = (size_t)64 << 10;
+
+/* Where an operand or the workspace lies in the buffer: between its guard bands, which begin and end the whole. */
 typedef struct guarded {
-    talc_tensor *buffer;
-    unsigned char *image;
-    size_t begin, end; /* of the operand within the buffer */
+    size_t start, begin, end, stop;
 } guarded;
 
 // ---- Host values --------------------------------------------------------------------------------------------
 
-static void encode(talc_dtype dtype, double value, unsigned char *at)
+/* Moving elements between doubles and bytes; piece by piece. */
+typedef struct transfer {
+    talc_dtype dtype;
+    double *values;
+    unsigned char *bytes;
+    unsigned char fill[sizeof(int64_t)]; /* of an element that was not written */
+    int64_t unwritten[CHECK_PIECES];
+} transfer;
+
+static const double TRANSFER_COST = 1;
+
+#define ENCODE(constant, name, T, safetensors)                                                     \
+    case constant:                                                                                 \
+        for (int64_t e = first; e < end; e++) {                                                    \
+            const T element = (T)t->values[e];                                                     \
+            memcpy(t->bytes + (size_t)e * sizeof element, &element, sizeof element);               \
+        }                                                                                          \
+        break;
+
+static void encode(void *context, int index, int64_t first, int64_t end)
 {
-    switch (dtype) {
-    case TALC_F32:
-        memcpy(at, &(float){ (float)value }, sizeof(float));
-        break;
-    case TALC_F64:
-        memcpy(at, &value, sizeof value);
-        break;
-    case TALC_I64:
-        memcpy(at, &(int64_t){ (int64_t)value }, sizeof(int64_t));
-        break;
-    case TALC_I32:
-        memcpy(at, &(int32_t){ (int32_t)value }, sizeof(int32_t));
-        break;
+    const transfer *t = context;
+    (void)index;
+    switch (t->dtype) {
+        TALC_DTYPE_TABLE(ENCODE)
     default:
-        *at = (unsigned char)value;
+        break;
     }
 }
 
-static double decode(talc_dtype dtype, const unsigned char *at)
-{
-    float f32;
-    double f64;
-    int64_t i64;
-    int32_t i32;
-    switch (dtype) {
-    case TALC_F32:
-        memcpy(&f32, at, sizeof f32);
-        return f32;
-    case TALC_F64:
-        memcpy(&f64, at, sizeof f64);
-        return f64;
-    case TALC_I64:
-        memcpy(&i64, at, sizeof i64);
-        return (double)i64;
-    case TALC_I32:
-        memcpy(&i32, at, sizeof i32);
-        return i32;
-    default:
-        return *at;
+#define DECODE(constant, name, T, safetensors)                                                     \
+    case constant: {                                                                               \
+        T element, fill;                                                                           \
+        memcpy(&fill, t->fill, sizeof fill);                                                       \
+        for (int64_t e = first; e < end; e++) {                                                    \
+            memcpy(&element, t->bytes + (size_t)e * sizeof element, sizeof element);               \
+            t->values[e] = (double)element;                                                        \
+            unwritten += memcmp(&element, &fill, sizeof element) == 0;                             \
+        }                                                                                          \
+        break;                                                                                     \
     }
+
+static void decode(void *context, int index, int64_t first, int64_t end)
+{
+    transfer *t = context;
+    int64_t unwritten = 0;
+    switch (t->dtype) {
+        TALC_DTYPE_TABLE(DECODE)
+    default:
+        break;
+    }
+    t->unwritten[index] = unwritten;
 }
 
 bool talc_check_values_new(const check_family *family, const check_problem *problem,
@@ -91,66 +104,17 @@ void talc_check_values_free(check_values *values)
     *values = (check_values){ .of = { NULL } };
 }
 
-// ---- Guarded buffers ----------------------------------------------------------------------------------------
+// ---- The buffer ---------------------------------------------------------------------------------------------
 
-/* `bytes` between guard bands, `shift` off alignment, holding the fill; not on the device yet. */
-static bool guarded_new(guarded *self, size_t bytes, size_t shift, int fill)
-{
-    self->begin = GUARD + shift;
-    self->end = self->begin + bytes;
-    const size_t total = (self->end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GUARD;
-    self->image = talc_memory_new(total, "check");
-    if (self->image == NULL)
-        return false;
-    memset(self->image, UNWRITTEN, total);
-    memset(self->image + self->begin, fill, bytes);
-    return true;
-}
-
-static size_t guarded_bytes(const guarded *self)
-{
-    return (self->end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GUARD;
-}
-
-static bool guarded_upload(guarded *self, talc_device *device)
-{
-    self->buffer =
-        talc_from_host(device, TALC_U8, TALC_DIMS((int64_t)guarded_bytes(self)), self->image);
-    return self->buffer != NULL;
-}
-
-static void *guarded_pointer(const guarded *self)
-{
-    return (char *)self->buffer->data + self->begin;
-}
-
-/* What a run left of a buffer. */
-typedef struct aftermath {
-    unsigned char *bytes;
-    bool bands, elements; /* are as they were */
-} aftermath;
-
-static bool guarded_download(const guarded *self, aftermath *after)
-{
-    const size_t total = guarded_bytes(self);
-    after->bytes = talc_memory_new(total, "check");
-    if (after->bytes == NULL || !talc_to_host(self->buffer, after->bytes, total))
-        return false;
-    after->bands =
-        memcmp(after->bytes, self->image, self->begin) == 0 &&
-        memcmp(after->bytes + self->end, self->image + self->end, total - self->end) == 0;
-    after->elements =
-        memcmp(after->bytes + self->begin, self->image + self->begin, self->end - self->begin) == 0;
-    return true;
-}
-
-// ---- A run --------------------------------------------------------------------------------------------------
-
-/* The operands of a run, then the workspace. */
+/* The operands of a run, then the workspace, one behind the other. */
 typedef struct check_stage {
     int count;
     check_operand operands[CHECK_OPERANDS];
     guarded of[CHECK_OPERANDS + 1];
+    size_t
+        image; /* bytes that host and device have in common; what is left is the end of a large workspace */
+    talc_tensor *buffer;
+    talc_device *device;
 } check_stage;
 
 static int fill_of(const check_operand *operand, const check_run_options *options)
@@ -168,63 +132,169 @@ static size_t shift_of(const check_run_options *options, int operand, size_t siz
     return ((size_t)options->shift_bytes + size - 1) / size * size + (size_t)operand * size;
 }
 
-static bool set_up(check_stage *stage, talc_device *device, const check_values *values,
-                   const check_run_options *options, size_t workspace_bytes)
+static guarded placed(size_t start, size_t bytes, size_t shift)
 {
+    guarded self = { .start = start, .begin = start + GUARD + shift };
+    self.end = self.begin + bytes;
+    self.stop = (self.end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GUARD;
+    return self;
+}
+
+static void lay_out(check_stage *stage, const check_run_options *options, size_t workspace_bytes)
+{
+    size_t start = 0;
     for (int i = 0; i < stage->count; i++) {
         const check_operand *operand = &stage->operands[i];
         const size_t size = talc_dtype_size(operand->dtype);
-        if (!guarded_new(&stage->of[i], (size_t)operand->count * size, shift_of(options, i, size),
-                         fill_of(operand, options)))
-            return false;
-        if (operand->role != CHECK_WRITTEN)
-            for (int64_t e = 0; e < operand->count; e++)
-                encode(operand->dtype, values->of[i][e],
-                       stage->of[i].image + stage->of[i].begin + (size_t)e * size);
-        if (!guarded_upload(&stage->of[i], device))
-            return false;
+        stage->of[i] = placed(start, (size_t)operand->count * size, shift_of(options, i, size));
+        start = stage->of[i].stop;
     }
-    return guarded_new(&stage->of[stage->count], workspace_bytes, 0,
-                       options->finite ? FINITE : UNWRITTEN) &&
-           guarded_upload(&stage->of[stage->count], device);
+    const guarded *workspace = &stage->of[stage->count];
+    stage->of[stage->count] = placed(start, workspace_bytes, 0);
+    stage->image =
+        workspace_bytes > WORKSPACE_IMAGE ? workspace->begin + WORKSPACE_IMAGE : workspace->stop;
 }
 
-static int64_t unwritten_elements(const check_operand *operand, const unsigned char *bytes,
-                                  const check_run_options *options)
+/* The bytes of large workspaces' last guard bands come behind the image. */
+static size_t room_bytes(const check_stage *stage)
 {
-    const size_t size = talc_dtype_size(operand->dtype);
-    unsigned char fill[sizeof(int64_t)];
-    memset(fill, fill_of(operand, options), sizeof fill);
-    int64_t count = 0;
-    for (int64_t e = 0; e < operand->count; e++)
-        count += memcmp(bytes + (size_t)e * size, fill, size) == 0;
-    return count;
+    return stage->image + GUARD + ALIGNMENT;
 }
 
-/* Brings back operand i, the workspace being the last, and looks at what became of it. */
-static bool collect(const check_stage *stage, int i, const check_run_options *options,
-                    const check_values *results, check_run_report *report)
+static bool room_grow(check_room *room, size_t bytes)
 {
-    const char *name = i == stage->count ? "the workspace" : stage->operands[i].name;
-    aftermath after = { .bytes = NULL };
-    const bool done = guarded_download(&stage->of[i], &after);
-    if (done) {
-        const check_operand *operand = &stage->operands[i];
-        const unsigned char *bytes = after.bytes + stage->of[i].begin;
-        if (!after.bands)
-            report->written = name;
-        if (i < stage->count && operand->role == CHECK_READ && !after.elements)
-            report->changed = name;
-        if (i < stage->count && operand->role != CHECK_READ) {
-            for (int64_t e = 0; e < operand->count; e++)
-                results->of[i][e] =
-                    decode(operand->dtype, bytes + (size_t)e * talc_dtype_size(operand->dtype));
-            if (operand->role == CHECK_WRITTEN)
-                report->unwritten += unwritten_elements(operand, bytes, options);
+    if (bytes <= room->bytes)
+        return true;
+    talc_check_room_free(room);
+    room->image = talc_memory_new(bytes, "check");
+    room->after = talc_memory_new(bytes, "check");
+    room->bytes = bytes;
+    if (room->image == NULL || room->after == NULL)
+        talc_check_room_free(room);
+    return room->bytes > 0;
+}
+
+void talc_check_room_free(check_room *room)
+{
+    talc_memory_free(room->image);
+    talc_memory_free(room->after);
+    *room = (check_room){ .image = NULL };
+}
+
+/* What the buffer is to hold before the run. */
+static void draw(const check_stage *stage, const check_values *values,
+                 const check_run_options *options, check_room *room)
+{
+    for (int i = 0; i <= stage->count; i++) {
+        const guarded *of = &stage->of[i];
+        const size_t end = of->end < stage->image ? of->end : stage->image;
+        memset(room->image + of->start, UNWRITTEN, of->begin - of->start);
+        memset(room->image + end, UNWRITTEN, of->stop - of->end);
+        if (i == stage->count || stage->operands[i].role == CHECK_WRITTEN) {
+            const int fill = i == stage->count ? options->finite ? FINITE : UNWRITTEN
+                                               : fill_of(&stage->operands[i], options);
+            memset(room->image + of->begin, fill, end - of->begin);
+            continue;
         }
+        transfer to = { .dtype = stage->operands[i].dtype,
+                        .values = values->of[i],
+                        .bytes = room->image + of->begin };
+        talc_check_parallel(stage->operands[i].count, TRANSFER_COST, encode, &to);
     }
-    talc_memory_free(after.bytes);
-    return done;
+}
+
+static char *address(const check_stage *stage, size_t at)
+{
+    return (char *)stage->buffer->data + at;
+}
+
+/* Fills the rest of a large workspace with what its beginning holds, twice as much with each copy. */
+static talc_status spread(const check_stage *stage)
+{
+    const guarded *workspace = &stage->of[stage->count];
+    talc_copy_problem problem = { .dst_dtype = TALC_U8,
+                                  .src_dtype = TALC_U8,
+                                  .rank = 1,
+                                  .dst_strides = { 1 },
+                                  .src_strides = { 1 } };
+    talc_status status = TALC_OK;
+    for (size_t filled = stage->image; filled < workspace->end && status == TALC_OK;
+         filled += (size_t)problem.dims[0]) {
+        const size_t have = filled - workspace->begin, left = workspace->end - filled;
+        problem.dims[0] = (int64_t)(have < left ? have : left);
+        status = stage->device->interface->copy(stage->device, &problem, address(stage, filled),
+                                                address(stage, workspace->begin));
+    }
+    return status;
+}
+
+static bool upload(check_stage *stage, const check_room *room)
+{
+    const guarded *workspace = &stage->of[stage->count];
+    const talc_device_interface *interface = stage->device->interface;
+    stage->buffer =
+        talc_tensor_new("check", stage->device, TALC_U8, TALC_DIMS((int64_t)workspace->stop));
+    if (stage->buffer == NULL ||
+        interface->upload(stage->device, stage->buffer->data, room->image, stage->image) != TALC_OK)
+        return false;
+    return stage->image == workspace->stop ||
+           (spread(stage) == TALC_OK &&
+            interface->upload(stage->device, address(stage, workspace->end),
+                              room->image + stage->image,
+                              workspace->stop - workspace->end) == TALC_OK);
+}
+
+static bool download(const check_stage *stage, check_room *room)
+{
+    const guarded *workspace = &stage->of[stage->count];
+    const talc_device_interface *interface = stage->device->interface;
+    if (stage->image == workspace->stop)
+        return interface->download(stage->device, room->after, stage->buffer->data, stage->image) ==
+               TALC_OK;
+    return interface->download(stage->device, room->after, stage->buffer->data, workspace->begin) ==
+               TALC_OK &&
+           interface->download(stage->device, room->after + stage->image,
+                               address(stage, workspace->end),
+                               workspace->stop - workspace->end) == TALC_OK;
+}
+
+// ---- A run --------------------------------------------------------------------------------------------------
+
+static bool same(const check_room *room, size_t begin, size_t end)
+{
+    return memcmp(room->image + begin, room->after + begin, end - begin) == 0;
+}
+
+static void read_results(const check_stage *stage, int i, const check_run_options *options,
+                         const check_room *room, const check_values *results,
+                         check_run_report *report)
+{
+    const check_operand *operand = &stage->operands[i];
+    transfer from = { .dtype = operand->dtype,
+                      .values = results->of[i],
+                      .bytes = room->after + stage->of[i].begin };
+    memset(from.fill, fill_of(operand, options), sizeof from.fill);
+    talc_check_parallel(operand->count, TRANSFER_COST, decode, &from);
+    for (int p = 0; p < CHECK_PIECES && operand->role == CHECK_WRITTEN; p++)
+        report->unwritten += from.unwritten[p];
+}
+
+/* Looks at what became of operand i, the workspace being the last. */
+static void inspect(const check_stage *stage, int i, const check_run_options *options,
+                    const check_room *room, const check_values *results, check_run_report *report)
+{
+    const guarded *of = &stage->of[i];
+    const bool is_workspace = i == stage->count;
+    const char *name = is_workspace ? "the workspace" : stage->operands[i].name;
+    const size_t end = of->end < stage->image ? of->end : stage->image;
+    if (!same(room, of->start, of->begin) || !same(room, end, end + (of->stop - of->end)))
+        report->written = name;
+    if (is_workspace)
+        return;
+    if (stage->operands[i].role != CHECK_READ)
+        read_results(stage, i, options, room, results, report);
+    else if (!same(room, of->begin, of->end))
+        report->changed = name;
 }
 
 static void note_failure(check_run_report *report, talc_status status)
@@ -236,35 +306,39 @@ static void note_failure(check_run_report *report, talc_status status)
 
 bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_device *device,
                     const check_problem *problem, const check_values *values,
-                    const check_run_options *options, const check_values *results,
+                    const check_run_options *options, check_room *room, const check_values *results,
                     check_run_report *report)
 {
     *report = (check_run_report){ .status = TALC_OK };
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return false;
-    check_stage stage = { .count = 0 };
+    check_stage stage = { .device = device };
     stage.count = family->operands(problem, stage.operands);
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
     const size_t workspace_bytes = talc_check_workspace(family, row, device, problem, limit);
-
-    bool done = set_up(&stage, device, values, options, workspace_bytes);
+    lay_out(&stage, options, workspace_bytes);
+    bool done = room_grow(room, room_bytes(&stage));
+    if (done) {
+        draw(&stage, values, options, room);
+        done = upload(&stage, room);
+    }
     if (done) {
         void *pointers[CHECK_OPERANDS] = { NULL };
         for (int i = 0; i < stage.count; i++)
-            pointers[i] = guarded_pointer(&stage.of[i]);
-        talc_status status = family->run(row, device, problem, pointers,
-                                         guarded_pointer(&stage.of[stage.count]), workspace_bytes);
+            pointers[i] = address(&stage, stage.of[i].begin);
+        talc_status status =
+            family->run(row, device, problem, pointers,
+                        address(&stage, stage.of[stage.count].begin), workspace_bytes);
         if (status == TALC_OK && !talc_device_synchronize(device))
             status = talc_error_status();
         if (status != TALC_OK || talc_failed())
             note_failure(report, talc_failed() ? talc_error_status() : status);
+        done = download(&stage, room);
         for (int i = 0; i <= stage.count && done; i++)
-            done = collect(&stage, i, options, results, report);
+            inspect(&stage, i, options, room, results, report);
     }
-    for (int i = 0; i <= stage.count; i++)
-        talc_memory_free(stage.of[i].image);
     talc_scope_leave(scope);
     return done;
 }

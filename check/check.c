@@ -9,40 +9,15 @@
 #include "tensor/storage.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 enum { MOST_ROWS = 32 };
 
-// ---- A check ------------------------------------------------------------------------------------------------
-
-talc_check *talc_check_new(const talc_check_options *options)
-{
-    static const talc_check_options none = { .device = NULL };
-    options = options == NULL ? &none : options;
-    talc_device *device = options->device == NULL ? talc_device_default() : options->device;
-    if (talc_failed() || device == NULL)
-        return NULL;
-    if ((options->kinds >> TALC_CHECK_KIND_COUNT) != 0) {
-        talc_fail(TALC_BAD_ARGUMENT, "check: kinds 0x%llx has bits beyond the %d kinds there are",
-                  (unsigned long long)options->kinds, TALC_CHECK_KIND_COUNT);
-        return NULL;
-    }
-    talc_check *check = talc_memory_new(sizeof *check, "check");
-    if (check != NULL) {
-        check->options = *options;
-        check->device = device;
-    }
-    return check;
-}
-
-void talc_check_free(talc_check *check)
-{
-    if (check == NULL)
-        return;
-    talc_memory_free(check->summaries);
-    talc_memory_free(check->failures);
-    talc_memory_free(check);
-}
+/* Problems that several threads check at once share the machine: those that take more memory than this have it for themselves,
+ * as they use all of its cores anyway. */
+static const double SHARED_BYTES = 64e6;
+static pthread_rwlock_t machine = PTHREAD_RWLOCK_INITIALIZER;
 
 static bool wanted(const talc_check *check, talc_check_kind kind)
 {
@@ -66,6 +41,7 @@ typedef struct session {
     char text[TALC_CHECK_TEXT];
     check_oracle oracle;
     check_values values, results, others;
+    check_room room;
     double terms;
     int row_count;
     const talc_algorithm *rows[MOST_ROWS];
@@ -105,7 +81,7 @@ static bool run(session *s, int row, const check_run_options *options, const che
 {
     check_run_report report;
     if (!talc_check_run(s->family, s->rows[row], s->check->device, &s->problem, &s->values, options,
-                        results, &report))
+                        &s->room, results, &report))
         return false;
     if (report.status != TALC_OK)
         blame(&s->status[row], "it failed: %s (%s)", report.failure, when);
@@ -323,8 +299,8 @@ static bool check_all(session *s)
     return done;
 }
 
-/* Whether operands, the largest workspace, their copies and the oracle fit into what the host has free. */
-static bool fits_memory(const session *s)
+/* What operands, the largest workspace, their copies and the oracle take of the host's memory. */
+static double memory_of(const session *s)
 {
     check_operand operands[CHECK_OPERANDS];
     const int count = s->family->operands(&s->problem, operands);
@@ -340,6 +316,11 @@ static bool fits_memory(const session *s)
     for (int i = 0; i < count; i++)
         bytes += (double)operands[i].count *
                  (3 * sizeof(double) + 3 * (double)talc_dtype_size(operands[i].dtype));
+    return bytes;
+}
+
+static bool fits_memory(const session *s, double bytes)
+{
     const double free = (double)talc_device_memory(talc_device_host()).free;
     char needed[TALC_BYTES_TEXT], left[TALC_BYTES_TEXT];
     if (free <= 0 || bytes <= free)
@@ -402,19 +383,9 @@ static bool is_usable(const session *s, const talc_algorithm *row)
     return true;
 }
 
-static bool check_session(session *s)
+/* With the machine, or its share of it. */
+static bool check_kept_rows(session *s)
 {
-    for (int row = 0; row < s->row_count; row++)
-        if (!is_usable(s, s->rows[row]))
-            return false;
-    if (nothing_to_compute(s))
-        return true;
-    if (!sort_out_rows(s))
-        return false;
-    if (s->row_count == 0)
-        return true;
-    if (!fits_memory(s))
-        return false;
     for (int row = 0; row < s->row_count; row++) {
         s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
         s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);
@@ -429,7 +400,30 @@ static bool check_session(session *s)
     talc_check_values_free(&s->values);
     talc_check_values_free(&s->results);
     talc_check_values_free(&s->others);
+    talc_check_room_free(&s->room);
     talc_check_oracle_free(&s->oracle);
+    return done;
+}
+
+static bool check_session(session *s)
+{
+    for (int row = 0; row < s->row_count; row++)
+        if (!is_usable(s, s->rows[row]))
+            return false;
+    const bool empty = nothing_to_compute(s);
+    if (!empty && !sort_out_rows(s))
+        return false;
+    if (empty || s->row_count == 0) {
+        s->check->untaken++;
+        return true;
+    }
+    const double bytes = memory_of(s);
+    if (bytes > SHARED_BYTES)
+        pthread_rwlock_wrlock(&machine);
+    else
+        pthread_rwlock_rdlock(&machine);
+    const bool done = fits_memory(s, bytes) && check_kept_rows(s);
+    pthread_rwlock_unlock(&machine);
     return done;
 }
 

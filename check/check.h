@@ -115,7 +115,13 @@ TALC_API void talc_check_free(talc_check *check);
 /// That a row is wrong is a result, not a failure.
 TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 
-/// The same for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
+/// The same for `count` problems, in results as if one after the other; `step`, where it is not NULL, is called as each begins,
+/// one call at a time. On a device that is not the host's, whose every answer has to be waited for, several threads check small
+/// problems at once, unless somebody observes. False at the first check that could not be made, which is the last.
+TALC_API bool talc_check_problems(talc_check *check, const char *const *problems, int64_t count,
+                                  void (*step)(void *context, const char *problem), void *context);
+
+/// The same as talc_check_problem for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
 /// so on. False with TALC_BAD_ARGUMENT for one without a name, with a name of more than 31 characters, or without `refuses`
 /// or `run`.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
@@ -147,6 +153,13 @@ TALC_API void talc_check_sample_free(talc_check_sample *sample);
 /// the problem's shape and type, or there is no such class; that it is wrong is a result.
 TALC_API bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
                                         talc_precision precision, talc_check_sample_report *report);
+
+/// Compares two results, each allowed its own bound: error is the largest |a - b|, share the largest over the sum of both
+/// bounds. Two that pass by themselves are at most 1 apart. False as talc_check_sample_compare.
+TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const talc_tensor *a,
+                                        talc_precision a_precision, const talc_tensor *b,
+                                        talc_precision b_precision,
+                                        talc_check_sample_report *report);
 
 // ---- Sets of problems ---------------------------------------------------------------------------------------
 
@@ -184,6 +197,9 @@ TALC_API const talc_check_summary *talc_check_summary_at(const talc_check *check
 /// Failures in order, the first 1,000 of them; summaries count all.
 TALC_API int talc_check_failure_count(const talc_check *check);
 TALC_API const talc_check_failure *talc_check_failure_at(const talc_check *check, int index);
+
+/// Problems that every row refused, or without anything to compute.
+TALC_API int64_t talc_check_untaken(const talc_check *check);
 
 /// At least one row ran, none failed, and every check that was asked for could be made: after one talc_check_problem or
 /// talc_check_row that returned false it stays false.

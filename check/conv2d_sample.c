@@ -193,58 +193,96 @@ static double error_of(double got, long double due)
     return isnan(error) ? (double)INFINITY : error;
 }
 
-static void compare(const talc_check_sample *self, const talc_tensor *y, talc_precision precision,
+/* A result under judgement, on the host, and how exact it has to be. */
+typedef struct result {
+    const talc_tensor *host;
+    talc_arithmetic arithmetic;
+} result;
+
+static void locate(const talc_conv2d_problem *p, int64_t index, int64_t where[4])
+{
+    where[3] = index % p->OW;
+    where[2] = index / p->OW % p->OH;
+    where[1] = index / p->OW / p->OH % p->OC;
+    where[0] = index / p->OW / p->OH / p->OC;
+}
+
+/* Compares y with what is due, or with `other` where there is one. */
+static void compare(const talc_check_sample *self, const result *y, const result *other,
                     talc_check_sample_report *report)
 {
     const talc_conv2d_problem *p = &self->problem;
-    const talc_arithmetic arithmetic = { .precision = precision };
-    int64_t worst = 0;
     *report = (talc_check_sample_report){ .count = self->count, .share = -1 };
     for (int64_t i = 0; i < self->count; i++) {
         const check_due *due = &self->due[i];
-        const double got = element(y, self->index[i]);
-        const double bound =
-            talc_check_bound(&arithmetic, p->dtype, TALC_CHECK_RANDOM, due, self->S_norm);
-        const double share = due->any ? 0 : talc_check_share(due->value, got, bound);
-        const double error = due->any ? 0 : error_of(got, due->value);
+        const double got = element(y->host, self->index[i]);
+        long double value = due->value;
+        double bound =
+            talc_check_bound(&y->arithmetic, p->dtype, TALC_CHECK_RANDOM, due, self->S_norm);
+        if (other != NULL) {
+            value = element(other->host, self->index[i]);
+            bound += talc_check_bound(&other->arithmetic, p->dtype, TALC_CHECK_RANDOM, due,
+                                      self->S_norm);
+        }
+        const double share = due->any ? 0 : talc_check_share(value, got, bound);
+        const double error = due->any ? 0 : error_of(got, value);
         report->error = error > report->error ? error : report->error;
         if (share <= report->share)
             continue;
         report->share = share;
-        worst = self->index[i];
+        locate(p, self->index[i], report->where);
     }
     report->share = report->share < 0 ? 0 : report->share;
-    if (self->count == 0)
-        return;
-    report->where[3] = worst % p->OW;
-    report->where[2] = worst / p->OW % p->OH;
-    report->where[1] = worst / p->OW / p->OH % p->OC;
-    report->where[0] = worst / p->OW / p->OH / p->OC;
 }
 
-bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
-                               talc_precision precision, talc_check_sample_report *report)
+/* Whether a result named `name` is one of the problem's. */
+static bool is_result(const talc_check_sample *sample, const char *name, const talc_tensor *y,
+                      talc_precision precision)
 {
-    if (talc_operand_missing(WHO, "sample", sample) ||
-        talc_operand_missing(WHO, "report", report) || !talc_operand_float(WHO, "y", y))
-        return false;
     const talc_conv2d_problem *p = &sample->problem;
+    if (!talc_operand_float(WHO, name, y))
+        return false;
     if (precision != TALC_STRICT && precision != TALC_NORMWISE && precision != TALC_TF32) {
         talc_fail(TALC_BAD_ARGUMENT, "check: %d is no precision class", (int)precision);
         return false;
     }
     if (y->dtype != p->dtype) {
-        talc_fail(TALC_BAD_DTYPE, "check: y is %s, the problem is %s", talc_dtype_name(y->dtype),
-                  talc_dtype_name(p->dtype));
+        talc_fail(TALC_BAD_DTYPE, "check: %s is %s, the problem is %s", name,
+                  talc_dtype_name(y->dtype), talc_dtype_name(p->dtype));
         return false;
     }
-    if (!talc_operand_shape(WHO, "y", y, TALC_DIMS(p->N, p->OC, p->OH, p->OW)))
-        return false;
+    return talc_operand_shape(WHO, name, y, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+}
+
+static bool compare_on_host(const talc_check_sample *sample, const talc_tensor *y,
+                            talc_precision precision, const talc_tensor *other,
+                            talc_precision other_precision, talc_check_sample_report *report)
+{
     talc_scope *scope = talc_scope_enter();
-    const talc_tensor *host = on_host(y);
-    const bool done = host != NULL && talc_device_synchronize(y->device);
+    const result a = { on_host(y), { .precision = precision } };
+    const result b = { on_host(other), { .precision = other_precision } };
+    const bool done = !talc_failed() && talc_device_synchronize(y->device) &&
+                      (other == NULL || talc_device_synchronize(other->device));
     if (done)
-        compare(sample, host, precision, report);
+        compare(sample, &a, other == NULL ? NULL : &b, report);
     talc_scope_leave(scope);
     return done;
+}
+
+bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
+                               talc_precision precision, talc_check_sample_report *report)
+{
+    return !talc_operand_missing(WHO, "sample", sample) &&
+           !talc_operand_missing(WHO, "report", report) && is_result(sample, "y", y, precision) &&
+           compare_on_host(sample, y, precision, NULL, TALC_STRICT, report);
+}
+
+bool talc_check_sample_between(const talc_check_sample *sample, const talc_tensor *a,
+                               talc_precision a_precision, const talc_tensor *b,
+                               talc_precision b_precision, talc_check_sample_report *report)
+{
+    return !talc_operand_missing(WHO, "sample", sample) &&
+           !talc_operand_missing(WHO, "report", report) && is_result(sample, "a", a, a_precision) &&
+           is_result(sample, "b", b, b_precision) &&
+           compare_on_host(sample, a, a_precision, b, b_precision, report);
 }

@@ -1,5 +1,7 @@
 #include "check/data.h"
 
+#include "check/parallel.h"
+
 #include <math.h>
 
 uint64_t talc_check_bits(uint64_t seed, uint64_t index)
@@ -64,12 +66,29 @@ static double element(talc_dtype dtype, talc_check_kind kind, double largest, do
     }
 }
 
+typedef struct filling {
+    double *values;
+    talc_dtype dtype;
+    talc_check_kind kind;
+    double largest, scale;
+    uint64_t seed;
+} filling;
+
+static void fill_piece(void *context, int index, int64_t first, int64_t end)
+{
+    const filling f = *(const filling *)context;
+    (void)index;
+    for (int64_t i = first; i < end; i++)
+        f.values[i] = talc_check_rounded(f.dtype, element(f.dtype, f.kind, f.largest, f.scale,
+                                                          talc_check_bits(f.seed, (uint64_t)i), i));
+}
+
 void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
                      double largest, double scale, uint64_t seed)
 {
-    for (int64_t i = 0; i < count; i++)
-        values[i] = talc_check_rounded(
-            dtype, element(dtype, kind, largest, scale, talc_check_bits(seed, (uint64_t)i), i));
+    const double cost = 5;
+    filling all = { values, dtype, kind, largest, scale, seed };
+    talc_check_parallel(count, cost, fill_piece, &all);
     const double odd = kind == TALC_CHECK_HUGE       ? 0x1p30 * scale
                        : kind == TALC_CHECK_NAN      ? NAN
                        : kind == TALC_CHECK_INFINITY ? INFINITY

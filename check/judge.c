@@ -2,6 +2,7 @@
 
 #include "check/bound.h"
 #include "check/data.h"
+#include "check/parallel.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>
@@ -106,18 +107,47 @@ void talc_check_oracle_free(check_oracle *oracle)
     oracle->outputs = 0;
 }
 
+/* About nanoseconds that a term of a due element takes, and the rest of it. */
+static const double TERM_COST = 1, DUE_COST = 50;
+
+/* The working out of one output, piece by piece. */
+typedef struct working {
+    const check_oracle *oracle;
+    const check_values *values;
+    check_expected *expected;
+    double S_norm[CHECK_PIECES];
+} working;
+
+static int64_t place_of(const check_expected *expected, int64_t e)
+{
+    return expected->index == NULL ? e : expected->index[e];
+}
+
+static void work_out(void *context, int index, int64_t first, int64_t end)
+{
+    working *self = context;
+    const check_oracle *oracle = self->oracle;
+    check_expected *expected = self->expected;
+    double norm = 0;
+    for (int64_t e = first; e < end; e++) {
+        const check_due due = oracle->family->due(oracle->problem, self->values, expected->operand,
+                                                  place_of(expected, e));
+        norm = due.S > norm && isfinite(due.S) ? due.S : norm;
+        expected->due[e] = due;
+    }
+    self->S_norm[index] = norm;
+}
+
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 {
+    const double cost = DUE_COST + TERM_COST * oracle->family->terms(oracle->problem);
     for (int i = 0; i < oracle->outputs; i++) {
         check_expected *expected = &oracle->expected[i];
+        working work = { .oracle = oracle, .values = values, .expected = expected };
+        talc_check_parallel(expected->count, cost, work_out, &work);
         expected->S_norm = 0;
-        for (int64_t e = 0; e < expected->count; e++) {
-            const int64_t index = expected->index == NULL ? e : expected->index[e];
-            expected->due[e] =
-                oracle->family->due(oracle->problem, values, expected->operand, index);
-            if (expected->due[e].S > expected->S_norm && isfinite(expected->due[e].S))
-                expected->S_norm = expected->due[e].S;
-        }
+        for (int p = 0; p < CHECK_PIECES; p++)
+            expected->S_norm = fmax(expected->S_norm, work.S_norm[p]);
     }
 }
 
@@ -177,6 +207,68 @@ static bool spoiled(const talc_arithmetic *arithmetic, talc_check_kind kind, dou
            (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY) && !isfinite(got);
 }
 
+static const double VERDICT_COST = 15;
+
+/* The worst of a piece: the first where several are as bad. */
+typedef struct verdict {
+    double share, got, due, bound;
+    int64_t index, wrong;
+    bool border;
+} verdict;
+
+/* The judging of one output, piece by piece. */
+typedef struct judging {
+    const check_expected *expected;
+    const check_operand *operand;
+    const talc_arithmetic *arithmetic;
+    talc_check_kind kind;
+    const double *results;
+    verdict of[CHECK_PIECES];
+} judging;
+
+static void judge_piece(void *context, int piece, int64_t first, int64_t end)
+{
+    judging *self = context;
+    const check_expected *expected = self->expected;
+    verdict worst = { .share = -1 };
+    for (int64_t e = first; e < end; e++) {
+        const check_due *due = &expected->due[e];
+        const int64_t index = place_of(expected, e);
+        const double got = self->results[index];
+        const double bound = talc_check_bound(self->arithmetic, self->operand->dtype, self->kind,
+                                              due, expected->S_norm);
+        const double share = due->any || spoiled(self->arithmetic, self->kind, got)
+                                 ? 0
+                                 : talc_check_share(due->value, got, bound);
+        if (expected->shares != NULL)
+            expected->shares[index] = (float)share;
+        worst.wrong += share > 1;
+        if (!(share <= worst.share))
+            worst = (verdict){ .share = share,
+                               .got = got,
+                               .due = (double)due->value,
+                               .bound = bound,
+                               .index = index,
+                               .wrong = worst.wrong,
+                               .border = due->border };
+    }
+    self->of[piece] = worst;
+}
+
+/* Takes the verdict for the outcome's. */
+static void tell(const judging *self, const verdict *worst, talc_check_outcome *outcome)
+{
+    outcome->share = worst->share;
+    outcome->got = worst->got;
+    outcome->due = worst->due;
+    outcome->bound = worst->bound;
+    outcome->shares = self->expected->shares;
+    coordinates(self->operand, worst->index, outcome->where);
+    outcome->place = worst->border                            ? "border"
+                     : in_tail(self->operand, outcome->where) ? "tail"
+                                                              : "inside";
+}
+
 void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithmetic,
                       talc_check_kind kind, const check_values *results,
                       talc_check_outcome *outcome)
@@ -189,33 +281,23 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected *expected = &oracle->expected[i];
         const check_operand *operand = &oracle->operand[expected->operand];
+        judging judged = { .expected = expected,
+                           .operand = operand,
+                           .arithmetic = arithmetic,
+                           .kind = kind,
+                           .results = results->of[expected->operand] };
         for (int64_t e = 0; expected->shares != NULL && e < operand->count; e++)
             expected->shares[e] = NAN;
-        for (int64_t e = 0; e < expected->count; e++) {
-            const check_due *due = &expected->due[e];
-            const int64_t index = expected->index == NULL ? e : expected->index[e];
-            const double got = results->of[expected->operand][index];
-            const double bound =
-                talc_check_bound(arithmetic, operand->dtype, kind, due, expected->S_norm);
-            const double share = due->any || spoiled(arithmetic, kind, got)
-                                     ? 0
-                                     : talc_check_share(due->value, got, bound);
-            if (expected->shares != NULL)
-                expected->shares[index] = (float)share;
-            all_wrong += share > 1;
-            outcome->compared++;
-            if (share <= outcome->share)
+        for (int p = 0; p < CHECK_PIECES; p++)
+            judged.of[p].share = -1;
+        talc_check_parallel(expected->count, VERDICT_COST, judge_piece, &judged);
+        outcome->compared += expected->count;
+        for (int p = 0; p < CHECK_PIECES; p++) {
+            all_wrong += judged.of[p].wrong;
+            if (judged.of[p].share <= outcome->share)
                 continue;
             worst = operand;
-            outcome->share = share;
-            outcome->got = got;
-            outcome->due = (double)due->value;
-            outcome->bound = bound;
-            outcome->shares = expected->shares;
-            coordinates(operand, index, outcome->where);
-            outcome->place = due->border                        ? "border"
-                             : in_tail(operand, outcome->where) ? "tail"
-                                                                : "inside";
+            tell(&judged, &judged.of[p], outcome);
         }
     }
     outcome->passed = outcome->share <= 1;
@@ -236,7 +318,7 @@ bool talc_check_trusted(const check_oracle *oracle, const check_values *results,
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected *expected = &oracle->expected[i];
         for (int64_t e = 0; e < expected->count; e++) {
-            const int64_t index = expected->index == NULL ? e : expected->index[e];
+            const int64_t index = place_of(expected, e);
             const bool counts = expected->due[e].S > 0 || expected->due[e].value != 0;
             *fed += counts;
             due_nonzero += expected->due[e].value != 0;
@@ -254,6 +336,8 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
     for (int i = 0; i < oracle->outputs; i++) {
         const int number = oracle->expected[i].operand;
         const check_operand *operand = &oracle->operand[number];
+        if (memcmp(a->of[number], b->of[number], (size_t)operand->count * sizeof(double)) == 0)
+            continue;
         for (int64_t e = 0; e < operand->count; e++)
             if (memcmp(&a->of[number][e], &b->of[number][e], sizeof(double)) != 0) {
                 char at[128];

@@ -1,9 +1,44 @@
 #include "check/results.h"
 
+#include "backends/backends.h"
 #include "tensor/memory.h"
+#include "tensor/storage.h"
 
 #include <math.h>
 #include <string.h>
+
+// ---- A check ------------------------------------------------------------------------------------------------
+
+talc_check *talc_check_new(const talc_check_options *options)
+{
+    static const talc_check_options none = { .device = NULL };
+    options = options == NULL ? &none : options;
+    talc_device *device = options->device == NULL ? talc_device_default() : options->device;
+    if (talc_failed() || device == NULL)
+        return NULL;
+    if ((options->kinds >> TALC_CHECK_KIND_COUNT) != 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: kinds 0x%llx has bits beyond the %d kinds there are",
+                  (unsigned long long)options->kinds, TALC_CHECK_KIND_COUNT);
+        return NULL;
+    }
+    talc_check *check = talc_memory_new(sizeof *check, "check");
+    if (check != NULL) {
+        check->options = *options;
+        check->device = device;
+    }
+    return check;
+}
+
+void talc_check_free(talc_check *check)
+{
+    if (check == NULL)
+        return;
+    talc_memory_free(check->summaries);
+    talc_memory_free(check->failures);
+    talc_memory_free(check);
+}
+
+// ---- What it has found --------------------------------------------------------------------------------------
 
 /* Makes room for one more of `size` bytes; the first `count` stay. */
 static void *grown(void *list, int count, int *room, size_t size)
@@ -21,27 +56,33 @@ static void *grown(void *list, int count, int *room, size_t size)
     return bigger;
 }
 
-talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
-                                          const talc_algorithm *row)
+/* The summary of an op's algorithm; a new one has the name and the arithmetic of `like`. */
+static talc_check_summary *summary_like(talc_check *check, const talc_check_summary *like)
 {
     for (int i = 0; i < check->summary_count; i++)
-        if (strcmp(check->summaries[i].op, op) == 0 &&
-            strcmp(check->summaries[i].algorithm, row->name) == 0)
+        if (strcmp(check->summaries[i].op, like->op) == 0 &&
+            strcmp(check->summaries[i].algorithm, like->algorithm) == 0)
             return &check->summaries[i];
     talc_check_summary *list = grown(check->summaries, check->summary_count, &check->summary_room,
                                      sizeof *check->summaries);
     if (list == NULL)
         return NULL;
     check->summaries = list;
-    talc_check_summary *summary = &list[check->summary_count++];
-    *summary = (talc_check_summary){ .arithmetic = row->arithmetic };
-    snprintf(summary->op, sizeof summary->op, "%s", op);
-    snprintf(summary->algorithm, sizeof summary->algorithm, "%s", row->name);
-    snprintf(summary->device, sizeof summary->device, "%s", check->device->name);
-    return summary;
+    list[check->summary_count] = *like;
+    return &list[check->summary_count++];
 }
 
-static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
+talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
+                                          const talc_algorithm *row)
+{
+    talc_check_summary summary = { .arithmetic = row->arithmetic };
+    snprintf(summary.op, sizeof summary.op, "%s", op);
+    snprintf(summary.algorithm, sizeof summary.algorithm, "%s", row->name);
+    snprintf(summary.device, sizeof summary.device, "%s", check->device->name);
+    return summary_like(check, &summary);
+}
+
+static bool add_failure(talc_check *check, const talc_check_failure *failure)
 {
     if (check->failure_count == CHECK_MOST_FAILURES)
         return true;
@@ -50,14 +91,50 @@ static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
     if (list == NULL)
         return false;
     check->failures = list;
-    talc_check_failure *failure = &list[check->failure_count++];
-    *failure = (talc_check_failure){ .kind = outcome->kind };
-    snprintf(failure->op, sizeof failure->op, "%s", outcome->op);
-    snprintf(failure->algorithm, sizeof failure->algorithm, "%s", outcome->algorithm);
-    snprintf(failure->device, sizeof failure->device, "%s", outcome->device);
-    snprintf(failure->problem, sizeof failure->problem, "%s", outcome->problem);
-    snprintf(failure->reason, sizeof failure->reason, "%s", outcome->reason);
+    list[check->failure_count++] = *failure;
     return true;
+}
+
+static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
+{
+    talc_check_failure failure = { .kind = outcome->kind };
+    snprintf(failure.op, sizeof failure.op, "%s", outcome->op);
+    snprintf(failure.algorithm, sizeof failure.algorithm, "%s", outcome->algorithm);
+    snprintf(failure.device, sizeof failure.device, "%s", outcome->device);
+    snprintf(failure.problem, sizeof failure.problem, "%s", outcome->problem);
+    snprintf(failure.reason, sizeof failure.reason, "%s", outcome->reason);
+    return add_failure(check, &failure);
+}
+
+/* Of shares that are alike the first counts. */
+static bool add_summary(talc_check *check, const talc_check_summary *part)
+{
+    const int before = check->summary_count;
+    talc_check_summary *whole = summary_like(check, part);
+    if (whole == NULL || check->summary_count > before)
+        return whole != NULL;
+    whole->problems += part->problems;
+    whole->refused += part->refused;
+    whole->checks += part->checks;
+    whole->failed += part->failed;
+    if (part->worst[0] != '\0' && (whole->worst[0] == '\0' || part->share > whole->share)) {
+        whole->share = part->share;
+        whole->worst_kind = part->worst_kind;
+        snprintf(whole->worst, sizeof whole->worst, "%s", part->worst);
+    }
+    return true;
+}
+
+bool talc_check_join(talc_check *check, const talc_check *part)
+{
+    bool done = true;
+    for (int i = 0; i < part->summary_count && done; i++)
+        done = add_summary(check, &part->summaries[i]);
+    for (int i = 0; i < part->failure_count && done; i++)
+        done = add_failure(check, &part->failures[i]);
+    check->unmade += part->unmade;
+    check->untaken += part->untaken;
+    return done;
 }
 
 bool talc_check_note(talc_check *check, const talc_algorithm *row,
@@ -101,6 +178,11 @@ const talc_check_failure *talc_check_failure_at(const talc_check *check, int ind
 {
     return check != NULL && index >= 0 && index < check->failure_count ? &check->failures[index]
                                                                        : NULL;
+}
+
+int64_t talc_check_untaken(const talc_check *check)
+{
+    return check == NULL ? 0 : check->untaken;
 }
 
 bool talc_check_passed(const talc_check *check)

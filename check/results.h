@@ -13,12 +13,16 @@ struct talc_check {
     int summary_count, summary_room;
     talc_check_failure *failures;
     int failure_count, failure_room;
-    int64_t unmade; ///< checks that could not be made
+    int64_t unmade;  ///< checks that could not be made
+    int64_t untaken; ///< problems that no row took
 };
 
 /// The summary of a row on the check's device, new ones at the end; NULL with a failure. It lasts until the next call.
 talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
                                           const talc_algorithm *row);
+
+/// Adds what another check of the same device found, as if it had come after. False with a failure without memory.
+bool talc_check_join(talc_check *check, const talc_check *part);
 
 /// Counts an outcome, keeps its failure, and hands it to the observer. False with a failure when there is no memory.
 bool talc_check_note(talc_check *check, const talc_algorithm *row,

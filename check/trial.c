@@ -15,6 +15,7 @@ void talc_check_trial_free(check_trial *trial)
     for (int i = 0; i < trial->count; i++)
         talc_memory_free(trial->arrays[i]);
     trial->count = 0;
+    talc_check_room_free(&trial->room);
 }
 
 static void decide(check_trial *trial, check_property_result result)
@@ -82,7 +83,7 @@ static double *row_result(check_trial *trial, const check_problem *posed,
     }
     const check_run_options options = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
     if (!talc_check_run(&talc_check_conv2d, trial->row, trial->device, posed, &values, &options,
-                        &results, &report)) {
+                        &trial->room, &results, &report)) {
         talc_check_trial_leave(trial);
         return NULL;
     }

@@ -23,6 +23,7 @@ typedef struct check_trial {
     char *reason; ///< 256 characters
     int count;
     double *arrays[CHECK_TRIAL_ARRAYS];
+    check_room room;
 } check_trial;
 
 void talc_check_trial_free(check_trial *trial);

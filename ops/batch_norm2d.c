@@ -113,7 +113,7 @@ static const talc_batch_norm2d_algorithm *choose(talc_device *device, const char
 /* Contiguous handles on the operands; the running statistics are themselves in training. */
 static bool pack(const operands *o, operands *packed)
 {
-    packed->x = talc_contiguous(o->x);
+    packed->x = talc_operand_contiguous(o->x);
     packed->weight = talc_operand_contiguous(o->weight);
     packed->bias = talc_operand_contiguous(o->bias);
     packed->running_mean = talc_operand_contiguous(o->running_mean);

@@ -40,8 +40,8 @@ typedef struct operands {
 static bool operands_pack(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
                           const talc_tensor *residual, operands *packed)
 {
-    packed->x = talc_contiguous(x);
-    packed->w = talc_contiguous(w);
+    packed->x = talc_operand_contiguous(x);
+    packed->w = talc_operand_contiguous(w);
     packed->bias = talc_operand_contiguous(bias);
     packed->residual = talc_operand_contiguous(residual);
     return !talc_failed();

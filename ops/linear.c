@@ -69,9 +69,8 @@ static talc_tensor *multipliable(const talc_tensor *tensor)
 {
     bool transposed;
     int64_t ld;
-    return rows_layout(tensor, &transposed, &ld)
-               ? talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0)
-               : talc_contiguous(tensor);
+    return rows_layout(tensor, &transposed, &ld) ? talc_retain((talc_tensor *)tensor)
+                                                 : talc_contiguous(tensor);
 }
 
 static talc_matmul_problem problem_of(const talc_tensor *x, const talc_tensor *weight, bool bias,

@@ -131,7 +131,7 @@ static talc_tensor *multipliable(const talc_tensor *tensor, bool vector_is_row)
     bool transposed;
     int64_t ld;
     if (talc_matmul_layout(m.rows, m.columns, m.row_stride, m.column_stride, &transposed, &ld))
-        return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+        return talc_retain((talc_tensor *)tensor);
     return talc_contiguous(tensor);
 }
 

@@ -58,7 +58,9 @@ bool talc_operand_activation(const char *op, talc_activation activation)
 
 talc_tensor *talc_operand_contiguous(const talc_tensor *tensor)
 {
-    return tensor == NULL ? NULL : talc_contiguous(tensor);
+    if (tensor == NULL || !talc_is_contiguous(tensor))
+        return tensor == NULL ? NULL : talc_contiguous(tensor);
+    return talc_retain((talc_tensor *)tensor);
 }
 
 void *talc_operand_data(const talc_tensor *tensor)

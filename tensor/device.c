@@ -1,6 +1,7 @@
 #include "tensor/device.h"
 
 #include "tensor/environment.h"
+#include "tensor/memory.h"
 #include "tensor/pool.h"
 #include "tensor/recording.h"
 #include "tensor/storage.h"
@@ -22,6 +23,36 @@ bool talc_device_synchronize(talc_device *device)
         talc_recording_refuses("device_synchronize", device, "wait for the device"))
         return false;
     return device->interface->synchronize(device) == TALC_OK;
+}
+
+struct talc_timer {
+    talc_device *device;
+    void *state; /* the backend's */
+};
+
+talc_timer *talc_timer_start(talc_device *device)
+{
+    if (talc_operand_missing("timer_start", "device", device))
+        return NULL;
+    talc_timer *timer = talc_memory_new(sizeof *timer, "timer_start");
+    if (timer == NULL)
+        return NULL;
+    timer->device = device;
+    if (device->interface->timer_start(device, &timer->state) == TALC_OK)
+        return timer;
+    talc_memory_free(timer);
+    return NULL;
+}
+
+double talc_timer_stop(talc_timer *timer)
+{
+    double seconds = -1;
+    if (timer == NULL)
+        return seconds;
+    const talc_status status =
+        timer->device->interface->timer_stop(timer->device, timer->state, &seconds);
+    talc_memory_free(timer);
+    return status == TALC_OK && !talc_failed() ? seconds : -1;
 }
 
 size_t talc_workspace_limit(const talc_device *device)

@@ -23,6 +23,17 @@ TALC_API talc_device *talc_device_host(void);
 /// Waits for all work on the device and raises what went wrong in it.
 TALC_API bool talc_device_synchronize(talc_device *device);
 
+/// A stretch of a device's work, timed by the device's own clock; what goes on elsewhere on a GPU counts only as far as
+/// it holds that work up.
+typedef struct talc_timer talc_timer;
+
+/// Begins one behind the work that is queued now. NULL with a failure.
+TALC_API talc_timer *talc_timer_start(talc_device *device);
+
+/// Ends it behind the work that is queued now, waits for that, and gives the seconds between. Frees the timer in any
+/// case; negative with a failure, and for NULL.
+TALC_API double talc_timer_stop(talc_timer *timer);
+
 /// Bytes of a device's pool.
 typedef struct talc_memory {
     size_t live;     ///< held by tensors and running ops now
@@ -110,6 +121,9 @@ typedef struct talc_device_interface {
     talc_status (*upload)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*synchronize)(talc_device *device);
+    /// Makes a timer that starts here in the order of work, into *timer; then stops it here, waits and frees it.
+    talc_status (*timer_start)(talc_device *device, void **timer);
+    talc_status (*timer_stop)(talc_device *device, void *timer, double *seconds);
     void (*properties)(talc_device *device, talc_device_properties *properties);
     /// On devices that can repeat work as one; NULL elsewhere. From record_begin to record_end what this thread asks of
     /// the device, other threads' work not, is noted and not done. record_end returns what was noted, NULL with a

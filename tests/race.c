@@ -81,6 +81,22 @@ static void *use_shared(void *shared)
     return NULL;
 }
 
+/* Each thread has a graph of its own of the net that all share. */
+static void *capture_shared(void *shared)
+{
+    const operands *in = shared;
+    for (int round = 0; round < ROUNDS; round++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_graph *graph = talc_capture(in->net, in->image);
+        const talc_tensor *y = talc_graph_replay(graph, in->image);
+        const talc_tensor *apart = talc_sub(y, talc_forward(in->net, in->image));
+        require(talc_item(talc_max(apart, TALC_SCALAR, false)) == 0, "a replay");
+        talc_graph_free(graph);
+        talc_scope_leave(scope);
+    }
+    return NULL;
+}
+
 /* Handles of one tensor, and views of its storage, made and dropped by all. */
 static void *hold_and_drop(void *shared)
 {
@@ -120,6 +136,7 @@ int main(void)
         run_threads(use_shared, &in);
     }
     run_threads(hold_and_drop, &in);
+    run_threads(capture_shared, &in);
     talc_module_free(in.net);
     talc_scope_leave(scope);
     require(talc_device_memory(device).live == 0, "bytes are still live");

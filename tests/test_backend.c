@@ -72,3 +72,27 @@ Test(backend, it_says_what_it_is)
     talc_error_clear();
     assert_all_freed();
 }
+
+/* Half a gigabyte written takes longer than nothing at all, and no device moves it within a microsecond. */
+Test(backend, a_timer_takes_in_the_work_between)
+{
+    talc_device *device = tested_device();
+    talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(1 << 22), 3);
+    cr_assert_not_null(talc_neg(x));
+    talc_timer *nothing = talc_timer_start(device);
+    const double least = talc_timer_stop(nothing);
+    talc_timer *timer = talc_timer_start(device);
+    for (int i = 0; i < 32; i++)
+        talc_release(talc_neg(x));
+    const double seconds = talc_timer_stop(timer);
+    assert_no_failure();
+    cr_assert(least >= 0 && seconds > least && seconds > 1e-6 && seconds < 100, "%g s, %g s", least,
+              seconds);
+    timer = talc_timer_start(device);
+    talc_fail(TALC_BAD_ARGUMENT, "a failure that stands");
+    cr_assert(talc_timer_stop(timer) < 0 && talc_timer_start(device) == NULL);
+    talc_error_clear();
+    cr_assert(talc_timer_stop(NULL) < 0 && talc_timer_start(NULL) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "timer_start: device is NULL");
+    assert_all_freed();
+}

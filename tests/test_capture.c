@@ -4,6 +4,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
+#include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
@@ -104,16 +105,17 @@ Test(capture, a_graph_shares_no_memory_with_anything_else)
     talc_tensor *due = talc_forward(module, x);
     talc_graph *graph = captured(module, x);
     enum { COUNT = 24 };
+    static const int64_t between[] = { 4704, 1176, 1600, 400, 120, 84 }; /* LeNet's layers */
     talc_tensor *others[COUNT];
     for (int i = 0; i < COUNT; i++)
-        others[i] = talc_full(tested_device(), TALC_F32, TALC_DIMS(64 << i % 8), i);
+        others[i] = talc_full(tested_device(), TALC_F32, TALC_DIMS(between[i % 6]), i);
     talc_forward(module, x);
     talc_tensor *y = talc_graph_replay(graph, x);
     talc_forward(module, image(&lenet_case, 2));
     assert_same("after others' work", y, due);
     for (int i = 0; i < COUNT; i++)
         assert_same("another tensor", others[i],
-                    talc_full(tested_device(), TALC_F32, TALC_DIMS(64 << i % 8), i));
+                    talc_full(tested_device(), TALC_F32, TALC_DIMS(between[i % 6]), i));
     talc_graph_free(graph);
     talc_module_free(module);
     assert_all_freed();
@@ -321,6 +323,13 @@ static talc_tensor *saves(talc_module *module, talc_tensor *x)
     return talc_relu(x);
 }
 
+static talc_tensor *changes_streams(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_stream_leave(talc_stream_enter(x->device, NULL));
+    return talc_relu(x);
+}
+
 static talc_tensor *captures(talc_module *module, talc_tensor *x)
 {
     (void)module;
@@ -356,29 +365,26 @@ Test(capture, what_cannot_be_repeated_is_refused_by_name)
     static const struct {
         forward_function *forward;
         const char *due;
-        talc_status status;
     } cases[] = {
-        { draws, "rand: a graph of %s is being recorded, which cannot draw random numbers", 0 },
+        { draws, "rand: a graph of %s is being recorded, which cannot draw random numbers" },
         { fills_randomly,
-          "fill_normal: a graph of %s is being recorded, which cannot draw random numbers", 0 },
-        { reads_an_item, "item: a graph of %s is being recorded, which cannot read elements back",
-          0 },
-        { reads_all, "to_host: a graph of %s is being recorded, which cannot read elements back",
-          0 },
-        { prints, "print: a graph of %s is being recorded, which cannot read elements back", 0 },
+          "fill_normal: a graph of %s is being recorded, which cannot draw random numbers" },
+        { reads_an_item, "item: a graph of %s is being recorded, which cannot read elements back" },
+        { reads_all, "to_host: a graph of %s is being recorded, which cannot read elements back" },
+        { prints, "print: a graph of %s is being recorded, which cannot read elements back" },
         { looks_at,
-          "data: a graph of %s is being recorded, which cannot show its elements to the host", 0 },
+          "data: a graph of %s is being recorded, which cannot show its elements to the host" },
         { waits,
-          "device_synchronize: a graph of %s is being recorded, which cannot wait for the device",
-          0 },
+          "device_synchronize: a graph of %s is being recorded, which cannot wait for the device" },
         { uploads,
-          "from_host: a graph of %s is being recorded, which cannot read the host's memory", 0 },
-        { moves, "to: a graph of %s is being recorded, which cannot copy to another device", 0 },
-        { saves, "npy_save: a graph of %s is being recorded, which cannot write a file", 0 },
-        { captures, "capture: a graph of %s is being recorded, which cannot hold another graph",
-          0 },
-        { replays, "graph_replay: a graph of %s is being recorded, which cannot hold another graph",
-          0 },
+          "from_host: a graph of %s is being recorded, which cannot read the host's memory" },
+        { moves, "to: a graph of %s is being recorded, which cannot copy to another device" },
+        { saves, "npy_save: a graph of %s is being recorded, which cannot write a file" },
+        { changes_streams,
+          "stream_enter: a graph of %s is being recorded, which cannot change streams" },
+        { captures, "capture: a graph of %s is being recorded, which cannot hold another graph" },
+        { replays,
+          "graph_replay: a graph of %s is being recorded, which cannot hold another graph" },
     };
     talc_device *device = tested_device();
     talc_manual_seed(3);
@@ -421,8 +427,8 @@ Test(capture, a_failure_in_the_recorded_pass_ends_it)
     talc_module *module = module_of(&kind, fails_last);
     talc_tensor *x = talc_rand(tested_device(), TALC_F32, TALC_DIMS(2, 3));
     talc_graph *graph = talc_capture(module, x);
-    cr_assert((graph == NULL) == (tested_device() != cpu_device()));
     talc_error_clear();
+    cr_assert((graph == NULL) == (tested_device() != cpu_device()));
     talc_graph_free(graph);
     passes = 3;
     assert_same("usable", talc_relu(talc_neg(x)), talc_relu(talc_neg(x)));
@@ -509,6 +515,42 @@ Test(capture, other_threads_work_meanwhile)
     void *message;
     pthread_join(thread, &message);
     cr_assert(message == NULL, "%s", (const char *)message);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+/* Late streams, so that a replay on the wrong one, or out of order, shows. */
+Test(capture, replays_go_to_the_callers_stream)
+{
+    enum { LATE = 50 };
+    talc_device *device = tested_device();
+    if (device == cpu_device()) {
+        assert_all_freed(); /* no streams */
+        return;
+    }
+    talc_module *module = model_on_device(&lenet_case);
+    talc_tensor *x = image(&lenet_case, 1), *other = image(&lenet_case, 2);
+    talc_tensor *due = talc_clone(talc_forward(module, x));
+    talc_tensor *other_due = talc_clone(talc_forward(module, other));
+    talc_graph *graph = captured(module, x);
+    void *handle = gpu_stream_new(device);
+    gpu_stall(device, talc_stream_current(device), LATE);
+    talc_tensor *y = talc_graph_replay(graph, x);
+    talc_stream *stream = talc_stream_enter(device, handle);
+    gpu_stall(device, handle, LATE);
+    assert_same("on the caller's stream", talc_graph_replay(graph, other), other_due);
+    talc_graph *made_here = captured(module, x);
+    assert_same("captured there", talc_graph_replay(made_here, other), other_due);
+    gpu_stall(device, handle, LATE);
+    talc_graph_replay(made_here, other);
+    talc_graph_replay(graph, other);
+    talc_stream_leave(stream);
+    assert_same("back on the device's own", talc_graph_replay(graph, x), due);
+    assert_same("of the other stream", talc_graph_replay(made_here, x), due);
+    cr_assert(y != NULL);
+    talc_graph_free(graph);
+    talc_graph_free(made_here);
+    gpu_stream_free(device, handle);
     talc_module_free(module);
     assert_all_freed();
 }

@@ -98,6 +98,45 @@ Test(check_sample, errors_are_shares_of_the_bound)
     assert_all_freed();
 }
 
+/* x and w of ones again: 18 is due, and either result may be off by 4 * 2^-24 * sqrt(22) of it. */
+Test(check_sample, two_results_may_differ_by_both_bounds)
+{
+    const talc_conv2d_problem problem = conv2d_parse("n1c2h5w5o3k3x3");
+    talc_device *cpu = cpu_device();
+    talc_check_sample *expected =
+        talc_check_sample_new(&problem, talc_ones(cpu, TALC_F32, TALC_DIMS(1, 2, 5, 5)),
+                              talc_ones(cpu, TALC_F32, TALC_DIMS(3, 2, 3, 3)), NULL, NULL, 1);
+    talc_tensor *a = talc_full(cpu, TALC_F32, TALC_DIMS(1, 3, 3, 3), 18.0);
+    talc_tensor *b = talc_clone(a);
+    const double bound = 4 * 0x1p-24 * sqrt(22) * 18, off = 18 * 0x1p-20;
+    talc_check_sample_report r;
+    cr_assert(talc_check_sample_between(expected, a, TALC_STRICT, b, TALC_STRICT, &r));
+    cr_assert(r.error == 0 && r.share == 0 && r.count == 27);
+
+    float *at = talc_data(b, TALC_F32);
+    at[2 * 9 + 5] = (float)(18 + off);
+    cr_assert(talc_check_sample_between(expected, a, TALC_STRICT, b, TALC_STRICT, &r));
+    cr_assert(r.error == off && fabs(r.share - off / (2 * bound)) < 1e-6, "%g", r.share);
+    cr_assert(r.where[0] == 0 && r.where[1] == 2 && r.where[2] == 1 && r.where[3] == 2);
+    ((float *)talc_data(a, TALC_F32))[2 * 9 + 5] = (float)(18 - 2 * off);
+    cr_assert(talc_check_sample_between(expected, b, TALC_STRICT, a, TALC_STRICT, &r));
+    cr_assert(r.error == 3 * off && fabs(r.share - 3 * off / (2 * bound)) < 1e-6, "%g", r.share);
+    cr_assert(r.share > 1, "neither has to be at fault for the two to be too far apart");
+    cr_assert(talc_check_sample_between(expected, b, TALC_TF32, a, TALC_STRICT, &r));
+    cr_assert(r.share < 0.1);
+    at[0] = NAN;
+    cr_assert(talc_check_sample_between(expected, b, TALC_TF32, a, TALC_STRICT, &r));
+    cr_assert(isinf(r.share) && isinf(r.error));
+
+    cr_assert(!talc_check_sample_between(expected, NULL, TALC_STRICT, b, TALC_STRICT, &r));
+    assert_failure(TALC_NULL_ARGUMENT, "check: a is NULL");
+    cr_assert(!talc_check_sample_between(expected, a, TALC_STRICT, talc_select(b, 0, 0),
+                                         TALC_STRICT, &r));
+    assert_failure(TALC_BAD_SHAPE, "check: b [3,3,3] must be [1,3,3,3]");
+    talc_check_sample_free(expected);
+    assert_all_freed();
+}
+
 /* One row a, b, c = 1, 2, 3 under the taps 1, 10, 100 with two columns of padding on either side. */
 Test(check_sample, padding_modes_and_operands)
 {

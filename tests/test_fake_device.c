@@ -189,6 +189,29 @@ Test(fake_device, a_fault_surfaces_at_the_next_call_that_waits)
     assert_all_freed();
 }
 
+/* The fake device's clock is the calls that ran. */
+Test(fake_device, a_timer_waits_for_what_it_times)
+{
+    talc_device *device = fake_device();
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(2));
+    talc_timer *timer = talc_timer_start(device);
+    talc_neg(talc_add(x, x));
+    cr_assert_eq(talc_timer_stop(timer), 2);
+    cr_assert(fake_device_queued(device) == 0);
+
+    timer = talc_timer_start(device);
+    fake_device_fail_work(device, 1);
+    talc_neg(x);
+    cr_assert(talc_timer_stop(timer) < 0);
+    assert_failure(TALC_DEVICE_LOST, "fake: a fault that the test asked for");
+    fake_device_fail_work(device, 1);
+    talc_neg(x);
+    cr_assert_null(talc_timer_start(device));
+    assert_failure(TALC_DEVICE_LOST, "fake: a fault that the test asked for");
+    assert_fake_devices_freed();
+    assert_all_freed();
+}
+
 Test(fake_device, sync_names_the_op_that_a_fault_hits)
 {
     setenv("TALC_SYNC", "1", 1); /* read once, when this process first asks */

@@ -16,6 +16,9 @@ import unittest
 import xml.dom.minidom
 
 TALC = os.path.abspath(sys.argv.pop(1))
+# What runs without a named device runs on the CPU, also where there is a GPU.
+os.environ.setdefault("TALC_DEVICE", "cpu")
+
 COMMANDS = ["bench", "check", "conv2d", "explain", "info", "run"]
 
 
@@ -208,7 +211,7 @@ class Terminal(Tool):
 
 class Explain(Tool):
     def test_every_named_problem(self):
-        named = self.json("bench", "--list")
+        named = [row for row in self.json("bench", "--list") if "problem" in row]
         self.assertGreater(len(named), 20)
         self.assertEqual(len({row["name"] for row in named}), len(named))
         for row in named:
@@ -287,6 +290,18 @@ class Run(Tool):
         text = self.ok("run", "model-new", "--problem", self.PROBLEM)
         for part in ("ModelNew", "forward", "GFLOP/s", "->", "correct"):
             self.assertIn(part, text)
+
+    def test_two_devices(self):
+        done = self.json("run", "model-new", "--problem", self.PROBLEM, "--device", "cpu", "--beside", "cpu")
+        self.assertEqual(done["beside"]["device"], "cpu")
+        self.assertTrue(done["beside"]["check"]["correct"])
+        self.assertEqual(done["between"]["outputs"], 2 * 6 * 12 * 3)
+        self.assertEqual(done["between"]["share_of_bound"], 0)
+        self.assertIsNone(self.json("run", "model-new", "--problem", self.PROBLEM, "--device", "cpu")["beside"])
+        text = self.ok("run", "model-new", "--problem", self.PROBLEM, "--device", "cpu", "--beside", "cpu")
+        for part in ("the same on cpu", "times as fast as cpu", "agree: their results differ by at most 0"):
+            self.assertIn(part, text)
+        self.fails(1, "no device 'tpu'", "run", "model-new", "--problem", self.PROBLEM, "--beside", "tpu")
 
     def test_batch_seed_and_algorithm(self):
         def values(*options):
@@ -406,6 +421,34 @@ class Bench(Tool):
             self.assertIn(part, text)
         self.assertRegex(text, r"im2col / bare product \d+\.\d\d")
         self.assertNotIn("bare product", self.ok("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--no-peers"))
+
+    def test_shares_are_of_the_rates(self):
+        done = self.json("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--threads", "1", "--algorithm", "im2col")
+        c = done["problems"][0]["contenders"][0]
+        moved = 4 * (4 * 12 * 12 + 8 * 4 * 3 * 3 + 8 * 10 * 10)
+        self.assertAlmostEqual(c["gigabytes_per_second"] * 1e9 * c["seconds_least"] / moved, 1)
+        self.assertAlmostEqual(c["share_of_copy"] * done["copy_bytes_per_second"], c["gigabytes_per_second"] * 1e9, -3)
+        self.assertAlmostEqual(c["share_of_product"] * done["product_flops_per_second"], c["gflops"] * 1e9, -3)
+        self.assertEqual(done["problems"][0]["sets"], 1)
+
+    def test_ops(self):
+        named = {row["name"]: row["set"] for row in self.json("bench", "--list") if "problem" not in row}
+        done = self.json("bench", "ops", "host", "--mb", "1", "--repeat", "1")
+        self.assertEqual([op["name"] for op in done["ops"]], list(named))
+        for op in done["ops"]:
+            self.assertTrue(op["right"], op)
+            self.assertGreater(op["seconds_least"], 0)
+            self.assertEqual(op["checked"] > 0, named[op["name"]] == "ops", op)
+        shares = [op["share_of_bound"] for op in done["ops"]]
+        self.assertTrue(0.5 < max(shares) <= 1, shares)
+        ops = {op["name"]: op for op in done["ops"]}
+        for name, passes in (("relu", 2), ("add", 3), ("batch_norm_train", 3), ("max_pool_2", 1.25), ("sum", 1)):
+            moved = ops[name]["gigabytes_per_second"] * 1e9 * ops[name]["seconds_least"]
+            self.assertAlmostEqual(moved / 2**20, passes, 3, name)
+        text = self.ok("bench", "relu", "--mb", "1", "--repeat", "1")
+        self.assertIn("ops on 1 MiB", text)
+        self.assertNotIn("sigmoid", text)
+        self.fails(2, "--mb: '0' is not a whole number", "bench", "relu", "--mb", "0")
 
     def test_failures(self):
         self.fails(1, "no algorithm 'no_such'", "bench", "n1c4h12w12o8k3x3", "--algorithm", "no_such", "--json")

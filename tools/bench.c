@@ -41,20 +41,37 @@ double bench_ratio(const contender *algorithm, const contender *peer)
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
+/* Copies of a problem's larger operands, so many that no cache holds them all and the results that belong to them. */
+static int sets_of(const talc_device *device, const talc_conv2d_problem *p)
+{
+    const double elements =
+        (double)p->N * ((double)p->C * (double)p->H * (double)p->W +
+                        (double)p->OC * (double)p->OH * (double)p->OW * (p->residual ? 2 : 1));
+    const double sets = ceil(BENCH_COLD_BYTES / (elements * (double)talc_dtype_size(p->dtype)));
+    return talc_device_is_host(device) || !(sets > 1) ? 1
+           : sets > BENCH_SETS                        ? BENCH_SETS
+                                                      : (int)sets;
+}
+
 bool bench_operands_make(bench_operands *self, talc_device *device,
                          const talc_conv2d_problem *problem, uint64_t seed)
 {
     const talc_conv2d_problem *p = problem;
     const int64_t IC = p->C / p->groups;
     const double bound = 1 / sqrt((double)(IC * p->KH * p->KW));
-    *self = (bench_operands){ .problem = *p };
+    *self = (bench_operands){ .problem = *p, .sets = sets_of(device, p) };
     talc_manual_seed(seed);
-    self->x = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
+    self->x = self->xs[0] = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
     self->w = talc_uniform(device, p->dtype, TALC_DIMS(p->OC, IC, p->KH, p->KW), -bound, bound);
     if (p->bias)
         self->bias = talc_rand(device, p->dtype, TALC_DIMS(p->OC));
     if (p->residual)
-        self->residual = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+        self->residual = self->residuals[0] =
+            talc_rand(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+    for (int i = 1; i < self->sets; i++) {
+        self->xs[i] = talc_clone(self->x);
+        self->residuals[i] = p->residual ? talc_clone(self->residual) : NULL;
+    }
     return !talc_failed();
 }
 
@@ -62,24 +79,40 @@ bool bench_operands_make(bench_operands *self, talc_device *device,
 
 static const unsigned EVERY_CLASS = TALC_STRICT | TALC_NORMWISE | TALC_TF32;
 
+/* `kept` are the results of the latest runs, one for each set: the next of a set takes the place of its last. */
 typedef struct algorithm_run {
     const bench_operands *operands;
     talc_conv2d_options options;
+    int next;
+    talc_tensor *kept[BENCH_SETS];
 } algorithm_run;
 
-static talc_tensor *run_algorithm(const algorithm_run *self)
+static talc_tensor *run_algorithm(const algorithm_run *self, int set)
 {
     const bench_operands *o = self->operands;
-    talc_tensor *y = talc_conv2d(o->x, o->w, o->bias, &self->options);
-    return y != NULL && talc_device_synchronize(y->device) ? y : NULL;
+    talc_conv2d_options options = self->options;
+    options.residual = o->residuals[set];
+    return talc_conv2d(o->xs[set], o->w, o->bias, &options);
 }
 
-static bool run_and_drop(void *context)
+static bool run_next(void *context)
 {
+    algorithm_run *self = context;
+    const int set = self->next;
+    talc_release(self->kept[set]);
     talc_scope *scope = talc_scope_enter();
-    const bool ran = run_algorithm(context) != NULL;
+    self->kept[set] = talc_retain(run_algorithm(self, set));
     talc_scope_leave(scope);
-    return ran;
+    self->next = (set + 1) % self->operands->sets;
+    return self->kept[set] != NULL;
+}
+
+static void algorithm_free(void *context)
+{
+    algorithm_run *self = context;
+    for (int i = 0; i < BENCH_SETS; i++)
+        talc_release(self->kept[i]);
+    free(self);
 }
 
 /* The options under which `operands` pose their problem again, with this algorithm forced. */
@@ -95,10 +128,19 @@ static talc_conv2d_options options_of(const bench_operands *operands, const char
         .dilation = { p->dilation_h, p->dilation_w },
         .groups = p->groups,
         .activation = p->activation,
-        .residual = operands->residual,
         .algorithm = algorithm,
         .precision = EVERY_CLASS,
     };
+}
+
+/* Operands read and results written once. */
+static double bytes_of(const talc_conv2d_problem *p)
+{
+    const double y = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
+    const double x = (double)p->N * (double)p->C * (double)p->H * (double)p->W;
+    const double w = (double)p->OC * (double)(p->C / p->groups) * (double)p->KH * (double)p->KW;
+    return (x + w + y * (p->residual ? 2 : 1) + (p->bias ? (double)p->OC : 0)) *
+           (double)talc_dtype_size(p->dtype);
 }
 
 static contender algorithm_contender(const bench_operands *operands, const talc_conv2d_candidate *c,
@@ -108,10 +150,11 @@ static contender algorithm_contender(const bench_operands *operands, const talc_
     contender made = { .name = c->name,
                        .times = 1,
                        .flops = flops,
+                       .bytes = bytes_of(&operands->problem),
                        .precision = c->arithmetic.precision,
                        .workspace = c->workspace,
-                       .run = run_and_drop,
-                       .free = free };
+                       .run = run_next,
+                       .free = algorithm_free };
     if (c->refused)
         snprintf(made.reason, sizeof made.reason, "refuses: %s", c->reason);
     else if (strcmp(c->name, "reference") == 0 && flops > BENCH_REFERENCE_FLOPS && !settings->all &&
@@ -120,7 +163,8 @@ static contender algorithm_contender(const bench_operands *operands, const talc_
                  BENCH_REFERENCE_FLOPS / 1e9);
     algorithm_run *context = made.reason[0] != '\0' ? NULL : malloc(sizeof *context);
     if (context != NULL)
-        *context = (algorithm_run){ operands, options_of(operands, c->name) };
+        *context =
+            (algorithm_run){ .operands = operands, .options = options_of(operands, c->name) };
     else if (made.reason[0] == '\0')
         snprintf(made.reason, sizeof made.reason, "no memory");
     made.context = context;
@@ -133,7 +177,7 @@ static bool verify(contender *self, talc_device *device, const talc_check_sample
     talc_scope *scope = talc_scope_enter();
     const size_t live = talc_device_memory(device).live;
     talc_memory_reset_peak(device);
-    const talc_tensor *y = run_algorithm(self->context);
+    const talc_tensor *y = run_algorithm(self->context, 0);
     self->peak = talc_device_memory(device).peak - live;
     const bool compared =
         y != NULL && talc_check_sample_compare(expected, y, self->precision, &self->check);
@@ -165,19 +209,19 @@ static bool add_algorithms(bench *self, const bench_settings *settings)
     return !talc_failed();
 }
 
-/* Depthwise convolution moves bytes and multiplies little: its peer is a copy. All of them are for the CPU. */
+/* Depthwise convolution moves bytes and multiplies little: its peer is a copy. */
 static void add_peers(bench *self)
 {
     const talc_conv2d_problem *p = &self->operands.problem;
+    const bool host = talc_device_is_host(self->operands.x->device);
     contender *next = &self->contenders[self->count];
-    if (!talc_device_is_host(self->operands.x->device))
-        return;
     if (p->groups > 1 && p->groups == p->C)
-        bench_copy(next, &self->operands);
+        (host ? bench_copy : bench_device_copy)(next, &self->operands);
     else
-        bench_product(next, &self->operands);
-    bench_onednn(next + 1, next + 2, &self->operands);
-    self->count += 3;
+        (host ? bench_product : bench_device_product)(next, &self->operands);
+    if (host)
+        bench_onednn(next + 1, next + 2, &self->operands);
+    self->count += host ? 3 : 1;
 }
 
 static bool verify_all(bench *self, const bench_settings *settings, progress *bar)
@@ -204,33 +248,54 @@ static void rest(void)
 }
 
 /* The seconds that `runs` runs take; negative with a talc failure. */
-static double run_times(const contender *self, int runs)
+static double run_times(const contender *self, talc_device *device, int runs)
 {
+    talc_timer *timer = talc_timer_start(device);
     const double start = tool_clock();
-    for (int i = 0; i < runs; i++)
-        if (!self->run(self->context))
-            return -1;
-    return tool_clock() - start;
+    bool ran = timer != NULL;
+    for (int i = 0; i < runs && ran; i++)
+        ran = self->run(self->context);
+    const double queued = tool_clock() - start, seconds = talc_timer_stop(timer);
+    return !ran || seconds < 0 ? -1 : self->host_clock ? queued : seconds;
 }
 
-/* Warms a contender up and sets how many runs a turn has. */
-static bool calibrate(contender *self)
+/* Warms a contender up and sets how many runs a turn has. A GPU's queue holds a thousand. */
+static bool calibrate(contender *self, talc_device *device)
 {
-    enum { MOST = 1000 };
-    const double first = run_times(self, 1);
-    const double second = first < 0 || first > BENCH_TURN_SECONDS ? first : run_times(self, 1);
+    enum { MOST = 1000, QUEUED = 250 };
+    const double first = run_times(self, device, 1);
+    const double second =
+        first < 0 || first > BENCH_TURN_SECONDS ? first : run_times(self, device, 1);
     self->runs = second > BENCH_TURN_SECONDS / MOST ? 1 + (int)(BENCH_TURN_SECONDS / second) : MOST;
+    if (self->host_clock)
+        self->runs = QUEUED;
     return second >= 0;
 }
 
-static bool take_turn(contender *self)
+static bool take_turn(contender *self, talc_device *device)
 {
-    rest();
-    if (self->runs > 1 && run_times(self, 1) < 0)
+    if (talc_device_is_host(device))
+        rest();
+    if (self->runs > 1 && run_times(self, device, 1) < 0)
         return false;
-    const double seconds = run_times(self, self->runs);
+    const double seconds = run_times(self, device, self->runs);
     self->seconds[self->count++] = seconds / self->runs;
     return seconds >= 0;
+}
+
+bool contender_time(contender *self, talc_device *device, int repeats)
+{
+    bool done = calibrate(self, device);
+    for (int i = 0; i < repeats && done; i++)
+        done = take_turn(self, device);
+    return done;
+}
+
+void contender_free(contender *self)
+{
+    if (self->free != NULL && self->context != NULL)
+        self->free(self->context);
+    self->context = NULL;
 }
 
 static bool time_all(bench *self, const bench_settings *settings, progress *bar)
@@ -239,7 +304,8 @@ static bool time_all(bench *self, const bench_settings *settings, progress *bar)
         for (int i = 0; i < self->count; i++) {
             contender *c = &self->contenders[i];
             progress_step(bar, c->name);
-            if (timed(c) && !(round < 0 ? calibrate(c) : take_turn(c)))
+            if (timed(c) &&
+                !(round < 0 ? calibrate(c, settings->device) : take_turn(c, settings->device)))
                 return false;
         }
     return true;
@@ -253,7 +319,7 @@ bool bench_problem(bench *self, const talc_conv2d_problem *problem, const bench_
         return false;
     progress bar = progress_begin(self->count + (self->count + 3) * (settings->repeats + 1));
     bool done = verify_all(self, settings, &bar);
-    if (done && settings->peers && talc_device_is_host(settings->device) && problem->N > 0)
+    if (done && settings->peers && problem->N > 0)
         add_peers(self);
     done = done && time_all(self, settings, &bar);
     progress_end(&bar);
@@ -262,10 +328,6 @@ bool bench_problem(bench *self, const talc_conv2d_problem *problem, const bench_
 
 void bench_free(bench *self)
 {
-    for (int i = 0; i < self->count; i++) {
-        contender *c = &self->contenders[i];
-        if (c->free != NULL && c->context != NULL)
-            c->free(c->context);
-        c->context = NULL;
-    }
+    for (int i = 0; i < self->count; i++)
+        contender_free(&self->contenders[i]);
 }

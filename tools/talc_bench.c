@@ -1,8 +1,9 @@
 /// talc bench: verifies, then times every algorithm beside its peers.
-#include "tools/bench.h"
+#include "tools/bench_ops.h"
 #include "tools/problems.h"
 #include "tools/tool.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,18 +13,20 @@ typedef struct arguments {
     tool_options tool;
     bench_settings settings;
     bool list;
+    int64_t megabytes; ///< of an op's operand
     int count;
-    const char *problems[MAX_PROBLEMS]; ///< problem strings and names
+    const char *problems[MAX_PROBLEMS]; ///< problem strings, names of problems and ops
 } arguments;
 
-enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_PEERS };
+enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_PEERS, KEY_MB };
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
     { "algorithm", KEY_ALGORITHM, "NAME", 0, "this algorithm alone", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
     { "no-peers", KEY_NO_PEERS, NULL, 0, "talc's algorithms alone", 1 },
-    { "list", KEY_LIST, NULL, 0, "show the named problems", 1 },
+    { "mb", KEY_MB, "N", 0, "size of an op's operand in MiB (default 1024)", 1 },
+    { "list", KEY_LIST, NULL, 0, "show the named problems and ops", 1 },
     { 0 },
 };
 
@@ -41,6 +44,9 @@ static void add_argument(arguments *self, struct argp_state *state, const char *
     for (const named_problem *row = named_problems; row->name != NULL; row++)
         if (strcmp(row->set, text) == 0 || strcmp(row->name, text) == 0)
             add_problem(self, state, row->name);
+    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+        if (strcmp(op->set, text) == 0 || strcmp(op->name, text) == 0)
+            add_problem(self, state, op->name);
     talc_conv2d_problem problem;
     if (self->count > before)
         return;
@@ -72,6 +78,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_NO_PEERS:
         self->settings.peers = false;
         return 0;
+    case KEY_MB:
+        self->megabytes = tool_count(state, "--mb", argument, 1);
+        if (self->megabytes > 1 << 20)
+            argp_error(state, "--mb: %s is more than %d", argument, 1 << 20);
+        return 0;
     case KEY_LIST:
         self->list = true;
         return 0;
@@ -92,14 +103,14 @@ static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 }
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "[PROBLEM...]",
+    .args_doc = "[PROBLEM|OP...]",
     .doc = "Checks every algorithm at 4096 random outputs, then times them in turn, beside a bare "
-           "matrix product "
-           "(depthwise: a bare copy) and oneDNN.\v"
+           "matrix product (depthwise: a bare copy) and, on the CPU, oneDNN. Shares are of the "
+           "rates of a large matrix product and a large copy, measured in the same run.\v"
            "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
-           "or a set: seeds, "
-           "cpu, gpu. Without one: A1, B1 and cpu. Fails when a result is outside its algorithm's "
-           "error bound.",
+           "or a set: seeds, cpu, gpu. OP is the name of another op (relu, sum_rows, ...) or a "
+           "set: ops, or host for what a call costs. Without any: A1, B1 and cpu. Fails when a "
+           "result is outside its algorithm's error bound.",
     .children = children,
 };
 
@@ -110,25 +121,50 @@ static bool right(const contender *c)
 
 // ---- Plain text ---------------------------------------------------------------------------------------------
 
-static void print_contender(const contender *c)
+/* "12.3 %", or nothing. */
+static const char *percent(double part, double whole, char text[TOOL_TEXT])
+{
+    text[0] = '\0';
+    if (part > 0 && whole > 0)
+        snprintf(text, TOOL_TEXT, "%.1f %%", 100 * part / whole);
+    return text;
+}
+
+static const char *billions(double amount, char text[TOOL_TEXT])
+{
+    text[0] = '\0';
+    if (amount > 0)
+        snprintf(text, TOOL_TEXT, "%.1f", amount / 1e9);
+    return text;
+}
+
+static void print_contender(const contender *c, const bench_rates *rates)
 {
     char least[TOOL_TEXT], median[TOOL_TEXT], workspace[TOOL_TEXT], peak[TOOL_TEXT],
-        rate[TOOL_TEXT] = "";
+        rate[TOOL_TEXT], of_product[TOOL_TEXT], speed[TOOL_TEXT], of_copy[TOOL_TEXT];
     if (c->reason[0] != '\0') {
         printf("  %-16s %s%s%s\n", c->name, tool_dim(), c->reason, tool_plain());
         return;
     }
-    if (c->flops > 0)
-        snprintf(rate, sizeof rate, "%.1f", c->flops / contender_least(c) / 1e9);
-    printf("  %-16s %-9s %10s %10s %9s", c->name, c->peer ? "" : talc_precision_name(c->precision),
-           tool_seconds(contender_least(c), least), tool_seconds(contender_median(c), median),
-           rate);
-    if (c->peer)
+    const double seconds = contender_least(c);
+    printf("  %-16s %-9s %10s %10s %9s %8s %9s %8s", c->name,
+           c->peer ? "" : talc_precision_name(c->precision), tool_seconds(seconds, least),
+           tool_seconds(contender_median(c), median), billions(c->flops / seconds, rate),
+           percent(c->flops / seconds, rates->flops, of_product),
+           billions(c->bytes / seconds, speed), percent(c->bytes / seconds, rates->bytes, of_copy));
+    if (c->peer || c->check.count == 0)
         printf("\n");
     else
         printf(" %10s %10s %9.2g %6.1f %%%s\n", tool_bytes((double)c->workspace, workspace),
                tool_bytes((double)c->peak, peak), c->check.error, 100 * c->check.share,
                right(c) ? "" : "  WRONG");
+}
+
+static void print_columns(void)
+{
+    printf("%s  %-16s %-9s %10s %10s %9s %8s %9s %8s %10s %10s %9s %8s%s\n", tool_dim(), "",
+           "class", "least", "median", "GFLOP/s", "product", "GB/s", "copy", "workspace", "peak",
+           "error", "of bound", tool_plain());
 }
 
 /* The ratios that interest people: the reference algorithm is not meant to compete. */
@@ -153,7 +189,7 @@ static void print_ratios(const bench *self)
     }
 }
 
-static void print_bench(const bench *self, const char *name)
+static void print_bench(const bench *self, const char *name, const bench_rates *rates)
 {
     const talc_conv2d_problem *p = &self->operands.problem;
     const named_problem *named = problem_named(name);
@@ -161,28 +197,33 @@ static void print_bench(const bench *self, const char *name)
     printf("%s%s%s%s%s  %.4g GFLOP%s%s\n", tool_bold(), named == NULL ? "" : name,
            named == NULL ? "" : "  ", talc_conv2d_problem_text(p, text), tool_plain(),
            talc_conv2d_flops(p) / 1e9, named == NULL ? "" : ", ", named == NULL ? "" : named->what);
-    printf("%s  %-16s %-9s %10s %10s %9s %10s %10s %9s %8s%s\n", tool_dim(), "", "class", "least",
-           "median", "GFLOP/s", "workspace", "peak", "error", "of bound", tool_plain());
+    print_columns();
     for (int i = 0; i < self->count; i++)
-        print_contender(&self->contenders[i]);
+        print_contender(&self->contenders[i], rates);
     print_ratios(self);
     if (self->resident > 0)
         printf("  the process held at most %s while talc's algorithms ran\n",
                tool_bytes((double)self->resident, resident));
+    if (self->operands.sets > 1)
+        printf("  runs go through %d sets of operands and results\n", self->operands.sets);
     printf("\n");
     fflush(stdout);
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------------------
 
-static json_t *contender_json(const contender *c)
+static json_t *contender_json(const contender *c, const bench_rates *rates)
 {
     const bool is_timed = c->reason[0] == '\0';
-    json_t *json = json_pack(
-        "{s:s, s:b, s:b, s:s, s:o, s:o, s:o}", "name", c->name, "peer", c->peer, "timed", is_timed,
-        "reason", c->reason, "seconds_least", tool_real(contender_least(c)), "seconds_median",
-        tool_real(contender_median(c)), "gflops",
-        tool_real(is_timed && c->flops > 0 ? c->flops / contender_least(c) / 1e9 : (double)NAN));
+    const double flops = c->flops / contender_least(c), bytes = c->bytes / contender_least(c);
+    json_t *json =
+        json_pack("{s:s, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", c->name, "peer",
+                  c->peer, "timed", is_timed, "reason", c->reason, "seconds_least",
+                  tool_real(contender_least(c)), "seconds_median", tool_real(contender_median(c)),
+                  "gflops", tool_real(c->flops > 0 ? flops / 1e9 : (double)NAN), "share_of_product",
+                  tool_real(c->flops > 0 ? flops / rates->flops : (double)NAN),
+                  "gigabytes_per_second", tool_real(c->bytes > 0 ? bytes / 1e9 : (double)NAN),
+                  "share_of_copy", tool_real(c->bytes > 0 ? bytes / rates->bytes : (double)NAN));
     if (!c->peer && is_timed)
         json_object_update_new(
             json, json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:b}", "class",
@@ -193,12 +234,12 @@ static json_t *contender_json(const contender *c)
     return json;
 }
 
-static json_t *bench_json(const bench *self, const char *name)
+static json_t *bench_json(const bench *self, const char *name, const bench_rates *rates)
 {
     json_t *contenders = json_array(), *ratios = json_array();
     for (int i = 0; i < self->count; i++) {
         const contender *c = &self->contenders[i];
-        json_array_append_new(contenders, contender_json(c));
+        json_array_append_new(contenders, contender_json(c, rates));
         for (int j = 0; j < self->count && !c->peer; j++)
             if (self->contenders[j].peer && isfinite(bench_ratio(c, &self->contenders[j])))
                 json_array_append_new(ratios,
@@ -206,9 +247,10 @@ static json_t *bench_json(const bench *self, const char *name)
                                                 self->contenders[j].name, "ratio",
                                                 tool_real(bench_ratio(c, &self->contenders[j]))));
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:I}", "name", name, "problem",
+    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i}", "name", name, "problem",
                      tool_json_problem(&self->operands.problem), "contenders", contenders, "ratios",
-                     ratios, "resident_peak", (json_int_t)self->resident);
+                     ratios, "resident_peak", (json_int_t)self->resident, "sets",
+                     self->operands.sets);
 }
 
 // ---- Run ----------------------------------------------------------------------------------------------------
@@ -222,58 +264,130 @@ static int list_problems(bool json)
                                   json_pack("{s:s, s:s, s:s, s:s}", "set", row->set, "name",
                                             row->name, "problem", row->text, "what", row->what));
         else
-            printf("%-6s %-13s %-34s %s\n", row->set, row->name, row->text, row->what);
+            printf("%-6s %-16s %-34s %s\n", row->set, row->name, row->text, row->what);
+    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+        if (json)
+            json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "set", op->set, "name",
+                                                   op->name, "what", op->what));
+        else
+            printf("%-6s %-16s %s\n", op->set, op->name, op->what);
     return json ? tool_json_print(array) : tool_finish();
 }
 
-/* One problem: measures and prints, or appends to `array`. Notes in `wrong` that a result is out of bounds. */
-static bool bench_one(const arguments *self, const char *name, json_t *array, bool *wrong)
+/* What is measured once, and what is found on the way. */
+typedef struct measuring {
+    const arguments *arguments;
+    bench_rates rates;
+    json_t *problems, *ops; ///< NULL: plain text
+    bool wrong;             ///< a result was out of bounds
+} measuring;
+
+/* One problem: measures and prints, or appends to the array. */
+static bool bench_one(measuring *self, const char *name)
 {
     static bench measured; /* large, and one at a time */
+    const bench_settings *settings = &self->arguments->settings;
     talc_conv2d_problem problem;
     talc_scope *scope = talc_scope_enter();
-    const bool done =
-        problem_read(name, &problem) && bench_problem(&measured, &problem, &self->settings);
+    const bool done = problem_read(name, &problem) && bench_problem(&measured, &problem, settings);
     for (int i = 0; done && i < measured.count; i++)
-        *wrong |= !right(&measured.contenders[i]);
-    if (done && array == NULL)
-        print_bench(&measured, name);
+        self->wrong |= !right(&measured.contenders[i]);
+    if (done && self->problems == NULL)
+        print_bench(&measured, name, &self->rates);
     else if (done)
-        json_array_append_new(array, bench_json(&measured, name));
+        json_array_append_new(self->problems, bench_json(&measured, name, &self->rates));
     bench_free(&measured);
     talc_scope_leave(scope);
-    talc_memory_trim(self->settings.device);
+    talc_memory_trim(settings->device);
     return done;
+}
+
+static bool bench_an_op(measuring *self, const bench_op *op, const bench_data *data)
+{
+    static contender measured;
+    if (!bench_op_run(&measured, op, data, &self->arguments->settings))
+        return false;
+    self->wrong |= !right(&measured);
+    if (self->ops == NULL)
+        print_contender(&measured, &self->rates);
+    else
+        json_array_append_new(self->ops, contender_json(&measured, &self->rates));
+    fflush(stdout);
+    return true;
+}
+
+static bool bench_the_ops(measuring *self)
+{
+    const arguments *a = self->arguments;
+    bench_data data;
+    talc_scope *scope = talc_scope_enter();
+    bool done = bench_data_make(&data, a->settings.device, a->megabytes);
+    if (done && self->ops == NULL) {
+        printf("%sops on %" PRId64 " MiB%s\n", tool_bold(), a->megabytes, tool_plain());
+        print_columns();
+    }
+    for (int i = 0; i < a->count && done; i++) {
+        const bench_op *op = bench_op_named(a->problems[i]);
+        done = op == NULL || bench_an_op(self, op, &data);
+    }
+    bench_data_free(&data);
+    talc_scope_leave(scope);
+    return done;
+}
+
+static bool bench_all(measuring *self)
+{
+    const arguments *a = self->arguments;
+    bool ops = false;
+    for (int i = 0; i < a->count; i++)
+        if (bench_op_named(a->problems[i]) != NULL)
+            ops = true;
+        else if (!bench_one(self, a->problems[i]))
+            return false;
+    return !ops || bench_the_ops(self);
+}
+
+static void print_device(const measuring *self, const talc_device_properties *properties)
+{
+    printf("%s: %s, %d %s; %d rounds, times and ratios are least over least\n"
+           "in this run a large product makes %.1f GFLOP/s, a large copy moves %.1f GB/s\n\n",
+           talc_device_name(self->arguments->settings.device), properties->description,
+           properties->units,
+           talc_device_is_host(self->arguments->settings.device) ? "threads" : "multiprocessors",
+           self->arguments->settings.repeats, self->rates.flops / 1e9, self->rates.bytes / 1e9);
 }
 
 int command_bench(int argc, char **argv)
 {
-    arguments self = { .settings = { .repeats = 5, .peers = true } };
+    arguments self = { .settings = { .repeats = 5, .peers = true }, .megabytes = 1024 };
     tool_parse(&argp, argc, argv, &self);
     if (self.list)
         return list_problems(self.tool.json);
     talc_device *device = self.settings.device = tool_open(&self.tool);
-    if (device == NULL)
+    measuring run = { .arguments = &self };
+    if (device == NULL || !bench_rates_measure(device, &run.rates))
         return tool_fail_talc();
-
-    json_t *array = self.tool.json ? json_array() : NULL;
+    if (self.tool.json) {
+        run.problems = json_array();
+        run.ops = json_array();
+    }
     talc_device_properties properties;
     device->interface->properties(device, &properties);
-    if (array == NULL)
-        printf("%s: %s, %d threads; %d rounds, times and ratios are least over least\n\n",
-               talc_device_name(device), properties.description, properties.units,
-               self.settings.repeats);
-    bool wrong = false;
-    for (int i = 0; i < self.count; i++)
-        if (!bench_one(&self, self.problems[i], array, &wrong)) {
-            json_decref(array);
-            return tool_fail_talc();
-        }
-    const int code = array == NULL
-                         ? tool_finish()
-                         : tool_json_print(json_pack(
-                               "{s:s, s:s, s:i, s:i, s:o}", "device", talc_device_name(device),
-                               "description", properties.description, "threads", talc_threads(),
-                               "repeat", self.settings.repeats, "problems", array));
-    return wrong ? tool_fail("a result is outside its algorithm's error bound") : code;
+    if (!self.tool.json)
+        print_device(&run, &properties);
+    if (!bench_all(&run)) {
+        json_decref(run.problems);
+        json_decref(run.ops);
+        return tool_fail_talc();
+    }
+    const int code =
+        !self.tool.json
+            ? tool_finish()
+            : tool_json_print(json_pack(
+                  "{s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "device", talc_device_name(device),
+                  "description", properties.description, "threads", talc_threads(), "repeat",
+                  self.settings.repeats, "product_flops_per_second", tool_real(run.rates.flops),
+                  "copy_bytes_per_second", tool_real(run.rates.bytes), "problems", run.problems,
+                  "ops", run.ops));
+    return run.wrong ? tool_fail("a result is outside its algorithm's error bound") : code;
 }

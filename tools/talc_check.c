@@ -144,7 +144,6 @@ typedef struct run {
     int devices;
     talc_device *device[MAX_DEVICES];
     talc_check *check[MAX_DEVICES];
-    int64_t untaken[MAX_DEVICES]; /* problems that every row refused or that are empty */
     check_picture picture;
     FILE *svg; /* NULL: no picture is asked for */
     double seconds;
@@ -221,21 +220,9 @@ static bool open_picture(run *self)
     return self->svg != NULL;
 }
 
-static int64_t runs_of(const talc_check *check)
+static void step(void *context, const char *problem)
 {
-    int64_t runs = 0;
-    for (int i = 0; i < talc_check_summary_count(check); i++)
-        runs += talc_check_summary_at(check, i)->problems;
-    return runs;
-}
-
-static bool check_one(run *self, int device, const char *problem)
-{
-    const int64_t before = runs_of(self->check[device]);
-    if (!talc_check_problem(self->check[device], problem))
-        return false;
-    self->untaken[device] += runs_of(self->check[device]) == before;
-    return true;
+    progress_step(context, problem);
 }
 
 static bool check_all(run *self)
@@ -244,10 +231,8 @@ static bool check_all(run *self)
     progress bar = progress_begin(self->problems.count * self->devices);
     bool done = true;
     for (int i = 0; i < self->devices && done; i++)
-        for (int64_t j = 0; j < self->problems.count && done; j++) {
-            progress_step(&bar, self->problems.text[j]);
-            done = check_one(self, i, self->problems.text[j]);
-        }
+        done = talc_check_problems(self->check[i], (const char *const *)self->problems.text,
+                                   self->problems.count, step, &bar);
     progress_end(&bar);
     self->seconds = tool_clock() - start;
     return done;
@@ -306,10 +291,11 @@ static void print_results(const run *self)
                tool_bold(), talc_device_name(self->device[i]),
                talc_check_passed(self->check[i]) ? "passed" : "FAILED", tool_plain(),
                self->problems.count, sum.rows, sum.checks, sum.failed);
-        if (self->untaken[i] > 0)
+        const int64_t untaken = talc_check_untaken(self->check[i]);
+        if (untaken > 0)
             printf("%s: %" PRId64 " %s that no row took: not checked\n",
-                   talc_device_name(self->device[i]), self->untaken[i],
-                   self->untaken[i] == 1 ? "problem" : "problems");
+                   talc_device_name(self->device[i]), untaken,
+                   untaken == 1 ? "problem" : "problems");
     }
     printf("%s%s, seed %" PRId64 "%s\n", tool_dim(), tool_seconds(self->seconds, seconds),
            self->arguments->seed, tool_plain());
@@ -343,7 +329,7 @@ static int print_json(const run *self, bool passed)
     for (int i = 0; i < self->devices; i++) {
         const talc_check *check = self->check[i];
         const size_t used = strlen(devices);
-        untaken += self->untaken[i];
+        untaken += talc_check_untaken(check);
         snprintf(devices + used, sizeof devices - used, "%s%s", i > 0 ? "," : "",
                  talc_device_name(self->device[i]));
         for (int j = 0; j < talc_check_summary_count(check); j++)

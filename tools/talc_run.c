@@ -3,6 +3,7 @@
 #include "tools/progress.h"
 #include "tools/tool.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // ---- The module ---------------------------------------------------------------------------------------------
@@ -54,12 +55,19 @@ static talc_conv2d_layer layer_of(const talc_conv2d_problem *p)
 
 typedef struct arguments {
     tool_options tool;
-    const char *model, *problem, *algorithm, *save;
+    const char *model, *problem, *algorithm, *save, *beside;
     int64_t batch; ///< -1: the problem's own
     int64_t seed;
 } arguments;
 
-enum { KEY_PROBLEM = 'p', KEY_BATCH = 'n', KEY_SEED = 's', KEY_SAVE = 'o', KEY_ALGORITHM = 'a' };
+enum {
+    KEY_PROBLEM = 'p',
+    KEY_BATCH = 'n',
+    KEY_SEED = 's',
+    KEY_SAVE = 'o',
+    KEY_ALGORITHM = 'a',
+    KEY_BESIDE = 'b'
+};
 
 static const struct argp_option options[] = {
     { "problem", KEY_PROBLEM, "PROBLEM", 0, "A, B, another name or a problem string (default A)",
@@ -68,6 +76,7 @@ static const struct argp_option options[] = {
     { "seed", KEY_SEED, "S", 0, "of weights and input (default 1)", 1 },
     { "algorithm", KEY_ALGORITHM, "NAME", 0, "this one or an error", 1 },
     { "save", KEY_SAVE, "OUT.npy", 0, "where the output goes", 1 },
+    { "beside", KEY_BESIDE, "DEVICE", 0, "run there too, and compare the results", 1 },
     { 0 },
 };
 
@@ -93,6 +102,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_SAVE:
         self->save = argument;
         return 0;
+    case KEY_BESIDE:
+        self->beside = argument;
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             argp_error(state, "'%s' is one argument too many", argument);
@@ -112,29 +124,46 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "model-new",
-    .doc = "Builds the ModelNew module, one Conv2d layer, runs its forward pass on random input "
-           "and checks 4096 random "
-           "outputs against float64 sums.\v"
-           "A is 8x64x512x256 with 128 kernels of 5x7, B is 8x32x512x512 with 64 kernels of 5x9.",
+    .doc =
+        "Builds the ModelNew module, one Conv2d layer, runs its forward pass on random input "
+        "and checks 4096 random "
+        "outputs against float64 sums.\v"
+        "A is 8x64x512x256 with 128 kernels of 5x7, B is 8x32x512x512 with 64 kernels of 5x9. "
+        "Where there is a GPU, and neither a device nor an algorithm is asked for, it runs there "
+        "and on the CPU beside it.",
     .children = children,
 };
 
 // ---- The run ------------------------------------------------------------------------------------------------
 
-/* All that is reported. */
-typedef struct outcome {
+/* A forward pass on one device. */
+typedef struct pass {
     talc_device *device;
     talc_device_properties properties;
-    talc_conv2d_problem problem;
     talc_conv2d_explanation explanation;
-    const talc_tensor *x, *w, *bias, *y;
+    const talc_tensor *y;
+    double first_seconds; ///< on a GPU, of a pass before, which loads the kernels; else 0
     double seconds;
-    talc_memory memory; ///< after the forward pass; peak is of it alone
+    talc_memory memory; ///< after it; peak is of it alone
     size_t resident;    ///< the process's peak then
     talc_check_sample_report check;
+} pass;
+
+/* All that is reported. */
+typedef struct outcome {
+    talc_conv2d_problem problem;
+    const talc_tensor *x, *w, *bias;
+    int passes; ///< 2: the same on another device
+    pass of[2];
+    talc_check_sample_report between;
 } outcome;
 
-static bool forward(talc_module *model, talc_tensor *x, outcome *result)
+static talc_precision precision_of(const pass *self)
+{
+    return self->explanation.candidates[self->explanation.chosen].arithmetic.precision;
+}
+
+static bool forward_once(talc_module *model, talc_tensor *x, pass *result)
 {
     talc_memory_reset_peak(result->device);
     const double start = tool_clock();
@@ -147,17 +176,60 @@ static bool forward(talc_module *model, talc_tensor *x, outcome *result)
     return true;
 }
 
+static bool forward(talc_module *model, const talc_tensor *x, pass *result)
+{
+    talc_tensor *there = talc_to(x, result->device, x->dtype);
+    if (there == NULL || !talc_module_to(model, result->device) ||
+        !talc_device_synchronize(result->device))
+        return false;
+    if (!talc_device_is_host(result->device)) {
+        talc_scope *scope = talc_scope_enter();
+        const bool ran = forward_once(model, there, result);
+        talc_scope_leave(scope);
+        if (!ran)
+            return false;
+        result->first_seconds = result->seconds;
+    }
+    return forward_once(model, there, result);
+}
+
 static bool check(outcome *result, uint64_t seed)
 {
-    const talc_conv2d_explanation *e = &result->explanation;
+    pass *first = &result->of[0], *second = &result->of[1];
     talc_check_sample *expected =
         talc_check_sample_new(&result->problem, result->x, result->w, result->bias, NULL, seed);
-    const bool done =
-        expected != NULL &&
-        talc_check_sample_compare(expected, result->y,
-                                  e->candidates[e->chosen].arithmetic.precision, &result->check);
+    bool done = expected != NULL;
+    for (int i = 0; i < result->passes && done; i++)
+        done = talc_check_sample_compare(expected, result->of[i].y, precision_of(&result->of[i]),
+                                         &result->of[i].check);
+    if (done && result->passes == 2)
+        done = talc_check_sample_between(expected, first->y, precision_of(first), second->y,
+                                         precision_of(second), &result->between);
     talc_check_sample_free(expected);
     return done;
+}
+
+/* The devices that are named; without a name the GPU and the CPU, where there is one, else the default. */
+static bool find_devices(const arguments *self, outcome *result)
+{
+    talc_device *device = tool_open(&self->tool), *beside = NULL;
+    const bool free_choice =
+        self->tool.device == NULL && self->algorithm == NULL && getenv("TALC_DEVICE") == NULL;
+    tool_options other = self->tool;
+    other.device = self->beside;
+    if (device != NULL && self->beside != NULL) {
+        beside = tool_open(&other);
+    } else if (device != NULL && free_choice) {
+        other.device = "cuda";
+        talc_device *gpu = tool_open(&other);
+        talc_error_clear();
+        beside = gpu == NULL ? NULL : talc_device_host();
+        device = gpu == NULL ? device : gpu;
+    }
+    result->of[0].device = device;
+    result->of[1].device = beside;
+    result->passes = beside == NULL ? 1 : 2;
+    return !talc_failed();
 }
 
 static bool find_problem(const arguments *self, talc_conv2d_problem *problem)
@@ -171,35 +243,52 @@ static bool find_problem(const arguments *self, talc_conv2d_problem *problem)
     return !talc_failed() && talc_conv2d_problem_check(problem);
 }
 
+static bool explain(const arguments *self, const talc_conv2d_problem *p, pass *result)
+{
+    result->device->interface->properties(result->device, &result->properties);
+    return (self->algorithm == NULL || talc_algorithm_force("conv2d", self->algorithm)) &&
+           talc_conv2d_explain(result->device, p, NULL, &result->explanation);
+}
+
 static bool run(talc_module **model, const arguments *self, outcome *result)
 {
     const talc_conv2d_problem *p = &result->problem;
-    if ((self->algorithm != NULL && !talc_algorithm_force("conv2d", self->algorithm)) ||
-        !talc_conv2d_explain(result->device, p, NULL, &result->explanation))
-        return false;
-    result->device->interface->properties(result->device, &result->properties);
+    for (int i = 0; i < result->passes; i++)
+        if (!explain(self, p, &result->of[i]))
+            return false;
 
-    progress bar = progress_begin(3);
-    progress_step(&bar, "weights, input and forward pass");
+    progress bar = progress_begin(3 + result->passes);
+    progress_step(&bar, "weights and input");
     talc_manual_seed((uint64_t)self->seed);
     const talc_conv2d_layer layer = layer_of(p);
+    talc_device *device = result->of[0].device;
     *model = talc_module_new(&model_new_class, &layer);
-    talc_tensor *x = NULL;
     bool done =
-        *model != NULL && talc_module_to(*model, result->device) &&
-        (x = talc_rand(result->device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W))) != NULL;
+        *model != NULL && talc_module_to(*model, device) &&
+        (result->x = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W))) != NULL;
+    for (int i = 0; i < result->passes && done; i++) {
+        progress_step(&bar, talc_device_name(result->of[i].device));
+        done = forward(*model, result->x, &result->of[i]);
+    }
     if (done) {
-        result->x = x;
         result->w = talc_module_find(*model, "conv2d.weight");
         result->bias = p->bias ? talc_module_find(*model, "conv2d.bias") : NULL;
+        result->x = talc_to(result->x, result->w->device, p->dtype);
     }
-    done = done && forward(*model, x, result);
     progress_step(&bar, "checking against float64 sums");
     done = done && check(result, (uint64_t)self->seed);
     progress_step(&bar, "saving");
-    done = done && (self->save == NULL || talc_npy_save(self->save, result->y));
+    done = done && (self->save == NULL || talc_npy_save(self->save, result->of[0].y));
     progress_end(&bar);
     return done;
+}
+
+static bool right(const outcome *result)
+{
+    bool all = true;
+    for (int i = 0; i < result->passes; i++)
+        all = all && result->of[i].check.share <= 1;
+    return all && (result->passes == 1 || result->between.share <= 1);
 }
 
 // ---- The report ---------------------------------------------------------------------------------------------
@@ -230,7 +319,7 @@ static void print_algorithms(const talc_conv2d_explanation *e)
     printf("\n");
 }
 
-static void print_check(const outcome *r)
+static void print_check(const pass *r)
 {
     const int64_t total = talc_numel(r->y);
     printf("  %-10s %s%s%s: %s%lld %soutputs compared with float64 sums\n", "result", tool_bold(),
@@ -239,6 +328,36 @@ static void print_check(const outcome *r)
            r->check.count == total ? "" : "random ");
     printf("  %-10s largest error %.2g, %.2g %% of the bound 4 u sqrt(K+4) S\n", "", r->check.error,
            100 * r->check.share);
+}
+
+static void print_pass(const pass *r)
+{
+    char time[TOOL_TEXT], peak[TOOL_TEXT], resident[TOOL_TEXT];
+    print_algorithms(&r->explanation);
+    printf("  %-10s %s%s%s for %.4g GFLOP: %s%.1f GFLOP/s%s", "forward", tool_bold(),
+           tool_seconds(r->seconds, time), tool_plain(), r->explanation.flops / 1e9, tool_bold(),
+           r->explanation.flops / r->seconds / 1e9, tool_plain());
+    if (r->first_seconds > 0)
+        printf(" (the first time, with loading: %s)", tool_seconds(r->first_seconds, time));
+    printf("\n  %-10s at most %s on the device (x, weight, y, workspace)", "memory",
+           tool_bytes((double)r->memory.peak, peak));
+    if (r->resident > 0)
+        printf(", %s in the process", tool_bytes((double)r->resident, resident));
+    printf("\n");
+    print_check(r);
+    printf("\n");
+}
+
+static void print_between(const outcome *r)
+{
+    const pass *a = &r->of[0], *b = &r->of[1];
+    printf("  %-10s %s%s is %.3g times as fast as %s%s\n", "both", tool_bold(),
+           talc_device_name(a->device), b->seconds / a->seconds, talc_device_name(b->device),
+           tool_plain());
+    printf("  %-10s %s%s%s: their results differ by at most %.2g, %.2g %% of the sum of their "
+           "bounds\n\n",
+           "", tool_bold(), r->between.share <= 1 ? "agree" : "DISAGREE", tool_plain(),
+           r->between.error, 100 * r->between.share);
 }
 
 static void print_operands(const arguments *self, const outcome *r)
@@ -253,58 +372,77 @@ static void print_operands(const arguments *self, const outcome *r)
     print_tensor("weight", r->w, what);
     if (r->bias != NULL)
         print_tensor("bias", r->bias, what);
-    print_tensor("y", r->y, self->save == NULL ? "" : self->save);
+    print_tensor("y", r->of[0].y, self->save == NULL ? "" : self->save);
     printf("\n");
+}
+
+static void print_device(const char *before, const pass *r)
+{
+    printf("%s on %s (%s, %d %s)\n\n", before, talc_device_name(r->device),
+           r->properties.description, r->properties.units,
+           talc_device_is_host(r->device) ? "threads" : "multiprocessors");
 }
 
 static void print(const arguments *self, const outcome *r)
 {
-    char time[TOOL_TEXT], peak[TOOL_TEXT], resident[TOOL_TEXT];
-    printf("%sModelNew%s on %s (%s, %d %s)\n\n", tool_bold(), tool_plain(),
-           talc_device_name(r->device), r->properties.description, r->properties.units,
-           talc_device_is_host(r->device) ? "threads" : "multiprocessors");
+    printf("%sModelNew%s", tool_bold(), tool_plain());
+    print_device("", &r->of[0]);
     print_operands(self, r);
-    print_algorithms(&r->explanation);
-    printf("  %-10s %s%s%s for %.4g GFLOP: %s%.1f GFLOP/s%s\n", "forward", tool_bold(),
-           tool_seconds(r->seconds, time), tool_plain(), r->explanation.flops / 1e9, tool_bold(),
-           r->explanation.flops / r->seconds / 1e9, tool_plain());
-    printf("  %-10s at most %s on the device (x, weight, y, workspace)", "memory",
-           tool_bytes((double)r->memory.peak, peak));
-    if (r->resident > 0)
-        printf(", %s in the process", tool_bytes((double)r->resident, resident));
-    printf("\n");
-    print_check(r);
-    printf("\n");
+    print_pass(&r->of[0]);
+    if (r->passes == 1)
+        return;
+    print_device("the same", &r->of[1]);
+    print_pass(&r->of[1]);
+    print_between(r);
 }
 
+static json_t *check_json(const talc_check_sample_report *report)
+{
+    return json_pack("{s:I, s:o, s:o, s:[I,I,I,I], s:b}", "outputs", (json_int_t)report->count,
+                     "largest_error", tool_real(report->error), "share_of_bound",
+                     tool_real(report->share), "where", (json_int_t)report->where[0],
+                     (json_int_t)report->where[1], (json_int_t)report->where[2],
+                     (json_int_t)report->where[3], "correct", report->share <= 1);
+}
+
+static json_t *pass_json(const pass *r)
+{
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "device",
+                     talc_device_name(r->device), "description", r->properties.description,
+                     "algorithm", r->explanation.candidates[r->explanation.chosen].name,
+                     "explanation", tool_json_explanation(&r->explanation), "seconds",
+                     tool_real(r->seconds), "first_seconds",
+                     r->first_seconds > 0 ? tool_real(r->first_seconds) : json_null(), "gflops",
+                     tool_real(r->explanation.flops / r->seconds / 1e9), "peak_memory",
+                     (json_int_t)r->memory.peak, "resident_peak", (json_int_t)r->resident, "check",
+                     check_json(&r->check));
+}
+
+/* What is said of the first device stands beside what is said of all. */
 static json_t *outcome_json(const arguments *self, const outcome *r)
 {
-    json_t *check_json = json_pack(
-        "{s:I, s:o, s:o, s:[I,I,I,I], s:b}", "outputs", (json_int_t)r->check.count, "largest_error",
-        tool_real(r->check.error), "share_of_bound", tool_real(r->check.share), "where",
-        (json_int_t)r->check.where[0], (json_int_t)r->check.where[1], (json_int_t)r->check.where[2],
-        (json_int_t)r->check.where[3], "correct", r->check.share <= 1);
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:I, s:s, s:o, s:o, s:o, s:I, s:I, s:o, s:s?}",
-                     "model", "ModelNew", "device", talc_device_name(r->device), "description",
-                     r->properties.description, "x", tool_json_dims(talc_dims_of(r->x)), "weight",
-                     tool_json_dims(talc_dims_of(r->w)), "y", tool_json_dims(talc_dims_of(r->y)),
-                     "seed", (json_int_t)self->seed, "algorithm",
-                     r->explanation.candidates[r->explanation.chosen].name, "explanation",
-                     tool_json_explanation(&r->explanation), "seconds", tool_real(r->seconds),
-                     "gflops", tool_real(r->explanation.flops / r->seconds / 1e9), "peak_memory",
-                     (json_int_t)r->memory.peak, "resident_peak", (json_int_t)r->resident, "check",
-                     check_json, "output", self->save);
+    json_t *json = pass_json(&r->of[0]);
+    json_object_update_new(json,
+                           json_pack("{s:s, s:o, s:o, s:o, s:I, s:s?, s:o, s:o}", "model",
+                                     "ModelNew", "x", tool_json_dims(talc_dims_of(r->x)), "weight",
+                                     tool_json_dims(talc_dims_of(r->w)), "y",
+                                     tool_json_dims(talc_dims_of(r->of[0].y)), "seed",
+                                     (json_int_t)self->seed, "output", self->save, "beside",
+                                     r->passes == 2 ? pass_json(&r->of[1]) : json_null(), "between",
+                                     r->passes == 2 ? check_json(&r->between) : json_null()));
+    return json;
 }
 
 int command_run(int argc, char **argv)
 {
     arguments self = { .problem = "A", .batch = -1, .seed = 1 };
     tool_parse(&argp, argc, argv, &self);
-    outcome result = { .device = tool_open(&self.tool) };
+    static outcome result;
     talc_module *model = NULL;
-    if (result.device != NULL && !find_problem(&self, &result.problem))
+    const bool found = find_devices(&self, &result);
+    if (found && !find_problem(&self, &result.problem))
         return tool_usage_talc();
-    if (result.device == NULL || !run(&model, &self, &result)) {
+    if (!found || !run(&model, &self, &result)) {
         talc_module_free(model);
         return tool_fail_talc();
     }
@@ -316,6 +454,5 @@ int command_run(int argc, char **argv)
         code = tool_finish();
     }
     talc_module_free(model);
-    return result.check.share <= 1 ? code
-                                   : tool_fail("a result is outside its algorithm's error bound");
+    return right(&result) ? code : tool_fail("a result is outside its algorithm's error bound");
 }

@@ -3,6 +3,7 @@
 #include "backends/cpu/cpu.h"
 
 #include "backends/cpu/threads.h"
+#include "tensor/memory.h"
 #include "tensor/pool.h"
 
 #include <pthread.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A cache line, and the widest vector register. */
@@ -53,6 +55,32 @@ static talc_status synchronize(talc_device *device)
     return TALC_OK;
 }
 
+/* Work is done when its call returns, so that the clock at both ends is the time between. */
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static talc_status timer_start(talc_device *device, void **timer)
+{
+    (void)device;
+    double *start = *timer = talc_memory_new(sizeof *start, "timer_start");
+    if (start == NULL)
+        return talc_error_status();
+    *start = now();
+    return TALC_OK;
+}
+
+static talc_status timer_stop(talc_device *device, void *timer, double *seconds)
+{
+    (void)device;
+    *seconds = now() - *(const double *)timer;
+    talc_memory_free(timer);
+    return TALC_OK;
+}
+
 /* The value after "model name : " in /proc/cpuinfo. */
 static void processor_name(char *text, size_t size)
 {
@@ -90,6 +118,8 @@ static const talc_device_interface interface = {
     .upload = move,
     .download = move,
     .synchronize = synchronize,
+    .timer_start = timer_start,
+    .timer_stop = timer_stop,
     .properties = properties,
 };
 

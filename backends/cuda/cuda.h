@@ -96,6 +96,8 @@ void talc_cuda_memory_end(talc_device *device);
 
 /// Gives back the device's cuBLAS handle, if it has one.
 void talc_cuda_blas_close(talc_device *device);
+talc_status talc_cuda_timer_start(talc_device *device, void **timer);
+talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *seconds);
 
 /* The lists of the tables. */
 extern const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[];

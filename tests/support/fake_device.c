@@ -423,6 +423,25 @@ static talc_status download(talc_device *device, void *host, const void *src, si
     return status;
 }
 
+/* Its clock counts calls that ran, one a second. */
+static talc_status timer_start(talc_device *device, void **timer)
+{
+    const talc_status status = synchronize(device);
+    if (status != TALC_OK)
+        return status;
+    size_t *start = *timer = must(malloc(sizeof *start));
+    *start = state_of(device)->executed;
+    return TALC_OK;
+}
+
+static talc_status timer_stop(talc_device *device, void *timer, double *seconds)
+{
+    const talc_status status = synchronize(device);
+    *seconds = (double)(state_of(device)->executed - *(const size_t *)timer);
+    free(timer);
+    return status;
+}
+
 static void properties(talc_device *device, talc_device_properties *properties)
 {
     const fake_state *state = state_of(device);
@@ -442,6 +461,8 @@ static const talc_device_interface interface = {
     .upload = upload,
     .download = download,
     .synchronize = synchronize,
+    .timer_start = timer_start,
+    .timer_stop = timer_stop,
     .properties = properties,
     .record_begin = record_begin,
     .record_end = record_end,

@@ -1,0 +1,179 @@
+/* One run of a row: what it finds in its buffers, and what of the buffers' edges is seen afterwards. */
+#include "check/case.h"
+#include "check/parallel.h"
+#include "tests/support/hooks.h"
+#include "tests/support/posed.h"
+
+#include <string.h>
+
+// ---- Loops --------------------------------------------------------------------------------------------------
+
+enum { MOST = 1 << 20 };
+static unsigned char seen[MOST];
+static int64_t ends[CHECK_PIECES][2];
+
+static void mark(void *context, int index, int64_t first, int64_t end)
+{
+    (void)context;
+    ends[index][0] = first;
+    ends[index][1] = end;
+    for (int64_t i = first; i < end; i++)
+        seen[i]++;
+}
+
+/* Every element once, in pieces that do not depend on the threads. */
+Test(check_run, a_loop_in_pieces_takes_every_element_once)
+{
+    static const int64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, MOST };
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (int threads = 1; threads <= 5; threads += 2) {
+            cr_assert(talc_set_threads(threads));
+            memset(seen, 0, sizeof seen);
+            memset(ends, 0, sizeof ends);
+            talc_check_parallel(counts[c], 1e6, mark, NULL);
+            for (int64_t i = 0; i < MOST; i++)
+                cr_assert(seen[i] == (i < counts[c]), "element %lld of %lld came %d times",
+                          (long long)i, (long long)counts[c], seen[i]);
+            const int64_t pieces = counts[c] < CHECK_PIECES ? counts[c] : CHECK_PIECES;
+            for (int64_t p = 0; p < pieces; p++) {
+                cr_assert(ends[p][0] == (p == 0 ? 0 : ends[p - 1][1]));
+                cr_assert(ends[p][1] - ends[p][0] - counts[c] / pieces <= 1);
+            }
+        }
+    assert_all_freed();
+}
+
+// ---- A row of the test's own --------------------------------------------------------------------------------
+
+static size_t room;                   /* bytes of workspace that it asks for */
+static int64_t past_workspace;        /* where it writes, from the workspace's end on; 0: nowhere */
+static int64_t before_workspace;      /* likewise from its begin down */
+static int64_t past_y, change_x = -1; /* likewise of y; which byte of x it changes */
+static unsigned char expected;        /* what each byte of the workspace must be */
+static bool as_expected;
+
+static const char *takes_all(const talc_softmax_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static size_t workspace(const talc_algorithm *row, const talc_device *device,
+                        const check_problem *problem, size_t limit)
+{
+    (void)row, (void)device, (void)problem;
+    return room < limit ? room : limit;
+}
+
+/* Writes 0.5 to every element of y, and where it is told to. */
+static talc_status write_halves(const talc_algorithm *row, talc_device *device,
+                                const check_problem *problem, void *const pointers[CHECK_OPERANDS],
+                                void *bytes, size_t count)
+{
+    check_operand list[CHECK_OPERANDS];
+    unsigned char *of = bytes;
+    (void)row, (void)device;
+    talc_check_softmax.operands(problem, list);
+    float *y = pointers[1];
+    as_expected = true;
+    for (size_t i = 0; i < count; i++)
+        as_expected = as_expected && of[i] == expected;
+    for (int64_t i = 0; i < list[1].count; i++)
+        y[i] = 0.5f;
+    memset(of, 7, count);
+    if (past_workspace > 0)
+        of[(int64_t)count + past_workspace - 1] ^= 1;
+    if (before_workspace > 0)
+        of[-before_workspace] ^= 1;
+    if (past_y > 0)
+        ((unsigned char *)(y + list[1].count))[past_y - 1] ^= 1;
+    if (change_x >= 0)
+        ((unsigned char *)pointers[0])[change_x] ^= 1;
+    return TALC_OK;
+}
+
+static const talc_softmax_algorithm mine = { .algorithm = { "mine", { "f32", TALC_STRICT, false } },
+                                             .refuses = takes_all };
+
+static check_run_report run_with(talc_device *device, check_room *reused, bool finite)
+{
+    static const int64_t elements = 5 * 33;
+    check_family family = talc_check_softmax;
+    family.workspace = workspace;
+    family.run = write_halves;
+    posed self = pose("softmax:5x33@1");
+    check_values results;
+    check_run_report report;
+    const check_run_options options = { .workspace_limit = SIZE_MAX, .finite = finite };
+    cr_assert(talc_check_values_new(self.family, &self.problem, &results));
+    self.family->fill(&self.problem, TALC_CHECK_RANDOM, 1, &self.values);
+    expected = finite ? 0x3F : 0xFF;
+    cr_assert(talc_check_run(&family, &mine.algorithm, device, &self.problem, &self.values,
+                             &options, reused, &results, &report),
+              "%s", talc_error_message());
+    cr_assert(report.status == TALC_OK && report.unwritten == 0);
+    for (int64_t i = 0; i < elements; i++)
+        cr_assert_eq(results.of[1][i], 0.5);
+    talc_check_values_free(&results);
+    talc_check_values_free(&self.values);
+    return report;
+}
+
+/* Small workspaces travel whole, of large ones the guard bands alone. The order makes the room grow and be larger than needed. */
+static const size_t rooms[] = { 0,       1,      100,         65535,          65536, 65537,
+                                1 << 17, 200001, 3 << 20 | 5, (1 << 18) + 64, 12 };
+enum { ROOMS = sizeof rooms / sizeof *rooms };
+
+Test(check_run, a_workspace_holds_the_fill_everywhere)
+{
+    check_room reused = { .image = NULL };
+    for (int i = 0; i < ROOMS; i++)
+        for (int finite = 0; finite < 2; finite++) {
+            room = rooms[i];
+            const check_run_report report = run_with(cpu_device(), &reused, finite != 0);
+            cr_assert(as_expected, "of %zu bytes some are not filled", room);
+            cr_assert(report.written == NULL && report.changed == NULL);
+        }
+    talc_check_room_free(&reused);
+    assert_all_freed();
+}
+
+Test(check_run, a_byte_outside_is_seen)
+{
+    static const int64_t places[] = { 1, 2, 63, 64, 65, 1000, 4095, 4096 };
+    check_room reused = { .image = NULL };
+    for (int i = 0; i < ROOMS; i++)
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            room = rooms[i];
+            past_workspace = places[p];
+            const char *written = run_with(cpu_device(), &reused, false).written;
+            cr_assert(written != NULL && strcmp(written, "the workspace") == 0);
+            past_workspace = 0;
+            before_workspace = places[p];
+            written = run_with(cpu_device(), &reused, false).written;
+            cr_assert(written != NULL && strcmp(written, "the workspace") == 0);
+            before_workspace = 0;
+            past_y = places[p];
+            written = run_with(cpu_device(), &reused, true).written;
+            cr_assert(written != NULL && strcmp(written, "y") == 0);
+            past_y = 0;
+        }
+    talc_check_room_free(&reused);
+    assert_all_freed();
+}
+
+Test(check_run, a_changed_input_is_seen)
+{
+    static const int64_t places[] = { 0, 1, 330, 5 * 33 * 4 - 1 };
+    check_room reused = { .image = NULL };
+    for (int i = 0; i < ROOMS; i++)
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            room = rooms[i];
+            change_x = places[p];
+            const check_run_report report = run_with(cpu_device(), &reused, false);
+            cr_assert(report.changed != NULL && strcmp(report.changed, "x") == 0);
+            cr_assert(report.written == NULL);
+        }
+    talc_check_room_free(&reused);
+    assert_all_freed();
+}
