@@ -283,22 +283,22 @@ def draw_pointwise(path):
 
 def draw_depthwise(path):
     """The strip of `depthwise`, walking down."""
-    d = Drawing(960, 660, "depthwise: a warp walks down a strip of one plane; the sums of rows under way wait in registers")
+    d = Drawing(960, 660, "depthwise: a warp walks down a strip of one plane; rows wait in shared memory, sums in registers")
     d.text(20, 26, "a plane of y", "title")
-    for r in range(16):
+    for r in range(64):
         for c in range(4):
-            d.box(20 + c * 44, 40 + r * 13, 44, 13, "orange" if (r, c) == (4, 1) else "green")
-    d.lines(20, 268, ["512 x 512: 64 strips of", "32 rows x 128 columns,", "each a warp's work"], "soft")
-    d.arrow(110, 98, 196, 98)
+            d.box(20 + c * 44, 40 + r * 3.25, 44, 3.25, "orange" if (r, c) == (0, 1) else "green")
+    d.lines(20, 268, ["512 x 512: 256 strips of", "8 rows x 128 columns,", "each a warp's work"], "soft")
+    d.arrow(110, 41.6, 196, 41.6)
 
     left, cell = 200, 21
-    d.text(left, 26, "the strip's rows of x, asked for four at a time before the first of them is used", "title")
+    d.text(left, 26, "the strip's rows of x, asked for into a ring of shared memory long before they are used", "title")
     names = ["lane 0", "lane 1", "lane 2", None, "lane 31"]
     for i, name in enumerate(names):
         if name:
             d.text(left + 60 + i * 4 * cell + 2 * cell, 52, name, "soft", "middle")
-    rows = [("row 5: done", "empty"), ("row 6: done", "empty"), ("row 7: being added", "orange"), ("row 8: came with row 7", "blue"),
-            ("row 9", "blue"), ("row 10", "blue"), ("row 11: asked for next, with 12 to 14", "grey")]
+    rows = [("row 2: done, its slot is free", "empty"), ("row 3: being added", "orange"), ("row 4: arrived or on its way", "blue"), ("row 5", "blue"),
+            ("row 6", "blue"), ("rows 7 and 8: the strip's last", "blue"), ("row 9: the next strip's", "grey")]
     for r, (name, kind) in enumerate(rows):
         for c in range(20):
             if 12 <= c < 16:
@@ -306,13 +306,13 @@ def draw_depthwise(path):
             d.box(left + 60 + c * cell, 60 + r * 24, cell, 20, kind)
         d.text(left + 60 + 14 * cell, 74 + r * 24, "...", "text", "middle")
         d.text(left + 60 + 20 * cell + 12, 74 + r * 24, name, "soft")
-    d.box(left + 60 + 3 * cell, 60 + 2 * 24, 6 * cell, 20, "mark")
-    d.lines(left + 60, 246, ["the frame: what lane 1 reads of row 7, its own 4 columns and one beside them on each side;",
-                             "the neighbours read those too, out of the first-level cache."], "soft")
+    d.box(left + 60 + 3 * cell, 60 + 24, 6 * cell, 20, "mark")
+    d.lines(left + 60, 246, ["the frame: what lane 1 reads of row 3, its own 4 columns and one beside them on each side;",
+                             "the neighbours read those too. A row stands in shared memory once for the 32 of them."], "soft")
     d.arrow(left + 60 + 6 * cell, 264 + 8, left + 60 + 6 * cell, 316)
 
     d.text(20, 340, "lane 1's registers: the sums of three rows of y under way, 4 columns each, and the 9 weights", "title")
-    opens = [("y row 8", "begins: + w[0, .] * row 7", 1), ("y row 7", "has row 6; + w[1, .] * row 7", 2), ("y row 6", "has rows 5 and 6; + w[2, .] * row 7: complete", 3)]
+    opens = [("y row 4", "begins: + w[0, .] * row 3", 1), ("y row 3", "has row 2; + w[1, .] * row 3", 2), ("y row 2", "has rows 1 and 2; + w[2, .] * row 3: complete", 3)]
     for i, (name, does, filled) in enumerate(opens):
         y = 356 + i * 30
         d.text(20, y + 16, name, "text")

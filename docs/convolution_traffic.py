@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the bytes of docs/convolution.md: what the CUDA rows of conv2d read and write, level by level, for f32.
 
-The cuts are those of plan_tiles, plan_of and run_strips, worked out anew from the rules that the text gives.
+The cuts are those of plan_tiles, plan_of and strip_cut, worked out anew from the rules that the text gives.
 """
 
 PROCESSORS = 132  # multiprocessors of an H200
@@ -90,16 +90,18 @@ def pointwise(p):
 
 
 def depthwise(p):
-    across, rows = pieces(p.OW, 128), 64
-    while rows > 8 and p.N * p.OC * across * pieces(p.OH, rows) < (PROCESSORS * 320 if rows > 32 else PROCESSORS * 80):
+    across, rows = pieces(p.OW, 128), 8 if p.taps <= 9 else 16
+    while rows > 4 and p.N * p.OC * across * pieces(p.OH, rows) < PROCESSORS * 64:
         rows //= 2
     rows = pieces(p.OH, pieces(p.OH, rows))
-    down, count = pieces(p.OH, rows), 3 + p.KW  # columns that a lane reads
+    down, skew = pieces(p.OH, rows), -p.pad % 4  # columns before the window, so that it stands at multiples of 16 bytes
+    read = pieces(skew + 3 + p.KW, 4) * 4        # columns that a lane reads
     print(f"  depthwise: {p.N * p.OC * across * down:,} strips of {rows} rows x 128 columns")
-    columns = sum(columns_inside(c * 128 - p.pad, 124 + count, p.W) for c in range(across))
-    lines = sum(columns_inside(r * rows - p.pad, min(rows, p.OH - r * rows) + p.KH - 1, p.H) for r in range(down))
-    show("x, as the threads ask", p.N * p.OC * down * (rows + p.KH - 1) * across * 32 * count * SIZE)
-    show("x, each element once a strip", p.N * p.OC * columns * lines * SIZE)
+    columns = sum(columns_inside(c * 128 - p.pad - skew, 124 + read, p.W) for c in range(across))
+    lines = [min(rows, p.OH - r * rows) + p.KH - 1 for r in range(down)]
+    inside = sum(columns_inside(r * rows - p.pad, lines[r], p.H) for r in range(down))
+    show("x into shared memory", p.N * p.OC * columns * inside * SIZE)
+    show("out of shared memory, as the threads ask", p.N * p.OC * across * sum(lines) * 32 * read * SIZE)
     show("y out of registers", p.y)
 
 
