@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""Draws docs/convolution_*.svg, the figures of docs/convolution.md, with the numbers of its worked example.
+
+usage: convolution_drawings.py [FOLDER]      writes into FOLDER, this script's own without one
+"""
+
+import pathlib
+import sys
+
+IMAGE = [
+    [[1, 2, 0, 1, 3, 1], [0, 1, 3, 2, 1, 0], [2, 0, 1, 1, 0, 2], [1, 3, 2, 0, 1, 1], [0, 1, 1, 2, 2, 0]],
+    [[0, 1, 1, 0, 2, 1], [1, 0, 2, 1, 0, 3], [3, 1, 0, 2, 1, 0], [0, 2, 1, 1, 3, 1], [1, 0, 0, 2, 0, 1]],
+]
+WEIGHTS = [
+    [1, 0, -1, 2, 1, -2, 1, 0, -1, 0, 1, 0, 1, -4, 1, 0, 1, 0],
+    [1, 2, 1, 0, -1, 0, -1, -2, -1, 1, 0, 0, 0, 2, 0, 0, 0, 1],
+    [1, 1, 1, 1, 1, 1, 1, 1, 1, -1, 0, 1, -2, 1, 2, -1, 0, 1],
+    [0, -1, 0, -1, 5, -1, 0, -1, 0, 1, 1, 0, 1, -3, -1, 0, -1, -1],
+]
+C, H, W, OC, K, P = 2, 5, 6, 4, 18, 30
+OH, OW = 2, 3  # the output that the text follows, of channel 0
+
+
+def padded(c, h, w):
+    return IMAGE[c][h][w] if 0 <= h < H and 0 <= w < W else 0
+
+
+B = [[padded(k // 9, j // W - 1 + k // 3 % 3, j % W - 1 + k % 3) for j in range(P)] for k in range(K)]
+Y = [[sum(WEIGHTS[oc][k] * B[k][j] for k in range(K)) for j in range(P)] for oc in range(OC)]
+X = [[IMAGE[c][j // W][j % W] for j in range(P)] for c in range(C)]
+MIDDLES = [[WEIGHTS[oc][4], WEIGHTS[oc][13]] for oc in range(OC)]
+Y_POINTWISE = [[sum(MIDDLES[oc][c] * X[c][j] for c in range(C)) for j in range(P)] for oc in range(OC)]
+
+STYLE = """
+.bg { fill: #ffffff } .text { fill: #1f2328; font: 13px sans-serif } .soft { fill: #57606a; font: 12px sans-serif }
+.title { fill: #1f2328; font: bold 14px sans-serif } .number { fill: #1f2328; font: 12px monospace }
+.tiny { fill: #1f2328; font: 10px monospace } .line { stroke: #57606a; fill: none }
+.empty { fill: #ffffff; stroke: #8c959f } .grey { fill: #e7ebef; stroke: #8c959f } .blue { fill: #cfe3fb; stroke: #4a7ab5 }
+.orange { fill: #fcd9ae; stroke: #b5772c } .green { fill: #cdeccf; stroke: #4a9457 } .purple { fill: #e3d5f7; stroke: #8560bd }
+.mark { fill: none; stroke: #c2410c; stroke-width: 2.5 } .other { fill: none; stroke: #2563b0; stroke-width: 2; stroke-dasharray: 5 3 }
+.head { fill: #57606a }
+@media (prefers-color-scheme: dark) {
+.bg { fill: #0d1117 } .text, .title, .number, .tiny { fill: #e6edf3 } .soft { fill: #a5afba } .line { stroke: #a5afba }
+.empty { fill: #0d1117; stroke: #6e7681 } .grey { fill: #272d35; stroke: #6e7681 } .blue { fill: #1d4370; stroke: #6ea3e0 }
+.orange { fill: #6b4110; stroke: #dca04f } .green { fill: #1c5228; stroke: #67b374 } .purple { fill: #47337a; stroke: #a98be0 }
+.mark { stroke: #ff9657 } .other { stroke: #7db4f5 } .head { fill: #a5afba }
+}
+"""
+
+
+class Drawing:
+    def __init__(self, width, height, what):
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">',
+            f"<title>{what}</title>",
+            f"<style>{STYLE}</style>",
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+            '<path class="head" d="M0,0 L8,4 L0,8 z"/></marker></defs>',
+            f'<rect class="bg" width="{width}" height="{height}"/>',
+        ]
+
+    def text(self, x, y, text, kind="text", anchor="start"):
+        text = str(text).replace("&", "&amp;").replace("<", "&lt;")
+        self.parts.append(f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{text}</text>')
+
+    def lines(self, x, y, lines, kind="text"):
+        for i, line in enumerate(lines):
+            self.text(x, y + 18 * i, line, kind)
+
+    def box(self, x, y, width, height, kind="empty"):
+        self.parts.append(f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>')
+
+    def arrow(self, x1, y1, x2, y2):
+        self.parts.append(f'<line class="line" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" marker-end="url(#head)"/>')
+
+    def line(self, x1, y1, x2, y2):
+        self.parts.append(f'<line class="line" x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"/>')
+
+    def grid(self, x, y, rows, width, height, kind=lambda row, column: "empty", letters="number"):
+        """Rows of values, each in a box of width by height."""
+        for r, row in enumerate(rows):
+            for c, value in enumerate(row):
+                self.box(x + c * width, y + r * height, width, height, kind(r, c))
+                self.text(x + (c + 0.5) * width, y + (r + 0.5) * height + 4, value, letters, "middle")
+
+    def save(self, path):
+        path.write_text("\n".join(self.parts + ["</svg>"]) + "\n")
+
+
+def window_sum(c, rows=3):
+    """What the first rows of the kernel add to output (0, OH, OW) from channel c."""
+    return sum(padded(c, OH - 1 + k // 3, OW - 1 + k % 3) * WEIGHTS[0][9 * c + k] for k in range(3 * rows))
+
+
+def draw_window(path):
+    """The sum behind one output."""
+    d = Drawing(960, 330, "One output of the convolution: two windows, their weights, one sum")
+    cell = 26
+    for c in range(C):
+        x = 30 + c * 260
+        d.text(x, 28, f"x', channel {c}: 5 x 6 and a ring of zeros", "soft")
+        rows = [[padded(c, h - 1, w - 1) for w in range(W + 2)] for h in range(H + 2)]
+        inside = lambda r, q: OH <= r < OH + 3 and OW <= q < OW + 3
+        ring = lambda r, q: r in (0, H + 1) or q in (0, W + 1)
+        d.grid(x, 40, rows, cell, cell, lambda r, q: "orange" if inside(r, q) else "grey" if ring(r, q) else "blue")
+        d.box(x + OW * cell, 40 + OH * cell, 3 * cell, 3 * cell, "mark")
+        d.box(x, 40, 3 * cell, 3 * cell, "other")
+        d.text(x, 250, f"w[0, {c}]", "soft")
+        d.grid(x + 60, 236, [WEIGHTS[0][c * 9 + 3 * r:c * 9 + 3 * r + 3] for r in range(3)], cell, cell, lambda r, q: "purple")
+        d.text(x + 60 + 3 * cell + 10, 266, "frame times w,", "soft")
+        d.text(x + 60 + 3 * cell + 10, 284, f"summed: {window_sum(c)}", "soft")
+    d.text(560, 28, "y, channel 0: 5 x 6", "soft")
+    d.grid(560, 66, [Y[0][W * r:W * r + W] for r in range(H)], 32, cell,
+           lambda r, q: "orange" if (r, q) == (OH, OW) else "green")
+    d.box(560 + OW * 32, 66 + OH * cell, 32, cell, "mark")
+    d.box(560, 66, 32, cell, "other")
+    d.lines(560, 250, [
+        f"frame: y[0, 2, 3] = {window_sum(0)} + {window_sum(1)} = {Y[0][OH * W + OW]}",
+        f"dashed: the window of y[0, 0, 0] = {Y[0][0]}, five of",
+        "whose nine places a channel are padding",
+    ])
+    d.save(path)
+
+
+def draw_direct(path):
+    """The tiles of `direct`."""
+    d = Drawing(960, 780, "Direct convolution: block, warp and thread, and what stands in shared memory")
+    d.text(30, 28, "y, one image of A: 508 rows x 250 columns", "title")
+    for r in range(6):
+        for c in range(8):
+            d.box(30 + c * 34, 44 + r * 18, 34, 18, "orange" if (r, c) == (2, 3) else "green")
+    d.lines(30, 172, ["a block: a tile of all 128 channels x 4 rows x 32 columns;", "127 x 8 tiles an image, 8,128 in all"], "soft")
+    d.arrow(30 + 4 * 34, 44 + 2.5 * 18, 395, 70)
+
+    d.text(400, 28, "the tile: 8 warps", "title")
+    d.text(462, 48, "channels 0-63", "soft", "middle")
+    d.text(572, 48, "64-127", "soft", "middle")
+    for r in range(4):
+        for half in range(2):
+            kind = "orange" if (r, half) == (1, 0) else "green"
+            d.box(407 + half * 110, 56 + r * 24, 110, 24, kind)
+            d.text(462 + half * 110, 73 + r * 24, f"row {r}: warp {half * 4 + r}", "number", "middle")
+    d.lines(407, 172, ["a warp: 64 channels x 32 columns", "of one row"], "soft")
+    d.arrow(630, 92, 674, 92)
+
+    d.text(672, 28, "the warp: 32 threads, 8 x 4", "title")
+    for lane in range(32):
+        kind = "orange" if lane == 9 else "green"
+        d.box(720 + lane % 4 * 52, 56 + lane // 4 * 14, 52, 14, kind)
+        d.text(746 + lane % 4 * 52, 67 + lane // 4 * 14, lane, "tiny", "middle")
+    for i in range(4):
+        d.text(746 + i * 52, 50, f"{8 * i}-{8 * i + 7}", "tiny", "middle")
+    for i in range(8):
+        d.text(716, 67 + i * 14, f"{4 * i}, {32 + 4 * i}", "tiny", "end")
+    d.lines(672, 190, ["down: first of its 4 + 4 channels", "across: its 8 columns"], "soft")
+
+    # The thread.
+    d.text(30, 240, "thread 9 of the warp, tap kw = 2 of a kernel 7 wide: 64 sums in registers", "title")
+    left, top, cell = 110, 318, 26
+    for i in range(16):
+        used = 2 <= i < 10
+        d.box(left + (i - 2) * cell, top - 44, cell, 22, "orange" if used else "blue" if i < 14 else "grey")
+        d.text(left + (i - 1.5) * cell, top - 29, 8 + i, "tiny", "middle")
+    d.text(left + 15 * cell - 8, top - 28, "x: the window, 16 columns of the patch", "soft")
+    d.text(left + 15 * cell - 8, top - 12, "8 + 7 - 1 of them are needed; orange: those that tap kw = 2 meets", "soft")
+    channels = [8, 9, 10, 11, 40, 41, 42, 43]
+    for r in range(8):
+        d.box(left - 66, top + r * 22, 40, 22, "purple")
+        d.text(left - 46, top + r * 22 + 15, channels[r], "tiny", "middle")
+        for c in range(8):
+            d.box(left + c * cell, top + r * 22, cell, 22, "green")
+    d.text(left - 80, top - 6, "w at kw:", "soft")
+    d.lines(left + 8 * cell + 20, top + 22, [
+        "each of the 64: sum += x[column + kw] * w[kw][channel]",
+        "",
+        "one row of the kernel, one input channel:",
+        "    4 reads of 16 bytes of x, once",
+        "    2 reads of 16 bytes of w for each of 7 taps",
+        "    7 x 8 x 8 = 448 FMAs: 25 a read",
+    ])
+
+    # Shared memory.
+    d.text(30, 530, "shared memory of the block, one input channel a step; while it is used, the next is on its way into the other half", "title")
+    for s in range(2):
+        x = 30 + s * 470
+        d.text(x, 552, ["now: input channel ic", "on its way: ic + 1"][s], "soft")
+        d.box(x, 562, 130, 92, "purple")
+        d.text(x + 65, 600, "weights", "text", "middle")
+        d.text(x + 65, 618, "35 taps x 128", "number", "middle")
+        for r in range(8):
+            for c in range(10):
+                here = s == 0 and r == 4 and 2 <= c < 6
+                d.box(x + 150 + c * 28, 562 + r * 11.5, 28, 11.5, "orange" if here else "blue")
+        d.text(x + 150, 672, "patch: 8 rows x 40 columns, a box is 4 columns", "soft")
+        d.text(x, 672, "17,920 bytes", "soft")
+    d.lines(30, 704, [
+        "The patch has the rows of the tile and KH - 1 more, the columns and KW - 1 more, up to a multiple of 16 bytes. Warp 1 (row 1)",
+        "at kernel row kh = 3 reads patch row 1 + 3 = 4: orange, the 16 columns of thread 9. The 8 threads of its column in the warp",
+        "read the same x, the 4 of its row the same w: shared memory hands one word to all who ask for it at once.",
+    ], "soft")
+    d.save(path)
+
+
+def draw_product(d, x, y, weights, columns, result, names, marks):
+    """weights [rows, K] and columns [K, P] above result [rows, P], numbers in boxes."""
+    cell, high = 19, 15
+    left = x + len(columns) * cell + 24
+    d.grid(left, y, columns, cell, high, lambda r, q: marks(r, q), "tiny")
+    below = y + len(columns) * high + 40
+    d.grid(x, below, weights, cell, high, lambda r, q: "purple", "tiny")
+    wide = [[value for value in row] for row in result]
+    d.grid(left, below, wide, cell, high, lambda r, q: "orange" if (r, q) == (0, OH * W + OW) else "green", "tiny")
+    d.text(left, y - 8, names[0], "soft")
+    d.text(x, below - 8, names[1], "soft")
+    d.text(left, below - 8, names[2], "soft")
+    return left, below
+
+
+def draw_im2col(path):
+    """The product of `im2col`, its parts, and who writes them."""
+    d = Drawing(960, 780, "im2col: weights times the matrix of windows, in parts; a thread writes columns of it")
+    d.text(20, 26, "the example as a product: y [4, 30] = w [4, 18] B [18, 30]", "title")
+    left, below = draw_product(
+        d, 20, 62, WEIGHTS, B, Y,
+        ["B: row = tap (ic, kh, kw), column j = oh*OW + ow", "w: row = output channel", "y: as it stands in memory"],
+        lambda r, q: "orange" if q == OH * W + OW else "blue" if r < 9 else "grey")
+    d.box(left + (OH * W + OW) * 19, 62, 19, K * 15, "mark")
+    cut = 24  # columns: see plan_of with room for 216 elements
+    d.line(left + cut * 19, 56, left + cut * 19, below + 84)
+    d.line(left - 12, 62 + 9 * 15, left + P * 19, 62 + 9 * 15)
+    for column, first in ((0, 0), (cut, 2)):
+        d.text(left + column * 19 + 6, below + 78, f"parts {first} and {first + 1}", "soft")
+    d.lines(20, 80, ["orange: column 15, the window", "of y[., 2, 3]; its dot product", "with row 0 of w is y[0, 2, 3] = 1", "", "blue: input channel 0",
+                     "grey: input channel 1", "", "With a workspace of 864 bytes,", "216 numbers, B is made and used", "in four parts, one after the other",
+                     "in the same memory: one channel", "times 24 columns. Products of", "parts 1 and 3 are added to y."])
+
+    top = 520
+    d.text(20, top, "who writes B: a warp takes 128 columns, a thread four of them, a warp apart, and goes down the taps", "title")
+    for c in range(4):
+        for i in range(8):
+            thread = i if i < 5 else 26 + i - 1
+            kind = "orange" if i == 1 else "blue"
+            if i == 5:
+                d.text(120 + c * 206 + i * 25 + 12, top + 40, "...", "text", "middle")
+                continue
+            d.box(120 + c * 206 + i * 25, top + 24, 25, 20, kind)
+            d.text(120 + c * 206 + i * 25 + 12.5, top + 38, thread if i < 5 else 24 + i, "tiny", "middle")
+        d.text(120 + c * 206 + 96, top + 18, f"columns {32 * c}-{32 * c + 31}", "soft", "middle")
+    d.text(20, top + 38, "tap (ic, 0, 0)", "soft")
+    for r in range(1, 4):
+        d.text(20, top + 38 + r * 24, ["", "tap (ic, 0, 1)", "tap (ic, 0, 2)", "tap (ic, 1, 0)"][r], "soft")
+        for c in range(4):
+            for i in range(8):
+                if i != 5:
+                    d.box(120 + c * 206 + i * 25, top + 24 + r * 24, 25, 20, "orange" if i == 1 else "blue")
+    d.arrow(157, top + 130, 157, top + 158)
+    d.lines(20, top + 180, [
+        "Orange: thread 1. Where the windows of its columns 1, 33, 65, 97 begin in the image it works out once: four divisions by OW. At each tap",
+        "the warp reads 32 neighbouring elements of x and writes 32 neighbouring elements of B, four times. grid: x = columns, y = input channels,",
+        "z = slices (a group of an image). cuBLAS then takes w and this part of B, and writes y where it stands.",
+    ], "soft")
+    d.save(path)
+
+
+def draw_pointwise(path):
+    """The product of `pointwise`."""
+    d = Drawing(960, 330, "pointwise: the image is the matrix already")
+    d.text(20, 26, "the middle taps as a 1x1 kernel: y [4, 30] = w [4, 2] x [2, 30]", "title")
+    left, below = draw_product(
+        d, 20, 62, MIDDLES, X, Y_POINTWISE, ["x as it stands in memory: row = channel, column j = h*W + w", "w", "y as it stands in memory"],
+        lambda r, q: "orange" if q == OH * W + OW else "blue")
+    d.text(700, 70, "y[0, 2, 3] = 1*1 + 2*-4 = -7", "text")
+    d.text(20, 240, "several images n and groups g: a slice of x, one group of one image, is a matrix of its own", "title")
+    for s in range(6):
+        x = 30 + s * 150
+        d.box(x, 258, 130, 22, "blue")
+        d.text(x + 65, 273, f"x: n={s // 2} g={s % 2}", "number", "middle")
+        d.box(x, 284, 130, 22, "orange" if s % 2 == 0 else "green")
+        d.text(x + 65, 299, f"y = w[g={s % 2}] x", "number", "middle")
+    d.text(30, 322, "orange: group 0 of all images, one call of cuBLAS, since they are a fixed step apart; green: group 1, another call", "soft")
+    d.save(path)
+
+
+def draw_depthwise(path):
+    """The strip of `depthwise`, walking down."""
+    d = Drawing(960, 660, "depthwise: a warp walks down a strip of one plane; rows wait in shared memory, sums in registers")
+    d.text(20, 26, "a plane of y", "title")
+    for r in range(64):
+        for c in range(4):
+            d.box(20 + c * 44, 40 + r * 3.25, 44, 3.25, "orange" if (r, c) == (0, 1) else "green")
+    d.lines(20, 268, ["512 x 512: 256 strips of", "8 rows x 128 columns,", "each a warp's work"], "soft")
+    d.arrow(110, 41.6, 196, 41.6)
+
+    left, cell = 200, 21
+    d.text(left, 26, "the strip's rows of x, asked for into a ring of shared memory long before they are used", "title")
+    names = ["lane 0", "lane 1", "lane 2", None, "lane 31"]
+    for i, name in enumerate(names):
+        if name:
+            d.text(left + 60 + i * 4 * cell + 2 * cell, 52, name, "soft", "middle")
+    rows = [("row 2: done, its slot is free", "empty"), ("row 3: being added", "orange"), ("row 4: arrived or on its way", "blue"), ("row 5", "blue"),
+            ("row 6", "blue"), ("rows 7 and 8: the strip's last", "blue"), ("row 9: the next strip's", "grey")]
+    for r, (name, kind) in enumerate(rows):
+        for c in range(20):
+            if 12 <= c < 16:
+                continue
+            d.box(left + 60 + c * cell, 60 + r * 24, cell, 20, kind)
+        d.text(left + 60 + 14 * cell, 74 + r * 24, "...", "text", "middle")
+        d.text(left + 60 + 20 * cell + 12, 74 + r * 24, name, "soft")
+    d.box(left + 60 + 3 * cell, 60 + 24, 6 * cell, 20, "mark")
+    d.lines(left + 60, 246, ["the frame: what lane 1 reads of row 3, its own 4 columns and one beside them on each side;",
+                             "the neighbours read those too. A row stands in shared memory once for the 32 of them."], "soft")
+    d.arrow(left + 60 + 6 * cell, 264 + 8, left + 60 + 6 * cell, 316)
+
+    d.text(20, 340, "lane 1's registers: the sums of three rows of y under way, 4 columns each, and the 9 weights", "title")
+    opens = [("y row 4", "begins: + w[0, .] * row 3", 1), ("y row 3", "has row 2; + w[1, .] * row 3", 2), ("y row 2", "has rows 1 and 2; + w[2, .] * row 3: complete", 3)]
+    for i, (name, does, filled) in enumerate(opens):
+        y = 356 + i * 30
+        d.text(20, y + 16, name, "text")
+        for c in range(4):
+            d.box(90 + c * 40, y, 40, 24, ["", "empty", "blue", "orange"][filled])
+        d.text(270, y + 16, does, "text")
+    d.arrow(568, 428, 610, 428)
+    d.text(616, 432, "bias, residual, activation; a store of 16 bytes a lane", "text")
+
+    d.text(20, 478, "the example, channel 0 with the weights of y[0]: three rows of x make y[0, 2, 3] = 6 on the way down", "title")
+    cell = 24
+    for r in range(H):
+        kinds = lambda _, q, r=r: "orange" if OH - 1 <= r <= OH + 1 and OW - 1 <= q <= OW + 1 else "blue"
+        d.grid(20, 492 + r * cell, [IMAGE[0][r]], cell, cell, kinds)
+        if OH - 1 <= r <= OH + 1:
+            kh = r - OH + 1
+            terms = [(IMAGE[0][r][OW - 1 + kw], WEIGHTS[0][3 * kh + kw]) for kw in range(3)]
+            text = " + ".join(f"{x}*{w}" for x, w in terms)
+            d.text(190, 508 + r * cell, f"row {r} is tap {kh} of y row 2:  {window_sum(0, kh)} + {text} = {window_sum(0, kh + 1)}", "number")
+        else:
+            other = "y rows 0 and 1 alone" if r == 0 else "y rows 3 and 4 alone"
+            d.text(190, 508 + r * cell, f"row {r}: {other}", "soft")
+    d.lines(20, 636, ["Row 2 is read once and used three times: as tap 2 of y row 1, as tap 1 of y row 2, as tap 0 of y row 3."], "soft")
+    d.save(path)
+
+
+if __name__ == "__main__":
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
+    for draw in (draw_window, draw_direct, draw_im2col, draw_pointwise, draw_depthwise):
+        draw(folder / f"convolution_{draw.__name__[5:]}.svg")

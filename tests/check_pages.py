@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Fails where docs/convolution.md says what programs and sources do not: output that it quotes, names, files, drawings.
+
+usage: check_pages.py ROOT BUILD | check_pages.py --self-test
+
+An indented block whose first line is `$ command` has lines that the command prints, in their order; ... leaves some out.
+Names of C in backticks are names in the sources.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PAGE = "docs/convolution.md"
+CODE = (".c", ".h", ".cu", ".cuh")
+FOLDERS = ("tensor", "ops", "backends", "nn", "check", "tools", "examples", "tests")
+
+
+def blocks(text):
+    """Commands, the lines quoted from each, and the number of the line of the command."""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("    $ "):
+            found.append((line[6:].strip(), [], number))
+        elif line.startswith("    ") and found and found[-1][2] + len(found[-1][1]) + 1 == number:
+            found[-1][1].append(line[4:].rstrip())
+    return found
+
+
+def missing(quoted, printed):
+    """The first quoted line that is not printed after those before it, else None. Blanks between words do not count."""
+    printed = [" ".join(line.split()) for line in printed]
+    for line in quoted:
+        words = " ".join(line.split())
+        if words in ("...", ""):
+            continue
+        if words not in printed:
+            return line
+        printed = printed[printed.index(words) + 1:]
+    return None
+
+
+def output(command, root, build):
+    words = command.split()
+    words = [sys.executable if word == "python3" else str(build / word[6:]) if word.startswith("build/") else word
+             for word in words]
+    environment = dict(os.environ, TALC_THREADS="2")
+    result = subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, timeout=60)
+    return result.stdout.split("\n") if result.returncode == 0 else [f"exit code {result.returncode}"]
+
+
+def unknown_names(text, root):
+    """Files and names with an underscore, in backticks, that no source has."""
+    sources = [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.suffix in CODE]
+    words = set()
+    for path in sources:
+        words.update(re.findall(r"\w+", path.read_text(errors="replace")))
+    files = {path.name for path in sources} | {path.relative_to(root).as_posix() for path in sources}
+    names = re.findall(r"`([\w/.]+)`", text)
+    return [name for name in names
+            if (name.endswith(CODE) and name not in files) or
+            (re.fullmatch(r"\w*_\w*", name) and name != "like_this" and name not in words)]
+
+
+def stale_drawings(root):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, root / "docs/convolution_drawings.py", folder], check=True)
+        return [drawn.name for drawn in sorted(pathlib.Path(folder).iterdir())
+                if not (root / "docs" / drawn.name).exists() or drawn.read_bytes() != (root / "docs" / drawn.name).read_bytes()]
+
+
+def check(root, build):
+    text = (root / PAGE).read_text()
+    problems = [f"{PAGE}: `{name}` is not in the sources" for name in unknown_names(text, root)]
+    problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
+    problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
+    printed = {}
+    for command, quoted, number in blocks(text):
+        if command not in printed:
+            printed[command] = output(command, root, build)
+        line = missing(quoted, printed[command])
+        if line is not None:
+            problems.append(f"{PAGE}:{number}: {command} does not print: {line}")
+    return problems if printed else [f"{PAGE}: quotes nothing"]
+
+
+def self_test():
+    text = "text\n\n    $ a b\n      one 1\n    ...\n    three\n\n    $ c\n    four\n"
+    failures = []
+    if blocks(text) != [("a b", ["  one 1", "...", "three"], 3), ("c", ["four"], 8)]:
+        failures.append(f"blocks: {blocks(text)}")
+    printed = ["one   1", "two", "three"]
+    for quoted, due in [(["one 1", "three"], None), (["..."], None), (["one 2"], "one 2"), (["three", "two"], "two"), (["two", "two"], "two")]:
+        if missing(quoted, printed) != due:
+            failures.append(f"{quoted}: {missing(quoted, printed)}")
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "ops").mkdir()
+        (root / "ops/a.c").write_text("int a_name;")
+        unknown = unknown_names("`a_name` `a.c` `ops/a.c` `direct` `like_this` `no_name` `b.cu`", root)
+        if unknown != ["no_name", "b.cu"]:
+            failures.append(f"names: {unknown}")
+    return failures
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        problems = self_test()
+    elif len(sys.argv) == 3:
+        problems = check(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve())
+    else:
+        sys.exit(__doc__)
+    print("\n".join(problems))
+    sys.exit(1 if problems else 0)
+
+
+main()
