@@ -52,10 +52,11 @@ static talc_check_options options_of(talc_device *device)
 
 static talc_device *other_device(void)
 {
-    static talc_conv2d_algorithm rows[] = {
-        { { "wrong", { "f32", TALC_STRICT, false } }, none, NULL, wrong_at_times },
-        { { NULL, { 0 } }, NULL, NULL, NULL }
-    };
+    static talc_conv2d_algorithm rows[] = { { .algorithm = { "wrong",
+                                                             { "f32", TALC_STRICT, false } },
+                                              .refuses = none,
+                                              .run = wrong_at_times },
+                                            { .algorithm = { NULL, { 0 } } } };
     static struct talc_backend backend;
     static talc_device device;
     device = *cpu_device();
