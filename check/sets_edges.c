@@ -249,6 +249,8 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n2c3h5w7_train", "batch_norm2d:n2c3h5w7_train_relu", "batch_norm2d:n1c33h3w5_train",
     "batch_norm2d:n3c17h1w65_train_tanh", "batch_norm2d:n65c2h1w1_train", "batch_norm2d:n2c3h5w7_train_f64",
     "batch_norm2d:n2c2h100w101_train", "batch_norm2d:n1c2h300w301_train_relu",
+    "batch_norm2d:n3c2h100w100_train", "batch_norm2d:n2c2h100w100_train_f64", "batch_norm2d:n400c3h7w7_train",
+    "batch_norm2d:n200c3h7w7_train_tanh_f64",
 
     /* Reductions: of all, of the first, the last, one between, several, apart from each other. */
     "sum:1", "sum:7", "sum:8x16x32", "sum:8x16x32@0", "sum:8x16x32@1", "sum:8x16x32@2", "sum:8x16x32@0,1",
@@ -256,6 +258,11 @@ const char *const talc_check_edges[] = {
     "sum:2x3x2x3x2x3x2x3@0,2,4,6", "sum:2x3x2x3x2x3x2x3@1,3,5,7", "sum:5x1x7@1", "sum:1x9@0", "mean:8x16x32@1",
     "mean:8x16x32@0,2", "mean:17x33", "max:8x16x32@0,2", "max:8x16x32@1", "argmax:8x16x32@0,2",
     "argmax:8x16x32@1", "argmax:17x33",
+
+    /* Reductions: neighbouring outputs in whole accesses, runs shorter and longer than the threads of a block. */
+    "sum:5x33x64@1", "max:5x33x64@1", "argmax:5x33x64@1", "mean:40x8x8@0", "sum:5x33x64@1_f64", "max:5x33x64@1_f64",
+    "argmax:5x33x64@1_f64", "sum:20001x64@0", "argmax:20001x64@0", "argmax:20001x64@0_f64", "sum:19x5x7x7@0,2,3",
+    "argmax:19x5x7x7@0,2,3", "max:3x5x40x41@0,2,3", "argmax:3x5x40x40@0,2,3", "sum:3x5x4x5x8@0,2,4",
 
     /* Reductions: lengths around those of vectors, blocks and pairwise halves. */
     "sum:3x2@1", "sum:3x15@1", "sum:3x16@1", "sum:3x17@1", "sum:3x31@1", "sum:3x33@1", "sum:3x127@1",
@@ -287,6 +294,12 @@ const char *const talc_check_edges[] = {
     "cross_entropy:2x3x4x5x6_ignore", "cross_entropy:65x100_f64", "cross_entropy:3x50000_sum_f64",
     "cross_entropy:2x21x9x7_smooth_ignore_f64", "cross_entropy:65x33_reversed", "cross_entropy:5x16x9_reversed_none",
     "cross_entropy:0x4_none",
+
+    /* Softmax: lengths that a warp, a block or nothing holds, in whole accesses and not, along memory and across it. */
+    "softmax:33x64@1", "softmax:5x520@1", "softmax:5x521@1", "softmax:3x2052@1", "softmax:3x4097@1",
+    "log_softmax:1x16388@1", "softmax:3x2052@1_f64", "softmax:1x16390@1_f64", "log_softmax:3x1030@1_f64",
+    "softmax:9x17x70@1", "softmax:140x70@0", "softmax:700x35@0", "softmax:1100x35@0", "log_softmax:3000x35@0",
+    "softmax:10x33@0_f64", "softmax:140x35@0_f64", "log_softmax:3000x17@0_f64",
 
     /* Strides: one operand for the whole batch, gaps, dimensions from last to first. */
     "matmul:b3m9n11k13_onea", "matmul:b3m9n11k13_oneb", "matmul:b3m9n11k13_ta_onea_oneb",

@@ -212,11 +212,20 @@ static const char *refuses(const talc_algorithm *row, const check_problem *probl
     return own->x.count == 0 ? "the result is empty" : typed(row)->refuses(&own->p);
 }
 
+static size_t workspace(const talc_algorithm *row, const talc_device *device,
+                        const check_problem *problem, size_t limit)
+{
+    (void)device, (void)limit;
+    const talc_softmax_algorithm *own = typed(row);
+    return own->workspace == NULL ? 0 : own->workspace(&read_only(problem)->p);
+}
+
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
                        void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
 {
-    (void)memory, (void)bytes;
-    const talc_softmax_arguments arguments = { .y = pointers[1], .x = pointers[0] };
+    const talc_softmax_arguments arguments = {
+        .y = pointers[1], .x = pointers[0], .workspace = memory, .workspace_bytes = bytes
+    };
     return typed(row)->run(device, &read_only(problem)->p, &arguments);
 }
 
@@ -235,5 +244,6 @@ const check_family talc_check_softmax = {
     .row_size = sizeof(talc_softmax_algorithm),
     .complete = has_functions,
     .refuses = refuses,
+    .workspace = workspace,
     .run = run,
 };

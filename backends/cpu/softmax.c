@@ -193,7 +193,8 @@ static talc_status reference_run(talc_device *device, const talc_softmax_problem
 const talc_softmax_algorithm talc_cpu_softmax[] = {
     { { "rows", { "the data's own type, sums in f64", TALC_STRICT, false } },
       accepts_all,
+      NULL,
       rows_run },
-    { { "reference", { "f64", TALC_STRICT, true } }, accepts_all, reference_run },
-    { { NULL, { 0 } }, NULL, NULL },
+    { { "reference", { "f64", TALC_STRICT, true } }, accepts_all, NULL, reference_run },
+    { { NULL, { 0 } }, NULL, NULL, NULL },
 };

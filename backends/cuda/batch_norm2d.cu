@@ -7,7 +7,7 @@
 ///   parts  Outside training one kernel: a block takes a run of some thousand values, whichever planes they lie in, loads them,
 ///          works out scale and shift of those planes in f64 meanwhile, and does the rest in the data's type. In training
 ///          a channel is first cut into parts of about 16384 values, several planes or a piece of one. A block gives a part's
-///          mean and sum of squared deviations, in f64 and relative to the part's first value; a warp joins the parts of a
+///          mean and sum of squared deviations, in f64 and relative to one of its values; a warp or a block joins the parts of a
 ///          channel by Chan's formula, in a tree of fixed shape; the first kernel follows, from the back, where x is still
 ///          cached; the running statistics are written last.
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
@@ -56,10 +56,12 @@ struct sums {
     }
 };
 
-/* The value from which deviations are taken: the first, but infinity and NaN are no place to start from. */
-template <typename T> static __device__ T start_of(const T *x)
+/* The value from which deviations are taken: the middle one of three, as from a single value that is far off all deviations would
+ * be large. Infinity and NaN are no place to start from. */
+template <typename T> static __device__ T start_of(T a, T b, T c)
 {
-    return *x - *x == 0 ? *x : 0;
+    const T low = a < b ? a : b, high = a < b ? b : a, middle = c < low ? low : c > high ? high : c;
+    return middle - middle == 0 ? middle : 0;
 }
 
 /* Of `count` values whose deviations from `start` were summed up. */
@@ -108,7 +110,8 @@ static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> 
         const uint32_t length = (uint32_t)((left < p.length ? left : p.length) / COUNT);
         const uint32_t accesses = (uint32_t)rows * length;
         const T *x = p.x + (n * p.C + c) * p.plane + first;
-        const T start = start_of(x);
+        const T start = start_of(x[0], x[length * COUNT / 2],
+                                 x[(rows - 1) * p.C * p.plane + length * COUNT - 1]);
         sums sum;
         for (uint32_t i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
             vec<T, COUNT> values[IN_FLIGHT];
@@ -152,18 +155,22 @@ static __device__ void move_running_of(const norm_plan<T> &p, int64_t c, const m
         (T)(kept * (double)p.running_var[c] + p.momentum * (m.squares / (m.count - 1)));
 }
 
-/* A warp a channel. */
+/* `threads` neighbours a channel. */
 template <typename T>
-static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T> p)
+static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T> p, int threads)
 {
-    const int lane = threadIdx.x % WARP;
-    const int64_t stride = (int64_t)gridDim.x * (BLOCK / WARP);
-    for (int64_t c = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) / WARP; c < p.C; c += stride) {
+    __shared__ moments shared[BLOCK / WARP];
+    const int groups = BLOCK / threads, group = threadIdx.x / threads;
+    const int thread = threadIdx.x % threads;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < p.C;
+         first += (int64_t)gridDim.x * groups) {
+        const bool real = first + group < p.C;
+        const int64_t c = real ? first + group : first;
         moments m;
-        for (int64_t part = lane; part < p.parts_of_channel; part += WARP)
+        for (int64_t part = thread; part < p.parts_of_channel; part += threads)
             m.join(p.parts[c * p.parts_of_channel + part]);
-        m = join_group(m, WARP, (moments *)NULL);
-        if (lane != 0)
+        m = join_group(m, threads, shared);
+        if (!real || thread != 0)
             continue;
         p.channels[c] = m;
         keep_moments(p, c, m);
@@ -278,7 +285,8 @@ static __global__ void __launch_bounds__(BLOCK)
         };
         moments m;
         if (TRAINING) {
-            const T start = start_of(x);
+            const T start =
+                start_of(x[0], x[p.plane / 2], x[(p.N - 1) * p.C * p.plane + p.plane - 1]);
             sums sum;
             for (Index i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
                 vec<T, COUNT> values[IN_FLIGHT];
@@ -401,8 +409,9 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
             part_moments<T, ACCESS / sizeof(T)><<<blocks, BLOCK, 0, stream>>>(plan);
         else
             part_moments<T, 1><<<blocks, BLOCK, 0, stream>>>(plan);
-        join_channels<T>
-            <<<blocks_of(device, pieces(plan.C, BLOCK / WARP)), BLOCK, 0, stream>>>(plan);
+        const int threads = plan.parts_of_channel > 4 * WARP ? BLOCK : WARP;
+        join_channels<T><<<blocks_of(device, pieces(plan.C, BLOCK / threads)), BLOCK, 0, stream>>>(
+            plan, threads);
     }
     if (p->training)
         launch_normalise<T, true>(device, plan);

@@ -2,123 +2,24 @@
 ///
 ///     y[k...] = f over r... of x[k..., r...]
 ///
-/// Where the reduced dimensions are the denser ones in memory, 4, 32 or 256 neighbouring threads share an output and read
-/// along it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs and read across
-/// them; rows of threads share the reduced elements. Either way a tree of fixed shape joins what the threads found.
+/// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
+/// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
+/// can, and read across them; rows of threads share the reduced elements. Either way a tree of fixed shape joins what the
+/// threads found.
 ///
 ///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
 ///          of each output. The cut depends on the problem alone.
 ///   whole  One kernel: no part, no workspace.
 ///
-/// Arithmetic: sums of floating point in f64, after sums of the four f32 elements of an access; integers wrap around in 64 bits.
-#include "backends/cuda/group.cuh"
-
-#include <limits>
-#include <type_traits>
+/// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
+///
+/// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
+#include "backends/cuda/reduce_states.cuh"
 
 using namespace talc;
 
 namespace /* other kernels have types of the same names */
 {
-
-// ---- Functions ----------------------------------------------------------------------------------------------
-
-/* A state for one output; `add` takes elements k, k + 1, ... of the reduction, in any order; `result` is y's element. */
-template <typename T> struct total {
-    using sum_type = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
-    using result_type = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
-    sum_type value = 0;
-
-    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t)
-    {
-        if constexpr (std::is_same_v<T, float> && COUNT == 4) {
-            value += (double)((x.of[0] + x.of[1]) + (x.of[2] + x.of[3]));
-        } else {
-#pragma unroll
-            for (int e = 0; e < COUNT; e++)
-                value +=
-                    (sum_type)x.of[e]; /* signed integers, too, become what they are modulo 2^64 */
-        }
-    }
-    __device__ void join(const total &other)
-    {
-        value += other.value;
-    }
-    __device__ result_type result(double mean_of) const
-    {
-        if constexpr (std::is_floating_point_v<T>)
-            return (T)(mean_of > 0 ? value / mean_of : value);
-        else
-            return (int64_t)value;
-    }
-};
-
-/* No floating point number is below it. */
-template <typename T>
-constexpr T LOWEST = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
-                                                 : std::numeric_limits<T>::lowest();
-
-/* A type of whole words, which lanes can exchange. */
-template <typename T> using word_of = std::conditional_t<sizeof(T) < 4, int32_t, T>;
-
-/* A NaN replaces what is there, and nothing replaces a NaN. */
-template <typename T> struct maximum {
-    using result_type = T;
-    word_of<T> value = LOWEST<T>;
-
-    __device__ void add_one(word_of<T> x)
-    {
-        value = x > value || x != x ? x : value;
-    }
-    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t)
-    {
-#pragma unroll
-        for (int e = 0; e < COUNT; e++)
-            add_one(x.of[e]);
-    }
-    __device__ void join(const maximum &other)
-    {
-        add_one(other.value);
-    }
-    __device__ result_type result(double) const
-    {
-        return (T)value;
-    }
-};
-
-/* Where the maximum stands: the first of several. */
-template <typename T> struct place {
-    using result_type = int64_t;
-    int64_t at = -1;
-    word_of<T> value = LOWEST<T>;
-
-    /* Elements come in ascending order within a thread. */
-    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t k)
-    {
-#pragma unroll
-        for (int e = 0; e < COUNT; e++) {
-            const word_of<T> next = x.of[e];
-            if (at < 0 || next > value || (next != next && value == value)) {
-                value = next;
-                at = k + e;
-            }
-        }
-    }
-    __device__ void join(const place &other)
-    {
-        const bool nan = value != value, other_nan = other.value != other.value;
-        const bool earlier = other.at < at;
-        const bool replace = nan || other_nan
-                                 ? other_nan && (!nan || earlier)
-                                 : other.value > value || (other.value == value && earlier);
-        if (other.at >= 0 && (at < 0 || replace))
-            *this = other;
-    }
-    __device__ result_type result(double) const
-    {
-        return at;
-    }
-};
 
 // ---- Plan ---------------------------------------------------------------------------------------------------
 
@@ -127,32 +28,38 @@ constexpr int64_t ENOUGH_BLOCKS = 4096, PART = 8192;
 
 struct cut {
     bool across;
-    int threads; /* along: that share an output */
-    int width;   /* across: outputs side by side in a block */
-    int64_t blocks;
+    int threads;         /* along: that share an output; */
+    int width;           /* across: side by side in a block */
     int64_t part, parts; /* elements of a reduction that a part covers */
 };
 
 static cut cut_of(const talc_reduce_problem *p, bool in_parts)
 {
-    cut c = { false, BLOCK, 1, 0, p->K, 1 };
+    cut c = { false, BLOCK, 1, p->K, 1 };
+    const int64_t count = ACCESS / (int64_t)talc_dtype_size(p->dtype);
     const int kept = p->kept_rank - 1, reduced = p->reduced_rank - 1;
+    int64_t blocks;
     c.across = kept >= 0 && (reduced < 0 || p->kept_strides[kept] < p->reduced_strides[reduced]);
     if (c.across) {
-        c.width = p->K <= 16 ? BLOCK : WARP;
-        while (p->K > 16 && c.width > 4 && c.width / 2 >= p->outputs)
+        const int64_t accesses = pieces(p->outputs, count);
+        c.width =
+            p->K <= 16 || (p->K <= 64 && accesses >= ENOUGH_BLOCKS * BLOCK / 2) ? BLOCK : WARP;
+        while (c.width > 4 && c.width / 2 >= accesses)
             c.width /= 2;
-        c.blocks = pieces(p->outputs, c.width);
+        blocks = pieces(accesses, c.width);
     } else {
-        const int64_t accesses = pieces(p->K, ACCESS / (int64_t)talc_dtype_size(p->dtype));
-        c.threads = accesses <= 16 ? 4 : accesses <= 1024 ? WARP : BLOCK;
-        c.blocks = pieces(p->outputs, BLOCK / c.threads);
+        const int64_t accesses = pieces(p->K, count);
+        c.threads = 4;
+        while (c.threads < WARP && c.threads * 8 < accesses)
+            c.threads *= 2;
+        if (accesses > WARP * 32)
+            c.threads = BLOCK;
+        blocks = pieces(p->outputs, BLOCK / c.threads);
     }
     const int64_t part = PART / c.width; /* a multiple of what one access moves */
-    if (in_parts && c.blocks > 0 && c.blocks <= ENOUGH_BLOCKS / 2 && p->K >= 2 * part &&
+    if (in_parts && blocks > 0 && blocks <= ENOUGH_BLOCKS / 2 && p->K >= 2 * part &&
         (c.across || c.threads == BLOCK)) {
-        const int64_t parts = ENOUGH_BLOCKS / c.blocks;
-        c.part = pieces(pieces(p->K, parts), part) * part;
+        c.part = pieces(pieces(p->K, ENOUGH_BLOCKS / blocks), part) * part;
         c.parts = pieces(p->K, c.part);
     }
     return c;
@@ -162,9 +69,10 @@ static cut cut_of(const talc_reduce_problem *p, bool in_parts)
 template <typename State> struct target {
     typename State::result_type *y;
     State *partials; /* NULL: y */
-    double mean_of;  /* K for means, else 0 */
+    int64_t outputs;
+    double mean_of; /* K for means, else 0 */
 
-    __device__ void write(int64_t output, int64_t outputs, const State &state) const
+    __device__ void write(int64_t output, const State &state) const
     {
         if (partials != NULL)
             partials[blockIdx.y * outputs + output] = state;
@@ -173,195 +81,286 @@ template <typename State> struct target {
     }
 };
 
-/* Offsets of outputs and, COUNT elements at a time, of what is reduced. */
-template <typename Index> struct places {
-    int64_t outputs, K, part;
-    int64_t step; /* between accesses where the reduced dimensions walk as one; */
-    bool single;  /* whether they do */
-    walk<1, Index> kept, reduced;
+/* A thread's place in a reduction: a step in a run of steps, which the innermost reduced dimension is. */
+struct cursor {
+    int64_t offset, run, step;
+};
 
-    places(const talc_reduce_problem *p, const cut &c, const int64_t *dims, const int64_t *strides)
-        : outputs(p->outputs), K(p->K), part(c.part),
-          step(p->reduced_rank == 0 ? 0 : strides[p->reduced_rank - 1]),
-          single(p->reduced_rank <= 1), kept(p->kept_rank, p->kept_dims, { p->kept_strides }),
-          reduced(p->reduced_rank, dims, { strides })
+/* Where lanes, each of them an output or an access of several, and the steps of their reductions, each of them an element or an
+ * access of several, stand in x. */
+struct places {
+    int64_t lanes, steps, part; /* part: in steps */
+    int64_t length, stride;     /* of a run: steps, and elements from one to the next */
+    /* What a thread moves on by: runs and steps, elements in x; and elements from a run's end to the next one's begin. */
+    int64_t hop_runs, hop_steps, hop, wrap;
+    bool deep; /* more than one dimension of runs */
+    walk<1, uint64_t> kept, runs;
+
+    /* `dims` and `strides` of steps; a thread takes every hop_th of them. */
+    places(const cut &c, int64_t hop_th, int kept_rank, const int64_t *kept_dims,
+           const int64_t *kept_strides, int rank, const int64_t *dims, const int64_t *strides)
+        : lanes(count_of(kept_rank, kept_dims)), steps(count_of(rank, dims)), part(c.part),
+          length(rank > 1 ? dims[rank - 1] : INT64_MAX), stride(rank > 0 ? strides[rank - 1] : 0),
+          hop_runs(hop_th / length), hop_steps(hop_th % length), deep(rank > 2),
+          kept(kept_rank, kept_dims, { kept_strides }),
+          runs(rank > 1 ? rank - 1 : 0, dims, { strides })
     {
+        const int64_t run_stride = rank > 1 ? strides[rank - 2] : 0;
+        hop = hop_runs * run_stride + hop_steps * stride;
+        wrap = rank > 1 ? run_stride - length * stride : 0;
     }
-    __device__ int64_t of_output(int64_t output) const
+    __device__ int64_t of_lane(int64_t lane) const
     {
         int64_t at[1];
-        kept.offsets((Index)output, at);
+        kept.offsets((uint64_t)lane, at);
         return at[0];
     }
-    __device__ int64_t of_access(int64_t access) const
+    __device__ int64_t offset_of(int64_t run, int64_t step) const
     {
-        if (single)
-            return access * step;
         int64_t at[1];
-        reduced.offsets((Index)access, at);
-        return at[0];
+        runs.offsets((uint64_t)run, at);
+        return at[0] + step * stride;
+    }
+    __device__ cursor begin(int64_t step) const
+    {
+        const int64_t run = step < length ? 0 : step / length;
+        return { offset_of(run, step - run * length), run, step - run * length };
+    }
+    __device__ void advance(cursor &here) const
+    {
+        here.offset += hop;
+        if (length == INT64_MAX) /* a single run */
+            return;
+        here.step += hop_steps;
+        here.run += hop_runs;
+        if (here.step >= length) {
+            here.step -= length;
+            here.offset += wrap;
+            here.run++;
+        }
+        if (deep)
+            here.offset = offset_of(here.run, here.step);
+    }
+    /* How many steps from `begin` on, every `hop_th`, are of this block's part: few enough to count in 32 bits. */
+    __device__ int count(int64_t begin, int hop_th) const
+    {
+        const int64_t part_end = (blockIdx.y + 1) * part, end = part_end < steps ? part_end : steps;
+        return begin < end ? (int)((end - begin - 1) / hop_th) + 1 : 0;
     }
 };
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-template <typename State, typename T, int COUNT, typename Index>
+/* Accesses that a thread has in flight; those of 16 bytes make 64. */
+template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+
+template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
-    reduce_along(const target<State> to, const T *x, int threads, const places<Index> at)
+    reduce_along(const target<State> to, const T *x, int threads, const places at)
 {
-    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    constexpr int BATCH = IN_FLIGHT<COUNT>;
     __shared__ State shared[BLOCK / WARP];
     const int groups = BLOCK / threads, group = threadIdx.x / threads;
     const int thread = threadIdx.x % threads;
-    const int64_t begin = blockIdx.y * at.part, part_end = begin + at.part;
-    const int64_t end = (part_end < at.K ? part_end : at.K) / COUNT; /* COUNT divides all three */
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < at.outputs;
+    const int64_t begin = blockIdx.y * at.part + thread;
+    const int count = at.count(begin, threads);
+    const cursor from = at.begin(begin);
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < at.lanes;
          first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < at.outputs;
+        const bool real = first + group < at.lanes;
         const int64_t output = real ? first + group : first;
-        const T *x_output = x + at.of_output(output);
+        const T *x_output = x + at.of_lane(output);
+        cursor here = from;
         State state;
-        for (int64_t i = begin / COUNT + thread; i < end; i += threads * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT];
+        for (int i = 0; i < count; i += BATCH) {
+            vec<T, COUNT> values[BATCH];
 #pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (i + k * threads < end)
-                    values[k] = *(const vec<T, COUNT> *)(x_output + at.of_access(i + k * threads));
+            for (int k = 0; k < BATCH; k++) {
+                if (i + k < count)
+                    values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
+                at.advance(here);
+            }
 #pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (i + k * threads < end)
-                    state.add(values[k], (i + k * threads) * COUNT);
+            for (int k = 0; k < BATCH; k++)
+                if (i + k < count)
+                    state.add(values[k], (begin + (int64_t)(i + k) * threads) * COUNT, 1);
         }
         state = join_group(state, threads, shared);
         if (real && thread == 0)
-            to.write(output, at.outputs, state);
+            to.write(output, state);
     }
 }
 
-template <typename State, typename T, typename Index>
-static __global__ void __launch_bounds__(BLOCK)
-    reduce_across(const target<State> to, const T *x, int width, const places<Index> at)
+/* Joins the states of threads that stand in rows of `width`, column by column: a tree of fixed shape. Row 0 gets the results. */
+template <typename State, int COUNT>
+static __device__ void join_rows(State (&state)[COUNT], int width, State *shared)
 {
-    constexpr int IN_FLIGHT = 8;
-    __shared__ State shared[BLOCK];
+    const int rows = BLOCK / width, row = threadIdx.x / width;
+    if (rows == 1)
+        return;
+    __syncthreads(); /* what an earlier call left is read */
+#pragma unroll
+    for (int e = 0; e < COUNT; e++)
+        shared[e * BLOCK + threadIdx.x] = state[e];
+    for (int half = rows / 2; half > 0; half /= 2) {
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < COUNT && row < half; e++) {
+            state[e].join(shared[e * BLOCK + threadIdx.x + half * width]);
+            shared[e * BLOCK + threadIdx.x] = state[e];
+        }
+    }
+}
+
+template <typename State, typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    reduce_across(const target<State> to, const T *x, int width, const places at)
+{
+    constexpr int BATCH = IN_FLIGHT<COUNT>;
+    __shared__ State shared[BLOCK * COUNT];
     const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
-    const int64_t begin = blockIdx.y * at.part, part_end = begin + at.part;
-    const int64_t end = part_end < at.K ? part_end : at.K;
-    for (int64_t first = (int64_t)blockIdx.x * width; first < at.outputs;
+    const int64_t begin = blockIdx.y * at.part + row;
+    const int count = at.count(begin, rows);
+    const cursor from = at.begin(begin);
+    for (int64_t first = (int64_t)blockIdx.x * width; first < at.lanes;
          first += (int64_t)gridDim.x * width) {
-        const bool real = first + column < at.outputs;
-        const int64_t output = real ? first + column : first;
-        const T *x_output = x + at.of_output(output);
-        State state;
-        for (int64_t i = begin + row; real && i < end; i += rows * IN_FLIGHT) {
-            vec<T, 1> values[IN_FLIGHT];
+        const bool real = first + column < at.lanes;
+        const int64_t lane = real ? first + column : first;
+        const T *x_lane = x + at.of_lane(lane);
+        cursor here = from;
+        State state[COUNT];
+        for (int i = 0; i < count; i += BATCH) {
+            vec<T, COUNT> values[BATCH];
 #pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (i + k * rows < end)
-                    values[k].of[0] = x_output[at.of_access(i + k * rows)];
+            for (int k = 0; k < BATCH; k++) {
+                if (i + k < count)
+                    values[k] = *(const vec<T, COUNT> *)(x_lane + here.offset);
+                at.advance(here);
+            }
+            const int64_t step = begin + (int64_t)i * rows;
+            if (i + BATCH <= count) {
 #pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-                if (i + k * rows < end)
-                    state.add(values[k], i + k * rows);
+                for (int e = 0; e < COUNT; e++) {
+                    vec<T, BATCH> down;
+#pragma unroll
+                    for (int k = 0; k < BATCH; k++)
+                        down.of[k] = values[k].of[e];
+                    state[e].add(down, step, rows);
+                }
+            } else {
+#pragma unroll
+                for (int k = 0; k < BATCH - 1; k++)
+#pragma unroll
+                    for (int e = 0; e < COUNT; e++)
+                        if (i + k < count)
+                            state[e].add(vec<T, 1>{ { values[k].of[e] } }, step + k * rows, rows);
+            }
         }
-        if (rows > 1) {
-            __syncthreads(); /* the outputs before are joined */
-            shared[threadIdx.x] = state;
-            __syncthreads();
-            for (int r = 1; row == 0 && r < rows; r++)
-                state.join(shared[r * width + column]);
-        }
-        if (real && row == 0)
-            to.write(output, at.outputs, state);
+        join_rows(state, width, shared);
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            if (real && row == 0)
+                to.write(lane * COUNT + e, state[e]);
     }
 }
 
 template <typename State>
 static __global__ void __launch_bounds__(BLOCK)
-    join_parts(const target<State> to, const State *partials, int threads, int64_t outputs,
-               int64_t parts)
+    join_parts(const target<State> to, const State *partials, int width, int64_t parts)
 {
-    __shared__ State shared[BLOCK / WARP];
-    const int groups = BLOCK / threads, group = threadIdx.x / threads;
-    const int thread = threadIdx.x % threads;
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < outputs;
-         first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < outputs;
-        const int64_t output = real ? first + group : first;
-        State state;
-        for (int64_t part = thread; part < parts; part += threads)
-            state.join(partials[part * outputs + output]);
-        state = join_group(state, threads, shared);
-        if (real && thread == 0)
-            to.write(output, outputs, state);
+    __shared__ State shared[BLOCK];
+    const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
+    for (int64_t first = (int64_t)blockIdx.x * width; first < to.outputs;
+         first += (int64_t)gridDim.x * width) {
+        const bool real = first + column < to.outputs;
+        const int64_t output = real ? first + column : first;
+        State state[1];
+#pragma unroll 8
+        for (int64_t part = row; part < parts; part += rows)
+            state[0].join(partials[part * to.outputs + output]);
+        join_rows(state, width, shared);
+        if (real && row == 0)
+            to.write(output, state[0]);
     }
 }
 
 // ---- Launches -----------------------------------------------------------------------------------------------
 
-/* Whether the reduced elements of every output are whole aligned accesses of `count`. */
-static bool is_packed(const talc_reduce_problem *p, const void *x, int64_t count)
-{
-    const int last = p->reduced_rank - 1;
-    if (last < 0 || p->reduced_strides[last] != 1 || p->reduced_dims[last] % count != 0 ||
-        !is_aligned(x))
-        return false;
-    bool packed = true;
-    for (int i = 0; i < last; i++)
-        packed &= p->reduced_strides[i] % count == 0;
-    for (int i = 0; i < p->kept_rank; i++)
-        packed &= p->kept_strides[i] % count == 0;
-    return packed;
-}
+/* Dimensions of which the innermost goes by in accesses of `count` elements. */
+struct packing {
+    int64_t count, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
 
-template <typename State, typename T, int COUNT, typename Index>
-static void launch_along(talc_device *device, const talc_reduce_problem *p, const cut &c,
+    /* One element an access where the innermost does not consist of whole aligned ones, wherever the others stand. */
+    packing(int64_t most, const void *x, int rank, const int64_t *dims_, const int64_t *strides_,
+            int others, const int64_t *other_strides)
+        : count(most), dims(), strides()
+    {
+        const int last = rank - 1;
+        if (last < 0 || strides_[last] != 1 || dims_[last] % most != 0 || !is_aligned(x))
+            count = 1;
+        for (int i = 0; i < last; i++)
+            count = strides_[i] % most == 0 ? count : 1;
+        for (int i = 0; i < others; i++)
+            count = other_strides[i] % most == 0 ? count : 1;
+        for (int i = 0; i < rank; i++) {
+            dims[i] = i == last ? dims_[i] / count : dims_[i];
+            strides[i] = i == last ? strides_[i] * count : strides_[i];
+        }
+    }
+};
+
+template <typename State, typename T>
+static void launch_along(talc_device *device, const talc_reduce_problem *p, cut c,
                          const target<State> &to, const T *x)
 {
-    int64_t dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
-    for (int i = 0; i < p->reduced_rank; i++) {
-        const bool last = i == p->reduced_rank - 1;
-        dims[i] = last ? p->reduced_dims[i] / COUNT : p->reduced_dims[i];
-        strides[i] = last ? p->reduced_strides[i] * COUNT : p->reduced_strides[i];
-    }
-    const dim3 grid(blocks_of(device, c.blocks), (unsigned)c.parts);
-    reduce_along<State, T, COUNT, Index><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
-        to, x, c.threads, places<Index>(p, c, dims, strides));
+    constexpr int COUNT = ACCESS / sizeof(T);
+    const packing packed(COUNT, x, p->reduced_rank, p->reduced_dims, p->reduced_strides,
+                         p->kept_rank, p->kept_strides);
+    c.part /= packed.count;
+    const places at(c, c.threads, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
+                    packed.dims, packed.strides);
+    const auto kernel =
+        packed.count > 1 ? reduce_along<State, T, COUNT> : reduce_along<State, T, 1>;
+    const dim3 grid(blocks_of(device, pieces(at.lanes, BLOCK / c.threads)), (unsigned)c.parts);
+    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.threads, at);
+}
+
+template <typename State, typename T>
+static void launch_across(talc_device *device, const talc_reduce_problem *p, const cut &c,
+                          const target<State> &to, const T *x)
+{
+    constexpr int COUNT = std::is_floating_point_v<T> ? ACCESS / sizeof(T) : 1;
+    const packing packed(COUNT, x, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
+                         p->reduced_strides);
+    const places at(c, BLOCK / c.width, p->kept_rank, packed.dims, packed.strides, p->reduced_rank,
+                    p->reduced_dims, p->reduced_strides);
+    const auto kernel =
+        packed.count > 1 ? reduce_across<State, T, COUNT> : reduce_across<State, T, 1>;
+    const dim3 grid(blocks_of(device, pieces(at.lanes, c.width)), (unsigned)c.parts);
+    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.width, at);
 }
 
 template <typename State, typename T>
 static void launch(talc_device *device, const talc_reduce_problem *p,
                    const talc_reduce_arguments *a, bool in_parts)
 {
-    constexpr int COUNT = ACCESS / sizeof(T);
     const cut c = cut_of(p, in_parts);
-    const T *x = (const T *)a->x;
-    const cudaStream_t stream = talc_cuda_stream(device);
     target<State> to = { (typename State::result_type *)a->y,
-                         c.parts > 1 ? (State *)a->workspace : NULL,
+                         c.parts > 1 ? (State *)a->workspace : NULL, p->outputs,
                          p->function == TALC_MEAN ? (double)p->K : 0 };
-    const bool narrow = p->outputs <= INT_MAX && (p->reduced_rank <= 1 || p->K <= INT_MAX);
     if (c.across)
-        with_index(narrow ? 0 : INT64_MAX, [&](auto zero) {
-            using Index = decltype(zero);
-            const dim3 grid(blocks_of(device, c.blocks), (unsigned)c.parts);
-            reduce_across<State, T, Index><<<grid, BLOCK, 0, stream>>>(
-                to, x, c.width, places<Index>(p, c, p->reduced_dims, p->reduced_strides));
-        });
-    else if (!narrow)
-        launch_along<State, T, 1, uint64_t>(device, p, c, to, x);
-    else if (is_packed(p, x, COUNT))
-        launch_along<State, T, COUNT, uint32_t>(device, p, c, to, x);
+        launch_across<State, T>(device, p, c, to, (const T *)a->x);
     else
-        launch_along<State, T, 1, uint32_t>(device, p, c, to, x);
+        launch_along<State, T>(device, p, c, to, (const T *)a->x);
     if (c.parts == 1)
         return;
-    int threads = 1;
-    while (threads < BLOCK && threads < c.parts)
-        threads *= 2;
+    int width = 1; /* of outputs that are side by side; more rows join more parts at a time */
+    while (width < 8 && width < p->outputs)
+        width *= 2;
     to.partials = NULL;
-    join_parts<State><<<blocks_of(device, pieces(p->outputs, BLOCK / threads)), BLOCK, 0, stream>>>(
-        to, (const State *)a->workspace, threads, p->outputs, c.parts);
+    join_parts<State>
+        <<<blocks_of(device, pieces(p->outputs, width)), BLOCK, 0, talc_cuda_stream(device)>>>(
+            to, (const State *)a->workspace, width, c.parts);
 }
 
 template <typename T>

@@ -24,7 +24,7 @@ inline unsigned blocks_for(const talc_device *device, int64_t threads)
     for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                      \
          i += (Index)gridDim.x * blockDim.x)
 
-/// Division by a number that is known before the launch: of 31-bit numbers by one multiplication, of others as it is.
+/// Division by a number that is known before the launch, of numbers below 2^31 or 2^63, by a multiplication and a shift.
 /// Source: Granlund and Montgomery, Division by invariant integers using multiplication, 1994.
 template <typename Index> struct divisor;
 
@@ -45,14 +45,20 @@ template <> struct divisor<uint32_t> {
 };
 
 template <> struct divisor<uint64_t> {
-    uint64_t by;
+    uint64_t by, factor;
+    uint32_t shift;
     void set(int64_t d)
     {
         by = (uint64_t)d;
+        shift = 0;
+        while (shift < 63 && ((uint64_t)1 << shift) < by)
+            shift++;
+        const unsigned __int128 excess = ((uint64_t)1 << shift) - by;
+        factor = (uint64_t)((excess << 64) / by + 1);
     }
     __device__ uint64_t quotient(uint64_t n) const
     {
-        return n / by;
+        return (__umul64hi(n, factor) + n) >> shift;
     }
 };
 
@@ -80,7 +86,7 @@ template <int OPERANDS, typename Index> struct walk {
         for (int i = TALC_MAX_RANK - 1; i >= 0; i--) {
             if (i >= rank)
                 continue;
-            const Index rest = dims[i].quotient(index);
+            const Index rest = i == 0 ? 0 : dims[i].quotient(index);
             const int64_t digit = (int64_t)(index - rest * dims[i].by);
 #pragma unroll
             for (int o = 0; o < OPERANDS; o++)

@@ -257,7 +257,9 @@ REDUCE_ROW(sum_in_i32, reduce_in_i32);
 // ---- Softmax ------------------------------------------------------------------------------------------------
 
 #define SOFTMAX_ROW(name, function)                                                                \
-    static const talc_softmax_algorithm name = { { #name, ARITHMETIC }, softmax_refuses, function }
+    static const talc_softmax_algorithm name = {                                                   \
+        { #name, ARITHMETIC }, softmax_refuses, NULL, function                                     \
+    }
 
 static const char *softmax_refuses(const talc_softmax_problem *p)
 {
