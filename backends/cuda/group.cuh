@@ -5,6 +5,7 @@
 #include "backends/cuda/walk.cuh"
 
 #include <cstring>
+#include <type_traits>
 
 namespace talc
 {
@@ -18,6 +19,18 @@ constexpr int ACCESS = 16;
 template <typename T, int COUNT> struct alignas(COUNT * sizeof(T)) vec {
     T of[COUNT];
 };
+
+/// The larger of two numbers, NaN when either is: one instruction for f32.
+template <typename T> __device__ T larger_or_nan(T a, T b)
+{
+    if constexpr (std::is_same_v<T, float>) {
+        float larger;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+        return larger;
+    } else {
+        return b > a || b != b ? b : a;
+    }
+}
 
 inline bool is_aligned(const void *pointer)
 {

@@ -20,7 +20,7 @@ template <typename T, typename Index> struct maximum {
     /* A NaN replaces what is there, and nothing replaces a NaN. */
     __device__ void add(T x, Index)
     {
-        value = x > value || x != x ? x : value;
+        value = talc::larger_or_nan(value, x);
     }
     __device__ void join(maximum other)
     {

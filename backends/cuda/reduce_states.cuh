@@ -59,7 +59,7 @@ template <typename T> struct maximum {
 
     __device__ void add_one(word_of<T> x)
     {
-        value = x > value || x != x ? x : value;
+        value = larger_or_nan(value, x);
     }
     template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t, int)
     {
