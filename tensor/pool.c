@@ -123,14 +123,14 @@ static size_t most_reserved(const struct talc_pool *pool, size_t capacity)
 }
 
 /* At the cache's limit a fresh block costs others their place, which the next round of the same sizes wants back: a larger
- * one serves instead where that raises no peak. */
+ * one, up to twice as large, serves instead where that raises no peak. */
 static size_t find_larger(const struct talc_pool *pool, size_t capacity)
 {
     const size_t index = lower_bound(pool, capacity);
     const bool full = pool->reserved + capacity > most_reserved(pool, capacity);
-    return full && index < pool->count && pool->live + pool->cached[index].capacity <= pool->peak
-               ? index
-               : pool->count;
+    if (!full || index == pool->count || pool->cached[index].capacity / 2 > capacity)
+        return pool->count;
+    return pool->live + pool->cached[index].capacity <= pool->peak ? index : pool->count;
 }
 
 /* A fresh block, with all cached ones given back where that is what it takes. */

@@ -92,7 +92,7 @@ static talc_device *device_to_fill(void)
     talc_device *device = tested_device();
     device = talc_device_is_host(device) ? fake_device() : device;
     if (device == fake_device())
-        fake_device_limit_memory(device, 64 * MIB);
+        fake_device_limit_memory(device, 640 * MIB);
     return device;
 }
 
