@@ -59,12 +59,12 @@ static void encode(void *context, int index, int64_t first, int64_t end)
 
 #define DECODE(constant, name, T, safetensors)                                                     \
     case constant: {                                                                               \
-        T element, fill;                                                                           \
-        memcpy(&fill, t->fill, sizeof fill);                                                       \
+        T element;                                                                                 \
         for (int64_t e = first; e < end; e++) {                                                    \
-            memcpy(&element, t->bytes + (size_t)e * sizeof element, sizeof element);               \
+            const unsigned char *bytes = t->bytes + (size_t)e * sizeof element;                    \
+            memcpy(&element, bytes, sizeof element);                                               \
             t->values[e] = (double)element;                                                        \
-            unwritten += memcmp(&element, &fill, sizeof element) == 0;                             \
+            unwritten += memcmp(bytes, t->fill, sizeof element) == 0;                              \
         }                                                                                          \
         break;                                                                                     \
     }
