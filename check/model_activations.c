@@ -118,18 +118,19 @@ bool talc_check_activations_used(const check_activations *activations)
 typedef struct saving {
     check_walk walk; /* first */
     talc_named_tensor *list;
-    int count, room;
+    int count;
+    size_t room;
 } saving;
 
 static void save_module(check_walk *walk, const char *path, int call, talc_tensor *y)
 {
     saving *self = (saving *)walk;
     char name[NAME_ROOM];
-    void *list = self->list;
-    const bool room = talc_check_room(&list, self->count, &self->room, sizeof *self->list);
-    self->list = list;
-    if (!room)
+    talc_named_tensor *list = talc_memory_grown(self->list, (size_t)self->count, &self->room,
+                                                sizeof *list, "check_model");
+    if (list == NULL)
         return;
+    self->list = list;
     name_of(walk->root, path, call, name);
     if (*name == '\0')
         snprintf(name, sizeof name, ".output");

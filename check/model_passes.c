@@ -16,17 +16,18 @@ static bool same_dims(talc_dims a, talc_dims b)
 void talc_check_record_op(check_walk *walk, const char *path, const talc_observation *observation)
 {
     check_recording *self = (check_recording *)walk;
-    void *list = self->list;
-    const bool room = talc_check_room(&list, self->count, &self->room, sizeof *self->list);
+    check_reference *list = talc_memory_grown(self->list, (size_t)self->count, &self->room,
+                                              sizeof *list, "check_model");
+    if (list == NULL)
+        return;
     self->list = list;
     check_array y;
     double accumulated = 0;
-    if (!room || !talc_check_array_of(NULL, observation->output, &y, &accumulated)) {
-        if (room)
-            talc_check_array_free(&y);
+    if (!talc_check_array_of(NULL, observation->output, &y, &accumulated)) {
+        talc_check_array_free(&y);
         return;
     }
-    check_reference *reference = &self->list[self->count++];
+    check_reference *reference = &list[self->count++];
     *reference = (check_reference){ .dims = y.dims, .elements = y.of };
     snprintf(reference->path, sizeof reference->path, "%s", path);
     snprintf(reference->op, sizeof reference->op, "%s", observation->op);
@@ -80,12 +81,12 @@ void talc_check_comparison_free(check_comparison *comparison)
 static talc_check_model_layer *add_layer(talc_check_model_report *report, const char *path,
                                          const char *op, const char *algorithm, talc_dims dims)
 {
-    void *list = report->layers;
-    const bool room = talc_check_room(&list, report->count, &report->room, sizeof *report->layers);
-    report->layers = list;
-    if (!room)
+    talc_check_model_layer *layers = talc_memory_grown(
+        report->layers, (size_t)report->count, &report->room, sizeof *layers, "check_model");
+    if (layers == NULL)
         return NULL;
-    talc_check_model_layer *layer = &report->layers[report->count++];
+    report->layers = layers;
+    talc_check_model_layer *layer = &layers[report->count++];
     *layer = (talc_check_model_layer){ .dims = dims,
                                        .own = NAN,
                                        .step = NAN,

@@ -9,7 +9,8 @@
 
 struct talc_check_model_report {
     talc_check_model_layer *layers;
-    int count, room;
+    int count;
+    size_t room;
 };
 
 /// An op of the reference run.
@@ -25,7 +26,8 @@ typedef struct check_reference {
 typedef struct check_recording {
     check_walk walk; /* first, so that the two pointers are one */
     check_reference *list;
-    int count, room;
+    int count;
+    size_t room;
 } check_recording;
 
 /// Saved activations.

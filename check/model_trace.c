@@ -103,11 +103,11 @@ static check_trace_entry *entry_with(check_trace *trace, talc_tensor *tensor, in
 {
     check_trace_entry *entry = entry_of(trace, tensor);
     if (entry == NULL) {
-        void *list = trace->list;
-        const bool room = talc_check_room(&list, trace->count, &trace->room, sizeof *trace->list);
-        trace->list = list;
-        if (!room)
+        check_trace_entry *list = talc_memory_grown(trace->list, (size_t)trace->count, &trace->room,
+                                                    sizeof *list, "check_model");
+        if (list == NULL)
             return NULL;
+        trace->list = list;
         talc_tensor *held = talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
         if (held == NULL)
             return NULL;

@@ -16,7 +16,8 @@ typedef struct check_trace_entry {
 /// Storages that are not listed hold what the reference has too: the model's input and parameters.
 typedef struct check_trace {
     check_trace_entry *list;
-    int count, room;
+    int count;
+    size_t room;
 } check_trace;
 
 void talc_check_trace_free(check_trace *trace);

@@ -6,22 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool talc_check_room(void **list, int count, int *room, size_t size)
-{
-    if (count < *room)
-        return true;
-    const int more = *room == 0 ? 16 : 2 * *room;
-    void *longer = talc_memory_new((size_t)more * size, "check_model");
-    if (longer == NULL)
-        return false;
-    if (count > 0)
-        memcpy(longer, *list, (size_t)count * size);
-    talc_memory_free(*list);
-    *list = longer;
-    *room = more;
-    return true;
-}
-
 // ---- Where a pass is ----------------------------------------------------------------------------------------
 
 /* Writes the path of a module of the tree; false for one that is not in it. */
@@ -79,13 +63,12 @@ static int count_call(check_walk *walk, const talc_module *module)
     for (int i = 0; i < walk->calls_count; i++)
         if (walk->calls[i].module == module)
             return ++walk->calls[i].count;
-    void *list = walk->calls;
-    const bool room =
-        talc_check_room(&list, walk->calls_count, &walk->calls_room, sizeof *walk->calls);
-    walk->calls = list;
-    if (!room)
+    check_calls *calls = talc_memory_grown(walk->calls, (size_t)walk->calls_count,
+                                           &walk->calls_room, sizeof *calls, "check_model");
+    if (calls == NULL)
         return 0;
-    walk->calls[walk->calls_count++] = (check_calls){ module, 1 };
+    walk->calls = calls;
+    calls[walk->calls_count++] = (check_calls){ module, 1 };
     return 1;
 }
 

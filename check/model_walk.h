@@ -49,7 +49,8 @@ typedef struct check_walk {
     check_level stack[CHECK_DEPTH];
     int depth;
     check_calls *calls;
-    int calls_count, calls_room;
+    int calls_count;
+    size_t calls_room;
     check_forced forced[CHECK_FORCED];
     int forced_count;
 } check_walk;
@@ -63,8 +64,5 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
 /// everything back; NULL passes. NULL with a failure without memory. To be used within one scope.
 talc_replacement *talc_check_remember(talc_module *model);
 void talc_check_restore(talc_module *model, talc_replacement *remembered);
-
-/// Makes room for one more element in a list of `count` of `*room`; the list may move. False with a failure.
-bool talc_check_room(void **list, int count, int *room, size_t size);
 
 #endif

@@ -40,22 +40,6 @@ void talc_check_free(talc_check *check)
 
 // ---- What it has found --------------------------------------------------------------------------------------
 
-/* Makes room for one more of `size` bytes; the first `count` stay. */
-static void *grown(void *list, int count, int *room, size_t size)
-{
-    if (count < *room)
-        return list;
-    const int more = *room == 0 ? 16 : 2 * *room;
-    void *bigger = talc_memory_new((size_t)more * size, "check");
-    if (bigger == NULL)
-        return NULL;
-    if (count > 0)
-        memcpy(bigger, list, (size_t)count * size);
-    talc_memory_free(list);
-    *room = more;
-    return bigger;
-}
-
 /* The summary of an op's algorithm; a new one has the name and the arithmetic of `like`. */
 static talc_check_summary *summary_like(talc_check *check, const talc_check_summary *like)
 {
@@ -63,8 +47,8 @@ static talc_check_summary *summary_like(talc_check *check, const talc_check_summ
         if (strcmp(check->summaries[i].op, like->op) == 0 &&
             strcmp(check->summaries[i].algorithm, like->algorithm) == 0)
             return &check->summaries[i];
-    talc_check_summary *list = grown(check->summaries, check->summary_count, &check->summary_room,
-                                     sizeof *check->summaries);
+    talc_check_summary *list = talc_memory_grown(check->summaries, (size_t)check->summary_count,
+                                                 &check->summary_room, sizeof *list, "check");
     if (list == NULL)
         return NULL;
     check->summaries = list;
@@ -86,8 +70,8 @@ static bool add_failure(talc_check *check, const talc_check_failure *failure)
 {
     if (check->failure_count == CHECK_MOST_FAILURES)
         return true;
-    talc_check_failure *list =
-        grown(check->failures, check->failure_count, &check->failure_room, sizeof *check->failures);
+    talc_check_failure *list = talc_memory_grown(check->failures, (size_t)check->failure_count,
+                                                 &check->failure_room, sizeof *list, "check");
     if (list == NULL)
         return false;
     check->failures = list;

@@ -10,9 +10,11 @@ struct talc_check {
     talc_check_options options;
     talc_device *device;
     talc_check_summary *summaries;
-    int summary_count, summary_room;
+    int summary_count;
+    size_t summary_room;
     talc_check_failure *failures;
-    int failure_count, failure_room;
+    int failure_count;
+    size_t failure_room;
     int64_t unmade;  ///< checks that could not be made
     int64_t untaken; ///< problems that no row took
 };

@@ -165,17 +165,11 @@ static void hold_inputs(talc_observer *observer, const talc_observation *observa
             known = graph->held[h]->storage == input->storage;
         if (known)
             continue;
-        if (graph->held_count == graph->held_room) {
-            const size_t room = graph->held_room == 0 ? 32 : 2 * graph->held_room;
-            talc_tensor **grown = talc_memory_new(room * sizeof(talc_tensor *), CAPTURE);
-            if (grown == NULL)
-                return;
-            if (graph->held_count > 0)
-                memcpy(grown, graph->held, graph->held_count * sizeof(talc_tensor *));
-            talc_memory_free(graph->held);
-            graph->held = grown;
-            graph->held_room = room;
-        }
+        talc_tensor **grown = talc_memory_grown(graph->held, graph->held_count, &graph->held_room,
+                                                sizeof(talc_tensor *), CAPTURE);
+        if (grown == NULL)
+            return;
+        graph->held = grown;
         talc_tensor *view = keep(view_of(input));
         if (view != NULL)
             graph->held[graph->held_count++] = view;

@@ -34,17 +34,11 @@ static bool name_fits(const char *who, const talc_module *module, const char *na
 
 static bool reserve_one(struct talc_module_entries *entries)
 {
-    if (entries->count < entries->capacity)
-        return true;
-    int capacity = entries->capacity == 0 ? 8 : 2 * entries->capacity;
-    talc_module_entry *list = talc_memory_new((size_t)capacity * sizeof *list, "module");
+    talc_module_entry *list = talc_memory_grown(entries->list, (size_t)entries->count,
+                                                &entries->room, sizeof *list, "module");
     if (list == NULL)
         return false;
-    if (entries->count > 0)
-        memcpy(list, entries->list, (size_t)entries->count * sizeof *list);
-    talc_memory_free(entries->list);
     entries->list = list;
-    entries->capacity = capacity;
     return true;
 }
 

@@ -19,7 +19,8 @@ typedef struct talc_module_entry {
 
 struct talc_module_entries {
     talc_module *parent; ///< NULL for a root
-    int count, capacity;
+    int count;
+    size_t room;
     talc_module_entry *list; ///< in order of registration
     struct talc_fold *fold;  ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };

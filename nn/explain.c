@@ -33,7 +33,8 @@ typedef struct explaining {
     int depth;
     bool folding; /* ops of now are kept for later calls */
     talc_module_step *steps;
-    int count, room;
+    int count;
+    size_t room;
 } explaining;
 
 // ---- Where the pass is --------------------------------------------------------------------------------------
@@ -139,18 +140,12 @@ static void describe(talc_module_step *to, const explaining *self,
 
 static talc_module_step *new_step(explaining *self)
 {
-    if (self->count == self->room) {
-        const int room = self->room == 0 ? 32 : 2 * self->room;
-        talc_module_step *steps = talc_memory_new((size_t)room * sizeof *steps, "module_explain");
-        if (steps == NULL)
-            return NULL;
-        if (self->count > 0)
-            memcpy(steps, self->steps, (size_t)self->count * sizeof *steps);
-        talc_memory_free(self->steps);
-        self->steps = steps;
-        self->room = room;
-    }
-    return &self->steps[self->count++];
+    talc_module_step *steps = talc_memory_grown(self->steps, (size_t)self->count, &self->room,
+                                                sizeof *steps, "module_explain");
+    if (steps == NULL)
+        return NULL;
+    self->steps = steps;
+    return &steps[self->count++];
 }
 
 static void observe(talc_observer *observer, const talc_observation *observation)

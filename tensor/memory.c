@@ -24,6 +24,21 @@ void talc_memory_free(void *memory)
     free(memory);
 }
 
+void *talc_memory_grown(void *list, size_t count, size_t *room, size_t size, const char *what)
+{
+    if (count < *room)
+        return list;
+    const size_t more = *room == 0 ? 16 : 2 * *room;
+    void *grown = talc_memory_new(more * size, what);
+    if (grown == NULL)
+        return NULL;
+    if (count > 0)
+        memcpy(grown, list, count * size);
+    talc_memory_free(list);
+    *room = more;
+    return grown;
+}
+
 char *talc_memory_string(const char *text)
 {
     size_t bytes = strlen(text) + 1;

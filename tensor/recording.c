@@ -139,17 +139,11 @@ talc_recording *talc_recording_serving(const talc_device *device)
 /* Room for another place. */
 static bool grow(talc_recording *recording)
 {
-    if (recording->count < recording->room)
-        return true;
-    const size_t room = recording->room == 0 ? 64 : 2 * recording->room;
-    place *places = talc_memory_new(room * sizeof *places, "capture");
+    place *places = talc_memory_grown(recording->places, recording->count, &recording->room,
+                                      sizeof *places, "capture");
     if (places == NULL)
         return false;
-    if (recording->count > 0)
-        memcpy(places, recording->places, recording->count * sizeof *places);
-    talc_memory_free(recording->places);
     recording->places = places;
-    recording->room = room;
     return true;
 }
 
