@@ -274,10 +274,25 @@ typedef struct statistics {
     double sizes; /* A */
 } statistics;
 
-static statistics learn(const talc_batch_norm2d_problem *p, const double *x, int64_t c)
+static int64_t groups(const check_problem *problem)
 {
+    return read_only(problem)->p.training ? read_only(problem)->p.C : 0;
+}
+
+static int64_t group_of(const check_problem *problem, int operand, int64_t index)
+{
+    const norm_problem *own = read_only(problem);
+    return operand == places_of(own).y ? index / own->p.H / own->p.W % own->p.C : index;
+}
+
+enum { MEAN, VAR, SIZES };
+
+static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
     const int64_t plane = p->H * p->W;
-    statistics of = { .M = (double)p->N * (double)plane };
+    const double *x = values->of[places_of(own).x], M = (double)(p->N * plane);
     long double sum = 0, sizes = 0, squares = 0;
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t i = 0; i < plane; i++) {
@@ -285,15 +300,27 @@ static statistics learn(const talc_batch_norm2d_problem *p, const double *x, int
             sum += value;
             sizes += fabs(value);
         }
-    of.mean = sum / of.M;
-    of.sizes = (double)(sizes / of.M);
+    const long double mean = sum / M;
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t i = 0; i < plane; i++) {
-            const long double deviation = x[(n * p->C + c) * plane + i] - of.mean;
+            const long double deviation = x[(n * p->C + c) * plane + i] - mean;
             squares += deviation * deviation;
         }
-    of.var = squares / of.M;
-    return of;
+    return (check_common){ .of = { [MEAN] = mean, [VAR] = squares / M, [SIZES] = sizes / M } };
+}
+
+static statistics statistics_of(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const norm_problem *own = read_only(problem);
+    const places at = places_of(own);
+    if (!own->p.training)
+        return (statistics){ .mean = values->of[at.running_mean][c],
+                             .var = values->of[at.running_var][c] };
+    const check_common of = values->common != NULL ? values->common[c] : learn(problem, values, c);
+    return (statistics){ .M = (double)(own->p.N * own->p.H * own->p.W),
+                         .mean = of.of[MEAN],
+                         .var = of.of[VAR],
+                         .sizes = (double)of.of[SIZES] };
 }
 
 /* How exact a row has to be for a channel. */
@@ -385,27 +412,19 @@ static check_due due_of(const check_problem *problem, const check_values *values
                         int64_t index)
 {
     const norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
     const places at = places_of(own);
-    const double *x = values->of[at.x];
-    const int64_t c = operand == at.y ? index / p->H / p->W % p->C : index;
-    statistics of = { 0 };
-    if (p->training) {
-        of = learn(p, x, c);
-    } else {
-        of.mean = values->of[at.running_mean][c];
-        of.var = values->of[at.running_var][c];
-    }
+    const int64_t c = group_of(problem, operand, index);
+    const statistics of = statistics_of(problem, values, c);
     if (operand == at.y)
-        return y_due(own, values, &of, c, x[index]);
+        return y_due(own, values, &of, c, values->of[at.x][index]);
     const bool running = operand == at.running_mean || operand == at.running_var;
     return statistic_due(own, &of, operand, running ? values->of[operand][c] : 0);
 }
 
+/* In training an element is part of two sums as well. */
 static double terms(const check_problem *problem)
 {
-    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    return p->training ? 2 * (double)p->N * (double)p->H * (double)p->W : 4;
+    return read_only(problem)->p.training ? 6 : 4;
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
@@ -466,6 +485,9 @@ const check_family talc_check_batch_norm2d = {
     .operands = operands,
     .takes = takes,
     .fill = fill,
+    .groups = groups,
+    .group_of = group_of,
+    .learn = learn,
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, batch_norm2d),

@@ -29,9 +29,15 @@ typedef struct check_operand {
     int64_t count; ///< product of dims
 } check_operand;
 
+/// What the elements of a row or channel have in common: its largest and sum, say; what stands where is the family's own.
+typedef struct check_common {
+    long double of[3];
+} check_common;
+
 /// Elements of each operand, in the order of check_family.operands. Of an updated one, what it holds before.
 typedef struct check_values {
     double *of[CHECK_OPERANDS];
+    const check_common *common; ///< of each group; NULL: each element works out its own
 } check_values;
 
 /// What an element of an output must be. Its bound follows from K, S and the row's arithmetic (check/bound.h).
@@ -69,10 +75,16 @@ typedef struct check_family {
     /// left. NULL: `fill` has the only one.
     bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values);
+    /// Groups of elements that have something in common; 0: there are none. NULL, all three functions: in no problem.
+    int64_t (*groups)(const check_problem *problem);
+    /// The group of an element that is written or updated.
+    int64_t (*group_of)(const check_problem *problem, int operand, int64_t index);
+    check_common (*learn)(const check_problem *problem, const check_values *values, int64_t group);
     /// Element `index` of operand `operand`, which is written or updated.
     check_due (*due)(const check_problem *problem, const check_values *values, int operand,
                      int64_t index);
-    /// Cost of one due element, in terms; for the choice between all elements and a sample.
+    /// Cost of one due element, in terms, with its part in that of its group; for the choice between all elements and a
+    /// sample.
     double (*terms)(const check_problem *problem);
 
     /// Where a backend keeps its list of rows, as an offset into struct talc_backend, and the size of a row.

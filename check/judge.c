@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed out */
@@ -38,6 +39,11 @@ static int64_t sampled_index(const check_operand *operand, uint64_t seed, int64_
     return index;
 }
 
+static int64_t place_of(const check_expected *expected, int64_t e)
+{
+    return expected->index == NULL ? e : expected->index[e];
+}
+
 static bool expected_new(check_expected *self, const check_operand *operand, int number,
                          bool sampled, bool shares, uint64_t seed)
 {
@@ -59,6 +65,50 @@ static bool expected_new(check_expected *self, const check_operand *operand, int
     return self->due != NULL;
 }
 
+static int64_t groups_of(const check_family *family, const check_problem *problem)
+{
+    return family->groups == NULL ? 0 : family->groups(problem);
+}
+
+static int rising(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of large problems the groups that the sample meets. */
+static bool groups_new(check_oracle *oracle, bool sampled)
+{
+    const check_family *family = oracle->family;
+    const int64_t groups = groups_of(family, oracle->problem);
+    int64_t count = 0, kept = 0;
+    oracle->learnt_count = groups;
+    if (groups == 0)
+        return true;
+    oracle->common = talc_memory_new((size_t)groups * sizeof *oracle->common, "check");
+    if (oracle->common == NULL || !sampled)
+        return oracle->common != NULL;
+    for (int i = 0; i < oracle->outputs; i++)
+        count += oracle->expected[i].count;
+    int64_t *list = talc_memory_new((size_t)count * sizeof *list + 1, "check");
+    if (list == NULL)
+        return false;
+    count = 0;
+    for (int i = 0; i < oracle->outputs; i++) {
+        const check_expected *expected = &oracle->expected[i];
+        for (int64_t e = 0; e < expected->count; e++)
+            list[count++] =
+                family->group_of(oracle->problem, expected->operand, place_of(expected, e));
+    }
+    qsort(list, (size_t)count, sizeof *list, rising);
+    for (int64_t i = 0; i < count; i++)
+        if (i == 0 || list[i] != list[i - 1])
+            list[kept++] = list[i];
+    oracle->learnt = list;
+    oracle->learnt_count = kept;
+    return true;
+}
+
 bool talc_check_oracle_new(const check_family *family, const check_problem *problem, uint64_t seed,
                            bool shares, check_oracle *oracle)
 {
@@ -75,7 +125,10 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
             return false;
         }
     }
-    return true;
+    if (groups_new(oracle, sampled))
+        return true;
+    talc_check_oracle_free(oracle);
+    return false;
 }
 
 double talc_check_oracle_bytes(const check_family *family, const check_problem *problem,
@@ -84,12 +137,12 @@ double talc_check_oracle_bytes(const check_family *family, const check_problem *
     check_operand operands[CHECK_OPERANDS];
     const int count = family->operands(problem, operands);
     const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
-    double bytes = 0;
+    double bytes = (double)groups_of(family, problem) * sizeof(check_common);
     for (int i = 0; i < count; i++) {
         if (operands[i].role == CHECK_READ)
             continue;
         const bool part = sampled && operands[i].count > CHECK_SAMPLE;
-        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + sizeof(int64_t))
+        bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + 2 * sizeof(int64_t))
                       : (double)operands[i].count * sizeof(check_due);
         if (shares && operands[i].count <= MOST_SHARES)
             bytes += (double)operands[i].count * sizeof(float);
@@ -105,6 +158,10 @@ void talc_check_oracle_free(check_oracle *oracle)
         talc_memory_free(oracle->expected[i].shares);
     }
     oracle->outputs = 0;
+    talc_memory_free(oracle->common);
+    talc_memory_free(oracle->learnt);
+    oracle->common = NULL;
+    oracle->learnt = NULL;
 }
 
 /* About nanoseconds that a term of a due element takes, and the rest of it. */
@@ -117,11 +174,6 @@ typedef struct working {
     check_expected *expected;
     double S_norm[CHECK_PIECES];
 } working;
-
-static int64_t place_of(const check_expected *expected, int64_t e)
-{
-    return expected->index == NULL ? e : expected->index[e];
-}
 
 static void work_out(void *context, int index, int64_t first, int64_t end)
 {
@@ -138,12 +190,33 @@ static void work_out(void *context, int index, int64_t first, int64_t end)
     self->S_norm[index] = norm;
 }
 
+static void learn(void *context, int index, int64_t first, int64_t end)
+{
+    const working *self = context;
+    const check_oracle *oracle = self->oracle;
+    (void)index;
+    for (int64_t i = first; i < end; i++) {
+        const int64_t group = oracle->learnt == NULL ? i : oracle->learnt[i];
+        oracle->common[group] = oracle->family->learn(oracle->problem, self->values, group);
+    }
+}
+
 void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 {
-    const double cost = DUE_COST + TERM_COST * oracle->family->terms(oracle->problem);
+    const double terms = oracle->family->terms(oracle->problem),
+                 cost = DUE_COST + TERM_COST * terms;
+    check_values known = *values;
+    if (oracle->common != NULL) {
+        working work = { .oracle = oracle, .values = values };
+        const int64_t groups = groups_of(oracle->family, oracle->problem);
+        const double each =
+            talc_check_oracle_terms(oracle->family, oracle->problem) / (double)groups;
+        talc_check_parallel(oracle->learnt_count, TERM_COST * each, learn, &work);
+        known.common = oracle->common;
+    }
     for (int i = 0; i < oracle->outputs; i++) {
         check_expected *expected = &oracle->expected[i];
-        working work = { .oracle = oracle, .values = values, .expected = expected };
+        working work = { .oracle = oracle, .values = &known, .expected = expected };
         talc_check_parallel(expected->count, cost, work_out, &work);
         expected->S_norm = 0;
         for (int p = 0; p < CHECK_PIECES; p++)

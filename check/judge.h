@@ -27,6 +27,9 @@ typedef struct check_oracle {
     check_operand operand[CHECK_OPERANDS];
     int outputs;
     check_expected expected[CHECK_OPERANDS];
+    check_common *common; ///< of each group; NULL without groups
+    int64_t *learnt;      ///< groups that judged elements belong to, rising; NULL: all
+    int64_t learnt_count;
 } check_oracle;
 
 /// Room for a problem's outputs; the sample depends on `seed`. False with a failure. Freed by talc_check_oracle_free.

@@ -1,4 +1,5 @@
 /* The oracles of the families beside conv2d against values by hand: what is due, and how much room it has. */
+#include "check/judge.h"
 #include "tests/support/posed.h"
 
 #include <math.h>
@@ -149,6 +150,65 @@ static void assert_room(const char *problem, const double *inputs, int operand, 
                   fabs(due.extra - extra) <= 1e-6 * fabs(extra),
               "%s: K %g, S %.17g, extra %.17g", problem, due.K, due.S, due.extra);
     talc_check_values_free(&self.values);
+}
+
+// ---- What elements have in common ---------------------------------------------------------------------------
+
+static void assert_alone(const check_oracle *oracle, const posed *self,
+                         const check_expected *expected)
+{
+    for (int64_t e = 0; e < expected->count; e++) {
+        const int64_t place = expected->index == NULL ? e : expected->index[e];
+        const check_due *got = &expected->due[e], due = due_at(self, expected->operand, place);
+        cr_assert(got->value == due.value && got->S == due.S && got->K == due.K &&
+                      got->extra == due.extra && got->any == due.any,
+                  "operand %d of %d, element %d is %.20Lg, alone %.20Lg", expected->operand,
+                  oracle->operands, (int)place, got->value, due.value);
+    }
+}
+
+/* Worked out once for all or by each element for itself: the same to the bit, whatever a row or channel is; of large
+ * problems for those that a sample meets. */
+Test(check_oracles, common_to_a_group_or_by_each_element)
+{
+    static const struct {
+        const char *problem;
+        int64_t groups, least; /* and of those that are worked out */
+    } common[] = {
+        { "softmax:7@0", 1, 1 },
+        { "softmax:5x6@0", 6, 6 },
+        { "softmax:5x6@1_reversed", 5, 5 },
+        { "softmax:3x4x5@1", 15, 15 },
+        { "softmax:3x4x5@0_f64", 20, 20 },
+        { "softmax:3x4x5x2@2_reversed", 24, 24 },
+        { "softmax:@0", 1, 1 },
+        { "log_softmax:4x7x3@1", 12, 12 },
+        { "log_softmax:2x3@1_f64", 2, 2 },
+        { "softmax:1000x900@0", 900, 100 },
+        { "softmax:900x1000@1_reversed", 900, 100 },
+        { "batch_norm2d:n3c5h2w4_train", 5, 5 },
+        { "batch_norm2d:n2c3h1w5_train_relu_f64", 3, 3 },
+        { "batch_norm2d:n2c1000h53w50_train", 1000, 1000 },
+        { "batch_norm2d:n1c4h3w2", 0, 0 },
+        { "matmul:m2n2k3", 0, 0 },
+    };
+    for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
+        posed self = pose(common[i].problem);
+        self.family->fill(&self.problem, TALC_CHECK_RANDOM, 5, &self.values);
+        check_oracle oracle;
+        cr_assert(talc_check_oracle_new(self.family, &self.problem, 1, false, &oracle));
+        talc_check_oracle_update(&oracle, &self.values);
+        cr_assert((oracle.common == NULL) == (common[i].groups == 0), "%s", common[i].problem);
+        cr_assert(oracle.learnt_count >= common[i].least && oracle.learnt_count <= common[i].groups,
+                  "%s: %d groups", common[i].problem, (int)oracle.learnt_count);
+        const bool sampled = talc_check_oracle_terms(self.family, &self.problem) > CHECK_FULL_TERMS;
+        cr_assert((oracle.learnt != NULL) == (sampled && common[i].groups > 0));
+        for (int k = 0; k < oracle.outputs; k++)
+            assert_alone(&oracle, &self, &oracle.expected[k]);
+        talc_check_oracle_free(&oracle);
+        talc_check_values_free(&self.values);
+    }
+    assert_all_freed();
 }
 
 Test(check_oracles, room_for_rounding_by_hand)
