@@ -5,6 +5,7 @@
 #include "tensor/storage.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,6 +269,25 @@ Test(cuda, extents_past_a_grids_limits_are_right)
 
 // ---- Two GPUs -----------------------------------------------------------------------------------------------
 
+enum { MANY = 1 << 22, LARGE = 25 << 20, LATE = 50 };
+
+static void find_two(talc_device *gpus[2])
+{
+    gpus[0] = talc_device_get("cuda:0");
+    gpus[1] = talc_device_get("cuda:1");
+    if (gpus[1] != NULL)
+        return;
+    talc_error_clear();
+    cr_skip_test("there is one GPU");
+}
+
+static void close_two(talc_device *const gpus[2])
+{
+    talc_scope_leave_all();
+    cr_assert(talc_device_close(gpus[1]) && talc_device_close(gpus[0]), "%s", talc_error_message());
+    assert_all_freed();
+}
+
 static double least(const talc_tensor *x)
 {
     return -talc_item(talc_max(talc_neg(x), TALC_SCALAR, false));
@@ -276,34 +296,154 @@ static double least(const talc_tensor *x)
 /* Each device is late in turn, so a wait that is missing shows. */
 Test(cuda, copies_between_gpus_keep_the_order_of_both)
 {
-    enum { MANY = 1 << 22, LATE = 50 };
-    talc_device *first = talc_device_get("cuda:0"), *second = talc_device_get("cuda:1");
-    if (second == NULL) {
-        talc_error_clear();
-        cr_skip_test("there is one GPU");
-    }
-    for (int round = 0; round < 3; round++) {
+    talc_device *gpus[2];
+    find_two(gpus);
+    for (int round = 0; round < 6; round++) {
+        talc_device *from = gpus[round % 2], *to = gpus[1 - round % 2];
         talc_scope *scope = talc_scope_enter();
-        gpu_stall(first, talc_stream_current(first), LATE);
-        talc_tensor *x = talc_full(first, TALC_F32, TALC_DIMS(MANY), 3);
-        gpu_stall(second, talc_stream_current(second), round * LATE);
-        talc_tensor *y = talc_to(x, second, TALC_F32);
+        gpu_stall(from, talc_stream_current(from), LATE);
+        talc_tensor *x = talc_full(from, TALC_F32, TALC_DIMS(MANY), 3);
+        gpu_stall(to, talc_stream_current(to), round / 2 * LATE);
+        talc_tensor *y = talc_to(x, to, TALC_F32);
         talc_release(x);
-        talc_tensor *next = talc_full(first, TALC_F32, TALC_DIMS(MANY), 9); /* in x's memory */
-        talc_tensor *back = talc_to(talc_add_scalar(y, 1), first, TALC_F64);
+        talc_tensor *next = talc_full(from, TALC_F32, TALC_DIMS(MANY), 9); /* in x's memory */
+        talc_tensor *back = talc_to(talc_add_scalar(y, 1), from, TALC_F64);
         assert_no_failure();
         cr_assert(least(back) == 4 && talc_item(talc_max(back, TALC_SCALAR, false)) == 4);
         cr_assert(least(y) == 3 && talc_item(talc_max(y, TALC_SCALAR, false)) == 3);
         cr_assert(least(next) == 9);
-        cr_assert(talc_copy(next, talc_slice(talc_full(second, TALC_F32, TALC_DIMS(2 * MANY), 5), 0,
-                                             0, TALC_END, 2)));
+        cr_assert(talc_copy(
+            next, talc_slice(talc_full(to, TALC_F32, TALC_DIMS(2 * MANY), 5), 0, 0, TALC_END, 2)));
         cr_assert(least(next) == 5, "%s", talc_error_message());
-        cr_assert_null(talc_add(x = talc_ones(first, TALC_F32, TALC_DIMS(3)),
-                                talc_ones(second, TALC_F32, TALC_DIMS(3))));
-        assert_failure(TALC_BAD_DEVICE, "add: a is on cuda:0, b on cuda:1");
         talc_scope_leave(scope);
     }
-    talc_scope_leave_all();
-    cr_assert(talc_device_close(second) && talc_device_close(first), "%s", talc_error_message());
-    assert_all_freed();
+    close_two(gpus);
+}
+
+Test(cuda, operands_on_two_gpus_are_named)
+{
+    talc_device *gpus[2];
+    find_two(gpus);
+    talc_tensor *a = talc_ones(gpus[0], TALC_F32, TALC_DIMS(3, 3));
+    talc_tensor *b = talc_ones(gpus[1], TALC_F32, TALC_DIMS(3, 3));
+    cr_assert_null(talc_add(a, b));
+    assert_failure(TALC_BAD_DEVICE, "add: a is on cuda:0, b on cuda:1");
+    cr_assert_null(talc_matmul(b, a));
+    assert_failure(TALC_BAD_DEVICE, "matmul: a is on cuda:1, b on cuda:0");
+    close_two(gpus);
+}
+
+/* A thread whose work on a device takes blocks of the size that the copies have, so that one which is handed on too early is
+ * overwritten. */
+typedef struct company {
+    talc_device *device;
+    _Atomic bool stop;
+    int64_t rounds;
+    bool right;
+} company;
+
+static void *keep_company(void *context)
+{
+    company *self = context;
+    self->right = true;
+    do {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *x = talc_full(self->device, TALC_F32, TALC_DIMS(LARGE), (double)self->rounds);
+        talc_tensor *y = talc_add_scalar(x, 1);
+        talc_release(x);
+        talc_full(self->device, TALC_F32, TALC_DIMS(LARGE), -7);
+        self->right = self->right && least(y) == (double)(self->rounds + 1);
+        self->rounds++;
+        talc_scope_leave(scope);
+    } while (!self->stop && !talc_failed());
+    self->right = self->right && !talc_failed();
+    talc_error_clear();
+    return NULL;
+}
+
+static void assert_bytes(const talc_tensor *got, const void *due, const char *what)
+{
+    const size_t bytes = talc_nbytes(got);
+    void *bytes_got = malloc(bytes);
+    cr_assert(talc_to_host(got, bytes_got, bytes), "%s: %s", what, talc_error_message());
+    cr_assert(memcmp(bytes_got, due, bytes) == 0, "%s", what);
+    free(bytes_got);
+}
+
+/* What view_of shows of x [LARGE / 1024, 1024], worked out on the host. */
+enum {
+    ROWS = LARGE / 1024,
+    COLUMNS = 1024,
+    FIRST = 3,
+    STEP = 2,
+    SHOWN = (COLUMNS - FIRST + 1) / STEP
+};
+
+static talc_tensor *view_of(const talc_tensor *x)
+{
+    talc_tensor *matrix = talc_reshape(x, TALC_DIMS(ROWS, COLUMNS));
+    return talc_slice(talc_transpose(matrix, 0, 1), 0, FIRST, TALC_END, STEP);
+}
+
+static float *shown_by_view(const float *x)
+{
+    float *shown = malloc((size_t)SHOWN * ROWS * sizeof *shown);
+    for (int64_t c = 0; c < SHOWN; c++)
+        for (int64_t r = 0; r < ROWS; r++)
+            shown[c * ROWS + r] = x[r * COLUMNS + FIRST + c * STEP];
+    return shown;
+}
+
+/* 100 MB of numbers that differ, whole and as a view, each source given back while it is read. The same numbers on either
+ * device, as they follow from the seed. */
+static void copy_and_release(talc_device *from, talc_device *to, const float *due,
+                             const float *due_of_view)
+{
+    talc_scope *scope = talc_scope_enter();
+    gpu_stall(from, talc_stream_current(from), LATE);
+    talc_manual_seed(11);
+    talc_tensor *x = talc_rand(from, TALC_F32, TALC_DIMS(LARGE));
+    gpu_stall(to, talc_stream_current(to), LATE);
+    talc_tensor *y = talc_to(x, to, TALC_F32);
+    talc_tensor *view = view_of(x), *seen = talc_to(view, to, TALC_F32);
+    talc_tensor *target = talc_zeros(to, TALC_F32, TALC_DIMS(SHOWN, ROWS));
+    cr_assert(talc_copy(target, view), "%s", talc_error_message());
+    talc_scope_return(scope, y);
+    talc_scope_return(scope, seen);
+    talc_scope_return(scope, target);
+    talc_scope_leave(scope); /* x and its copies on the way */
+    scope = talc_scope_enter();
+    for (int i = 0; i < 3; i++)
+        talc_full(from, TALC_F32, TALC_DIMS(LARGE), -1 - i); /* in their memory */
+    assert_bytes(y, due, "whole");
+    assert_bytes(seen, due_of_view, "view");
+    assert_bytes(target, due_of_view, "view into a tensor");
+    talc_release(y);
+    talc_release(seen);
+    talc_release(target);
+    talc_scope_leave(scope);
+    assert_no_failure();
+}
+
+Test(cuda, large_copies_between_gpus_whose_sources_are_given_back, .timeout = 120)
+{
+    talc_device *gpus[2];
+    find_two(gpus);
+    talc_manual_seed(11);
+    talc_tensor *here = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(LARGE));
+    const float *due = talc_data(here, TALC_F32);
+    float *due_of_view = shown_by_view(due);
+    for (int round = 0; round < 4; round++) {
+        talc_device *from = gpus[round % 2], *to = gpus[1 - round % 2];
+        company other = { .device = round < 2 ? to : from };
+        pthread_t thread;
+        cr_assert(pthread_create(&thread, NULL, keep_company, &other) == 0);
+        for (int i = 0; i < 3; i++)
+            copy_and_release(from, to, due, due_of_view);
+        other.stop = true;
+        pthread_join(thread, NULL);
+        cr_assert(other.right && other.rounds > 0, "after %d rounds", (int)other.rounds);
+    }
+    free(due_of_view);
+    close_two(gpus);
 }

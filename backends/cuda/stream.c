@@ -26,23 +26,28 @@ void *talc_cuda_callers_stream(talc_device *device)
     return talc_cuda_stream(device);
 }
 
-/* With `ordering` held. The streams may be of two devices; the event is of that which is waited for. */
-static cudaError_t wait_for(cudaStream_t stream, const talc_device *device, cudaStream_t after)
+/* With `ordering` held: `device`'s stream waits for the other's, by an event of the other. Each is spoken of while its device
+ * is the current one: what a default stream is goes by that, and so does whose error it is. */
+static talc_status wait_for(const char *who, talc_device *device, cudaStream_t stream,
+                            talc_device *other, cudaStream_t after)
 {
-    const cudaEvent_t event = talc_cuda_state_of(device)->order;
-    const cudaError_t error = cudaEventRecord(event, after);
-    return error != cudaSuccess ? error : cudaStreamWaitEvent(stream, event, 0);
+    const cudaEvent_t event = talc_cuda_state_of(other)->order;
+    talc_status status = talc_cuda_enter(other, who);
+    if (status == TALC_OK)
+        status = talc_cuda_status(other, who, cudaEventRecord(event, after));
+    if (status == TALC_OK)
+        status = talc_cuda_enter(device, who);
+    return status != TALC_OK ? status
+                             : talc_cuda_status(device, who, cudaStreamWaitEvent(stream, event, 0));
 }
 
 talc_status talc_cuda_order(talc_device *device, int stream, int after)
 {
-    const talc_status status = talc_cuda_enter(device, "stream");
-    if (status != TALC_OK)
-        return status;
     pthread_mutex_lock(&ordering);
-    const cudaError_t error = wait_for(stream_of(device, stream), device, stream_of(device, after));
+    const talc_status status =
+        wait_for("stream", device, stream_of(device, stream), device, stream_of(device, after));
     pthread_mutex_unlock(&ordering);
-    return talc_cuda_status(device, "stream", error);
+    return status;
 }
 
 /* Direct where the hardware can, asked for once a pair; the driver goes through the host otherwise. */
@@ -71,12 +76,14 @@ talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *pee
     const cudaStream_t here = talc_cuda_stream(device), there = talc_cuda_stream(peer);
     pthread_mutex_lock(&ordering);
     open_way(device, peer);
-    cudaError_t error = wait_for(here, peer, there);
-    if (error == cudaSuccess)
-        error = cudaMemcpyPeerAsync(dst, talc_cuda_state_of(device)->index, src,
-                                    talc_cuda_state_of(peer)->index, bytes, here);
-    if (error == cudaSuccess)
-        error = wait_for(there, device, here);
+    status = wait_for("to", device, here, peer, there);
+    if (status == TALC_OK)
+        status =
+            talc_cuda_status(device, "to",
+                             cudaMemcpyPeerAsync(dst, talc_cuda_state_of(device)->index, src,
+                                                 talc_cuda_state_of(peer)->index, bytes, here));
+    if (status == TALC_OK)
+        status = wait_for("to", peer, there, device, here);
     pthread_mutex_unlock(&ordering);
-    return talc_cuda_status(device, "to", error);
+    return status;
 }
