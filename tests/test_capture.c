@@ -1,6 +1,7 @@
 /// Captured forward passes: the same bits as eager ones, memory of their own, and what cannot be captured.
 #include "examples/lenet.h"
 #include "examples/resnet20.h"
+#include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
@@ -46,26 +47,6 @@ static talc_module *model_on_device(const model_case *model)
 static talc_tensor *image(const model_case *model, unsigned seed)
 {
     return talc_to(op_numbers(cpu_device(), model->dims, seed), tested_device(), TALC_F32);
-}
-
-static void assert_same(const char *what, const talc_tensor *a, const talc_tensor *b)
-{
-    cr_assert(a != NULL && b != NULL, "%s: %s", what, talc_error_message());
-    cr_assert(talc_same_dims(a, b), "%s: shapes differ", what);
-    const size_t bytes = talc_nbytes(a);
-    char *left = malloc(bytes), *right = malloc(bytes);
-    cr_assert(talc_to_host(a, left, bytes) && talc_to_host(b, right, bytes), "%s: %s", what,
-              talc_error_message());
-    cr_assert(memcmp(left, right, bytes) == 0, "%s: elements differ", what);
-    free(left);
-    free(right);
-}
-
-static talc_graph *captured(talc_module *module, const talc_tensor *example)
-{
-    talc_graph *graph = talc_capture(module, example);
-    cr_assert(graph != NULL, "%s", talc_error_message());
-    return graph;
 }
 
 Test(capture, replays_give_the_bits_of_eager_passes)

@@ -9,22 +9,6 @@
 
 enum { MANY = 1 << 20, LATE = 50 };
 
-/* One with such memory: the device under test, the fake one where that is the CPU. */
-static talc_device *pinning_device(void)
-{
-    talc_device *device = tested_device();
-    return talc_device_is_host(device) ? fake_device() : device;
-}
-
-static void assert_device_freed(talc_device *device)
-{
-    talc_scope_leave_all();
-    cr_assert(talc_device_memory(device).live == 0);
-    if (device == fake_device())
-        assert_fake_devices_freed();
-    assert_all_freed();
-}
-
 static talc_tensor *pinned_full(talc_device *device, float value)
 {
     talc_tensor *x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
@@ -59,14 +43,14 @@ Test(pinned, on_the_cpu_it_is_an_ordinary_tensor)
     cr_assert_null(talc_pinned(cpu_device(), TALC_F32, TALC_DIMS(-3)));
     cr_assert(talc_error_status() == TALC_BAD_SHAPE || talc_failed());
     talc_error_clear();
-    cr_assert_not_null(talc_pinned(pinning_device(), TALC_F32, TALC_DIMS(0, 3)));
-    assert_device_freed(pinning_device());
+    cr_assert_not_null(talc_pinned(queueing_device(), TALC_F32, TALC_DIMS(0, 3)));
+    assert_device_freed(queueing_device());
 }
 
 /* What is written to the memory right after the call is what arrives, since nothing has been read by then. */
 Test(pinned, an_upload_is_only_queued)
 {
-    talc_device *device = pinning_device();
+    talc_device *device = queueing_device();
     talc_tensor *x = pinned_full(device, 3);
     float *elements = talc_data(x, TALC_F32);
     stall(device);
@@ -80,7 +64,7 @@ Test(pinned, an_upload_is_only_queued)
 /* Released at once, and taken again by another tensor: not before it has been read. */
 Test(pinned, memory_is_held_until_it_is_read)
 {
-    talc_device *device = pinning_device();
+    talc_device *device = queueing_device();
     for (int round = 0; round < 3; round++) {
         talc_scope *scope = talc_scope_enter();
         talc_tensor *x = pinned_full(device, 3);
@@ -97,7 +81,7 @@ Test(pinned, memory_is_held_until_it_is_read)
 
 Test(pinned, a_download_is_only_queued_and_talc_data_waits_for_it)
 {
-    talc_device *device = pinning_device();
+    talc_device *device = queueing_device();
     talc_tensor *x = pinned_full(device, 1);
     const float *elements = talc_data(x, TALC_F32);
     talc_tensor *y = talc_full(device, TALC_F32, TALC_DIMS(MANY), 7);
@@ -116,7 +100,7 @@ Test(pinned, a_download_is_only_queued_and_talc_data_waits_for_it)
 /* The block's last copy stands for all of them. */
 Test(pinned, copies_on_several_streams_are_all_waited_for)
 {
-    talc_device *device = pinning_device();
+    talc_device *device = queueing_device();
     void *stream = gpu_stream_new(device);
     talc_tensor *x = pinned_full(device, 3), *made[2];
     talc_stream *entered = talc_stream_enter(device, stream);
@@ -138,7 +122,7 @@ Test(pinned, copies_on_several_streams_are_all_waited_for)
 /* Casts, gaps and other devices go the usual way, and are complete. */
 Test(pinned, other_copies_are_complete)
 {
-    talc_device *device = pinning_device();
+    talc_device *device = queueing_device();
     talc_tensor *x = pinned_full(device, 3);
     float *elements = talc_data(x, TALC_F32);
     stall(device);

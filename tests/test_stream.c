@@ -11,22 +11,6 @@
 
 enum { MANY = 1 << 16, LATE = 50 };
 
-/* A device with streams: the one under test, the fake one where that is the CPU. */
-static talc_device *streaming_device(void)
-{
-    talc_device *device = tested_device();
-    return talc_device_is_host(device) ? fake_device() : device;
-}
-
-static void assert_streams_freed(talc_device *device)
-{
-    talc_scope_leave_all();
-    cr_assert(talc_device_memory(device).live == 0);
-    if (device == fake_device())
-        assert_fake_devices_freed();
-    assert_all_freed();
-}
-
 static talc_tensor *full(talc_device *device, double value)
 {
     return talc_full(device, TALC_F32, TALC_DIMS(MANY), value);
@@ -59,7 +43,7 @@ Test(stream, a_device_without_streams_says_so)
 /* Each stream is late, so a wait that is missing shows as a wrong number. */
 Test(stream, one_threads_work_keeps_its_order_through_streams)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *a = gpu_stream_new(device), *b = gpu_stream_new(device);
     void *own = talc_stream_current(device);
     gpu_stall(device, own, LATE);
@@ -82,12 +66,12 @@ Test(stream, one_threads_work_keeps_its_order_through_streams)
     cr_assert(value_of(x) == -25, "%g", value_of(x));
     gpu_stream_free(device, a);
     gpu_stream_free(device, b);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 Test(stream, leaving_an_outer_stream_leaves_the_inner_ones)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *a = gpu_stream_new(device), *b = gpu_stream_new(device);
     void *own = talc_stream_current(device);
     talc_stream *outer = talc_stream_enter(device, a);
@@ -100,12 +84,12 @@ Test(stream, leaving_an_outer_stream_leaves_the_inner_ones)
     assert_no_failure();
     gpu_stream_free(device, a);
     gpu_stream_free(device, b);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 Test(stream, numbers_are_given_again_and_run_out_with_a_message)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *streams[TALC_STREAMS];
     talc_stream *first = NULL;
     for (int i = 0; i < TALC_STREAMS; i++)
@@ -127,7 +111,7 @@ Test(stream, numbers_are_given_again_and_run_out_with_a_message)
     }
     for (int i = 0; i < TALC_STREAMS; i++)
         gpu_stream_free(device, streams[i]);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 // ---- Two threads on two streams -----------------------------------------------------------------------------
@@ -216,7 +200,7 @@ static void assert_reused_in_order(task *t)
 
 Test(stream, memory_used_on_another_stream_is_handed_out_after_that_use)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *stream = gpu_stream_new(device);
     for (int round = 0; round < 3; round++) {
         talc_scope *scope = talc_scope_enter();
@@ -227,12 +211,12 @@ Test(stream, memory_used_on_another_stream_is_handed_out_after_that_use)
         talc_scope_leave_all();
     }
     gpu_stream_free(device, stream);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 Test(stream, memory_of_another_stream_is_handed_out_after_its_work)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *stream = gpu_stream_new(device);
     for (int round = 0; round < 3; round++) {
         task t = { device, stream, .body = make_and_use };
@@ -241,12 +225,12 @@ Test(stream, memory_of_another_stream_is_handed_out_after_its_work)
         talc_memory_trim(device);
     }
     gpu_stream_free(device, stream);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 Test(stream, memory_of_a_stream_that_was_left_is_handed_out_after_its_work)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *outer = gpu_stream_new(device), *inner = gpu_stream_new(device);
     for (int round = 0; round < 3; round++) {
         task t = { device, outer, .inner = inner, .body = make_and_use_inside };
@@ -256,13 +240,13 @@ Test(stream, memory_of_a_stream_that_was_left_is_handed_out_after_its_work)
     }
     gpu_stream_free(device, outer);
     gpu_stream_free(device, inner);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 /* The stall is over only after this thread's work, which waits for nothing of the other's. */
 Test(stream, two_streams_run_at_once)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     void *stream = gpu_stream_new(device);
     /* Loads the kernels, and leaves memory of this stream for both: of the other's it would have to wait. */
     talc_scope *scope = talc_scope_enter();
@@ -279,7 +263,7 @@ Test(stream, two_streams_run_at_once)
     cr_assert(value_of(t.made) == 21);
     talc_release(t.made);
     gpu_stream_free(device, stream);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 /* Products share a handle and its workspaces; each thread's numbers come out as one thread alone has them. */
@@ -302,7 +286,7 @@ static void multiply_often(task *t)
 Test(stream, products_on_several_streams_at_once_are_exact)
 {
     enum { THREADS = 4 };
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     talc_manual_seed(3);
     talc_tensor *a = talc_randn(device, TALC_F32, TALC_DIMS(200, 200));
     const float due = (float)talc_item(
@@ -318,7 +302,7 @@ Test(stream, products_on_several_streams_at_once_are_exact)
         talc_release(tasks[i].made);
         gpu_stream_free(device, tasks[i].stream);
     }
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }
 
 // ---- Ends ---------------------------------------------------------------------------------------------------
@@ -333,7 +317,7 @@ static void *enter_and_end(void *argument)
 
 Test(stream, a_threads_end_leaves_its_streams)
 {
-    talc_device *device = streaming_device();
+    talc_device *device = queueing_device();
     task t = { device, gpu_stream_new(device), .body = NULL };
     pthread_t thread;
     cr_assert(pthread_create(&thread, NULL, enter_and_end, &t) == 0);
@@ -341,5 +325,5 @@ Test(stream, a_threads_end_leaves_its_streams)
     cr_assert(talc_device_memory(device).live == 0);
     cr_assert(talc_streams_close(device), "%s", talc_error_message());
     gpu_stream_free(device, t.stream);
-    assert_streams_freed(device);
+    assert_device_freed(device);
 }

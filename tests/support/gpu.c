@@ -2,6 +2,11 @@
 
 #include "tests/support/gpu.h"
 
+#include "tests/support/fake_device.h"
+#include "tests/support/hooks.h"
+
+#include "tensor/storage.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +15,21 @@
 #if defined(TALC_CUDA)
 #include <cuda_runtime_api.h>
 #endif
+
+talc_device *queueing_device(void)
+{
+    talc_device *device = tested_device();
+    return talc_device_is_host(device) ? fake_device() : device;
+}
+
+void assert_device_freed(talc_device *device)
+{
+    talc_scope_leave_all();
+    cr_assert(talc_device_memory(device).live == 0);
+    if (device == fake_device())
+        assert_fake_devices_freed();
+    assert_all_freed();
+}
 
 static bool is_gpu(const talc_device *device)
 {

@@ -1,8 +1,14 @@
-/// What tests do with a GPU behind talc's back: streams of their own, work that takes a while, streams of the fake device.
+/// Devices that queue their work, and what tests do with a GPU behind talc's back: streams of their own, work that takes a while, streams of the fake device.
 #ifndef TALC_TESTS_GPU_H
 #define TALC_TESTS_GPU_H
 
 #include "talc.h"
+
+/// A device with streams and page-locked memory: the one under test, the fake one where that is the CPU.
+talc_device *queueing_device(void);
+
+/// As assert_all_freed, which it calls, for that device.
+void assert_device_freed(talc_device *device);
 
 /// A stream of the device under test, for talc_stream_enter: made by the CUDA runtime, or a name that the fake device takes.
 void *gpu_stream_new(const talc_device *device);
