@@ -518,6 +518,30 @@ class Check(Tool):
         self.assertNotEqual(listed("random", "40", "--seed", "5"), listed("random", "40"))
         done = self.json("check", "random", "30", "--seed", "3", *self.SHORT)
         self.assertEqual((done["problems"], done["passed"]), (30, True))
+        # Of one op so many of it, each the same as among all; another set beside it is only narrowed.
+        norms = listed("random", "50", "--op", "batch_norm2d")
+        self.assertEqual((len(norms), {text.split(":")[0] for text in norms}), (50, {"batch_norm2d"}))
+        among_all = [text for text in listed("random", "600") if text.startswith("batch_norm2d:")]
+        self.assertEqual(norms[:len(among_all)], among_all[:50])
+        quick = listed("quick", "--op", "max")
+        self.assertEqual(listed("quick", "random", "20", "--op", "max")[:len(quick)], quick)
+        self.assertEqual(len(listed("quick", "random", "20", "--op", "max")), len(quick) + 20)
+        self.assertEqual(len(listed("random", "20", "--op", "conv2d")), 20)
+
+    def test_parts(self):
+        """N processes side by side check every problem once."""
+        def listed(*arguments):
+            return self.json("check", *arguments, "--list")
+        whole = listed("quick")
+        parts = [listed("quick", "--part", f"{i}/7") for i in range(1, 8)]
+        self.assertEqual(parts, [whole[i::7] for i in range(7)])
+        self.assertEqual(listed("quick", "--part", "1/1"), whole)
+        self.assertEqual(listed("random", "9", "--op", "sum", "--part", "2/2"), listed("random", "9", "--op", "sum")[1::2])
+        done = self.json("check", "random", "10", "--part", "3/4", *self.SHORT)
+        self.assertEqual(done["problems"], 2)
+        self.fails(2, "nothing to check: part 2 of 2 of 1 problems$", "check", self.PROBLEM, "--part", "2/2")
+        for wrong in ("0/4", "5/4", "4", "/4", "4/", "1/2/3", "x/4", "1/x", "-1/4", "1" * 40 + "/4", ""):
+            self.fails(2, "--part: '.*' is no part such as 1/4 to 4/4", "check", "--part=" + wrong)
 
     def test_svg(self):
         """Pictures of outputs of rank 4, 3, 2, 1 and 0, some larger than the picture, some sampled."""
@@ -589,6 +613,7 @@ class Check(Tool):
         nothing("nothing ran on cpu: the problems have nothing to compute", "n0c3h9w8o4k3x3")
         nothing("nothing ran on cpu: no row takes", "softmax:9x10@1", "--kinds", "stride")
         nothing("nothing to check: none of the 1 problems is of op 'sun'", self.PROBLEM, "--op", "sun")
+        nothing("nothing to check: none of the 10000 problems is of op 'sun'", "random", "5", "--op", "sun")
 
     def test_problems_that_no_row_took(self):
         problems = [self.PROBLEM, "n0c3h9w8o4k3x3", "n1c2h5w5o3k3x3", "matmul:m0n1k1"]

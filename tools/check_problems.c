@@ -50,17 +50,40 @@ void check_problems_free(check_problems *self)
     free(self->text);
 }
 
-static bool add_set(check_problems *self, const char *set)
+/* Draws until there are enough of the op; so many in a row without one mean that the op is in no random set. */
+static bool add_random(check_problems *self)
 {
-    const int64_t most = strcmp(set, "random") == 0 ? self->random : INT64_MAX;
+    const int64_t before = self->count, in_vain = 10000;
     char text[TALC_CHECK_TEXT];
-    for (int64_t i = 0; i < most; i++) {
-        if (talc_check_set_problem(set, i, self->seed, text) == NULL)
-            return !talc_failed();
-        if (!add(self, text))
+    for (int64_t i = 0, last = 0; self->count - before < self->random && i - last < in_vain; i++) {
+        const int64_t count = self->count;
+        if (talc_check_set_problem("random", i, self->seed, text) == NULL || !add(self, text))
             return false;
+        last = self->count > count ? i : last;
     }
     return true;
+}
+
+static bool add_set(check_problems *self, const char *set)
+{
+    char text[TALC_CHECK_TEXT];
+    if (strcmp(set, "random") == 0)
+        return add_random(self);
+    for (int64_t i = 0; talc_check_set_problem(set, i, self->seed, text) != NULL; i++)
+        if (!add(self, text))
+            return false;
+    return !talc_failed();
+}
+
+void check_problems_keep(check_problems *self, int64_t part, int64_t parts)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < self->count; i++)
+        if (i % parts == part - 1)
+            self->text[kept++] = self->text[i];
+        else
+            free(self->text[i]);
+    self->count = kept;
 }
 
 // ---- Files --------------------------------------------------------------------------------------------------

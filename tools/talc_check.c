@@ -17,6 +17,7 @@ typedef struct arguments {
     const char *texts[MAX_ARGUMENTS]; ///< sets, files and problems
     const char *algorithm, *op, *svg;
     int64_t random, seed;
+    int64_t part, parts; ///< 1 of 1: all problems
     uint64_t kinds;
     bool list;
 } arguments;
@@ -27,6 +28,7 @@ enum {
     KEY_SEED = 's',
     KEY_KINDS = 'k',
     KEY_OP = 5000,
+    KEY_PART,
     KEY_SVG,
     KEY_LIST
 };
@@ -34,10 +36,14 @@ enum {
 static const struct argp_option options[] = {
     { "algorithm", KEY_ALGORITHM, "NAME", 0, "rows of this name alone", 1 },
     { "op", KEY_OP, "NAME", 0, "problems of this op alone", 1 },
-    { "count", KEY_COUNT, "N", 0, "how many random problems (default 1000); random N says the same",
+    { "count", KEY_COUNT, "N", 0,
+      "how many random problems (default 1000), of the op where one is named; random N says the "
+      "same",
       1 },
     { "seed", KEY_SEED, "S", 0, "of the data and the random problems (default 1)", 1 },
     { "kinds", KEY_KINDS, "LIST", 0, "these checks alone: exact,random,...", 1 },
+    { "part", KEY_PART, "I/N", 0,
+      "the I-th of N parts of the problems: every N-th, for N processes side by side", 1 },
     { "svg", KEY_SVG, "FILE", 0,
       "draw the first failure, or what comes nearest to its bound: the share of the bound over an "
       "output plane, and a histogram",
@@ -71,6 +77,20 @@ static uint64_t read_kinds(struct argp_state *state, const char *text)
         if (*text == '\0')
             return kinds;
     }
+}
+
+static void read_part(arguments *self, struct argp_state *state, const char *text)
+{
+    char first[24];
+    const char *slash = strchr(text, '/');
+    const size_t length = slash == NULL ? sizeof first : (size_t)(slash - text);
+    if (length < sizeof first) {
+        memcpy(first, text, length);
+        first[length] = '\0';
+    }
+    if (length >= sizeof first || tool_numbers(first, 1, &self->part) != 1 ||
+        tool_numbers(slash + 1, 1, &self->parts) != 1 || self->part < 1 || self->part > self->parts)
+        argp_error(state, "--part: '%s' is no part such as 1/4 to 4/4", text);
 }
 
 /* A number after `random` says how many; all else is a set, a file or a problem. */
@@ -109,6 +129,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_KINDS:
         self->kinds = read_kinds(state, argument);
+        return 0;
+    case KEY_PART:
+        read_part(self, state, argument);
         return 0;
     case KEY_SVG:
         self->svg = argument;
@@ -205,6 +228,12 @@ static bool find_problems(run *self)
         talc_fail(TALC_NOT_FOUND,
                   "nothing to check: none of the %" PRId64 " problems is of op '%s'",
                   self->problems.left_out, a->op);
+    const int64_t all = self->problems.count;
+    check_problems_keep(&self->problems, a->part, a->parts);
+    if (all > 0 && self->problems.count == 0)
+        talc_fail(TALC_NOT_FOUND,
+                  "nothing to check: part %" PRId64 " of %" PRId64 " of %" PRId64 " problems",
+                  a->part, a->parts, all);
     return !talc_failed();
 }
 
@@ -397,7 +426,7 @@ static int list(const run *self)
 
 int command_check(int argc, char **argv)
 {
-    static arguments self = { .random = 1000, .seed = 1 };
+    static arguments self = { .random = 1000, .seed = 1, .part = 1, .parts = 1 };
     static run job;
     struct argp common = tool_argp;
     common.help_filter = help_filter;
