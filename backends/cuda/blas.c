@@ -72,18 +72,32 @@ const char *talc_cuda_blas_refuses(void)
     return blas.missing[0] == '\0' ? NULL : blas.missing;
 }
 
-// ---- A handle a GPU -----------------------------------------------------------------------------------------
+// ---- A handle a stream --------------------------------------------------------------------------------------
 
-/* Products on two streams may run at once, so each has a workspace, by the stream's number; a number's next stream runs
- * after all that had it before. */
-static struct handle {
+/* Products on two streams may run at once, and two threads launch them at once, so each has a handle and a workspace, by the
+ * stream's number; a number's next stream runs after all that had it before. */
+struct handle {
+    pthread_mutex_t lock; /* held while a product is launched */
     cublasHandle_t blas;
-    void *workspaces[TALC_STREAMS];
-    cudaStream_t stream;
-    int number; /* of the workspace in use */
+    void *workspace;
+    cudaStream_t stream; /* NULL while it is to be set anew */
     talc_device *device;
-} handles[TALC_CUDA_GPUS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+};
+static struct handle handles[TALC_CUDA_GPUS][TALC_STREAMS];
+
+static void prepare(void)
+{
+    for (int gpu = 0; gpu < TALC_CUDA_GPUS; gpu++)
+        for (int number = 0; number < TALC_STREAMS; number++)
+            pthread_mutex_init(&handles[gpu][number].lock, NULL);
+}
+
+static struct handle *handles_of(int gpu)
+{
+    static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+    pthread_once(&prepared, prepare);
+    return handles[gpu];
+}
 
 static talc_status blas_status(talc_device *device, const char *who, cublasStatus_t error)
 {
@@ -101,26 +115,39 @@ static void close_handle(struct handle *h)
     if (h->device != NULL && talc_cuda_usable(h->device)) {
         if (h->blas != NULL)
             (void)blas.cublasDestroy_v2(h->blas);
-        for (int i = 0; i < TALC_STREAMS; i++)
-            (void)cudaFree(h->workspaces[i]);
+        (void)cudaFree(h->workspace);
     }
-    *h = (struct handle){ 0 };
+    h->blas = NULL;
+    h->workspace = NULL;
+    h->stream = NULL;
+    h->device = NULL;
+}
+
+static void close_handles(int gpu)
+{
+    struct handle *all = handles_of(gpu);
+    for (int number = 0; number < TALC_STREAMS; number++) {
+        pthread_mutex_lock(&all[number].lock);
+        close_handle(&all[number]);
+        pthread_mutex_unlock(&all[number].lock);
+    }
 }
 
 void talc_cuda_blas_close(talc_device *device)
 {
-    pthread_mutex_lock(&lock);
-    close_handle(&handles[talc_cuda_state_of(device)->index]);
-    pthread_mutex_unlock(&lock);
+    close_handles(talc_cuda_state_of(device)->index);
 }
 
 /* Runs before the libraries' own ends, since it is registered after they were opened. */
 static void close_at_exit(void)
 {
-    pthread_mutex_lock(&lock);
-    for (int i = 0; i < TALC_CUDA_GPUS; i++)
-        close_handle(&handles[i]);
-    pthread_mutex_unlock(&lock);
+    for (int gpu = 0; gpu < TALC_CUDA_GPUS; gpu++)
+        close_handles(gpu);
+}
+
+static void register_end(void)
+{
+    (void)atexit(close_at_exit);
 }
 
 /* The pool's cache may hold all memory: that is given back for a second try. */
@@ -140,26 +167,24 @@ static talc_status use_stream(talc_device *device, const char *who, struct handl
                               void *workspace)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const int number = talc_stream_number(device);
-    if (workspace == NULL && h->stream == stream && h->number == number)
+    if (workspace == NULL && h->stream == stream)
         return TALC_OK;
     if (workspace == NULL) {
-        const cudaError_t made = make_workspace(device, &h->workspaces[number]);
+        const cudaError_t made = make_workspace(device, &h->workspace);
         if (made != cudaSuccess)
             return talc_cuda_status(device, who, made);
     }
     cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
     if (error == CUBLAS_STATUS_SUCCESS)
-        error = blas.cublasSetWorkspace_v2(
-            h->blas, workspace == NULL ? h->workspaces[number] : workspace, WORKSPACE);
+        error = blas.cublasSetWorkspace_v2(h->blas, workspace == NULL ? h->workspace : workspace,
+                                           WORKSPACE);
     h->stream = error == CUBLAS_STATUS_SUCCESS && workspace == NULL ? stream : NULL;
-    h->number = number;
     return blas_status(device, who, error);
 }
 
 static talc_status open_handle(talc_device *device, const char *who, struct handle *h)
 {
-    static bool registered;
+    static pthread_once_t registered = PTHREAD_ONCE_INIT;
     h->device = device;
     cublasStatus_t made = blas.cublasCreate_v2(&h->blas);
     if (made != CUBLAS_STATUS_SUCCESS && talc_memory_trim(device) > 0) {
@@ -175,8 +200,8 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
         status = use_stream(device, who, h, NULL);
     if (status != TALC_OK)
         close_handle(h);
-    else if (!registered)
-        registered = atexit(close_at_exit) == 0;
+    else
+        pthread_once(&registered, register_end);
     return status;
 }
 
@@ -220,9 +245,8 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     const char *missing = talc_cuda_blas_refuses();
     if (missing != NULL)
         return talc_fail(TALC_UNSUPPORTED, "%s: %s: %s", who, device->name, missing);
-    const talc_cuda_state *state = talc_cuda_state_of(device);
-    pthread_mutex_lock(&lock);
-    struct handle *h = &handles[state->index];
+    struct handle *h = &handles_of(talc_cuda_state_of(device)->index)[talc_stream_number(device)];
+    pthread_mutex_lock(&h->lock);
     talc_status status = h->blas != NULL ? TALC_OK : open_handle(device, who, h);
     talc_block own = { 0 };
     /* A graph may run beside other work, so it has a workspace of its own. */
@@ -235,6 +259,6 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
             device, who,
             call(h->blas, product, first, talc_smaller(MOST_PRODUCTS, product->batch - first)));
     talc_block_free(device, own);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&h->lock);
     return status;
 }

@@ -1,8 +1,8 @@
 /// cuBLAS as GPU kernels use it. Private to backends/cuda.
 ///
 /// The library is opened when an op first asks for it, never linked, so that programs which need no product run without
-/// it. Each GPU has one handle, on the device's stream and with a workspace of its own: with one stream and a fixed
-/// workspace cuBLAS gives the same bits on every run. Arithmetic is that of the data's type (pedantic): no TF32, no
+/// it. Each stream of a GPU has a handle with a workspace of its own, as a handle serves one thread at a time: with one stream
+/// and a fixed workspace cuBLAS gives the same bits on every run. Arithmetic is that of the data's type (pedantic): no TF32, no
 /// emulation, whatever the environment says.
 #ifndef TALC_BACKENDS_CUDA_BLAS_H
 #define TALC_BACKENDS_CUDA_BLAS_H
