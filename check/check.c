@@ -3,21 +3,16 @@
 #include "backends/backends.h"
 #include "check/data.h"
 #include "check/judge.h"
+#include "check/machine.h"
 #include "check/properties.h"
 #include "check/results.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 enum { MOST_ROWS = 32 };
-
-/* Problems that several threads check at once share the machine: those that take more memory than this have it for themselves,
- * as they use all of its cores anyway. */
-static const double SHARED_BYTES = 64e6;
-static pthread_rwlock_t machine = PTHREAD_RWLOCK_INITIALIZER;
 
 static bool wanted(const talc_check *check, talc_check_kind kind)
 {
@@ -418,12 +413,9 @@ static bool check_session(session *s)
         return true;
     }
     const double bytes = memory_of(s);
-    if (bytes > SHARED_BYTES)
-        pthread_rwlock_wrlock(&machine);
-    else
-        pthread_rwlock_rdlock(&machine);
+    talc_check_machine_enter(bytes);
     const bool done = fits_memory(s, bytes) && check_kept_rows(s);
-    pthread_rwlock_unlock(&machine);
+    talc_check_machine_leave(bytes);
     return done;
 }
 

@@ -1,16 +1,31 @@
 /// Many problems, on a device that is not the host's by several threads at once.
 ///
-/// Each thread takes the next few problems and keeps what it finds in a check of its own; those are joined in the order of the
-/// problems, so that nothing depends on who was faster.
+/// Each thread takes the next few problems, large ones before all others and by themselves, works on a stream of its own and
+/// keeps what it finds in a check of its own; those are joined in the order of the problems, so that nothing depends on who was
+/// faster.
 #include "backends/backends.h"
+#include "check/judge.h"
+#include "check/parallel.h"
 #include "check/results.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
+#include "tensor/stream.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { THREADS = 8, PART = 8 }; /* problems that are taken at a time */
+enum { THREADS = 16, PART = 8 }; /* problems that are taken at a time */
+
+/* Elements of operands and terms of sums from which on a problem is a part of its own. */
+static const double LARGE = 1e6;
+
+/* Problems that are taken together. */
+typedef struct part {
+    int64_t first, count;
+    double cost; /* 0: not large */
+    talc_check *check;
+} part;
 
 typedef struct many {
     talc_check *check;
@@ -19,27 +34,76 @@ typedef struct many {
     void (*step)(void *context, const char *problem);
     void *context;
     pthread_mutex_t lock; /* of what follows */
-    int64_t next;         /* part that nobody has taken */
-    talc_check **parts;
+    int64_t next;         /* in `turns`, that nobody has taken */
+    int64_t part_count;
+    part *parts;         /* in the order of the problems */
+    const part **turns;  /* in the order in which they are taken */
     talc_status failure; /* of the first problem that could not be checked */
     int64_t failed;      /* its part */
     char message[1024];
 } many;
 
-static int64_t parts_of(const many *self)
+// ---- Parts --------------------------------------------------------------------------------------------------
+
+/* 0 for a problem that is not large; what cannot be read is found out when its turn comes. */
+static double cost_of(const char *problem)
 {
-    return (self->count + PART - 1) / PART;
+    check_problem read;
+    check_operand operands[CHECK_OPERANDS];
+    const check_family *family = problem == NULL ? NULL : talc_check_parse(problem, &read);
+    if (family == NULL) {
+        talc_error_clear();
+        return 0;
+    }
+    const double terms = talc_check_oracle_terms(family, &read);
+    double cost = terms < CHECK_FULL_TERMS ? terms : CHECK_FULL_TERMS;
+    for (int i = family->operands(&read, operands) - 1; i >= 0; i--)
+        cost += (double)operands[i].count;
+    return cost < LARGE ? 0 : cost;
 }
 
-/* The next part, -1 when there is none. */
+static int by_turn(const void *a, const void *b)
+{
+    const part *x = *(const part *const *)a, *y = *(const part *const *)b;
+    if (x->cost != y->cost)
+        return x->cost > y->cost ? -1 : 1;
+    return (x->first > y->first) - (x->first < y->first);
+}
+
+static bool cut(many *self)
+{
+    self->parts = talc_memory_new((size_t)self->count * sizeof *self->parts + 1, "check");
+    self->turns = talc_memory_new((size_t)self->count * sizeof *self->turns + 1, "check");
+    if (self->parts == NULL || self->turns == NULL)
+        return false;
+    for (int64_t i = 0; i < self->count; i++) {
+        const double cost = cost_of(self->problems[i]);
+        part *last = self->part_count == 0 ? NULL : &self->parts[self->part_count - 1];
+        if (last != NULL && cost == 0 && last->cost == 0 && last->count < PART)
+            last->count++;
+        else
+            self->parts[self->part_count++] = (part){ .first = i, .count = 1, .cost = cost };
+    }
+    for (int64_t i = 0; i < self->part_count; i++)
+        self->turns[i] = &self->parts[i];
+    qsort(self->turns, (size_t)self->part_count, sizeof *self->turns, by_turn);
+    return true;
+}
+
+/* The next part, -1 when there is none. After a failure those that come before it: one of them may hold an earlier one. */
 static int64_t take(many *self)
 {
+    int64_t taken = -1;
     pthread_mutex_lock(&self->lock);
-    const bool left = self->next < parts_of(self) && self->failure == TALC_OK;
-    const int64_t part = left ? self->next++ : -1;
+    while (taken < 0 && self->next < self->part_count) {
+        const int64_t index = self->turns[self->next++] - self->parts;
+        taken = self->failure == TALC_OK || index < self->failed ? index : -1;
+    }
     pthread_mutex_unlock(&self->lock);
-    return part;
+    return taken;
 }
+
+// ---- A thread -----------------------------------------------------------------------------------------------
 
 static void begin(many *self, const char *problem)
 {
@@ -51,22 +115,22 @@ static void begin(many *self, const char *problem)
 }
 
 /* Hands this thread's failure to the one that waits. */
-static void give_up(many *self, int64_t part)
+static void give_up(many *self, int64_t index)
 {
     pthread_mutex_lock(&self->lock);
-    if (self->failure == TALC_OK || part < self->failed) {
+    if (self->failure == TALC_OK || index < self->failed) {
         self->failure = talc_error_status();
-        self->failed = part;
+        self->failed = index;
         snprintf(self->message, sizeof self->message, "%s", talc_error_message());
     }
     pthread_mutex_unlock(&self->lock);
     talc_error_clear();
 }
 
-static bool check_part(many *self, int64_t part, talc_check *check)
+static bool check_part(many *self, const part *of, talc_check *check)
 {
     bool done = true;
-    for (int64_t i = part * PART; i < self->count && i < (part + 1) * PART && done; i++) {
+    for (int64_t i = of->first; i < of->first + of->count && done; i++) {
         begin(self, self->problems[i]);
         done = talc_check_problem(check, self->problems[i]);
     }
@@ -78,12 +142,21 @@ static void *work(void *context)
     many *self = context;
     talc_check_options options = self->check->options;
     options.device = self->check->device;
-    for (int64_t part; (part = take(self)) >= 0;) {
-        talc_check *check = talc_check_new(&options);
-        self->parts[part] = check;
-        if (check == NULL || !check_part(self, part, check))
-            give_up(self, part);
+    talc_device *device = options.device;
+    void *handle =
+        device->interface->stream_new == NULL ? NULL : device->interface->stream_new(device);
+    talc_stream *own = handle == NULL ? NULL : talc_stream_enter(device, handle);
+    talc_error_clear(); /* the device's own stream will do */
+    for (int64_t i; (i = take(self)) >= 0;) {
+        part *of = &self->parts[i];
+        of->check = talc_check_new(&options);
+        if (of->check == NULL || !check_part(self, of, of->check))
+            give_up(self, i);
     }
+    talc_stream_leave(own);
+    if (handle != NULL)
+        device->interface->stream_free(device, handle);
+    talc_check_busy(-1);
     return NULL;
 }
 
@@ -91,34 +164,38 @@ static void *work(void *context)
 static bool join(many *self)
 {
     bool done = true;
-    for (int64_t i = 0; i < parts_of(self); i++) {
-        const bool counts =
-            self->parts[i] != NULL && done && (self->failure == TALC_OK || i <= self->failed);
-        if (counts)
-            done = talc_check_join(self->check, self->parts[i]);
-        talc_check_free(self->parts[i]);
+    for (int64_t i = 0; i < self->part_count; i++) {
+        const talc_check *check = self->parts[i].check;
+        if (check != NULL && done && (self->failure == TALC_OK || i <= self->failed))
+            done = talc_check_join(self->check, check);
+        talc_check_free(self->parts[i].check);
     }
     if (done && self->failure != TALC_OK)
         talc_fail(self->failure, "%s", self->message);
     return done && self->failure == TALC_OK;
 }
 
+// ---- All of them --------------------------------------------------------------------------------------------
+
 static bool check_at_once(many *self, int threads)
 {
     pthread_t others[THREADS];
     int started = 0;
-    self->parts = talc_memory_new((size_t)parts_of(self) * sizeof(talc_check *), "check");
-    if (self->parts == NULL)
-        return false;
-    pthread_mutex_init(&self->lock, NULL);
-    while (started + 1 < threads && pthread_create(&others[started], NULL, work, self) == 0)
-        started++;
-    work(self);
-    for (int i = 0; i < started; i++)
-        pthread_join(others[i], NULL);
-    pthread_mutex_destroy(&self->lock);
-    const bool done = join(self);
+    bool done = cut(self);
+    if (done) {
+        pthread_mutex_init(&self->lock, NULL);
+        talc_check_busy(threads);
+        while (started + 1 < threads && pthread_create(&others[started], NULL, work, self) == 0)
+            started++;
+        talc_check_busy(started + 1 - threads);
+        work(self);
+        for (int i = 0; i < started; i++)
+            pthread_join(others[i], NULL);
+        pthread_mutex_destroy(&self->lock);
+        done = join(self);
+    }
     talc_memory_free(self->parts);
+    talc_memory_free(self->turns);
     return done;
 }
 

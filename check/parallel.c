@@ -31,6 +31,28 @@ static void *work_on(void *context)
     }
 }
 
+/* Of the whole process: threads that check problems, and the helpers of their loops. */
+static atomic_int busy;
+
+void talc_check_busy(int change)
+{
+    atomic_fetch_add(&busy, change);
+}
+
+/* Takes up to `wanted` of the cores that nobody is on; a thread that calls by itself is on one. */
+static int take_cores(int wanted)
+{
+    const int cores = talc_threads();
+    int now = atomic_load(&busy), taken;
+    do {
+        const int left = cores - (now > 0 ? now : 1);
+        taken = wanted < left ? wanted : left;
+        if (taken <= 0)
+            return 0;
+    } while (!atomic_compare_exchange_weak(&busy, &now, now + taken));
+    return taken;
+}
+
 void talc_check_parallel(int64_t count, double cost, check_piece *piece, void *context)
 {
     if (count <= 0)
@@ -40,14 +62,14 @@ void talc_check_parallel(int64_t count, double cost, check_piece *piece, void *c
                   .count = count,
                   .pieces = count < CHECK_PIECES ? (int)count : CHECK_PIECES };
     const double worth = (double)count * cost / WORTH;
-    int threads = worth < 2 ? 1 : talc_threads();
-    threads = threads > worth ? (int)worth : threads;
-    threads = threads > MOST_THREADS ? MOST_THREADS : threads;
+    const int most = worth < MOST_THREADS ? (int)worth : MOST_THREADS;
+    const int taken = worth < 2 ? 0 : take_cores(most - 1);
     pthread_t others[MOST_THREADS];
     int started = 0;
-    while (started + 1 < threads && pthread_create(&others[started], NULL, work_on, &self) == 0)
+    while (started < taken && pthread_create(&others[started], NULL, work_on, &self) == 0)
         started++;
     work_on(&self);
     for (int i = 0; i < started; i++)
         pthread_join(others[i], NULL);
+    talc_check_busy(-taken);
 }

@@ -13,7 +13,10 @@ enum { CHECK_PIECES = 64 };
 typedef void check_piece(void *context, int index, int64_t first, int64_t end);
 
 /// Does all pieces of `count` elements and waits for them. `cost` is about how many nanoseconds an element takes: little work
-/// stays on this thread. At most talc_threads() work at once.
+/// stays on this thread. At most talc_threads() work at once, those that are busy elsewhere in the check counted.
 void talc_check_parallel(int64_t count, double cost, check_piece *piece, void *context);
+
+/// Counts `change` more threads as busy: they check problems of their own.
+void talc_check_busy(int change);
 
 #endif

@@ -155,6 +155,10 @@ typedef struct talc_device_interface {
     talc_status (*order)(talc_device *device, int stream, int after);
     /// The calling thread's stream, as callers know streams. NULL where there are none.
     void *(*stream)(talc_device *device);
+    /// A new stream for talc_stream_enter, NULL with a failure raised; given back once it is left. NULL, both, where there are
+    /// none.
+    void *(*stream_new)(talc_device *device);
+    void (*stream_free)(talc_device *device, void *stream);
     /// Gives back what opening took; the pool is gone already. NULL: nothing.
     void (*close)(talc_device *device);
 } talc_device_interface;

@@ -1,9 +1,17 @@
+#define _DEFAULT_SOURCE /* usleep */
+
 /* Many problems at once on a device that is not the host's: what is found is what is found one after the other. */
 #include "backends/cpu/cpu.h"
+#include "check/machine.h"
+#include "check/parallel.h"
+#include "tensor/streams.h"
 #include "tests/support/hooks.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST = 120 };
 static char texts[MOST][TALC_CHECK_TEXT];
@@ -30,6 +38,10 @@ static const char *none(const talc_conv2d_problem *problem)
     return problem->OC % 7 == 0 ? "seven" : NULL;
 }
 
+/* Streams that do nothing: how many there are, and which were in use. */
+static atomic_int streams_made, streams_left;
+static _Atomic uint32_t streams_used;
+
 static talc_status wrong_at_times(talc_device *device, const talc_conv2d_problem *problem,
                                   const talc_conv2d_arguments *arguments)
 {
@@ -37,6 +49,7 @@ static talc_status wrong_at_times(talc_device *device, const talc_conv2d_problem
     while (strcmp(row->algorithm.name, "reference") != 0)
         row++;
     const talc_status status = row->run(device, problem, arguments);
+    atomic_fetch_or(&streams_used, UINT32_C(1) << talc_stream_number(device));
     if (problem->OC == 4 && problem->dtype == TALC_F32)
         ((float *)arguments->y)[problem->OH * problem->OW - 1] += 1;
     return status;
@@ -50,6 +63,26 @@ static talc_check_options options_of(talc_device *device)
                                           1u << TALC_CHECK_BATCH };
 }
 
+static talc_status no_order(talc_device *device, int stream, int after)
+{
+    (void)device, (void)stream, (void)after;
+    return TALC_OK;
+}
+
+static void *stream_new(talc_device *device)
+{
+    (void)device;
+    streams_made++;
+    return malloc(1);
+}
+
+static void stream_free(talc_device *device, void *stream)
+{
+    cr_assert(talc_stream_number(device) == 0, "it is still entered");
+    streams_left++;
+    free(stream);
+}
+
 static talc_device *other_device(void)
 {
     static talc_conv2d_algorithm rows[] = { { .algorithm = { "wrong",
@@ -58,8 +91,14 @@ static talc_device *other_device(void)
                                               .run = wrong_at_times },
                                             { .algorithm = { NULL, { 0 } } } };
     static struct talc_backend backend;
+    static talc_device_interface interface;
     static talc_device device;
     device = *cpu_device();
+    interface = *device.interface;
+    interface.order = no_order;
+    interface.stream_new = stream_new;
+    interface.stream_free = stream_free;
+    device.interface = &interface;
     backend = *device.backend;
     backend.conv2d = rows;
     device.backend = &backend;
@@ -79,7 +118,7 @@ static void count_steps(void *context, const char *problem)
     atomic_fetch_sub(&within, 1);
 }
 
-static void expect_same(const talc_check *a, const talc_check *b)
+static void expect_same_found(const talc_check *a, const talc_check *b)
 {
     cr_assert_eq(talc_check_summary_count(a), talc_check_summary_count(b));
     for (int i = 0; i < talc_check_summary_count(a); i++) {
@@ -102,13 +141,19 @@ static void expect_same(const talc_check *a, const talc_check *b)
                   "failure %d: %s, not %s", i, y->problem, x->problem);
     }
     cr_assert_eq(talc_check_untaken(a), talc_check_untaken(b));
+}
+
+static void expect_same(const talc_check *a, const talc_check *b)
+{
+    expect_same_found(a, b);
     cr_assert_eq(talc_check_passed(a), talc_check_passed(b));
 }
 
 Test(check_many, at_once_and_one_after_the_other_find_the_same)
 {
     const int count = find_problems();
-    const talc_check_options options = options_of(other_device());
+    talc_device *device = other_device();
+    const talc_check_options options = options_of(device);
     talc_check *serial = talc_check_new(&options);
     for (int i = 0; i < count; i++)
         cr_assert(talc_check_problem(serial, problems[i]), "%s", talc_error_message());
@@ -117,12 +162,18 @@ Test(check_many, at_once_and_one_after_the_other_find_the_same)
         cr_assert(talc_set_threads(threads));
         talc_check *check = talc_check_new(&options);
         steps = 0;
+        streams_used = 0;
+        streams_made = streams_left = 0;
         cr_assert(talc_check_problems(check, problems, count, count_steps, problems));
         cr_assert_eq(steps, count);
         expect_same(serial, check);
         talc_check_free(check);
+        /* Each of several threads has a stream of its own. */
+        cr_assert(streams_made == (threads == 1 ? 0 : threads) && streams_left == streams_made);
+        cr_assert((threads == 1) == ((streams_used & 1) != 0), "0x%x", streams_used);
     }
     talc_check_free(serial);
+    cr_assert(talc_streams_close(device));
     assert_all_freed();
 }
 
@@ -132,21 +183,112 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
     const int count = find_problems();
     const talc_check_options options = options_of(other_device());
     cr_assert(talc_set_threads(4));
-    problems[100] = "n1c2h3w4o5k6";
-    talc_check *check = talc_check_new(&options);
-    cr_assert(!talc_check_problems(check, problems, count, NULL, NULL));
-    cr_assert(talc_failed() && strstr(talc_error_message(), "n1c2h3w4o5k6") != NULL, "%s",
-              talc_error_message());
-    talc_error_clear();
-    cr_assert(!talc_check_passed(check));
-    talc_check_free(check);
+    /* The first in the order of the problems counts, and all before it are checked; those after it and in another part are
+     * not looked at, whichever is found first. */
+    problems[60] = "n1c2h3w4o5k6";
+    problems[100] = "n1c1000000h1000w1000o1k1x1"; /* taken first, as it is large */
+    for (int i = 0; i < 5; i++) {
+        talc_check *check = talc_check_new(&options), *before = talc_check_new(&options);
+        cr_assert(!talc_check_problems(check, problems, count, NULL, NULL));
+        cr_assert(talc_failed() && strstr(talc_error_message(), problems[60]) != NULL, "%s",
+                  talc_error_message());
+        talc_error_clear();
+        cr_assert(!talc_check_passed(check));
+        for (int j = 0; j <= 60; j++)
+            cr_assert(talc_check_problem(before, problems[j]) == (j < 60));
+        talc_error_clear();
+        expect_same_found(before, check);
+        talc_check_free(check);
+        talc_check_free(before);
+    }
 
-    check = talc_check_new(&options);
+    talc_check *check = talc_check_new(&options);
     cr_assert(talc_check_problems(check, problems, 0, NULL, NULL) && !talc_check_passed(check));
     cr_assert(!talc_check_problems(check, NULL, 1, NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "check: problems is NULL");
     cr_assert(!talc_check_problems(NULL, problems, 1, NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "check: check is NULL");
     talc_check_free(check);
+    cr_assert(talc_streams_close(options.device));
     assert_all_freed();
+}
+
+// ---- Memory and cores ---------------------------------------------------------------------------------------
+
+static atomic_int inside, most_inside, alone;
+
+/* The machine is shared by small problems, and who needs more than a quarter of it is alone. */
+static void *visit(void *context)
+{
+    const double bytes = *(const double *)context;
+    for (int i = 0; i < 20; i++) {
+        talc_check_machine_enter(bytes);
+        const int now = ++inside;
+        if (now > most_inside)
+            most_inside = now;
+        usleep(500);
+        if (bytes > 1e12)
+            alone += inside == 1;
+        inside--;
+        talc_check_machine_leave(bytes);
+    }
+    return NULL;
+}
+
+Test(check_many, a_problem_that_takes_much_memory_has_the_machine_alone)
+{
+    static const double bytes[] = { 1, 1e6, 1e15, 2e6, 1e15 };
+    enum { VISITORS = sizeof bytes / sizeof *bytes };
+    pthread_t threads[VISITORS];
+    for (int i = 0; i < VISITORS; i++)
+        cr_assert(pthread_create(&threads[i], NULL, visit, (void *)&bytes[i]) == 0);
+    for (int i = 0; i < VISITORS; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert(inside == 0 && alone == 40, "alone %d of 40 times", alone);
+    cr_assert(most_inside > 1, "nobody shares");
+}
+
+static atomic_int at_work, most_at_work;
+static int due_at_work;
+
+static void busy_piece(void *context, int index, int64_t first, int64_t end)
+{
+    atomic_char *done = context;
+    (void)index;
+    const int now = ++at_work;
+    if (now > most_at_work)
+        most_at_work = now;
+    for (int64_t i = first; i < end; i++)
+        done[i]++;
+    for (int i = 0; i < 5000 && most_at_work < due_at_work; i++)
+        usleep(1000); /* the others are still starting */
+    usleep(1000); /* one too many has time to come */
+    at_work--;
+}
+
+/* A loop has `due` threads while so many are busy elsewhere; every element is done once in any case. */
+static void assert_beside(int busy, int due)
+{
+    enum { COUNT = 1000 };
+    static atomic_char done[COUNT];
+    memset(done, 0, sizeof done);
+    most_at_work = 0;
+    due_at_work = due;
+    talc_check_busy(busy);
+    talc_check_parallel(COUNT, 1e9, busy_piece, done);
+    talc_check_busy(-busy);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert(done[i] == 1);
+    cr_assert(most_at_work == due, "%d threads beside %d, due %d", most_at_work, busy, due);
+}
+
+Test(check_many, loops_take_the_cores_that_nobody_is_on)
+{
+    cr_assert(talc_set_threads(6));
+    assert_beside(0, 6); /* this one among them */
+    assert_beside(1, 6);
+    assert_beside(4, 3);
+    assert_beside(6, 1);
+    assert_beside(9, 1);
+    assert_beside(0, 6);
 }

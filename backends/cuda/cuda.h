@@ -87,6 +87,8 @@ talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *pee
                                 size_t bytes);
 talc_status talc_cuda_order(talc_device *device, int stream, int after);
 void *talc_cuda_callers_stream(talc_device *device);
+void *talc_cuda_stream_new(talc_device *device);
+void talc_cuda_stream_free(talc_device *device, void *stream);
 talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);

@@ -170,6 +170,8 @@ static const talc_device_interface interface = {
     .from_peer = talc_cuda_from_peer,
     .order = talc_cuda_order,
     .stream = talc_cuda_callers_stream,
+    .stream_new = talc_cuda_stream_new,
+    .stream_free = talc_cuda_stream_free,
     .close = close_gpu,
 };
 

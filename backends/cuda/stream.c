@@ -26,6 +26,22 @@ void *talc_cuda_callers_stream(talc_device *device)
     return talc_cuda_stream(device);
 }
 
+void *talc_cuda_stream_new(talc_device *device)
+{
+    cudaStream_t stream = NULL;
+    if (talc_cuda_enter(device, "stream") != TALC_OK)
+        return NULL;
+    const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    return talc_cuda_status(device, "stream", error) == TALC_OK ? stream : NULL;
+}
+
+void talc_cuda_stream_free(talc_device *device, void *stream)
+{
+    if (talc_cuda_usable(device))
+        (void)cudaStreamDestroy((cudaStream_t)stream);
+    (void)cudaGetLastError();
+}
+
 /* With `ordering` held: `device`'s stream waits for the other's, by an event of the other. Each is spoken of while its device
  * is the current one: what a default stream is goes by that, and so does whose error it is. */
 static talc_status wait_for(const char *who, talc_device *device, cudaStream_t stream,

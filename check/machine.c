@@ -1,0 +1,45 @@
+#include "check/machine.h"
+
+#include "tensor/device.h"
+
+#include <pthread.h>
+
+/* Where a system does not say what is free. */
+static const double LEAST_SHARED = 64e6;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static long long tickets, served; /* handed out, let in */
+static int inside;
+static double taken, shared;
+
+static bool has_room(double bytes)
+{
+    return inside == 0 || taken + bytes <= shared;
+}
+
+void talc_check_machine_enter(double bytes)
+{
+    pthread_mutex_lock(&lock);
+    const long long ticket = tickets++;
+    while (ticket != served || !has_room(bytes))
+        pthread_cond_wait(&changed, &lock);
+    if (inside == 0) {
+        shared = (double)talc_device_memory(talc_device_host()).free / 4;
+        shared = shared < LEAST_SHARED ? LEAST_SHARED : shared;
+    }
+    served++;
+    inside++;
+    taken += bytes;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+void talc_check_machine_leave(double bytes)
+{
+    pthread_mutex_lock(&lock);
+    inside--;
+    taken -= bytes;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
