@@ -60,17 +60,18 @@ Test(capture, replays_give_the_bits_of_eager_passes)
         for (unsigned seed = 2; seed < 6; seed++) {
             talc_tensor *x = image(model, seed);
             talc_tensor *y = talc_graph_replay(graph, x);
-            assert_same(model->name, y, talc_forward(module, x));
+            assert_same_bits(model->name, y, talc_forward(module, x));
             cr_assert(fixed == NULL || y == fixed, "%s: another output", model->name);
             fixed = y;
         }
         /* In the fixed input itself, and through a view with gaps. */
         talc_tensor *x = image(model, 9);
         cr_assert(talc_copy(talc_graph_input(graph), x));
-        assert_same(model->name, talc_graph_replay(graph, talc_graph_input(graph)),
-                    talc_forward(module, x));
+        assert_same_bits(model->name, talc_graph_replay(graph, talc_graph_input(graph)),
+                         talc_forward(module, x));
         talc_tensor *turned = talc_transpose(image(model, 10), 2, 3);
-        assert_same(model->name, talc_graph_replay(graph, turned), talc_forward(module, turned));
+        assert_same_bits(model->name, talc_graph_replay(graph, turned),
+                         talc_forward(module, turned));
         talc_graph_free(graph);
         talc_module_free(module);
         talc_scope_leave(scope);
@@ -93,10 +94,10 @@ Test(capture, a_graph_shares_no_memory_with_anything_else)
     talc_forward(module, x);
     talc_tensor *y = talc_graph_replay(graph, x);
     talc_forward(module, image(&lenet_case, 2));
-    assert_same("after others' work", y, due);
+    assert_same_bits("after others' work", y, due);
     for (int i = 0; i < COUNT; i++)
-        assert_same("another tensor", others[i],
-                    talc_full(tested_device(), TALC_F32, TALC_DIMS(between[i % 6]), i));
+        assert_same_bits("another tensor", others[i],
+                         talc_full(tested_device(), TALC_F32, TALC_DIMS(between[i % 6]), i));
     talc_graph_free(graph);
     talc_module_free(module);
     assert_all_freed();
@@ -116,7 +117,7 @@ Test(capture, a_thousand_replays_take_no_memory)
     assert_no_failure();
     cr_assert(after.live == before.live && after.reserved == before.reserved &&
               after.peak == before.peak);
-    assert_same("the thousandth", talc_graph_replay(graph, x), talc_forward(module, x));
+    assert_same_bits("the thousandth", talc_graph_replay(graph, x), talc_forward(module, x));
     talc_graph_free(graph);
     talc_module_free(module);
     assert_all_freed();
@@ -132,11 +133,12 @@ Test(capture, graphs_live_side_by_side_and_are_freed_in_any_order)
         talc_graph *c = captured(module, x);
         talc_tensor *y = talc_graph_replay(a, x), *other_y = talc_graph_replay(b, other_x);
         cr_assert(talc_graph_replay(c, image(&lenet_case, 3)) != y);
-        assert_same("the first", y, talc_forward(module, x));
-        assert_same("the second", other_y, talc_forward(other, other_x));
+        assert_same_bits("the first", y, talc_forward(module, x));
+        assert_same_bits("the second", other_y, talc_forward(other, other_x));
         talc_graph_free(order == 0 ? a : c);
         talc_graph *left = order == 0 ? c : a;
-        assert_same("the one that is left", talc_graph_replay(left, x), talc_forward(module, x));
+        assert_same_bits("the one that is left", talc_graph_replay(left, x),
+                         talc_forward(module, x));
         talc_graph_free(order == 0 ? b : left);
         talc_graph_free(order == 0 ? left : b);
         talc_module_free(module);
@@ -174,7 +176,7 @@ Test(capture, x_is_like_the_example)
     cr_assert_null(talc_capture(module, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "capture: example is NULL");
     cr_assert_null(talc_graph_input(NULL));
-    assert_same("after all that", talc_graph_replay(graph, x), talc_forward(module, x));
+    assert_same_bits("after all that", talc_graph_replay(graph, x), talc_forward(module, x));
     talc_graph_free(graph);
     talc_module_free(module);
     assert_all_freed();
@@ -207,11 +209,11 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
     for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
         talc_fill(talc_module_find(module, written[i]), 0.125);
         talc_tensor *y = talc_graph_replay(graph, x);
-        assert_same(written[i], y, talc_forward(module, x));
+        assert_same_bits(written[i], y, talc_forward(module, x));
         cr_assert(talc_item(talc_sum(talc_sub(y, before), TALC_SCALAR, false)) != 0,
                   "%s: the output is as before", written[i]);
         before = talc_clone(y);
-        assert_same("again", talc_graph_replay(graph, x), before);
+        assert_same_bits("again", talc_graph_replay(graph, x), before);
     }
     const char *path = file_path("capture.safetensors");
     cr_assert(talc_module_save(module, path) && talc_module_load(module, path, true), "%s",
@@ -221,7 +223,7 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
                                       "capture, which read its storage of then; capture again");
     talc_graph_free(graph);
     graph = captured(module, x);
-    assert_same("captured again", talc_graph_replay(graph, x), before);
+    assert_same_bits("captured again", talc_graph_replay(graph, x), before);
     talc_graph_free(graph);
     talc_module_free(module);
     file_remove_all();
@@ -271,9 +273,9 @@ Test(capture, a_failure_in_the_recorded_pass_ends_it)
     cr_assert((graph == NULL) == (tested_device() != cpu_device()));
     talc_graph_free(graph);
     passes = 3;
-    assert_same("usable", talc_relu(talc_neg(x)), talc_relu(talc_neg(x)));
+    assert_same_bits("usable", talc_relu(talc_neg(x)), talc_relu(talc_neg(x)));
     graph = captured(module, x);
-    assert_same("captured then", talc_graph_replay(graph, x), talc_relu(x));
+    assert_same_bits("captured then", talc_graph_replay(graph, x), talc_relu(x));
     talc_graph_free(graph);
     talc_module_free(module);
     assert_all_freed();
@@ -304,15 +306,15 @@ Test(capture, tensors_that_a_pass_reads_are_held)
         extra = NULL;
         talc_full(device, TALC_F32, TALC_DIMS(300), 77);
     }
-    assert_same("the sum", talc_graph_replay(graph, x),
-                talc_full(device, TALC_F32, TALC_DIMS(300), 5));
+    assert_same_bits("the sum", talc_graph_replay(graph, x),
+                     talc_full(device, TALC_F32, TALC_DIMS(300), 5));
     talc_graph_free(graph);
     talc_module_free(module);
 
     module = module_of(&identity, returns_x);
     graph = captured(module, x);
     talc_tensor *other = talc_full(device, TALC_F32, TALC_DIMS(300), 9);
-    assert_same("the input as output", talc_graph_replay(graph, other), other);
+    assert_same_bits("the input as output", talc_graph_replay(graph, other), other);
     talc_graph_free(graph);
     talc_module_free(module);
     assert_all_freed();
@@ -348,7 +350,7 @@ Test(capture, other_threads_work_meanwhile)
     cr_assert(pthread_create(&thread, NULL, work_meanwhile, tested_device()) == 0);
     for (int i = 0; i < 20; i++) {
         talc_graph *graph = captured(module, x);
-        assert_same("captured meanwhile", talc_graph_replay(graph, x), due);
+        assert_same_bits("captured meanwhile", talc_graph_replay(graph, x), due);
         talc_graph_free(graph);
     }
     atomic_store(&stop, true);
@@ -378,15 +380,15 @@ Test(capture, replays_go_to_the_callers_stream)
     talc_tensor *y = talc_graph_replay(graph, x);
     talc_stream *stream = talc_stream_enter(device, handle);
     gpu_stall(device, handle, LATE);
-    assert_same("on the caller's stream", talc_graph_replay(graph, other), other_due);
+    assert_same_bits("on the caller's stream", talc_graph_replay(graph, other), other_due);
     talc_graph *made_here = captured(module, x);
-    assert_same("captured there", talc_graph_replay(made_here, other), other_due);
+    assert_same_bits("captured there", talc_graph_replay(made_here, other), other_due);
     gpu_stall(device, handle, LATE);
     talc_graph_replay(made_here, other);
     talc_graph_replay(graph, other);
     talc_stream_leave(stream);
-    assert_same("back on the device's own", talc_graph_replay(graph, x), due);
-    assert_same("of the other stream", talc_graph_replay(made_here, x), due);
+    assert_same_bits("back on the device's own", talc_graph_replay(graph, x), due);
+    assert_same_bits("of the other stream", talc_graph_replay(made_here, x), due);
     cr_assert(y != NULL);
     talc_graph_free(graph);
     talc_graph_free(made_here);
