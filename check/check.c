@@ -413,7 +413,7 @@ static bool check_session(session *s)
         return true;
     }
     const double bytes = memory_of(s);
-    talc_check_machine_enter(bytes);
+    talc_check_machine_enter(s->check->device, bytes);
     const bool done = fits_memory(s, bytes) && check_kept_rows(s);
     talc_check_machine_leave(bytes);
     return done;

@@ -1,7 +1,5 @@
 #include "check/machine.h"
 
-#include "tensor/device.h"
-
 #include <pthread.h>
 
 /* Where a system does not say what is free. */
@@ -18,15 +16,23 @@ static bool has_room(double bytes)
     return inside == 0 || taken + bytes <= shared;
 }
 
-void talc_check_machine_enter(double bytes)
+/* A quarter of what is free. */
+static double quarter(talc_device *device)
+{
+    const double free = (double)talc_device_memory(device).free;
+    return free > 0 ? free / 4 : LEAST_SHARED;
+}
+
+void talc_check_machine_enter(talc_device *device, double bytes)
 {
     pthread_mutex_lock(&lock);
     const long long ticket = tickets++;
     while (ticket != served || !has_room(bytes))
         pthread_cond_wait(&changed, &lock);
     if (inside == 0) {
-        shared = (double)talc_device_memory(talc_device_host()).free / 4;
-        shared = shared < LEAST_SHARED ? LEAST_SHARED : shared;
+        const double here = quarter(talc_device_host());
+        const double there = talc_device_is_host(device) ? here : quarter(device);
+        shared = here < there ? here : there;
     }
     served++;
     inside++;
@@ -39,7 +45,7 @@ void talc_check_machine_leave(double bytes)
 {
     pthread_mutex_lock(&lock);
     inside--;
-    taken -= bytes;
+    taken = inside == 0 ? 0 : taken - bytes;
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
 }

@@ -222,7 +222,7 @@ static void *visit(void *context)
 {
     const double bytes = *(const double *)context;
     for (int i = 0; i < 20; i++) {
-        talc_check_machine_enter(bytes);
+        talc_check_machine_enter(cpu_device(), bytes);
         const int now = ++inside;
         if (now > most_inside)
             most_inside = now;
@@ -262,7 +262,7 @@ static void busy_piece(void *context, int index, int64_t first, int64_t end)
         done[i]++;
     for (int i = 0; i < 5000 && most_at_work < due_at_work; i++)
         usleep(1000); /* the others are still starting */
-    usleep(1000); /* one too many has time to come */
+    usleep(1000);     /* one too many has time to come */
     at_work--;
 }
 
