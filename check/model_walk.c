@@ -226,7 +226,7 @@ talc_replacement *talc_check_remember(talc_module *model)
     const int count = talc_module_tensor_count(model);
     for (int i = 0; remembered != NULL && i < count; i++) {
         const talc_tensor *tensor = remembered[i].tensor;
-        remembered[i].fresh = talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+        remembered[i].fresh = talc_tensor_alias(tensor);
         if (remembered[i].fresh == NULL) {
             talc_memory_free(remembered);
             return NULL;

@@ -34,11 +34,6 @@ static talc_tensor *keep(talc_tensor *tensor)
     return talc_retain(tensor);
 }
 
-static talc_tensor *view_of(const talc_tensor *tensor)
-{
-    return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
-}
-
 // ---- Parameters ---------------------------------------------------------------------------------------------
 
 static bool add_source(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
@@ -47,7 +42,7 @@ static bool add_source(const char *path, talc_tensor *tensor, bool is_buffer, vo
     (void)is_buffer;
     talc_graph *graph = context;
     source *to = &graph->sources[graph->source_count];
-    *to = (source){ .held = keep(view_of(tensor)), .version = talc_version(tensor) };
+    *to = (source){ .held = keep(talc_tensor_alias(tensor)), .version = talc_version(tensor) };
     if (to->held == NULL)
         return false;
     to->tensor = talc_retain(tensor);
@@ -170,7 +165,7 @@ static void hold_inputs(talc_observer *observer, const talc_observation *observa
         if (grown == NULL)
             return;
         graph->held = grown;
-        talc_tensor *view = keep(view_of(input));
+        talc_tensor *view = keep(talc_tensor_alias(input));
         if (view != NULL)
             graph->held[graph->held_count++] = view;
     }
@@ -236,7 +231,7 @@ static bool capture(talc_graph *graph)
     talc_tensor *y = NULL;
     if (graph->recording != NULL)
         y = talc_recording_possible(graph->x->device) ? record(graph) : rehearse(graph);
-    y = y == NULL || talc_failed() ? NULL : view_of(y);
+    y = y == NULL || talc_failed() ? NULL : talc_tensor_alias(y);
     if (y != NULL && graph->y != NULL)
         talc_tensor_replace(graph->y, y);
     else if (y != NULL)

@@ -143,7 +143,7 @@ static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d
         if (of == NULL)
             continue;
         fold->sources[i].version = talc_version(of);
-        fold->sources[i].held = talc_retain(talc_tensor_view(of, talc_dims_of(of), of->strides, 0));
+        fold->sources[i].held = talc_retain(talc_tensor_alias(of));
         if (fold->sources[i].held == NULL)
             return false;
     }

@@ -32,11 +32,6 @@ static talc_tensor *packed_copy(const char *who, const talc_tensor *tensor, talc
     return copy;
 }
 
-static talc_tensor *same_elements(const talc_tensor *tensor)
-{
-    return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
-}
-
 talc_tensor *talc_clone(const talc_tensor *tensor)
 {
     return talc_operand_missing("clone", "tensor", tensor)
@@ -48,7 +43,7 @@ talc_tensor *talc_contiguous(const talc_tensor *tensor)
 {
     if (talc_operand_missing("contiguous", "tensor", tensor))
         return NULL;
-    return talc_is_contiguous(tensor) ? same_elements(tensor)
+    return talc_is_contiguous(tensor) ? talc_tensor_alias(tensor)
                                       : packed_copy("contiguous", tensor, tensor->dtype);
 }
 
@@ -56,7 +51,7 @@ talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
 {
     if (talc_operand_missing("cast", "tensor", tensor))
         return NULL;
-    return tensor->dtype == dtype ? same_elements(tensor) : packed_copy("cast", tensor, dtype);
+    return tensor->dtype == dtype ? talc_tensor_alias(tensor) : packed_copy("cast", tensor, dtype);
 }
 
 /* Through pageable host memory, which every device can read and write; dst and src are contiguous, of one dtype. */

@@ -209,6 +209,11 @@ talc_tensor *talc_tensor_view(const talc_tensor *base, talc_dims dims,
     return view;
 }
 
+talc_tensor *talc_tensor_alias(const talc_tensor *base)
+{
+    return talc_tensor_view(base, talc_dims_of(base), base->strides, 0);
+}
+
 void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other)
 {
     talc_storage *old = tensor->storage;
