@@ -1,6 +1,7 @@
 /// The batch norm folded into the convolution before it.
 #include "nn/entries.h"
 #include "nn/fusable.h"
+#include "nn/source.h"
 #include "ops/algorithm.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
@@ -10,14 +11,8 @@
 
 enum { SOURCES = 6 };
 
-/* A tensor that the fold was made of. Its storage is held, so that no other takes its place in memory. */
-typedef struct source {
-    talc_tensor *held; /* a view; NULL for an operand that is not there */
-    uint64_t version;
-} source;
-
 struct talc_fold {
-    source sources[SOURCES];
+    talc_source sources[SOURCES];
     double eps;
     char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
     talc_tensor *weight, *bias;
@@ -31,7 +26,7 @@ static void fold_free(talc_fold *fold)
     if (fold == NULL)
         return;
     for (int i = 0; i < SOURCES; i++)
-        talc_release(fold->sources[i].held);
+        talc_source_release(&fold->sources[i]);
     talc_release(fold->weight);
     talc_release(fold->bias);
     talc_memory_free(fold);
@@ -73,14 +68,6 @@ static const char *forced_algorithm(void)
     return forced == NULL ? "" : forced;
 }
 
-static bool source_stands(const source *of, const talc_tensor *tensor)
-{
-    if (of->held == NULL || tensor == NULL)
-        return of->held == NULL && tensor == NULL;
-    return of->held->storage == tensor->storage && of->held->data == tensor->data &&
-           of->version == talc_version(tensor);
-}
-
 static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
                         const talc_batch_norm2d_module *norm)
 {
@@ -89,7 +76,7 @@ static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
     bool stands = fold != NULL && fold->eps == norm->options.eps &&
                   strcmp(fold->algorithm, forced_algorithm()) == 0;
     for (int i = 0; i < SOURCES && stands; i++)
-        stands = source_stands(&fold->sources[i], list[i]);
+        stands = talc_source_stands(&fold->sources[i], list[i]);
     return stands;
 }
 
@@ -138,16 +125,10 @@ static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d
 {
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
-    for (int i = 0; i < SOURCES; i++) {
-        const talc_tensor *of = list[i];
-        if (of == NULL)
-            continue;
-        fold->sources[i].version = talc_version(of);
-        fold->sources[i].held = talc_retain(talc_tensor_alias(of));
-        if (fold->sources[i].held == NULL)
-            return false;
-    }
-    return true;
+    bool held = true;
+    for (int i = 0; i < SOURCES && held; i++)
+        held = talc_source_hold(&fold->sources[i], list[i]);
+    return held;
 }
 
 static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm)
