@@ -20,12 +20,9 @@ bool talc_device_is_host(const talc_device *device)
 bool talc_device_synchronize(talc_device *device)
 {
     if (talc_operand_missing("device_synchronize", "device", device) ||
-        talc_recording_refuses("device_synchronize", device, "wait for the device"))
+        talc_recording_refuses("device_synchronize", device, "wait for the device") ||
+        talc_pool_closed(device, "device_synchronize"))
         return false;
-    if (device->pool == NULL) {
-        talc_fail(TALC_BAD_DEVICE, "device_synchronize: %s is closed", device->name);
-        return false;
-    }
     return device->interface->synchronize(device) == TALC_OK;
 }
 
