@@ -467,11 +467,9 @@ int64_t talc_item_i64(const talc_tensor *tensor)
     return item(tensor, TALC_I64, &value) ? value : 0;
 }
 
-void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
+/* Whether the host can use the elements where they lie, as `dtype`. */
+static bool check_data(const talc_tensor *tensor, talc_dtype dtype)
 {
-    if (talc_operand_missing("data", "tensor", tensor) ||
-        talc_recording_refuses("data", tensor->device, "show its elements to the host"))
-        return NULL;
     char text[TALC_DIMS_TEXT];
     if (tensor->dtype != dtype)
         talc_fail(TALC_BAD_DTYPE, "data: the tensor is %s, the caller asks for %s",
@@ -484,10 +482,18 @@ void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
         talc_fail(TALC_BAD_SHAPE,
                   "data: the tensor %s is a view with gaps; make it talc_contiguous first",
                   talc_dims_text(talc_dims_of(tensor), text));
+    return !talc_failed();
+}
+
+void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
+{
+    if (talc_operand_missing("data", "tensor", tensor) ||
+        talc_recording_refuses("data", tensor->device, "show its elements to the host") ||
+        !check_data(tensor, dtype))
+        return NULL;
     talc_storage *storage = tensor->storage;
-    if (!talc_failed() && storage->pinned != NULL)
-        (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
-    if (talc_failed())
+    talc_device *pinned = storage->pinned;
+    if (pinned != NULL && pinned->interface->await(pinned, storage->block.data) != TALC_OK)
         return NULL;
     if (tensor->data != NULL)
         atomic_fetch_add(&storage->version, 1);
