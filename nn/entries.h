@@ -69,8 +69,9 @@ typedef enum talc_group_phase {
 typedef struct talc_forward_recorder {
     /// Wants every module's own output: nothing is fused while the recorder is set. `group` is told all the same.
     bool apart;
-    /// `count` modules and what follows them in their chain are applied as one op. FOLDS comes first: ops until RUNS make operands that are kept for later
-    /// calls. Unless it is `apart` the recorder is told nothing else of the modules. NULL: not told.
+    /// `count` modules, at most TALC_GROUP_MAX, and what follows them in their chain are applied as one op. FOLDS comes
+    /// first: ops until RUNS make operands that are kept for later calls. Unless it is `apart` the recorder is told nothing
+    /// else of the modules. NULL: not told.
     void (*group)(struct talc_forward_recorder *recorder, talc_module *const modules[], int count,
                   talc_group_phase phase);
     /// A module is about to be applied. NULL: not told.

@@ -1,8 +1,7 @@
 #include "nn/entries.h"
-#include "nn/module.h"
+#include "nn/fusable.h"
+#include "nn/group.h"
 #include "ops/algorithm.h"
-#include "ops/batch_norm2d.h"
-#include "ops/conv2d.h"
 #include "ops/matmul.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
@@ -15,7 +14,7 @@ enum { DEPTH = 64, COLUMNS = 4, TEXT = sizeof((talc_module_step *)NULL)->does };
 
 /* Several modules on one level of the walk, or one. */
 typedef struct level {
-    talc_module *modules[4];
+    talc_module *modules[TALC_GROUP_MAX];
     int count;
 } level;
 
@@ -67,7 +66,7 @@ static void group(talc_forward_recorder *recorder, talc_module *const modules[],
         return;
     if (self->depth < DEPTH) {
         level *here = &self->levels[self->depth];
-        here->count = count < 4 ? count : 4;
+        here->count = count;
         memcpy(here->modules, modules, (size_t)here->count * sizeof(talc_module *));
     }
     self->depth++;
@@ -123,7 +122,7 @@ static void describe(talc_module_step *to, const explaining *self,
     for (int i = 1; i < here->count; i++) {
         append(to->layers, "+");
         append(to->layers, name_in_parent(here->modules[i]));
-        if (strcmp(here->modules[i]->kind->name, "BatchNorm2d") == 0)
+        if (here->modules[i]->kind == &talc_batch_norm2d_class)
             append(does, " + BatchNorm2d (folded)");
     }
     if (strcmp(observation->op, "conv2d") == 0) {
