@@ -22,7 +22,7 @@ struct talc_module_entries {
     int count;
     size_t room;
     talc_module_entry *list; ///< in order of registration
-    struct talc_fold *fold;  ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
+    struct talc_fold *folds; ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };
 
 /// The entry of that name, given by its first `length` characters; NULL when there is none.

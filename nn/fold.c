@@ -4,6 +4,7 @@
 #include "nn/source.h"
 #include "ops/algorithm.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/storage.h"
 
 #include <pthread.h>
@@ -12,6 +13,7 @@
 enum { SOURCES = 6 };
 
 struct talc_fold {
+    talc_fold *next; /* of the same convolution, for another norm */
     talc_source sources[SOURCES];
     double eps;
     char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
@@ -21,29 +23,58 @@ struct talc_fold {
 /* Held for as long as it takes to read or exchange a pointer, whichever module's it is. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void fold_free(talc_fold *fold)
+/* A list of them. */
+static void folds_free(talc_fold *fold)
 {
-    if (fold == NULL)
-        return;
-    for (int i = 0; i < SOURCES; i++)
-        talc_source_release(&fold->sources[i]);
-    talc_release(fold->weight);
-    talc_release(fold->bias);
-    talc_memory_free(fold);
+    while (fold != NULL) {
+        talc_fold *next = fold->next;
+        for (int i = 0; i < SOURCES; i++)
+            talc_source_release(&fold->sources[i]);
+        talc_release(fold->weight);
+        talc_release(fold->bias);
+        talc_memory_free(fold);
+        fold = next;
+    }
 }
 
-static void exchange(talc_module *module, talc_fold *fold)
+/* Whether `newer` takes its place, or a norm that it was made of is gone. */
+static bool is_over(const talc_fold *fold, const talc_fold *newer)
 {
+    bool replaced = true, left = false;
+    for (int i = 0; i < SOURCES; i++) {
+        replaced = replaced && talc_source_in_place(&fold->sources[i], newer->sources[i].held);
+        left = left || talc_source_is_left(&fold->sources[i]);
+    }
+    return replaced || left;
+}
+
+static void keep(talc_module *module, talc_fold *fold)
+{
+    talc_fold *over = NULL;
     pthread_mutex_lock(&lock);
-    talc_fold *before = module->entries->fold;
-    module->entries->fold = fold;
+    for (talc_fold **at = &module->entries->folds; *at != NULL;) {
+        talc_fold *old = *at;
+        if (is_over(old, fold)) {
+            *at = old->next;
+            old->next = over;
+            over = old;
+        } else {
+            at = &old->next;
+        }
+    }
+    fold->next = module->entries->folds;
+    module->entries->folds = fold;
     pthread_mutex_unlock(&lock);
-    fold_free(before);
+    folds_free(over);
 }
 
 void talc_module_forget_folds(talc_module *module)
 {
-    exchange(module, NULL);
+    pthread_mutex_lock(&lock);
+    talc_fold *folds = module->entries->folds;
+    module->entries->folds = NULL;
+    pthread_mutex_unlock(&lock);
+    folds_free(folds);
     for (int i = 0; i < module->entries->count; i++)
         if (module->entries->list[i].child != NULL)
             talc_module_forget_folds(module->entries->list[i].child);
@@ -73,8 +104,8 @@ static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
 {
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
-    bool stands = fold != NULL && fold->eps == norm->options.eps &&
-                  strcmp(fold->algorithm, forced_algorithm()) == 0;
+    bool stands =
+        fold->eps == norm->options.eps && strcmp(fold->algorithm, forced_algorithm()) == 0;
     for (int i = 0; i < SOURCES && stands; i++)
         stands = talc_source_stands(&fold->sources[i], list[i]);
     return stands;
@@ -144,7 +175,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
     talc_scope_leave(scope);
     if (made)
         return fold;
-    fold_free(fold);
+    folds_free(fold);
     return NULL;
 }
 
@@ -155,14 +186,15 @@ static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module 
                  talc_tensor **weight, talc_tensor **bias)
 {
     pthread_mutex_lock(&lock);
-    const talc_fold *fold = conv->base.entries->fold;
-    const bool stands = fold_stands(fold, conv, norm);
-    if (stands) {
+    const talc_fold *fold = conv->base.entries->folds;
+    while (fold != NULL && !fold_stands(fold, conv, norm))
+        fold = fold->next;
+    if (fold != NULL) {
         *weight = talc_retain(fold->weight);
         *bias = talc_retain(fold->bias);
     }
     pthread_mutex_unlock(&lock);
-    return stands;
+    return fold != NULL;
 }
 
 bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
@@ -176,6 +208,10 @@ bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *nor
         return false;
     *weight = talc_retain(fold->weight);
     *bias = talc_retain(fold->bias);
-    exchange(&conv->base, fold);
+    /* What is made in a recording's memory is the recording's: it has elements only once that is replayed. */
+    if (talc_recording_serving(conv->weight->device) == NULL)
+        keep(&conv->base, fold);
+    else
+        folds_free(fold);
     return true;
 }

@@ -24,6 +24,11 @@ bool talc_source_stands(const talc_source *source, const talc_tensor *tensor)
     return talc_source_in_place(source, tensor) && source->version == talc_version(tensor);
 }
 
+bool talc_source_is_left(const talc_source *source)
+{
+    return source->held != NULL && atomic_load(&source->held->storage->references) == 1;
+}
+
 void talc_source_release(talc_source *source)
 {
     talc_release(source->held);

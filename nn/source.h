@@ -19,6 +19,9 @@ bool talc_source_in_place(const talc_source *source, const talc_tensor *tensor);
 /// Whether it holds what it held.
 bool talc_source_stands(const talc_source *source, const talc_tensor *tensor);
 
+/// Whether nothing else sees the elements any more: what had the tensor is gone, or got other storage.
+bool talc_source_is_left(const talc_source *source);
+
 void talc_source_release(talc_source *source);
 
 #endif
