@@ -16,6 +16,8 @@ static const char *const CAPTURE = "capture", *const REPLAY = "graph_replay";
 typedef struct parameter {
     talc_tensor *tensor; /* the module's handle, retained */
     talc_source source;
+    uint64_t began; /* its version when the recording began */
+    bool written;   /* by the pass itself, so by each replay */
 } parameter;
 
 struct talc_graph {
@@ -79,10 +81,32 @@ static bool check_parameters(const talc_graph *graph, bool *written)
     return true;
 }
 
-static void note_versions(talc_graph *graph)
+static void note_beginning(talc_graph *graph)
 {
     for (int i = 0; i < graph->parameter_count; i++)
-        graph->parameters[i].source.version = talc_version(graph->parameters[i].tensor);
+        graph->parameters[i].began = talc_version(graph->parameters[i].tensor);
+}
+
+static void note_end(talc_graph *graph)
+{
+    for (int i = 0; i < graph->parameter_count; i++) {
+        parameter *to = &graph->parameters[i];
+        to->source.version = talc_version(to->tensor);
+        to->written = to->source.version != to->began;
+    }
+}
+
+/* Whoever works something out of a parameter has to see that a replay wrote it. */
+static void tell_written(talc_graph *graph)
+{
+    for (int i = 0; i < graph->parameter_count; i++) {
+        parameter *to = &graph->parameters[i];
+        if (to->written) {
+            talc_tensor_written(to->tensor);
+            to->source.version = talc_version(to->tensor);
+        }
+    }
+    talc_tensor_written(graph->y);
 }
 
 // ---- Modes --------------------------------------------------------------------------------------------------
@@ -171,6 +195,7 @@ static talc_tensor *recorded_pass(talc_graph *graph)
 {
     holder holding = { .observer = { .observe = hold_inputs }, .graph = graph };
     talc_tensor *y = NULL;
+    note_beginning(graph);
     if (talc_recording_begin(graph->recording)) {
         talc_observer *before = talc_observe(&holding.observer);
         y = talc_forward(graph->module, graph->x);
@@ -226,7 +251,7 @@ static bool capture(talc_graph *graph)
         graph->y = talc_retain(y);
     talc_scope_leave(scope);
     if (y != NULL) {
-        note_versions(graph);
+        note_end(graph);
         release_held(held, held_count);
         talc_recording_free(before);
         return true;
@@ -286,7 +311,7 @@ static bool run_recording(talc_graph *graph, bool written)
     if ((written && !(in_evaluation(graph->module) && capture(graph))) ||
         !talc_recording_replay(graph->recording))
         return false;
-    talc_tensor_written(graph->y);
+    tell_written(graph);
     return true;
 }
 

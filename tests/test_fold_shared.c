@@ -47,7 +47,8 @@ static talc_tensor *heads_forward(talc_module *module, talc_tensor *x)
 {
     const heads *self = (heads *)module;
     if (self->v != NULL)
-        talc_copy(talc_module_find(self->conv, "weight"), talc_mul_scalar(self->v, 0.5));
+        talc_copy(talc_module_find(self->conv, "weight"),
+                  talc_mul(self->v, talc_mean(x, TALC_SCALAR, false)));
     talc_tensor *y = head(module, 0, x);
     for (int i = 1; i < NORMS; i++)
         y = talc_add(y, head(module, i, x));
