@@ -55,8 +55,10 @@ void talc_module_forget_folds(talc_module *module);
 /// Modules of a tree, its root counted.
 int talc_module_tree_count(const talc_module *module);
 
-/// Exchanges the modes of a tree, in its order, with those of a list of talc_module_tree_count; returns the list's end.
-bool *talc_module_swap_modes(talc_module *module, bool *modes);
+/// Sets a tree to evaluation mode for a pass of the library's own. Returns the modes that it had, for restore, which takes them
+/// over; NULL, with a failure and the tree as it was, without memory.
+bool *talc_module_evaluate(const char *who, talc_module *module);
+void talc_module_restore_modes(talc_module *module, bool *modes);
 
 /// Where the application of a group of fused modules is.
 typedef enum talc_group_phase {

@@ -165,21 +165,16 @@ static void observe(talc_observer *observer, const talc_observation *observation
 static bool run_forward(explaining *self, talc_module *module, talc_tensor *x)
 {
     talc_scope *scope = talc_scope_enter();
-    bool *modes = scope == NULL
-                      ? NULL
-                      : talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *modes,
-                                        "module_explain");
+    bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_explain", module);
     bool ran = false;
     if (modes != NULL) {
-        talc_module_swap_modes(module, modes); /* all false: evaluation mode */
         talc_forward_recorder *recorder = talc_forward_record(&self->recorder.base);
         talc_observer *observer = talc_observe(&self->observer.base);
         ran = talc_forward(module, x) != NULL;
         talc_observe(observer);
         talc_forward_record(recorder);
-        talc_module_swap_modes(module, modes);
+        talc_module_restore_modes(module, modes);
     }
-    talc_memory_free(modes);
     talc_scope_leave(scope);
     return ran && !talc_failed();
 }
