@@ -86,6 +86,12 @@ static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src
     return status;
 }
 
+static bool recording_refuses(const char *who, const talc_device *from, const talc_device *to)
+{
+    return talc_recording_refuses(who, from, "copy to another device") ||
+           talc_recording_refuses(who, to, "copy from another device");
+}
+
 talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
 {
     if (talc_operand_missing("to", "tensor", tensor) ||
@@ -93,8 +99,7 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
         return NULL;
     if (tensor->device == device)
         return talc_cast(tensor, dtype);
-    if (talc_recording_refuses("to", tensor->device, "copy to another device") ||
-        talc_recording_refuses("to", device, "copy from another device"))
+    if (recording_refuses("to", tensor->device, device))
         return NULL;
     /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
     talc_observer *observer = talc_observe_pause();
@@ -168,7 +173,8 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
                   talc_dims_text(talc_dims_of(dst), to), talc_dims_text(talc_dims_of(src), from));
         return false;
     }
-    if (!talc_operand_writable("copy", dst))
+    if (!talc_operand_writable("copy", dst) ||
+        (src->device != dst->device && recording_refuses("copy", src->device, dst->device)))
         return false;
     if (is_queued(dst, src)) {
         if (copy_between_devices(dst, src) != TALC_OK)

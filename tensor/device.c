@@ -31,9 +31,12 @@ struct talc_timer {
     void *state; /* the backend's */
 };
 
+static const char *const TIMED = "be timed";
+
 talc_timer *talc_timer_start(talc_device *device)
 {
-    if (talc_operand_missing("timer_start", "device", device))
+    if (talc_operand_missing("timer_start", "device", device) ||
+        talc_recording_refuses("timer_start", device, TIMED))
         return NULL;
     talc_timer *timer = talc_memory_new(sizeof *timer, "timer_start");
     if (timer == NULL)
@@ -50,6 +53,8 @@ double talc_timer_stop(talc_timer *timer)
     double seconds = -1;
     if (timer == NULL)
         return seconds;
+    /* The timer is freed all the same. */
+    (void)talc_recording_refuses("timer_stop", timer->device, TIMED);
     const talc_status status =
         timer->device->interface->timer_stop(timer->device, timer->state, &seconds);
     talc_memory_free(timer);
