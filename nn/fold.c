@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -18,9 +19,11 @@ struct talc_fold {
     double eps;
     char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
     talc_tensor *weight, *bias;
+    int stream;       /* that they are made on, by number (tensor/streams.h) */
+    uint32_t streams; /* whose work waits for that, as bits */
 };
 
-/* Held for as long as it takes to read or exchange a pointer, whichever module's it is. */
+/* Held while folds are looked through, whichever module's they are, but not while one is made. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A list of them. */
@@ -170,6 +173,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
     if (fold != NULL) {
         fold->eps = norm->options.eps;
         memcpy(fold->algorithm, forced_algorithm(), strlen(forced_algorithm()) + 1);
+        fold->stream = talc_stream_number(conv->weight->device);
         made = hold_sources(conv, norm, fold) && make_operands(conv, norm, fold);
     }
     talc_scope_leave(scope);
@@ -181,20 +185,35 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
 
 // ---- Handing it out -----------------------------------------------------------------------------------------
 
+/* A program that orders its streams knows of no fold: once a stream, the stream waits for where it was made. */
+static bool wait_for(talc_fold *fold)
+{
+    talc_device *device = fold->weight->device;
+    const int stream = talc_stream_number(device);
+    const uint32_t bit = UINT32_C(1) << stream;
+    if (stream == fold->stream || (fold->streams & bit) != 0)
+        return true;
+    if (talc_stream_order(device, stream, fold->stream) != TALC_OK)
+        return false;
+    fold->streams |= bit;
+    return true;
+}
+
 /* The operands of a fold that stands. */
 static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                  talc_tensor **weight, talc_tensor **bias)
 {
     pthread_mutex_lock(&lock);
-    const talc_fold *fold = conv->base.entries->folds;
+    talc_fold *fold = conv->base.entries->folds;
     while (fold != NULL && !fold_stands(fold, conv, norm))
         fold = fold->next;
-    if (fold != NULL) {
+    const bool usable = fold != NULL && wait_for(fold);
+    if (usable) {
         *weight = talc_retain(fold->weight);
         *bias = talc_retain(fold->bias);
     }
     pthread_mutex_unlock(&lock);
-    return fold != NULL;
+    return usable;
 }
 
 bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
