@@ -338,6 +338,8 @@ void talc_graph_free(talc_graph *graph)
 {
     if (graph == NULL)
         return;
+    /* The recording first: it waits for replays that may still read the rest. */
+    talc_recording_free(graph->recording);
     for (int i = 0; i < graph->parameter_count; i++) {
         talc_release(graph->parameters[i].tensor);
         talc_source_release(&graph->parameters[i].source);
@@ -345,8 +347,6 @@ void talc_graph_free(talc_graph *graph)
     talc_memory_free(graph->parameters);
     talc_release(graph->x);
     talc_release(graph->y);
-    /* The recording first: it waits for replays that may still read the rest. */
-    talc_recording_free(graph->recording);
     release_held(graph->held, graph->held_count);
     talc_memory_free(graph);
 }
