@@ -63,14 +63,14 @@ double talc_timer_stop(talc_timer *timer)
 
 size_t talc_workspace_limit(const talc_device *device)
 {
-    return device == NULL ? 0 : device->workspace_limit;
+    return device == NULL ? 0 : __atomic_load_n(&device->workspace_limit, __ATOMIC_RELAXED);
 }
 
 bool talc_workspace_set_limit(talc_device *device, size_t bytes)
 {
     if (talc_operand_missing("workspace_set_limit", "device", device))
         return false;
-    device->workspace_limit = bytes;
+    __atomic_store_n(&device->workspace_limit, bytes, __ATOMIC_RELAXED);
     return true;
 }
 
