@@ -401,7 +401,7 @@ enum { OUTPUTS = 2 * 4 * 8 * 8 };
  * memory that the other stream gave back, for which it would wait. */
 Test(stream, a_fold_is_waited_for_on_other_streams)
 {
-    sharing with = { .device = streaming_device() };
+    sharing with = { .device = queueing_device() };
     talc_manual_seed(3);
     with.chain = TALC_SEQUENTIAL(talc_nn_conv2d(&(talc_conv2d_layer){
                                      .in_channels = 3, .out_channels = 4, .kernel = { 1, 1 } }),
@@ -437,5 +437,5 @@ Test(stream, a_fold_is_waited_for_on_other_streams)
         pthread_barrier_destroy(&with.used);
     }
     talc_module_free(with.chain);
-    assert_streams_freed(with.device);
+    assert_device_freed(with.device);
 }
