@@ -8,7 +8,7 @@
 ///              128 KiB: 1 to 1024 neighbouring threads share a softmax; up to 128 bytes that no accesses of 16 bytes make up, a
 ///              thread has one by way of shared memory. Across it, where softmaxes lie side by side, up to 1024 elements:
 ///              neighbouring threads have neighbouring softmaxes, and up to 128 rows of them share those.
-///   cluster    Along memory, up to 1.8 MB: held in the shared memory of a cluster of 2 to 8 blocks, and read once too.
+///   cluster    Along memory, up to 1.8 MB: held in the shared memory of a cluster of 2 to 16 blocks, and read once too.
 ///   parts      Any length. Softmaxes are cut into parts; a first kernel gives the largest element and the sum of each part, a
 ///              second joins these, and a third reads x again, from the back, and writes y. What no cluster holds has to be
 ///              read twice, as no result is known before the last element.
@@ -101,9 +101,10 @@ static void launch_along(talc_device *device, const talc_softmax_problem *p,
 {
     constexpr int EACH = COUNT * (int)sizeof(T);
     const int64_t packs = packs_of<T, COUNT>(p, a);
-    const bool is_short = packs * EACH <= 4 * HELD_SHORT; /* four threads that read neighbours */
+    /* Up to what four threads hold of a short one; longer ones have four at least, which read neighbours. */
+    const bool is_short = packs * EACH <= 4 * HELD_SHORT;
     const int held = (is_short ? HELD_SHORT : HELD_LONG) / EACH;
-    int threads = 1;
+    int threads = is_short ? 1 : 4;
     while (threads < WARP && threads * held < packs)
         threads *= 2;
     if (threads * held < packs)
@@ -171,8 +172,8 @@ static void launch_registers(talc_device *device, const talc_softmax_problem *p,
 
 // ---- cluster ------------------------------------------------------------------------------------------------
 
-/* Bytes of its softmax that a block holds where enough blocks can share it, so that three run side by side; what is over is all
- * that a block can have. */
+/* Bytes of a softmax that a block holds where enough blocks can share it, so that three run side by side, and the most that it
+ * can hold. */
 constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
 
 /* Bytes of the longest softmax: what the largest cluster holds that every GPU with clusters can run. */
@@ -199,8 +200,8 @@ static bool has_clusters()
     return all == 2;
 }
 
-/* Blocks of the largest cluster that the kernel runs with on this GPU. Asked once a GPU: it costs as much as a launch. From then on the
- * kernel may have all the shared memory of a block. A failure shows at the launch. */
+/* Blocks of the largest cluster that runs the kernel on this GPU, and leave for the kernel to have all the shared memory of a
+ * block. Asked once a GPU, as it costs as much as a launch. A failure shows at the launch. */
 template <auto KERNEL> static int most_blocks(const talc_device *device)
 {
     static int known[TALC_CUDA_GPUS];
@@ -243,8 +244,8 @@ static void launch_blocks(talc_device *device, const talc_softmax_problem *p,
     int blocks = 2;
     while (blocks < most && packs * EACH > blocks * STORED)
         blocks *= 2;
-    /* Few threads with many packs, as long as there are as many in all; but each has a pack. */
-    const int64_t own = pieces(packs, blocks);
+    const int64_t own = pieces(packs, blocks); /* of a block */
+    /* Half the threads of the largest block where others run beside it; all have as many packs, but for the last. */
     const int64_t enough = own * EACH > STORED * 3 / 2 ? MOST_THREADS : MOST_THREADS / 2;
     const int rounds = (int)pieces(own, enough),
               threads = (int)pieces(pieces(own, rounds), WARP) * WARP;

@@ -149,8 +149,8 @@ template <typename T, int COUNT> struct packed_row {
     }
 };
 
-/// The joined state of `threads` neighbours, in all of them: a power of two, or the whole block in warps, which has one barrier;
-/// `shared` holds a state a warp, and must not have been in use since the barrier before that.
+/// The joined state of `threads` neighbours, in all of them: a power of two up to a warp, or a whole block of warps, which has
+/// one barrier; `shared` holds a state a warp, and must not have been in use since the barrier before that.
 template <typename State> static __device__ State join_all(State state, int threads, State *shared)
 {
     for (int mask = (threads < WARP ? threads : WARP) / 2; mask > 0; mask /= 2)

@@ -1,8 +1,8 @@
 /// Softmaxes that the shared memory of a cluster of blocks holds: read once, written once. Private to backends/cuda.
 ///
 /// A cluster's blocks run at the same time and reach each other's shared memory. Each holds a part of the softmax, every thread
-/// its own packs in its own slots, so slots need no barrier; a state a block goes to all of them. A slot is
-/// filled from the next softmax as soon as its result is written, so memory is never idle for long.
+/// its own packs in its own slots, so that slots need no barrier; each block's state goes to all of them. A slot is filled from
+/// the next softmax as soon as its result is on its way, so that reading does not wait for writing.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
 
@@ -18,8 +18,8 @@ constexpr int PORTABLE_BLOCKS = 8, MOST_BLOCKS = 16;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/// The joined state of all threads of a cluster, in all of them. `shared` holds a state a warp, `blocks` a state a block; neither may
-/// have been in use since the barrier of the cluster before that.
+/// The joined state of all threads of a cluster, in all of them. It has a barrier of the cluster; `shared` holds a state a warp,
+/// `blocks` a state a block, and neither may have been in use since the barrier of the cluster before that.
 template <typename State>
 static __device__ State join_cluster(State state, State *shared, State *blocks)
 {

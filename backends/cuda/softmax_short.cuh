@@ -1,7 +1,7 @@
 /// Softmaxes so short that a thread holds one, which lie one behind the other in memory. Private to backends/cuda.
 ///
-/// Threads that read their own softmaxes would skip over those of their neighbours, so a warp brings all of its softmaxes into shared
-/// memory as they lie, and takes the results back the same way.
+/// Threads that read their own softmaxes would skip over those of their neighbours, so a warp brings all of its softmaxes into
+/// shared memory as they lie, and takes the results back the same way.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_SHORT_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_SHORT_CUH
 
@@ -13,7 +13,7 @@ namespace talc
 /// Bytes of the longest, of which a thread has HELD elements in registers.
 constexpr int SHORT = 128;
 
-/// Copies `count` neighbours, which begin where a pack does, with the threads of a warp.
+/// `copy` of `count` neighbours by the threads of a warp: of packs, from one on, and of the elements that are left over.
 template <typename T, typename Copy>
 static __device__ void with_packs(T *to, const T *from, int count, Copy copy)
 {
