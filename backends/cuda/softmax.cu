@@ -176,6 +176,9 @@ static void launch_registers(talc_device *device, const talc_softmax_problem *p,
  * can hold. */
 constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
 
+/* Threads that the registers of a multiprocessor are enough for: 40 each. */
+constexpr int64_t RUNNING = 1600;
+
 /* Bytes of the longest softmax: what the largest cluster holds that every GPU with clusters can run. */
 constexpr int64_t MOST_BYTES = PORTABLE_BLOCKS * MOST_STORED;
 
@@ -233,6 +236,11 @@ template <auto KERNEL> static int most_blocks(const talc_device *device)
     return most;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 template <typename T, int COUNT>
 static void launch_blocks(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a)
@@ -244,14 +252,17 @@ static void launch_blocks(talc_device *device, const talc_softmax_problem *p,
     int blocks = 2;
     while (blocks < most && packs * EACH > blocks * STORED)
         blocks *= 2;
-    const int64_t own = pieces(packs, blocks); /* of a block */
-    /* Half the threads of the largest block where others run beside it; all have as many packs, but for the last. */
-    const int64_t enough = own * EACH > STORED * 3 / 2 ? MOST_THREADS : MOST_THREADS / 2;
-    const int rounds = (int)pieces(own, enough),
-              threads = (int)pieces(pieces(own, rounds), WARP) * WARP;
-    const size_t bytes = (size_t)rounds * (size_t)threads * EACH;
+    /* Blocks that run side by side by their shared memory, and threads of each for which the registers do too. */
+    const int64_t own = pieces(packs, blocks);
+    const int64_t side_by_side = (MOST_STORED + 1024) / (own * EACH + 1024);
+    const int64_t most_threads = smaller(MOST_THREADS / 2, RUNNING / side_by_side);
+    /* So many that the packs come out nearly even: what they have room for is held. */
+    int64_t threads = BLOCK;
+    for (int64_t other = BLOCK; other <= most_threads; other += WARP)
+        if (pieces(own, other) * other <= pieces(own, threads) * threads)
+            threads = other;
+    const int rounds = (int)pieces(own, threads);
     /* Several times as many clusters as run side by side: they drift apart, and some read while others write. */
-    const int64_t side_by_side = (MOST_STORED + 1024) / ((int64_t)bytes + 1024);
     const int64_t clusters =
         talc_cuda_state_of(device)->multiprocessors * side_by_side * 8 / blocks;
 
@@ -259,9 +270,9 @@ static void launch_blocks(talc_device *device, const talc_softmax_problem *p,
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = { (unsigned)blocks, 1, 1 };
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)((p->outer < clusters ? p->outer : clusters) * blocks));
+    config.gridDim = dim3((unsigned)(smaller(p->outer, clusters) * blocks));
     config.blockDim = dim3((unsigned)threads);
-    config.dynamicSmemBytes = bytes;
+    config.dynamicSmemBytes = (size_t)(rounds * threads * EACH);
     config.stream = talc_cuda_stream(device);
     config.attrs = &cluster;
     config.numAttrs = 1;
