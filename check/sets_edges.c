@@ -318,6 +318,12 @@ const char *const talc_check_edges[] = {
     "softmax:9x17x70@1", "softmax:140x70@0", "softmax:700x35@0", "softmax:1100x35@0", "log_softmax:3000x35@0",
     "softmax:10x33@0_f64", "softmax:140x35@0_f64", "log_softmax:3000x17@0_f64",
 
+    /* Softmax: rows that a thread has, that begin anywhere in an access, that a cluster of blocks holds or just does not. */
+    "softmax:70x10@1", "log_softmax:33x31@1", "softmax:65x15@1_f64", "softmax:40x8@1", "softmax:7x1001@1",
+    "log_softmax:5x8191@1", "softmax:3x1001@1_f64", "softmax:3x16387@1", "softmax:2x32767@1", "softmax:3x32769@1",
+    "log_softmax:2x65537@1", "softmax:2x131075@1", "log_softmax:1x458749@1", "softmax:1x458752@1", "softmax:1x458753@1",
+    "softmax:2x60001@1_f64", "softmax:3x64x68@1", "log_softmax:2x200x36@1", "softmax:2x1000x12@1", "softmax:3x7x2x6@1_f64",
+
     /* Strides: one operand for the whole batch, gaps, dimensions from last to first. */
     "matmul:b3m9n11k13_onea", "matmul:b3m9n11k13_oneb", "matmul:b3m9n11k13_ta_onea_oneb",
     "matmul:b2m9n11k13_gaps", "matmul:b3m9n11k13_tb_oneb_gaps_bias", "matmul:m33n17k9_ta_tb_gaps_f64",

@@ -14,6 +14,7 @@ typedef struct bench_data {
     const talc_tensor *x, *other; ///< of `count` elements
     const talc_tensor *channels;  ///< BENCH_CHANNELS elements
     talc_tensor *mean, *var;      ///< likewise
+    const talc_tensor *x_f64;     ///< the first half of x, and so as many bytes
     int64_t count;
     float *on_host, *other_on_host;
 } bench_data;

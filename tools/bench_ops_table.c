@@ -7,7 +7,11 @@
 /* Shapes in which ops look at x: rows of some lengths, and images [N, CHANNELS, SIDE, SIDE]. */
 enum {
     ROW = 1024,
+    SHORT_ROW = 10,
+    MIDDLE_ROW = 100,
+    ODD_ROW = 1001,
     LONG_ROW = 65536,
+    LONGEST_ROW = 262144,
     WIDTH = 4096,
     CHANNELS = BENCH_CHANNELS,
     SIDE = 64,
@@ -66,18 +70,24 @@ static gather plane(const bench_data *d, int64_t index)
     return (gather){ 0, index * PLANE, { PLANE, 1, 1 }, { 1 } };
 }
 
-static gather its_row(const bench_data *d, int64_t index)
+static gather its_row_of(int64_t index, int64_t length)
 {
-    gather g = row(d, index / ROW);
-    g.at = index;
-    return g;
+    return (gather){ index, index / length * length, { length, 1, 1 }, { 1 } };
 }
 
-static gather its_long_row(const bench_data *d, int64_t index)
-{
-    (void)d;
-    return (gather){ index, index / LONG_ROW * LONG_ROW, { LONG_ROW, 1, 1 }, { 1 } };
-}
+#define ITS_ROW(name, length)                                                                      \
+    static gather name(const bench_data *d, int64_t index)                                         \
+    {                                                                                              \
+        (void)d;                                                                                   \
+        return its_row_of(index, length);                                                          \
+    }
+
+ITS_ROW(its_row, ROW)
+ITS_ROW(its_short_row, SHORT_ROW)
+ITS_ROW(its_middle_row, MIDDLE_ROW)
+ITS_ROW(its_odd_row, ODD_ROW)
+ITS_ROW(its_long_row, LONG_ROW)
+ITS_ROW(its_longest_row, LONGEST_ROW)
 
 static gather its_pixel(const bench_data *d, int64_t index)
 {
@@ -268,6 +278,13 @@ static double share(const bench_data *d, const gather *g, double *bound)
     return y;
 }
 
+static double share_f64(const bench_data *d, const gather *g, double *bound)
+{
+    const double y = share(d, g, bound);
+    *bound *= 0x1p-53 / U;
+    return y;
+}
+
 static double log_share(const bench_data *d, const gather *g, double *bound)
 {
     double roundings, from;
@@ -303,9 +320,16 @@ static double half(const bench_data *d, const gather *g, double *bound)
 
 // ---- Running ------------------------------------------------------------------------------------------------
 
+/* As many whole rows as there are in x. */
+static talc_tensor *rows_of(const talc_tensor *x, int64_t length)
+{
+    const int64_t rows = talc_numel(x) / length;
+    return talc_view(talc_slice(x, 0, 0, rows * length, 1), TALC_DIMS(rows, length));
+}
+
 static talc_tensor *in_rows(const bench_data *d, int64_t length)
 {
-    return talc_view(d->x, TALC_DIMS(d->count / length, length));
+    return rows_of(d->x, length);
 }
 
 static talc_tensor *image(const bench_data *d)
@@ -355,7 +379,12 @@ RUN(avg_pool_3, talc_avg_pool2d(image(d), &(talc_pool2d_options){ .kernel = { 3,
                                                                   .exclude_padding = true }))
 RUN(global_avg_pool, talc_adaptive_avg_pool2d(image(d), 1, 1))
 RUN(softmax, talc_softmax(in_rows(d, ROW), 1))
+RUN(softmax_short, talc_softmax(in_rows(d, SHORT_ROW), 1))
+RUN(softmax_middle, talc_softmax(in_rows(d, MIDDLE_ROW), 1))
+RUN(softmax_odd, talc_softmax(in_rows(d, ODD_ROW), 1))
 RUN(softmax_long, talc_softmax(in_rows(d, LONG_ROW), 1))
+RUN(softmax_longest, talc_softmax(in_rows(d, LONGEST_ROW), 1))
+RUN(softmax_f64, talc_softmax(rows_of(d->x_f64, ROW), 1))
 RUN(softmax_channels, talc_softmax(image(d), 1))
 RUN(log_softmax, talc_log_softmax(in_rows(d, ROW), 1))
 RUN(batch_norm, talc_batch_norm2d(image(d), d->channels, d->channels, d->mean, d->var, NULL))
@@ -400,7 +429,12 @@ const bench_op bench_ops[] = {
     { "ops", "avg_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    run_avg_pool_3, 1, window_3, averaged },
     { "ops", "global_avg_pool",  "[N,64,64,64] to 1x1",                       run_global_avg_pool, 1, plane, averaged },
     { "ops", "softmax",          "[R,1024] over the last",                    run_softmax, 1, its_row, share },
+    { "ops", "softmax_short",    "[R,10] over the last",                      run_softmax_short, 1, its_short_row, share },
+    { "ops", "softmax_middle",   "[R,100] over the last",                     run_softmax_middle, 1, its_middle_row, share },
+    { "ops", "softmax_odd",      "[R,1001] over the last",                    run_softmax_odd, 1, its_odd_row, share },
     { "ops", "softmax_long",     "[R,65536] over the last",                   run_softmax_long, 1, its_long_row, share },
+    { "ops", "softmax_longest",  "[R,262144] over the last",                  run_softmax_longest, 1, its_longest_row, share },
+    { "ops", "softmax_f64",      "f64, [R,1024] over the last",               run_softmax_f64, 1, its_row, share_f64 },
     { "ops", "softmax_channels", "[N,64,64,64] over the second",              run_softmax_channels, 1, its_pixel, share },
     { "ops", "log_softmax",      "[R,1024] over the last",                    run_log_softmax, 1, its_row, log_share },
     { "ops", "batch_norm",       "[N,64,64,64], given statistics",            run_batch_norm, 1, itself, normalized },

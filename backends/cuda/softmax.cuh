@@ -5,8 +5,13 @@
 #include "backends/cuda/group.cuh"
 #include "ops/softmax.h"
 
+#include <cuda_pipeline.h>
+
 namespace talc
 {
+
+/// Threads of the largest block. Kernels with this bound have 64 registers a thread, and so many threads run side by side.
+constexpr int MOST_THREADS = 1024;
 
 /// Bytes of neighbours that a row of threads reads across softmaxes which lie side by side: a line of the caches.
 constexpr int LINE = 128;
@@ -34,6 +39,14 @@ template <typename T> struct largest {
     }
 };
 
+template <typename T> struct summed {
+    T value = 0;
+    __device__ void join(summed other)
+    {
+        value += other.value;
+    }
+};
+
 /// What turns the elements of a softmax into results. A multiplication by 1 / sum is one rounding more than a division, and
 /// a tenth of its instructions.
 template <typename T> struct softmax_of {
@@ -47,7 +60,112 @@ template <typename T> struct softmax_of {
     {
         return log ? x - m - log_sum : exp(x - m) * scale;
     }
+    /// Where exp(x - m) has taken the place of x, but for the logarithm.
+    __device__ T of_held(bool log, T held) const
+    {
+        return log ? held - m - log_sum : held * scale;
+    }
 };
+
+/// Stores a pack by one access: the compiler takes an assignment apart, element by element.
+template <typename T, int COUNT>
+static __device__ void store_pack(T *to, const vec<T, COUNT> &values)
+{
+    if constexpr (sizeof values == ACCESS) {
+        int4 bits;
+        memcpy(&bits, &values, sizeof bits);
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                     "r"(bits.x), "r"(bits.y), "r"(bits.z), "r"(bits.w)
+                     : "memory");
+    } else
+        *(vec<T, COUNT> *)to = values;
+}
+
+/// One softmax along memory, as packs of COUNT elements. It may begin and end inside a pack: what stands outside counts as
+/// -infinity, which changes neither maximum nor sum, and is neither read nor written.
+template <typename T, int COUNT> struct packed_row {
+    using pack = vec<T, COUNT>;
+
+    const T *x; ///< the first pack's
+    T *y;
+    int64_t x_step, y_step; ///< from pack to pack, in elements
+    int begin, end;         ///< elements of the softmax, counted from the first pack's first
+
+    __device__ packed_row(T *y_, const T *x_, int64_t softmax, const softmax_plan &plan)
+    {
+        int64_t at[2];
+        plan.at.offsets((uint64_t)softmax, at);
+        begin = COUNT > 1 ? (int)((uintptr_t)(x_ + at[1]) / sizeof(T) % COUNT) : 0;
+        end = begin + (int)plan.extent;
+        x = x_ + at[1] - begin;
+        y = y_ + at[0] - begin;
+        x_step = COUNT > 1 ? COUNT : plan.x_stride;
+        y_step = COUNT > 1 ? COUNT : plan.y_stride;
+    }
+    __device__ bool holds(int element) const
+    {
+        return element >= begin && element < end;
+    }
+    __device__ bool holds_all(int i) const
+    {
+        return holds(i * COUNT) && holds(i * COUNT + COUNT - 1);
+    }
+    __device__ pack load(int i) const
+    {
+        const T *from = x + i * x_step;
+        pack values;
+        if (holds_all(i))
+            values = *(const pack *)from;
+        else
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                values.of[e] = holds(i * COUNT + e) ? from[e] : -(T)INFINITY;
+        return values;
+    }
+    /// Begins to copy pack i to shared memory.
+    __device__ void copy(pack *to, int i) const
+    {
+        const T *from = x + i * x_step;
+        if (holds_all(i))
+            __pipeline_memcpy_async(to, from, sizeof *to);
+        else
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                if (holds(i * COUNT + e))
+                    __pipeline_memcpy_async(&to->of[e], from + e, sizeof(T));
+                else
+                    to->of[e] = -(T)INFINITY;
+    }
+    __device__ void store(int i, pack values) const
+    {
+        T *to = y + i * y_step;
+        if (holds_all(i))
+            store_pack(to, values);
+        else
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                if (holds(i * COUNT + e))
+                    to[e] = values.of[e];
+    }
+};
+
+/// The joined state of `threads` neighbours, in all of them: a power of two up to a warp, or a whole block of warps, which has
+/// one barrier; `shared` holds a state a warp, and must not have been in use since the barrier before that.
+template <typename State> static __device__ State join_all(State state, int threads, State *shared)
+{
+    for (int mask = (threads < WARP ? threads : WARP) / 2; mask > 0; mask /= 2)
+        state.join(from_lane_xor(state, mask));
+    if (threads <= WARP)
+        return state;
+    const int warps = threads / WARP, lane = threadIdx.x % WARP;
+    if (lane == 0)
+        shared[threadIdx.x / WARP] = state;
+    __syncthreads();
+    state = lane < warps ? shared[lane] : State();
+    for (int mask = WARP / 2; mask > 0; mask /= 2)
+        state.join(from_lane_xor(state, mask));
+    return state;
+}
 
 } // namespace talc
 

@@ -135,7 +135,7 @@ template <typename T, int COUNT> struct strip {
                 for (int e = 0; e < COUNT; e++)
                     values[k].of[e] = by.of_element(log, values[k].of[e]);
                 if (real && i + k * rows < end)
-                    *(vec<T, COUNT> *)to = values[k];
+                    store_pack(to, values[k]);
             }
         }
     }

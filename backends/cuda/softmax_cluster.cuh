@@ -1,0 +1,108 @@
+/// Softmaxes that the shared memory of a cluster of blocks holds: read once, written once. Private to backends/cuda.
+///
+/// A cluster's blocks run at the same time and reach each other's shared memory. Each holds a part of the softmax, every thread
+/// its own packs in its own slots, so that slots need no barrier; each block's state goes to all of them. A slot is filled from
+/// the next softmax as soon as its result is on its way, so that reading does not wait for writing.
+#ifndef TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
+#define TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
+
+#include "backends/cuda/softmax.cuh"
+
+#include <cooperative_groups.h>
+
+namespace talc
+{
+
+/// Blocks of the largest cluster that any GPU with clusters runs, and of the largest that some do.
+constexpr int PORTABLE_BLOCKS = 8, MOST_BLOCKS = 16;
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+/// The joined state of all threads of a cluster, in all of them. It has a barrier of the cluster; `shared` holds a state a warp,
+/// `blocks` a state a block, and neither may have been in use since the barrier of the cluster before that.
+template <typename State>
+static __device__ State join_cluster(State state, State *shared, State *blocks)
+{
+    const auto cluster = cooperative_groups::this_cluster();
+    const unsigned count = cluster.num_blocks();
+    state = join_all(state, blockDim.x, shared);
+    if (threadIdx.x < count)
+        *cluster.map_shared_rank(blocks + cluster.block_rank(), threadIdx.x) = state;
+    cluster.sync();
+    state = blocks[0];
+    for (unsigned i = 1; i < count; i++)
+        state.join(blocks[i]);
+    return state;
+}
+
+#endif
+
+/// A cluster has a softmax after the other, each of at most `rounds` packs a thread.
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(MOST_THREADS)
+    softmax_cluster(T *y, const T *x, int rounds, const softmax_plan plan)
+{
+#if __CUDA_ARCH__ >= 900
+    extern __shared__ __align__(ACCESS) char stored[];
+    __shared__ largest<T> shared_most[MOST_THREADS / WARP], most_of[MOST_BLOCKS];
+    __shared__ summed<T> shared_sum[MOST_THREADS / WARP], sum_of[MOST_BLOCKS];
+    using pack = vec<T, COUNT>;
+    const auto cluster = cooperative_groups::this_cluster();
+    const int blocks = cluster.num_blocks(), threads = blockDim.x * blocks;
+    const int thread = cluster.thread_rank();
+    const int64_t clusters = gridDim.x / blocks;
+    pack *slots = (pack *)stored + threadIdx.x;
+    cluster.sync(); /* all blocks run */
+
+    int64_t softmax = blockIdx.x / blocks;
+    packed_row<T, COUNT> row(y, x, softmax, plan);
+    for (int k = 0; k < rounds; k++)
+        row.copy(slots + k * blockDim.x, thread + k * threads);
+    __pipeline_commit();
+    while (softmax < plan.outer) {
+        largest<T> most;
+        summed<T> sum;
+        __pipeline_wait_prior(0);
+#pragma unroll 4
+        for (int k = 0; k < rounds; k++) {
+            const pack values = slots[k * blockDim.x];
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                most.join({ values.of[e] });
+        }
+        const T m = join_cluster(most, shared_most, most_of).value;
+#pragma unroll 4
+        for (int k = 0; k < rounds; k++) {
+            pack values = slots[k * blockDim.x];
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                const T power = exp(values.of[e] - m);
+                sum.value += power;
+                if (!plan.log)
+                    values.of[e] = power;
+            }
+            slots[k * blockDim.x] = values;
+        }
+        const softmax_of<T> by(plan.log, m, join_cluster(sum, shared_sum, sum_of).value);
+        softmax += clusters;
+        const bool more = softmax < plan.outer;
+        const packed_row<T, COUNT> next(y, x, more ? softmax : 0, plan);
+#pragma unroll 2
+        for (int k = 0; k < rounds; k++) {
+            pack values = slots[k * blockDim.x];
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                values.of[e] = by.of_held(plan.log, values.of[e]);
+            row.store(thread + k * threads, values);
+            if (more)
+                next.copy(slots + k * blockDim.x, thread + k * threads);
+        }
+        __pipeline_commit();
+        row = next;
+    }
+#endif
+}
+
+} // namespace talc
+
+#endif
