@@ -56,5 +56,10 @@ talc_status talc_cpu_join(talc_device *device, const talc_join_problem *problem,
     int64_t pieces = 0;
     for (int i = 0; i < problem->count; i++)
         pieces += cut_of(problem, i).pieces;
-    return talc_cpu_parallel(pieces, join_piece, &context);
+    if ((size_t)problem->rows * problem->pitch > PIECE)
+        return talc_cpu_parallel(pieces, join_piece, &context);
+    /* Threads take longer to wake than to copy so little. */
+    for (int64_t i = 0; i < pieces; i++)
+        join_piece(&context, i, 0);
+    return TALC_OK;
 }
