@@ -56,6 +56,8 @@ template <typename T, typename S> struct cast_of {
     }
 };
 
+template <typename T> constexpr bool talc::moves_only<cast_of<T, T>> = true;
+
 template <typename T, typename S>
 static void launch_copy(talc_device *device, const talc_copy_problem *p, void *dst, const void *src)
 {
