@@ -18,9 +18,12 @@ namespace talc
 namespace map_details
 {
 
-/// Bytes of an array that a slab aims at, and what a stretch of the long dimension is a multiple of, so that slabs begin where
-/// packs do.
-constexpr int SLAB = 12288, STEP = 32;
+/// Bytes of an array that a slab aims at, fewer where they are one span of it anyway; and what a stretch of the long dimension
+/// is a multiple of, so that slabs begin where packs do.
+constexpr int SLAB_IN = 12288, SLAB_OUT = 24576, STEP = 32;
+
+/// Blocks that run side by side: bytes need registers for what they are packed from.
+template <typename Y, typename A> constexpr int SLABS = sizeof(Y) == 1 || sizeof(A) == 1 ? 4 : 8;
 
 enum class slab_access { SPAN, PACKS, ELEMENTS };
 
@@ -103,7 +106,7 @@ __device__ __forceinline__ void fetch_slab(A *to, const A *from, const slabs_pla
 }
 
 template <typename F, int ARRAYS, typename Y, typename A>
-static __global__ void __launch_bounds__(BLOCK, sizeof(Y) == 1 || sizeof(A) == 1 ? 4 : 5)
+static __global__ void __launch_bounds__(BLOCK, SLABS<Y, A>)
     map_slabs(Y *y, const A *a, const A *b, A scalar, const slabs_plan<ARRAYS> p)
 {
     extern __shared__ __align__(16) unsigned char slab_bytes[];
@@ -199,7 +202,8 @@ static bool plan_slabs(const map_problem &p, slabs_plan<ARRAYS> &plan)
         return false;
     const map_problem others = others_of<ARRAYS>(p, along);
     const void *arrays[3] = { p.y, p.a, p.b };
-    const int64_t S = p.dims[along], D = p.dims[last], aim = SLAB / (int64_t)sizeof(A);
+    const int64_t S = p.dims[along], D = p.dims[last],
+                  aim = (S <= D ? SLAB_IN : SLAB_OUT) / (int64_t)sizeof(A);
     const int64_t height = S <= D ? S : stretch_of(S, aim / D);
     const int64_t width = S <= D ? stretch_of(D, aim / S) : D;
     if (height * width < 2 * BLOCK)

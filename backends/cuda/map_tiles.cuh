@@ -28,6 +28,9 @@ namespace map_details
 /// Elements of T along an edge of a tile: 256 bytes; of bytes 128, as many elements as a block has patches for.
 template <typename T> constexpr int EDGE = sizeof(T) == 1 ? 128 : 256 / (int)sizeof(T);
 
+/// Blocks that run side by side.
+template <int ARRAYS, typename A> constexpr int TILES = ARRAYS == 2 ? 4 : sizeof(A) == 1 ? 8 : 5;
+
 template <int ARRAYS> struct tiles_plan {
     walker<ARRAYS> others;                        ///< the dimensions that tiles do not extend along
     int64_t across[ARRAYS + 1], down[ARRAYS + 1]; ///< strides along D and along S
@@ -133,7 +136,7 @@ __device__ __forceinline__ void fetch_tile(unsigned char *to, const A *from, int
 }
 
 template <typename F, int ARRAYS, typename Y, typename A>
-static __global__ void __launch_bounds__(BLOCK, ARRAYS == 1 ? 5 : 4)
+static __global__ void __launch_bounds__(BLOCK, TILES<ARRAYS, A>)
     map_tiles(Y *y, const A *a, const A *b, A scalar, const tiles_plan<ARRAYS> p)
 {
     using tile = tile_of<A, Y>;
