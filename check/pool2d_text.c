@@ -193,13 +193,19 @@ const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC
 
 static void draw_windows(uint64_t *state, pool_problem *own)
 {
-    static const int kernels[] = { 1, 2, 2, 3, 3, 3, 4, 5, 7 };
+    static const int kernels[] = { 1, 2, 2, 3, 3, 3, 4, 5, 7, 9 };
+    enum { KERNELS = sizeof kernels / sizeof *kernels };
     talc_pool2d_problem *p = &own->p;
     const bool max = p->kind == TALC_POOL2D_MAX;
-    p->KH = kernels[talc_check_draw(state, 0, 8)];
-    p->KW = kernels[talc_check_draw(state, 0, 8)];
+    p->KH = kernels[talc_check_draw(state, 0, KERNELS - 1)];
+    p->KW = kernels[talc_check_draw(state, 0, KERNELS - 1)];
     p->stride_h = talc_check_draw(state, 1, p->KH + 1);
     p->stride_w = talc_check_draw(state, 1, p->KW + 1);
+    /* Kernels are written for the windows that networks have, and independent draws hardly meet them. */
+    if (talc_check_draw(state, 0, 1) == 0) {
+        p->KH = p->KW = talc_check_draw(state, 2, 3);
+        p->stride_h = p->stride_w = talc_check_draw(state, 1, 2);
+    }
     p->pad_h = talc_check_draw(state, 0, p->KH / 2);
     p->pad_w = talc_check_draw(state, 0, p->KW / 2);
     p->dilation_h = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
@@ -225,7 +231,9 @@ void talc_check_pool2d_random(uint64_t seed, check_problem *problem)
         p->N = talc_check_draw(&state, 1, 3);
         p->C = talc_check_draw(&state, 1, 5);
         p->H = extents[talc_check_draw(&state, 0, EXTENTS - 1)];
-        p->W = extents[talc_check_draw(&state, 0, EXTENTS - 1)];
+        p->W = talc_check_draw(&state, 0, 3) == 0
+                   ? talc_check_draw(&state, 60, 300)
+                   : extents[talc_check_draw(&state, 0, EXTENTS - 1)];
         if (p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
             p->OH = talc_check_draw(&state, 1, p->H + 2);
             p->OW = talc_check_draw(&state, 1, p->W + 2);

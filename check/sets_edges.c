@@ -225,6 +225,23 @@ const char *const talc_check_edges[] = {
     "adaptive_avg_pool2d:n1c2h64w65o1x1", "adaptive_avg_pool2d:n1c3h7w6o1x6",
     "adaptive_avg_pool2d:n1c3h7w6o7x1", "adaptive_avg_pool2d:n1c3h7w6o3x4_f64",
 
+    /* Windows in wide images: rows of several warps, aligned and not, taller than a strip; high windows, rows in parts. */
+    "max_pool2d:n1c2h5w128k3x3s1x1p1x1", "max_pool2d:n2c3h37w131k3x3s1x1p1x1", "max_pool2d:n1c2h140w130k3x3s1x1",
+    "max_pool2d:n1c2h9w513k3x3s1x1p0x1", "max_pool2d:n1c3h2w270k3x3s1x1p1x0", "max_pool2d:n1c1h1w300k3x3s1x1p1x1",
+    "max_pool2d:n2c3h37w131k3x3s1x1p1x1_indices", "max_pool2d:n1c2h9w400k3x3s1x1p1x1_indices_f64",
+    "max_pool2d:n1c2h9w257k3x3s1x1_f64", "max_pool2d:n1c2h9w260k3x3s2x2p1x1", "max_pool2d:n1c2h11w262k2x2",
+    "max_pool2d:n1c2h7w300k5x5s1x1p2x2", "max_pool2d:n1c2h40w37k9x9s4x4p4x4_ceil",
+    "max_pool2d:n3c5h40w37k8x8_indices", "max_pool2d:n1c2h64w300k30x10s3x5", "max_pool2d:n1c2h90w1000k40x12s11x13",
+    "max_pool2d:n1c2h30w64k9x12s1x1p4x6_indices_f64", "avg_pool2d:n1c2h5w128k3x3s1x1p1x1",
+    "avg_pool2d:n2c3h37w131k3x3s1x1p1x1_exclude", "avg_pool2d:n1c2h140w130k3x3s1x1",
+    "avg_pool2d:n1c2h9w513k3x3s1x1p0x1_divisor7", "avg_pool2d:n1c3h2w270k3x3s1x1p1x0",
+    "avg_pool2d:n1c2h9w257k3x3s1x1p1x1_exclude_f64", "avg_pool2d:n1c2h9w262k3x3s2x2p1x1_exclude",
+    "avg_pool2d:n1c2h12w260k4x4", "avg_pool2d:n1c2h40w37k9x9s4x4p4x4_ceil_exclude", "avg_pool2d:n3c5h40w37k8x8",
+    "avg_pool2d:n1c2h90w1000k40x12s11x13", "avg_pool2d:n1c2h30w64k9x12s1x1p4x6_f64",
+    "adaptive_avg_pool2d:n2c3h64w56o7x7", "adaptive_avg_pool2d:n2c33h16w16o7x7",
+    "adaptive_avg_pool2d:n1c3h300w200o7x5", "adaptive_avg_pool2d:n1c2h1000w130o1x3",
+    "adaptive_avg_pool2d:n1c2h90w1000o2x9_f64", "adaptive_avg_pool2d:n5c70h7w7o1x1",
+
     /* Products: each extent around the widths of vectors and tiles. */
     "matmul:m1n1k1", "matmul:m1n1k300", "matmul:m1n17k9", "matmul:m17n1k9", "matmul:m2n3k4", "matmul:m3n3k1",
     "matmul:m5n7k8", "matmul:m7n8k15", "matmul:m8n9k16", "matmul:m15n16k17", "matmul:m16n17k31",

@@ -1,7 +1,8 @@
 /* ResNet-20: user-defined modules, batch norm and shortcuts. It sees a batch in train mode, so that its running
  * statistics move, then classifies in evaluation mode; a second network that loads its state agrees.
  *
- *     resnet20 [A|B]                   how shortcuts change the number of channels; see resnet20.h */
+ *     resnet20 [A|B] [file]            how shortcuts change the number of channels, see resnet20.h;
+ *                                      the file stays when its name is given */
 #include "resnet20.h"
 
 #include <stdio.h>
@@ -11,8 +12,9 @@ int main(int argc, char **argv)
 {
     resnet20_shortcut shortcut =
         argc > 1 && strcmp(argv[1], "B") == 0 ? RESNET20_OPTION_B : RESNET20_OPTION_A;
-    const char *path =
-        shortcut == RESNET20_OPTION_B ? "resnet20_b.safetensors" : "resnet20_a.safetensors";
+    const char *path = argc > 2                        ? argv[2]
+                       : shortcut == RESNET20_OPTION_B ? "resnet20_b.safetensors"
+                                                       : "resnet20_a.safetensors";
     talc_device *device = talc_device_default();
     talc_manual_seed(1);
 
@@ -45,6 +47,7 @@ int main(int argc, char **argv)
                equal ? "equal to the bit" : "DIFFERENT");
     talc_module_free(net);
     talc_module_free(copy);
-    remove(path);
+    if (argc < 3)
+        remove(path);
     return equal ? 0 : 1;
 }

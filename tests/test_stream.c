@@ -2,10 +2,12 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
 
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -318,6 +320,47 @@ Test(stream, products_on_several_streams_at_once_are_exact)
         talc_release(tasks[i].made);
         gpu_stream_free(device, tasks[i].stream);
     }
+    assert_streams_freed(device);
+}
+
+// ---- Every op -----------------------------------------------------------------------------------------------
+
+/* Operands become what they are only after the stall, so work that goes to another stream finds zeros and NaN. */
+Test(stream, every_op_runs_on_its_threads_stream)
+{
+    talc_device *device = streaming_device();
+    void *stream = gpu_stream_new(device);
+    const op_inputs inputs = op_inputs_new(device);
+    op_inputs late = { 0 };
+    talc_tensor *const *from = op_inputs_list(&inputs), **to = (talc_tensor **)&late;
+    for (int i = 0; i < OP_INPUTS; i++)
+        to[i] = talc_empty_like(from[i]);
+    int ran = 0;
+    for (const op_case *op = op_cases; op->name != NULL; op++) {
+        talc_scope *scope = talc_scope_enter();
+        const talc_tensor *due = op->run(&inputs); /* loads the kernels too */
+        if (due == NULL && talc_error_status() == TALC_UNSUPPORTED) {
+            talc_error_clear();
+            talc_scope_leave(scope);
+            continue;
+        }
+        cr_assert(due != NULL, "%s: %s", op->name, talc_error_message());
+        for (int i = 0; i < OP_INPUTS; i++)
+            talc_fill(to[i], to[i]->dtype == TALC_F32 ? NAN : 0);
+        talc_device_synchronize(device);
+        talc_stream *entered = talc_stream_enter(device, stream);
+        gpu_stall(device, stream, LATE);
+        for (int i = 0; i < OP_INPUTS; i++)
+            talc_copy(to[i], from[i]);
+        const talc_tensor *got = op->run(&late);
+        cr_assert(got != NULL, "%s: %s", op->name, talc_error_message());
+        assert_same_bits(op->name, due, got);
+        talc_stream_leave(entered);
+        talc_scope_leave(scope);
+        ran++;
+    }
+    cr_assert(ran > 0);
+    gpu_stream_free(device, stream);
     assert_streams_freed(device);
 }
 

@@ -7,8 +7,8 @@
 /// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an eighth of the products
 /// of each where there are few outputs.
 ///
-/// `tiled` (conv2d_tiled.cuh), several times as fast, takes stride 1 with any dilation, and stride 2, for kernels 1, 3, 5, 7
-/// or 9 wide.
+/// `tiled` (conv2d_tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7 or 9 wide at stride 1,
+/// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
 ///
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
 #include "backends/cuda/conv2d_rows.h"

@@ -6,7 +6,7 @@
 /// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the workspace holds: several
 /// slices, else columns of one, else rows of those too. A kernel writes it and cuBLAS multiplies it into y.
 ///
-/// Who writes what: a block of threads takes some hundred columns and an input channel; a thread works out where its
+/// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a thread works out where its
 /// COLUMNS columns begin in the image once and then goes through the taps. Neighbours read and write neighbours, and x is
 /// read from memory once, from cache KH * KW times: the kernel is bound by writing B.
 ///
