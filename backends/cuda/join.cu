@@ -9,7 +9,7 @@
 using namespace talc;
 
 /* Words that a thread has in flight. */
-template <typename Word> constexpr int AHEAD = sizeof(Word) < ACCESS ? 8 : 4;
+constexpr int AHEAD = 4;
 
 /* In words. */
 template <typename Index> struct join_plan {
@@ -35,14 +35,14 @@ static __global__ void __launch_bounds__(BLOCK) join_words(Word *dst, const join
     const Index words = p.parts[part].words, stride = (Index)p.parts[part].blocks * BLOCK;
     dst += p.parts[part].start;
     for (Index i = (Index)(blockIdx.x - p.parts[part].first) * BLOCK + threadIdx.x; i < words;
-         i += stride * AHEAD<Word>) {
-        Word held[AHEAD<Word>];
+         i += stride * AHEAD) {
+        Word held[AHEAD];
 #pragma unroll
-        for (int k = 0; k < AHEAD<Word>; k++)
+        for (int k = 0; k < AHEAD; k++)
             if (i + k * stride < words)
                 held[k] = from[i + k * stride];
 #pragma unroll
-        for (int k = 0; k < AHEAD<Word>; k++)
+        for (int k = 0; k < AHEAD; k++)
             if (i + k * stride < words) {
                 const Index at = i + k * stride, r = row.quotient(at);
                 dst[(int64_t)r * p.pitch + (int64_t)(at - r * row.by)] = held[k];
@@ -65,7 +65,7 @@ static void launch(talc_device *device, const talc_join_problem *p, void *dst)
         part.row.set(row);
         part.words = (Index)(row * p->rows);
         part.first = blocks;
-        part.blocks = blocks_for(device, pieces(row * p->rows, AHEAD<Word>));
+        part.blocks = blocks_for(device, pieces(row * p->rows, AHEAD));
         blocks += part.blocks;
     }
     join_words<Word, Index><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>((Word *)dst, plan);

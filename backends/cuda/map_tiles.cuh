@@ -28,8 +28,8 @@ namespace map_details
 /// Elements of T along an edge of a tile: 256 bytes; of bytes 128, as many elements as a block has patches for.
 template <typename T> constexpr int EDGE = sizeof(T) == 1 ? 128 : 256 / (int)sizeof(T);
 
-/// Blocks that run side by side.
-template <int ARRAYS, typename A> constexpr int TILES = ARRAYS == 2 ? 4 : sizeof(A) == 1 ? 8 : 5;
+/// Blocks that run side by side, as measured: elements of 4 bytes, fetched one by one, need more registers.
+template <int ARRAYS, typename A> constexpr int TILES = ARRAYS == 2 ? 4 : sizeof(A) == 4 ? 5 : 6;
 
 template <int ARRAYS> struct tiles_plan {
     walker<ARRAYS> others;                        ///< the dimensions that tiles do not extend along
