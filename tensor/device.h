@@ -85,6 +85,21 @@ typedef struct talc_fill_problem {
     double value;
 } talc_fill_problem;
 
+/// The most arrays that one join takes.
+enum { TALC_JOIN_PARTS = 8 };
+
+/// Rows of bytes from several arrays, side by side: dst[r * pitch + start + b] = from[r * bytes + b], with `start` and
+/// `bytes` of each part and b < bytes. Nothing is empty, and what is written meets nothing else.
+typedef struct talc_join_problem {
+    int64_t rows;
+    size_t pitch; ///< bytes from a row of dst to the next
+    int count;    ///< 1 .. TALC_JOIN_PARTS
+    struct {
+        const void *from;
+        size_t start, bytes;
+    } parts[TALC_JOIN_PARTS];
+} talc_join_problem;
+
 typedef enum talc_distribution { TALC_UNIFORM, TALC_NORMAL, TALC_INTEGERS } talc_distribution;
 
 /// `count` contiguous random elements; element i depends on (seed, call, i) alone (tensor/philox.h).
@@ -115,6 +130,7 @@ typedef struct talc_device_interface {
     void (*deallocate)(talc_device *device, void *data, size_t bytes);
     talc_status (*copy)(talc_device *device, const talc_copy_problem *problem, void *dst,
                         const void *src);
+    talc_status (*join)(talc_device *device, const talc_join_problem *problem, void *dst);
     talc_status (*fill)(talc_device *device, const talc_fill_problem *problem, void *dst);
     talc_status (*random)(talc_device *device, const talc_random_problem *problem, void *dst);
     /// Contiguous bytes from and to pageable host memory; complete on return.

@@ -16,6 +16,9 @@
 
 // ---- By hand ------------------------------------------------------------------------------------------------
 
+/* The most tensors that an op of these tests takes. */
+enum { INPUTS = 16 };
+
 typedef struct captured {
     talc_observer base;
     const double *off; /* of the first input; NULL: none */
@@ -36,11 +39,11 @@ static double *copy_of(const double *values, int64_t count)
 
 static bool ran_of(const talc_observation *observation, check_ran *ran)
 {
-    static _Thread_local check_array inputs[8];
+    static _Thread_local check_array inputs[INPUTS];
     double accumulated = 0;
     *ran = (check_ran){ observation->op,    observation->row, observation->problem,
                         observation->count, inputs,           { 0 } };
-    cr_assert(observation->count <= 8);
+    cr_assert(observation->count <= INPUTS);
     for (int i = 0; i < observation->count; i++)
         cr_assert(talc_check_array_of(NULL, observation->inputs[i], &inputs[i], &accumulated));
     return talc_check_array_of(NULL, observation->output, &ran->output, &accumulated);
@@ -281,7 +284,7 @@ static void shake(shaken *self, check_ran *ran, double *const original[], bool t
 
 static double tightness(shaken *self, check_ran *ran, const check_model_due *due)
 {
-    double *original[8];
+    double *original[INPUTS];
     for (int i = 0; i < ran->count; i++)
         original[i] = copy_of(ran->inputs[i].of, ran->inputs[i].count);
     double furthest = 0;

@@ -52,6 +52,37 @@ Test(concat, joins_views_of_every_dtype_along_every_dimension)
     assert_all_freed();
 }
 
+/* More than a device joins at once, with views between, from rows of a few bytes to such as threads share. */
+Test(concat, joins_any_number_of_tensors)
+{
+    enum { MOST = 21 };
+    static const int64_t others[] = { 1, 3, 40000 };
+    for (int i = 0; i < 3; i++)
+        for (int dim = 0; dim < 2; dim++)
+            for (int count = 1; count <= MOST; count += 4)
+                for (int dtype = TALC_F32; dtype < TALC_DTYPE_COUNT;
+                     dtype += TALC_DTYPE_COUNT - 1 - TALC_F32) {
+                    talc_scope *scope = talc_scope_enter();
+                    talc_tensor *tensors[MOST];
+                    for (int t = 0; t < count; t++) {
+                        talc_dims dims = TALC_DIMS(others[i], others[i]);
+                        dims.dim[1 - dim] = 5;
+                        dims.dim[dim] = i == 2 ? (t == 3 ? 40000 : t % 3) : 1 + t % 5;
+                        tensors[t] = random_view(t % 7 == 5 ? VIEW_STEPPED : VIEW_PACKED,
+                                                 (talc_dtype)dtype, dims, (uint64_t)t);
+                    }
+                    talc_tensor *y = talc_concat((const talc_tensor *const *)tensors, count, dim);
+                    assert_no_failure();
+                    const int64_t all = talc_numel(y), step = 1 + all / 5000;
+                    for (int64_t e = 0; e < all; e += step)
+                        cr_assert(element_at(y, e) == expected_at(tensors, dim, y, e),
+                                  "others %d dim %d count %d dtype %d element %d", (int)others[i],
+                                  dim, count, dtype, (int)e);
+                    talc_scope_leave(scope);
+                }
+    assert_all_freed();
+}
+
 Test(concat, one_tensor_is_copied_and_the_same_one_may_come_twice)
 {
     talc_tensor *x = talc_arange(cpu_device(), TALC_I64, 0, 3, 1);

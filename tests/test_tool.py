@@ -447,19 +447,25 @@ class Bench(Tool):
         named = {row["name"]: row["set"] for row in self.json("bench", "--list") if "problem" not in row}
         done = self.json("bench", "ops", "host", "--mb", "1", "--repeat", "1")
         self.assertEqual([op["name"] for op in done["ops"]], list(named))
-        for op in done["ops"]:
+        timed = [op for op in done["ops"] if op["timed"]]
+        self.assertEqual([op["name"] for op in done["ops"] if not op["timed"]], ["host_conv2d_direct"])
+        for op in timed:
             self.assertTrue(op["right"], op)
             self.assertGreater(op["seconds_least"], 0)
             self.assertEqual(op["checked"] > 0, named[op["name"]] == "ops", op)
-        shares = [op["share_of_bound"] for op in done["ops"]]
+        shares = [op["share_of_bound"] for op in timed]
         self.assertTrue(0.5 < max(shares) <= 1, shares)
         ops = {op["name"]: op for op in done["ops"]}
-        for name, passes in (("relu", 2), ("add", 3), ("batch_norm_train", 3), ("max_pool_2", 1.25), ("sum", 1)):
+        for name, passes in (("relu", 2), ("add", 3), ("transpose_f64", 2), ("transpose_u8", 2), ("add_turned", 3), ("batch_norm_train", 3), ("max_pool_2", 1.25), ("sum", 1)):
             moved = ops[name]["gigabytes_per_second"] * 1e9 * ops[name]["seconds_least"]
             self.assertAlmostEqual(moved / 2**20, passes, 3, name)
         text = self.ok("bench", "relu", "--mb", "1", "--repeat", "1")
         self.assertIn("ops on 1 MiB", text)
         self.assertNotIn("sigmoid", text)
+        text = self.ok("bench", "host_view", "host_conv2d_direct", "--repeat", "1")
+        self.assertIn("calls, the host's time", text)
+        self.assertIn("no algorithm 'direct'", text)
+        self.assertNotIn("host_relu", text)
         self.fails(2, "--mb: '0' is not a whole number", "bench", "relu", "--mb", "0")
 
     def test_failures(self):

@@ -4,12 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+const bench_op *bench_op_at(int index)
+{
+    const bench_op *const tables[] = { bench_ops, bench_moves, bench_calls };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const bench_op *op = tables[i]; op->name != NULL; op++)
+            if (index-- == 0)
+                return op;
+    return NULL;
+}
+
 const bench_op *bench_op_named(const char *name)
 {
-    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+    const bench_op *op;
+    for (int i = 0; (op = bench_op_at(i)) != NULL; i++)
         if (strcmp(op->name, name) == 0)
-            return op;
-    return NULL;
+            break;
+    return op;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
@@ -19,8 +30,15 @@ bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes)
     *self = (bench_data){ .count = megabytes << 18 };
     const size_t bytes = (size_t)self->count * sizeof(float);
     talc_manual_seed(1);
+    self->few = bench_few_make(device);
+    if (megabytes == 0)
+        return !talc_failed();
     self->x = talc_uniform(device, TALC_F32, TALC_DIMS(self->count), -1, 1);
     self->other = talc_uniform(device, TALC_F32, TALC_DIMS(self->count), 0.5, 1);
+    self->doubles = talc_cast(talc_slice(self->x, 0, 0, self->count / 2, 1), TALC_F64);
+    const talc_tensor *part =
+        talc_cast(talc_add_scalar(talc_mul_scalar(self->x, 100), 100), TALC_U8);
+    self->bytes = talc_concat((const talc_tensor *[]){ part, part, part, part }, 4, 0);
     self->channels = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->mean = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->var = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.25 - 1e-5);
@@ -87,6 +105,10 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
     talc_scope *scope = talc_scope_enter();
     const talc_tensor *y = op->run(data);
     bool done = y != NULL;
+    if (talc_error_status() == TALC_NOT_FOUND) {
+        snprintf(self->reason, sizeof self->reason, "%.100s", talc_error_message());
+        talc_error_clear();
+    }
     if (done && op->place != NULL) {
         self->bytes = op->reads * (double)talc_nbytes(data->x) + (double)talc_nbytes(y);
         done = verify(op, data, y, &self->check);
@@ -95,5 +117,5 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
     talc_scope_leave(scope);
     done = done && contender_time(self, settings->device, settings->repeats);
     self->context = NULL;
-    return done;
+    return done || self->reason[0] != '\0';
 }

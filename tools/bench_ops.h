@@ -9,9 +9,26 @@
 
 enum { BENCH_CHANNELS = 64 };
 
+/// Small operands, on which a call costs what it costs the host.
+typedef struct bench_few {
+    const talc_tensor *x, *gaps;               ///< [1,16,8,8], and every second of its columns
+    const talc_tensor *matrix, *row;           ///< [64,64], and its first row
+    const talc_tensor *kernel, *point, *depth; ///< weights of convolutions: 3x3, 1x1, depthwise 3x3
+    const talc_tensor *channels;               ///< [16]
+    const talc_tensor *weight, *bias;          ///< [10,64], [10]
+    const talc_tensor *labels;                 ///< [64], i64
+    talc_tensor *mean, *var;                   ///< [16]
+} bench_few;
+
+/// Makes them. With a talc failure some are NULL.
+bench_few bench_few_make(talc_device *device);
+
 /// The operands of all ops.
 typedef struct bench_data {
+    bench_few few;
     const talc_tensor *x, *other; ///< of `count` elements
+    const talc_tensor *doubles;   ///< the first half of x in f64
+    const talc_tensor *bytes;     ///< 100 x + 100 in u8, four times
     const talc_tensor *channels;  ///< BENCH_CHANNELS elements
     talc_tensor *mean, *var;      ///< likewise
     const talc_tensor *x_f64;     ///< the first half of x, and so as many bytes
@@ -36,17 +53,22 @@ typedef struct bench_op {
     double (*due)(const bench_data *data, const bench_gather *gather, double *bound);
 } bench_op;
 
-/// All of them, then one without a name.
-extern const bench_op bench_ops[];
+/// The set "ops", of which bench_moves has what turns dimensions, and the set "host", each ended by one without a name.
+extern const bench_op bench_ops[], bench_moves[], bench_calls[];
+
+/// Number `index` of all; NULL after the last.
+const bench_op *bench_op_at(int index);
 
 /// The op of that name; NULL when there is none.
 const bench_op *bench_op_named(const char *name);
 
-/// Makes the operands, `megabytes` of 2^20 bytes each. False with a talc failure; they are freed in any case.
+/// Makes the operands, x and other of `megabytes` of 2^20 bytes; 0: those of "host" alone. False with a talc failure; they are
+/// freed in any case.
 bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes);
 void bench_data_free(bench_data *self);
 
-/// Checks some of the op's results, then times it. False with a talc failure; a wrong result is in the contender's check.
+/// Checks some of the op's results, then times it. False with a talc failure; a wrong result is in the contender's check, and
+/// that the device has no such algorithm in its reason.
 bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
                   const bench_settings *settings);
 

@@ -12,7 +12,6 @@ enum {
     ODD_ROW = 1001,
     LONG_ROW = 65536,
     LONGEST_ROW = 262144,
-    WIDTH = 4096,
     CHANNELS = BENCH_CHANNELS,
     SIDE = 64,
     PLANE = SIDE * SIDE
@@ -94,19 +93,6 @@ static gather its_pixel(const bench_data *d, int64_t index)
     (void)d;
     const int64_t n = index / PLANE / CHANNELS;
     return (gather){ index, n * CHANNELS * PLANE + index % PLANE, { CHANNELS, 1, 1 }, { PLANE } };
-}
-
-static gather turned(const bench_data *d, int64_t index)
-{
-    const int64_t rows = d->count / WIDTH;
-    return one(index % rows * WIDTH + index / rows);
-}
-
-static gather channels_first(const bench_data *d, int64_t index)
-{
-    (void)d;
-    const int64_t n = index / CHANNELS / PLANE, pixel = index / CHANNELS % PLANE;
-    return one((n * CHANNELS + index % CHANNELS) * PLANE + pixel);
 }
 
 static gather window(int64_t index, int64_t kernel, int64_t stride, int64_t pad)
@@ -354,8 +340,6 @@ RUN(div, talc_div(d->x, d->other))
 RUN(mul_scalar, talc_mul_scalar(d->x, 3))
 RUN(add_channels, talc_add(image(d), talc_view(d->channels, TALC_DIMS(CHANNELS, 1, 1))))
 RUN(clone, talc_clone(d->x))
-RUN(transpose, talc_contiguous(talc_transpose(in_rows(d, WIDTH), 0, 1)))
-RUN(nhwc, talc_contiguous(talc_permute(image(d), TALC_DIMS(0, 2, 3, 1))))
 RUN(cast_f64, talc_cast(d->x, TALC_F64))
 RUN(fill, talc_full(d->x->device, TALC_F32, TALC_DIMS(d->count), 0.5))
 RUN(sum, talc_sum(d->x, TALC_DIMS(0), false))
@@ -390,11 +374,6 @@ RUN(log_softmax, talc_log_softmax(in_rows(d, ROW), 1))
 RUN(batch_norm, talc_batch_norm2d(image(d), d->channels, d->channels, d->mean, d->var, NULL))
 RUN(batch_norm_train, talc_batch_norm2d(image(d), d->channels, d->channels, NULL, NULL,
                                         &(talc_batch_norm2d_options){ .training = true }))
-RUN(host_relu, talc_relu(d->channels))
-RUN(host_add, talc_add(d->channels, d->channels))
-RUN(host_sum, talc_sum(d->channels, TALC_DIMS(0), false))
-RUN(host_conv2d, talc_conv2d(talc_view(d->channels, TALC_DIMS(1, 1, 8, 8)),
-                             talc_view(d->mean, TALC_DIMS(1, 1, 8, 8)), NULL, NULL))
 
 // clang-format off
 const bench_op bench_ops[] = {
@@ -409,8 +388,6 @@ const bench_op bench_ops[] = {
     { "ops", "mul_scalar",       "3 x",                                       run_mul_scalar, 1, itself, tripled },
     { "ops", "add_channels",     "[N,64,64,64] + [64,1,1]",                   run_add_channels, 1, itself, raised },
     { "ops", "clone",            "a copy",                                    run_clone, 1, itself, same },
-    { "ops", "transpose",        "[R,4096] to [4096,R]",                      run_transpose, 1, turned, same },
-    { "ops", "nhwc",             "[N,64,64,64], channels last",               run_nhwc, 1, channels_first, same },
     { "ops", "cast_f64",         "f32 to f64",                                run_cast_f64, 1, itself, same },
     { "ops", "fill",             "one value everywhere",                      run_fill, 0, itself, half },
     { "ops", "sum",              "of all",                                    run_sum, 1, all, summed },
@@ -439,12 +416,6 @@ const bench_op bench_ops[] = {
     { "ops", "log_softmax",      "[R,1024] over the last",                    run_log_softmax, 1, its_row, log_share },
     { "ops", "batch_norm",       "[N,64,64,64], given statistics",            run_batch_norm, 1, itself, normalized },
     { "ops", "batch_norm_train", "[N,64,64,64], its own: two passes over x",  run_batch_norm_train, 2, its_channel, normalized_by_itself },
-
-    /* Of 64 elements: what a call costs before the work begins. */
-    { "host", "host_relu",       "relu of 64 elements, queued",               run_host_relu, 1, NULL, NULL },
-    { "host", "host_add",        "add of 64 elements, queued",                run_host_add, 1, NULL, NULL },
-    { "host", "host_sum",        "sum of 64 elements, queued",                run_host_sum, 1, NULL, NULL },
-    { "host", "host_conv2d",     "conv2d of 64 elements, queued",             run_host_conv2d, 1, NULL, NULL },
     { NULL, NULL, NULL, NULL, 0, NULL, NULL },
 };
 // clang-format on

@@ -53,10 +53,11 @@ def print_ops(ops, what):
 
 
 def print_calls(ops, what):
-    print("| call | microseconds |")
-    print("|-|-|")
+    print("| call | | microseconds |")
+    print("|-|-|-|")
     for op in ops:
-        print(f"| {what[op['name']]} | {number(op['seconds_least'] * 1e6)} |")
+        if op["timed"]:
+            print(f"| {op['name'].removeprefix('host_')} | {what[op['name']]} | {op['seconds_least'] * 1e6:.2f} |")
 
 
 def main(command, device="cuda"):

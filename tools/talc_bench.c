@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_PROBLEMS = 64 };
+enum { MAX_PROBLEMS = 256 };
 
 typedef struct arguments {
     tool_options tool;
@@ -44,7 +44,8 @@ static void add_argument(arguments *self, struct argp_state *state, const char *
     for (const named_problem *row = named_problems; row->name != NULL; row++)
         if (strcmp(row->set, text) == 0 || strcmp(row->name, text) == 0)
             add_problem(self, state, row->name);
-    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+    const bench_op *op;
+    for (int i = 0; (op = bench_op_at(i)) != NULL; i++)
         if (strcmp(op->set, text) == 0 || strcmp(op->name, text) == 0)
             add_problem(self, state, op->name);
     talc_conv2d_problem problem;
@@ -143,11 +144,11 @@ static void print_contender(const contender *c, const bench_rates *rates)
     char least[TOOL_TEXT], median[TOOL_TEXT], workspace[TOOL_TEXT], peak[TOOL_TEXT],
         rate[TOOL_TEXT], of_product[TOOL_TEXT], speed[TOOL_TEXT], of_copy[TOOL_TEXT];
     if (c->reason[0] != '\0') {
-        printf("  %-16s %s%s%s\n", c->name, tool_dim(), c->reason, tool_plain());
+        printf("  %-20s %s%s%s\n", c->name, tool_dim(), c->reason, tool_plain());
         return;
     }
     const double seconds = contender_least(c);
-    printf("  %-16s %-9s %10s %10s %9s %8s %9s %8s", c->name,
+    printf("  %-20s %-9s %10s %10s %9s %8s %9s %8s", c->name,
            c->peer ? "" : talc_precision_name(c->precision), tool_seconds(seconds, least),
            tool_seconds(contender_median(c), median), billions(c->flops / seconds, rate),
            percent(c->flops / seconds, rates->flops, of_product),
@@ -162,7 +163,7 @@ static void print_contender(const contender *c, const bench_rates *rates)
 
 static void print_columns(void)
 {
-    printf("%s  %-16s %-9s %10s %10s %9s %8s %9s %8s %10s %10s %9s %8s%s\n", tool_dim(), "",
+    printf("%s  %-20s %-9s %10s %10s %9s %8s %9s %8s %10s %10s %9s %8s%s\n", tool_dim(), "",
            "class", "least", "median", "GFLOP/s", "product", "GB/s", "copy", "workspace", "peak",
            "error", "of bound", tool_plain());
 }
@@ -265,7 +266,8 @@ static int list_problems(bool json)
                                             row->name, "problem", row->text, "what", row->what));
         else
             printf("%-6s %-16s %-34s %s\n", row->set, row->name, row->text, row->what);
-    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+    const bench_op *op;
+    for (int i = 0; (op = bench_op_at(i)) != NULL; i++)
         if (json)
             json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "set", op->set, "name",
                                                    op->name, "what", op->what));
@@ -320,10 +322,20 @@ static bool bench_the_ops(measuring *self)
 {
     const arguments *a = self->arguments;
     bench_data data;
+    bool large = false;
+    for (int i = 0; i < a->count; i++) {
+        const bench_op *op = bench_op_named(a->problems[i]);
+        large = large || (op != NULL && op->place != NULL);
+    }
     talc_scope *scope = talc_scope_enter();
-    bool done = bench_data_make(&data, a->settings.device, a->megabytes);
+    bool done = bench_data_make(&data, a->settings.device, large ? a->megabytes : 0);
     if (done && self->ops == NULL) {
-        printf("%sops on %" PRId64 " MiB%s\n", tool_bold(), a->megabytes, tool_plain());
+        printf("%s", tool_bold());
+        if (large)
+            printf("ops on %" PRId64 " MiB", a->megabytes);
+        else
+            printf("calls, the host's time");
+        printf("%s\n", tool_plain());
         print_columns();
     }
     for (int i = 0; i < a->count && done; i++) {

@@ -23,6 +23,7 @@ extern const struct talc_backend talc_cpu_backend;
 talc_status talc_cpu_copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                           const void *src);
 talc_status talc_cpu_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
+talc_status talc_cpu_join(talc_device *device, const talc_join_problem *problem, void *dst);
 talc_status talc_cpu_random(talc_device *device, const talc_random_problem *problem, void *dst);
 
 /* The lists of the tables; unary and binary share a file, each other one has its own. */

@@ -113,6 +113,7 @@ static const talc_device_interface interface = {
     .allocate = allocate,
     .deallocate = deallocate,
     .copy = talc_cpu_copy,
+    .join = talc_cpu_join,
     .fill = talc_cpu_fill,
     .random = talc_cpu_random,
     .upload = move,

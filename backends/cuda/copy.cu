@@ -56,6 +56,8 @@ template <typename T, typename S> struct cast_of {
     }
 };
 
+template <typename T> constexpr bool talc::moves_only<cast_of<T, T>> = true;
+
 template <typename T, typename S>
 static void launch_copy(talc_device *device, const talc_copy_problem *p, void *dst, const void *src)
 {
@@ -83,9 +85,6 @@ static void copy_from(talc_device *device, const talc_copy_problem *p, void *dst
     }
 }
 
-/* Bytes up to which a kernel is queued in less time than a copy of the runtime's. */
-constexpr size_t SMALL = (size_t)1 << 18;
-
 talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *p, void *dst,
                            const void *src)
 {
@@ -95,7 +94,7 @@ talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *p, void
     if (p->dst_dtype == p->src_dtype && is_dense(p->rank, p->dst_strides) &&
         is_dense(p->rank, p->src_strides)) {
         const size_t bytes = (size_t)count_of(p->rank, p->dims) * talc_dtype_size(p->dst_dtype);
-        if (bytes > SMALL)
+        if (bytes > SMALL_COPY)
             return talc_cuda_status(device, "copy",
                                     cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice,
                                                     talc_cuda_stream(device)));

@@ -92,6 +92,7 @@ void talc_cuda_stream_free(talc_device *device, void *stream);
 talc_status talc_cuda_copy(talc_device *device, const talc_copy_problem *problem, void *dst,
                            const void *src);
 talc_status talc_cuda_fill(talc_device *device, const talc_fill_problem *problem, void *dst);
+talc_status talc_cuda_join(talc_device *device, const talc_join_problem *problem, void *dst);
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *problem, void *dst);
 talc_status talc_cuda_timer_start(talc_device *device, void **timer);
 talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *seconds);

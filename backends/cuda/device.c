@@ -147,6 +147,7 @@ static const talc_device_interface interface = {
     .allocate = talc_cuda_allocate,
     .deallocate = talc_cuda_deallocate,
     .copy = talc_cuda_copy,
+    .join = talc_cuda_join,
     .fill = talc_cuda_fill,
     .random = talc_cuda_random,
     .upload = talc_cuda_upload,

@@ -8,7 +8,8 @@
 ///             (stride 0), and its rows begin where packs do; or the arrays are dense but for one that broadcasts, whose
 ///             elements are then looked up one by one.
 ///   tiles     an array has its neighbours along another dimension than y has, as transposed ones do: a block reads a tile
-///             of it in the array's order into shared memory and goes on in y's.
+///             of it in the array's order into shared memory and goes on in y's (map_tiles.cuh); a slab where one of the two
+///             dimensions is short (map_slabs.cuh).
 ///   elements  any strides.
 ///
 ///     a [S, D], neighbours down         shared              y [S, D], neighbours across
@@ -19,7 +20,7 @@
 #ifndef TALC_BACKENDS_CUDA_MAP_CUH
 #define TALC_BACKENDS_CUDA_MAP_CUH
 
-#include "backends/cuda/map_tiles.cuh"
+#include "backends/cuda/map_slabs.cuh"
 
 namespace talc
 {
@@ -278,10 +279,17 @@ static void run(talc_device *device, const map_problem &p, A scalar)
     const bool in_rows = plan_rows<ARRAYS>(p, COUNT, packs);
     if constexpr (ARRAYS > 0) {
         tiles_plan<ARRAYS> tiles;
-        if (!in_rows && plan_tiles<ARRAYS>(p, TILE<A>, tiles)) {
-            const size_t bytes = (size_t)tiles.width * tiles.pitch * sizeof(A) * ARRAYS;
+        slabs_plan<ARRAYS> slabs;
+        if (!in_rows && plan_tiles<ARRAYS, Y, A>(p, tiles)) {
             map_tiles<F, ARRAYS, Y, A>
-                <<<blocks_of(device, tiles.tiles), BLOCK, bytes, stream>>>(y, a, b, scalar, tiles);
+                <<<tiles.tiles, BLOCK, ARRAYS * tile_of<A, Y>::BYTES, stream>>>(y, a, b, scalar,
+                                                                                tiles);
+            return;
+        }
+        if (!in_rows && plan_slabs<ARRAYS, Y, A>(p, slabs)) {
+            map_slabs<F, ARRAYS, Y, A>
+                <<<slabs.slabs, BLOCK, ARRAYS * slabs.room * sizeof(A), stream>>>(y, a, b, scalar,
+                                                                                  slabs);
             return;
         }
     }

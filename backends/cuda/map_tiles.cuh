@@ -1,199 +1,253 @@
-/// Maps over strided arrays (map.cuh): how elements are found, and tiles for arrays that are transposed. Private to
+/// Maps over strided arrays (map.cuh): tiles, for arrays whose neighbours lie along another long dimension than y's. Private to
 /// backends/cuda.
+///
+///     a [D, S]: rows of units of 16 bytes       shared: the same rows           y [S, D]: patches, written as
+///          d0    | 0 1 2 3 4 5 6 7               | 0 1 2 3 4 5 6 7               packs across
+///          d0+1  | 0 1 2 3 4 5 6 7     ------>   | 1 0 3 2 5 4 7 6     ------>      s0   | - - - -
+///          ...                                   | 2 3 0 1 6 7 4 5                  s0+1 | - - - -
+///
+/// A thread reads a patch of a few columns and as many rows as a pack of y has elements, turns it in registers, and writes the
+/// packs. Units of a row are exchanged by the row's number, so that the patches of eight threads lie in different banks. What
+/// keeps memory busy is not the depth of the tile but that little is computed: an element costs less than one instruction.
 #ifndef TALC_BACKENDS_CUDA_MAP_TILES_CUH
 #define TALC_BACKENDS_CUDA_MAP_TILES_CUH
 
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/map_walk.cuh"
+
+#include <cuda_pipeline.h>
 
 namespace talc
 {
 
-/// y's dimensions, and the strides of y, a and b. What there are fewer arrays of is left as it is.
-struct map_problem {
-    int rank;
-    int64_t dims[TALC_MAX_RANK];
-    int64_t strides[3][TALC_MAX_RANK];
-    void *y;
-    const void *a, *b;
-};
+/// Whether a function gives what it is given, to the bit.
+template <typename F> constexpr bool moves_only = false;
 
 namespace map_details
 {
 
-/// Elements of one launch: indices are 32-bit, with room for a grid's stride.
-constexpr int64_t MOST = (int64_t)1 << 30;
+/// Elements of T along an edge of a tile: 256 bytes; of bytes 128, as many elements as a block has patches for.
+template <typename T> constexpr int EDGE = sizeof(T) == 1 ? 128 : 256 / (int)sizeof(T);
 
-/// Accesses that a thread has in flight.
-constexpr int PACKS_AHEAD = 4, ELEMENTS_AHEAD = 4, TILE_AHEAD = 8;
-
-template <int ARRAYS> struct places {
-    int64_t of[ARRAYS + 1]; ///< offsets in y, a, b
-};
-
-/// Where the elements of an index stand. The outermost dimension takes no division.
-template <int ARRAYS> struct walker {
-    int rank; ///< at least 1
-    divisor<uint32_t> dims[TALC_MAX_RANK];
-    int64_t strides[ARRAYS + 1][TALC_MAX_RANK];
-
-    void set(const map_problem &p)
-    {
-        rank = p.rank;
-        for (int i = 0; i < rank; i++) {
-            dims[i].set(p.dims[i]);
-            for (int o = 0; o <= ARRAYS; o++)
-                strides[o][i] = p.strides[o][i];
-        }
-    }
-
-    /// Of COUNT indices at once.
-    template <int COUNT>
-    __device__ __forceinline__ void find(uint32_t (&index)[COUNT],
-                                         places<ARRAYS> (&at)[COUNT]) const
-    {
-#pragma unroll
-        for (int k = 0; k < COUNT; k++)
-#pragma unroll
-            for (int o = 0; o <= ARRAYS; o++)
-                at[k].of[o] = 0;
-#pragma unroll 1
-        for (int i = rank - 1; i > 0; i--) {
-            const divisor<uint32_t> by = dims[i];
-#pragma unroll
-            for (int k = 0; k < COUNT; k++) {
-                const uint32_t rest = by.quotient(index[k]), digit = index[k] - rest * by.by;
-#pragma unroll
-                for (int o = 0; o <= ARRAYS; o++)
-                    at[k].of[o] += digit * strides[o][i];
-                index[k] = rest;
-            }
-        }
-#pragma unroll
-        for (int k = 0; k < COUNT; k++)
-#pragma unroll
-            for (int o = 0; o <= ARRAYS; o++)
-                at[k].of[o] += index[k] * strides[o][0];
-    }
-
-    /// Of one index in one array.
-    __device__ __forceinline__ int64_t find_in(int o, uint32_t index) const
-    {
-        int64_t at = 0;
-#pragma unroll 1
-        for (int i = rank - 1; i > 0; i--) {
-            const uint32_t rest = dims[i].quotient(index);
-            at += (index - rest * dims[i].by) * strides[o][i];
-            index = rest;
-        }
-        return at + index * strides[o][0];
-    }
-};
-
-// ---- Tiles --------------------------------------------------------------------------------------------------
-
-/* Elements of a tile: 16 KB of f32 and f64. */
-template <typename A> constexpr int TILE = 16384 / (sizeof(A) < 4 ? 4 : (int)sizeof(A));
+/// Blocks that run side by side, as measured: elements of 4 bytes, fetched one by one, need more registers.
+template <int ARRAYS, typename A> constexpr int TILES = ARRAYS == 2 ? 4 : sizeof(A) == 4 ? 5 : 6;
 
 template <int ARRAYS> struct tiles_plan {
     walker<ARRAYS> others;                        ///< the dimensions that tiles do not extend along
     int64_t across[ARRAYS + 1], down[ARRAYS + 1]; ///< strides along D and along S
-    bool staged[ARRAYS + 1];
-    uint32_t S, D, height, width, pitch; ///< of the problem, of a tile, and of its rows in memory
-    divisor<uint32_t> by_height, by_width, tiles_down, tiles_across;
+    bool staged[ARRAYS + 1];                      ///< the array goes through shared memory
+    bool packs[ARRAYS + 1]; ///< it is accessed in packs: one that is staged down, others across
+    uint32_t S, D;
+    divisor<uint32_t> tiles_down, tiles_across;
     uint32_t tiles;
+
+    /* The only array is. */
+    __device__ __forceinline__ bool stages(int o) const
+    {
+        return ARRAYS == 1 || staged[o];
+    }
 };
 
+/* Sizes that follow from the types. */
+template <typename A, typename Y> struct tile_of {
+    static constexpr int UNIT = ACCESS / (int)sizeof(A); ///< elements
+    static constexpr int PACK = ACCESS / (int)sizeof(Y);
+    static constexpr int HEIGHT = EDGE<A>, WIDTH = EDGE<Y>;
+    static constexpr int ROW = HEIGHT * (int)sizeof(A), BYTES = WIDTH * ROW;
+    /* A patch's columns: its elements fill 16 registers at most. */
+    static constexpr int FIT = 64 / (PACK * (int)sizeof(A)), MOST = UNIT < 4 ? UNIT : 4;
+    static constexpr int COLUMNS = FIT < 1 ? 1 : FIT < MOST ? FIT : MOST;
+
+    /* The byte at which element (s, d) stands. Where y is not written in packs, neighbouring threads read neighbouring rows,
+     * and `exchange` is 7; else 0. */
+    static __device__ __forceinline__ uint32_t at(uint32_t s, uint32_t d, uint32_t exchange)
+    {
+        const uint32_t unit = s / UNIT ^ ((d / PACK ^ (d & exchange)) & 7);
+        return d * ROW + unit * ACCESS + s % UNIT * sizeof(A);
+    }
+};
+
+/* Turns PACK rows of COLUMNS elements. */
+template <typename A, int PACK, int COLUMNS>
+__device__ __forceinline__ void turn(const vec<A, COLUMNS> (&rows)[PACK],
+                                     vec<A, PACK> (&columns)[COLUMNS])
+{
+    if constexpr (sizeof(A) == 1 && COLUMNS == 4 && PACK % 4 == 0) {
+#pragma unroll
+        for (int e = 0; e < PACK; e += 4) {
+            uint32_t in[4], out[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                memcpy(&in[k], &rows[e + k], sizeof in[k]);
+            const uint32_t low_first = __byte_perm(in[0], in[1], 0x5140);
+            const uint32_t low_last = __byte_perm(in[2], in[3], 0x5140);
+            const uint32_t high_first = __byte_perm(in[0], in[1], 0x7362);
+            const uint32_t high_last = __byte_perm(in[2], in[3], 0x7362);
+            out[0] = __byte_perm(low_first, low_last, 0x5410);
+            out[1] = __byte_perm(low_first, low_last, 0x7632);
+            out[2] = __byte_perm(high_first, high_last, 0x5410);
+            out[3] = __byte_perm(high_first, high_last, 0x7632);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                memcpy(&columns[k].of[e], &out[k], sizeof out[k]);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < COLUMNS; k++)
+#pragma unroll
+            for (int e = 0; e < PACK; e++)
+                columns[k].of[e] = rows[e].of[k];
+    }
+}
+
+/* Fetches a tile of an array, of which `high` by `wide` elements are there. */
+template <typename A, typename Y>
+__device__ __forceinline__ void fetch_tile(unsigned char *to, const A *from, int64_t down,
+                                           int64_t across, bool packs, uint32_t high, uint32_t wide,
+                                           uint32_t exchange)
+{
+    using tile = tile_of<A, Y>;
+    if (packs) {
+        constexpr int UNITS = tile::HEIGHT / tile::UNIT;
+        static_assert(UNITS * tile::WIDTH % BLOCK == 0, "all threads fetch alike");
+#pragma unroll
+        for (int k = 0; k < UNITS * tile::WIDTH / BLOCK; k++) {
+            const uint32_t i = threadIdx.x + k * BLOCK, s = i % UNITS * tile::UNIT, d = i / UNITS;
+            if (s < high && d < wide)
+                __pipeline_memcpy_async(to + tile::at(s, d, exchange), from + d * across + s,
+                                        ACCESS);
+        }
+        return;
+    }
+    constexpr int ROWS = BLOCK / tile::HEIGHT, TURNS = tile::WIDTH / ROWS,
+                  AHEAD = TURNS < 8 ? TURNS : 8;
+    const uint32_t s = threadIdx.x % tile::HEIGHT;
+#pragma unroll 1
+    for (uint32_t first = threadIdx.x / tile::HEIGHT; first < tile::WIDTH; first += ROWS * AHEAD) {
+        A values[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (s < high && first + k * ROWS < wide)
+                values[k] = from[s * down + (first + k * ROWS) * across];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (first + k * ROWS < tile::WIDTH)
+                *(A *)(to + tile::at(s, first + k * ROWS, exchange)) = values[k];
+    }
+}
+
 template <typename F, int ARRAYS, typename Y, typename A>
-static __global__ void __launch_bounds__(BLOCK, 5)
+static __global__ void __launch_bounds__(BLOCK, TILES<ARRAYS, A>)
     map_tiles(Y *y, const A *a, const A *b, A scalar, const tiles_plan<ARRAYS> p)
 {
+    using tile = tile_of<A, Y>;
     extern __shared__ __align__(16) unsigned char tile_bytes[];
-    A *const shared = (A *)tile_bytes;
-    const uint32_t elements = p.height * p.width;
-    for (uint32_t tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
-        const uint32_t rest = p.tiles_across.quotient(tile);
-        const uint32_t d0 = (tile - rest * p.tiles_across.by) * p.width;
-        uint32_t other[1] = { p.tiles_down.quotient(rest) };
-        const uint32_t s0 = (rest - other[0] * p.tiles_down.by) * p.height;
-        const uint32_t high = min(p.S - s0, p.height), wide = min(p.D - d0, p.width);
-        places<ARRAYS> at[1];
-        p.others.find(other, at);
+    const uint32_t rest = p.tiles_across.quotient(blockIdx.x);
+    const uint32_t d0 = (blockIdx.x - rest * p.tiles_across.by) * tile::WIDTH;
+    uint32_t other[1] = { p.tiles_down.quotient(rest) };
+    const uint32_t s0 = (rest - other[0] * p.tiles_down.by) * tile::HEIGHT;
+    const uint32_t high = p.S - s0, wide = p.D - d0; /* or more than a tile */
+    places<ARRAYS> at[1];
+    p.others.find(other, at);
 #pragma unroll
-        for (int o = 0; o <= ARRAYS; o++)
-            at[0].of[o] += s0 * p.down[o] + d0 * p.across[o];
-            /* Neighbouring threads go down. */
+    for (int o = 0; o <= ARRAYS; o++)
+        at[0].of[o] += s0 * p.down[o] + d0 * p.across[o];
 #pragma unroll
-        for (int o = 1; o <= ARRAYS; o++) {
-            if (!p.staged[o])
-                continue;
-            const A *from = (o == 1 ? a : b) + at[0].of[o];
-            A *const to = shared + (o - 1) * p.width * p.pitch;
-#pragma unroll 1
-            for (uint32_t first = threadIdx.x; first < elements; first += TILE_AHEAD * BLOCK) {
-                A values[TILE_AHEAD];
-#pragma unroll
-                for (int k = 0; k < TILE_AHEAD; k++) {
-                    const uint32_t i = first + k * BLOCK, d = p.by_height.quotient(i);
-                    const uint32_t s = i - d * p.height;
-                    if (s < high && d < wide)
-                        values[k] = from[s * p.down[o] + d * p.across[o]];
-                }
-#pragma unroll
-                for (int k = 0; k < TILE_AHEAD; k++) {
-                    const uint32_t i = first + k * BLOCK, d = p.by_height.quotient(i);
-                    if (i < elements)
-                        to[d * p.pitch + (i - d * p.height)] = values[k];
-                }
-            }
-        }
-        __syncthreads();
-        /* They go across. */
+    for (int o = 1; o <= ARRAYS; o++)
+        if (p.stages(o))
+            fetch_tile<A, Y>(tile_bytes + (o - 1) * tile::BYTES, (o == 1 ? a : b) + at[0].of[o],
+                             p.down[o], p.across[o], p.packs[o], high, wide, p.packs[0] ? 0 : 7);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+
+    Y *const to = y + at[0].of[0];
+    if (!p.packs[0]) {
+        constexpr int ROWS = BLOCK / tile::WIDTH;
+        const uint32_t d = threadIdx.x % tile::WIDTH;
 #pragma unroll 4
-        for (uint32_t i = threadIdx.x; i < elements; i += BLOCK) {
-            const uint32_t s = p.by_width.quotient(i);
-            const uint32_t d = i - s * p.width;
+        for (uint32_t s = threadIdx.x / tile::WIDTH; s < tile::HEIGHT; s += ROWS) {
             if (s >= high || d >= wide)
                 continue;
             A operands[2] = { scalar, scalar };
 #pragma unroll
             for (int o = 1; o <= ARRAYS; o++)
                 operands[o - 1] =
-                    p.staged[o] ? shared[((o - 1) * p.width + d) * p.pitch + s]
-                                : (o == 1 ? a : b)[at[0].of[o] + s * p.down[o] + d * p.across[o]];
-            y[at[0].of[0] + s * p.down[0] + d * p.across[0]] =
-                F::value_at(operands[0], operands[1]);
+                    p.stages(o)
+                        ? *(const A *)(tile_bytes + (o - 1) * tile::BYTES + tile::at(s, d, 7))
+                        : (o == 1 ? a : b)[at[0].of[o] + s * p.down[o] + d * p.across[o]];
+            to[s * p.down[0] + d * p.across[0]] = F::value_at(operands[0], operands[1]);
         }
-        __syncthreads();
+        return;
+    }
+    /* Eight threads write 128 bytes of a row. */
+    constexpr int DOWN = tile::HEIGHT / tile::COLUMNS, PATCHES = DOWN * tile::WIDTH / tile::PACK;
+    static_assert(PATCHES % BLOCK == 0 && tile::WIDTH / tile::PACK % 8 == 0, "all write alike");
+#pragma unroll
+    for (int k = 0; k < PATCHES / BLOCK; k++) {
+        const uint32_t i = threadIdx.x + k * BLOCK;
+        const uint32_t s = i / 8 % DOWN * tile::COLUMNS;
+        const uint32_t d = (i % 8 + i / 8 / DOWN * 8) * tile::PACK;
+        vec<A, tile::PACK> operands[2][tile::COLUMNS];
+        if (d >= wide)
+            continue;
+#pragma unroll
+        for (int o = 1; o <= ARRAYS; o++) {
+            if (p.stages(o)) {
+                vec<A, tile::COLUMNS> rows[tile::PACK];
+#pragma unroll
+                for (int e = 0; e < tile::PACK; e++)
+                    rows[e] = *(const vec<A, tile::COLUMNS> *)(tile_bytes + (o - 1) * tile::BYTES +
+                                                               tile::at(s, d + e, 0));
+                turn(rows, operands[o - 1]);
+                continue;
+            }
+            const A *from = (o == 1 ? a : b) + at[0].of[o] + d * p.across[o];
+#pragma unroll
+            for (int c = 0; c < tile::COLUMNS; c++) {
+                if (s + c >= high)
+                    continue;
+                if (p.packs[o]) {
+                    operands[o - 1][c] = *(const vec<A, tile::PACK> *)(from + (s + c) * p.down[o]);
+                    continue;
+                }
+#pragma unroll
+                for (int e = 0; e < tile::PACK; e++)
+                    operands[o - 1][c].of[e] = from[(s + c) * p.down[o] + e * p.across[o]];
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < tile::COLUMNS; c++) {
+            vec<Y, tile::PACK> out;
+            if constexpr (moves_only<F>)
+                memcpy(&out, &operands[0][c], sizeof out);
+            else
+#pragma unroll
+                for (int e = 0; e < tile::PACK; e++)
+                    out.of[e] = F::value_at(operands[0][c].of[e],
+                                            ARRAYS > 1 ? operands[1][c].of[e] : scalar);
+            if (s + c < high)
+                *(vec<Y, tile::PACK> *)(to + (s + c) * p.down[0] + d) = out;
+        }
     }
 }
 
-/* The size of equal parts of at most `most`. */
-static int64_t even(int64_t total, int64_t most)
+/// The dimension along which the first array that has one other than the last has its neighbours; the last when none has.
+template <int ARRAYS> static int turned_along(const map_problem &p)
 {
-    return pieces(total, pieces(total, most));
-}
-
-template <int ARRAYS>
-static bool plan_tiles(const map_problem &p, int64_t tile, tiles_plan<ARRAYS> &plan)
-{
-    /* The dimension along which the first array that has one other than the last has its neighbours. */
     const int last = p.rank - 1;
     int along = last;
     for (int o = 1; o <= ARRAYS && along == last; o++)
         for (int i = 0; i < last; i++)
             if (p.strides[o][i] > 0 && p.strides[o][i] < p.strides[o][along])
                 along = i;
-    if (along == last)
-        return false;
-    /* 64 neighbours are enough; the smaller extent whole where it is below. */
-    constexpr int64_t ENOUGH = 64;
-    const int64_t S = p.dims[along], D = p.dims[last];
-    const int64_t height = S < ENOUGH ? S : even(S, D < ENOUGH ? tile / D : ENOUGH);
-    const int64_t width = even(D, tile / height);
-    if (height * width < 2 * BLOCK)
-        return false;
+    return along;
+}
+
+/// The problem without two of its dimensions; at least one is left.
+template <int ARRAYS> static map_problem others_of(const map_problem &p, int along)
+{
     map_problem others = {};
-    for (int i = 0; i < last; i++)
+    for (int i = 0; i < p.rank - 1; i++)
         if (i != along) {
             others.dims[others.rank] = p.dims[i];
             for (int o = 0; o <= ARRAYS; o++)
@@ -202,18 +256,43 @@ static bool plan_tiles(const map_problem &p, int64_t tile, tiles_plan<ARRAYS> &p
         }
     if (others.rank == 0)
         others.rank = 1, others.dims[0] = 1;
+    return others;
+}
+
+/* Whether an edge is worth its tile: bytes that are fetched one by one have to fill it. */
+static bool fills(int64_t extent, int64_t edge, bool packs)
+{
+    return extent >= (packs ? edge / 2 : edge);
+}
+
+template <int ARRAYS, typename Y, typename A>
+static bool plan_tiles(const map_problem &p, tiles_plan<ARRAYS> &plan)
+{
+    using tile = tile_of<A, Y>;
+    const int last = p.rank - 1, along = turned_along<ARRAYS>(p);
+    if (along == last)
+        return false;
+    const map_problem others = others_of<ARRAYS>(p, along);
+    const void *arrays[3] = { p.y, p.a, p.b };
+    const int64_t S = p.dims[along], D = p.dims[last];
     for (int o = 0; o <= ARRAYS; o++) {
-        plan.across[o] = p.strides[o][last], plan.down[o] = p.strides[o][along];
-        plan.staged[o] = o > 0 && plan.down[o] > 0 && plan.down[o] < plan.across[o];
+        const int64_t across = p.strides[o][last], down = p.strides[o][along];
+        plan.across[o] = across, plan.down[o] = down;
+        plan.staged[o] = o > 0 && down > 0 && down < across;
+        plan.packs[o] = plan.staged[o] ? goes_in_packs(arrays[o], tile::UNIT, S, down, across,
+                                                       others.rank, others.strides[o])
+                                       : goes_in_packs(arrays[o], tile::PACK, D, across, down,
+                                                       others.rank, others.strides[o]);
+        if (plan.staged[o] && !fills(S, tile::HEIGHT, plan.packs[o]))
+            return false;
     }
+    if (!fills(D, tile::WIDTH, plan.packs[0]))
+        return false;
     plan.others.set(others);
     plan.S = (uint32_t)S, plan.D = (uint32_t)D;
-    plan.height = (uint32_t)height, plan.width = (uint32_t)width;
-    plan.pitch = (uint32_t)height | 1; /* columns of a tile lie in different banks */
-    plan.by_height.set(height), plan.by_width.set(width);
-    plan.tiles_down.set(pieces(S, height)), plan.tiles_across.set(pieces(D, width));
-    plan.tiles =
-        (uint32_t)(count_of(others.rank, others.dims) * pieces(S, height) * pieces(D, width));
+    const int64_t tiles_down = pieces(S, tile::HEIGHT), tiles_across = pieces(D, tile::WIDTH);
+    plan.tiles_down.set(tiles_down), plan.tiles_across.set(tiles_across);
+    plan.tiles = (uint32_t)(count_of(others.rank, others.dims) * tiles_down * tiles_across);
     return true;
 }
 

@@ -235,6 +235,13 @@ static talc_status execute_copy(talc_device *device, const void *row, const void
     return talc_cpu_copy(device, problem, o->dst, o->src);
 }
 
+static talc_status execute_join(talc_device *device, const void *row, const void *problem,
+                                const void *arguments)
+{
+    (void)row;
+    return talc_cpu_join(device, problem, ((const operands *)arguments)->dst);
+}
+
 static talc_status execute_fill(talc_device *device, const void *row, const void *problem,
                                 const void *arguments)
 {
@@ -302,6 +309,12 @@ static talc_status copy(talc_device *device, const talc_copy_problem *problem, v
 {
     return fake_device_enqueue(device, execute_copy, NULL, problem, sizeof *problem,
                                &(operands){ dst, src, 0 }, sizeof(operands));
+}
+
+static talc_status join(talc_device *device, const talc_join_problem *problem, void *dst)
+{
+    return fake_device_enqueue(device, execute_join, NULL, problem, sizeof *problem,
+                               &(operands){ dst, NULL, 0 }, sizeof(operands));
 }
 
 static talc_status fill(talc_device *device, const talc_fill_problem *problem, void *dst)
@@ -384,6 +397,7 @@ static const talc_device_interface interface = {
     .allocate = allocate,
     .deallocate = deallocate,
     .copy = copy,
+    .join = join,
     .fill = fill,
     .random = random_numbers,
     .upload = upload,

@@ -83,6 +83,18 @@ static talc_tensor *batch_norm2d_training(const op_inputs *in)
                        0);
 }
 
+/* Some that have no gaps, of several widths, and views, more than one launch takes. */
+static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
+{
+    const talc_tensor *a = talc_cast(talc_mul_scalar(talc_add_scalar(in->a, 1), 100), dtype);
+    const talc_tensor *b = talc_cast(talc_mul_scalar(talc_add_scalar(in->b, 1), 100), dtype);
+    const talc_tensor *wide = dim == 0 ? a : talc_transpose(a, 0, 1);
+    const talc_tensor *packed = talc_contiguous(dim == 0 ? talc_transpose(b, 0, 1) : b);
+    const talc_tensor *list[] = { packed, packed, wide, packed, packed, packed,
+                                  packed, packed, wide, packed, packed, packed };
+    return talc_concat(list, sizeof list / sizeof *list, dim);
+}
+
 #define CASE(name, expression)                                                                     \
     static talc_tensor *run_##name(const op_inputs *in)                                            \
     {                                                                                              \
@@ -131,6 +143,9 @@ static talc_tensor *batch_norm2d_training(const op_inputs *in)
     X(cross_entropy,   talc_cross_entropy(in->image, in->labels))                                                      \
     X(cross_entropy_none, talc_cross_entropy_with(talc_transpose(in->image, 2, 3), talc_transpose(in->labels, 1, 2), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.2 }))\
     X(concat,          talc_concat((const talc_tensor *[]){ in->a, talc_transpose(in->b, 0, 1) }, 2, 0))               \
+    X(concat_rows,     concat_many(in, TALC_F32, 0))                                                                   \
+    X(concat_columns,  concat_many(in, TALC_F64, 1))                                                                   \
+    X(concat_bytes,    concat_many(in, TALC_U8, 1))                                                                    \
     X(max_pool2d,      talc_max_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 3, 2 }, .padding = { 1 } }))     \
     X(max_pool2d_indices, max_indices(in))                                                                             \
     X(avg_pool2d,      talc_avg_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 2, 3 }, .ceil_mode = true }))    \

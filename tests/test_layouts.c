@@ -1,0 +1,220 @@
+/* Copies, casts and elementwise ops between arrays of every layout, on the device under test: dimensions in any order, gaps, starts
+ * that no pack of elements begins at, extents around those that kernels work in. Numbers are small integers, which every type
+ * holds; what is due comes from loops over the strides of the operands. */
+#include "tests/support/guard.h"
+#include "tests/support/hooks.h"
+
+#include <stdlib.h>
+
+enum { GAP = 77 };
+
+/* Rows, columns: of tiles and slabs, and a little off. */
+static const int64_t extents[][2] = {
+    { 64, 64 }, { 128, 260 }, { 130, 67 },  { 65, 192 }, { 49, 512 }, { 512, 49 },
+    { 3, 992 }, { 992, 3 },   { 16, 272 },  { 272, 16 }, { 100, 40 }, { 31, 33 },
+    { 8, 129 }, { 129, 8 },   { 34, 1000 }, { 5, 700 },  { 700, 6 },  { 1, 90 },
+};
+enum { EXTENTS = sizeof extents / sizeof *extents };
+
+/* How an array of some shape lies in a larger one. */
+enum { WHOLE, LATER, WIDER, STEPPED, LAYOUTS };
+
+/* The array that a view of this shape and layout is taken of, and the view. */
+static talc_dims room_for(talc_dims dims, int layout)
+{
+    const int last = dims.rank - 1;
+    if (layout == LATER)
+        dims.dim[0] += 1, dims.dim[last] += 1;
+    if (layout == WIDER)
+        dims.dim[last] += 16;
+    if (layout == STEPPED)
+        dims.dim[last] *= 2;
+    return dims;
+}
+
+static talc_tensor *view_in(talc_tensor *room, int layout)
+{
+    const int last = room->rank - 1;
+    if (layout == LATER)
+        return talc_slice(talc_slice(room, 0, 1, TALC_END, 1), last, 1, TALC_END, 1);
+    if (layout == WIDER)
+        return talc_slice(room, last, 0, room->dims[last] - 16, 1);
+    return layout == STEPPED ? talc_slice(room, last, 0, TALC_END, 2) : room;
+}
+
+/* 0 .. 199 without a pattern, different for each seed, on the CPU. */
+static talc_tensor *numbers(talc_dims dims, unsigned seed)
+{
+    talc_tensor *x = talc_empty(cpu_device(), TALC_F64, dims);
+    double *to = talc_data(x, TALC_F64);
+    uint32_t state = 2 * seed + 1;
+    for (int64_t i = 0; i < talc_numel(x); i++) {
+        state = state * 1664525 + 1013904223;
+        to[i] = (double)(state >> 8) * 200 / (1 << 24);
+        to[i] = (double)(int)to[i];
+    }
+    return x;
+}
+
+/* Number `index` in the order of the view's dimensions; f64 on the CPU. */
+static double at(const talc_tensor *view, int64_t index)
+{
+    int64_t offset = 0;
+    for (int i = view->rank - 1; i >= 0; i--) {
+        offset += index % view->dims[i] * view->strides[i];
+        index /= view->dims[i];
+    }
+    return ((const double *)view->data)[offset];
+}
+
+static void assert_room(const char *what, const talc_tensor *due, const talc_tensor *got)
+{
+    double *b = host_doubles(talc_cast(got, TALC_F64));
+    const double *a = talc_data(due, TALC_F64);
+    assert_no_failure();
+    for (int64_t i = 0; i < talc_numel(due); i++)
+        cr_assert(a[i] == b[i], "%s: %g at %d of %d on %s, due is %g", what, b[i], (int)i,
+                  (int)talc_numel(due), talc_device_name(got->device), a[i]);
+    free(b);
+}
+
+static talc_tensor *ordered(const talc_tensor *x, int order)
+{
+    switch (order) {
+    case 0:
+        return talc_permute(x, TALC_DIMS(0, 2, 1));
+    case 1:
+        return talc_permute(x, TALC_DIMS(2, 1, 0));
+    default:
+        return talc_permute(x, TALC_DIMS(1, 2, 0));
+    }
+}
+
+/* Copies x, in another order and with a cast, into a part of an array whose rest has to stay. */
+static void assert_copied(talc_dims dims, int order, int from, int to, talc_dtype src,
+                          talc_dtype dst)
+{
+    char what[160];
+    snprintf(what, sizeof what, "[%d,%d,%d] order %d, layout %d to %d, %s to %s", (int)dims.dim[0],
+             (int)dims.dim[1], (int)dims.dim[2], order, from, to, talc_dtype_name(src),
+             talc_dtype_name(dst));
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *x = numbers(room_for(dims, from), 1);
+    const talc_tensor *here = ordered(view_in(x, from), order);
+    const talc_dims room = room_for(talc_dims_of(here), to);
+    talc_tensor *due = talc_full(cpu_device(), TALC_F64, room, GAP);
+    talc_tensor *part = view_in(due, to);
+    double *data = part->data;
+    int64_t i = 0;
+    for (int64_t a = 0; a < part->dims[0]; a++)
+        for (int64_t b = 0; b < part->dims[1]; b++)
+            for (int64_t c = 0; c < part->dims[2]; c++)
+                data[a * part->strides[0] + b * part->strides[1] + c * part->strides[2]] =
+                    at(here, i++);
+    talc_tensor *got = talc_full(tested_device(), dst, room, GAP);
+    const talc_tensor *there =
+        ordered(view_in(talc_to(talc_cast(x, src), tested_device(), src), from), order);
+    cr_assert(talc_copy(view_in(got, to), there), "%s: %s", what, talc_error_message());
+    assert_room(what, due, got);
+    talc_scope_leave(scope);
+}
+
+Test(layouts, copies_of_every_type)
+{
+    for (int e = 0; e < EXTENTS; e++)
+        for (int layout = 0; layout < LAYOUTS; layout++)
+            for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++)
+                assert_copied(TALC_DIMS(2, extents[e][0], extents[e][1]), 0, layout,
+                              (layout + e) % LAYOUTS, (talc_dtype)dtype, (talc_dtype)dtype);
+    assert_all_freed();
+}
+
+Test(layouts, casts_between_all_types)
+{
+    for (int e = 0; e < EXTENTS; e += 2)
+        for (int src = 0; src < TALC_DTYPE_COUNT; src++)
+            for (int dst = 0; dst < TALC_DTYPE_COUNT; dst++)
+                assert_copied(TALC_DIMS(2, extents[e][0], extents[e][1]), 0, e / 2 % LAYOUTS, 0,
+                              (talc_dtype)src, (talc_dtype)dst);
+    assert_all_freed();
+}
+
+Test(layouts, dimensions_in_any_order)
+{
+    for (int e = 0; e < EXTENTS; e++)
+        for (int order = 1; order < 3; order++)
+            for (int layout = 0; layout < LAYOUTS; layout++) {
+                assert_copied(TALC_DIMS(extents[e][0], 3, extents[e][1]), order, layout, 0,
+                              TALC_F32, TALC_F32);
+                assert_copied(TALC_DIMS(extents[e][0], 5, extents[e][1]), order, 0, layout, TALC_U8,
+                              TALC_U8);
+            }
+    assert_all_freed();
+}
+
+/* a - b of which either lies in another order than the result, or both, or b stretches over a dimension. */
+Test(layouts, elementwise_ops_of_two_operands)
+{
+    enum { A_TURNED = 1, B_TURNED = 2, B_ROW = 4, B_COLUMN = 8 };
+    static const int cases[] = { A_TURNED, B_TURNED, A_TURNED | B_TURNED, A_TURNED | B_ROW,
+                                 A_TURNED | B_COLUMN };
+    static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32 };
+    for (int e = 0; e < EXTENTS; e++)
+        for (int i = 0; i < 5; i++)
+            for (int layout = 0; layout < LAYOUTS; layout++) {
+                talc_scope *scope = talc_scope_enter();
+                const int64_t R = extents[e][0], C = extents[e][1];
+                const talc_dims plain = TALC_DIMS(2, C, R), turned = TALC_DIMS(2, R, C);
+                const talc_dtype dtype = dtypes[(e + i + layout) % 4];
+                talc_tensor *x[2], *there[2];
+                for (int o = 0; o < 2; o++) {
+                    const bool is_turned = (cases[i] & (o == 0 ? A_TURNED : B_TURNED)) != 0;
+                    const bool row = o == 1 && (cases[i] & B_ROW) != 0;
+                    const bool column = o == 1 && (cases[i] & B_COLUMN) != 0;
+                    const talc_dims dims = row         ? TALC_DIMS(2, 1, R)
+                                           : column    ? TALC_DIMS(2, C, 1)
+                                           : is_turned ? turned
+                                                       : plain;
+                    talc_tensor *room = numbers(room_for(dims, layout), (unsigned)o + 2);
+                    x[o] = view_in(room, layout);
+                    there[o] =
+                        view_in(talc_to(talc_cast(room, dtype), tested_device(), dtype), layout);
+                    if (is_turned)
+                        x[o] = ordered(x[o], 0), there[o] = ordered(there[o], 0);
+                }
+                const talc_tensor *b = talc_expand(x[1], plain);
+                talc_tensor *due = talc_empty(cpu_device(), TALC_F64, plain);
+                for (int64_t k = 0; k < talc_numel(due); k++)
+                    ((double *)due->data)[k] = at(x[0], k) - at(b, k);
+                talc_release(talc_full(tested_device(), dtype, plain, GAP));
+                const talc_tensor *got = talc_sub(there[0], there[1]);
+                char what[96];
+                snprintf(what, sizeof what, "[%d,%d] case %d layout %d %s", (int)R, (int)C, i,
+                         layout, talc_dtype_name(dtype));
+                cr_assert(got != NULL, "%s: %s", what, talc_error_message());
+                assert_room(what, due, got);
+                talc_scope_leave(scope);
+            }
+    assert_all_freed();
+}
+
+Test(layouts, elementwise_ops_of_one_operand)
+{
+    for (int e = 0; e < EXTENTS; e++)
+        for (int layout = 0; layout < LAYOUTS; layout++) {
+            talc_scope *scope = talc_scope_enter();
+            const talc_dtype dtype = (e + layout) % 2 == 0 ? TALC_F32 : TALC_F64;
+            talc_tensor *room =
+                numbers(room_for(TALC_DIMS(2, extents[e][0], extents[e][1]), layout), 4);
+            const talc_tensor *x = ordered(view_in(room, layout), 0);
+            const talc_tensor *there = ordered(
+                view_in(talc_to(talc_cast(room, dtype), tested_device(), dtype), layout), 0);
+            talc_tensor *due = talc_empty(cpu_device(), TALC_F64, talc_dims_of(x));
+            for (int64_t k = 0; k < talc_numel(due); k++)
+                ((double *)due->data)[k] = -at(x, k);
+            talc_release(talc_full(tested_device(), dtype, talc_dims_of(x), GAP));
+            assert_room("neg", due, talc_neg(there));
+            talc_scope_leave(scope);
+        }
+    assert_all_freed();
+}

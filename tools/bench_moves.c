@@ -1,0 +1,146 @@
+/// The ops of `talc bench` that turn dimensions: copies, and a sum with a turned operand.
+#include "tools/bench_ops.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* Shapes: [R, WIDTH]; images [N, CHANNELS, SIDE, SIDE]; deep ones, [N, DEPTH, 7, 7]. */
+enum {
+    WIDTH = 4096,
+    CHANNELS = BENCH_CHANNELS,
+    SIDE = 64,
+    PLANE = SIDE * SIDE,
+    DEPTH = 512,
+    SMALL = 49
+};
+
+typedef bench_gather gather;
+
+// ---- Where a result comes from ------------------------------------------------------------------------------
+
+static gather one(int64_t at)
+{
+    return (gather){ at, at, { 1, 1, 1 }, { 0 } };
+}
+
+/* Element `index` of [WIDTH, rows] stands there in [rows, WIDTH]. */
+static int64_t turned_at(int64_t index, int64_t rows)
+{
+    return index % rows * WIDTH + index / rows;
+}
+
+static gather turned(const bench_data *d, int64_t index)
+{
+    return one(turned_at(index, d->count / WIDTH));
+}
+
+static gather turned_doubles(const bench_data *d, int64_t index)
+{
+    return one(turned_at(index, d->count / 2 / WIDTH));
+}
+
+static gather turned_bytes(const bench_data *d, int64_t index)
+{
+    return one(turned_at(index, d->count * 4 / WIDTH) % d->count);
+}
+
+/* Element `index` of [N, A, B] stands there in [N, B, A]. */
+static gather exchanged(int64_t index, int64_t A, int64_t B)
+{
+    const int64_t n = index / A / B, a = index / B % A, b = index % B;
+    return one((n * B + b) * A + a);
+}
+
+static gather nhwc(const bench_data *d, int64_t index)
+{
+    (void)d;
+    return exchanged(index, PLANE, CHANNELS);
+}
+
+static gather nchw(const bench_data *d, int64_t index)
+{
+    (void)d;
+    return exchanged(index, CHANNELS, PLANE);
+}
+
+static gather deep_nhwc(const bench_data *d, int64_t index)
+{
+    (void)d;
+    return exchanged(index, SMALL, DEPTH);
+}
+
+static gather deep_nchw(const bench_data *d, int64_t index)
+{
+    (void)d;
+    return exchanged(index, DEPTH, SMALL);
+}
+
+// ---- What it must be ----------------------------------------------------------------------------------------
+
+static double same(const bench_data *d, const gather *g, double *bound)
+{
+    *bound = 0;
+    return (double)d->on_host[g->at];
+}
+
+/* In f32, as x was made bytes. */
+static double same_byte(const bench_data *d, const gather *g, double *bound)
+{
+    *bound = 0;
+    const float x = 100 * d->on_host[g->at];
+    return floor((double)(x + 100));
+}
+
+/* Where x's element goes to, there stands the one of `other`. */
+static double added(const bench_data *d, const gather *g, double *bound)
+{
+    const int64_t rows = d->count / WIDTH;
+    const double sum =
+        (double)d->on_host[g->at] + (double)d->other_on_host[g->at % WIDTH * rows + g->at / WIDTH];
+    *bound = 0x1p-24 * fabs(sum);
+    return sum;
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------
+
+static talc_tensor *turn(const talc_tensor *x)
+{
+    return talc_transpose(talc_view(x, TALC_DIMS(talc_numel(x) / WIDTH, WIDTH)), 0, 1);
+}
+
+/* As many [rows, columns] as there are in x, with both exchanged. */
+static talc_tensor *exchange(const bench_data *d, int64_t rows, int64_t columns)
+{
+    const int64_t N = d->count / rows / columns;
+    const talc_tensor *x = talc_slice(d->x, 0, 0, N * rows * columns, 1);
+    return talc_contiguous(talc_transpose(talc_view(x, TALC_DIMS(N, rows, columns)), 1, 2));
+}
+
+#define RUN(name, expression)                                                                      \
+    static talc_tensor *run_##name(const bench_data *d)                                            \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+
+RUN(transpose, talc_contiguous(turn(d->x)))
+RUN(transpose_f64, talc_contiguous(turn(d->doubles)))
+RUN(transpose_u8, talc_contiguous(turn(d->bytes)))
+RUN(add_turned, talc_add(turn(d->x), talc_view(d->other, TALC_DIMS(WIDTH, d->count / WIDTH))))
+RUN(nhwc, exchange(d, CHANNELS, PLANE))
+RUN(nchw, exchange(d, PLANE, CHANNELS))
+RUN(deep_nhwc, exchange(d, DEPTH, SMALL))
+RUN(deep_nchw, exchange(d, SMALL, DEPTH))
+
+// clang-format off
+const bench_op bench_moves[] = {
+    { "ops", "transpose",     "[R,4096] to [4096,R]",              run_transpose, 1, turned, same },
+    { "ops", "transpose_f64", "the same of f64",                   run_transpose_f64, 1, turned_doubles, same },
+    { "ops", "transpose_u8",  "the same of u8",                    run_transpose_u8, 1, turned_bytes, same_byte },
+    { "ops", "add_turned",    "[R,4096] turned + [4096,R]",        run_add_turned, 2, turned, added },
+    { "ops", "nhwc",          "[N,64,64,64], channels last",       run_nhwc, 1, nhwc, same },
+    { "ops", "nchw",          "[N,64,64,64], from channels last",  run_nchw, 1, nchw, same },
+    { "ops", "deep_nhwc",     "[N,512,7,7], channels last",        run_deep_nhwc, 1, deep_nhwc, same },
+    { "ops", "deep_nchw",     "[N,512,7,7], from channels last",   run_deep_nchw, 1, deep_nchw, same },
+    { NULL, NULL, NULL, NULL, 0, NULL, NULL },
+};
+// clang-format on
