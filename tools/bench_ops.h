@@ -13,6 +13,7 @@ enum { BENCH_CHANNELS = 64 };
 typedef struct bench_data {
     const talc_tensor *x, *other; ///< of `count` elements
     const talc_tensor *channels;  ///< BENCH_CHANNELS elements
+    const talc_tensor *wide;      ///< x's first half in f64
     talc_tensor *mean, *var;      ///< likewise
     int64_t count;
     float *on_host, *other_on_host;
@@ -28,7 +29,8 @@ typedef struct bench_op {
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data);
-    double reads; ///< how often it reads x at the least
+    double
+        reads; ///< how often it reads x at the least; what it writes beside its result counts too, by x's bytes
     /// Where element `index` of the result comes from; NULL: it is not checked.
     bench_gather (*place)(const bench_data *data, int64_t index);
     /// What it must be, and how far it may be off.
