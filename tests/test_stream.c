@@ -2,10 +2,12 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
 
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 
@@ -321,6 +323,47 @@ Test(stream, products_on_several_streams_at_once_are_exact)
     assert_streams_freed(device);
 }
 
+// ---- Every op -----------------------------------------------------------------------------------------------
+
+/* Operands become what they are only after the stall, so work that goes to another stream finds zeros and NaN. */
+Test(stream, every_op_runs_on_its_threads_stream)
+{
+    talc_device *device = streaming_device();
+    void *stream = gpu_stream_new(device);
+    const op_inputs inputs = op_inputs_new(device);
+    op_inputs late = { 0 };
+    talc_tensor *const *from = op_inputs_list(&inputs), **to = (talc_tensor **)&late;
+    for (int i = 0; i < OP_INPUTS; i++)
+        to[i] = talc_empty_like(from[i]);
+    int ran = 0;
+    for (const op_case *op = op_cases; op->name != NULL; op++) {
+        talc_scope *scope = talc_scope_enter();
+        const talc_tensor *due = op->run(&inputs); /* loads the kernels too */
+        if (due == NULL && talc_error_status() == TALC_UNSUPPORTED) {
+            talc_error_clear();
+            talc_scope_leave(scope);
+            continue;
+        }
+        cr_assert(due != NULL, "%s: %s", op->name, talc_error_message());
+        for (int i = 0; i < OP_INPUTS; i++)
+            talc_fill(to[i], to[i]->dtype == TALC_F32 ? NAN : 0);
+        talc_device_synchronize(device);
+        talc_stream *entered = talc_stream_enter(device, stream);
+        gpu_stall(device, stream, LATE);
+        for (int i = 0; i < OP_INPUTS; i++)
+            talc_copy(to[i], from[i]);
+        const talc_tensor *got = op->run(&late);
+        cr_assert(got != NULL, "%s: %s", op->name, talc_error_message());
+        assert_same_bits(op->name, due, got);
+        talc_stream_leave(entered);
+        talc_scope_leave(scope);
+        ran++;
+    }
+    cr_assert(ran > 0);
+    gpu_stream_free(device, stream);
+    assert_streams_freed(device);
+}
+
 // ---- Ends ---------------------------------------------------------------------------------------------------
 
 static void *enter_and_end(void *argument)
@@ -342,4 +385,73 @@ Test(stream, a_threads_end_leaves_its_streams)
     cr_assert(talc_streams_close(device), "%s", talc_error_message());
     gpu_stream_free(device, t.stream);
     assert_streams_freed(device);
+}
+
+// ---- What modules keep --------------------------------------------------------------------------------------
+
+typedef struct sharing {
+    talc_device *device;
+    talc_module *chain;
+    talc_tensor *x;
+    pthread_barrier_t folded, used;
+} sharing;
+
+/* Folds late, on a stream of its own, and stays there. */
+static void *fold_elsewhere(void *pointer)
+{
+    sharing *with = pointer;
+    void *stream = gpu_stream_new(with->device);
+    talc_stream *entered = talc_stream_enter(with->device, stream);
+    gpu_stall(with->device, stream, LATE);
+    const bool ran = entered != NULL && talc_forward(with->chain, with->x) != NULL;
+    pthread_barrier_wait(&with->folded);
+    pthread_barrier_wait(&with->used);
+    talc_stream_leave(entered);
+    gpu_stream_free(with->device, stream);
+    return ran ? with : NULL;
+}
+
+enum { OUTPUTS = 2 * 4 * 8 * 8 };
+
+/* A program that applies a module on two streams knows nothing of weights that one pass keeps for the next. Nothing here takes
+ * memory that the other stream gave back, for which it would wait. */
+Test(stream, a_fold_is_waited_for_on_other_streams)
+{
+    sharing with = { .device = streaming_device() };
+    talc_manual_seed(3);
+    with.chain = TALC_SEQUENTIAL(talc_nn_conv2d(&(talc_conv2d_layer){
+                                     .in_channels = 3, .out_channels = 4, .kernel = { 1, 1 } }),
+                                 talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    talc_module_eval(with.chain);
+    talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 8, 8));
+    talc_fusion_enable(false);
+    float due[OUTPUTS], got[OUTPUTS];
+    cr_assert(talc_to_host(talc_forward(with.chain, x), due, sizeof due));
+    talc_fusion_enable(true);
+    with.x = talc_to(x, with.device, TALC_F32);
+    cr_assert(talc_module_to(with.chain, with.device), "%s", talc_error_message());
+    for (int round = 0; round < 2; round++) {
+        pthread_t thread;
+        void *ran;
+        pthread_barrier_init(&with.folded, NULL, 2);
+        pthread_barrier_init(&with.used, NULL, 2);
+        talc_module_train(with.chain);
+        talc_module_eval(with.chain);
+        pthread_create(&thread, NULL, fold_elsewhere, &with);
+        pthread_barrier_wait(&with.folded);
+        for (int pass = 0; pass < 2; pass++) {
+            cr_assert(talc_to_host(talc_forward(with.chain, with.x), got, sizeof got), "%s",
+                      talc_error_message());
+            for (int i = 0; i < OUTPUTS; i++)
+                cr_assert(fabsf(got[i] - due[i]) < 1e-5F, "element %d is %g instead of %g", i,
+                          (double)got[i], (double)due[i]);
+        }
+        pthread_barrier_wait(&with.used);
+        pthread_join(thread, &ran);
+        cr_assert_not_null(ran);
+        pthread_barrier_destroy(&with.folded);
+        pthread_barrier_destroy(&with.used);
+    }
+    talc_module_free(with.chain);
+    assert_streams_freed(with.device);
 }

@@ -63,7 +63,8 @@ void launch_staged(const talc_device *device, Kernel kernel, int block, int byte
     const int shared = block * bytes;
     /* A failure shows at the launch. */
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    kernel<<<(unsigned)(work < most ? work : most), block, shared, state->stream>>>(arguments...);
+    kernel<<<(unsigned)(work < most ? work : most), block, shared, talc_cuda_stream(device)>>>(
+        arguments...);
 }
 
 } // namespace talc
