@@ -111,6 +111,9 @@ const char *const talc_check_edges[] = {
     "n2c7h9w8o7k3x3s2x2p1x1g7", "n1c3h5w31o3k3x5s1x10p1x2g3", "n1c4h9w8o4k3x3p2x3d2x3g4",
     "n1c3h9w11o3k5x7p2x3g3", "n2c6h4w5o6k1x1g6_bias", "n1c3h6w5o3k3x3p2x0x1x3g3", "n1c2h3w70o2k3x3p1x1g2",
     "n1c3h6w5o6k3x3p1x1g3_f64_bias", "n1c3h2w2o3k2x2p4x4g3_bias", "n1c16h1w1o16k3x3p1x1g16",
+    "n3c40h7w7o40k7x7p3x3g40_bias_relu", "n2c33h14w14o33k5x5p2x2g33", "n3c5h28w28o5k5x5s2x2p2x2g5_bias",
+    "n2c3h56w57o3k7x7p3x2x3x4g3_residual", "n1c2h150w60o2k3x3p1x1g2_f64_bias_residual_tanh",
+    "n1c3h70w60o3k3x3s2x2p0x1x1x0g3", "n2c3h90w30o3k5x5p6x7g3", "n70c2h5w4o2k3x3p1x1g2_bias",
     "n1c33h5w5o33k3x3p1x1g33", "n1c2h12w13o2k11x11p5x5g2", "n1c3h11w13o3k2x2s4x5g3",
 
     /* Pointwise. */
@@ -241,6 +244,19 @@ const char *const talc_check_edges[] = {
     "adaptive_avg_pool2d:n2c3h64w56o7x7", "adaptive_avg_pool2d:n2c33h16w16o7x7",
     "adaptive_avg_pool2d:n1c3h300w200o7x5", "adaptive_avg_pool2d:n1c2h1000w130o1x3",
     "adaptive_avg_pool2d:n1c2h90w1000o2x9_f64", "adaptive_avg_pool2d:n5c70h7w7o1x1",
+    /* Narrow images, many planes at once and bands of one; windows in units of every shape. */
+    "max_pool2d:n3c50h7w7k3x3s1x1p1x1", "max_pool2d:n2c33h14w14k5x5s1x1p2x2_indices",
+    "max_pool2d:n1c3h200w64k3x3s1x1p1x1", "max_pool2d:n1c3h100w81k5x5s1x1p1x2_indices",
+    "max_pool2d:n2c70h13w13k3x3s2x2_ceil_indices", "max_pool2d:n2c70h14w28k2x2_ceil",
+    "max_pool2d:n1c3h210w55k3x3s2x2p1x1_ceil_indices_f64", "max_pool2d:n1c2h40w300k5x5s1x1p2x2_indices",
+    "max_pool2d:n1c2h40w257k5x5s1x1p1x0_f64", "max_pool2d:n2c40h6w4k5x5s1x1p2x2",
+    "max_pool2d:n1c2h600w90k3x60s7x30", "max_pool2d:n1c2h90w40k2x3s9x2",
+    "avg_pool2d:n3c50h7w7k3x3s1x1p1x1_exclude", "avg_pool2d:n1c3h200w56k5x5s1x1p2x2_exclude",
+    "avg_pool2d:n2c33h15w14k5x5s1x1p2x1", "avg_pool2d:n1c3h100w64k3x3s1x1p1x1_divisor4_f64",
+    "avg_pool2d:n2c70h13w13k3x3s2x2p1x0_ceil_exclude", "avg_pool2d:n2c70h14w14k2x2",
+    "avg_pool2d:n1c2h40w300k5x5s1x1p2x2_exclude", "avg_pool2d:n1c2h300w300k100x100s90x90p10x10",
+    "adaptive_avg_pool2d:n3c50h16w16o7x7_f64", "adaptive_avg_pool2d:n1c70h14w14o7x3",
+    "adaptive_avg_pool2d:n1c3h500w500o7x7", "adaptive_avg_pool2d:n2c3h40w50o1x1",
 
     /* Products: each extent around the widths of vectors and tiles. */
     "matmul:m1n1k1", "matmul:m1n1k300", "matmul:m1n17k9", "matmul:m17n1k9", "matmul:m2n3k4", "matmul:m3n3k1",

@@ -42,7 +42,6 @@ bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes)
     self->channels = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->mean = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->var = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.25 - 1e-5);
-    self->x_f64 = talc_cast(talc_slice(self->x, 0, 0, self->count / 2, 1), TALC_F64);
     self->on_host = malloc(bytes);
     self->other_on_host = malloc(bytes);
     if (self->on_host == NULL || self->other_on_host == NULL)

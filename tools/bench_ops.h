@@ -27,11 +27,10 @@ bench_few bench_few_make(talc_device *device);
 typedef struct bench_data {
     bench_few few;
     const talc_tensor *x, *other; ///< of `count` elements
-    const talc_tensor *doubles;   ///< the first half of x in f64
+    const talc_tensor *doubles;   ///< the first half of x in f64, so as many bytes
     const talc_tensor *bytes;     ///< 100 x + 100 in u8, four times
     const talc_tensor *channels;  ///< BENCH_CHANNELS elements
     talc_tensor *mean, *var;      ///< likewise
-    const talc_tensor *x_f64;     ///< the first half of x, and so as many bytes
     int64_t count;
     float *on_host, *other_on_host;
 } bench_data;
@@ -46,7 +45,8 @@ typedef struct bench_op {
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data);
-    double reads; ///< how often it reads x at the least
+    double
+        reads; ///< how often it reads x at the least; what it writes beside its result counts too, by x's bytes
     /// Where element `index` of the result comes from; NULL: it is not checked.
     bench_gather (*place)(const bench_data *data, int64_t index);
     /// What it must be, and how far it may be off.

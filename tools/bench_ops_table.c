@@ -1,5 +1,5 @@
 /// The ops of `talc bench`: how each runs, which elements of x a result is made of, and what it must be, by formulas of its own.
-#include "tools/bench_ops.h"
+#include "tools/bench_ops_pool.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -93,31 +93,6 @@ static gather its_pixel(const bench_data *d, int64_t index)
     (void)d;
     const int64_t n = index / PLANE / CHANNELS;
     return (gather){ index, n * CHANNELS * PLANE + index % PLANE, { CHANNELS, 1, 1 }, { PLANE } };
-}
-
-static gather window(int64_t index, int64_t kernel, int64_t stride, int64_t pad)
-{
-    const int64_t side = (SIDE + 2 * pad - kernel) / stride + 1;
-    const int64_t h = index / side % side * stride - pad, w = index % side * stride - pad;
-    const int64_t top = h < 0 ? 0 : h, left = w < 0 ? 0 : w;
-    const int64_t bottom = h + kernel > SIDE ? SIDE : h + kernel;
-    const int64_t right = w + kernel > SIDE ? SIDE : w + kernel;
-    return (gather){ 0,
-                     index / side / side * PLANE + top * SIDE + left,
-                     { bottom - top, right - left, 1 },
-                     { SIDE, 1 } };
-}
-
-static gather window_2(const bench_data *d, int64_t index)
-{
-    (void)d;
-    return window(index, 2, 2, 0);
-}
-
-static gather window_3(const bench_data *d, int64_t index)
-{
-    (void)d;
-    return window(index, 3, 2, 1);
 }
 
 // ---- What it must be ----------------------------------------------------------------------------------------
@@ -352,23 +327,13 @@ RUN(max_rows, talc_max(in_rows(d, ROW), TALC_DIMS(1), false))
 RUN(max_columns, talc_max(in_rows(d, ROW), TALC_DIMS(0), false))
 RUN(argmax_rows, talc_argmax(in_rows(d, ROW), TALC_DIMS(1), false))
 RUN(argmax_columns, talc_argmax(in_rows(d, ROW), TALC_DIMS(0), false))
-RUN(max_pool_2, talc_max_pool2d(image(d), &(talc_pool2d_options){ .kernel = { 2, 2 } }))
-RUN(max_pool_3,
-    talc_max_pool2d(image(d), &(talc_pool2d_options){
-                                  .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 } }))
-RUN(avg_pool_2, talc_avg_pool2d(image(d), &(talc_pool2d_options){ .kernel = { 2, 2 } }))
-RUN(avg_pool_3, talc_avg_pool2d(image(d), &(talc_pool2d_options){ .kernel = { 3, 3 },
-                                                                  .stride = { 2, 2 },
-                                                                  .padding = { 1, 1 },
-                                                                  .exclude_padding = true }))
-RUN(global_avg_pool, talc_adaptive_avg_pool2d(image(d), 1, 1))
 RUN(softmax, talc_softmax(in_rows(d, ROW), 1))
 RUN(softmax_short, talc_softmax(in_rows(d, SHORT_ROW), 1))
 RUN(softmax_middle, talc_softmax(in_rows(d, MIDDLE_ROW), 1))
 RUN(softmax_odd, talc_softmax(in_rows(d, ODD_ROW), 1))
 RUN(softmax_long, talc_softmax(in_rows(d, LONG_ROW), 1))
 RUN(softmax_longest, talc_softmax(in_rows(d, LONGEST_ROW), 1))
-RUN(softmax_f64, talc_softmax(rows_of(d->x_f64, ROW), 1))
+RUN(softmax_f64, talc_softmax(rows_of(d->doubles, ROW), 1))
 RUN(softmax_channels, talc_softmax(image(d), 1))
 RUN(log_softmax, talc_log_softmax(in_rows(d, ROW), 1))
 RUN(batch_norm, talc_batch_norm2d(image(d), d->channels, d->channels, d->mean, d->var, NULL))
@@ -400,11 +365,21 @@ const bench_op bench_ops[] = {
     { "ops", "max_columns",      "[R,1024] over the first",                   run_max_columns, 1, column, largest },
     { "ops", "argmax_rows",      "[R,1024] over the last",                    run_argmax_rows, 1, row, place_of_largest },
     { "ops", "argmax_columns",   "[R,1024] over the first",                   run_argmax_columns, 1, column, place_of_largest },
-    { "ops", "max_pool_2",       "[N,64,64,64], 2x2",                         run_max_pool_2, 1, window_2, largest },
-    { "ops", "max_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    run_max_pool_3, 1, window_3, largest },
-    { "ops", "avg_pool_2",       "[N,64,64,64], 2x2",                         run_avg_pool_2, 1, window_2, averaged },
-    { "ops", "avg_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    run_avg_pool_3, 1, window_3, averaged },
-    { "ops", "global_avg_pool",  "[N,64,64,64] to 1x1",                       run_global_avg_pool, 1, plane, averaged },
+    { "ops", "max_pool_2",       "[N,64,64,64], 2x2",                         bench_run_max_pool_2, 1, bench_place_max_pool_2, largest },
+    { "ops", "max_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    bench_run_max_pool_3, 1, bench_place_max_pool_3, largest },
+    { "ops", "max_pool_3s1",     "[N,64,64,64], 3x3, stride 1, padding 1",    bench_run_max_pool_3s1, 1, bench_place_max_pool_3s1, largest },
+    { "ops", "max_pool_5s1",     "[N,64,64,64], 5x5, stride 1, padding 2",    bench_run_max_pool_5s1, 1, bench_place_max_pool_5s1, largest },
+    { "ops", "max_pool_14",      "[N,1,14,14], 3x3, stride 1, padding 1",     bench_run_max_pool_14, 1, bench_place_max_pool_14, largest },
+    { "ops", "max_pool_f64",     "f64 [N,64,64,64], 3x3, stride 1",           bench_run_max_pool_f64, 1, bench_place_max_pool_f64, largest },
+    { "ops", "max_pool_2i",      "2x2, and indices: half of x's bytes",       bench_run_max_pool_2i, 1.5, bench_place_max_pool_2i, largest },
+    { "ops", "max_pool_3i",      "3x3, stride 1, and indices: twice x's",     bench_run_max_pool_3i, 3, bench_place_max_pool_3i, largest },
+    { "ops", "avg_pool_2",       "[N,64,64,64], 2x2",                         bench_run_avg_pool_2, 1, bench_place_avg_pool_2, averaged },
+    { "ops", "avg_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    bench_run_avg_pool_3, 1, bench_place_avg_pool_3, averaged },
+    { "ops", "avg_pool_4",       "[N,64,64,64], 4x4",                         bench_run_avg_pool_4, 1, bench_place_avg_pool_4, averaged },
+    { "ops", "adaptive_56",      "[N,1,56,56] to 7x7",                        bench_run_adaptive_56, 1, bench_place_adaptive_56, averaged },
+    { "ops", "adaptive_16",      "[N,1,16,16] to 7x7",                        bench_run_adaptive_16, 1, bench_place_adaptive_16, averaged },
+    { "ops", "global_avg_7",     "[N,1,7,7] to 1x1",                          bench_run_global_avg_7, 1, bench_place_global_avg_7, averaged },
+    { "ops", "global_avg_pool",  "[N,64,64,64] to 1x1",                       bench_run_global_avg_pool, 1, bench_place_global_avg_pool, averaged },
     { "ops", "softmax",          "[R,1024] over the last",                    run_softmax, 1, its_row, share },
     { "ops", "softmax_short",    "[R,10] over the last",                      run_softmax_short, 1, its_short_row, share },
     { "ops", "softmax_middle",   "[R,100] over the last",                     run_softmax_middle, 1, its_middle_row, share },

@@ -34,6 +34,17 @@ const named_problem named_problems[] = {
     { "gpu", "resnet56", "n64c64h56w56o64k3x3p1x1",             "ResNet, first stage" },
     { "gpu", "resnet14", "n64c256h14w14o256k3x3p1x1",           "ResNet, third stage" },
     { "gpu", "vgg112",   "n32c128h112w112o128k3x3p1x1",         "VGG, second stage" },
+
+    /* Depthwise layers of MobileNet, EfficientNet and ConvNeXt, in the batches of GPUs. */
+    { "dw", "dw112",    "n128c64h112w112o64k3x3p1x1g64",     "MobileNet, first" },
+    { "dw", "dw56",     "n128c256h56w56o256k3x3p1x1g256",    "MobileNet, 56x56" },
+    { "dw", "dw56s2",   "n128c256h56w56o256k3x3s2x2p1x1g256", "the same with stride 2" },
+    { "dw", "dw56k5",   "n128c256h56w56o256k5x5p2x2g256",    "EfficientNet, 56x56" },
+    { "dw", "dw56k7",   "n128c256h56w56o256k7x7p3x3g256",    "ConvNeXt, 56x56" },
+    { "dw", "dw14",     "n512c1024h14w14o1024k3x3p1x1g1024", "MobileNet, 14x14" },
+    { "dw", "dw14k5",   "n512c1024h14w14o1024k5x5p2x2g1024", "EfficientNet, 14x14" },
+    { "dw", "dw14k7",   "n512c1024h14w14o1024k7x7p3x3g1024", "ConvNeXt, 14x14" },
+    { "dw", "dw7k5",    "n1024c1024h7w7o1024k5x5p2x2g1024",  "EfficientNet, 7x7" },
     { NULL, NULL, NULL, NULL },
 };
 // clang-format on

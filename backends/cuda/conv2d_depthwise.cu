@@ -13,9 +13,11 @@
 ///     sums        KH x V    KH x V         KH x V
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero. Other extents, dilation and
-/// narrow images go one output a thread.
-#include "backends/cuda/conv2d_epilogue.cuh"
+/// Square kernels with M = 1 in narrow images go plane after plane through shared memory instead (conv2d_depthwise_tiles.cuh),
+/// and what neither of the two has kernels for, as other extents or dilation, one output a thread.
+///
+/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
+#include "backends/cuda/conv2d_depthwise_tiles.cuh"
 #include "backends/cuda/conv2d_rows.h"
 #include "backends/cuda/strips.cuh"
 
@@ -288,7 +290,7 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
     const int64_t width = WARP * (16 / (int64_t)sizeof(T)), planes = p->N * p->OC;
     /* Offsets in a plane are 32-bit; narrow images leave most lanes idle. */
     const int64_t most = INT_MAX / 4;
-    if (p->dilation_h != 1 || p->dilation_w != 1 || p->OW < width / 3 || planes > most ||
+    if (p->dilation_h != 1 || p->dilation_w != 1 || p->OW < width * 2 / 3 || planes > most ||
         p->H < 1 || p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
         p->pad_left > most || p->pad_bottom > most || p->pad_right > most)
         return false;
@@ -305,7 +307,11 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
                                {},
                                {},
                                {} };
-    if (!d.cut.cut(device, planes, p->OH, p->OW, width, p->KH * p->KW <= 9 ? 8 : 16))
+    if (!d.cut.cut(device, planes, p->OH, p->OW, width,
+                   p->KH * p->KW <= 9    ? 8
+                   : p->KH * p->KW <= 21 ? 16
+                   : p->KH * p->KW <= 25 ? 24
+                                         : 48))
         return false;
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
@@ -324,7 +330,7 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
 template <typename T>
 static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
 {
-    if (!run_strips<T>(device, p, a) && !run_narrow<T>(device, p, a))
+    if (!run_strips<T>(device, p, a) && !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
         run_outputs<T>(device, p, a);
 }
 
@@ -333,9 +339,9 @@ const char *talc_cuda_conv2d_depthwise_refuses(const talc_conv2d_problem *proble
     if (problem->direction != TALC_FORWARD)
         return "only the forward direction";
     if (problem->groups != problem->C)
-        return "only groups of one input channel";
+        return "groups are not the input channels";
     if (problem->padding_mode != TALC_PADDING_ZEROS)
-        return "only padding with zeros";
+        return "the padding is not zeros";
     return NULL;
 }
 

@@ -1,121 +1,138 @@
-/// Pooling windows of any size, by bands of rows in shared memory. Private to backends/cuda.
+/// Pooling windows of any size, down and then across. Private to backends/cuda.
 ///
-/// A unit of work is a run of memory: the rows of x that some rows of y need, or some whole planes where they are small. A
-/// block copies it into shared memory as it lies, in pieces of 16 bytes whatever the windows are, and its threads take the
-/// windows out of it there:
+/// A unit of work is some rows of y, or some whole planes where they are small. Neighbouring threads take neighbouring columns
+/// of x and combine the rows of each row of windows in them; then they take outputs, and combine the columns:
 ///
-///     x, plane after plane     . . . . . . [ . . . . . . . . . . . . . ] . . . .
-///     shared memory                          the run: rows h0 .. h1 of a plane, or planes
-///     a group of threads       one output: `across` of them side by side, the rows of the window dealt out among them
+///     rows of x        . . . . . . . . . .       out of shared memory, where a unit fits into it (runs.cuh)
+///                      | | | | | | | | | |
+///     states           s s s s s s s s s s       a row of them for each row of y, in shared memory
+///                       \ | /   \ | /   ...
+///     row of y            y       y
 ///
-/// A row of y whose rows of x do not fit, as those of global averages, is done part after part.
+/// Every element is read about once, whatever the windows are, and no thread reads far from its neighbours.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_BANDS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_BANDS_CUH
 
 #include "backends/cuda/pool2d_axis.cuh"
-
-#include <cuda_pipeline_primitives.h>
+#include "backends/cuda/runs.cuh"
 
 namespace
 {
 
-/* Bytes of a run: six blocks of a multiprocessor have room. */
-constexpr int64_t RUN_BYTES = 32 << 10;
+using namespace talc;
+
+/* Bytes of a unit: six blocks of a multiprocessor have room. */
+constexpr int64_t BAND_BYTES = 36 << 10;
+
+/* A row of windows in a unit. */
+struct band_line {
+    int from;  ///< its first row of x, of those of the unit
+    int count; ///< of rows
+    int h;     ///< the first one's number in the plane
+    int size;  ///< by which averages are divided
+};
 
 struct band_plan {
     window_plan<int> window;
-    int H, W;
+    int H, W, OW;
     int planes, rows; ///< of y in a unit; rows == OH, or planes == 1
-    int part;         ///< rows of x at a time; all that a unit needs, but for the largest windows
-    int across, threads;             ///< of an output's group
-    divisor<uint32_t> units, OH, OW; ///< units of a plane
+    int run_bytes;    ///< room for the rows of x; 0: they are read where they are
+    int lines_bytes, bytes;
+    divisor<uint32_t> units, OH; ///< units of a plane
     uint32_t count, all_planes;
 
     explicit band_plan(const talc_pool2d_problem *p)
         : window{ talc_pool2d_axis_h(p),
                   talc_pool2d_axis_w(p),
                   { p->exclude_padding, p->divisor } },
-          H((int)p->H), W((int)p->W)
+          H((int)p->H), W((int)p->W), OW((int)p->OW)
     {
     }
 };
 
-/* Copies `count` elements at `from` to `shared`, whose first is at its place within 16 bytes. */
-template <typename T> static __device__ void copy_run(T *shared, const T *from, int count)
-{
-    constexpr int V = ACCESS / sizeof(T);
-    const int before = (int)((uintptr_t)from / sizeof(T) % V); /* of the first pack */
-    for (int i = ((int)threadIdx.x) * V - before; i < count; i += BLOCK * V)
-        if (i >= 0 && i + V <= count) {
-            __pipeline_memcpy_async(shared + i, from + i, ACCESS);
-        } else {
-            for (int k = 0; k < V; k++)
-                if (i + k >= 0 && i + k < count)
-                    __pipeline_memcpy_async(shared + i + k, from + i + k, sizeof(T));
-        }
-    __pipeline_commit();
-    __pipeline_wait_prior(0);
-    __syncthreads();
-}
-
-template <typename State, typename T>
-static __global__ void __launch_bounds__(BLOCK, 5)
+template <typename State, typename T, bool STAGED>
+static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
+                                                : STAGED       ? 6
+                                                               : 5)
     pool_bands(const T *x, T *y, int64_t *indices, const band_plan p)
 {
+    constexpr int AT_ONCE = 8; /* rows that a thread asks for where they are far */
     extern __shared__ __align__(16) unsigned char band_bytes[];
-    __shared__ alignas(ACCESS) char joins[BLOCK / WARP * sizeof(State)];
-    const int groups = BLOCK / p.threads, group = (int)threadIdx.x / p.threads;
-    const int member = (int)threadIdx.x % p.threads;
-    const int right = member % p.across, below = member / p.across, down = p.threads / p.across;
-    const int OH = (int)p.OH.by, OW = (int)p.OW.by;
+    band_line *lines = (band_line *)(band_bytes + p.run_bytes);
+    State *states = (State *)(band_bytes + p.run_bytes + p.lines_bytes);
+    const int OH = (int)p.OH.by;
+    const int across = min(p.W, BLOCK), down = BLOCK / across;
+    const int out_across = min(p.OW, BLOCK), out_down = BLOCK / out_across;
+    const int first_line = (int)threadIdx.x / across, first_iw = (int)threadIdx.x % across;
+    const int first_row = (int)threadIdx.x / out_across, first_ow = (int)threadIdx.x % out_across;
     for (uint32_t unit = blockIdx.x; unit < p.count; unit += gridDim.x) {
-        const uint32_t first_plane = p.units.quotient(unit) * p.planes;
+        const uint32_t above = p.units.quotient(unit), first_plane = above * p.planes;
         const int planes = min(p.planes, (int)(p.all_planes - first_plane));
-        const int first_oh = (int)(unit - p.units.quotient(unit) * p.units.by) * p.rows;
-        const int rows = min(p.rows, OH - first_oh), outputs = planes * rows * OW;
-        /* The rows of x, of one plane after the other. */
-        int top, bottom, other, padded;
-        p.window.h.window(first_oh, top, other, padded);
-        p.window.h.window(first_oh + rows - 1, other, bottom, padded);
-        if (planes > 1)
-            top = 0, bottom = p.H;
-        const int64_t from = ((int64_t)first_plane * p.H + top) * p.W;
-        for (int first = 0; first < outputs; first += groups) {
-            const int output = first + group;
-            const bool real = output < outputs;
-            const uint32_t row = p.OW.quotient(real ? output : 0);
-            const uint32_t plane = p.planes > 1 ? p.OH.quotient(row) : 0;
-            const int oh = first_oh + (int)row - (int)plane * OH;
-            const int ow = (real ? output : 0) - (int)row * OW;
-            int h0, h1, h_padded, w0, w1, w_padded;
-            p.window.h.window(oh, h0, h1, h_padded);
-            p.window.w.window(ow, w0, w1, w_padded);
-            State state;
-            for (int part = top; part < bottom; part += p.part) {
-                const int end = p.planes > 1 ? p.H * planes : min(bottom, part + p.part);
-                const T *run = x + from + (int64_t)(part - top) * p.W;
-                T *shared = (T *)band_bytes + (uintptr_t)run / sizeof(T) % (ACCESS / sizeof(T));
-                if (first == 0) {
-                    __syncthreads(); /* the part before is read */
-                    copy_run(shared, run, (end - part) * p.W);
-                }
-                const T *rows_of_plane = shared + ((int)plane * p.H - part) * p.W;
-                const int last = p.planes > 1 ? h1 : min(h1, end);
-                if (real)
-                    for (int ih = max(h0, part) + below; ih < last; ih += down)
-                        for (int iw = w0 + right; iw < w1; iw += p.across)
-                            state.add(rows_of_plane[ih * p.W + iw], ih * p.W + iw);
-                if (p.planes > 1)
-                    break;
-            }
-            if (p.threads > 1)
-                state = join_group(state, p.threads, (State *)joins);
-            if (!real || member != 0)
-                continue;
-            const int64_t at = ((int64_t)first_plane * OH + first_oh) * OW + output;
-            store_window(state, p.window.average, h1 - h0, w1 - w0, h_padded, w_padded, y, indices,
-                         at);
+        const int first_oh = (int)(unit - above * p.units.by) * p.rows;
+        const int rows = min(p.rows, OH - first_oh), count = planes * rows;
+        int top = 0, bottom = p.H, other, padded;
+        if (planes == 1) {
+            p.window.h.window(first_oh, top, other, padded);
+            p.window.h.window(first_oh + rows - 1, other, bottom, padded);
         }
+        const T *run = x + ((int64_t)first_plane * p.H + top) * p.W;
+        T *shared = (T *)band_bytes + place_of(run);
+        if (STAGED)
+            copy_run(shared, run, planes * (bottom - top) * p.W);
+        for (int i = (int)threadIdx.x; i < count; i += BLOCK) {
+            const int plane = (int)p.OH.quotient(i); /* 0 where a unit is a band */
+            int h0, h1;
+            p.window.h.window(first_oh + i - plane * OH, h0, h1, padded);
+            lines[i] = { plane * p.H + h0 - top, h1 - h0, h0,
+                         p.window.average.exclude_padding ? h1 - h0 : padded };
+        }
+        await_run();
+        for (int iw = first_iw; iw < p.W && first_line < down; iw += BLOCK)
+            for (int i = first_line; i < count; i += down) {
+                const band_line line = lines[i];
+                const T *from = (STAGED ? shared : run) + line.from * p.W + iw;
+                int at = line.h * p.W + iw;
+                State state;
+                if constexpr (STAGED) {
+#pragma unroll 4
+                    for (int r = 0; r < line.count; r++, at += p.W, from += p.W)
+                        state.add(*from, at);
+                } else {
+                    for (int r = 0; r < line.count; r += AT_ONCE) {
+                        T some[AT_ONCE];
+#pragma unroll
+                        for (int k = 0; k < AT_ONCE; k++, from += p.W)
+                            if (r + k < line.count)
+                                some[k] = *from;
+#pragma unroll
+                        for (int k = 0; k < AT_ONCE; k++, at += p.W)
+                            if (r + k < line.count)
+                                state.add(some[k], at);
+                    }
+                }
+                states[i * p.W + iw] = state;
+            }
+        __syncthreads();
+        const int64_t first = ((int64_t)first_plane * OH + first_oh) * p.OW;
+        for (int ow = first_ow; ow < p.OW && first_row < out_down; ow += BLOCK) {
+            int w0, w1, w_padded;
+            p.window.w.window(ow, w0, w1, w_padded);
+            const T wide = (T)(p.window.average.exclude_padding ? w1 - w0 : w_padded);
+            for (int i = first_row; i < count; i += out_down) {
+                State state;
+#pragma unroll 4
+                for (int iw = w0; iw < w1; iw++)
+                    state.join(states[i * p.W + iw]);
+                if (State::AVERAGES)
+                    state.value /=
+                        p.window.average.by > 0 ? (T)p.window.average.by : (T)lines[i].size * wide;
+                const int64_t at = first + i * p.OW + ow;
+                y[at] = state.value;
+                if constexpr (State::LOCATES)
+                    indices[at] = state.at;
+            }
+        }
+        __syncthreads(); /* states and lines are read */
     }
 }
 

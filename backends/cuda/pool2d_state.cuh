@@ -12,7 +12,8 @@ namespace
 /* Images whose coordinates and offsets fit 32 bits, with room for windows that reach past the edge. */
 constexpr int64_t NARROW = 1 << 29;
 
-/* All three take taps in row-major order and join states of which the other one may come from anywhere. */
+/* All three take taps in row-major order and join states of which the other one may come from anywhere, or, join_next, is of
+ * taps that come later. */
 template <typename T, typename Index> struct maximum {
     static constexpr bool AVERAGES = false, LOCATES = false;
     T value = -(T)INFINITY;
@@ -23,6 +24,10 @@ template <typename T, typename Index> struct maximum {
         value = talc::larger_or_nan(value, x);
     }
     __device__ void join(maximum other)
+    {
+        add(other.value, 0);
+    }
+    __device__ void join_next(maximum other)
     {
         add(other.value, 0);
     }
@@ -50,6 +55,11 @@ template <typename T, typename Index> struct located_maximum {
         if (other.at >= 0 && (at < 0 || replace))
             *this = other;
     }
+    __device__ void join_next(located_maximum other)
+    {
+        if (other.at >= 0)
+            add(other.value, other.at);
+    }
 };
 
 template <typename T, typename Index> struct total {
@@ -64,12 +74,35 @@ template <typename T, typename Index> struct total {
     {
         value += other.value;
     }
+    __device__ void join_next(total other)
+    {
+        value += other.value;
+    }
 };
 
 /* What an average is divided by when it is not the window's own size; 0: it is. */
 struct divide {
     bool exclude_padding;
     int64_t by;
+};
+
+/* Division by a number that many sums share: a multiplication and two corrections, to the last bit. What they come to before the
+ * last rounding is within 2^-23 units in the last place of the quotient, and a quotient by a whole number below 2^20 is
+ * 2^-21 or more away from the middle of two numbers. */
+template <typename T> struct shared_divisor {
+    T by, inverse;
+
+    __device__ void set(T size)
+    {
+        by = size;
+        inverse = size < (T)(1 << 20) ? 1 / size : (T)NAN;
+    }
+    __device__ T divide(T sum) const
+    {
+        constexpr T LEAST = (T)0x1p-80, MOST = (T)0x1p80;
+        const T about = sum * inverse, better = fma(fma(-about, by, sum), inverse, about);
+        return fabs(about) > LEAST && fabs(about) < MOST ? better : sum / by;
+    }
 };
 
 /* Elements of a window of K along one axis that are inside the image (`pad` 0) or its padding. */

@@ -40,7 +40,7 @@ static __device__ void store_positions(int64_t *row, int (&shared)[WARP * V], co
 }
 
 template <typename State, typename T, int K, int SKEW, bool ALIGNED>
-static __global__ void __launch_bounds__(STRIP_WARPS *WARP, 5)
+static __global__ void __launch_bounds__(STRIP_WARPS *WARP, K > 3 ? 4 : 5)
     pool_strips(const T *x, T *y, int64_t *indices, const strip_plan p)
 {
     constexpr int V = ACCESS / sizeof(T), COUNT = V - 1 + K;
@@ -48,6 +48,8 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, 5)
     __shared__ alignas(ACCESS) typename ring_of_rows::storage slots[STRIP_WARPS];
     __shared__ int places[STRIP_WARPS][State::LOCATES ? WARP * V : 1];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    shared_divisor<T> size; /* of windows that are whole */
+    size.set(p.average.by > 0 ? (T)p.average.by : (T)(K * K));
     for (uint32_t index = blockIdx.x * STRIP_WARPS + warp; index < p.cut.strips;
          index += gridDim.x * STRIP_WARPS) {
         const strip s(p.cut, index, p.OH, WARP * V);
@@ -99,9 +101,11 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, 5)
 #pragma unroll
                     for (int v = 0; v < V; v++) {
                         const int columns =
-                            covered(iw + v, K, p.W, p.average.exclude_padding ? 0 : p.pad_w);
-                        out[v] = done[v].value /
-                                 (p.average.by > 0 ? (T)p.average.by : (T)max(rows * columns, 1));
+                            edge ? covered(iw + v, K, p.W, p.average.exclude_padding ? 0 : p.pad_w)
+                                 : K;
+                        out[v] = p.average.by > 0 || rows * columns == K * K
+                                     ? size.divide(done[v].value)
+                                     : done[v].value / (T)max(rows * columns, 1);
                     }
                 } else {
 #pragma unroll

@@ -1,0 +1,95 @@
+/// Pooling windows that are small, in narrow images, out of shared memory (tiles.cuh). Private to backends/cuda.
+///
+/// Windows of K by K, S apart. A thread marches down its column: it combines the taps of each row from left to right, once, then
+/// the last K rows. Results go through shared memory too, so that whatever the image's width is stores are 16 bytes wide.
+#ifndef TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
+#define TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
+
+#include "backends/cuda/pool2d_state.cuh"
+#include "backends/cuda/tiles.cuh"
+
+namespace
+{
+
+using namespace talc;
+
+template <typename State, typename T, int K, int S>
+static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8 ? 4 : 5)
+    pool_tiles(const T *x, T *y, int64_t *indices, const tile_plan p, const divide average)
+{
+    constexpr int KEPT = K - S; /* rows that the next window holds too */
+    extern __shared__ __align__(16) unsigned char tile_bytes[];
+    const int above = (int)threadIdx.x / p.OW, ow = (int)threadIdx.x - above * p.OW;
+    const int plane = above / p.groups, first = (above - plane * p.groups) * p.deep;
+    const int iw = ow * S - p.pad_w;
+    const int pad_h = average.exclude_padding ? 0 : p.pad_h;
+    const int wide = covered(iw, K, p.W, average.exclude_padding ? 0 : p.pad_w);
+    int high_before = 0; /* of the window before, for averages */
+    shared_divisor<T> size;
+    bool inside[K];
+#pragma unroll
+    for (int k = 0; k < K; k++)
+        inside[k] = (unsigned)(iw + k) < (unsigned)p.W;
+    fill_tile(p, (T *)tile_bytes, State{}.value);
+    for (uint32_t unit = blockIdx.x; unit < p.count; unit += gridDim.x) {
+        const tile t(p, unit);
+        const T *shared = copy_tile(p, t, (T *)tile_bytes, x);
+        await_run();
+        const int64_t at = ((int64_t)t.plane * p.OH + t.oh) * p.OW;
+        const int count = t.planes * t.rows * p.OW;
+        T *results = (T *)(tile_bytes + p.results) + place_of(y + at);
+        int *places = (int *)(tile_bytes + p.bytes);
+        const int mine = plane < t.planes ? min(p.deep, t.rows - first) : 0;
+        int h = (t.oh + first) * S - p.pad_h, result = (plane * t.rows + first) * p.OW + ow;
+        const T *row = shared + plane * p.plane_pitch + (h - t.top) * p.pitch + iw;
+        State rows[K];
+        const auto read = [&](State &state) {
+            state = State{};
+            if ((unsigned)h < (unsigned)p.H) {
+                const int place = h * p.W + iw;
+#pragma unroll
+                for (int k = 0; k < K; k++)
+                    if (!State::LOCATES || inside[k])
+                        state.add(row[k], place + k);
+            }
+            h++, row += p.pitch;
+        };
+        if (mine > 0)
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                read(rows[k + S]);
+#pragma unroll 4
+        for (int o = 0; o < mine; o++, result += p.OW) {
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                rows[k] = rows[k + S];
+#pragma unroll
+            for (int k = KEPT; k < K; k++)
+                read(rows[k]);
+            State state = rows[0];
+#pragma unroll
+            for (int k = 1; k < K; k++)
+                state.join_next(rows[k]);
+            if (State::AVERAGES) {
+                const int high = average.by > 0 ? 1 : covered(h - K, K, p.H, pad_h);
+                if (high != high_before) {
+                    high_before = high;
+                    size.set(average.by > 0 ? (T)average.by : (T)(high * wide));
+                }
+                state.value = size.divide(state.value);
+            }
+            results[result] = state.value;
+            if constexpr (State::LOCATES)
+                places[result] = state.at;
+        }
+        __syncthreads(); /* x is read, the results are there */
+        store_run(y + at, results, count, [](T value, int) { return value; });
+        if constexpr (State::LOCATES)
+            for (int i = (int)threadIdx.x; i < count; i += BLOCK)
+                indices[at + i] = places[i];
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,62 @@
+/// Runs of memory on their way into shared memory and out of it, as they lie: in pieces of 16 bytes, whatever the images in
+/// them are. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_RUNS_CUH
+#define TALC_BACKENDS_CUDA_RUNS_CUH
+
+#include "backends/cuda/group.cuh"
+
+#include <cuda_pipeline_primitives.h>
+
+namespace talc
+{
+
+/// How far behind a multiple of 16 bytes `at` stands, in elements: a run keeps that place in shared memory.
+template <typename T> __device__ __forceinline__ int place_of(const T *at)
+{
+    return (int)((uintptr_t)at / sizeof(T) % (ACCESS / sizeof(T)));
+}
+
+/// All threads of the block begin to copy `count` elements at `from` to `shared`, which stands at the same place. They have arrived after
+/// await_run.
+template <typename T> __device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
+{
+    constexpr int V = ACCESS / sizeof(T);
+    for (int i = (int)threadIdx.x * V - place_of(from); i < count; i += BLOCK * V)
+        if (i >= 0 && i + V <= count) {
+            __pipeline_memcpy_async(shared + i, from + i, ACCESS);
+        } else {
+            for (int k = 0; k < V; k++)
+                if (i + k >= 0 && i + k < count)
+                    __pipeline_memcpy_async(shared + i + k, from + i + k, sizeof(T));
+        }
+    __pipeline_commit();
+}
+
+static __device__ __forceinline__ void await_run()
+{
+    __pipeline_wait_prior(0);
+    __syncthreads();
+}
+
+/// All threads of the block store `count` elements of `shared`, at the place of `to`; `last` maps an element and its number.
+template <typename T, typename Last>
+__device__ __forceinline__ void store_run(T *to, const T *shared, int count, Last last)
+{
+    constexpr int V = ACCESS / sizeof(T);
+    for (int i = (int)threadIdx.x * V - place_of(to); i < count; i += BLOCK * V)
+        if (i >= 0 && i + V <= count) {
+            vec<T, V> some = *(const vec<T, V> *)(shared + i);
+#pragma unroll
+            for (int k = 0; k < V; k++)
+                some.of[k] = last(some.of[k], i + k);
+            *(vec<T, V> *)(to + i) = some;
+        } else {
+            for (int k = 0; k < V; k++)
+                if (i + k >= 0 && i + k < count)
+                    to[i + k] = last(shared[i + k], i + k);
+        }
+}
+
+} // namespace talc
+
+#endif
