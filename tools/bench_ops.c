@@ -4,9 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+const bench_op *bench_op_next(const bench_op *op)
+{
+    if (op == NULL)
+        return bench_ops;
+    if (op[1].name != NULL)
+        return op + 1;
+    return strcmp(op->set, bench_ops_uneven->set) == 0 ? NULL : bench_ops_uneven;
+}
+
 const bench_op *bench_op_named(const char *name)
 {
-    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+    for (const bench_op *op = bench_op_next(NULL); op != NULL; op = bench_op_next(op))
         if (strcmp(op->name, name) == 0)
             return op;
     return NULL;
@@ -24,6 +33,9 @@ bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes)
     self->channels = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->mean = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->var = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.25 - 1e-5);
+    self->halves = talc_full(device, TALC_F32, TALC_DIMS(BENCH_MOST_CHANNELS), 0.5);
+    self->quarters = talc_full(device, TALC_F32, TALC_DIMS(BENCH_MOST_CHANNELS), 0.25 - 1e-5);
+    self->wide = talc_cast(talc_slice(self->x, 0, 0, self->count / 2, 1), TALC_F64);
     self->on_host = malloc(bytes);
     self->other_on_host = malloc(bytes);
     if (self->on_host == NULL || self->other_on_host == NULL)

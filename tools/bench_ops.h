@@ -7,13 +7,15 @@
 
 #include "tools/bench.h"
 
-enum { BENCH_CHANNELS = 64 };
+enum { BENCH_CHANNELS = 64, BENCH_MOST_CHANNELS = 512 };
 
 /// The operands of all ops.
 typedef struct bench_data {
-    const talc_tensor *x, *other; ///< of `count` elements
-    const talc_tensor *channels;  ///< BENCH_CHANNELS elements
-    talc_tensor *mean, *var;      ///< likewise
+    const talc_tensor *x, *other;   ///< of `count` elements
+    const talc_tensor *channels;    ///< BENCH_CHANNELS elements
+    talc_tensor *mean, *var;        ///< likewise
+    talc_tensor *halves, *quarters; ///< mean and var of BENCH_MOST_CHANNELS
+    const talc_tensor *wide;        ///< the first half of x in f64
     int64_t count;
     float *on_host, *other_on_host;
 } bench_data;
@@ -24,7 +26,7 @@ typedef struct bench_gather {
 } bench_gather;
 
 typedef struct bench_op {
-    const char *set; ///< "ops"; "host" for what queueing a call costs
+    const char *set; ///< "ops", "uneven"; "host" for what queueing a call costs
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data);
@@ -35,8 +37,11 @@ typedef struct bench_op {
     double (*due)(const bench_data *data, const bench_gather *gather, double *bound);
 } bench_op;
 
-/// All of them, then one without a name.
-extern const bench_op bench_ops[];
+/// All of them in two tables, each with one without a name at its end.
+extern const bench_op bench_ops[], bench_ops_uneven[];
+
+/// The one after `op`, the first for NULL; NULL after the last.
+const bench_op *bench_op_next(const bench_op *op);
 
 /// The op of that name; NULL when there is none.
 const bench_op *bench_op_named(const char *name);

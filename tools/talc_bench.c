@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_PROBLEMS = 64 };
+enum { MAX_PROBLEMS = 128 };
 
 typedef struct arguments {
     tool_options tool;
@@ -44,7 +44,7 @@ static void add_argument(arguments *self, struct argp_state *state, const char *
     for (const named_problem *row = named_problems; row->name != NULL; row++)
         if (strcmp(row->set, text) == 0 || strcmp(row->name, text) == 0)
             add_problem(self, state, row->name);
-    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+    for (const bench_op *op = bench_op_next(NULL); op != NULL; op = bench_op_next(op))
         if (strcmp(op->set, text) == 0 || strcmp(op->name, text) == 0)
             add_problem(self, state, op->name);
     talc_conv2d_problem problem;
@@ -109,7 +109,8 @@ static const struct argp argp = {
            "rates of a large matrix product and a large copy, measured in the same run.\v"
            "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
            "or a set: seeds, cpu, gpu. OP is the name of another op (relu, sum_rows, ...) or a "
-           "set: ops, or host for what a call costs. Without any: A1, B1 and cpu. Fails when a "
+           "set: ops, uneven for reductions and norms of odd lengths, or host for what a call "
+           "costs. Without any: A1, B1 and cpu. Fails when a "
            "result is outside its algorithm's error bound.",
     .children = children,
 };
@@ -265,7 +266,7 @@ static int list_problems(bool json)
                                             row->name, "problem", row->text, "what", row->what));
         else
             printf("%-6s %-16s %-34s %s\n", row->set, row->name, row->text, row->what);
-    for (const bench_op *op = bench_ops; op->name != NULL; op++)
+    for (const bench_op *op = bench_op_next(NULL); op != NULL; op = bench_op_next(op))
         if (json)
             json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "set", op->set, "name",
                                                    op->name, "what", op->what));
