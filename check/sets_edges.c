@@ -267,7 +267,9 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n3c17h1w65_train_tanh", "batch_norm2d:n65c2h1w1_train", "batch_norm2d:n2c3h5w7_train_f64",
     "batch_norm2d:n2c2h100w101_train", "batch_norm2d:n1c2h300w301_train_relu",
     "batch_norm2d:n3c2h100w100_train", "batch_norm2d:n2c2h100w100_train_f64", "batch_norm2d:n400c3h7w7_train",
-    "batch_norm2d:n200c3h7w7_train_tanh_f64",
+    "batch_norm2d:n200c3h7w7_train_tanh_f64", "batch_norm2d:n340c22h7w7_train", "batch_norm2d:n90c5h15w15_train",
+    "batch_norm2d:n2000c6h3w3_train_relu", "batch_norm2d:n340c12h7w7_train_f64", "batch_norm2d:n9000c2h1w2_train",
+    "batch_norm2d:n70c3h17w17_train", "batch_norm2d:n6c2h71w71_train_f64", "batch_norm2d:n20c3h33w35_train_relu",
 
     /* Reductions: of all, of the first, the last, one between, several, apart from each other. */
     "sum:1", "sum:7", "sum:8x16x32", "sum:8x16x32@0", "sum:8x16x32@1", "sum:8x16x32@2", "sum:8x16x32@0,1",
