@@ -288,7 +288,7 @@ const char *const talc_check_edges[] = {
     "sum:531x64@1", "argmax:531x64@1_i64", "mean:301x49@1_f64", "argmax:301x63@1_f64", "sum:2001x50@1_u8",
     "max:301x127@1", "sum:41x1001@1", "argmax:41x1001@1", "max:41x1001@1_f64", "sum:3x20003@1", "argmax:2x40005@1",
     "sum:3x40005@1_f64", "argmax:1x40007@1_u8", "sum:203x100x3@1", "argmax:203x100x3@1", "max:211x31x9@1",
-    "mean:57x30x49@1_f64", "argmax:57x12x63@1_i32",
+    "mean:57x30x49@1_f64", "argmax:57x12x63@1_i32", "sum:3001x8@1", "argmax:9001x8@1",
 
     /* Reductions: planes that fill no whole accesses, more than stand side by side, images in parts and not. */
     "sum:60x22x7x7@0,2,3", "argmax:60x22x7x7@0,2,3", "max:200x3x7x7@0,2,3", "mean:33x5x15x15@0,2,3",

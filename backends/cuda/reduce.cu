@@ -156,8 +156,12 @@ static __device__ void join_rows(State (&state)[COUNT], int width, State *shared
     }
 }
 
+/* Single elements take many loads in flight; places, which take many registers too, need four blocks side by side besides. */
+template <typename State, int COUNT>
+constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 1;
+
 template <typename State, typename T, int COUNT>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
     reduce_across(const target<State> to, const T *x, int width, const places at)
 {
     constexpr int FOUR = 4, BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;

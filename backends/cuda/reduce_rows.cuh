@@ -15,7 +15,7 @@ namespace talc
 // ---- Short rows ---------------------------------------------------------------------------------------------
 
 /// Bytes of a short row, and of what a block copies at a time: as much as keeps memory busy and leaves room for other blocks.
-constexpr int64_t SHORT_ROW = 512, SPAN = 16384;
+constexpr int64_t SHORT_ROW = 512, SPAN = 32768;
 
 /// x as [slices, K, B] without gaps, of which K is reduced: rows with B = 1, else columns of short slices.
 struct short_rows {
