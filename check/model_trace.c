@@ -108,7 +108,7 @@ static check_trace_entry *entry_with(check_trace *trace, talc_tensor *tensor, in
         if (list == NULL)
             return NULL;
         trace->list = list;
-        talc_tensor *held = talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+        talc_tensor *held = talc_tensor_alias(tensor);
         if (held == NULL)
             return NULL;
         entry = &trace->list[trace->count++];

@@ -226,7 +226,7 @@ talc_replacement *talc_check_remember(talc_module *model)
     const int count = talc_module_tensor_count(model);
     for (int i = 0; remembered != NULL && i < count; i++) {
         const talc_tensor *tensor = remembered[i].tensor;
-        remembered[i].fresh = talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
+        remembered[i].fresh = talc_tensor_alias(tensor);
         if (remembered[i].fresh == NULL) {
             talc_memory_free(remembered);
             return NULL;
@@ -246,20 +246,16 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
                      talc_device *device, const char *algorithms)
 {
     talc_scope *scope = talc_scope_enter();
-    bool *modes = scope == NULL
-                      ? NULL
-                      : talc_memory_new((size_t)talc_module_tree_count(model) * sizeof *modes, who);
+    bool *modes = scope == NULL ? NULL : talc_module_evaluate(who, model);
     bool ran = false;
     if (modes != NULL) {
-        talc_module_swap_modes(model, modes); /* all false: evaluation mode */
         /* Moving gives back folded parameters, so that they are made in the pass, where they are seen and checked. */
         ran = force_all(who, walk, algorithms) && talc_module_to(model, device) &&
               run_forward(walk, model, x, device) && all_forced_ran(who, walk);
         force_back(walk);
         talc_module_forget_folds(model);
-        talc_module_swap_modes(model, modes);
+        talc_module_restore_modes(model, modes);
     }
-    talc_memory_free(modes);
     talc_scope_leave(scope);
     return ran;
 }

@@ -1,6 +1,7 @@
 #include "nn/capture.h"
 
 #include "nn/entries.h"
+#include "nn/source.h"
 #include "ops/operand.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
@@ -12,59 +13,43 @@
 static const char *const CAPTURE = "capture", *const REPLAY = "graph_replay";
 
 /* A parameter or buffer as it was recorded. */
-typedef struct source {
+typedef struct parameter {
     talc_tensor *tensor; /* the module's handle, retained */
-    talc_tensor *held;   /* a view of the storage, so that no other takes its place in memory */
-    uint64_t version;
-} source;
+    talc_source source;
+    uint64_t began; /* its version when the recording began */
+    bool written;   /* by the pass itself, so by each replay */
+} parameter;
 
 struct talc_graph {
     talc_module *module;
     talc_tensor *x, *y;
     talc_recording *recording;
-    source *sources;
-    int source_count;
+    parameter *parameters;
+    int parameter_count;
     talc_tensor **held; /* views of what recorded ops read and the recording does not own */
     size_t held_count, held_room;
 };
 
-/* A tensor that outlives the scope it was made in. */
-static talc_tensor *keep(talc_tensor *tensor)
-{
-    return talc_retain(tensor);
-}
-
-static talc_tensor *view_of(const talc_tensor *tensor)
-{
-    return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
-}
-
 // ---- Parameters ---------------------------------------------------------------------------------------------
 
-static bool add_source(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+static bool add_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     (void)path;
     (void)is_buffer;
     talc_graph *graph = context;
-    source *to = &graph->sources[graph->source_count];
-    *to = (source){ .held = keep(view_of(tensor)), .version = talc_version(tensor) };
-    if (to->held == NULL)
+    parameter *to = &graph->parameters[graph->parameter_count];
+    if (!talc_source_hold(&to->source, tensor))
         return false;
     to->tensor = talc_retain(tensor);
-    graph->source_count++;
+    graph->parameter_count++;
     return true;
 }
 
-static bool list_sources(talc_graph *graph)
+static bool list_parameters(talc_graph *graph)
 {
     const size_t count = (size_t)talc_module_tensor_count(graph->module);
-    graph->sources = talc_memory_new(count * sizeof *graph->sources, CAPTURE);
-    return graph->sources != NULL && talc_module_visit(graph->module, add_source, graph);
-}
-
-static bool is_replaced(const source *of)
-{
-    return of->tensor->storage != of->held->storage || of->tensor->data != of->held->data;
+    graph->parameters = talc_memory_new(count * sizeof *graph->parameters, CAPTURE);
+    return graph->parameters != NULL && talc_module_visit(graph->module, add_parameter, graph);
 }
 
 /* Ends the walk at the tensor in question, telling its path. */
@@ -81,25 +66,47 @@ static bool tell_replaced(const char *path, talc_tensor *tensor, bool is_buffer,
 }
 
 /* Whether the parameters are where they were; `written` when one has another content. */
-static bool check_sources(const talc_graph *graph, bool *written)
+static bool check_parameters(const talc_graph *graph, bool *written)
 {
     *written = false;
-    for (int i = 0; i < graph->source_count; i++) {
-        const source *of = &graph->sources[i];
-        if (is_replaced(of)) {
+    for (int i = 0; i < graph->parameter_count; i++) {
+        const parameter *of = &graph->parameters[i];
+        if (!talc_source_in_place(&of->source, of->tensor)) {
             talc_module_visit(graph->module, tell_replaced, of->tensor);
             talc_fail(TALC_BAD_ARGUMENT, "%s: a parameter was replaced since the capture", REPLAY);
             return false;
         }
-        *written = *written || talc_version(of->tensor) != of->version;
+        *written = *written || !talc_source_stands(&of->source, of->tensor);
     }
     return true;
 }
 
-static void note_versions(talc_graph *graph)
+static void note_beginning(talc_graph *graph)
 {
-    for (int i = 0; i < graph->source_count; i++)
-        graph->sources[i].version = talc_version(graph->sources[i].tensor);
+    for (int i = 0; i < graph->parameter_count; i++)
+        graph->parameters[i].began = talc_version(graph->parameters[i].tensor);
+}
+
+static void note_end(talc_graph *graph)
+{
+    for (int i = 0; i < graph->parameter_count; i++) {
+        parameter *to = &graph->parameters[i];
+        to->source.version = talc_version(to->tensor);
+        to->written = to->source.version != to->began;
+    }
+}
+
+/* Whoever works something out of a parameter has to see that a replay wrote it. */
+static void tell_written(talc_graph *graph)
+{
+    for (int i = 0; i < graph->parameter_count; i++) {
+        parameter *to = &graph->parameters[i];
+        if (to->written) {
+            talc_tensor_written(to->tensor);
+            to->source.version = talc_version(to->tensor);
+        }
+    }
+    talc_tensor_written(graph->y);
 }
 
 // ---- Modes --------------------------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ static void hold_inputs(talc_observer *observer, const talc_observation *observa
         if (grown == NULL)
             return;
         graph->held = grown;
-        talc_tensor *view = keep(view_of(input));
+        talc_tensor *view = talc_retain(talc_tensor_alias(input));
         if (view != NULL)
             graph->held[graph->held_count++] = view;
     }
@@ -188,6 +195,7 @@ static talc_tensor *recorded_pass(talc_graph *graph)
 {
     holder holding = { .observer = { .observe = hold_inputs }, .graph = graph };
     talc_tensor *y = NULL;
+    note_beginning(graph);
     if (talc_recording_begin(graph->recording)) {
         talc_observer *before = talc_observe(&holding.observer);
         y = talc_forward(graph->module, graph->x);
@@ -236,14 +244,14 @@ static bool capture(talc_graph *graph)
     talc_tensor *y = NULL;
     if (graph->recording != NULL)
         y = talc_recording_possible(graph->x->device) ? record(graph) : rehearse(graph);
-    y = y == NULL || talc_failed() ? NULL : view_of(y);
+    y = y == NULL || talc_failed() ? NULL : talc_tensor_alias(y);
     if (y != NULL && graph->y != NULL)
         talc_tensor_replace(graph->y, y);
     else if (y != NULL)
-        graph->y = keep(y);
+        graph->y = talc_retain(y);
     talc_scope_leave(scope);
     if (y != NULL) {
-        note_versions(graph);
+        note_end(graph);
         release_held(held, held_count);
         talc_recording_free(before);
         return true;
@@ -264,9 +272,9 @@ static bool prepare(talc_graph *graph, const talc_tensor *example)
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return false;
-    graph->x = keep(talc_empty_like(example));
-    const bool made =
-        graph->x != NULL && talc_copy(graph->x, example) && list_sources(graph) && capture(graph);
+    graph->x = talc_retain(talc_empty_like(example));
+    const bool made = graph->x != NULL && talc_copy(graph->x, example) && list_parameters(graph) &&
+                      capture(graph);
     talc_scope_leave(scope);
     return made;
 }
@@ -303,7 +311,7 @@ static bool run_recording(talc_graph *graph, bool written)
     if ((written && !(in_evaluation(graph->module) && capture(graph))) ||
         !talc_recording_replay(graph->recording))
         return false;
-    talc_tensor_written(graph->y);
+    tell_written(graph);
     return true;
 }
 
@@ -314,7 +322,7 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
         !talc_operand_like(REPLAY, "the example", graph->x, "x", x) ||
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
-        !check_sources(graph, &written) || (x != graph->x && !talc_copy(graph->x, x)))
+        !check_parameters(graph, &written) || (x != graph->x && !talc_copy(graph->x, x)))
         return NULL;
     const bool ran =
         talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);
@@ -330,15 +338,15 @@ void talc_graph_free(talc_graph *graph)
 {
     if (graph == NULL)
         return;
-    for (int i = 0; i < graph->source_count; i++) {
-        talc_release(graph->sources[i].tensor);
-        talc_release(graph->sources[i].held);
-    }
-    talc_memory_free(graph->sources);
-    talc_release(graph->x);
-    talc_release(graph->y);
     /* The recording first: it waits for replays that may still read the rest. */
     talc_recording_free(graph->recording);
+    for (int i = 0; i < graph->parameter_count; i++) {
+        talc_release(graph->parameters[i].tensor);
+        talc_source_release(&graph->parameters[i].source);
+    }
+    talc_memory_free(graph->parameters);
+    talc_release(graph->x);
+    talc_release(graph->y);
     release_held(graph->held, graph->held_count);
     talc_memory_free(graph);
 }

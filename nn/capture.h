@@ -13,8 +13,8 @@
 /// * The module is in evaluation mode when it is captured, with all its children.
 /// * Parameters and buffers are read as they are at each replay: one that was written since the last is seen. (Where anything was
 ///   written the pass is recorded anew, since layers may keep what they work out of parameters.) One whose storage was replaced,
-///   by talc_module_to or talc_module_load, makes the replay fail: capture again. Other tensors that the forward pass reads are
-///   held as they were.
+///   by talc_module_to or talc_module_load, makes the replay fail: capture again. Those that the pass itself writes are written by
+///   each replay. Other tensors that the forward pass reads are held as they were.
 /// * What runs is fixed as well: algorithms, precision, workspace, and which way forward takes.
 /// * A forward pass that waits for the device, moves elements to or from the host or another device, or draws random numbers
 ///   cannot be captured: that call fails and says so, and the device and the module are as usable as before.

@@ -1,6 +1,7 @@
 /// Chains that a program writes in its own forward functions.
 #include "nn/group.h"
 #include "ops/elementwise.h"
+#include "ops/operand.h"
 #include "tensor/storage.h"
 
 static const char *const WHO = "forward_chain";
@@ -14,9 +15,7 @@ static bool check(talc_module *const modules[], int count, const talc_tensor *x,
     for (int i = 0; i < count; i++)
         if (talc_operand_missing(WHO, "a module", modules[i]))
             return false;
-    if (end != NULL && (unsigned)end->activation >= TALC_ACTIVATION_COUNT)
-        talc_fail(TALC_BAD_ARGUMENT, "%s: there is no activation %d", WHO, (int)end->activation);
-    return !talc_failed();
+    return end == NULL || talc_operand_activation(WHO, end->activation);
 }
 
 /* The fused ops take a residual of the result's shape alone, so nothing is stretched here either. */

@@ -22,7 +22,7 @@ struct talc_module_entries {
     int count;
     size_t room;
     talc_module_entry *list; ///< in order of registration
-    struct talc_fold *fold;  ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
+    struct talc_fold *folds; ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };
 
 /// The entry of that name, given by its first `length` characters; NULL when there is none.
@@ -55,8 +55,10 @@ void talc_module_forget_folds(talc_module *module);
 /// Modules of a tree, its root counted.
 int talc_module_tree_count(const talc_module *module);
 
-/// Exchanges the modes of a tree, in its order, with those of a list of talc_module_tree_count; returns the list's end.
-bool *talc_module_swap_modes(talc_module *module, bool *modes);
+/// Sets a tree to evaluation mode for a pass of the library's own. Returns the modes that it had, for restore, which takes them
+/// over; NULL, with a failure and the tree as it was, without memory.
+bool *talc_module_evaluate(const char *who, talc_module *module);
+void talc_module_restore_modes(talc_module *module, bool *modes);
 
 /// Where the application of a group of fused modules is.
 typedef enum talc_group_phase {
@@ -69,8 +71,9 @@ typedef enum talc_group_phase {
 typedef struct talc_forward_recorder {
     /// Wants every module's own output: nothing is fused while the recorder is set. `group` is told all the same.
     bool apart;
-    /// `count` modules and what follows them in their chain are applied as one op. FOLDS comes first: ops until RUNS make operands that are kept for later
-    /// calls. Unless it is `apart` the recorder is told nothing else of the modules. NULL: not told.
+    /// `count` modules, at most TALC_GROUP_MAX, and what follows them in their chain are applied as one op. FOLDS comes
+    /// first: ops until RUNS make operands that are kept for later calls. Unless it is `apart` the recorder is told nothing
+    /// else of the modules. NULL: not told.
     void (*group)(struct talc_forward_recorder *recorder, talc_module *const modules[], int count,
                   talc_group_phase phase);
     /// A module is about to be applied. NULL: not told.

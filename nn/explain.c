@@ -1,8 +1,7 @@
 #include "nn/entries.h"
-#include "nn/module.h"
+#include "nn/fusable.h"
+#include "nn/group.h"
 #include "ops/algorithm.h"
-#include "ops/batch_norm2d.h"
-#include "ops/conv2d.h"
 #include "ops/matmul.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
@@ -15,7 +14,7 @@ enum { DEPTH = 64, COLUMNS = 4, TEXT = sizeof((talc_module_step *)NULL)->does };
 
 /* Several modules on one level of the walk, or one. */
 typedef struct level {
-    talc_module *modules[4];
+    talc_module *modules[TALC_GROUP_MAX];
     int count;
 } level;
 
@@ -67,7 +66,7 @@ static void group(talc_forward_recorder *recorder, talc_module *const modules[],
         return;
     if (self->depth < DEPTH) {
         level *here = &self->levels[self->depth];
-        here->count = count < 4 ? count : 4;
+        here->count = count;
         memcpy(here->modules, modules, (size_t)here->count * sizeof(talc_module *));
     }
     self->depth++;
@@ -123,7 +122,7 @@ static void describe(talc_module_step *to, const explaining *self,
     for (int i = 1; i < here->count; i++) {
         append(to->layers, "+");
         append(to->layers, name_in_parent(here->modules[i]));
-        if (strcmp(here->modules[i]->kind->name, "BatchNorm2d") == 0)
+        if (here->modules[i]->kind == &talc_batch_norm2d_class)
             append(does, " + BatchNorm2d (folded)");
     }
     if (strcmp(observation->op, "conv2d") == 0) {
@@ -166,21 +165,16 @@ static void observe(talc_observer *observer, const talc_observation *observation
 static bool run_forward(explaining *self, talc_module *module, talc_tensor *x)
 {
     talc_scope *scope = talc_scope_enter();
-    bool *modes = scope == NULL
-                      ? NULL
-                      : talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *modes,
-                                        "module_explain");
+    bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_explain", module);
     bool ran = false;
     if (modes != NULL) {
-        talc_module_swap_modes(module, modes); /* all false: evaluation mode */
         talc_forward_recorder *recorder = talc_forward_record(&self->recorder.base);
         talc_observer *observer = talc_observe(&self->observer.base);
         ran = talc_forward(module, x) != NULL;
         talc_observe(observer);
         talc_forward_record(recorder);
-        talc_module_swap_modes(module, modes);
+        talc_module_restore_modes(module, modes);
     }
-    talc_memory_free(modes);
     talc_scope_leave(scope);
     return ran && !talc_failed();
 }

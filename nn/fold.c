@@ -1,54 +1,83 @@
 /// The batch norm folded into the convolution before it.
 #include "nn/entries.h"
 #include "nn/fusable.h"
+#include "nn/source.h"
 #include "ops/algorithm.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <pthread.h>
 #include <string.h>
 
 enum { SOURCES = 6 };
 
-/* A tensor that the fold was made of. Its storage is held, so that no other takes its place in memory. */
-typedef struct source {
-    talc_tensor *held; /* a view; NULL for an operand that is not there */
-    uint64_t version;
-} source;
-
 struct talc_fold {
-    source sources[SOURCES];
+    talc_fold *next; /* of the same convolution, for another norm */
+    talc_source sources[SOURCES];
     double eps;
     char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
     talc_tensor *weight, *bias;
+    int stream;       /* that they are made on, by number (tensor/streams.h) */
+    uint32_t streams; /* whose work waits for that, as bits */
 };
 
-/* Held for as long as it takes to read or exchange a pointer, whichever module's it is. */
+/* Held while folds are looked through, whichever module's they are, but not while one is made. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void fold_free(talc_fold *fold)
+/* A list of them. */
+static void folds_free(talc_fold *fold)
 {
-    if (fold == NULL)
-        return;
-    for (int i = 0; i < SOURCES; i++)
-        talc_release(fold->sources[i].held);
-    talc_release(fold->weight);
-    talc_release(fold->bias);
-    talc_memory_free(fold);
+    while (fold != NULL) {
+        talc_fold *next = fold->next;
+        for (int i = 0; i < SOURCES; i++)
+            talc_source_release(&fold->sources[i]);
+        talc_release(fold->weight);
+        talc_release(fold->bias);
+        talc_memory_free(fold);
+        fold = next;
+    }
 }
 
-static void exchange(talc_module *module, talc_fold *fold)
+/* Whether `newer` takes its place, or a norm that it was made of is gone. */
+static bool is_over(const talc_fold *fold, const talc_fold *newer)
 {
+    bool replaced = true, left = false;
+    for (int i = 0; i < SOURCES; i++) {
+        replaced = replaced && talc_source_in_place(&fold->sources[i], newer->sources[i].held);
+        left = left || talc_source_is_left(&fold->sources[i]);
+    }
+    return replaced || left;
+}
+
+static void keep(talc_module *module, talc_fold *fold)
+{
+    talc_fold *over = NULL;
     pthread_mutex_lock(&lock);
-    talc_fold *before = module->entries->fold;
-    module->entries->fold = fold;
+    for (talc_fold **at = &module->entries->folds; *at != NULL;) {
+        talc_fold *old = *at;
+        if (is_over(old, fold)) {
+            *at = old->next;
+            old->next = over;
+            over = old;
+        } else {
+            at = &old->next;
+        }
+    }
+    fold->next = module->entries->folds;
+    module->entries->folds = fold;
     pthread_mutex_unlock(&lock);
-    fold_free(before);
+    folds_free(over);
 }
 
 void talc_module_forget_folds(talc_module *module)
 {
-    exchange(module, NULL);
+    pthread_mutex_lock(&lock);
+    talc_fold *folds = module->entries->folds;
+    module->entries->folds = NULL;
+    pthread_mutex_unlock(&lock);
+    folds_free(folds);
     for (int i = 0; i < module->entries->count; i++)
         if (module->entries->list[i].child != NULL)
             talc_module_forget_folds(module->entries->list[i].child);
@@ -73,23 +102,15 @@ static const char *forced_algorithm(void)
     return forced == NULL ? "" : forced;
 }
 
-static bool source_stands(const source *of, const talc_tensor *tensor)
-{
-    if (of->held == NULL || tensor == NULL)
-        return of->held == NULL && tensor == NULL;
-    return of->held->storage == tensor->storage && of->held->data == tensor->data &&
-           of->version == talc_version(tensor);
-}
-
 static bool fold_stands(const talc_fold *fold, const talc_conv2d_module *conv,
                         const talc_batch_norm2d_module *norm)
 {
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
-    bool stands = fold != NULL && fold->eps == norm->options.eps &&
-                  strcmp(fold->algorithm, forced_algorithm()) == 0;
+    bool stands =
+        fold->eps == norm->options.eps && strcmp(fold->algorithm, forced_algorithm()) == 0;
     for (int i = 0; i < SOURCES && stands; i++)
-        stands = source_stands(&fold->sources[i], list[i]);
+        stands = talc_source_stands(&fold->sources[i], list[i]);
     return stands;
 }
 
@@ -138,16 +159,10 @@ static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d
 {
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
-    for (int i = 0; i < SOURCES; i++) {
-        const talc_tensor *of = list[i];
-        if (of == NULL)
-            continue;
-        fold->sources[i].version = talc_version(of);
-        fold->sources[i].held = talc_retain(talc_tensor_view(of, talc_dims_of(of), of->strides, 0));
-        if (fold->sources[i].held == NULL)
-            return false;
-    }
-    return true;
+    bool held = true;
+    for (int i = 0; i < SOURCES && held; i++)
+        held = talc_source_hold(&fold->sources[i], list[i]);
+    return held;
 }
 
 static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm)
@@ -158,30 +173,47 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
     if (fold != NULL) {
         fold->eps = norm->options.eps;
         memcpy(fold->algorithm, forced_algorithm(), strlen(forced_algorithm()) + 1);
+        fold->stream = talc_stream_number(conv->weight->device);
         made = hold_sources(conv, norm, fold) && make_operands(conv, norm, fold);
     }
     talc_scope_leave(scope);
     if (made)
         return fold;
-    fold_free(fold);
+    folds_free(fold);
     return NULL;
 }
 
 // ---- Handing it out -----------------------------------------------------------------------------------------
+
+/* A program that orders its streams knows of no fold: once a stream, the stream waits for where it was made. */
+static bool wait_for(talc_fold *fold)
+{
+    talc_device *device = fold->weight->device;
+    const int stream = talc_stream_number(device);
+    const uint32_t bit = UINT32_C(1) << stream;
+    if (stream == fold->stream || (fold->streams & bit) != 0)
+        return true;
+    if (talc_stream_order(device, stream, fold->stream) != TALC_OK)
+        return false;
+    fold->streams |= bit;
+    return true;
+}
 
 /* The operands of a fold that stands. */
 static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                  talc_tensor **weight, talc_tensor **bias)
 {
     pthread_mutex_lock(&lock);
-    const talc_fold *fold = conv->base.entries->fold;
-    const bool stands = fold_stands(fold, conv, norm);
-    if (stands) {
+    talc_fold *fold = conv->base.entries->folds;
+    while (fold != NULL && !fold_stands(fold, conv, norm))
+        fold = fold->next;
+    const bool usable = fold != NULL && wait_for(fold);
+    if (usable) {
         *weight = talc_retain(fold->weight);
         *bias = talc_retain(fold->bias);
     }
     pthread_mutex_unlock(&lock);
-    return stands;
+    return usable;
 }
 
 bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
@@ -195,6 +227,10 @@ bool talc_fold_get(talc_conv2d_module *conv, const talc_batch_norm2d_module *nor
         return false;
     *weight = talc_retain(fold->weight);
     *bias = talc_retain(fold->bias);
-    exchange(&conv->base, fold);
+    /* What is made in a recording's memory is the recording's: it has elements only once that is replayed. */
+    if (talc_recording_serving(conv->weight->device) == NULL)
+        keep(&conv->base, fold);
+    else
+        folds_free(fold);
     return true;
 }

@@ -34,7 +34,7 @@ extern const talc_module_class talc_relu_class, talc_sigmoid_class, talc_tanh_cl
 
 // ---- Folding ------------------------------------------------------------------------------------------------
 
-/// A convolution's weight and bias with a batch norm folded in. The convolution's entries own it.
+/// A convolution's weight and bias with a batch norm folded in. The convolution's entries own it, one for each norm that follows it.
 typedef struct talc_fold talc_fold;
 
 /// Whether the norm's statistics and parameters are fixed and fit the convolution. No failure is raised.

@@ -11,7 +11,7 @@
 ///     s = gamma / sqrt(var + eps),    w' = w s,    b' = (b - mean) s + beta
 ///
 /// w' and b' are made on the parameters' device when they are first needed and kept by the convolution, next to its own
-/// weight; they are made anew once a parameter or a running statistic has been written, and given back when the module is
+/// weight, for each norm that follows it somewhere; they are made anew once a parameter or a running statistic has been written, and given back when the module is
 /// moved, loaded, set to train mode or freed. They are no parameters: nothing lists, counts or saves them.
 ///
 /// Accuracy: with K products an output, u the unit roundoff and S = sum |w s x| + (|b| + |mean|) |s| + |beta| + |residual|,

@@ -196,15 +196,30 @@ bool talc_module_eval(talc_module *module)
     return true;
 }
 
-bool *talc_module_swap_modes(talc_module *module, bool *modes)
+/* Exchanges the modes of a tree, in its order, with those of a list; returns the list's end. */
+static bool *swap_modes(talc_module *module, bool *modes)
 {
     const bool before = module->training;
     module->training = *modes;
     *modes++ = before;
     for (int i = 0; i < module->entries->count; i++)
         if (module->entries->list[i].child != NULL)
-            modes = talc_module_swap_modes(module->entries->list[i].child, modes);
+            modes = swap_modes(module->entries->list[i].child, modes);
     return modes;
+}
+
+bool *talc_module_evaluate(const char *who, talc_module *module)
+{
+    bool *modes = talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *modes, who);
+    if (modes != NULL)
+        swap_modes(module, modes); /* all false */
+    return modes;
+}
+
+void talc_module_restore_modes(talc_module *module, bool *modes)
+{
+    swap_modes(module, modes);
+    talc_memory_free(modes);
 }
 
 // ---- Moving -------------------------------------------------------------------------------------------------

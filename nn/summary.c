@@ -8,10 +8,8 @@
 /* A line of the table: a module, in the order of the tree, and what its calls showed. */
 typedef struct summary_row {
     talc_module *module;
-    char *path; /* "" for the root */
-    bool was_training;
-    const char *
-        into; /* the name of the module that this one is fused with outside this table; NULL: it runs by itself */
+    char *path;       /* "" for the root */
+    const char *into; /* the module that this one is fused with outside this table; NULL: none */
     int calls;
     talc_dims y;       /* shape of the last call's output */
     double parameters; /* its own, children not counted */
@@ -45,7 +43,6 @@ static bool add_rows(summary_table *summary, talc_module *module, char *path)
     summary_row *row = &summary->rows[summary->count++];
     row->module = module;
     row->path = path;
-    row->was_training = module->training;
     for (int i = 0; i < module->entries->count; i++) {
         const talc_module_entry *entry = &module->entries->list[i];
         if (entry->kind == TALC_ENTRY_PARAMETER)
@@ -95,14 +92,14 @@ static void record_group(talc_forward_recorder *recorder, talc_module *const mod
 static bool run_forward(summary_table *summary, talc_module *module, talc_tensor *x)
 {
     talc_scope *scope = talc_scope_enter();
-    if (scope == NULL)
-        return false;
-    talc_module_eval(module);
-    talc_forward_recorder *before = talc_forward_record(&summary->recorder);
-    bool ran = talc_forward(module, x) != NULL;
-    talc_forward_record(before);
-    for (int i = 0; i < summary->count; i++)
-        summary->rows[i].module->training = summary->rows[i].was_training;
+    bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_summary", module);
+    bool ran = false;
+    if (modes != NULL) {
+        talc_forward_recorder *before = talc_forward_record(&summary->recorder);
+        ran = talc_forward(module, x) != NULL;
+        talc_forward_record(before);
+        talc_module_restore_modes(module, modes);
+    }
     talc_scope_leave(scope);
     return ran;
 }

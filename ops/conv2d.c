@@ -14,12 +14,16 @@ static size_t workspace_of(const talc_conv2d_algorithm *row, const talc_choice *
                : row->workspace(choice->device, problem, choice->limit);
 }
 
-/* Why a row that can do the problem leaves it to a later one. One that is asked for by name does not. */
+/* Why a row leaves the problem, which it can do, to a later one. One that is asked for by name does not. */
 static const char *yield_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
-                            const talc_conv2d_problem *problem)
+                            const talc_conv2d_problem *problem, const char *refusal,
+                            size_t workspace)
 {
-    return row->yields == NULL || choice->forced != NULL ? NULL
-                                                         : row->yields(choice->device, problem);
+    char text[96];
+    if (row->yields == NULL || choice->forced != NULL ||
+        talc_choice_refusal(choice, &row->algorithm, refusal, workspace, text) != NULL)
+        return NULL;
+    return row->yields(choice->device, problem);
 }
 
 /* The row that runs, and its workspace: the first that can and does not yield, else the first that can. */
@@ -32,14 +36,12 @@ static const talc_conv2d_algorithm *choose(talc_device *device, const talc_conv2
     const talc_conv2d_algorithm *yielding = NULL;
     for (const talc_conv2d_algorithm *row = device->backend->conv2d;
          row != NULL && row->algorithm.name != NULL; row++) {
-        const char *reason = row->refuses(problem);
-        *workspace = reason != NULL ? 0 : workspace_of(row, &choice, problem);
-        char text[96];
-        if (talc_choice_refusal(&choice, &row->algorithm, reason, *workspace, text) == NULL) {
-            reason = yield_of(row, &choice, problem);
-            yielding = reason != NULL && yielding == NULL ? row : yielding;
-        }
-        if (talc_choice_admits(&choice, &row->algorithm, reason, *workspace))
+        const char *refusal = row->refuses(problem);
+        *workspace = refusal != NULL ? 0 : workspace_of(row, &choice, problem);
+        const char *yield = yield_of(row, &choice, problem, refusal, *workspace);
+        yielding = yield != NULL && yielding == NULL ? row : yielding;
+        if (talc_choice_admits(&choice, &row->algorithm, yield != NULL ? yield : refusal,
+                               *workspace))
             return row;
     }
     if (yielding != NULL) {
@@ -166,7 +168,7 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
             talc_choice_refusal(&choice, &row->algorithm, refusal, candidate->workspace, text);
         candidate->refused = reason != NULL;
         if (!candidate->refused) {
-            reason = yield_of(row, &choice, &checked);
+            reason = yield_of(row, &choice, &checked, refusal, candidate->workspace);
             candidate->yields = reason != NULL;
         }
         snprintf(candidate->reason, sizeof candidate->reason, "%s", reason == NULL ? "" : reason);

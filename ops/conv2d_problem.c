@@ -176,25 +176,25 @@ static bool set_padding(const talc_conv2d_options *o, talc_conv2d_problem *p)
 static bool channels_fit(const talc_tensor *x, const talc_tensor *w, int64_t groups)
 {
     char x_text[TALC_DIMS_TEXT], w_text[TALC_DIMS_TEXT];
-    talc_dims_text(talc_dims_of(x), x_text);
-    talc_dims_text(talc_dims_of(w), w_text);
+    const talc_dims x_dims = talc_dims_of(x), w_dims = talc_dims_of(w);
     int64_t needed;
     if (!positive("groups", groups))
         return false;
     if (!talc_multiply(w->dims[1], groups, &needed))
         talc_fail(TALC_TOO_LARGE,
-                  "conv2d: w %s with groups=%" PRId64 " needs more than 2^63 channels", w_text,
-                  groups);
+                  "conv2d: w %s with groups=%" PRId64 " needs more than 2^63 channels",
+                  talc_dims_text(w_dims, w_text), groups);
     else if (needed != x->dims[1])
         talc_fail(TALC_BAD_SHAPE,
                   "conv2d: x %s has %" PRId64 " channels, w %s with groups=%" PRId64
                   " needs %" PRId64,
-                  x_text, x->dims[1], w_text, groups, needed);
+                  talc_dims_text(x_dims, x_text), x->dims[1], talc_dims_text(w_dims, w_text),
+                  groups, needed);
     else if (w->dims[0] % groups != 0)
         talc_fail(TALC_BAD_SHAPE,
                   "conv2d: w %s has %" PRId64 " output channels, which groups=%" PRId64
                   " does not divide",
-                  w_text, w->dims[0], groups);
+                  talc_dims_text(w_dims, w_text), w->dims[0], groups);
     return !talc_failed();
 }
 

@@ -44,7 +44,6 @@ static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
     if (!talc_operand_float(OP, "logits", logits) || talc_operand_missing(OP, "labels", labels))
         return false;
     char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
-    talc_dims_text(talc_dims_of(logits), text);
     if (labels->device != logits->device)
         talc_fail(TALC_BAD_DEVICE, "%s: logits is on %s, labels on %s", OP, logits->device->name,
                   labels->device->name);
@@ -55,12 +54,14 @@ static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
         talc_fail(TALC_BAD_SHAPE, "%s: logits [] has rank 0, needs at least 1: [N,C,...] or [C]",
                   OP);
     else if (logits->dims[class_dim(logits)] == 0)
-        talc_fail(TALC_BAD_SHAPE, "%s: logits %s has 0 classes, needs at least 1", OP, text);
+        talc_fail(TALC_BAD_SHAPE, "%s: logits %s has 0 classes, needs at least 1", OP,
+                  talc_dims_text(talc_dims_of(logits), text));
     else if (!talc_shape_equal(talc_dims_of(labels), labels_dims(logits))) {
         char got[TALC_DIMS_TEXT];
         talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be %s, logits %s without its classes", OP,
                   talc_dims_text(talc_dims_of(labels), got),
-                  talc_dims_text(labels_dims(logits), due), text);
+                  talc_dims_text(labels_dims(logits), due),
+                  talc_dims_text(talc_dims_of(logits), text));
     }
     return !talc_failed();
 }
@@ -175,7 +176,7 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     if (y == NULL || problem.samples == 0)
         return y;
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *packed = talc_contiguous(labels);
+    talc_tensor *packed = talc_operand_contiguous(labels);
     talc_status status =
         packed == NULL ? talc_error_status() : run(row, &problem, workspace, logits, packed, y);
     talc_release(packed);

@@ -100,18 +100,17 @@ static bool result_dims(const talc_tensor *a, const talc_tensor *b, talc_dims *b
                         talc_dims *result)
 {
     char text_a[TALC_DIMS_TEXT], text_b[TALC_DIMS_TEXT];
-    talc_dims_text(talc_dims_of(a), text_a);
-    talc_dims_text(talc_dims_of(b), text_b);
     int64_t columns = a->dims[a->rank - 1];
     int64_t rows = b->dims[b->rank == 1 ? 0 : b->rank - 2];
     if (columns != rows) {
         talc_fail(TALC_BAD_SHAPE, "matmul: a %s has %" PRId64 " columns, b %s has %" PRId64 " rows",
-                  text_a, columns, text_b, rows);
+                  talc_dims_text(talc_dims_of(a), text_a), columns,
+                  talc_dims_text(talc_dims_of(b), text_b), rows);
         return false;
     }
     if (!talc_shape_broadcast(batch_dims(a), batch_dims(b), batch)) {
         talc_fail(TALC_BAD_SHAPE, "matmul: the batch dimensions of a %s and b %s do not broadcast",
-                  text_a, text_b);
+                  talc_dims_text(talc_dims_of(a), text_a), talc_dims_text(talc_dims_of(b), text_b));
         return false;
     }
     *result = *batch;

@@ -20,10 +20,9 @@ static bool read_input(const talc_tensor *x, talc_pool2d_problem *p)
     if (!talc_operand_float(op, "x", x))
         return false;
     char text[TALC_DIMS_TEXT];
-    talc_dims_text(talc_dims_of(x), text);
     if (x->rank != 3 && x->rank != 4) {
         talc_fail(TALC_BAD_SHAPE, "%s: x %s has rank %d, needs 4: [N,C,H,W], or 3: [C,H,W]", op,
-                  text, x->rank);
+                  talc_dims_text(talc_dims_of(x), text), x->rank);
         return false;
     }
     const int64_t *dims = x->dims + (x->rank - 3);
@@ -33,7 +32,8 @@ static bool read_input(const talc_tensor *x, talc_pool2d_problem *p)
     p->H = dims[1];
     p->W = dims[2];
     if (p->C == 0 || p->H == 0 || p->W == 0) {
-        talc_fail(TALC_BAD_SHAPE, "%s: x %s has an empty dimension other than N", op, text);
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has an empty dimension other than N", op,
+                  talc_dims_text(talc_dims_of(x), text));
         return false;
     }
     return true;
@@ -46,6 +46,18 @@ static bool check_pair(const char *op, const char *name, int64_t h, int64_t w, i
     if (h >= low && w >= low && h <= high_h && w <= high_w)
         return true;
     talc_fail(TALC_BAD_ARGUMENT, "%s: %s [%" PRId64 ",%" PRId64 "] %s", op, name, h, w, rule);
+    return false;
+}
+
+/* Every window holds a pixel. */
+static bool check_padding(const char *op, const talc_pool2d_problem *p)
+{
+    if (p->pad_h >= 0 && p->pad_w >= 0 && p->pad_h <= p->KH / 2 && p->pad_w <= p->KW / 2)
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT,
+              "%s: padding [%" PRId64 ",%" PRId64 "] must be from 0 to half the kernel [%" PRId64
+              ",%" PRId64 "]",
+              op, p->pad_h, p->pad_w, p->KH, p->KW);
     return false;
 }
 
@@ -69,13 +81,10 @@ static bool read_options(const talc_pool2d_options *options, talc_pool2d_problem
     p->dilation_w = or_default(options->dilation[1], 1);
     p->exclude_padding = options->exclude_padding;
     p->divisor = options->divisor_override;
-    char rule[96];
-    snprintf(rule, sizeof rule, "must be from 0 to half the kernel [%" PRId64 ",%" PRId64 "]",
-             p->KH, p->KW);
     if (!check_pair(op, "kernel", p->KH, p->KW, 1, INT64_MAX, INT64_MAX, "must be at least 1") ||
         !check_pair(op, "stride", p->stride_h, p->stride_w, 1, INT64_MAX, INT64_MAX,
                     "must be at least 1") ||
-        !check_pair(op, "padding", p->pad_h, p->pad_w, 0, p->KH / 2, p->KW / 2, rule))
+        !check_padding(op, p))
         return false;
     if (p->kind == TALC_POOL2D_MAX) {
         if (!check_pair(op, "dilation", p->dilation_h, p->dilation_w, 1, INT64_MAX, INT64_MAX,

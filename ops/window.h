@@ -44,7 +44,8 @@ static inline TALC_HOST_DEVICE talc_range talc_window_inside(int64_t start, int6
                                                              int64_t count, int64_t extent)
 {
     talc_range range;
-    range.lo = start < 0 ? (step - 1 - start) / step : 0;
+    /* Divided and rounded up by sums that fit for steps of any length. */
+    range.lo = start < 0 ? (-1 - start) / step + 1 : 0;
     range.hi = start < extent ? (extent - 1 - start) / step + 1 : 0;
     if (range.hi > count)
         range.hi = count;

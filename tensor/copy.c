@@ -32,11 +32,6 @@ static talc_tensor *packed_copy(const char *who, const talc_tensor *tensor, talc
     return copy;
 }
 
-static talc_tensor *same_elements(const talc_tensor *tensor)
-{
-    return talc_tensor_view(tensor, talc_dims_of(tensor), tensor->strides, 0);
-}
-
 talc_tensor *talc_clone(const talc_tensor *tensor)
 {
     return talc_operand_missing("clone", "tensor", tensor)
@@ -48,7 +43,7 @@ talc_tensor *talc_contiguous(const talc_tensor *tensor)
 {
     if (talc_operand_missing("contiguous", "tensor", tensor))
         return NULL;
-    return talc_is_contiguous(tensor) ? same_elements(tensor)
+    return talc_is_contiguous(tensor) ? talc_tensor_alias(tensor)
                                       : packed_copy("contiguous", tensor, tensor->dtype);
 }
 
@@ -56,7 +51,7 @@ talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
 {
     if (talc_operand_missing("cast", "tensor", tensor))
         return NULL;
-    return tensor->dtype == dtype ? same_elements(tensor) : packed_copy("cast", tensor, dtype);
+    return tensor->dtype == dtype ? talc_tensor_alias(tensor) : packed_copy("cast", tensor, dtype);
 }
 
 /* Through pageable host memory, which every device can read and write; dst and src are contiguous, of one dtype. */
@@ -91,6 +86,12 @@ static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src
     return status;
 }
 
+static bool recording_refuses(const char *who, const talc_device *from, const talc_device *to)
+{
+    return talc_recording_refuses(who, from, "copy to another device") ||
+           talc_recording_refuses(who, to, "copy from another device");
+}
+
 talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
 {
     if (talc_operand_missing("to", "tensor", tensor) ||
@@ -98,8 +99,7 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
         return NULL;
     if (tensor->device == device)
         return talc_cast(tensor, dtype);
-    if (talc_recording_refuses("to", tensor->device, "copy to another device") ||
-        talc_recording_refuses("to", device, "copy from another device"))
+    if (recording_refuses("to", tensor->device, device))
         return NULL;
     /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
     talc_observer *observer = talc_observe_pause();
@@ -173,7 +173,8 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
                   talc_dims_text(talc_dims_of(dst), to), talc_dims_text(talc_dims_of(src), from));
         return false;
     }
-    if (!talc_operand_writable("copy", dst))
+    if (!talc_operand_writable("copy", dst) ||
+        (src->device != dst->device && recording_refuses("copy", src->device, dst->device)))
         return false;
     if (is_queued(dst, src)) {
         if (copy_between_devices(dst, src) != TALC_OK)

@@ -20,12 +20,9 @@ bool talc_device_is_host(const talc_device *device)
 bool talc_device_synchronize(talc_device *device)
 {
     if (talc_operand_missing("device_synchronize", "device", device) ||
-        talc_recording_refuses("device_synchronize", device, "wait for the device"))
+        talc_recording_refuses("device_synchronize", device, "wait for the device") ||
+        talc_pool_closed(device, "device_synchronize"))
         return false;
-    if (device->pool == NULL) {
-        talc_fail(TALC_BAD_DEVICE, "device_synchronize: %s is closed", device->name);
-        return false;
-    }
     return device->interface->synchronize(device) == TALC_OK;
 }
 
@@ -34,9 +31,12 @@ struct talc_timer {
     void *state; /* the backend's */
 };
 
+static const char *const TIMED = "be timed";
+
 talc_timer *talc_timer_start(talc_device *device)
 {
-    if (talc_operand_missing("timer_start", "device", device))
+    if (talc_operand_missing("timer_start", "device", device) ||
+        talc_recording_refuses("timer_start", device, TIMED))
         return NULL;
     talc_timer *timer = talc_memory_new(sizeof *timer, "timer_start");
     if (timer == NULL)
@@ -53,6 +53,8 @@ double talc_timer_stop(talc_timer *timer)
     double seconds = -1;
     if (timer == NULL)
         return seconds;
+    /* The timer is freed all the same. */
+    (void)talc_recording_refuses("timer_stop", timer->device, TIMED);
     const talc_status status =
         timer->device->interface->timer_stop(timer->device, timer->state, &seconds);
     talc_memory_free(timer);
@@ -61,14 +63,14 @@ double talc_timer_stop(talc_timer *timer)
 
 size_t talc_workspace_limit(const talc_device *device)
 {
-    return device == NULL ? 0 : device->workspace_limit;
+    return device == NULL ? 0 : __atomic_load_n(&device->workspace_limit, __ATOMIC_RELAXED);
 }
 
 bool talc_workspace_set_limit(talc_device *device, size_t bytes)
 {
     if (talc_operand_missing("workspace_set_limit", "device", device))
         return false;
-    device->workspace_limit = bytes;
+    __atomic_store_n(&device->workspace_limit, bytes, __ATOMIC_RELAXED);
     return true;
 }
 

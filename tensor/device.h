@@ -27,7 +27,7 @@ TALC_API bool talc_device_synchronize(talc_device *device);
 /// it holds that work up.
 typedef struct talc_timer talc_timer;
 
-/// Begins one behind the work that is queued now. NULL with a failure.
+/// Begins one behind the work that is queued now. NULL with a failure; what is being recorded cannot be timed.
 TALC_API talc_timer *talc_timer_start(talc_device *device);
 
 /// Ends it behind the work that is queued now, waits for that, and gives the seconds between. Frees the timer in any

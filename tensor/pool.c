@@ -183,8 +183,7 @@ static talc_status out_of_memory(talc_device *device, const char *who, size_t by
                                     : talc_bytes_text((double)properties.memory_free, free_text));
 }
 
-/* True, with a failure raised, for a device that is closed. */
-static bool closed(const talc_device *device, const char *who)
+bool talc_pool_closed(const talc_device *device, const char *who)
 {
     if (device->pool != NULL)
         return false;
@@ -195,7 +194,7 @@ static bool closed(const talc_device *device, const char *who)
 talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block)
 {
     *block = (talc_block){ 0 };
-    if (closed(device, who))
+    if (talc_pool_closed(device, who))
         return talc_error_status();
     if (bytes == 0)
         return TALC_OK;

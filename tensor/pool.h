@@ -26,6 +26,9 @@ void talc_block_free(talc_device *device, talc_block block);
 /// The same for a block that other streams have used too, bit i for the one of number i: the block's waits for them.
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams);
 
+/// True, with a failure raised, for a device that is closed. `who` names the call.
+bool talc_pool_closed(const talc_device *device, const char *who);
+
 /// Makes an empty pool for a device, and gives everything back; talc_device_open and talc_device_close call them.
 talc_status talc_pool_open(talc_device *device);
 void talc_pool_close(talc_device *device);

@@ -2,6 +2,7 @@
 
 #include "tensor/file.h"
 #include "tensor/memory.h"
+#include "tensor/safetensors_format.h"
 #include "tensor/scope.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
@@ -10,15 +11,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    LENGTH_BYTES = 8, /* the header's length, in front of it */
-    MAX_HEADER = 16 << 20,
-    MAX_TENSORS = 65536,
-    MAX_NAME = 1024,
-};
-
-static const char *const METADATA = "__metadata__";
 
 /* Every element type of the format. Those without a talc type have a size all the same, so that a file that holds
  * some of them can be checked and its other tensors read. */
@@ -295,11 +287,14 @@ static talc_status check_coverage(const talc_safetensors *s)
 static talc_status check_metadata(const talc_safetensors *s, json_t *metadata)
 {
     if (!json_is_object(metadata))
-        return bad_header(s, "__metadata__ is no object");
+        return bad_header(s, METADATA " is no object");
     const char *key;
     json_t *value;
-    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return bad_header(
-        s, "__metadata__ holds something else than strings");
+    json_object_foreach(metadata, key, value)
+    {
+        if (!json_is_string(value))
+            return bad_header(s, METADATA " holds something else than strings");
+    }
     return TALC_OK;
 }
 

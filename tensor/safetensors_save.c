@@ -1,6 +1,7 @@
 #include "tensor/file.h"
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
+#include "tensor/safetensors_format.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
@@ -8,15 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    LENGTH_BYTES = 8,
-    MAX_HEADER = 16 << 20,
-    MAX_TENSORS = 65536,
-    MAX_NAME = 1024,
-    DATA_ALIGNMENT = 8
-};
-
-static const char *const METADATA = "__metadata__";
+enum { DATA_ALIGNMENT = 8 };
 
 static const char *const who = "safetensors_save";
 

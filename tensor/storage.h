@@ -38,6 +38,9 @@ talc_tensor *talc_tensor_new(const char *who, talc_device *device, talc_dtype dt
 talc_tensor *talc_tensor_view(const talc_tensor *base, talc_dims dims,
                               const int64_t strides[TALC_MAX_RANK], int64_t offset);
 
+/// The same for all of `base` as it lies: another handle, which stays where it is when base's storage is replaced.
+talc_tensor *talc_tensor_alias(const talc_tensor *base);
+
 /// Makes `tensor` see another storage of the same device-independent shape, keeping the handle. `other` keeps its own reference.
 void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other);
 

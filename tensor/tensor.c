@@ -1,8 +1,6 @@
 #include "tensor/tensor.h"
 
 #include "tensor/memory.h"
-#include "tensor/observe.h"
-#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
@@ -209,6 +207,11 @@ talc_tensor *talc_tensor_view(const talc_tensor *base, talc_dims dims,
     return view;
 }
 
+talc_tensor *talc_tensor_alias(const talc_tensor *base)
+{
+    return talc_tensor_view(base, talc_dims_of(base), base->strides, 0);
+}
+
 void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other)
 {
     talc_storage *old = tensor->storage;
@@ -264,21 +267,6 @@ talc_tensor *talc_zeros_like(const talc_tensor *tensor)
     if (talc_operand_missing("zeros_like", "tensor", tensor))
         return NULL;
     return filled("zeros_like", tensor->device, tensor->dtype, talc_dims_of(tensor), 0);
-}
-
-talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dims,
-                            const void *elements)
-{
-    if (device != NULL && talc_recording_refuses("from_host", device, "read the host's memory"))
-        return NULL;
-    talc_tensor *tensor = talc_tensor_new("from_host", device, dtype, dims);
-    if (tensor == NULL || talc_numel(tensor) == 0)
-        return tensor;
-    if (!talc_operand_missing("from_host", "elements", elements) &&
-        device->interface->upload(device, tensor->data, elements, talc_nbytes(tensor)) == TALC_OK)
-        return tensor;
-    talc_release(tensor);
-    return NULL;
 }
 
 talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, void *data,
@@ -398,93 +386,4 @@ talc_tensor *talc_eye(talc_device *device, talc_dtype dtype, int64_t n)
         return matrix;
     talc_release(matrix);
     return NULL;
-}
-
-// ---- Back to the host ---------------------------------------------------------------------------------------
-
-bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
-{
-    if (talc_operand_missing("to_host", "tensor", tensor))
-        return false;
-    char text[TALC_DIMS_TEXT];
-    if (bytes != talc_nbytes(tensor)) {
-        talc_fail(TALC_BAD_ARGUMENT, "to_host: %s of %s has %zu bytes, the array %zu",
-                  talc_dims_text(talc_dims_of(tensor), text), talc_dtype_name(tensor->dtype),
-                  talc_nbytes(tensor), bytes);
-        return false;
-    }
-    if (talc_recording_refuses("to_host", tensor->device, "read elements back"))
-        return false;
-    if (bytes == 0)
-        return talc_device_synchronize(tensor->device);
-    if (talc_operand_missing("to_host", "elements", elements))
-        return false;
-    talc_observer *observer = talc_observe_pause();
-    talc_tensor *packed = talc_contiguous(tensor);
-    talc_observe_resume(observer);
-    if (packed == NULL)
-        return false;
-    const talc_device_interface *interface = packed->device->interface;
-    talc_status status = interface->download(packed->device, elements, packed->data, bytes);
-    talc_release(packed);
-    return status == TALC_OK;
-}
-
-/* The only element, converted to f64 or i64 on its device. */
-static bool item(const talc_tensor *tensor, talc_dtype dtype, void *value)
-{
-    if (talc_operand_missing("item", "tensor", tensor) ||
-        talc_recording_refuses("item", tensor->device, "read elements back"))
-        return false;
-    if (talc_numel(tensor) != 1) {
-        char text[TALC_DIMS_TEXT];
-        talc_fail(TALC_BAD_SHAPE, "item: a tensor %s has %" PRId64 " elements, item needs 1",
-                  talc_dims_text(talc_dims_of(tensor), text), talc_numel(tensor));
-        return false;
-    }
-    talc_observer *observer = talc_observe_pause();
-    talc_tensor *converted = talc_cast(tensor, dtype);
-    talc_observe_resume(observer);
-    bool ok = converted != NULL && talc_to_host(converted, value, talc_dtype_size(dtype));
-    talc_release(converted);
-    return ok;
-}
-
-double talc_item(const talc_tensor *tensor)
-{
-    double value;
-    return item(tensor, TALC_F64, &value) ? value : NAN;
-}
-
-int64_t talc_item_i64(const talc_tensor *tensor)
-{
-    int64_t value;
-    return item(tensor, TALC_I64, &value) ? value : 0;
-}
-
-void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
-{
-    if (talc_operand_missing("data", "tensor", tensor) ||
-        talc_recording_refuses("data", tensor->device, "show its elements to the host"))
-        return NULL;
-    char text[TALC_DIMS_TEXT];
-    if (tensor->dtype != dtype)
-        talc_fail(TALC_BAD_DTYPE, "data: the tensor is %s, the caller asks for %s",
-                  talc_dtype_name(tensor->dtype), talc_dtype_name(dtype));
-    else if (!tensor->device->is_host)
-        talc_fail(TALC_BAD_DEVICE,
-                  "data: the host cannot touch memory of %s; copy with talc_to_host",
-                  tensor->device->name);
-    else if (!talc_is_contiguous(tensor))
-        talc_fail(TALC_BAD_SHAPE,
-                  "data: the tensor %s is a view with gaps; make it talc_contiguous first",
-                  talc_dims_text(talc_dims_of(tensor), text));
-    talc_storage *storage = tensor->storage;
-    if (!talc_failed() && storage->pinned != NULL)
-        (void)storage->pinned->interface->await(storage->pinned, storage->block.data);
-    if (talc_failed())
-        return NULL;
-    if (tensor->data != NULL)
-        atomic_fetch_add(&storage->version, 1);
-    return tensor->data;
 }

@@ -10,8 +10,7 @@
 static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *dims)
 {
     char from[TALC_DIMS_TEXT], to[TALC_DIMS_TEXT];
-    talc_dims_text(talc_dims_of(tensor), from);
-    talc_dims_text(*dims, to);
+    const talc_dims asked = *dims;
     if (dims->rank < 0 || dims->rank > TALC_MAX_RANK) {
         talc_fail(TALC_BAD_SHAPE, "%s: rank %d is outside 0..%d", who, dims->rank, TALC_MAX_RANK);
         return false;
@@ -20,14 +19,15 @@ static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *
     int64_t known = 1;
     for (int i = 0; i < dims->rank; i++) {
         if (dims->dim[i] == -1 && open >= 0) {
-            talc_fail(TALC_BAD_SHAPE, "%s: shape %s leaves both dimension %d and %d open", who, to,
-                      open, i);
+            talc_fail(TALC_BAD_SHAPE, "%s: shape %s leaves both dimension %d and %d open", who,
+                      talc_dims_text(asked, to), open, i);
             return false;
         }
         if (dims->dim[i] == -1) {
             open = i;
         } else if (!talc_multiply(known, dims->dim[i], &known)) {
-            talc_fail(TALC_BAD_SHAPE, "%s: shape %s does not fit %s", who, to, from);
+            talc_fail(TALC_BAD_SHAPE, "%s: shape %s does not fit %s", who,
+                      talc_dims_text(asked, to), talc_dims_text(talc_dims_of(tensor), from));
             return false;
         }
     }
@@ -38,12 +38,13 @@ static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *
     }
     if (open >= 0 && known == 0) {
         talc_fail(TALC_BAD_SHAPE, "%s: shape %s does not determine dimension %d of 0 elements", who,
-                  to, open);
+                  talc_dims_text(asked, to), open);
         return false;
     }
     if (known != numel || (open >= 0 && dims->dim[open] == -1)) {
         talc_fail(TALC_BAD_SHAPE, "%s: %s has %" PRId64 " elements, shape %s needs %s%" PRId64, who,
-                  from, numel, to, open >= 0 ? "a multiple of " : "", known);
+                  talc_dims_text(talc_dims_of(tensor), from), numel, talc_dims_text(asked, to),
+                  open >= 0 ? "a multiple of " : "", known);
         return false;
     }
     /* An empty shape may still have extents whose strides do not fit. */
@@ -295,12 +296,11 @@ talc_tensor *talc_expand(const talc_tensor *tensor, talc_dims dims)
     if (talc_operand_missing("expand", "tensor", tensor))
         return NULL;
     char from[TALC_DIMS_TEXT], to[TALC_DIMS_TEXT];
-    talc_dims_text(talc_dims_of(tensor), from);
-    talc_dims_text(dims, to);
+    const talc_dims given = talc_dims_of(tensor), asked = dims;
     int shift = dims.rank - tensor->rank;
     if (shift < 0 || dims.rank > TALC_MAX_RANK) {
-        talc_fail(TALC_BAD_SHAPE, "expand: %s of rank %d cannot become %s of rank %d", from,
-                  tensor->rank, to, dims.rank);
+        talc_fail(TALC_BAD_SHAPE, "expand: %s of rank %d cannot become %s of rank %d",
+                  talc_dims_text(given, from), tensor->rank, talc_dims_text(asked, to), dims.rank);
         return NULL;
     }
     for (int i = 0; i < dims.rank; i++) {
@@ -311,14 +311,14 @@ talc_tensor *talc_expand(const talc_tensor *tensor, talc_dims dims)
             talc_fail(TALC_BAD_SHAPE,
                       "expand: shape %s has the negative dimension %" PRId64
                       " (-1 keeps an extent of %s)",
-                      to, dims.dim[i], from);
+                      talc_dims_text(asked, to), dims.dim[i], talc_dims_text(given, from));
             return NULL;
         }
         if (dims.dim[i] != extent && extent != 1) {
             talc_fail(TALC_BAD_SHAPE,
                       "expand: %s does not stretch to %s: dimension %d has extent %" PRId64
                       ", not 1",
-                      from, to, i, extent);
+                      talc_dims_text(given, from), talc_dims_text(asked, to), i, extent);
             return NULL;
         }
     }

@@ -54,8 +54,8 @@ static void *open_device(void *unused)
 /* What the threads read together. */
 typedef struct operands {
     talc_tensor *image, *weight, *bias, *matrix;
-    talc_module *net;
-    float due; /* what `use` gives */
+    talc_module *net, *norm; /* the net's convolution is followed by another norm as well */
+    float due;               /* what `use` gives */
 } operands;
 
 /* One number that every op below has a part in; each works on several threads of the pool. */
@@ -65,6 +65,8 @@ static float use(const operands *in)
     const talc_conv2d_options padded = { .padding = { 1, 1 }, .activation = TALC_ACTIVATION_RELU };
     talc_tensor *y = talc_conv2d(in->image, in->weight, in->bias, &padded);
     y = talc_add(y, talc_forward(in->net, in->image));
+    y = talc_add(y, talc_forward_chain(TALC_CHAIN(talc_module_child(in->net, "0"), in->norm),
+                                       in->image, NULL));
     y = talc_softmax(talc_max_pool2d(y, &(talc_pool2d_options){ .kernel = { 2, 2 } }), 1);
     y = talc_matmul(talc_reshape(talc_transpose(y, 1, 3), TALC_DIMS(-1, 16)), in->matrix);
     const float result = (float)talc_item(talc_sum(talc_tanh(y), TALC_SCALAR, false));
@@ -76,8 +78,11 @@ static float use(const operands *in)
 static void *use_shared(void *shared)
 {
     const operands *in = shared;
-    for (int round = 0; round < ROUNDS; round++)
+    talc_device *device = in->image->device;
+    for (int round = 0; round < ROUNDS; round++) {
         require(use(in) == in->due, "another result than one thread alone has");
+        require(talc_workspace_set_limit(device, talc_workspace_limit(device)), "the limit");
+    }
     return NULL;
 }
 
@@ -125,10 +130,12 @@ int main(void)
             talc_nn_conv2d(&(talc_conv2d_layer){
                 .in_channels = 8, .out_channels = 16, .kernel = { 3, 3 }, .padding = { 1, 1 } }),
             talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }), talc_nn_relu()),
+        .norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16, .eps = 0.5 }),
     };
-    require(in.image != NULL && in.matrix != NULL && in.net != NULL, "operands");
+    require(in.image != NULL && in.matrix != NULL && in.net != NULL && in.norm != NULL, "operands");
     talc_module_eval(in.net);
-    require(talc_module_to(in.net, device), "module_to");
+    talc_module_eval(in.norm);
+    require(talc_module_to(in.net, device) && talc_module_to(in.norm, device), "module_to");
     require(talc_set_threads(1), "set_threads");
     in.due = use(&in);
     for (int threads = 1; threads <= 3; threads++) {
@@ -138,6 +145,7 @@ int main(void)
     run_threads(hold_and_drop, &in);
     run_threads(capture_shared, &in);
     talc_module_free(in.net);
+    talc_module_free(in.norm);
     talc_scope_leave(scope);
     require(talc_device_memory(device).live == 0, "bytes are still live");
     return 0;

@@ -4,8 +4,6 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "tensor/memory.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,14 +108,6 @@ static void count_release(void *data, void *context)
     ++*(int *)context;
 }
 
-static int left_to_allow;
-
-static bool allow_some(size_t bytes)
-{
-    (void)bytes;
-    return left_to_allow-- > 0;
-}
-
 Test(allocation_failure, memory_that_could_not_be_wrapped_stays_the_callers)
 {
     static float values[4] = { 1, 2, 3, 4 };
@@ -126,10 +116,9 @@ Test(allocation_failure, memory_that_could_not_be_wrapped_stays_the_callers)
     talc_tensor *x = NULL;
     for (int allowed = 0; x == NULL; allowed++) {
         cr_assert(allowed < 10);
-        left_to_allow = allowed;
-        talc_allocation_hook = allow_some;
+        allow_allocations(allowed);
         x = talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(4), values, count_release, &released);
-        talc_allocation_hook = NULL;
+        allow_all_allocations();
         cr_assert(released == 0, "released with %d allocations", allowed);
         cr_assert(x != NULL || talc_error_status() == TALC_NO_MEMORY);
         talc_error_clear();

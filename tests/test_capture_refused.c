@@ -3,6 +3,8 @@
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
+#include "tensor/storage.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +96,42 @@ static talc_tensor *moves(talc_module *module, talc_tensor *x)
     return talc_to(x, other, TALC_F32);
 }
 
+static talc_tensor *page_locked; /* of the device under test */
+
+static talc_tensor *copies_from_page_locked(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *y = talc_empty_like(x);
+    talc_copy(y, page_locked);
+    return talc_add(x, y);
+}
+
+static talc_tensor *copies_to_page_locked(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_copy(page_locked, x);
+    return talc_relu(x);
+}
+
+static talc_tensor *times(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_timer *timer = talc_timer_start(x->device);
+    talc_tensor *y = talc_relu(x);
+    talc_timer_stop(timer);
+    return y;
+}
+
+static talc_timer *running; /* since before the recording */
+
+static talc_tensor *ends_a_timer(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_timer_stop(running);
+    running = NULL;
+    return talc_relu(x);
+}
+
 static talc_tensor *saves(talc_module *module, talc_tensor *x)
 {
     (void)module;
@@ -157,6 +195,8 @@ Test(capture_refused, what_cannot_be_repeated_is_refused_by_name)
         { uploads,
           "from_host: a graph of %s is being recorded, which cannot read the host's memory" },
         { moves, "to: a graph of %s is being recorded, which cannot copy to another device" },
+        { times, "timer_start: a graph of %s is being recorded, which cannot be timed" },
+        { ends_a_timer, "timer_stop: a graph of %s is being recorded, which cannot be timed" },
         { saves, "npy_save: a graph of %s is being recorded, which cannot write a file" },
         { changes_streams,
           "stream_enter: a graph of %s is being recorded, which cannot change streams" },
@@ -175,6 +215,7 @@ Test(capture_refused, what_cannot_be_repeated_is_refused_by_name)
         talc_module_class kind;
         talc_module *module = module_of(&kind, cases[i].forward);
         char due[256];
+        running = cases[i].forward == ends_a_timer ? talc_timer_start(device) : NULL;
         snprintf(due, sizeof due, cases[i].due, talc_device_name(device));
         cr_assert_null(talc_capture(module, x), "%s", due);
         assert_failure(TALC_UNSUPPORTED, due);
@@ -184,5 +225,39 @@ Test(capture_refused, what_cannot_be_repeated_is_refused_by_name)
     }
     talc_graph_free(other_graph);
     talc_module_free(other_module);
+    assert_all_freed();
+}
+
+/* On the CPU page-locked memory is its own, so that copying it is an op like others. */
+Test(capture_refused, copies_to_and_from_page_locked_memory_are_refused_too)
+{
+    static const struct {
+        forward_function *forward;
+        const char *due;
+    } cases[] = {
+        { copies_from_page_locked,
+          "copy: a graph of %s is being recorded, which cannot copy from another device" },
+        { copies_to_page_locked,
+          "copy: a graph of %s is being recorded, which cannot copy to another device" },
+    };
+    talc_device *device = tested_device();
+    device = talc_device_is_host(device) ? fake_device() : device;
+    talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(2, 3), -2);
+    page_locked = talc_pinned(device, TALC_F32, TALC_DIMS(2, 3));
+    cr_assert(talc_fill(page_locked, 3));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, cases[i].forward);
+        char due[256];
+        snprintf(due, sizeof due, cases[i].due, talc_device_name(device));
+        cr_assert_null(talc_capture(module, x), "%s", due);
+        assert_failure(TALC_UNSUPPORTED, due);
+        assert_same("the device is usable", talc_relu(talc_neg(x)),
+                    talc_full(device, TALC_F32, TALC_DIMS(2, 3), 2));
+        talc_module_free(module);
+    }
+    talc_scope_leave_all();
+    if (device == fake_device())
+        assert_fake_devices_freed();
     assert_all_freed();
 }

@@ -1,6 +1,5 @@
 /// Every mistake that a caller of conv2d can make: its status, its exact message, and that nothing else happened.
 #include "ops/backend.h"
-#include "tensor/memory.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
@@ -364,14 +363,6 @@ Test(conv2d_errors, a_standing_failure_stops_the_op)
 
 // ---- No memory ----------------------------------------------------------------------------------------------
 
-static int allocations_left;
-
-static bool allow_some(size_t bytes)
-{
-    (void)bytes;
-    return allocations_left-- > 0;
-}
-
 /* Each allocation of a call is made to fail in turn, until there is none left to fail. Every failure is an error,
  * leaves nothing behind, and the same call succeeds afterwards. */
 Test(conv2d_errors, every_allocation_may_fail)
@@ -392,10 +383,9 @@ Test(conv2d_errors, every_allocation_may_fail)
         for (; y == NULL && failures < 100; failures++) {
             const size_t live = talc_device_memory(cpu_device()).live;
             talc_memory_trim(cpu_device());
-            allocations_left = failures + 1;
-            talc_allocation_hook = allow_some;
+            allow_allocations(failures + 1);
             y = talc_conv2d(x, w, bias, &options);
-            talc_allocation_hook = NULL;
+            allow_all_allocations();
             cr_assert((y == NULL) == talc_failed());
             if (y == NULL) {
                 cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());

@@ -41,6 +41,10 @@ static const struct {
     { "n1c2h9w9o2k3x3p1x1g2_reflect", "ir" },
     { "n2c8h4w4o8k1x1g8_bias", "dpir" },
     { "n1c2h3w3o2k3x3s5x7p9x9g2", "dir" },
+    /* Steps that are never taken. */
+    { "n1c2h4w5o2k3x2s9223372036854775807x9223372036854775806p2x3", "ir" },
+    { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806g2", "dir" },
+    { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806_replicate", "ir" },
     /* Results of more than 8 MiB, which depthwise writes past the caches: by lines or by stretches of rows. */
     { "n2c80h130w140o80k3x3p1x1g80_bias", "di" },
     { "n2c80h130w144o80k3x3p1x1g80", "di" },

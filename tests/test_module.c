@@ -1,7 +1,5 @@
 #include "tests/support/hooks.h"
 
-#include "tensor/memory.h"
-
 #include <string.h>
 
 /* A module with a parameter, a buffer and children given by its options, which counts how often it is freed. */
@@ -116,14 +114,6 @@ Test(module, an_init_that_fails_leaves_nothing)
     assert_all_freed();
 }
 
-static int64_t allocations_left;
-
-static bool allow_some(size_t bytes)
-{
-    (void)bytes;
-    return allocations_left-- > 0;
-}
-
 /* Everything that allocates on the way to a tree of modules and back from its forward pass. */
 static bool use_a_tree(void)
 {
@@ -140,18 +130,17 @@ static bool use_a_tree(void)
 
 Test(module, every_allocation_may_fail)
 {
-    talc_allocation_hook = allow_some;
     int64_t k = 0;
     for (bool complete = false; !complete && k < 1000; k++) {
-        allocations_left = k;
+        allow_allocations(k);
         complete = use_a_tree();
+        allow_all_allocations();
         cr_assert(complete || talc_error_status() == TALC_NO_MEMORY, "allocation %d: %s", (int)k,
                   talc_error_message());
         talc_error_clear();
         cr_assert(live() == 0, "allocation %d leaves %zu bytes", (int)k, live());
     }
     cr_assert(k > 30 && k < 1000, "%d allocations", (int)k);
-    talc_allocation_hook = NULL;
     assert_all_freed();
 }
 

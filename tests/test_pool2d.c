@@ -369,6 +369,27 @@ Test(pool2d, views_are_read_through_their_strides)
     assert_all_freed();
 }
 
+/* One window, so that the stride is never followed. */
+Test(pool2d, a_stride_may_be_of_any_length)
+{
+    talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 2, 5, 6));
+    for (int i = 0; i < 4; i++) {
+        const int64_t strides[] = { 100, INT64_MAX - i / 2 };
+        const float *y[2];
+        for (int s = 0; s < 2; s++) {
+            const talc_pool2d_options options = { .kernel = { 5, 4 },
+                                                  .padding = { 2, 2 },
+                                                  .stride = { strides[s], strides[s] } };
+            talc_tensor *result =
+                i % 2 == 0 ? talc_max_pool2d(x, &options) : talc_avg_pool2d(x, &options);
+            cr_assert(result != NULL && talc_numel(result) == 4, "%s", talc_error_message());
+            y[s] = talc_data(result, TALC_F32);
+        }
+        cr_assert(memcmp(y[0], y[1], 4 * sizeof *y[0]) == 0);
+    }
+    assert_all_freed();
+}
+
 Test(pool2d, empty_batches_and_outputs_give_empty_results)
 {
     const talc_pool2d_options o = { .kernel = { 2, 2 } };

@@ -1,4 +1,5 @@
 #include "tests/support/hooks.h"
+#include "tests/support/observed_ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,5 +150,17 @@ Test(print, a_standing_failure_is_shown_in_place_of_the_elements)
         cr_assert(!talc_print(full, x) && ferror(full) && !talc_failed());
         fclose(full);
     }
+    assert_all_freed();
+}
+
+Test(print, an_observer_is_told_of_no_copies)
+{
+    talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 2000, 1);
+    counted.ops[0] = '\0';
+    talc_observe(&counted.base);
+    free(printed(talc_view(x, TALC_DIMS(40, 50)), true));
+    talc_relu(x);
+    talc_observe(NULL);
+    cr_assert_str_eq(counted.ops, "relu ");
     assert_all_freed();
 }

@@ -1,6 +1,5 @@
 #include "tests/support/hooks.h"
 
-#include "tensor/memory.h"
 #include "tensor/storage.h"
 
 #include <pthread.h>
@@ -264,17 +263,11 @@ Test(scope, eight_threads_work_side_by_side)
     assert_all_freed();
 }
 
-static bool nothing_allowed(size_t bytes)
-{
-    (void)bytes;
-    return false;
-}
-
 Test(scope, a_scope_without_memory_is_an_error)
 {
-    talc_allocation_hook = nothing_allowed;
+    allow_allocations(0);
     cr_assert_null(talc_scope_enter());
-    talc_allocation_hook = NULL;
+    allow_all_allocations();
     cr_assert(talc_error_status() == TALC_NO_MEMORY);
     talc_error_clear();
     assert_all_freed();

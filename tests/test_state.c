@@ -1,7 +1,5 @@
 #include "tests/support/hooks.h"
 
-#include "tensor/memory.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,14 +254,6 @@ Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
     assert_all_freed();
 }
 
-static int64_t allocations_left;
-
-static bool allow_some(size_t bytes)
-{
-    (void)bytes;
-    return allocations_left-- > 0;
-}
-
 /* Lets one allocation more succeed each time until the call does. What fails must leave the module as it was. */
 static void sweep(const char *what, talc_module *module, bool (*call)(talc_module *))
 {
@@ -271,10 +261,9 @@ static void sweep(const char *what, talc_module *module, bool (*call)(talc_modul
     int64_t k = 0;
     for (bool complete = false; !complete && k < 2000; k++) {
         size_t live = talc_device_memory(cpu_device()).live;
-        allocations_left = k;
-        talc_allocation_hook = allow_some;
+        allow_allocations(k);
         complete = call(module);
-        talc_allocation_hook = NULL;
+        allow_all_allocations();
         cr_assert(complete || talc_error_status() == TALC_NO_MEMORY, "%s, allocation %d: %s", what,
                   (int)k, talc_error_message());
         talc_error_clear();

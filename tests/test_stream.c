@@ -386,3 +386,72 @@ Test(stream, a_threads_end_leaves_its_streams)
     gpu_stream_free(device, t.stream);
     assert_streams_freed(device);
 }
+
+// ---- What modules keep --------------------------------------------------------------------------------------
+
+typedef struct sharing {
+    talc_device *device;
+    talc_module *chain;
+    talc_tensor *x;
+    pthread_barrier_t folded, used;
+} sharing;
+
+/* Folds late, on a stream of its own, and stays there. */
+static void *fold_elsewhere(void *pointer)
+{
+    sharing *with = pointer;
+    void *stream = gpu_stream_new(with->device);
+    talc_stream *entered = talc_stream_enter(with->device, stream);
+    gpu_stall(with->device, stream, LATE);
+    const bool ran = entered != NULL && talc_forward(with->chain, with->x) != NULL;
+    pthread_barrier_wait(&with->folded);
+    pthread_barrier_wait(&with->used);
+    talc_stream_leave(entered);
+    gpu_stream_free(with->device, stream);
+    return ran ? with : NULL;
+}
+
+enum { OUTPUTS = 2 * 4 * 8 * 8 };
+
+/* A program that applies a module on two streams knows nothing of weights that one pass keeps for the next. Nothing here takes
+ * memory that the other stream gave back, for which it would wait. */
+Test(stream, a_fold_is_waited_for_on_other_streams)
+{
+    sharing with = { .device = streaming_device() };
+    talc_manual_seed(3);
+    with.chain = TALC_SEQUENTIAL(talc_nn_conv2d(&(talc_conv2d_layer){
+                                     .in_channels = 3, .out_channels = 4, .kernel = { 1, 1 } }),
+                                 talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 4 }));
+    talc_module_eval(with.chain);
+    talc_tensor *x = talc_rand(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 8, 8));
+    talc_fusion_enable(false);
+    float due[OUTPUTS], got[OUTPUTS];
+    cr_assert(talc_to_host(talc_forward(with.chain, x), due, sizeof due));
+    talc_fusion_enable(true);
+    with.x = talc_to(x, with.device, TALC_F32);
+    cr_assert(talc_module_to(with.chain, with.device), "%s", talc_error_message());
+    for (int round = 0; round < 2; round++) {
+        pthread_t thread;
+        void *ran;
+        pthread_barrier_init(&with.folded, NULL, 2);
+        pthread_barrier_init(&with.used, NULL, 2);
+        talc_module_train(with.chain);
+        talc_module_eval(with.chain);
+        pthread_create(&thread, NULL, fold_elsewhere, &with);
+        pthread_barrier_wait(&with.folded);
+        for (int pass = 0; pass < 2; pass++) {
+            cr_assert(talc_to_host(talc_forward(with.chain, with.x), got, sizeof got), "%s",
+                      talc_error_message());
+            for (int i = 0; i < OUTPUTS; i++)
+                cr_assert(fabsf(got[i] - due[i]) < 1e-5F, "element %d is %g instead of %g", i,
+                          (double)got[i], (double)due[i]);
+        }
+        pthread_barrier_wait(&with.used);
+        pthread_join(thread, &ran);
+        cr_assert_not_null(ran);
+        pthread_barrier_destroy(&with.folded);
+        pthread_barrier_destroy(&with.used);
+    }
+    talc_module_free(with.chain);
+    assert_streams_freed(with.device);
+}

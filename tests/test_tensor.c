@@ -1,6 +1,5 @@
 #include "tests/support/hooks.h"
 
-#include "tensor/memory.h"
 #include "tensor/storage.h"
 
 #include <math.h>
@@ -215,34 +214,19 @@ Test(tensor, full_saturates_integers)
     assert_all_freed();
 }
 
-static bool nothing_allowed(size_t bytes)
-{
-    (void)bytes;
-    return false;
-}
-
-static int allowed;
-
-static bool count_down(size_t bytes)
-{
-    (void)bytes;
-    return allowed-- > 0;
-}
-
 Test(tensor, every_allocation_of_a_creator_may_fail)
 {
     const float values[6] = { 1, 2, 3, 4, 5, 6 };
     for (int creator = 0; creator < 4; creator++) {
         int failures = 0;
         for (bool done = false; !done; failures++) {
-            allowed = failures;
-            talc_allocation_hook = count_down;
+            allow_allocations(failures);
             talc_tensor *t = creator == 0 ? talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6))
                              : creator == 1
                                  ? talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(6), values)
                              : creator == 2 ? talc_arange(cpu_device(), TALC_F32, 0, 6, 1)
                                             : talc_eye(cpu_device(), TALC_F32, 3);
-            talc_allocation_hook = NULL;
+            allow_all_allocations();
             done = t != NULL;
             cr_assert(done || talc_error_status() == TALC_NO_MEMORY);
             talc_error_clear();
@@ -252,9 +236,9 @@ Test(tensor, every_allocation_of_a_creator_may_fail)
         }
         cr_assert(failures > 3);
     }
-    talc_allocation_hook = nothing_allowed;
+    allow_allocations(0);
     cr_assert_null(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6)));
-    talc_allocation_hook = NULL;
+    allow_all_allocations();
     char message[80];
     snprintf(message, sizeof message, "tensor: out of host memory: asked %zu bytes",
              sizeof(talc_storage));
@@ -370,11 +354,10 @@ Test(tensor, a_failed_wrap_leaves_the_memory_to_the_caller)
         TALC_BAD_ARGUMENT, message)
     cr_assert_not_null(talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(1), odd, NULL, NULL));
     for (int i = 0; i < 2; i++) {
-        allowed = i;
-        talc_allocation_hook = count_down;
+        allow_allocations(i);
         cr_assert_null(
             talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(4), memory, note_release, &note));
-        talc_allocation_hook = NULL;
+        allow_all_allocations();
         cr_assert(talc_error_status() == TALC_NO_MEMORY);
         talc_error_clear();
     }

@@ -48,6 +48,24 @@ Test(window, inside_holds_exactly_what_lands_in_the_image)
                               "start=%d step=%d count=%d extent=%d", start, step, count, extent);
 }
 
+/* A stride or dilation that is never followed may be any number. */
+Test(window, steps_may_be_of_any_length)
+{
+    const int64_t steps[] = { INT64_MAX, INT64_MAX - 1, INT64_MAX / 2 + 1, INT64_C(1) << 62 };
+    for (size_t s = 0; s < sizeof steps / sizeof *steps; s++)
+        for (int start = -12; start <= 12; start++)
+            for (int count = 0; count <= 3; count++)
+                for (int extent = 0; extent <= 9; extent++) {
+                    const talc_range range = talc_window_inside(start, steps[s], count, extent);
+                    const int due = start >= 0 && start < extent && count > 0;
+                    cr_assert(range.lo >= 0 && range.lo <= count && range.hi - range.lo == due &&
+                                  (due == 0 || range.lo == 0),
+                              "step=%lld start=%d count=%d extent=%d: %lld to %lld",
+                              (long long)steps[s], start, count, extent, (long long)range.lo,
+                              (long long)range.hi);
+                }
+}
+
 Test(window, taps_and_outputs_tell_of_the_same_pairs)
 {
     for (int extent = 1; extent <= 7; extent++)

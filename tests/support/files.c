@@ -63,6 +63,15 @@ static int each_file(bool remove_it)
     return count;
 }
 
+bool file_is(const char *path, const char *text)
+{
+    size_t count = 0;
+    char *bytes = file_bytes(path, &count);
+    const bool is = bytes != NULL && count == strlen(text) && memcmp(bytes, text, count) == 0;
+    free(bytes);
+    return is;
+}
+
 int file_count(void)
 {
     return each_file(false);

@@ -13,6 +13,9 @@ void file_write(const char *path, const void *bytes, size_t count);
 /// The whole file, to be freed with free; NULL when there is none. A NUL byte follows the last.
 char *file_bytes(const char *path, size_t *count);
 
+/// Whether the file holds this text and nothing else.
+bool file_is(const char *path, const char *text);
+
 /// How many files are in the directory.
 int file_count(void);
 

@@ -1,5 +1,6 @@
 #include "tests/support/hooks.h"
 
+#include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tests/support/fake_device.h"
 
@@ -41,6 +42,26 @@ void assert_failure(talc_status status, const char *message)
     cr_assert(strcmp(talc_error_message(), message) == 0, "\n  message: %s\n  due:     %s",
               talc_error_message(), message);
     talc_error_clear();
+}
+
+static int64_t allocations_left;
+
+static bool allow_some(size_t bytes)
+{
+    (void)bytes;
+    return --allocations_left >= 0;
+}
+
+void allow_allocations(int64_t count)
+{
+    allocations_left = count;
+    talc_allocation_hook = allow_some;
+}
+
+bool allow_all_allocations(void)
+{
+    talc_allocation_hook = NULL;
+    return allocations_left < 0;
 }
 
 void assert_all_freed(void)

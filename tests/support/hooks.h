@@ -19,6 +19,12 @@ talc_device *tested_device(void);
 /// Passes when exactly this failure stands, and clears it.
 void assert_failure(talc_status status, const char *message);
 
+/// Lets the library's next `count` allocations succeed, and none after them.
+void allow_allocations(int64_t count);
+
+/// Lets all succeed again; whether one was refused meanwhile.
+bool allow_all_allocations(void);
+
 /// Frees what the thread's scopes hold and fails the test when the pool of the CPU or of the device under test has live
 /// bytes or the leak checker, where one is built in, finds a leak. Every test ends with it: Criterion does not fail a test for a leak.
 void assert_all_freed(void);
