@@ -283,7 +283,9 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n3c17h1w65_train_tanh", "batch_norm2d:n65c2h1w1_train", "batch_norm2d:n2c3h5w7_train_f64",
     "batch_norm2d:n2c2h100w101_train", "batch_norm2d:n1c2h300w301_train_relu",
     "batch_norm2d:n3c2h100w100_train", "batch_norm2d:n2c2h100w100_train_f64", "batch_norm2d:n400c3h7w7_train",
-    "batch_norm2d:n200c3h7w7_train_tanh_f64",
+    "batch_norm2d:n200c3h7w7_train_tanh_f64", "batch_norm2d:n340c22h7w7_train", "batch_norm2d:n90c5h15w15_train",
+    "batch_norm2d:n2000c6h3w3_train_relu", "batch_norm2d:n340c12h7w7_train_f64", "batch_norm2d:n9000c2h1w2_train",
+    "batch_norm2d:n70c3h17w17_train", "batch_norm2d:n6c2h71w71_train_f64", "batch_norm2d:n20c3h33w35_train_relu",
 
     /* Reductions: of all, of the first, the last, one between, several, apart from each other. */
     "sum:1", "sum:7", "sum:8x16x32", "sum:8x16x32@0", "sum:8x16x32@1", "sum:8x16x32@2", "sum:8x16x32@0,1",
@@ -296,6 +298,20 @@ const char *const talc_check_edges[] = {
     "sum:5x33x64@1", "max:5x33x64@1", "argmax:5x33x64@1", "mean:40x8x8@0", "sum:5x33x64@1_f64", "max:5x33x64@1_f64",
     "argmax:5x33x64@1_f64", "sum:20001x64@0", "argmax:20001x64@0", "argmax:20001x64@0_f64", "sum:19x5x7x7@0,2,3",
     "argmax:19x5x7x7@0,2,3", "max:3x5x40x41@0,2,3", "argmax:3x5x40x40@0,2,3", "sum:3x5x4x5x8@0,2,4",
+
+    /* Reductions: rows and slices that fill no whole accesses, short ones of many spans, long ones in parts. */
+    "sum:3001x10@1", "argmax:3001x10@1", "max:9001x4@1", "mean:2003x8@1_f64", "argmax:1027x32@1", "max:700x49@1",
+    "sum:531x64@1", "argmax:531x64@1_i64", "mean:301x49@1_f64", "argmax:301x63@1_f64", "sum:2001x50@1_u8",
+    "max:301x127@1", "sum:41x1001@1", "argmax:41x1001@1", "max:41x1001@1_f64", "sum:3x20003@1", "argmax:2x40005@1",
+    "sum:3x40005@1_f64", "argmax:1x40007@1_u8", "sum:203x100x3@1", "argmax:203x100x3@1", "max:211x31x9@1",
+    "mean:57x30x49@1_f64", "argmax:57x12x63@1_i32", "sum:3001x8@1", "argmax:9001x8@1",
+
+    /* Reductions: planes that fill no whole accesses, more than stand side by side, images in parts and not. */
+    "sum:60x22x7x7@0,2,3", "argmax:60x22x7x7@0,2,3", "max:200x3x7x7@0,2,3", "mean:33x5x15x15@0,2,3",
+    "argmax:33x5x15x15@0,2,3", "sum:3000x2x3@0,2", "argmax:500x7x255@0,2", "sum:60x12x7x7@0,2,3_f64",
+    "argmax:61x21x3x3@0,2,3_f64", "max:61x21x1x2@0,3_f64", "sum:61x21x7x7@0,2,3_i32",
+    "sum:33x5x17x17@0,2,3", "argmax:33x5x17x17@0,2,3", "max:300x3x19x17@0,2,3", "argmax:5x7x3x19x17@1,3,4",
+    "mean:4x3x135x131@0,2,3", "sum:200x2x19x17@0,2,3_f64", "argmax:40x5x19x17@0,2,3_u8",
 
     /* Reductions: lengths around those of vectors, blocks and pairwise halves. */
     "sum:3x2@1", "sum:3x15@1", "sum:3x16@1", "sum:3x17@1", "sum:3x31@1", "sum:3x33@1", "sum:3x127@1",

@@ -6,7 +6,7 @@
 
 const bench_op *bench_op_at(int index)
 {
-    const bench_op *const tables[] = { bench_ops, bench_moves, bench_calls };
+    const bench_op *const tables[] = { bench_ops, bench_moves, bench_ops_uneven, bench_calls };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const bench_op *op = tables[i]; op->name != NULL; op++)
             if (index-- == 0)
@@ -42,6 +42,8 @@ bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes)
     self->channels = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->mean = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
     self->var = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.25 - 1e-5);
+    self->halves = talc_full(device, TALC_F32, TALC_DIMS(BENCH_MOST_CHANNELS), 0.5);
+    self->quarters = talc_full(device, TALC_F32, TALC_DIMS(BENCH_MOST_CHANNELS), 0.25 - 1e-5);
     self->on_host = malloc(bytes);
     self->other_on_host = malloc(bytes);
     if (self->on_host == NULL || self->other_on_host == NULL)

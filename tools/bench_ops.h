@@ -7,7 +7,7 @@
 
 #include "tools/bench.h"
 
-enum { BENCH_CHANNELS = 64 };
+enum { BENCH_CHANNELS = 64, BENCH_MOST_CHANNELS = 512 };
 
 /// Small operands, on which a call costs what it costs the host.
 typedef struct bench_few {
@@ -26,11 +26,12 @@ bench_few bench_few_make(talc_device *device);
 /// The operands of all ops.
 typedef struct bench_data {
     bench_few few;
-    const talc_tensor *x, *other; ///< of `count` elements
-    const talc_tensor *doubles;   ///< the first half of x in f64, so as many bytes
-    const talc_tensor *bytes;     ///< 100 x + 100 in u8, four times
-    const talc_tensor *channels;  ///< BENCH_CHANNELS elements
-    talc_tensor *mean, *var;      ///< likewise
+    const talc_tensor *x, *other;   ///< of `count` elements
+    const talc_tensor *doubles;     ///< the first half of x in f64, so as many bytes
+    const talc_tensor *bytes;       ///< 100 x + 100 in u8, four times
+    const talc_tensor *channels;    ///< BENCH_CHANNELS elements
+    talc_tensor *mean, *var;        ///< likewise
+    talc_tensor *halves, *quarters; ///< mean and var of BENCH_MOST_CHANNELS
     int64_t count;
     float *on_host, *other_on_host;
 } bench_data;
@@ -41,7 +42,7 @@ typedef struct bench_gather {
 } bench_gather;
 
 typedef struct bench_op {
-    const char *set; ///< "ops"; "host" for what queueing a call costs
+    const char *set; ///< "ops", "uneven"; "host" for what queueing a call costs
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data);
@@ -53,8 +54,9 @@ typedef struct bench_op {
     double (*due)(const bench_data *data, const bench_gather *gather, double *bound);
 } bench_op;
 
-/// The set "ops", of which bench_moves has what turns dimensions, and the set "host", each ended by one without a name.
-extern const bench_op bench_ops[], bench_moves[], bench_calls[];
+/// The set "ops", of which bench_moves has what turns dimensions, the sets "uneven" and "host", each table ended by one without
+/// a name.
+extern const bench_op bench_ops[], bench_moves[], bench_ops_uneven[], bench_calls[];
 
 /// Number `index` of all; NULL after the last.
 const bench_op *bench_op_at(int index);

@@ -64,8 +64,9 @@ def main(command, device="cuda"):
     what = {row["name"]: row["what"] for row in talc(command, "bench", "--list")}
     convolutions = talc(command, "bench", "A", "B", "gpu", "--device", device, "--repeat", ROUNDS)
     ops = talc(command, "bench", "ops", "--device", device, "--repeat", ROUNDS)
+    uneven = talc(command, "bench", "uneven", "--device", device, "--repeat", ROUNDS)
     calls = talc(command, "bench", "host", "--device", device, "--repeat", ROUNDS)
-    for done in (convolutions, ops):
+    for done in (convolutions, ops, uneven):
         print(f"{done['description']}: a large product makes {number(done['product_flops_per_second'] / 1e12)} TFLOP/s, "
               f"a large copy moves {number(done['copy_bytes_per_second'] / 1e9, 4)} GB/s.\n")
         if done["problems"]:

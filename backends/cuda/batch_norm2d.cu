@@ -13,176 +13,20 @@
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/batch_norm2d_moments.cuh"
 
 using namespace talc;
 
 namespace /* other kernels have types of the same names */
 {
 
-constexpr int64_t PART_VALUES = 16384;
-
 /* Values that a thread of the last kernel has in flight, in bytes, and planes that its block may touch. */
 constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256;
-
-/* Count, mean and sum of squared deviations of some values; Chan's formula joins two. */
-struct moments {
-    double count = 0, mean = 0, squares = 0;
-
-    __device__ void join(const moments &other)
-    {
-        if (other.count == 0)
-            return;
-        const double joined = count + other.count, delta = other.mean - mean;
-        const double share = other.count / joined;
-        mean += delta * share;
-        squares += other.squares + delta * delta * (count * share);
-        count = joined;
-    }
-};
-
-struct sums {
-    double deviations = 0, squares = 0;
-
-    __device__ void add(double deviation)
-    {
-        deviations += deviation;
-        squares += deviation * deviation;
-    }
-    __device__ void join(const sums &other)
-    {
-        deviations += other.deviations;
-        squares += other.squares;
-    }
-};
-
-/* The value from which deviations are taken: the middle one of three, as from a single value that is far off all deviations would
- * be large. Infinity and NaN are no place to start from. */
-template <typename T> static __device__ T start_of(T a, T b, T c)
-{
-    const T low = a < b ? a : b, high = a < b ? b : a, middle = c < low ? low : c > high ? high : c;
-    return middle - middle == 0 ? middle : 0;
-}
-
-/* Of `count` values whose deviations from `start` were summed up. */
-static __device__ moments moments_of(const sums &sum, double start, double count)
-{
-    moments m;
-    m.count = count;
-    m.mean = start + sum.deviations / count;
-    const double squares = sum.squares - sum.deviations * (sum.deviations / count);
-    m.squares = squares < 0 ? 0 : squares; /* NaN stays */
-    return m;
-}
 
 /* y = (x - mean) * scale + shift. */
 template <typename T> struct affine {
     T mean, scale, shift;
 };
-
-template <typename T> struct norm_plan {
-    const T *x, *weight, *bias;
-    T *running_mean, *running_var, *y, *mean, *rstd;
-    moments *parts;    /* [C][parts] */
-    moments *channels; /* [C] */
-    int64_t N, C, plane, count, parts_of_channel;
-    int64_t images, length,
-        segments; /* a part: planes, values of each, and parts that a plane is cut into */
-    double momentum, eps;
-    talc_activation activation;
-};
-
-// ---- Statistics ---------------------------------------------------------------------------------------------
-
-/* One part a block; a part's values are `rows` runs of `length`, C planes apart. Accesses move COUNT values. */
-template <typename T, int COUNT>
-static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> p)
-{
-    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
-    __shared__ sums shared[BLOCK / WARP];
-    for (int64_t part = blockIdx.x; part < p.C * p.parts_of_channel; part += gridDim.x) {
-        /* Blocks that run side by side take the same images. */
-        const int64_t c = part % p.C, of_channel = part / p.C;
-        const int64_t n = of_channel / p.segments * p.images;
-        const int64_t first = of_channel % p.segments * p.length;
-        const int64_t rows = p.N - n < p.images ? p.N - n : p.images;
-        const int64_t left = p.plane - first;
-        const uint32_t length = (uint32_t)((left < p.length ? left : p.length) / COUNT);
-        const uint32_t accesses = (uint32_t)rows * length;
-        const T *x = p.x + (n * p.C + c) * p.plane + first;
-        const T start = start_of(x[0], x[length * COUNT / 2],
-                                 x[(rows - 1) * p.C * p.plane + length * COUNT - 1]);
-        sums sum;
-        for (uint32_t i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT];
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++) {
-                const uint32_t access = i + k * BLOCK, row = rows == 1 ? 0 : access / length;
-                if (access < accesses)
-                    values[k] = *(const vec<T, COUNT> *)(x + row * p.C * p.plane +
-                                                         (access - row * length) * COUNT);
-            }
-#pragma unroll
-            for (int k = 0; k < IN_FLIGHT; k++)
-#pragma unroll
-                for (int e = 0; e < COUNT; e++)
-                    if (i + k * BLOCK < accesses)
-                        sum.add((double)values[k].of[e] - (double)start);
-        }
-        sum = join_group(sum, BLOCK, shared);
-        if (threadIdx.x == 0)
-            p.parts[c * p.parts_of_channel + of_channel] =
-                moments_of(sum, (double)start, (double)accesses * COUNT);
-    }
-}
-
-/* Gives out the mean and 1 / sqrt(var + eps) that the gradient needs. */
-template <typename T>
-static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const moments &m)
-{
-    if (p.mean != NULL)
-        p.mean[c] = (T)m.mean;
-    if (p.rstd != NULL)
-        p.rstd[c] = (T)(1 / sqrt(m.squares / m.count + p.eps));
-}
-
-template <typename T>
-static __device__ void move_running_of(const norm_plan<T> &p, int64_t c, const moments &m)
-{
-    const double kept = 1 - p.momentum;
-    p.running_mean[c] = (T)(kept * (double)p.running_mean[c] + p.momentum * m.mean);
-    p.running_var[c] =
-        (T)(kept * (double)p.running_var[c] + p.momentum * (m.squares / (m.count - 1)));
-}
-
-/* `threads` neighbours a channel. */
-template <typename T>
-static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T> p, int threads)
-{
-    __shared__ moments shared[BLOCK / WARP];
-    const int groups = BLOCK / threads, group = threadIdx.x / threads;
-    const int thread = threadIdx.x % threads;
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < p.C;
-         first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < p.C;
-        const int64_t c = real ? first + group : first;
-        moments m;
-        for (int64_t part = thread; part < p.parts_of_channel; part += threads)
-            m.join(p.parts[c * p.parts_of_channel + part]);
-        m = join_group(m, threads, shared);
-        if (!real || thread != 0)
-            continue;
-        p.channels[c] = m;
-        keep_moments(p, c, m);
-    }
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(BLOCK) move_running(const norm_plan<T> p)
-{
-    TALC_GRID_LOOP(int64_t, c, p.C)
-    move_running_of(p, c, p.channels[c]);
-}
 
 // ---- Normalisation ------------------------------------------------------------------------------------------
 
@@ -354,6 +198,11 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
         plan.segments = pieces(plan.plane, plan.length);
         plan.parts_of_channel = pieces(p->N, plan.images) * plan.segments;
     }
+    if (has_odd_planes(plan)) {
+        const plane_cut cut = planes_of(plan);
+        plan.images = cut.images;
+        plan.parts_of_channel = cut.parts;
+    }
     if (a == NULL)
         return plan;
     plan.x = (const T *)a->x;
@@ -405,10 +254,12 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (p->training) {
         const unsigned blocks = blocks_of(device, plan.C * plan.parts_of_channel);
-        if (is_packed(plan, plan.plane))
+        if (has_odd_planes(plan))
+            launch_planes(device, plane_moments<T>{ plan }, plan.x, planes_of(plan));
+        else if (is_packed(plan, plan.plane))
             part_moments<T, ACCESS / sizeof(T)><<<blocks, BLOCK, 0, stream>>>(plan);
         else
-            part_moments<T, 1><<<blocks, BLOCK, 0, stream>>>(plan);
+            part_moments_of_runs<T><<<blocks, BLOCK, 0, stream>>>(plan, threads_of_run(plan));
         const int threads = plan.parts_of_channel > 4 * WARP ? BLOCK : WARP;
         join_channels<T><<<blocks_of(device, pieces(plan.C, BLOCK / threads)), BLOCK, 0, stream>>>(
             plan, threads);
@@ -464,9 +315,9 @@ static const char *parts_refuses(const talc_batch_norm2d_problem *p)
 
 static size_t parts_workspace(const talc_batch_norm2d_problem *p)
 {
-    return p->training ? (size_t)p->C * (size_t)(plan_of<float>(p, NULL).parts_of_channel + 1) *
-                             sizeof(moments)
-                       : 0;
+    const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
+                                               : plan_of<double>(p, NULL).parts_of_channel;
+    return p->training ? (size_t)p->C * (size_t)(parts + 1) * sizeof(moments) : 0;
 }
 
 static const char *channels_refuses(const talc_batch_norm2d_problem *p)

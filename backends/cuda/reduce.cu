@@ -4,8 +4,9 @@
 ///
 /// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
 /// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Either way a tree of fixed shape joins what the
-/// threads found.
+/// can, and read across them; rows of threads share the reduced elements. Rows and planes that fill no whole accesses go ways of
+/// their own, where accesses are whole all the same: reduce_rows.cuh, planes.cuh. Either way a tree of fixed shape joins what
+/// the threads found.
 ///
 ///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
 ///          of each output. The cut depends on the problem alone.
@@ -14,72 +15,15 @@
 /// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
-#include "backends/cuda/reduce_states.cuh"
+#include "backends/cuda/reduce_plan.cuh"
+#include "backends/cuda/reduce_rows.cuh"
 
 using namespace talc;
 
 namespace /* other kernels have types of the same names */
 {
 
-// ---- Plan ---------------------------------------------------------------------------------------------------
-
-/* Blocks that keep any GPU busy, and elements that are worth a block's while. */
-constexpr int64_t ENOUGH_BLOCKS = 4096, PART = 8192;
-
-struct cut {
-    bool across;
-    int threads;         /* along: that share an output; */
-    int width;           /* across: side by side in a block */
-    int64_t part, parts; /* elements of a reduction that a part covers */
-};
-
-static cut cut_of(const talc_reduce_problem *p, bool in_parts)
-{
-    cut c = { false, BLOCK, 1, p->K, 1 };
-    const int64_t count = ACCESS / (int64_t)talc_dtype_size(p->dtype);
-    const int kept = p->kept_rank - 1, reduced = p->reduced_rank - 1;
-    int64_t blocks;
-    c.across = kept >= 0 && (reduced < 0 || p->kept_strides[kept] < p->reduced_strides[reduced]);
-    if (c.across) {
-        const int64_t accesses = pieces(p->outputs, count);
-        c.width =
-            p->K <= 16 || (p->K <= 64 && accesses >= ENOUGH_BLOCKS * BLOCK / 2) ? BLOCK : WARP;
-        while (c.width > 4 && c.width / 2 >= accesses)
-            c.width /= 2;
-        blocks = pieces(accesses, c.width);
-    } else {
-        const int64_t accesses = pieces(p->K, count);
-        c.threads = 4;
-        while (c.threads < WARP && c.threads * 8 < accesses)
-            c.threads *= 2;
-        if (accesses > WARP * 32)
-            c.threads = BLOCK;
-        blocks = pieces(p->outputs, BLOCK / c.threads);
-    }
-    const int64_t part = PART / c.width; /* a multiple of what one access moves */
-    if (in_parts && blocks > 0 && blocks <= ENOUGH_BLOCKS / 2 && p->K >= 2 * part &&
-        (c.across || c.threads == BLOCK)) {
-        c.part = pieces(pieces(p->K, ENOUGH_BLOCKS / blocks), part) * part;
-        c.parts = pieces(p->K, c.part);
-    }
-    return c;
-}
-
-/* Where the results go: y, or [parts][outputs] states. */
-template <typename State> struct target {
-    typename State::result_type *y;
-    State *partials; /* NULL: y */
-    int64_t outputs;
-    double mean_of; /* K for means, else 0 */
-
-    __device__ void write(int64_t output, const State &state) const
-    {
-        if (partials != NULL)
-            partials[blockIdx.y * outputs + output] = state;
-        else
-            y[output] = state.result(mean_of);
-    }
-};
+// ---- Places -------------------------------------------------------------------------------------------------
 
 /* A thread's place in a reduction: a step in a run of steps, which the innermost reduced dimension is. */
 struct cursor {
@@ -212,11 +156,15 @@ static __device__ void join_rows(State (&state)[COUNT], int width, State *shared
     }
 }
 
+/* Single elements take many loads in flight; places, which take many registers too, need four blocks side by side besides. */
+template <typename State, int COUNT>
+constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 1;
+
 template <typename State, typename T, int COUNT>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
     reduce_across(const target<State> to, const T *x, int width, const places at)
 {
-    constexpr int BATCH = IN_FLIGHT<COUNT>;
+    constexpr int FOUR = 4, BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
     __shared__ State shared[BLOCK * COUNT];
     const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
     const int64_t begin = blockIdx.y * at.part + row;
@@ -237,23 +185,27 @@ static __global__ void __launch_bounds__(BLOCK)
                     values[k] = *(const vec<T, COUNT> *)(x_lane + here.offset);
                 at.advance(here);
             }
-            const int64_t step = begin + (int64_t)i * rows;
-            if (i + BATCH <= count) {
 #pragma unroll
-                for (int e = 0; e < COUNT; e++) {
-                    vec<T, BATCH> down;
+            for (int k = 0; k < BATCH; k += FOUR) {
+                const int64_t step = begin + (int64_t)(i + k) * rows;
+                if (i + k + FOUR <= count) {
 #pragma unroll
-                    for (int k = 0; k < BATCH; k++)
-                        down.of[k] = values[k].of[e];
-                    state[e].add(down, step, rows);
+                    for (int e = 0; e < COUNT; e++) {
+                        vec<T, FOUR> down;
+#pragma unroll
+                        for (int f = 0; f < FOUR; f++)
+                            down.of[f] = values[k + f].of[e];
+                        state[e].add(down, step, rows);
+                    }
+                } else {
+#pragma unroll
+                    for (int f = 0; f < FOUR - 1; f++)
+#pragma unroll
+                        for (int e = 0; e < COUNT; e++)
+                            if (i + k + f < count)
+                                state[e].add(vec<T, 1>{ { values[k + f].of[e] } }, step + f * rows,
+                                             rows);
                 }
-            } else {
-#pragma unroll
-                for (int k = 0; k < BATCH - 1; k++)
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++)
-                        if (i + k < count)
-                            state[e].add(vec<T, 1>{ { values[k].of[e] } }, step + k * rows, rows);
             }
         }
         join_rows(state, width, shared);
@@ -319,6 +271,11 @@ static void launch_along(talc_device *device, const talc_reduce_problem *p, cut 
     c.part /= packed.count;
     const places at(c, c.threads, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
                     packed.dims, packed.strides);
+    const bool runs = has_odd_runs(p) && p->reduced_dims[1] > MOST_PLANE;
+    if (runs || (packed.count == 1 && p->reduced_rank == 1 && p->reduced_strides[0] == 1)) {
+        launch_rows<State, T>(device, p, c.threads, c.part, c.parts, to, x);
+        return;
+    }
     const auto kernel =
         packed.count > 1 ? reduce_along<State, T, COUNT> : reduce_along<State, T, 1>;
     const dim3 grid(blocks_of(device, pieces(at.lanes, BLOCK / c.threads)), (unsigned)c.parts);
@@ -340,19 +297,57 @@ static void launch_across(talc_device *device, const talc_reduce_problem *p, con
     kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.width, at);
 }
 
+/* Of reduce_planes. */
+template <typename State> struct plane_reduction {
+    using state = State;
+    struct start {
+    };
+    target<State> to;
+
+    template <typename T> __device__ start begin(const T *, int64_t, int64_t, int64_t) const
+    {
+        return {};
+    }
+    template <typename Values>
+    __device__ void add(State &of, start, const Values &values, int64_t k, int step) const
+    {
+        of.add(values, k, step);
+    }
+    __device__ void write(int64_t c, start, const State &of) const
+    {
+        to.write(c, of);
+    }
+};
+
+template <typename State, typename T>
+static void launch_parts(talc_device *device, const talc_reduce_problem *p, const target<State> &to,
+                         const T *x, bool in_parts)
+{
+    if constexpr (std::is_floating_point_v<T>)
+        if (has_odd_planes(p)) {
+            launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
+            return;
+        }
+    const cut c = cut_of(p, in_parts);
+    const short_rows s(p, x);
+    if (c.parts == 1 && s.serves)
+        launch_short(device, to, x, s);
+    else if (c.across)
+        launch_across<State, T>(device, p, c, to, x);
+    else
+        launch_along<State, T>(device, p, c, to, x);
+}
+
 template <typename State, typename T>
 static void launch(talc_device *device, const talc_reduce_problem *p,
                    const talc_reduce_arguments *a, bool in_parts)
 {
-    const cut c = cut_of(p, in_parts);
+    const int64_t parts = parts_of(p, in_parts);
     target<State> to = { (typename State::result_type *)a->y,
-                         c.parts > 1 ? (State *)a->workspace : NULL, p->outputs,
+                         parts > 1 ? (State *)a->workspace : NULL, p->outputs,
                          p->function == TALC_MEAN ? (double)p->K : 0 };
-    if (c.across)
-        launch_across<State, T>(device, p, c, to, (const T *)a->x);
-    else
-        launch_along<State, T>(device, p, c, to, (const T *)a->x);
-    if (c.parts == 1)
+    launch_parts(device, p, to, (const T *)a->x, in_parts);
+    if (parts == 1)
         return;
     int width = 1; /* of outputs that are side by side; more rows join more parts at a time */
     while (width < 8 && width < p->outputs)
@@ -360,7 +355,7 @@ static void launch(talc_device *device, const talc_reduce_problem *p,
     to.partials = NULL;
     join_parts<State>
         <<<blocks_of(device, pieces(p->outputs, width)), BLOCK, 0, talc_cuda_stream(device)>>>(
-            to, (const State *)a->workspace, width, c.parts);
+            to, (const State *)a->workspace, width, parts);
 }
 
 template <typename T>
@@ -406,8 +401,8 @@ static const char *refuses(const talc_reduce_problem *problem)
 
 static size_t parts_workspace(const talc_reduce_problem *p)
 {
-    const cut c = cut_of(p, true);
-    return c.parts == 1 ? 0 : (size_t)c.parts * (size_t)p->outputs * sizeof(place<double>);
+    const int64_t parts = parts_of(p, true);
+    return parts == 1 ? 0 : (size_t)parts * (size_t)p->outputs * sizeof(place<double>);
 }
 
 static talc_status parts_run(talc_device *device, const talc_reduce_problem *problem,

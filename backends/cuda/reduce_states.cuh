@@ -84,16 +84,20 @@ template <typename T> struct place {
     int64_t at = 0;
     word_of<T> value = LOWEST<T>;
 
+    /* Counting within the pack first keeps 64-bit numbers out of the steps. A comparison with NaN is false. */
     template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t k, int step)
     {
+        int found = -1;
 #pragma unroll
         for (int e = 0; e < COUNT; e++) {
             const word_of<T> next = x.of[e];
-            if (next > value || (next != next && value == value)) {
+            if (!(next <= value) && value == value) {
                 value = next;
-                at = k + e * step;
+                found = e;
             }
         }
+        if (found >= 0)
+            at = k + (int64_t)found * step;
     }
     __device__ void join(const place &other)
     {
@@ -106,6 +110,22 @@ template <typename T> struct place {
     __device__ result_type result(double) const
     {
         return at;
+    }
+};
+
+/// Where the results go: y, or [parts][outputs] states, of which a block's part is its number in y.
+template <typename State> struct target {
+    typename State::result_type *y;
+    State *partials; /* NULL: y */
+    int64_t outputs;
+    double mean_of; /* K for means, else 0 */
+
+    __device__ void write(int64_t output, const State &state) const
+    {
+        if (partials != NULL)
+            partials[blockIdx.y * outputs + output] = state;
+        else
+            y[output] = state.result(mean_of);
     }
 };
 

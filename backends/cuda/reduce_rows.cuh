@@ -1,0 +1,218 @@
+/// Reductions of rows that fill no whole accesses. Private to backends/cuda.
+///
+/// Short rows: a block copies many rows at once into shared memory, as the one run that they are in memory, and reduces them there.
+/// Long rows: a thread group takes what lies before the first whole access and after the last element by element.
+#ifndef TALC_BACKENDS_CUDA_REDUCE_ROWS_CUH
+#define TALC_BACKENDS_CUDA_REDUCE_ROWS_CUH
+
+#include "backends/cuda/reduce_states.cuh"
+
+#include <cuda_pipeline.h>
+
+namespace talc
+{
+
+// ---- Short rows ---------------------------------------------------------------------------------------------
+
+/// Bytes of a short row, and of what a block copies at a time: as much as keeps memory busy and leaves room for other blocks.
+constexpr int64_t SHORT_ROW = 512, SPAN = 32768;
+
+/// x as [slices, K, B] without gaps, of which K is reduced: rows with B = 1, else columns of short slices.
+struct short_rows {
+    bool serves = false;
+    int64_t slices; /* of x */
+    int K, B;
+    int threads, span; /* of an output; slices that are copied at a time */
+    int packs;         /* accesses of a row; 0: it is not whole ones */
+    int pitch;         /* and from one row of the copy to the next */
+    divisor<uint32_t> by_B, by_packs;
+
+    short_rows(const talc_reduce_problem *p, const void *x)
+    {
+        const int64_t size = (int64_t)talc_dtype_size(p->dtype), count = ACCESS / size;
+        const int64_t bytes = p->K * size, inner = p->reduced_rank == 1 ? p->reduced_strides[0] : 0;
+        const int64_t *dims = p->kept_dims, *strides = p->kept_strides;
+        const bool rows = inner == 1 && p->kept_rank == 1;
+        const bool columns = inner > 1 && inner <= 2 * WARP && p->kept_rank == 2 &&
+                             dims[1] == inner && strides[1] == 1;
+        if (bytes > SHORT_ROW || !(rows || columns) || strides[0] != p->K * inner || !is_aligned(x))
+            return;
+        const bool whole = (rows ? p->K : inner) % count == 0;
+        if (whole && columns) /* good as they are */
+            return;
+        slices = dims[0];
+        K = (int)p->K, B = (int)inner;
+        threads = bytes <= SHORT_ROW / 4 ? 1 : bytes <= SHORT_ROW / 2 ? 2 : 4;
+        const int64_t least = BLOCK / threads, more = SPAN / bytes / least * least;
+        span = (int)((more > least ? more : least) / B);
+        if (columns)
+            span = span / 4 * 4; /* whole accesses of the wider types */
+        packs = rows && whole ? (int)(p->K / count) : 0;
+        pitch = packs | 1; /* an odd number keeps banks apart */
+        by_B.set(B);
+        by_packs.set(packs > 0 ? packs : 1);
+        serves = span > 0 && span * p->K * B * size % ACCESS == 0;
+    }
+    int64_t bytes(int64_t size) const
+    {
+        return packs > 0 ? (int64_t)span * pitch * ACCESS : (int64_t)span * K * B * size;
+    }
+};
+
+/* COUNT > 1: rows are whole accesses. */
+template <typename State, typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    reduce_short(const target<State> to, const T *x, const short_rows s)
+{
+    constexpr int MOVED = ACCESS / sizeof(T), AT_ONCE = 4;
+    using pack = vec<T, MOVED>;
+    extern __shared__ __align__(ACCESS) char copied[];
+    T *elements = (T *)copied;
+    pack *packs = (pack *)copied;
+    const int thread = threadIdx.x % s.threads, slice_size = s.K * s.B;
+    for (int64_t first = (int64_t)blockIdx.x * s.span; first < s.slices;
+         first += (int64_t)gridDim.x * s.span) {
+        const int slices = (int)(s.slices - first < s.span ? s.slices - first : s.span);
+        const int count = slices * slice_size, moved = count / MOVED, outputs = slices * s.B;
+        const T *from = x + first * slice_size;
+        __syncthreads(); /* the span before is read */
+        for (int i = threadIdx.x; i < moved; i += BLOCK) {
+            const int row = COUNT > 1 ? (int)s.by_packs.quotient((uint32_t)i) : 0;
+            __pipeline_memcpy_async(&packs[i + row * (s.pitch - s.packs)], from + i * MOVED,
+                                    ACCESS);
+        }
+        if (COUNT == 1 && (int)threadIdx.x < count - moved * MOVED)
+            elements[moved * MOVED + threadIdx.x] = from[moved * MOVED + threadIdx.x];
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
+        __syncthreads();
+        for (int done = 0; done < outputs; done += BLOCK / s.threads) {
+            const int i = done + threadIdx.x / s.threads;
+            State state;
+            if (i < outputs && COUNT > 1) {
+                for (int k = thread; k < s.packs; k += s.threads)
+                    state.add(packs[i * s.pitch + k], k * MOVED, 1);
+            } else if (i < outputs) {
+                const int slice = (int)s.by_B.quotient((uint32_t)i);
+                const T *row = elements + slice * slice_size + i - slice * s.B;
+                int k = thread;
+                for (; k + (AT_ONCE - 1) * s.threads < s.K; k += AT_ONCE * s.threads) {
+                    vec<T, AT_ONCE> values;
+#pragma unroll
+                    for (int e = 0; e < AT_ONCE; e++)
+                        values.of[e] = row[(k + e * s.threads) * s.B];
+                    state.add(values, k, s.threads);
+                }
+                for (; k < s.K; k += s.threads)
+                    state.add(vec<T, 1>{ { row[k * s.B] } }, k, s.threads);
+            }
+            state = join_group(state, s.threads, (State *)NULL);
+            if (i < outputs && thread == 0)
+                to.write(first * s.B + i, state);
+        }
+    }
+}
+
+template <typename State, typename T>
+static void launch_short(talc_device *device, const target<State> &to, const T *x,
+                         const short_rows &s)
+{
+    const unsigned blocks = blocks_of(device, pieces(s.slices, s.span));
+    const auto kernel =
+        s.packs > 0 ? reduce_short<State, T, ACCESS / sizeof(T)> : reduce_short<State, T, 1>;
+    kernel<<<blocks, BLOCK, s.bytes(sizeof(T)), talc_cuda_stream(device)>>>(to, x, s);
+}
+
+// ---- Long rows ----------------------------------------------------------------------------------------------
+
+/* The reduction of an output is `runs` runs of K elements. A part is some runs, or where there is one run, some elements of it. */
+struct long_rows {
+    int64_t outputs, runs, stride, K; /* stride: from run to run */
+    int64_t part_runs, part_length;
+    int shift; /* 2^shift neighbours share an output, no fewer than an access has elements */
+    walk<1, uint64_t> kept;
+};
+
+/* A run's elements before the first whole access and after the last are fewer than the threads each. */
+template <typename State, typename T>
+static __global__ void __launch_bounds__(BLOCK)
+    reduce_rows(const target<State> to, const T *x, const long_rows r)
+{
+    constexpr int COUNT = ACCESS / sizeof(T), BATCH = 4;
+    __shared__ State shared[BLOCK / WARP];
+    const int threads = 1 << r.shift, groups = BLOCK >> r.shift, group = threadIdx.x >> r.shift;
+    const int thread = threadIdx.x & (threads - 1);
+    const int64_t begin = r.runs == 1 ? blockIdx.y * r.part_length : 0;
+    const int64_t length = r.K - begin < r.part_length ? r.K - begin : r.part_length;
+    const int64_t first_run = r.runs == 1 ? 0 : blockIdx.y * r.part_runs;
+    const int64_t end_run = r.runs - first_run < r.part_runs ? r.runs : first_run + r.part_runs;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < r.outputs;
+         first += (int64_t)gridDim.x * groups) {
+        const bool real = first + group < r.outputs;
+        const int64_t output = real ? first + group : first;
+        int64_t at[1];
+        r.kept.offsets((uint64_t)output, at);
+        State state;
+        for (int64_t run = first_run; run < end_run; run++) {
+            const T *row = x + at[0] + run * r.stride + begin;
+            const int64_t k_row = run * r.K + begin;
+            const int before = (int)((ACCESS - (uintptr_t)row % ACCESS) % ACCESS / sizeof(T));
+            const int head = before < length ? before : (int)length;
+            const int64_t packs = (length - head) / COUNT, tail = head + packs * COUNT;
+            const int count = thread < packs ? (int)((packs - thread - 1) >> r.shift) + 1 : 0;
+            const vec<T, COUNT> *from = (const vec<T, COUNT> *)(row + head) + thread;
+            vec<T, 1> front, back;
+            if (thread < head)
+                front.of[0] = row[thread];
+            if (tail + thread < length)
+                back.of[0] = row[tail + thread];
+            for (int i = 0; i == 0 || i < count; i += BATCH) {
+                vec<T, COUNT> values[BATCH];
+#pragma unroll
+                for (int k = 0; k < BATCH; k++)
+                    if (i + k < count)
+                        values[k] = from[(int64_t)(i + k) * threads];
+                if (i == 0 && thread < head)
+                    state.add(front, k_row + thread, 1);
+                const int64_t k_first = k_row + head + (thread + (int64_t)i * threads) * COUNT;
+#pragma unroll
+                for (int k = 0; k < BATCH; k++)
+                    if (i + k < count)
+                        state.add(values[k], k_first + (int64_t)k * threads * COUNT, 1);
+            }
+            if (tail + thread < length)
+                state.add(back, k_row + tail + thread, 1);
+        }
+        state = join_group(state, threads, shared);
+        if (real && thread == 0)
+            to.write(output, state);
+    }
+}
+
+/* `part`: runs of a part, or elements where there is one run. */
+template <typename State, typename T>
+static void launch_rows(talc_device *device, const talc_reduce_problem *p, int threads,
+                        int64_t part, int64_t parts, const target<State> &to, const T *x)
+{
+    constexpr int COUNT = ACCESS / sizeof(T);
+    const bool many = p->reduced_rank == 2;
+    int shift = 0;
+    while (1 << shift < threads || 1 << shift < COUNT)
+        shift++;
+    const int64_t K = p->reduced_dims[many ? 1 : 0];
+    const long_rows rows = { p->outputs,
+                             many ? p->reduced_dims[0] : 1,
+                             many ? p->reduced_strides[0] : 0,
+                             K,
+                             many ? part : 1,
+                             many ? K : part,
+                             shift,
+                             { p->kept_rank, p->kept_dims, { p->kept_strides } } };
+    const int64_t blocks = pieces(p->outputs, BLOCK >> shift);
+    const dim3 grid(blocks_of(device, blocks), (unsigned)parts);
+    reduce_rows<State, T><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, rows);
+}
+
+} // namespace talc
+
+#endif

@@ -1,0 +1,167 @@
+/* The CUDA backend where cuBLAS is missing or lacks a function: which rows refuse and what they say, and that all others go on.
+ * The linker puts __wrap_dlopen and __wrap_dlsym in place of the calls (-Wl,--wrap). cuBLAS is looked for once a process, and
+ * every Test is one. */
+#include "tests/support/hooks.h"
+
+#include "backends/cuda/blas.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *lacks; /* a function; NULL: there is no library */
+static int library;       /* stands for the one that lacks it */
+static int openings;
+
+void *__real_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags);
+void *__real_dlsym(void *handle, const char *name);
+void *__wrap_dlsym(void *handle, const char *name);
+
+void *__wrap_dlopen(const char *name, int flags)
+{
+    if (name == NULL || strstr(name, "cublas") == NULL)
+        return __real_dlopen(name, flags);
+    openings++;
+    return lacks == NULL ? NULL : &library;
+}
+
+void *__wrap_dlsym(void *handle, const char *name)
+{
+    if (handle != &library)
+        return __real_dlsym(handle, name);
+    return strcmp(name, lacks) == 0 ? NULL : &library;
+}
+
+static const char *not_installed(void)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "cuBLAS is not installed (libcublas.so.%d)", CUDART_VERSION / 1000);
+    return text;
+}
+
+// ---- What the rows say --------------------------------------------------------------------------------------
+
+static const talc_matmul_problem product = {
+    .dtype = TALC_F32, .M = 300, .N = 300, .K = 300, .lda = 300, .ldb = 300, .batch = 1
+};
+
+static const char *matmul_refusal(const char *name)
+{
+    for (const talc_matmul_algorithm *row = talc_cuda_matmul; row->algorithm.name != NULL; row++)
+        if (strcmp(row->algorithm.name, name) == 0)
+            return row->refuses(&product);
+    return "there is no such row";
+}
+
+static const char *conv2d_refusal(const char *name)
+{
+    const talc_conv2d_problem pointwise = { .dtype = TALC_F32,
+                                            .N = 1,
+                                            .C = 8,
+                                            .H = 64,
+                                            .W = 64,
+                                            .OC = 8,
+                                            .KH = 1,
+                                            .KW = 1,
+                                            .stride_h = 1,
+                                            .stride_w = 1,
+                                            .dilation_h = 1,
+                                            .dilation_w = 1,
+                                            .groups = 1,
+                                            .OH = 64,
+                                            .OW = 64 };
+    for (const talc_conv2d_algorithm *row = talc_cuda_conv2d; row->algorithm.name != NULL; row++)
+        if (strcmp(row->algorithm.name, name) == 0)
+            return row->refuses(&pointwise);
+    return "there is no such row";
+}
+
+static void products_refuse(const char *due)
+{
+    const char *found[] = { talc_cuda_blas_refuses(), matmul_refusal("cublas"),
+                            conv2d_refusal("im2col"), conv2d_refusal("pointwise") };
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        cr_assert(found[i] != NULL && strcmp(found[i], due) == 0, "%zu: %s", i,
+                  found[i] == NULL ? "no refusal" : found[i]);
+    cr_assert(matmul_refusal("direct") == NULL && conv2d_refusal("direct") == NULL);
+
+    /* A row that did not ask. Nothing of the device is touched. */
+    const float a = 1, b = 1;
+    float c = 7;
+    talc_device device = { .name = "cuda:0" };
+    const talc_cuda_product one = { .dtype = TALC_F32,
+                                    .M = 1,
+                                    .N = 1,
+                                    .K = 1,
+                                    .a = &a,
+                                    .b = &b,
+                                    .c = &c,
+                                    .lda = 1,
+                                    .ldb = 1,
+                                    .ldc = 1,
+                                    .batch = 1 };
+    char message[160];
+    snprintf(message, sizeof message, "matmul: cuda:0: %s", due);
+    cr_assert(talc_cuda_multiply(&device, "matmul", &one) == TALC_UNSUPPORTED);
+    assert_failure(TALC_UNSUPPORTED, message);
+    cr_assert(c == 7);
+}
+
+Test(blas_missing, no_library)
+{
+    products_refuse(not_installed());
+    cr_assert(openings == 3, "looked %d times", openings); /* by number, by name, in the toolkit */
+    assert_all_freed();
+}
+
+Test(blas_missing, a_library_without_the_first_function)
+{
+    lacks = "cublasCreate_v2";
+    products_refuse("the cuBLAS found is too old: it has no cublasCreate_v2");
+    cr_assert(openings == 1, "looked %d times", openings);
+    assert_all_freed();
+}
+
+Test(blas_missing, a_library_without_the_last_function)
+{
+    lacks = "cublasGemmStridedBatchedEx_64";
+    products_refuse("the cuBLAS found is too old: it has no cublasGemmStridedBatchedEx_64");
+    assert_all_freed();
+}
+
+// ---- On a GPU -----------------------------------------------------------------------------------------------
+
+static void refused_for_want_of_cublas(const talc_tensor *y, const char *op)
+{
+    cr_assert_null(y);
+    cr_assert(talc_error_status() == TALC_UNSUPPORTED);
+    const char *said = talc_error_message();
+    cr_assert(strncmp(said, op, strlen(op)) == 0 && strstr(said, not_installed()) != NULL, "%s",
+              said);
+    talc_error_clear();
+}
+
+Test(blas_missing, the_device_lives_on)
+{
+    talc_device *device = tested_device();
+    if (talc_device_is_host(device))
+        cr_skip("no GPU");
+    talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(300, 300));
+    talc_tensor *image = talc_view(x, TALC_DIMS(1, 1, 300, 300));
+    talc_tensor *w = talc_ones(device, TALC_F32, TALC_DIMS(1, 1, 3, 3));
+    for (int time = 0; time < 2; time++) {
+        talc_algorithm_force("matmul", "cublas");
+        refused_for_want_of_cublas(talc_matmul(x, x), "matmul on cuda:0: ");
+        talc_algorithm_force("matmul", NULL);
+        refused_for_want_of_cublas(
+            talc_conv2d(image, w, NULL, &(talc_conv2d_options){ .algorithm = "im2col" }),
+            "conv2d on cuda:0: ");
+        cr_assert(talc_item(talc_select(talc_select(talc_matmul(x, x), 0, 7), 0, 9)) == 300, "%s",
+                  talc_error_message());
+        cr_assert(talc_item(talc_sum(talc_conv2d(image, w, NULL, NULL), TALC_SCALAR, false)) ==
+                      9 * 298 * 298,
+                  "%s", talc_error_message());
+    }
+    assert_no_failure();
+    assert_all_freed();
+}
