@@ -445,7 +445,7 @@ class Bench(Tool):
 
     def test_ops(self):
         named = {row["name"]: row["set"] for row in self.json("bench", "--list") if "problem" not in row}
-        done = self.json("bench", "ops", "host", "uneven", "--mb", "1", "--repeat", "1")
+        done = self.json("bench", "ops", "uneven", "host", "--mb", "1", "--repeat", "1")
         self.assertEqual([op["name"] for op in done["ops"]], list(named))
         timed = [op for op in done["ops"] if op["timed"]]
         self.assertEqual([op["name"] for op in done["ops"] if not op["timed"]], ["host_conv2d_direct"])

@@ -35,8 +35,8 @@ static talc_tensor *images(const bench_data *d)
 
 static talc_tensor *wide_images(const bench_data *d)
 {
-    const int64_t N = d->count / 2 / BENCH_CHANNELS / PLANE;
-    return talc_view(d->doubles, TALC_DIMS(N, BENCH_CHANNELS, SIDE, SIDE));
+    const int64_t N = d->count / BENCH_CHANNELS / PLANE;
+    return talc_view(d->doubles, TALC_DIMS(N, BENCH_CHANNELS / 2, SIDE, SIDE));
 }
 
 /* As many planes as there are; a few elements are left over. */

@@ -156,9 +156,10 @@ static __device__ void join_rows(State (&state)[COUNT], int width, State *shared
     }
 }
 
-/* Single elements take many loads in flight; places, which take many registers too, need four blocks side by side besides. */
+/* Single elements take many loads in flight; places, which take many registers too, need four blocks side by side besides. With
+ * 0 the compiler weighs registers against blocks, with 1 it takes all it can use. */
 template <typename State, int COUNT>
-constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 1;
+constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 0;
 
 template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
