@@ -118,7 +118,9 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
 {
     const bool saved = self->activations != NULL;
     talc_device *reference = self->reference == NULL ? NULL : talc_device_get(self->reference);
-    const char *references = self->reference_algorithm != NULL || saved
+    /* Only the CPU has reference rows. */
+    const bool has_references = !saved && (reference == NULL || talc_device_is_host(reference));
+    const char *references = self->reference_algorithm != NULL || !has_references
                                  ? self->reference_algorithm
                                  : model_find(self->model)->references;
     const talc_check_model_options check_options = { .device = device,
