@@ -55,6 +55,9 @@ void *gpu_stream_new(const talc_device *device)
 #if defined(TALC_CUDA)
     if (is_gpu(device)) {
         cudaStream_t stream;
+        const char *index =
+            strchr(talc_device_name(device), ':'); /* a thread begins on the first GPU */
+        must(cudaSetDevice(index == NULL ? 0 : atoi(index + 1)));
         must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
         return stream;
     }
