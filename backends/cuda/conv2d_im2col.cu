@@ -34,7 +34,7 @@ constexpr int64_t WRITES = 16;
  * sum in parts. */
 constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
 
-/* A warp writes so many columns at a time: narrower blocks would only be more launches. */
+/* What is asked for where not even four columns fit: a warp writes so many at a time, fewer would only be more launches. */
 constexpr int64_t FEWEST = COLUMNS * WARP;
 
 // ---- Cutting ------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *
     const int64_t unit = fit >= round && round > TILE_COLUMNS ? round
                          : fit >= TILE_COLUMNS                ? TILE_COLUMNS
                                                               : 4;
-    return talc_smaller(talc_larger(fit / unit * unit, FEWEST), P);
+    return talc_smaller(fit < 4 ? FEWEST : fit / unit * unit, P);
 }
 
 static im2col_plan plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit)

@@ -22,6 +22,9 @@ namespace map_details
 /// is a multiple of, so that slabs begin where packs do.
 constexpr int SLAB_IN = 12288, SLAB_OUT = 24576, STEP = 32;
 
+/// Bytes of shared memory that a block has without being asked for more.
+constexpr size_t SHARED = 48 << 10;
+
 /// Blocks that run side by side: bytes need registers for what they are packed from.
 template <typename Y, typename A> constexpr int SLABS = sizeof(Y) == 1 || sizeof(A) == 1 ? 4 : 8;
 
@@ -202,8 +205,9 @@ static bool plan_slabs(const map_problem &p, slabs_plan<ARRAYS> &plan)
         return false;
     const map_problem others = others_of<ARRAYS>(p, along);
     const void *arrays[3] = { p.y, p.a, p.b };
-    const int64_t S = p.dims[along], D = p.dims[last],
-                  aim = (S <= D ? SLAB_IN : SLAB_OUT) / (int64_t)sizeof(A);
+    /* Two slabs share what a block may have, odd pitches and all. */
+    const int64_t S = p.dims[along], D = p.dims[last], spare = ARRAYS > 1 && S > D ? 8 * D : 0,
+                  aim = (S <= D ? SLAB_IN : SLAB_OUT) / (int64_t)sizeof(A) - spare;
     const int64_t height = S <= D ? S : stretch_of(S, aim / D);
     const int64_t width = S <= D ? stretch_of(D, aim / S) : D;
     if (height * width < 2 * BLOCK)
@@ -239,6 +243,8 @@ static bool plan_slabs(const map_problem &p, slabs_plan<ARRAYS> &plan)
     plan.S = (uint32_t)S, plan.D = (uint32_t)D;
     plan.height = (uint32_t)height, plan.width = (uint32_t)width;
     plan.room = (uint32_t)(pieces(width * widest, UNIT) * UNIT);
+    if (ARRAYS * plan.room * sizeof(A) > SHARED)
+        return false;
     plan.by_height.set(height), plan.by_units.set(pieces(height, UNIT)), plan.by_width.set(width);
     plan.slabs_down.set(pieces(S, height)), plan.slabs_across.set(pieces(D, width));
     plan.slabs =

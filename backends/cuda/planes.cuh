@@ -26,8 +26,10 @@ struct plane_cut {
     /// How many planes fill a block when accesses move `count` elements, and parts when there may be any. The number of parts
     /// depends on what x's type could have at best, so that workspaces follow from the problem.
     plane_cut(int64_t N_, int64_t C_, int64_t P_, int64_t stride_, int64_t size, bool in_parts)
-        : N(N_), C(C_), stride(stride_), images(N_), parts(1), P((int)P_)
+        : N(N_), C(C_), stride(stride_), images(N_), parts(1), P((int)P_), planes(1), packs(1)
     {
+        if (N == 0 || C == 0 || P == 0) /* planned like any other, never launched */
+            return;
         side_by_side(ACCESS / size);
         const int64_t across = pieces(C, planes), least = 8 * (BLOCK / packs);
         if (!in_parts)

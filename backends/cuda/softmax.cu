@@ -304,7 +304,7 @@ static parts_plan cut_of(const talc_softmax_problem *p, bool in_parts)
         cut.columns = pieces(p->outer, cut.width);
     }
     const int64_t part = PART / cut.width;
-    if (in_parts && cut.columns <= ENOUGH_BLOCKS / 2 && p->extent >= 2 * part) {
+    if (in_parts && cut.columns > 0 && cut.columns <= ENOUGH_BLOCKS / 2 && p->extent >= 2 * part) {
         cut.length = pieces(pieces(p->extent, ENOUGH_BLOCKS / cut.columns), part) * part;
         cut.parts = pieces(p->extent, cut.length);
     }
