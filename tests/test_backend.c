@@ -44,6 +44,27 @@ Test(backend, every_op_that_it_has_agrees_with_the_cpu)
     assert_all_freed();
 }
 
+/* Whoever cuts work into parts divides by something that is 0 here. */
+Test(backend, empty_problems_are_planned_like_any_other)
+{
+    talc_device *device = tested_device();
+    talc_tensor *none = talc_zeros(device, TALC_F32, TALC_DIMS(0));
+    const talc_tensor *planes = talc_zeros(device, TALC_F32, TALC_DIMS(1, 0, 3, 3));
+    cr_assert(talc_numel(talc_batch_norm2d(planes, NULL, NULL, none, none, NULL)) == 0);
+    static const int64_t softmaxes[][2] = { { 0, 40000 }, { 0, 458753 }, { 16384, 0 } };
+    for (int i = 0; i < 3; i++)
+        for (int dim = 0; dim < 2; dim++) {
+            const talc_dims dims = TALC_DIMS(softmaxes[i][0], softmaxes[i][1]);
+            cr_assert(talc_softmax(talc_zeros(device, TALC_F32, dims), dim) != NULL, "%s",
+                      talc_error_message());
+        }
+    const talc_tensor *x = talc_zeros(device, TALC_F32, TALC_DIMS(2, 3, 3, 3));
+    const talc_tensor *sums = talc_sum(talc_slice(x, 1, 0, 0, 1), TALC_DIMS(0, 2, 3), false);
+    cr_assert(sums != NULL && talc_numel(sums) == 0, "%s", talc_error_message());
+    assert_no_failure();
+    assert_all_freed();
+}
+
 Test(backend, elements_survive_the_way_there_and_back)
 {
     talc_device *device = tested_device();
