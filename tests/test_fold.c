@@ -1,14 +1,15 @@
 /// The batch norm in the convolution before it: within the bound of nn/fuse.h of the exact result, and never out of date.
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
+#include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/threads_agree.h"
 
 #include "nn/entries.h"
 
 #include <math.h>
-#include <pthread.h>
 
 /* Numbers around `middle`, written as a program writes them. */
 static void scatter(talc_module *module, const char *path, double middle, unsigned seed)
@@ -134,12 +135,12 @@ static void assert_exact(const chain_case *of, talc_module *chain, talc_tensor *
 {
     static const char *const paths[6] = { "0.weight", "0.bias",         "1.weight",
                                           "1.bias",   "1.running_mean", "1.running_var" };
-    double *p[6] = { NULL }, *numbers = elements(x), *got = elements(y);
-    double *added = residual == NULL ? NULL : elements(residual);
+    double *p[6] = { NULL }, *numbers = host_doubles(x), *got = host_doubles(y);
+    double *added = residual == NULL ? NULL : host_doubles(residual);
     for (int j = 0; j < 6; j++)
         p[j] = talc_module_find(chain, paths[j]) == NULL
                    ? NULL
-                   : elements(talc_module_find(chain, paths[j]));
+                   : host_doubles(talc_module_find(chain, paths[j]));
     const double u = y->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
     const talc_tensor *w = talc_module_find(chain, "0.weight");
     const double K = (double)(w->dims[1] * w->dims[2] * w->dims[3]);
@@ -224,7 +225,7 @@ static void assert_up_to_date(const char *what, talc_module *chain, talc_tensor 
 {
     talc_tensor *y = talc_forward(chain, x);
     cr_assert_not_null(y, "%s: %s", what, talc_error_message());
-    double *a = elements(y), *b = elements(unfused(chain, x));
+    double *a = host_doubles(y), *b = host_doubles(unfused(chain, x));
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(fabs(a[i] - b[i]) < 2e-5, "%s: element %d is %g, not fused %g", what, (int)i,
                   a[i], b[i]);
@@ -298,44 +299,13 @@ Test(fold, folded_parameters_move_and_go_with_their_module)
     assert_all_freed();
 }
 
-typedef struct shared {
-    talc_module *chain;
-    talc_tensor *x;
-    pthread_barrier_t start;
-} shared;
-
-static void *apply(void *pointer)
-{
-    shared *with = pointer;
-    pthread_barrier_wait(&with->start);
-    talc_tensor *y = talc_forward(with->chain, with->x);
-    double *of = y == NULL ? NULL : elements(y);
-    return of;
-}
-
 Test(fold, threads_may_fold_at_once)
 {
     const chain_case *of = &chain_cases[0];
     for (int round = 0; round < 20; round++) {
-        shared with = { .chain = chain_new(of, TALC_F32),
-                        .x = input_of(of, cpu_device(), TALC_F32) };
-        pthread_t threads[4];
-        double *y[4];
-        pthread_barrier_init(&with.start, NULL, 4);
-        for (int i = 0; i < 4; i++)
-            pthread_create(&threads[i], NULL, apply, &with);
-        for (int i = 0; i < 4; i++)
-            pthread_join(threads[i], (void **)&y[i]);
-        talc_tensor *due = talc_forward(with.chain, with.x);
-        for (int i = 0; i < 4; i++) {
-            double *expected = elements(due);
-            cr_assert(y[i] != NULL &&
-                      memcmp(y[i], expected, (size_t)talc_numel(due) * sizeof **y) == 0);
-            free(expected);
-            free(y[i]);
-        }
-        pthread_barrier_destroy(&with.start);
-        talc_module_free(with.chain);
+        talc_module *chain = chain_new(of, TALC_F32);
+        assert_threads_agree(chain, input_of(of, cpu_device(), TALC_F32));
+        talc_module_free(chain);
     }
     assert_all_freed();
 }

@@ -1,14 +1,15 @@
 /// A convolution that several batch norms follow by turns, as heads that share one: every result is that of its own norm, in
 /// graphs too.
 #include "tests/support/fake_device.h"
+#include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/threads_agree.h"
 
 #include "tensor/storage.h"
 
 #include <math.h>
-#include <pthread.h>
 
 enum { NORMS = 3, CHANNELS = 4 };
 
@@ -113,7 +114,7 @@ static talc_tensor *exact_head(talc_module *module, int i, const talc_tensor *x)
 static void assert_near(const char *what, const talc_tensor *due, const talc_tensor *got)
 {
     cr_assert(got != NULL && talc_same_dims(due, got), "%s: %s", what, talc_error_message());
-    double *a = elements(due), *b = elements(got);
+    double *a = host_doubles(due), *b = host_doubles(got);
     for (int64_t i = 0; i < talc_numel(due); i++)
         cr_assert(fabs(a[i] - b[i]) < 2e-5, "%s: element %d is %g, due %g", what, (int)i, b[i],
                   a[i]);
@@ -189,41 +190,12 @@ Test(fold_shared, folds_of_norms_that_are_gone_go_too)
     assert_all_freed();
 }
 
-typedef struct shared {
-    talc_module *module;
-    talc_tensor *x;
-    pthread_barrier_t start;
-} shared;
-
-static void *apply(void *pointer)
-{
-    shared *with = pointer;
-    pthread_barrier_wait(&with->start);
-    talc_tensor *y = talc_forward(with->module, with->x);
-    return y == NULL ? NULL : elements(y);
-}
-
 Test(fold_shared, threads_may_fold_at_once)
 {
     for (int round = 0; round < 20; round++) {
-        shared with = { .module = heads_new(cpu_device(), false), .x = image(cpu_device(), 5) };
-        pthread_t threads[4];
-        double *y[4];
-        pthread_barrier_init(&with.start, NULL, 4);
-        for (int i = 0; i < 4; i++)
-            pthread_create(&threads[i], NULL, apply, &with);
-        for (int i = 0; i < 4; i++)
-            pthread_join(threads[i], (void **)&y[i]);
-        talc_tensor *due = talc_forward(with.module, with.x);
-        double *expected = elements(due);
-        for (int i = 0; i < 4; i++) {
-            cr_assert(y[i] != NULL &&
-                      memcmp(y[i], expected, (size_t)talc_numel(due) * sizeof **y) == 0);
-            free(y[i]);
-        }
-        free(expected);
-        pthread_barrier_destroy(&with.start);
-        talc_module_free(with.module);
+        talc_module *module = heads_new(cpu_device(), false);
+        assert_threads_agree(module, image(cpu_device(), 5));
+        talc_module_free(module);
     }
     assert_all_freed();
 }

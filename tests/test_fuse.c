@@ -1,4 +1,5 @@
 /// Which modules are fused with which, and what is said of it.
+#include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
@@ -32,7 +33,7 @@ static void assert_runs(talc_module *chain, const char *due)
     cr_assert_not_null(y, "%s", talc_error_message());
     cr_assert_str_eq(counted.ops, due);
     talc_tensor *apart = unfused(chain, x);
-    double *a = elements(y), *b = elements(apart);
+    double *a = host_doubles(y), *b = host_doubles(apart);
     for (int64_t i = 0; i < talc_numel(y); i++)
         cr_assert(fabs(a[i] - b[i]) < 1e-5, "%s: %g and %g", due, a[i], b[i]);
     free(a);

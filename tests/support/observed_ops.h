@@ -41,13 +41,4 @@ static inline talc_tensor *unfused(talc_module *module, talc_tensor *x)
     return y;
 }
 
-static inline double *elements(const talc_tensor *tensor)
-{
-    double *of = calloc((size_t)talc_numel(tensor) + 1, sizeof *of);
-    cr_assert(
-        talc_to_host(talc_cast(tensor, TALC_F64), of, (size_t)talc_numel(tensor) * sizeof *of),
-        "%s", talc_error_message());
-    return of;
-}
-
 #endif

@@ -1,0 +1,45 @@
+#include "tests/support/threads_agree.h"
+
+#include "tests/support/guard.h"
+#include "tests/support/hooks.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { THREADS = 4 };
+
+typedef struct shared {
+    talc_module *module;
+    talc_tensor *x;
+    pthread_barrier_t start;
+} shared;
+
+static void *apply(void *pointer)
+{
+    shared *with = pointer;
+    pthread_barrier_wait(&with->start);
+    talc_tensor *y = talc_forward(with->module, with->x);
+    return y == NULL ? NULL : host_doubles(y);
+}
+
+void assert_threads_agree(talc_module *module, talc_tensor *x)
+{
+    shared with = { .module = module, .x = x };
+    pthread_t threads[THREADS];
+    double *y[THREADS];
+    pthread_barrier_init(&with.start, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, apply, &with);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], (void **)&y[i]);
+    talc_tensor *due = talc_forward(module, x);
+    double *expected = host_doubles(due);
+    for (int i = 0; i < THREADS; i++) {
+        cr_assert(y[i] != NULL &&
+                  memcmp(y[i], expected, (size_t)talc_numel(due) * sizeof **y) == 0);
+        free(y[i]);
+    }
+    free(expected);
+    pthread_barrier_destroy(&with.start);
+}
