@@ -1,5 +1,5 @@
 /// The ops of `talc bench` that turn dimensions: copies, and a sum with a turned operand.
-#include "tools/bench_ops.h"
+#include "tools/bench_due.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -18,11 +18,6 @@ typedef bench_gather gather;
 
 // ---- Where a result comes from ------------------------------------------------------------------------------
 
-static gather one(int64_t at)
-{
-    return (gather){ at, at, { 1, 1, 1 }, { 0 } };
-}
-
 /* Element `index` of [WIDTH, rows] stands there in [rows, WIDTH]. */
 static int64_t turned_at(int64_t index, int64_t rows)
 {
@@ -31,24 +26,24 @@ static int64_t turned_at(int64_t index, int64_t rows)
 
 static gather turned(const bench_data *d, int64_t index)
 {
-    return one(turned_at(index, d->count / WIDTH));
+    return bench_one(turned_at(index, d->count / WIDTH));
 }
 
 static gather turned_doubles(const bench_data *d, int64_t index)
 {
-    return one(turned_at(index, d->count / 2 / WIDTH));
+    return bench_one(turned_at(index, d->count / 2 / WIDTH));
 }
 
 static gather turned_bytes(const bench_data *d, int64_t index)
 {
-    return one(turned_at(index, d->count * 4 / WIDTH) % d->count);
+    return bench_one(turned_at(index, d->count * 4 / WIDTH) % d->count);
 }
 
 /* Element `index` of [N, A, B] stands there in [N, B, A]. */
 static gather exchanged(int64_t index, int64_t A, int64_t B)
 {
     const int64_t n = index / A / B, a = index / B % A, b = index % B;
-    return one((n * B + b) * A + a);
+    return bench_one((n * B + b) * A + a);
 }
 
 static gather nhwc(const bench_data *d, int64_t index)
@@ -76,12 +71,6 @@ static gather deep_nchw(const bench_data *d, int64_t index)
 }
 
 // ---- What it must be ----------------------------------------------------------------------------------------
-
-static double same(const bench_data *d, const gather *g, double *bound)
-{
-    *bound = 0;
-    return (double)d->on_host[g->at];
-}
 
 /* In f32, as x was made bytes. */
 static double same_byte(const bench_data *d, const gather *g, double *bound)
@@ -133,14 +122,14 @@ RUN(deep_nchw, exchange(d, SMALL, DEPTH))
 
 // clang-format off
 const bench_op bench_moves[] = {
-    { "ops", "transpose",     "[R,4096] to [4096,R]",              run_transpose, 1, turned, same },
-    { "ops", "transpose_f64", "the same of f64",                   run_transpose_f64, 1, turned_doubles, same },
+    { "ops", "transpose",     "[R,4096] to [4096,R]",              run_transpose, 1, turned, bench_same },
+    { "ops", "transpose_f64", "the same of f64",                   run_transpose_f64, 1, turned_doubles, bench_same },
     { "ops", "transpose_u8",  "the same of u8",                    run_transpose_u8, 1, turned_bytes, same_byte },
     { "ops", "add_turned",    "[R,4096] turned + [4096,R]",        run_add_turned, 2, turned, added },
-    { "ops", "nhwc",          "[N,64,64,64], channels last",       run_nhwc, 1, nhwc, same },
-    { "ops", "nchw",          "[N,64,64,64], from channels last",  run_nchw, 1, nchw, same },
-    { "ops", "deep_nhwc",     "[N,512,7,7], channels last",        run_deep_nhwc, 1, deep_nhwc, same },
-    { "ops", "deep_nchw",     "[N,512,7,7], from channels last",   run_deep_nchw, 1, deep_nchw, same },
+    { "ops", "nhwc",          "[N,64,64,64], channels last",       run_nhwc, 1, nhwc, bench_same },
+    { "ops", "nchw",          "[N,64,64,64], from channels last",  run_nchw, 1, nchw, bench_same },
+    { "ops", "deep_nhwc",     "[N,512,7,7], channels last",        run_deep_nhwc, 1, deep_nhwc, bench_same },
+    { "ops", "deep_nchw",     "[N,512,7,7], from channels last",   run_deep_nchw, 1, deep_nchw, bench_same },
     { NULL, NULL, NULL, NULL, 0, NULL, NULL },
 };
 // clang-format on

@@ -1,4 +1,5 @@
 /// The ops of `talc bench`: how each runs, which elements of x a result is made of, and what it must be, by formulas of its own.
+#include "tools/bench_due.h"
 #include "tools/bench_ops_pool.h"
 
 #include <math.h>
@@ -20,17 +21,6 @@ enum {
 typedef bench_gather gather;
 
 // ---- Where a result comes from ------------------------------------------------------------------------------
-
-static gather one(int64_t at)
-{
-    return (gather){ at, at, { 1, 1, 1 }, { 0 } };
-}
-
-static gather itself(const bench_data *d, int64_t index)
-{
-    (void)d;
-    return one(index);
-}
 
 static gather all(const bench_data *d, int64_t index)
 {
@@ -99,53 +89,19 @@ static gather its_pixel(const bench_data *d, int64_t index)
 
 #define U 0x1p-24
 
-typedef struct totals {
-    double sum, sizes, squares, most, count;
-    int64_t most_at;
-} totals;
-
-static totals add_up(const bench_data *d, const gather *g)
-{
-    totals t = { .most = -INFINITY };
-    for (int64_t i = 0; i < g->extent[0]; i++)
-        for (int64_t j = 0; j < g->extent[1]; j++) {
-            const double x = (double)d->on_host[g->first + i * g->step[0] + j * g->step[1]];
-            t.sum += x;
-            t.sizes += fabs(x);
-            t.squares += x * x;
-            if (x > t.most) {
-                t.most = x;
-                t.most_at = (int64_t)t.count;
-            }
-            t.count++;
-        }
-    return t;
-}
-
-static double x_at(const bench_data *d, const gather *g)
-{
-    return (double)d->on_host[g->at];
-}
-
 static double b_at(const bench_data *d, const gather *g)
 {
     return (double)d->other_on_host[g->at];
 }
 
-static double same(const bench_data *d, const gather *g, double *bound)
-{
-    *bound = 0;
-    return x_at(d, g);
-}
-
 static double negated(const bench_data *d, const gather *g, double *bound)
 {
-    return -same(d, g, bound);
+    return -bench_same(d, g, bound);
 }
 
 static double rectified(const bench_data *d, const gather *g, double *bound)
 {
-    return fmax(same(d, g, bound), 0);
+    return fmax(bench_same(d, g, bound), 0);
 }
 
 static double within(double value, double ulps, double *bound)
@@ -156,77 +112,51 @@ static double within(double value, double ulps, double *bound)
 
 static double logistic(const bench_data *d, const gather *g, double *bound)
 {
-    return within(1 / (1 + exp(-x_at(d, g))), 4, bound);
+    return within(1 / (1 + exp(-bench_x_at(d, g))), 4, bound);
 }
 
 static double tangent(const bench_data *d, const gather *g, double *bound)
 {
-    return within(tanh(x_at(d, g)), 4, bound);
+    return within(tanh(bench_x_at(d, g)), 4, bound);
 }
 
 static double added(const bench_data *d, const gather *g, double *bound)
 {
-    return within(x_at(d, g) + b_at(d, g), 0.5, bound);
+    return within(bench_x_at(d, g) + b_at(d, g), 0.5, bound);
 }
 
 static double subtracted(const bench_data *d, const gather *g, double *bound)
 {
-    return within(x_at(d, g) - b_at(d, g), 0.5, bound);
+    return within(bench_x_at(d, g) - b_at(d, g), 0.5, bound);
 }
 
 static double multiplied(const bench_data *d, const gather *g, double *bound)
 {
-    return within(x_at(d, g) * b_at(d, g), 0.5, bound);
+    return within(bench_x_at(d, g) * b_at(d, g), 0.5, bound);
 }
 
 static double divided(const bench_data *d, const gather *g, double *bound)
 {
-    return within(x_at(d, g) / b_at(d, g), 0.5, bound);
+    return within(bench_x_at(d, g) / b_at(d, g), 0.5, bound);
 }
 
 static double tripled(const bench_data *d, const gather *g, double *bound)
 {
-    return within(3 * x_at(d, g), 0.5, bound);
+    return within(3 * bench_x_at(d, g), 0.5, bound);
 }
 
 static double raised(const bench_data *d, const gather *g, double *bound)
 {
-    return within(x_at(d, g) + 0.5, 0.5, bound);
-}
-
-static double summed(const bench_data *d, const gather *g, double *bound)
-{
-    const totals t = add_up(d, g);
-    *bound = 4 * U * sqrt(t.count + 4) * t.sizes;
-    return t.sum;
-}
-
-static double averaged(const bench_data *d, const gather *g, double *bound)
-{
-    const totals t = add_up(d, g);
-    *bound = 4 * U * sqrt(t.count + 4) * t.sizes / t.count + U * fabs(t.sum / t.count);
-    return t.sum / t.count;
-}
-
-static double largest(const bench_data *d, const gather *g, double *bound)
-{
-    *bound = 0;
-    return add_up(d, g).most;
-}
-
-static double place_of_largest(const bench_data *d, const gather *g, double *bound)
-{
-    *bound = 0;
-    return (double)add_up(d, g).most_at;
+    return within(bench_x_at(d, g) + 0.5, 0.5, bound);
 }
 
 static double exponentials(const bench_data *d, const gather *g, double *roundings, double *from)
 {
-    const double most = add_up(d, g).most;
+    const double most = bench_add_up(d, g).most;
     double sum = 0;
     for (int64_t i = 0; i < g->extent[0]; i++)
         sum += exp((double)d->on_host[g->first + i * g->step[0]] - most);
-    *from = x_at(d, g) - most;
+    *from = bench_x_at(d, g) - most;
     *roundings = 4 + fabs(*from) + 2 * sqrt((double)g->extent[0]);
     return sum;
 }
@@ -252,24 +182,6 @@ static double log_share(const bench_data *d, const gather *g, double *bound)
     const double sum = exponentials(d, g, &roundings, &from), y = from - log(sum);
     *bound = (roundings + fabs(y)) * U;
     return y;
-}
-
-/* Mean 0.5, variance 0.25 - 1e-5, weight and bias 0.5: (x - 0.5) + 0.5, after six roundings. */
-static double normalized(const bench_data *d, const gather *g, double *bound)
-{
-    const double x = x_at(d, g);
-    *bound = 10 * U * (fabs(x - 0.5) + 0.5);
-    return x;
-}
-
-static double normalized_by_itself(const bench_data *d, const gather *g, double *bound)
-{
-    const totals t = add_up(d, g);
-    const double mean = t.sum / t.count,
-                 scale = 0.5 / sqrt(t.squares / t.count - mean * mean + 1e-5);
-    const double off = x_at(d, g) - mean;
-    *bound = 10 * U * (scale * (fabs(off) + fabs(mean)) + 0.5) + 1e-9;
-    return scale * off + 0.5;
 }
 
 static double half(const bench_data *d, const gather *g, double *bound)
@@ -342,44 +254,44 @@ RUN(batch_norm_train, talc_batch_norm2d(image(d), d->channels, d->channels, NULL
 
 // clang-format off
 const bench_op bench_ops[] = {
-    { "ops", "neg",              "-x",                                        run_neg, 1, itself, negated },
-    { "ops", "relu",             "max(x, 0)",                                 run_relu, 1, itself, rectified },
-    { "ops", "sigmoid",          "1 / (1 + exp(-x))",                         run_sigmoid, 1, itself, logistic },
-    { "ops", "tanh",             "tanh(x)",                                   run_tanh, 1, itself, tangent },
-    { "ops", "add",              "x + b",                                     run_add, 2, itself, added },
-    { "ops", "sub",              "x - b",                                     run_sub, 2, itself, subtracted },
-    { "ops", "mul",              "x b",                                       run_mul, 2, itself, multiplied },
-    { "ops", "div",              "x / b",                                     run_div, 2, itself, divided },
-    { "ops", "mul_scalar",       "3 x",                                       run_mul_scalar, 1, itself, tripled },
-    { "ops", "add_channels",     "[N,64,64,64] + [64,1,1]",                   run_add_channels, 1, itself, raised },
-    { "ops", "clone",            "a copy",                                    run_clone, 1, itself, same },
-    { "ops", "cast_f64",         "f32 to f64",                                run_cast_f64, 1, itself, same },
-    { "ops", "fill",             "one value everywhere",                      run_fill, 0, itself, half },
-    { "ops", "sum",              "of all",                                    run_sum, 1, all, summed },
-    { "ops", "sum_rows",         "[R,1024] over the last",                    run_sum_rows, 1, row, summed },
-    { "ops", "sum_columns",      "[R,1024] over the first",                   run_sum_columns, 1, column, summed },
-    { "ops", "sum_channels",     "[N,64,64,64] over all but the second",      run_sum_channels, 1, channel, summed },
-    { "ops", "mean",             "of all",                                    run_mean, 1, all, averaged },
-    { "ops", "mean_planes",      "[N,64,64,64] over the last two",            run_mean_planes, 1, plane, averaged },
-    { "ops", "max_rows",         "[R,1024] over the last",                    run_max_rows, 1, row, largest },
-    { "ops", "max_columns",      "[R,1024] over the first",                   run_max_columns, 1, column, largest },
-    { "ops", "argmax_rows",      "[R,1024] over the last",                    run_argmax_rows, 1, row, place_of_largest },
-    { "ops", "argmax_columns",   "[R,1024] over the first",                   run_argmax_columns, 1, column, place_of_largest },
-    { "ops", "max_pool_2",       "[N,64,64,64], 2x2",                         bench_run_max_pool_2, 1, bench_place_max_pool_2, largest },
-    { "ops", "max_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    bench_run_max_pool_3, 1, bench_place_max_pool_3, largest },
-    { "ops", "max_pool_3s1",     "[N,64,64,64], 3x3, stride 1, padding 1",    bench_run_max_pool_3s1, 1, bench_place_max_pool_3s1, largest },
-    { "ops", "max_pool_5s1",     "[N,64,64,64], 5x5, stride 1, padding 2",    bench_run_max_pool_5s1, 1, bench_place_max_pool_5s1, largest },
-    { "ops", "max_pool_14",      "[N,1,14,14], 3x3, stride 1, padding 1",     bench_run_max_pool_14, 1, bench_place_max_pool_14, largest },
-    { "ops", "max_pool_f64",     "f64 [N,32,64,64], 3x3, stride 1",           bench_run_max_pool_f64, 1, bench_place_max_pool_f64, largest },
-    { "ops", "max_pool_2i",      "2x2, and indices: half of x's bytes",       bench_run_max_pool_2i, 1.5, bench_place_max_pool_2i, largest },
-    { "ops", "max_pool_3i",      "3x3, stride 1, and indices: twice x's",     bench_run_max_pool_3i, 3, bench_place_max_pool_3i, largest },
-    { "ops", "avg_pool_2",       "[N,64,64,64], 2x2",                         bench_run_avg_pool_2, 1, bench_place_avg_pool_2, averaged },
-    { "ops", "avg_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    bench_run_avg_pool_3, 1, bench_place_avg_pool_3, averaged },
-    { "ops", "avg_pool_4",       "[N,64,64,64], 4x4",                         bench_run_avg_pool_4, 1, bench_place_avg_pool_4, averaged },
-    { "ops", "adaptive_56",      "[N,1,56,56] to 7x7",                        bench_run_adaptive_56, 1, bench_place_adaptive_56, averaged },
-    { "ops", "adaptive_16",      "[N,1,16,16] to 7x7",                        bench_run_adaptive_16, 1, bench_place_adaptive_16, averaged },
-    { "ops", "global_avg_7",     "[N,1,7,7] to 1x1",                          bench_run_global_avg_7, 1, bench_place_global_avg_7, averaged },
-    { "ops", "global_avg_pool",  "[N,64,64,64] to 1x1",                       bench_run_global_avg_pool, 1, bench_place_global_avg_pool, averaged },
+    { "ops", "neg",              "-x",                                        run_neg, 1, bench_itself, negated },
+    { "ops", "relu",             "max(x, 0)",                                 run_relu, 1, bench_itself, rectified },
+    { "ops", "sigmoid",          "1 / (1 + exp(-x))",                         run_sigmoid, 1, bench_itself, logistic },
+    { "ops", "tanh",             "tanh(x)",                                   run_tanh, 1, bench_itself, tangent },
+    { "ops", "add",              "x + b",                                     run_add, 2, bench_itself, added },
+    { "ops", "sub",              "x - b",                                     run_sub, 2, bench_itself, subtracted },
+    { "ops", "mul",              "x b",                                       run_mul, 2, bench_itself, multiplied },
+    { "ops", "div",              "x / b",                                     run_div, 2, bench_itself, divided },
+    { "ops", "mul_scalar",       "3 x",                                       run_mul_scalar, 1, bench_itself, tripled },
+    { "ops", "add_channels",     "[N,64,64,64] + [64,1,1]",                   run_add_channels, 1, bench_itself, raised },
+    { "ops", "clone",            "a copy",                                    run_clone, 1, bench_itself, bench_same },
+    { "ops", "cast_f64",         "f32 to f64",                                run_cast_f64, 1, bench_itself, bench_same },
+    { "ops", "fill",             "one value everywhere",                      run_fill, 0, bench_itself, half },
+    { "ops", "sum",              "of all",                                    run_sum, 1, all, bench_summed },
+    { "ops", "sum_rows",         "[R,1024] over the last",                    run_sum_rows, 1, row, bench_summed },
+    { "ops", "sum_columns",      "[R,1024] over the first",                   run_sum_columns, 1, column, bench_summed },
+    { "ops", "sum_channels",     "[N,64,64,64] over all but the second",      run_sum_channels, 1, channel, bench_summed },
+    { "ops", "mean",             "of all",                                    run_mean, 1, all, bench_averaged },
+    { "ops", "mean_planes",      "[N,64,64,64] over the last two",            run_mean_planes, 1, plane, bench_averaged },
+    { "ops", "max_rows",         "[R,1024] over the last",                    run_max_rows, 1, row, bench_largest },
+    { "ops", "max_columns",      "[R,1024] over the first",                   run_max_columns, 1, column, bench_largest },
+    { "ops", "argmax_rows",      "[R,1024] over the last",                    run_argmax_rows, 1, row, bench_place_of_largest },
+    { "ops", "argmax_columns",   "[R,1024] over the first",                   run_argmax_columns, 1, column, bench_place_of_largest },
+    { "ops", "max_pool_2",       "[N,64,64,64], 2x2",                         bench_run_max_pool_2, 1, bench_place_max_pool_2, bench_largest },
+    { "ops", "max_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    bench_run_max_pool_3, 1, bench_place_max_pool_3, bench_largest },
+    { "ops", "max_pool_3s1",     "[N,64,64,64], 3x3, stride 1, padding 1",    bench_run_max_pool_3s1, 1, bench_place_max_pool_3s1, bench_largest },
+    { "ops", "max_pool_5s1",     "[N,64,64,64], 5x5, stride 1, padding 2",    bench_run_max_pool_5s1, 1, bench_place_max_pool_5s1, bench_largest },
+    { "ops", "max_pool_14",      "[N,1,14,14], 3x3, stride 1, padding 1",     bench_run_max_pool_14, 1, bench_place_max_pool_14, bench_largest },
+    { "ops", "max_pool_f64",     "f64 [N,32,64,64], 3x3, stride 1",           bench_run_max_pool_f64, 1, bench_place_max_pool_f64, bench_largest },
+    { "ops", "max_pool_2i",      "2x2, and indices: half of x's bytes",       bench_run_max_pool_2i, 1.5, bench_place_max_pool_2i, bench_largest },
+    { "ops", "max_pool_3i",      "3x3, stride 1, and indices: twice x's",     bench_run_max_pool_3i, 3, bench_place_max_pool_3i, bench_largest },
+    { "ops", "avg_pool_2",       "[N,64,64,64], 2x2",                         bench_run_avg_pool_2, 1, bench_place_avg_pool_2, bench_averaged },
+    { "ops", "avg_pool_3",       "[N,64,64,64], 3x3, stride 2, padding 1",    bench_run_avg_pool_3, 1, bench_place_avg_pool_3, bench_averaged },
+    { "ops", "avg_pool_4",       "[N,64,64,64], 4x4",                         bench_run_avg_pool_4, 1, bench_place_avg_pool_4, bench_averaged },
+    { "ops", "adaptive_56",      "[N,1,56,56] to 7x7",                        bench_run_adaptive_56, 1, bench_place_adaptive_56, bench_averaged },
+    { "ops", "adaptive_16",      "[N,1,16,16] to 7x7",                        bench_run_adaptive_16, 1, bench_place_adaptive_16, bench_averaged },
+    { "ops", "global_avg_7",     "[N,1,7,7] to 1x1",                          bench_run_global_avg_7, 1, bench_place_global_avg_7, bench_averaged },
+    { "ops", "global_avg_pool",  "[N,64,64,64] to 1x1",                       bench_run_global_avg_pool, 1, bench_place_global_avg_pool, bench_averaged },
     { "ops", "softmax",          "[R,1024] over the last",                    run_softmax, 1, its_row, share },
     { "ops", "softmax_short",    "[R,10] over the last",                      run_softmax_short, 1, its_short_row, share },
     { "ops", "softmax_middle",   "[R,100] over the last",                     run_softmax_middle, 1, its_middle_row, share },
@@ -389,8 +301,8 @@ const bench_op bench_ops[] = {
     { "ops", "softmax_f64",      "f64, [R,1024] over the last",               run_softmax_f64, 1, its_row, share_f64 },
     { "ops", "softmax_channels", "[N,64,64,64] over the second",              run_softmax_channels, 1, its_pixel, share },
     { "ops", "log_softmax",      "[R,1024] over the last",                    run_log_softmax, 1, its_row, log_share },
-    { "ops", "batch_norm",       "[N,64,64,64], given statistics",            run_batch_norm, 1, itself, normalized },
-    { "ops", "batch_norm_train", "[N,64,64,64], its own: two passes over x",  run_batch_norm_train, 2, its_channel, normalized_by_itself },
+    { "ops", "batch_norm",       "[N,64,64,64], given statistics",            run_batch_norm, 1, bench_itself, bench_normalized },
+    { "ops", "batch_norm_train", "[N,64,64,64], its own: two passes over x",  run_batch_norm_train, 2, its_channel, bench_normalized_by_itself },
     { NULL, NULL, NULL, NULL, 0, NULL, NULL },
 };
 // clang-format on

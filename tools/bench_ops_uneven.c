@@ -1,7 +1,7 @@
 /// The set "uneven" of `talc bench`: reductions and norms whose rows and planes fill no whole accesses, and f64.
 ///
 /// x is seen as [A, K, B], of which K is reduced, or as [N, C, H*W], as much of it as makes whole ones.
-#include "tools/bench_ops.h"
+#include "tools/bench_due.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -58,87 +58,17 @@ PLACE(channels_35, over_images(d, index, 64, 1225))
 PLACE(its_channel_7, within_channel(d, index, 512, 49))
 PLACE(its_channel_14, within_channel(d, index, 256, 196))
 PLACE(its_channel_35, within_channel(d, index, 64, 1225))
-PLACE(itself, ((gather){ index, index, { 1, 1, 1 }, { 0 } }))
 
 // ---- What it must be ----------------------------------------------------------------------------------------
 
-/* u of f32, and of f64, in which the sums here are made too. */
-#define U   0x1p-24
 #define U64 0x1p-53
 
-typedef struct totals {
-    double sum, sizes, squares, most, count;
-    int64_t most_at;
-} totals;
-
-static totals add_up(const bench_data *d, const gather *g)
-{
-    totals t = { .most = -INFINITY };
-    for (int64_t i = 0; i < g->extent[0]; i++)
-        for (int64_t j = 0; j < g->extent[1]; j++, t.count++) {
-            const double x = (double)d->on_host[g->first + i * g->step[0] + j * g->step[1]];
-            t.sum += x;
-            t.sizes += fabs(x);
-            t.squares += x * x;
-            t.most_at = x > t.most ? (int64_t)t.count : t.most_at;
-            t.most = x > t.most ? x : t.most;
-        }
-    return t;
-}
-
-static double summed_in(double u, const totals *t, double *bound)
-{
-    *bound = (4 * u * sqrt(t->count + 4) + 2 * U64 * t->count) * t->sizes;
-    return t->sum;
-}
-
-static double summed(const bench_data *d, const gather *g, double *bound)
-{
-    const totals t = add_up(d, g);
-    return summed_in(U, &t, bound);
-}
-
+/* The sums here are made in f64 too. */
 static double summed_f64(const bench_data *d, const gather *g, double *bound)
 {
-    const totals t = add_up(d, g);
-    return summed_in(U64, &t, bound);
-}
-
-static double averaged(const bench_data *d, const gather *g, double *bound)
-{
-    const totals t = add_up(d, g);
-    const double mean = summed_in(U, &t, bound) / t.count;
-    *bound = *bound / t.count + U * fabs(mean);
-    return mean;
-}
-
-static double largest(const bench_data *d, const gather *g, double *bound)
-{
-    *bound = 0;
-    return add_up(d, g).most;
-}
-
-static double place_of_largest(const bench_data *d, const gather *g, double *bound)
-{
-    *bound = 0;
-    return (double)add_up(d, g).most_at;
-}
-
-/* Mean 0.5, variance 0.25 - 1e-5, weight and bias 0.5: (x - 0.5) + 0.5, after six roundings. */
-static double normalized(const bench_data *d, const gather *g, double *bound)
-{
-    const double x = (double)d->on_host[g->at];
-    *bound = 10 * U * (fabs(x - 0.5) + 0.5);
-    return x;
-}
-
-static double normalized_by_itself(const bench_data *d, const gather *g, double *bound)
-{
-    const totals t = add_up(d, g);
-    const double mean = t.sum / t.count, var = t.squares / t.count - mean * mean;
-    const double scale = 0.5 / sqrt(var + 1e-5), off = (double)d->on_host[g->at] - mean;
-    *bound = 10 * U * (scale * (fabs(off) + fabs(mean)) + 0.5) + 1e-9;
-    return scale * off + 0.5;
+    const bench_totals t = bench_add_up(d, g);
+    *bound = (4 * U64 * sqrt(t.count + 4) + 2 * U64 * t.count) * t.sizes;
+    return t.sum;
 }
 
 // ---- Running ------------------------------------------------------------------------------------------------
@@ -220,44 +150,44 @@ RUN(argmax_rows_f64, talc_argmax(seen_as(d->doubles, 0, 1024, 1), MIDDLE))
 
 // clang-format off
 const bench_op bench_ops_uneven[] = {
-    ROW(sum_rows_4,          "[R,4] over the last",                      1, rows_4, summed),
-    ROW(sum_rows_10,         "[R,10] over the last",                     1, rows_10, summed),
-    ROW(max_rows_10,         "[R,10] over the last",                     1, rows_10, largest),
-    ROW(argmax_rows_10,      "[R,10] over the last",                     1, rows_10, place_of_largest),
-    ROW(sum_rows_16,         "[R,16] over the last",                     1, rows_16, summed),
-    ROW(sum_rows_36,         "[R,36] over the last",                     1, rows_36, summed),
-    ROW(sum_rows_64,         "[R,64] over the last",                     1, rows_64, summed),
-    ROW(sum_rows_100,        "[R,100] over the last",                    1, rows_100, summed),
-    ROW(argmax_rows_100,     "[R,100] over the last",                    1, rows_100, place_of_largest),
-    ROW(sum_rows_1001,       "[R,1001] over the last",                   1, rows_1001, summed),
-    ROW(max_rows_1001,       "[R,1001] over the last",                   1, rows_1001, largest),
-    ROW(argmax_rows_1001,    "[R,1001] over the last",                   1, rows_1001, place_of_largest),
-    ROW(sum_rows_65537,      "[R,65537] over the last",                  1, rows_65537, summed),
-    ROW(sum_odd,             "of all but one",                           1, all_but_one, summed),
-    ROW(sum_columns_1001,    "[R,1001] over the first",                  1, columns_1001, summed),
-    ROW(argmax_columns_1001, "[R,1001] over the first",                  1, columns_1001, place_of_largest),
-    ROW(sum_middle,          "[N,64,4096] over the second",              1, middle_64x4096, summed),
-    ROW(sum_middle_7,        "[N,512,49] over the second",               1, middle_512x49, summed),
-    ROW(argmax_middle_7,     "[N,512,49] over the second",               1, middle_512x49, place_of_largest),
-    ROW(sum_middle_3,        "[N,100,3] over the second",                1, middle_100x3, summed),
-    ROW(mean_planes_7,       "[N,512,7,7] over the last two",            1, rows_49, averaged),
-    ROW(max_planes_7,        "[N,512,7,7] over the last two",            1, rows_49, largest),
-    ROW(mean_planes_14,      "[N,256,14,14] over the last two",          1, rows_196, averaged),
-    ROW(sum_channels_7,      "[N,512,7,7] over all but the second",      1, channels_7, summed),
-    ROW(sum_channels_14,     "[N,256,14,14] over all but the second",    1, channels_14, summed),
-    ROW(sum_channels_35,     "[N,64,35,35] over all but the second",    1, channels_35, summed),
-    ROW(max_channels_7,      "[N,512,7,7] over all but the second",      1, channels_7, largest),
-    ROW(batch_norm_7,        "[N,512,7,7], given statistics",            1, itself, normalized),
-    ROW(batch_norm_14,       "[N,256,14,14], given statistics",          1, itself, normalized),
-    ROW(batch_norm_train_7,  "[N,512,7,7], its own: two passes over x",  2, its_channel_7, normalized_by_itself),
-    ROW(batch_norm_train_14, "[N,256,14,14], its own: two passes over x", 2, its_channel_14, normalized_by_itself),
-    ROW(batch_norm_train_35, "[N,64,35,35], its own: two passes over x", 2, its_channel_35, normalized_by_itself),
+    ROW(sum_rows_4,          "[R,4] over the last",                      1, rows_4, bench_summed),
+    ROW(sum_rows_10,         "[R,10] over the last",                     1, rows_10, bench_summed),
+    ROW(max_rows_10,         "[R,10] over the last",                     1, rows_10, bench_largest),
+    ROW(argmax_rows_10,      "[R,10] over the last",                     1, rows_10, bench_place_of_largest),
+    ROW(sum_rows_16,         "[R,16] over the last",                     1, rows_16, bench_summed),
+    ROW(sum_rows_36,         "[R,36] over the last",                     1, rows_36, bench_summed),
+    ROW(sum_rows_64,         "[R,64] over the last",                     1, rows_64, bench_summed),
+    ROW(sum_rows_100,        "[R,100] over the last",                    1, rows_100, bench_summed),
+    ROW(argmax_rows_100,     "[R,100] over the last",                    1, rows_100, bench_place_of_largest),
+    ROW(sum_rows_1001,       "[R,1001] over the last",                   1, rows_1001, bench_summed),
+    ROW(max_rows_1001,       "[R,1001] over the last",                   1, rows_1001, bench_largest),
+    ROW(argmax_rows_1001,    "[R,1001] over the last",                   1, rows_1001, bench_place_of_largest),
+    ROW(sum_rows_65537,      "[R,65537] over the last",                  1, rows_65537, bench_summed),
+    ROW(sum_odd,             "of all but one",                           1, all_but_one, bench_summed),
+    ROW(sum_columns_1001,    "[R,1001] over the first",                  1, columns_1001, bench_summed),
+    ROW(argmax_columns_1001, "[R,1001] over the first",                  1, columns_1001, bench_place_of_largest),
+    ROW(sum_middle,          "[N,64,4096] over the second",              1, middle_64x4096, bench_summed),
+    ROW(sum_middle_7,        "[N,512,49] over the second",               1, middle_512x49, bench_summed),
+    ROW(argmax_middle_7,     "[N,512,49] over the second",               1, middle_512x49, bench_place_of_largest),
+    ROW(sum_middle_3,        "[N,100,3] over the second",                1, middle_100x3, bench_summed),
+    ROW(mean_planes_7,       "[N,512,7,7] over the last two",            1, rows_49, bench_averaged),
+    ROW(max_planes_7,        "[N,512,7,7] over the last two",            1, rows_49, bench_largest),
+    ROW(mean_planes_14,      "[N,256,14,14] over the last two",          1, rows_196, bench_averaged),
+    ROW(sum_channels_7,      "[N,512,7,7] over all but the second",      1, channels_7, bench_summed),
+    ROW(sum_channels_14,     "[N,256,14,14] over all but the second",    1, channels_14, bench_summed),
+    ROW(sum_channels_35,     "[N,64,35,35] over all but the second",    1, channels_35, bench_summed),
+    ROW(max_channels_7,      "[N,512,7,7] over all but the second",      1, channels_7, bench_largest),
+    ROW(batch_norm_7,        "[N,512,7,7], given statistics",            1, bench_itself, bench_normalized),
+    ROW(batch_norm_14,       "[N,256,14,14], given statistics",          1, bench_itself, bench_normalized),
+    ROW(batch_norm_train_7,  "[N,512,7,7], its own: two passes over x",  2, its_channel_7, bench_normalized_by_itself),
+    ROW(batch_norm_train_14, "[N,256,14,14], its own: two passes over x", 2, its_channel_14, bench_normalized_by_itself),
+    ROW(batch_norm_train_35, "[N,64,35,35], its own: two passes over x", 2, its_channel_35, bench_normalized_by_itself),
     ROW(sum_f64,             "f64: of all",                              1, first_half, summed_f64),
     ROW(sum_rows_f64,        "f64: [R,1024] over the last",              1, rows_1024, summed_f64),
     ROW(sum_rows_1001_f64,   "f64: [R,1001] over the last",              1, rows_1001, summed_f64),
     ROW(sum_columns_f64,     "f64: [R,1024] over the first",             1, columns_1024, summed_f64),
-    ROW(max_rows_f64,        "f64: [R,1024] over the last",              1, rows_1024, largest),
-    ROW(argmax_rows_f64,     "f64: [R,1024] over the last",              1, rows_1024, place_of_largest),
+    ROW(max_rows_f64,        "f64: [R,1024] over the last",              1, rows_1024, bench_largest),
+    ROW(argmax_rows_f64,     "f64: [R,1024] over the last",              1, rows_1024, bench_place_of_largest),
     { NULL, NULL, NULL, NULL, 0, NULL, NULL },
 };
 // clang-format on
