@@ -6,7 +6,8 @@
 
 const bench_op *bench_op_at(int index)
 {
-    const bench_op *const tables[] = { bench_ops, bench_moves, bench_ops_uneven, bench_calls };
+    const bench_op *const tables[] = { bench_ops, bench_moves, bench_ops_uneven, bench_windows,
+                                       bench_calls };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const bench_op *op = tables[i]; op->name != NULL; op++)
             if (index-- == 0)
