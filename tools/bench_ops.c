@@ -111,6 +111,10 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
         snprintf(self->reason, sizeof self->reason, "%.100s", talc_error_message());
         talc_error_clear();
     }
+    if (done && talc_numel(y) == 0) {
+        snprintf(self->reason, sizeof self->reason, "x is smaller than one of its planes");
+        done = false;
+    }
     if (done && op->place != NULL) {
         self->bytes = op->reads * (double)talc_nbytes(data->x) + (double)talc_nbytes(y);
         done = verify(op, data, y, &self->check);
