@@ -24,7 +24,7 @@ static const char *yield_of(const talc_conv2d_algorithm *row, const talc_choice 
     if (row->yields == NULL || choice->forced != NULL ||
         talc_choice_refusal(choice, &row->algorithm, refusal, workspace, text) != NULL)
         return NULL;
-    return row->yields(choice->device, problem);
+    return row->yields(choice->device, problem, choice->limit);
 }
 
 /* The row that runs, and its workspace: the first that can and does not yield, else the first that can. */
