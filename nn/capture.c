@@ -252,12 +252,12 @@ static bool capture(talc_graph *graph)
     talc_scope_leave(scope);
     if (y != NULL) {
         note_end(graph);
+        talc_recording_free(before); /* first, as in talc_graph_free */
         release_held(held, held_count);
-        talc_recording_free(before);
         return true;
     }
-    release_held(graph->held, graph->held_count);
     talc_recording_free(graph->recording);
+    release_held(graph->held, graph->held_count);
     graph->recording = before;
     graph->held = held;
     graph->held_count = graph->held_room = held_count;

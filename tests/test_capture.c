@@ -232,25 +232,6 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
 
 // ---- Passes with habits of their own ------------------------------------------------------------------------
 
-typedef talc_tensor *forward_function(talc_module *module, talc_tensor *x);
-
-static bool any_init(talc_module *module, const void *options)
-{
-    (void)module;
-    (void)options;
-    return true;
-}
-
-static talc_module *module_of(talc_module_class *kind, forward_function *forward)
-{
-    *kind = (talc_module_class){
-        .name = "Any", .size = sizeof(talc_module), .init = any_init, .forward = forward
-    };
-    talc_module *module = talc_module_new(kind, NULL);
-    talc_module_eval(module);
-    return module;
-}
-
 static talc_tensor *extra;
 static int passes;
 

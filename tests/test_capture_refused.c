@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef talc_tensor *forward_function(talc_module *module, talc_tensor *x);
-
 static talc_graph *other_graph;
 static talc_module *other_module;
 
@@ -139,23 +137,6 @@ static talc_tensor *replays(talc_module *module, talc_tensor *x)
 {
     (void)module;
     return talc_graph_replay(other_graph, x);
-}
-
-static bool any_init(talc_module *module, const void *options)
-{
-    (void)module;
-    (void)options;
-    return true;
-}
-
-static talc_module *module_of(talc_module_class *kind, forward_function *forward)
-{
-    *kind = (talc_module_class){
-        .name = "Any", .size = sizeof(talc_module), .init = any_init, .forward = forward
-    };
-    talc_module *module = talc_module_new(kind, NULL);
-    talc_module_eval(module);
-    return module;
 }
 
 Test(capture_refused, what_cannot_be_repeated_is_refused_by_name)
