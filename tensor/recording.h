@@ -55,7 +55,8 @@ bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block 
 /// Makes a block of the device's pool the recording's. False, with a failure, without memory to note it.
 bool talc_recording_own(talc_recording *recording, talc_block *block);
 
-/// Keeps a freed block when it is a recording's, or when noted work of this thread may use it. False: it is the pool's.
+/// Keeps a freed block when it is a recording's, or when noted work of this thread may use it. False: it is the pool's. The
+/// block's stream waits already for others that have used it, for which nobody asks when the recording gives the block back.
 bool talc_recording_keep(talc_device *device, talc_block block);
 
 #endif

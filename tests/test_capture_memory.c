@@ -19,14 +19,18 @@ static talc_tensor *full(talc_device *device, double value)
 
 static talc_tensor *extra; /* an operand of passes that is no parameter */
 
-/* Of a thread on the device's own stream, which takes a block of `full` there and writes another number to it. */
+/* Of a thread on the device's own stream, which takes a block of `full` there and writes another number to it, at once unless
+ * the block has to wait. */
 static void *take_memory(void *device)
 {
-    talc_tensor *taken = full(device, 77);
-    void *memory = taken == NULL ? NULL : taken->data;
+    talc_tensor *tensor = full(device, 77);
+    void *memory = tensor == NULL ? NULL : tensor->data;
+    talc_device_synchronize(device);
     talc_scope_leave_all();
     return memory;
 }
+
+static const void *taken; /* in that way */
 
 static const void *memory_taken_elsewhere(talc_device *device)
 {
@@ -60,10 +64,9 @@ static const talc_module_class scaled_class = {
     .name = "Scaled", .size = sizeof(scaled), .init = scaled_init, .forward = scaled_forward
 };
 
-/* Memory that another thread gets when it asks just before the device frees a recording, whose replays may run until then. */
+/* Takes memory just before the device frees a recording, whose replays may run until then. */
 static talc_device_interface watched;
 static void (*record_free)(talc_device *device, void *noted);
-static const void *taken;
 
 static void watch_record_free(talc_device *device, void *noted)
 {
@@ -100,6 +103,42 @@ Test(capture_memory, what_a_graph_held_outlives_it_when_it_is_recorded_anew)
     cr_assert(taken != NULL && taken != held, "handed on while a replay may read it");
     talc_stream_leave(stream);
     talc_graph_free(graph);
+    talc_module_free(module);
+    gpu_stream_free(device, handle);
+    assert_device_freed(device);
+}
+
+// ---- What is left of a graph that is freed --------------------------------------------------------------------
+
+static talc_tensor *adds_itself(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_add(talc_relu(x), x);
+}
+
+/* A view of the output lives on, and is released while the stream of the replay reads it. */
+Test(capture_memory, a_graphs_memory_is_handed_on_after_those_that_read_it)
+{
+    talc_device *device = queueing_device();
+    talc_module_class kind;
+    talc_module *module = module_of(&kind, adds_itself);
+    void *handle = gpu_stream_new(device);
+    talc_tensor *x = full(device, 2);
+    talc_graph *graph = captured(module, x);
+    talc_device_synchronize(device);
+    talc_stream *stream = talc_stream_enter(device, handle);
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *view = talc_retain(talc_view(talc_graph_replay(graph, x), TALC_DIMS(MANY)));
+    talc_scope_leave(scope);
+    const void *memory = view->data;
+    talc_graph_free(graph);
+    gpu_stall(device, handle, LATE);
+    talc_tensor *product = talc_mul_scalar(view, 10);
+    talc_release(view);
+    taken = memory_taken_elsewhere(device);
+    cr_assert(taken == memory, "the pool handed on another block, so this test shows nothing");
+    assert_same_bits("the product", product, full(device, 40));
+    talc_stream_leave(stream);
     talc_module_free(module);
     gpu_stream_free(device, handle);
     assert_device_freed(device);
