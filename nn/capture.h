@@ -13,8 +13,10 @@
 /// * The module is in evaluation mode when it is captured, with all its children.
 /// * Parameters and buffers are read as they are at each replay: one that was written since the last is seen. (Where anything was
 ///   written the pass is recorded anew, since layers may keep what they work out of parameters.) One whose storage was replaced,
-///   by talc_module_to or talc_module_load, makes the replay fail: capture again. Those that the pass itself writes are written by
-///   each replay. Other tensors that the forward pass reads are held as they were.
+///   by talc_module_to or talc_module_load, makes the replay fail: capture again.
+/// * What the pass writes in place, be it a buffer or any tensor, each replay writes too, and it counts as a write
+///   (talc_version): whatever was worked out of it before is made anew. Where passes are recorded, the graph holds the memory of
+///   all tensors that its pass reads or writes, whoever releases them.
 /// * What runs is fixed as well: algorithms, precision, workspace, and which way forward takes.
 /// * A forward pass that waits for the device, moves elements to or from the host or another device, or draws random numbers
 ///   cannot be captured: that call fails and says so, and the device and the module are as usable as before.

@@ -1,6 +1,7 @@
 #include "tensor/recording.h"
 
 #include "tensor/memory.h"
+#include "tensor/storage.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -9,6 +10,12 @@ typedef struct place {
     talc_block block;
     bool taken, held; /* by a tensor or a running op; by noted work that reads it each time */
 } place;
+
+/* What noted work reads or writes in memory that is not the recording's. */
+typedef struct operand {
+    talc_tensor *view; /* retained */
+    bool written;
+} operand;
 
 struct talc_recording {
     talc_device *device;
@@ -20,6 +27,8 @@ struct talc_recording {
     bool noting;  /* between begin and end */
     bool closed;  /* freed, apart from blocks that live on */
     void *noted;  /* the device's */
+    operand *operands;
+    size_t operand_count, operand_room;
 };
 
 static _Thread_local talc_recording *entered;
@@ -53,13 +62,24 @@ static void give_back(talc_device *device, talc_block block)
     talc_block_free(device, block);
 }
 
+static void release_operands(talc_recording *recording)
+{
+    for (size_t i = 0; i < recording->operand_count; i++)
+        talc_release(recording->operands[i].view);
+    talc_memory_free(recording->operands);
+    recording->operands = NULL;
+    recording->operand_count = 0;
+}
+
 void talc_recording_free(talc_recording *recording)
 {
     if (recording == NULL)
         return;
+    /* First, since it waits for replays that may still use the rest. */
     if (recording->noted != NULL)
         recording->device->interface->record_free(recording->device, recording->noted);
     recording->noted = NULL;
+    release_operands(recording);
     pthread_mutex_lock(&recording->lock);
     recording->closed = true;
     const bool lives = recording->taken > 0;
@@ -121,15 +141,64 @@ bool talc_recording_end(talc_recording *recording)
 bool talc_recording_replay(talc_recording *recording)
 {
     talc_device *device = recording->device;
-    return device->interface->replay(device, recording->noted) == TALC_OK;
+    if (device->interface->replay(device, recording->noted) != TALC_OK)
+        return false;
+    for (size_t i = 0; i < recording->operand_count; i++)
+        if (recording->operands[i].written)
+            talc_tensor_written(recording->operands[i].view);
+    return true;
+}
+
+// ---- Others' tensors ----------------------------------------------------------------------------------------
+
+bool talc_recording_owns(const talc_recording *recording, const talc_tensor *tensor)
+{
+    return tensor->storage->block.recording == recording;
+}
+
+static operand *operand_of(const talc_recording *recording, const talc_tensor *tensor)
+{
+    for (size_t i = 0; i < recording->operand_count; i++)
+        if (recording->operands[i].view->storage == tensor->storage)
+            return &recording->operands[i];
+    return NULL;
+}
+
+bool talc_recording_writes(const talc_recording *recording, const talc_tensor *tensor)
+{
+    const operand *found = operand_of(recording, tensor);
+    return found != NULL && found->written;
+}
+
+/* Views, since the program, or a layer that makes what it keeps anew, may be about to let go of the tensor itself. */
+static operand *hold_operand(talc_recording *recording, const talc_tensor *tensor)
+{
+    operand *grown = talc_memory_grown(recording->operands, recording->operand_count,
+                                       &recording->operand_room, sizeof *grown, "capture");
+    if (grown == NULL)
+        return NULL;
+    recording->operands = grown;
+    talc_tensor *view = talc_retain(talc_tensor_alias(tensor));
+    if (view == NULL)
+        return NULL;
+    operand *held = &grown[recording->operand_count++];
+    *held = (operand){ .view = view };
+    return held;
+}
+
+void talc_recording_uses(const talc_tensor *tensor, bool written)
+{
+    talc_recording *recording = entered;
+    if (recording == NULL || !recording->noting || talc_recording_owns(recording, tensor))
+        return;
+    operand *held = operand_of(recording, tensor);
+    if (held == NULL)
+        held = hold_operand(recording, tensor);
+    if (held != NULL)
+        held->written = held->written || written;
 }
 
 // ---- Memory -------------------------------------------------------------------------------------------------
-
-bool talc_recording_owns(const talc_recording *recording, const talc_block *block)
-{
-    return block->recording == recording;
-}
 
 talc_recording *talc_recording_serving(const talc_device *device)
 {

@@ -19,7 +19,8 @@ bool talc_recording_possible(const talc_device *device);
 /// An empty recording; NULL without memory.
 talc_recording *talc_recording_new(talc_device *device);
 
-/// Gives back its memory, apart from blocks that live on, which are given back when they are freed. NULL passes.
+/// Waits for replays that still run, then gives back its memory, apart from blocks that live on, which are given back when they
+/// are freed, and lets go of other tensors that noted work uses. NULL passes.
 void talc_recording_free(talc_recording *recording);
 
 /// This thread is in the recording from here to leave, with or without its pool. False, with a failure, when it is in one
@@ -32,7 +33,8 @@ void talc_recording_leave(void);
 bool talc_recording_begin(talc_recording *recording);
 bool talc_recording_end(talc_recording *recording);
 
-/// Does the noted work once more, after what the device was asked before.
+/// Does the noted work once more, after what the device was asked before. What it writes outside the recording's memory counts
+/// as written (talc_version).
 bool talc_recording_replay(talc_recording *recording);
 
 /// Whether this thread is in a recording of the device.
@@ -41,8 +43,17 @@ bool talc_recording_active(const talc_device *device);
 /// The same, and raises TALC_UNSUPPORTED: "rand: a graph of cuda:0 is being recorded, which cannot draw random numbers".
 bool talc_recording_refuses(const char *who, const talc_device *device, const char *what);
 
-/// Whether a block is the recording's.
-bool talc_recording_owns(const talc_recording *recording, const talc_block *block);
+/// Whether a tensor's memory is the recording's.
+bool talc_recording_owns(const talc_recording *recording, const talc_tensor *tensor);
+
+/// Whether noted work writes a tensor whose memory is not the recording's.
+bool talc_recording_writes(const talc_recording *recording, const talc_tensor *tensor);
+
+// ---- For tensors --------------------------------------------------------------------------------------------
+
+/// This thread's work reads a tensor, or writes it. A recording that notes that work holds the tensor's memory until it is freed,
+/// unless it is its own: whoever made the tensor may release it earlier. A failure stands without memory to note it.
+void talc_recording_uses(const talc_tensor *tensor, bool written);
 
 // ---- For the pool -------------------------------------------------------------------------------------------
 

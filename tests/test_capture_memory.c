@@ -143,3 +143,141 @@ Test(capture_memory, a_graphs_memory_is_handed_on_after_those_that_read_it)
     gpu_stream_free(device, handle);
     assert_device_freed(device);
 }
+
+// ---- What a pass writes ---------------------------------------------------------------------------------------
+
+static talc_tensor *zeros; /* that passes only read */
+
+static talc_tensor *copies_to_extra(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_copy(talc_slice(extra, 0, 0, MANY / 2, 1), talc_slice(x, 0, 0, MANY / 2, 1));
+    talc_copy(talc_slice(extra, 0, MANY / 2, MANY, 1), talc_slice(x, 0, MANY / 2, MANY, 1));
+    return talc_sub(zeros, x);
+}
+
+static talc_tensor *fills_extra(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_fill(extra, 5);
+    return talc_sub(zeros, x);
+}
+
+static const struct {
+    forward_function *forward;
+    double due; /* in `extra`, for x = 3 */
+} writers[] = { { copies_to_extra, 3 }, { fills_extra, 5 } };
+
+Test(capture_memory, each_replay_writes_what_the_pass_writes_and_counts_as_a_write)
+{
+    talc_device *device = tested_device();
+    zeros = full(device, 0);
+    for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, writers[i].forward);
+        extra = full(device, 0);
+        talc_graph *graph = captured(module, full(device, 2));
+        for (int replay = 0; replay < 3; replay++) {
+            talc_fill(extra, 0);
+            const uint64_t version = talc_version(extra), read = talc_version(zeros);
+            assert_same_bits("y", talc_graph_replay(graph, full(device, 3)), full(device, -3));
+            cr_assert(talc_version(extra) > version, "a replay's write is not counted");
+            cr_assert(talc_version(zeros) == read, "a tensor that is read counts as written");
+            assert_same_bits("written", extra, full(device, writers[i].due));
+        }
+        talc_graph_free(graph);
+        talc_module_free(module);
+    }
+    assert_all_freed();
+}
+
+Test(capture_memory, a_graph_holds_what_its_replays_write)
+{
+    talc_device *device = queueing_device();
+    zeros = full(device, 0);
+    for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, writers[i].forward);
+        talc_tensor *x = full(device, 2);
+        extra = full(device, 0);
+        talc_graph *graph = captured(module, x);
+        talc_release(extra);
+        extra = NULL;
+        talc_tensor *other = full(device, 77);
+        assert_same_bits("y", talc_graph_replay(graph, x), full(device, -2));
+        assert_same_bits("another tensor", other, full(device, 77));
+        talc_graph_free(graph);
+        talc_module_free(module);
+    }
+    assert_device_freed(device);
+}
+
+static talc_tensor *mean, *var;
+
+/* Without a module's running statistics, in which it refuses a capture. */
+static talc_tensor *tracks(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *pixels = talc_reshape(x, TALC_DIMS(1, 1, 1, MANY));
+    return talc_batch_norm2d(pixels, NULL, NULL, mean, var,
+                             &(talc_batch_norm2d_options){ .training = true, .momentum = 0.5 });
+}
+
+/* Of a batch of one number x: mean' = (mean + x) / 2, var' = var / 2. */
+Test(capture_memory, running_statistics_that_a_pass_moves_move_with_each_replay)
+{
+    talc_device *device = queueing_device();
+    talc_module_class kind;
+    talc_module *module = module_of(&kind, tracks);
+    talc_tensor *x = full(device, 2);
+    mean = talc_zeros(device, TALC_F32, TALC_DIMS(1));
+    var = talc_ones(device, TALC_F32, TALC_DIMS(1));
+    talc_graph *graph = captured(module, x);
+    talc_fill(mean, 0);
+    talc_fill(var, 1);
+    const uint64_t mean_version = talc_version(mean), var_version = talc_version(var);
+    talc_graph_replay(graph, x);
+    talc_graph_replay(graph, full(device, 7));
+    cr_assert(talc_version(mean) == mean_version + 2 && talc_version(var) == var_version + 2);
+    cr_assert(talc_item(mean) == (0 + 1 + 7) / 2.0, "%g", talc_item(mean));
+    cr_assert(talc_item(var) == 0.25, "%g", talc_item(var));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_device_freed(device);
+}
+
+static talc_module *other_chain;
+
+static talc_tensor *writes_a_weight(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_tensor *weight = talc_module_find(other_chain, "0.weight");
+    talc_copy(weight, talc_reshape(talc_slice(x, 0, 0, 1, 1), TALC_DIMS(1, 1, 1, 1)));
+    return talc_neg(x);
+}
+
+/* Conv2d and BatchNorm2d as one op, by a weight that is worked out of both: y = w x, as the norm is new and its eps 0. */
+Test(capture_memory, what_is_worked_out_of_a_weight_is_made_anew_after_a_replay_wrote_it)
+{
+    talc_device *device = tested_device();
+    const talc_conv2d_layer conv = {
+        .in_channels = 1, .out_channels = 1, .kernel = { 1, 1 }, .no_bias = true
+    };
+    const talc_batch_norm2d_layer norm = { .channels = 1, .eps = TALC_ZERO };
+    other_chain = TALC_SEQUENTIAL(talc_nn_conv2d(&conv), talc_nn_batch_norm2d(&norm));
+    talc_module_to(other_chain, device);
+    talc_module_eval(other_chain);
+    talc_module_class kind;
+    talc_module *module = module_of(&kind, writes_a_weight);
+    talc_tensor *image = talc_full(device, TALC_F32, TALC_DIMS(1, 1, 4, 4), 10);
+    talc_graph *graph = captured(module, full(device, 2));
+    for (int w = 3; w < 6; w++) {
+        talc_graph_replay(graph, full(device, w));
+        assert_same_bits("by the new weight", talc_forward(other_chain, image),
+                         talc_full(device, TALC_F32, TALC_DIMS(1, 1, 4, 4), 10 * w));
+    }
+    talc_graph_free(graph);
+    talc_module_free(module);
+    talc_module_free(other_chain);
+    assert_all_freed();
+}
