@@ -181,15 +181,18 @@ static talc_tensor *rehearse(talc_graph *graph)
     return y == NULL ? NULL : talc_clone(y);
 }
 
-/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own. */
+/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own, and
+ * nothing shows of the passes that are run for it. */
 static bool capture(talc_graph *graph)
 {
     talc_recording *before = graph->recording;
     talc_scope *scope = talc_scope_enter();
     graph->recording = scope == NULL ? NULL : talc_recording_new(graph->x->device);
     talc_tensor *y = NULL;
-    if (graph->recording != NULL)
+    if (graph->recording != NULL && (before == NULL || talc_recording_save(before)))
         y = talc_recording_possible(graph->x->device) ? record(graph) : rehearse(graph);
+    if (before != NULL && !talc_recording_restore(before))
+        y = NULL;
     y = y == NULL || talc_failed() ? NULL : talc_tensor_alias(y);
     if (y != NULL && graph->y != NULL)
         talc_tensor_replace(graph->y, y);

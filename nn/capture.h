@@ -12,8 +12,9 @@
 ///   whose elements stay until the next replay. Results are those of talc_forward, to the bit.
 /// * The module is in evaluation mode when it is captured, with all its children.
 /// * Parameters and buffers are read as they are at each replay: one that was written since the last is seen. (Where anything was
-///   written the pass is recorded anew, since layers may keep what they work out of parameters.) One whose storage was replaced,
-///   by talc_module_to or talc_module_load, makes the replay fail: capture again.
+///   written the pass is recorded anew, since layers may keep what they work out of parameters. It is run for that, and what it
+///   writes in place is put back.) One whose storage was replaced, by talc_module_to or talc_module_load, makes the replay fail:
+///   capture again.
 /// * What the pass writes in place, be it a buffer or any tensor, each replay writes too, and it counts as a write
 ///   (talc_version): whatever was worked out of it before is made anew. Where passes are recorded, the graph holds the memory of
 ///   all tensors that its pass reads or writes, whoever releases them.
@@ -33,9 +34,9 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_graph talc_graph;
 
 /// Captures a module's forward pass on input of the example's shape, dtype and device. The pass is run on the example, up to
-/// twice, before it is recorded. The graph belongs to the program and keeps its parameters and memory; the module outlives it.
-/// NULL on failure: NULL arguments, a module in training mode (names it), a call in the pass that cannot be recorded (names it),
-/// no memory, and whatever talc_forward fails with.
+/// twice, before it is recorded, and writes in place what it writes. The graph belongs to the program and keeps its parameters and
+/// memory; the module outlives it. NULL on failure: NULL arguments, a module in training mode (names it), a call in the pass that
+/// cannot be recorded (names it), no memory, and whatever talc_forward fails with.
 TALC_API talc_graph *talc_capture(talc_module *module, const talc_tensor *example);
 
 /// The forward pass on x, of the example's shape, dtype and device, and of any strides. Returns the fixed output, which the

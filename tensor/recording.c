@@ -15,6 +15,7 @@ typedef struct place {
 typedef struct operand {
     talc_tensor *view; /* retained */
     bool written;
+    talc_block saved; /* a copy of the storage; without data: there is none */
 } operand;
 
 struct talc_recording {
@@ -184,6 +185,58 @@ static operand *hold_operand(talc_recording *recording, const talc_tensor *tenso
     operand *held = &grown[recording->operand_count++];
     *held = (operand){ .view = view };
     return held;
+}
+
+static bool copy_bytes(talc_device *device, void *to, const void *from, size_t bytes)
+{
+    const talc_copy_problem problem = { .dst_dtype = TALC_U8,
+                                        .src_dtype = TALC_U8,
+                                        .rank = 1,
+                                        .dims = { (int64_t)bytes },
+                                        .dst_strides = { 1 },
+                                        .src_strides = { 1 } };
+    return device->interface->copy(device, &problem, to, from) == TALC_OK;
+}
+
+/* A whole storage, since it may be written through several views. */
+static bool save(talc_device *device, operand *of)
+{
+    const talc_block *from = &of->view->storage->block;
+    talc_block to;
+    if (!of->written || talc_block_new(device, "capture", from->capacity, &to) != TALC_OK)
+        return !of->written;
+    talc_tensor_used(of->view);
+    if (to.data == NULL || copy_bytes(device, to.data, from->data, from->capacity)) {
+        of->saved = to;
+        return true;
+    }
+    talc_block_free(device, to);
+    return false;
+}
+
+bool talc_recording_save(talc_recording *recording)
+{
+    bool saved = true;
+    for (size_t i = 0; i < recording->operand_count && saved; i++)
+        saved = save(recording->device, &recording->operands[i]);
+    return saved;
+}
+
+bool talc_recording_restore(talc_recording *recording)
+{
+    bool restored = true;
+    for (size_t i = 0; i < recording->operand_count; i++) {
+        operand *of = &recording->operands[i];
+        const talc_block *to = &of->view->storage->block;
+        if (of->saved.data == NULL)
+            continue;
+        restored =
+            copy_bytes(recording->device, to->data, of->saved.data, to->capacity) && restored;
+        talc_tensor_written(of->view);
+        talc_block_free(recording->device, of->saved);
+        of->saved = (talc_block){ 0 };
+    }
+    return restored;
 }
 
 void talc_recording_uses(const talc_tensor *tensor, bool written)

@@ -49,6 +49,11 @@ bool talc_recording_owns(const talc_recording *recording, const talc_tensor *ten
 /// Whether noted work writes a tensor whose memory is not the recording's.
 bool talc_recording_writes(const talc_recording *recording, const talc_tensor *tensor);
 
+/// Copies what noted work writes outside the recording's memory; then puts it back and frees the copies, also while a failure
+/// stands and when there are none. For work that is to be run on the way to a recording that replaces this one.
+bool talc_recording_save(talc_recording *recording);
+bool talc_recording_restore(talc_recording *recording);
+
 // ---- For tensors --------------------------------------------------------------------------------------------
 
 /// This thread's work reads a tensor, or writes it. A recording that notes that work holds the tensor's memory until it is freed,

@@ -1,5 +1,6 @@
 /// Memory that graphs share with other work: handed on only after who reads it, on whatever stream that is.
 #include "tests/support/captured.h"
+#include "tests/support/faults.h"
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
@@ -280,4 +281,112 @@ Test(capture_memory, what_is_worked_out_of_a_weight_is_made_anew_after_a_replay_
     talc_module_free(module);
     talc_module_free(other_chain);
     assert_all_freed();
+}
+
+// ---- Passes that go on from what they wrote -------------------------------------------------------------------
+
+typedef struct counting {
+    talc_module base;
+    talc_tensor *step, *count; /* what is added each time, and where */
+} counting;
+
+static bool pass_fails;
+
+static bool counting_init(talc_module *module, const void *device)
+{
+    counting *self = (counting *)module;
+    self->step = talc_module_parameter(module, "step", full((talc_device *)device, 1));
+    self->count = talc_module_buffer(module, "count", full((talc_device *)device, 0));
+    return !talc_failed();
+}
+
+static talc_tensor *counting_forward(talc_module *module, talc_tensor *x)
+{
+    counting *self = (counting *)module;
+    talc_copy(self->count, talc_add(self->count, self->step));
+    talc_copy(x, talc_mul_scalar(x, 2));
+    if (pass_fails)
+        talc_rand(x->device, TALC_F32, TALC_DIMS(1));
+    return talc_add(x, self->count);
+}
+
+static const talc_module_class counting_class = {
+    .name = "Counting", .size = sizeof(counting), .init = counting_init, .forward = counting_forward
+};
+
+/* A pass is run before it is recorded anew, of which nothing may show: y = 2 x + count, and the count is one step on. */
+Test(capture_memory, a_replay_that_records_anew_runs_the_pass_once)
+{
+    talc_device *device = tested_device();
+    talc_module *module = talc_module_new(&counting_class, device);
+    talc_module_eval(module);
+    counting *self = (counting *)module;
+    talc_graph *graph = captured(module, full(device, 2));
+    for (int round = 0; round < 2; round++) {
+        talc_fill(self->count, 100 * round);
+        for (int i = 1; i <= 3; i++)
+            assert_same_bits("from a count that was set", talc_graph_replay(graph, full(device, 7)),
+                             full(device, 14 + 100 * round + i));
+    }
+    talc_fill(self->step, 10);
+    assert_same_bits("with another step", talc_graph_replay(graph, full(device, 8)),
+                     full(device, 16 + 103 + 10));
+    assert_same_bits("the count", self->count, full(device, 113));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_all_freed();
+}
+
+Test(capture_memory, a_pass_that_cannot_be_recorded_anew_changes_nothing)
+{
+    talc_device *device = queueing_device();
+    talc_module *module = talc_module_new(&counting_class, device);
+    talc_module_eval(module);
+    counting *self = (counting *)module;
+    talc_graph *graph = captured(module, full(device, 2));
+    talc_fill(self->count, 100);
+    pass_fails = true;
+    cr_assert_null(talc_graph_replay(graph, full(device, 7)));
+    cr_assert(talc_error_status() == TALC_UNSUPPORTED, "%s", talc_error_message());
+    talc_error_clear();
+    assert_same_bits("the count", self->count, full(device, 100));
+    pass_fails = false;
+    assert_same_bits("y", talc_graph_replay(graph, full(device, 7)), full(device, 115));
+    talc_graph_free(graph);
+    talc_module_free(module);
+    assert_device_freed(device);
+}
+
+static void *begin_counting(talc_device *device)
+{
+    talc_module *module = talc_module_new(&counting_class, device);
+    talc_module_eval(module);
+    return module;
+}
+
+static void run_counting(fault_run *run)
+{
+    counting *self = run->fixture;
+    talc_tensor *x = full(run->device, 7);
+    talc_graph *graph = x == NULL ? NULL : talc_capture(&self->base, x);
+    if (graph != NULL && talc_fill(self->count, 100)) {
+        talc_tensor *y = talc_graph_replay(graph, x);
+        if (y != NULL) {
+            fault_keep(run, y);
+            fault_keep(run, self->count);
+        }
+    }
+    talc_graph_free(graph);
+}
+
+static void end_counting(void *module)
+{
+    talc_module_free(module);
+}
+
+Test(capture_memory, every_allocation_may_fail)
+{
+    const fault_scenario scenario = { "a replay that records anew", begin_counting, run_counting,
+                                      NULL, end_counting };
+    assert_survives_everywhere(&scenario, 40);
 }
