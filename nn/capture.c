@@ -229,7 +229,7 @@ talc_graph *talc_capture(talc_module *module, const talc_tensor *example)
     if (talc_operand_missing(CAPTURE, "module", module) ||
         talc_operand_missing(CAPTURE, "example", example) ||
         talc_recording_refuses(CAPTURE, example->device, "hold another graph") ||
-        !in_evaluation(module))
+        talc_recording_refuses_device(CAPTURE, example->device) || !in_evaluation(module))
         return NULL;
     talc_graph *graph = talc_memory_new(sizeof *graph, CAPTURE);
     if (graph == NULL)
@@ -267,7 +267,8 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
         !talc_operand_like(REPLAY, "the example", graph->x, "x", x) ||
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
-        !check_parameters(graph, &written) || (x != graph->x && !talc_copy(graph->x, x)))
+        talc_recording_refuses_device(REPLAY, x->device) || !check_parameters(graph, &written) ||
+        (x != graph->x && !talc_copy(graph->x, x)))
         return NULL;
     const bool ran =
         talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);

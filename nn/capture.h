@@ -19,8 +19,9 @@
 ///   (talc_version): whatever was worked out of it before is made anew. Where passes are recorded, the graph holds the memory of
 ///   all tensors that its pass reads or writes, whoever releases them.
 /// * What runs is fixed as well: algorithms, precision, workspace, and which way forward takes.
-/// * A forward pass that waits for the device, moves elements to or from the host or another device, or draws random numbers
-///   cannot be captured: that call fails and says so, and the device and the module are as usable as before.
+/// * A forward pass that waits for the device, moves elements to or from the host or another device, makes or changes tensors
+///   there, or draws random numbers cannot be captured: that call fails and says so, and the device and the module are as usable as
+///   before. What else forward does on the host (a counter in C) it does when it runs; a replay need not run it.
 ///
 /// One thread at a time uses a graph; a graph is replayed after all that its thread asked of the device before. Other threads
 /// may work on the device while a graph is captured.

@@ -108,6 +108,15 @@ bool talc_recording_refuses(const char *who, const talc_device *device, const ch
     return true;
 }
 
+bool talc_recording_refuses_device(const char *who, const talc_device *device)
+{
+    if (entered == NULL || entered->device == device)
+        return false;
+    talc_fail(TALC_UNSUPPORTED, "%s: a graph of %s is being recorded, which cannot work on %s", who,
+              entered->device->name, device->name);
+    return true;
+}
+
 bool talc_recording_enter(const char *who, talc_recording *recording, bool pool)
 {
     if (entered != NULL) {

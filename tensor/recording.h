@@ -1,7 +1,7 @@
 /// Recording what a thread asks of a device, to repeat it as one. Private to talc; nn/capture.h makes graphs of it.
 ///
-/// From enter to leave, calls of the thread that cannot be repeated, since they wait, move bytes from or to the host or draw
-/// random numbers, refuse by name. A recording owns the memory that its work uses: blocks that the thread takes on the
+/// From enter to leave, calls of the thread that cannot be repeated, since they wait, move bytes from or to the host, draw random
+/// numbers or work on another device, refuse by name. A recording owns the memory that its work uses: blocks that the thread takes on the
 /// device come from the recording's pool, when it is entered with that, and go back there, whoever frees them, so that
 /// nothing else uses them between two replays. From begin to end, on devices that can, work is noted instead of done.
 ///
@@ -42,6 +42,10 @@ bool talc_recording_active(const talc_device *device);
 
 /// The same, and raises TALC_UNSUPPORTED: "rand: a graph of cuda:0 is being recorded, which cannot draw random numbers".
 bool talc_recording_refuses(const char *who, const talc_device *device, const char *what);
+
+/// Whether this thread is in a recording of another device, for work that a replay would leave out; raises TALC_UNSUPPORTED: "add:
+/// a graph of cuda:0 is being recorded, which cannot work on cpu".
+bool talc_recording_refuses_device(const char *who, const talc_device *device);
 
 /// Whether a tensor's memory is the recording's.
 bool talc_recording_owns(const talc_recording *recording, const talc_tensor *tensor);

@@ -183,7 +183,7 @@ static talc_storage *storage_new(talc_device *device)
 talc_tensor *talc_tensor_new(const char *who, talc_device *device, talc_dtype dtype, talc_dims dims)
 {
     int64_t numel;
-    if (talc_operand_missing(who, "device", device) ||
+    if (talc_operand_missing(who, "device", device) || talc_recording_refuses_device(who, device) ||
         talc_shape_check(who, dtype, dims, &numel) != TALC_OK)
         return NULL;
     talc_storage *storage = storage_new(device);
