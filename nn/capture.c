@@ -268,7 +268,7 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
         talc_recording_refuses_device(REPLAY, x->device) || !check_parameters(graph, &written) ||
-        (x != graph->x && !talc_copy(graph->x, x)))
+        !talc_recording_follow(graph->recording) || (x != graph->x && !talc_copy(graph->x, x)))
         return NULL;
     const bool ran =
         talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);

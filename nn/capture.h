@@ -23,8 +23,10 @@
 ///   there, or draws random numbers cannot be captured: that call fails and says so, and the device and the module are as usable as
 ///   before. What else forward does on the host (a counter in C) it does when it runs; a replay need not run it.
 ///
-/// One thread at a time uses a graph; a graph is replayed after all that its thread asked of the device before. Other threads
-/// may work on the device while a graph is captured.
+/// One thread at a time uses a graph; a graph is replayed after all that its thread asked of the device before. Threads may take
+/// turns, each in a stream of its own: a replay, with its copy of x, waits for all that is queued in the stream of the one before,
+/// so for what is still to read its output there. What they write to the fixed input themselves they order themselves, as any
+/// tensor that two streams use. Other threads may work on the device while a graph is captured.
 #ifndef TALC_NN_CAPTURE_H
 #define TALC_NN_CAPTURE_H
 

@@ -2,6 +2,7 @@
 
 #include "tensor/memory.h"
 #include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -27,6 +28,7 @@ struct talc_recording {
     bool pool;    /* entered with it */
     bool noting;  /* between begin and end */
     bool closed;  /* freed, apart from blocks that live on */
+    int stream;   /* of its last use, by number (tensor/streams.h) */
     void *noted;  /* the device's */
     operand *operands;
     size_t operand_count, operand_room;
@@ -45,6 +47,7 @@ talc_recording *talc_recording_new(talc_device *device)
     if (recording == NULL)
         return NULL;
     recording->device = device;
+    recording->stream = talc_stream_number(device);
     pthread_mutex_init(&recording->lock, NULL);
     return recording;
 }
@@ -148,11 +151,20 @@ bool talc_recording_end(talc_recording *recording)
     return recording->noted != NULL;
 }
 
+bool talc_recording_follow(talc_recording *recording)
+{
+    talc_device *device = recording->device;
+    const int stream = talc_stream_number(device);
+    return stream == recording->stream ||
+           talc_stream_order(device, stream, recording->stream) == TALC_OK;
+}
+
 bool talc_recording_replay(talc_recording *recording)
 {
     talc_device *device = recording->device;
     if (device->interface->replay(device, recording->noted) != TALC_OK)
         return false;
+    recording->stream = talc_stream_number(device);
     for (size_t i = 0; i < recording->operand_count; i++)
         if (recording->operands[i].written)
             talc_tensor_written(recording->operands[i].view);

@@ -33,6 +33,10 @@ void talc_recording_leave(void);
 bool talc_recording_begin(talc_recording *recording);
 bool talc_recording_end(talc_recording *recording);
 
+/// What this thread asks of the device from here on waits for the stream of the last replay, or of the recording before the first:
+/// whatever is queued there by now may use the recording's memory.
+bool talc_recording_follow(talc_recording *recording);
+
 /// Does the noted work once more, after what the device was asked before. What it writes outside the recording's memory counts
 /// as written (talc_version).
 bool talc_recording_replay(talc_recording *recording);

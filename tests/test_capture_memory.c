@@ -390,3 +390,73 @@ Test(capture_memory, every_allocation_may_fail)
                                       NULL, end_counting };
     assert_survives_everywhere(&scenario, 40);
 }
+
+// ---- Threads that take turns ----------------------------------------------------------------------------------
+
+typedef struct turn {
+    talc_device *device;
+    void *handle; /* the thread's stream, late */
+    talc_module *module;
+    talc_graph *graph; /* NULL: to be captured */
+    talc_tensor *kept; /* of the output, retained */
+    pthread_barrier_t both;
+} turn;
+
+/* Captures, or replays on x = 1, and stays in the stream for the other's turn. */
+static void *take_turn(void *argument)
+{
+    turn *t = argument;
+    talc_stream *stream = talc_stream_enter(t->device, t->handle);
+    talc_tensor *x = full(t->device, 1);
+    if (t->graph == NULL) {
+        gpu_stall(t->device, t->handle, LATE);
+        t->graph = talc_capture(t->module, x);
+    } else {
+        talc_copy(talc_graph_input(t->graph), x);
+        gpu_stall(t->device, t->handle, LATE);
+        t->kept = talc_retain(talc_clone(talc_graph_replay(t->graph, talc_graph_input(t->graph))));
+    }
+    pthread_barrier_wait(&t->both);
+    pthread_barrier_wait(&t->both);
+    talc_device_synchronize(t->device);
+    talc_stream_leave(stream);
+    talc_scope_leave_all();
+    return NULL;
+}
+
+/* The other's, in the caller's stream. */
+static void take_turns(turn *t)
+{
+    pthread_t thread;
+    pthread_barrier_init(&t->both, NULL, 2);
+    cr_assert(pthread_create(&thread, NULL, take_turn, t) == 0);
+    pthread_barrier_wait(&t->both);
+    talc_tensor *y = talc_graph_replay(t->graph, full(t->device, 2));
+    assert_same_bits("the second turn", y, full(t->device, 4));
+    pthread_barrier_wait(&t->both);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&t->both);
+    assert_same_bits("the output, by the last replay", y, full(t->device, 4));
+}
+
+Test(capture_memory, threads_take_turns_in_streams_of_their_own)
+{
+    talc_device *device = queueing_device();
+    talc_module_class kind;
+    talc_module *module = module_of(&kind, adds_itself);
+    void *handle = gpu_stream_new(device);
+    turn t = { .device = device, .handle = gpu_stream_new(device), .module = module };
+    talc_stream *stream = talc_stream_enter(device, handle);
+    take_turns(&t);
+    talc_graph_free(t.graph);
+    t.graph = captured(module, full(device, 5));
+    take_turns(&t);
+    assert_same_bits("the first turn", t.kept, full(device, 2));
+    talc_release(t.kept);
+    talc_stream_leave(stream);
+    talc_graph_free(t.graph);
+    talc_module_free(module);
+    gpu_stream_free(device, handle);
+    gpu_stream_free(device, t.handle);
+    assert_device_freed(device);
+}
