@@ -93,8 +93,7 @@ static void note_replayed(talc_graph *graph)
     for (int i = 0; i < graph->parameter_count; i++)
         if (graph->parameters[i].written)
             graph->parameters[i].source.version = talc_version(graph->parameters[i].tensor);
-    if (talc_recording_owns(graph->recording, graph->y))
-        talc_tensor_written(graph->y);
+    talc_tensor_written(graph->y);
 }
 
 // ---- Modes --------------------------------------------------------------------------------------------------
@@ -132,12 +131,19 @@ static bool in_evaluation(const talc_module *module)
 
 // ---- Passes -------------------------------------------------------------------------------------------------
 
+/* Its result in the recording's memory: x, or what the program holds, may be written before the next replay. */
+static talc_tensor *forward_to_own(talc_graph *graph)
+{
+    talc_tensor *y = talc_forward(graph->module, graph->x);
+    return y == NULL || talc_recording_owns(graph->recording, y) ? y : talc_clone(y);
+}
+
 /* What is made of a pass stays in the scope that is open. */
 static talc_tensor *pass(talc_graph *graph, bool pool)
 {
     if (!talc_recording_enter(CAPTURE, graph->recording, pool))
         return NULL;
-    talc_tensor *y = talc_forward(graph->module, graph->x);
+    talc_tensor *y = pool ? forward_to_own(graph) : talc_forward(graph->module, graph->x);
     talc_recording_leave();
     return y;
 }
@@ -148,7 +154,7 @@ static talc_tensor *recorded_pass(talc_graph *graph)
     talc_tensor *y = NULL;
     if (talc_recording_begin(graph->recording)) {
         talc_observer *observer = talc_observe_pause(); /* of elements that do not exist */
-        y = talc_forward(graph->module, graph->x);
+        y = forward_to_own(graph);
         talc_observe_resume(observer);
         if (!talc_recording_end(graph->recording))
             y = NULL;
