@@ -163,7 +163,7 @@ bool talc_operand_writable(const char *who, const talc_tensor *tensor)
                       who, i, talc_dims_text(talc_dims_of(tensor), text), tensor->dims[i]);
             return false;
         }
-    return true;
+    return !talc_recording_refuses_device(who, tensor->device);
 }
 
 /* Between page-locked memory and its device, as it lies there. */
@@ -183,8 +183,8 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
                   talc_dims_text(talc_dims_of(dst), to), talc_dims_text(talc_dims_of(src), from));
         return false;
     }
-    if (!talc_operand_writable("copy", dst) ||
-        (src->device != dst->device && recording_refuses("copy", src->device, dst->device)))
+    if ((src->device != dst->device && recording_refuses("copy", src->device, dst->device)) ||
+        !talc_operand_writable("copy", dst))
         return false;
     if (is_queued(dst, src)) {
         if (copy_between_devices("copy", dst, src) != TALC_OK)
