@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
+#include "tensor/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -259,8 +260,11 @@ static bool run_again(talc_graph *graph)
 
 static bool run_recording(talc_graph *graph, bool written)
 {
-    if ((written && !(in_evaluation(graph->module) && capture(graph))) ||
-        !talc_recording_replay(graph->recording))
+    if (written && !(in_evaluation(graph->module) && capture(graph)))
+        return false;
+    const talc_run run = talc_run_begin(REPLAY, graph->x->device, "graph", talc_run_dims, graph->x);
+    const bool ran = talc_recording_replay(graph->recording);
+    if (talc_run_end(&run, ran ? TALC_OK : talc_error_status()) != TALC_OK)
         return false;
     note_replayed(graph);
     return true;

@@ -43,7 +43,16 @@ static bool ops_are_heard(talc_device *device)
     talc_to_host(x, elements, sizeof elements);
     right = hears("<to_host transfer [1,2,4,4]>") && right;
     talc_from_host(device, TALC_F32, TALC_DIMS(32), elements);
-    return hears("<from_host transfer [32]>") && right && !talc_failed();
+    right = hears("<from_host transfer [32]>") && right;
+    talc_module *relu = talc_nn_relu();
+    talc_module_eval(relu);
+    talc_graph *graph = talc_capture(relu, x);
+    heard();
+    talc_graph_replay(graph, talc_graph_input(graph));
+    right = hears("<graph_replay graph [1,2,4,4]>") && right;
+    talc_graph_free(graph);
+    talc_module_free(relu);
+    return right && !talc_failed();
 }
 
 int main(int argc, char **argv)
