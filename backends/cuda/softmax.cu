@@ -29,10 +29,14 @@ namespace /* other kernels have types of the same names */
 
 // ---- Layout -------------------------------------------------------------------------------------------------
 
-/* Whether softmaxes lie side by side, closer than the elements of one. */
+/* Whether softmaxes lie side by side, closer than the elements of one: in x, or in y where x repeats an element. */
 static bool is_across(const talc_softmax_problem *p)
 {
-    return p->outer_rank > 0 && p->x_strides[p->outer_rank - 1] < p->x_stride;
+    if (p->outer_rank == 0)
+        return false;
+    const int last = p->outer_rank - 1;
+    return p->x_stride == 0 || p->x_strides[last] == 0 ? p->y_strides[last] < p->y_stride
+                                                       : p->x_strides[last] < p->x_stride;
 }
 
 /* Whether each softmax consists of whole packs. */
