@@ -170,6 +170,7 @@ static const talc_device_interface interface = {
     .await = talc_cuda_await,
     .from_peer = talc_cuda_from_peer,
     .order = talc_cuda_order,
+    .takes_stream = talc_cuda_takes_stream,
     .stream = talc_cuda_callers_stream,
     .stream_new = talc_cuda_stream_new,
     .stream_free = talc_cuda_stream_free,
