@@ -17,6 +17,9 @@ namespace talc
 /// Bytes of a short row, and of what a block copies at a time: as much as keeps memory busy and leaves room for other blocks.
 constexpr int64_t SHORT_ROW = 512, SPAN = 32768;
 
+/* Any launch has 48 KiB. A round of a block fits a span; rows of two accesses, which are kept three apart, grow most. */
+static_assert(BLOCK * SHORT_ROW / 4 <= SPAN && SPAN / 2 * 3 <= 48 << 10, "a block's shared memory");
+
 /// x as [slices, K, B] without gaps, of which K is reduced: rows with B = 1, else columns of short slices.
 struct short_rows {
     bool serves = false;

@@ -29,10 +29,14 @@ namespace /* other kernels have types of the same names */
 
 // ---- Layout -------------------------------------------------------------------------------------------------
 
-/* Whether softmaxes lie side by side, closer than the elements of one. */
+/* Whether softmaxes lie side by side, closer than the elements of one: in x, or in y where x repeats an element. */
 static bool is_across(const talc_softmax_problem *p)
 {
-    return p->outer_rank > 0 && p->x_strides[p->outer_rank - 1] < p->x_stride;
+    if (p->outer_rank == 0)
+        return false;
+    const int last = p->outer_rank - 1;
+    return p->x_stride == 0 || p->x_strides[last] == 0 ? p->y_strides[last] < p->y_stride
+                                                       : p->x_strides[last] < p->x_stride;
 }
 
 /* Whether each softmax consists of whole packs. */
@@ -183,24 +187,29 @@ constexpr int64_t RUNNING = 1600;
 constexpr int64_t MOST_BYTES = PORTABLE_BLOCKS * MOST_STORED;
 
 /* Whether every GPU runs the machine code made for compute capability 9.0: a row refuses by the problem alone. PTX for newer
- * GPUs knows no clusters. */
+ * GPUs knows no clusters. Kept once all of them have said so. */
 static bool has_clusters()
 {
-    static int known; /* 1: no, 2: yes */
+    enum { UNKNOWN, NO, YES };
+    static int known;
     int count = 0, all = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (all != 0)
-        return all == 2;
-    all = cudaGetDeviceCount(&count) == cudaSuccess ? 2 : 1;
-    for (int i = 0; i < count && all == 2; i++) {
+    if (all != UNKNOWN)
+        return all == YES;
+    all = YES;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    for (int i = 0; i < count && error == cudaSuccess; i++) {
         int major = 0, minor = 0;
-        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) != cudaSuccess ||
-            cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i) != cudaSuccess ||
-            major != 9 || minor != 0)
-            all = 1;
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i);
+        if (error == cudaSuccess)
+            error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i);
+        all = major == 9 && minor == 0 ? all : NO;
     }
-    (void)cudaGetLastError();
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); /* this one, as it is the last */
+        return false;
+    }
     __atomic_store_n(&known, all, __ATOMIC_RELAXED);
-    return all == 2;
+    return all == YES;
 }
 
 /* Blocks of the largest cluster that runs the kernel on this GPU, and leave for the kernel to have all the shared memory of a
@@ -225,13 +234,13 @@ template <auto KERNEL> static int most_blocks(const talc_device *device)
     if (cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_STORED) !=
         cudaSuccess)
         return PORTABLE_BLOCKS;
-    most = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
-                       cudaSuccess &&
-                   cudaOccupancyMaxActiveClusters(&clusters, KERNEL, &config) == cudaSuccess &&
-                   clusters > 0
-               ? MOST_BLOCKS
-               : PORTABLE_BLOCKS;
-    (void)cudaGetLastError();
+    cudaError_t error =
+        cudaFuncSetAttribute(KERNEL, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error == cudaSuccess)
+        error = cudaOccupancyMaxActiveClusters(&clusters, KERNEL, &config);
+    if (error != cudaSuccess)
+        (void)cudaGetLastError(); /* this one, as it is the last */
+    most = error == cudaSuccess && clusters > 0 ? MOST_BLOCKS : PORTABLE_BLOCKS;
     __atomic_store_n(own, most, __ATOMIC_RELEASE);
     return most;
 }
