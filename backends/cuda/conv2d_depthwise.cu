@@ -23,12 +23,10 @@
 
 using namespace talc;
 
-template <typename T> struct depthwise_problem {
+template <typename T> struct depthwise_problem : plane_sizes {
     const T *x, *w;
     T *y;
     epilogue<T> last;
-    int H, W, OH, OW;
-    int pad_top, pad_left;
     divisor<uint32_t> channels, multiplier; ///< OC and M
     strip_cut cut;
 };
@@ -288,22 +286,16 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
                        const talc_conv2d_arguments *a)
 {
     const int64_t width = WARP * (16 / (int64_t)sizeof(T)), planes = p->N * p->OC;
-    /* Offsets in a plane are 32-bit; narrow images leave most lanes idle. */
+    /* Narrow images leave most lanes idle. */
     const int64_t most = INT_MAX / 4;
     if (p->dilation_h != 1 || p->dilation_w != 1 || p->OW < width * 2 / 3 || planes > most ||
-        p->H < 1 || p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
-        p->pad_left > most || p->pad_bottom > most || p->pad_right > most)
+        !planes_fit(p, most))
         return false;
-    depthwise_problem<T> d = { (const T *)a->x,
+    depthwise_problem<T> d = { plane_sizes(p),
+                               (const T *)a->x,
                                (const T *)a->w,
                                (T *)a->y,
                                epilogue<T>(a->bias, a->residual, p->activation),
-                               (int)p->H,
-                               (int)p->W,
-                               (int)p->OH,
-                               (int)p->OW,
-                               (int)p->pad_top,
-                               (int)p->pad_left,
                                {},
                                {},
                                {} };
