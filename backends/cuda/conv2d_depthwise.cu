@@ -13,10 +13,12 @@
 ///     sums        KH x V    KH x V         KH x V
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Square kernels with M = 1 in narrow images go plane after plane through shared memory instead (conv2d_depthwise_tiles.cuh),
-/// and what neither of the two has kernels for, as other extents or dilation, one output a thread.
+/// Square kernels with M = 1 in narrow images go otherwise: by patches of 7 columns where the width is a multiple of 7
+/// (conv2d_depthwise_patches.cuh), else plane after plane through shared memory (conv2d_depthwise_tiles.cuh). What none of these
+/// has kernels for, as other extents or dilation, is done one output a thread.
 ///
 /// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
+#include "backends/cuda/conv2d_depthwise_patches.cuh"
 #include "backends/cuda/conv2d_depthwise_tiles.cuh"
 #include "backends/cuda/conv2d_rows.h"
 #include "backends/cuda/strips.cuh"
@@ -322,7 +324,8 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
 template <typename T>
 static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
 {
-    if (!run_strips<T>(device, p, a) && !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
+    if (!run_patches<T>(device, p, a) && !run_strips<T>(device, p, a) &&
+        !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
         run_outputs<T>(device, p, a);
 }
 
