@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-#define U 0x1p-24
+#define U   0x1p-24
+#define U64 0x1p-53
 
 bench_gather bench_one(int64_t at)
 {
@@ -57,6 +58,22 @@ double bench_averaged(const bench_data *data, const bench_gather *gather, double
     const bench_totals t = bench_add_up(data, gather);
     *bound = 4 * U * sqrt(t.count + 4) * t.sizes / t.count + U * fabs(t.sum / t.count);
     return t.sum / t.count;
+}
+
+/* The sums here are made in f64 too. */
+double bench_summed_f64(const bench_data *data, const bench_gather *gather, double *bound)
+{
+    const bench_totals t = bench_add_up(data, gather);
+    *bound = (4 * U64 * sqrt(t.count + 4) + 2 * U64 * t.count) * t.sizes;
+    return t.sum;
+}
+
+double bench_averaged_f64(const bench_data *data, const bench_gather *gather, double *bound)
+{
+    const double sum = bench_summed_f64(data, gather, bound);
+    const double count = (double)(gather->extent[0] * gather->extent[1]);
+    *bound = *bound / count + 2 * U64 * fabs(sum / count);
+    return sum / count;
 }
 
 double bench_largest(const bench_data *data, const bench_gather *gather, double *bound)

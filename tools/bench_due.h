@@ -1,5 +1,5 @@
 /// Where results of the ops of `talc bench` come from, and what they must be, as far as several tables of ops need it: in f64,
-/// with the bound of f32 arithmetic.
+/// with the bound of f32 arithmetic unless the name says f64.
 #ifndef TALC_TOOLS_BENCH_DUE_H
 #define TALC_TOOLS_BENCH_DUE_H
 
@@ -26,6 +26,8 @@ bench_totals bench_add_up(const bench_data *data, const bench_gather *gather);
 double bench_same(const bench_data *data, const bench_gather *gather, double *bound);
 double bench_summed(const bench_data *data, const bench_gather *gather, double *bound);
 double bench_averaged(const bench_data *data, const bench_gather *gather, double *bound);
+double bench_summed_f64(const bench_data *data, const bench_gather *gather, double *bound);
+double bench_averaged_f64(const bench_data *data, const bench_gather *gather, double *bound);
 double bench_largest(const bench_data *data, const bench_gather *gather, double *bound);
 double bench_place_of_largest(const bench_data *data, const bench_gather *gather, double *bound);
 

@@ -6,7 +6,8 @@
 
 const bench_op *bench_op_at(int index)
 {
-    const bench_op *const tables[] = { bench_ops, bench_moves, bench_ops_uneven, bench_calls };
+    const bench_op *const tables[] = { bench_ops, bench_moves, bench_ops_uneven, bench_windows,
+                                       bench_calls };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const bench_op *op = tables[i]; op->name != NULL; op++)
             if (index-- == 0)
@@ -109,6 +110,10 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
     if (talc_error_status() == TALC_NOT_FOUND) {
         snprintf(self->reason, sizeof self->reason, "%.100s", talc_error_message());
         talc_error_clear();
+    }
+    if (done && talc_numel(y) == 0) {
+        snprintf(self->reason, sizeof self->reason, "x is smaller than one of its planes");
+        done = false;
     }
     if (done && op->place != NULL) {
         self->bytes = op->reads * (double)talc_nbytes(data->x) + (double)talc_nbytes(y);

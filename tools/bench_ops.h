@@ -42,7 +42,7 @@ typedef struct bench_gather {
 } bench_gather;
 
 typedef struct bench_op {
-    const char *set; ///< "ops", "uneven"; "host" for what queueing a call costs
+    const char *set; ///< "ops", "uneven", "windows"; "host" for what queueing a call costs
     const char *name;
     const char *what; ///< for people
     talc_tensor *(*run)(const bench_data *data);
@@ -54,9 +54,10 @@ typedef struct bench_op {
     double (*due)(const bench_data *data, const bench_gather *gather, double *bound);
 } bench_op;
 
-/// The set "ops", of which bench_moves has what turns dimensions, the sets "uneven" and "host", each table ended by one without
+/// The set "ops", of which bench_moves has what turns dimensions, the sets "uneven", "windows" and "host", each table ended by one without
 /// a name.
-extern const bench_op bench_ops[], bench_moves[], bench_ops_uneven[], bench_calls[];
+extern const bench_op bench_ops[], bench_moves[], bench_ops_uneven[], bench_windows[],
+    bench_calls[];
 
 /// Number `index` of all; NULL after the last.
 const bench_op *bench_op_at(int index);

@@ -2,8 +2,7 @@
 
 enum { SIDE = 64, PLANE = SIDE * SIDE };
 
-/* In planes of `from` by `from`. */
-static bench_gather window(int64_t from, int64_t index, int64_t kernel, int64_t stride, int64_t pad)
+bench_gather bench_window(int64_t from, int64_t index, int64_t kernel, int64_t stride, int64_t pad)
 {
     const int64_t side = (from + 2 * pad - kernel) / stride + 1;
     const int64_t h = index / side % side * stride - pad, w = index % side * stride - pad;
@@ -16,8 +15,7 @@ static bench_gather window(int64_t from, int64_t index, int64_t kernel, int64_t 
                            { from, 1 } };
 }
 
-/* Of planes of `from` by `from` to `to` by `to`, adaptively. */
-static bench_gather part(int64_t from, int64_t index, int64_t to)
+bench_gather bench_adaptive(int64_t from, int64_t index, int64_t to)
 {
     const int64_t h = index / to % to, w = index % to, top = h * from / to, left = w * from / to;
     const int64_t bottom = (h * from + from + to - 1) / to, right = (w * from + from + to - 1) / to;
@@ -39,15 +37,13 @@ static talc_tensor *wide_images(const bench_data *d)
     return talc_view(d->doubles, TALC_DIMS(N, BENCH_CHANNELS / 2, SIDE, SIDE));
 }
 
-/* As many planes as there are; a few elements are left over. */
-static talc_tensor *planes(const bench_data *d, int64_t side)
+talc_tensor *bench_planes(const talc_tensor *x, int64_t side)
 {
-    const int64_t count = d->count / (side * side);
-    return talc_view(talc_slice(d->x, 0, 0, count * side * side, 1),
-                     TALC_DIMS(count, 1, side, side));
+    const int64_t count = talc_numel(x) / (side * side);
+    return talc_view(talc_slice(x, 0, 0, count * side * side, 1), TALC_DIMS(count, 1, side, side));
 }
 
-static talc_tensor *largest(const talc_tensor *x, int64_t kernel, int64_t stride, int64_t pad)
+talc_tensor *bench_max_pool(const talc_tensor *x, int64_t kernel, int64_t stride, int64_t pad)
 {
     const talc_pool2d_options options = { .kernel = { kernel, kernel },
                                           .stride = { stride, stride },
@@ -55,7 +51,8 @@ static talc_tensor *largest(const talc_tensor *x, int64_t kernel, int64_t stride
     return talc_max_pool2d(x, &options);
 }
 
-static talc_tensor *located(const talc_tensor *x, int64_t kernel, int64_t stride, int64_t pad)
+talc_tensor *bench_max_pool_indices(const talc_tensor *x, int64_t kernel, int64_t stride,
+                                    int64_t pad)
 {
     const talc_pool2d_options options = { .kernel = { kernel, kernel },
                                           .stride = { stride, stride },
@@ -64,7 +61,7 @@ static talc_tensor *located(const talc_tensor *x, int64_t kernel, int64_t stride
     return talc_max_pool2d_indices(x, &options, &indices);
 }
 
-static talc_tensor *average(const talc_tensor *x, int64_t kernel, int64_t stride, int64_t pad)
+talc_tensor *bench_avg_pool(const talc_tensor *x, int64_t kernel, int64_t stride, int64_t pad)
 {
     const talc_pool2d_options options = { .kernel = { kernel, kernel },
                                           .stride = { stride, stride },
@@ -85,18 +82,18 @@ static talc_tensor *average(const talc_tensor *x, int64_t kernel, int64_t stride
     }
 
 // clang-format off
-POOL(max_pool_2,      largest(images(d), 2, 2, 0),                      window(SIDE, index, 2, 2, 0))
-POOL(max_pool_3,      largest(images(d), 3, 2, 1),                      window(SIDE, index, 3, 2, 1))
-POOL(max_pool_3s1,    largest(images(d), 3, 1, 1),                      window(SIDE, index, 3, 1, 1))
-POOL(max_pool_5s1,    largest(images(d), 5, 1, 2),                      window(SIDE, index, 5, 1, 2))
-POOL(max_pool_14,     largest(planes(d, 14), 3, 1, 1),                  window(14, index, 3, 1, 1))
-POOL(max_pool_f64,    largest(wide_images(d), 3, 1, 1),                 window(SIDE, index, 3, 1, 1))
-POOL(max_pool_2i,     located(images(d), 2, 2, 0),                      window(SIDE, index, 2, 2, 0))
-POOL(max_pool_3i,     located(images(d), 3, 1, 1),                      window(SIDE, index, 3, 1, 1))
-POOL(avg_pool_2,      average(images(d), 2, 2, 0),                      window(SIDE, index, 2, 2, 0))
-POOL(avg_pool_3,      average(images(d), 3, 2, 1),                      window(SIDE, index, 3, 2, 1))
-POOL(avg_pool_4,      average(images(d), 4, 4, 0),                      window(SIDE, index, 4, 4, 0))
-POOL(adaptive_56,     talc_adaptive_avg_pool2d(planes(d, 56), 7, 7),    part(56, index, 7))
-POOL(adaptive_16,     talc_adaptive_avg_pool2d(planes(d, 16), 7, 7),    part(16, index, 7))
-POOL(global_avg_7,    talc_adaptive_avg_pool2d(planes(d, 7), 1, 1),     part(7, index, 1))
-POOL(global_avg_pool, talc_adaptive_avg_pool2d(images(d), 1, 1),        part(SIDE, index, 1))
+POOL(max_pool_2,      bench_max_pool(images(d), 2, 2, 0),                      bench_window(SIDE, index, 2, 2, 0))
+POOL(max_pool_3,      bench_max_pool(images(d), 3, 2, 1),                      bench_window(SIDE, index, 3, 2, 1))
+POOL(max_pool_3s1,    bench_max_pool(images(d), 3, 1, 1),                      bench_window(SIDE, index, 3, 1, 1))
+POOL(max_pool_5s1,    bench_max_pool(images(d), 5, 1, 2),                      bench_window(SIDE, index, 5, 1, 2))
+POOL(max_pool_14,     bench_max_pool(bench_planes(d->x, 14), 3, 1, 1),                  bench_window(14, index, 3, 1, 1))
+POOL(max_pool_f64,    bench_max_pool(wide_images(d), 3, 1, 1),                 bench_window(SIDE, index, 3, 1, 1))
+POOL(max_pool_2i,     bench_max_pool_indices(images(d), 2, 2, 0),                      bench_window(SIDE, index, 2, 2, 0))
+POOL(max_pool_3i,     bench_max_pool_indices(images(d), 3, 1, 1),                      bench_window(SIDE, index, 3, 1, 1))
+POOL(avg_pool_2,      bench_avg_pool(images(d), 2, 2, 0),                      bench_window(SIDE, index, 2, 2, 0))
+POOL(avg_pool_3,      bench_avg_pool(images(d), 3, 2, 1),                      bench_window(SIDE, index, 3, 2, 1))
+POOL(avg_pool_4,      bench_avg_pool(images(d), 4, 4, 0),                      bench_window(SIDE, index, 4, 4, 0))
+POOL(adaptive_56,     talc_adaptive_avg_pool2d(bench_planes(d->x, 56), 7, 7),    bench_adaptive(56, index, 7))
+POOL(adaptive_16,     talc_adaptive_avg_pool2d(bench_planes(d->x, 16), 7, 7),    bench_adaptive(16, index, 7))
+POOL(global_avg_7,    talc_adaptive_avg_pool2d(bench_planes(d->x, 7), 1, 1),     bench_adaptive(7, index, 1))
+POOL(global_avg_pool, talc_adaptive_avg_pool2d(images(d), 1, 1),        bench_adaptive(SIDE, index, 1))

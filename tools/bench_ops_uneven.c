@@ -59,18 +59,6 @@ PLACE(its_channel_7, within_channel(d, index, 512, 49))
 PLACE(its_channel_14, within_channel(d, index, 256, 196))
 PLACE(its_channel_35, within_channel(d, index, 64, 1225))
 
-// ---- What it must be ----------------------------------------------------------------------------------------
-
-#define U64 0x1p-53
-
-/* The sums here are made in f64 too. */
-static double summed_f64(const bench_data *d, const gather *g, double *bound)
-{
-    const bench_totals t = bench_add_up(d, g);
-    *bound = (4 * U64 * sqrt(t.count + 4) + 2 * U64 * t.count) * t.sizes;
-    return t.sum;
-}
-
 // ---- Running ------------------------------------------------------------------------------------------------
 
 /* [A, K, B]; K 0: as large as it can be. */
@@ -182,10 +170,10 @@ const bench_op bench_ops_uneven[] = {
     ROW(batch_norm_train_7,  "[N,512,7,7], its own: two passes over x",  2, its_channel_7, bench_normalized_by_itself),
     ROW(batch_norm_train_14, "[N,256,14,14], its own: two passes over x", 2, its_channel_14, bench_normalized_by_itself),
     ROW(batch_norm_train_35, "[N,64,35,35], its own: two passes over x", 2, its_channel_35, bench_normalized_by_itself),
-    ROW(sum_f64,             "f64: of all",                              1, first_half, summed_f64),
-    ROW(sum_rows_f64,        "f64: [R,1024] over the last",              1, rows_1024, summed_f64),
-    ROW(sum_rows_1001_f64,   "f64: [R,1001] over the last",              1, rows_1001, summed_f64),
-    ROW(sum_columns_f64,     "f64: [R,1024] over the first",             1, columns_1024, summed_f64),
+    ROW(sum_f64,             "f64: of all",                              1, first_half, bench_summed_f64),
+    ROW(sum_rows_f64,        "f64: [R,1024] over the last",              1, rows_1024, bench_summed_f64),
+    ROW(sum_rows_1001_f64,   "f64: [R,1001] over the last",              1, rows_1001, bench_summed_f64),
+    ROW(sum_columns_f64,     "f64: [R,1024] over the first",             1, columns_1024, bench_summed_f64),
     ROW(max_rows_f64,        "f64: [R,1024] over the last",              1, rows_1024, bench_largest),
     ROW(argmax_rows_f64,     "f64: [R,1024] over the last",              1, rows_1024, bench_place_of_largest),
     { NULL, NULL, NULL, NULL, 0, NULL, NULL },
