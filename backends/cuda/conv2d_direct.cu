@@ -238,12 +238,10 @@ static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, 
     const int64_t most = INT_MAX / 4, OC = p->OC / p->groups;
     const double work = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW *
                         (double)(p->C / p->groups) * (double)(p->KH * p->KW);
-    /* Offsets in a plane are 32-bit. Tiles with few channels or columns would be empty for the most part. */
-    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most || p->H < 1 ||
-        p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
-        p->pad_left > most || p->pad_bottom > most || p->pad_right > most || p->stride_h > 64 ||
-        p->KH > 1024 || p->dilation_h > 1024 || p->dilation_w > 1024 ||
-        (p->stride_w > 1 && p->dilation_w > 1))
+    /* Tiles with few channels or columns would be empty for the most part. */
+    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most ||
+        !planes_fit(p, most) || p->stride_h > 64 || p->KH > 1024 || p->dilation_h > 1024 ||
+        p->dilation_w > 1024 || (p->stride_w > 1 && p->dilation_w > 1))
         return false;
     if (p->stride_w == 1) {
         switch (p->KW) {
@@ -302,7 +300,8 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
             pack_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, stream>>>(
                 packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
         });
-        tiled_problem<T> t = { (const T *)a->x,
+        tiled_problem<T> t = { plane_sizes(p),
+                               (const T *)a->x,
                                packed,
                                (T *)a->y,
                                epilogue<T>(a->bias, a->residual, p->activation),
@@ -310,16 +309,10 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
                                p->C,
                                p->OC,
                                (int)OC,
-                               (int)p->H,
-                               (int)p->W,
-                               (int)p->OH,
-                               (int)p->OW,
                                (int)p->KH,
                                (int)p->stride_h,
                                (int)p->dilation_h,
                                (int)p->dilation_w,
-                               (int)p->pad_top,
-                               (int)p->pad_left,
                                p->groups,
                                p->padding_mode,
                                plan };

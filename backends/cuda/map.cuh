@@ -21,6 +21,7 @@
 #define TALC_BACKENDS_CUDA_MAP_CUH
 
 #include "backends/cuda/map_slabs.cuh"
+#include "backends/cuda/map_tiles.cuh"
 
 namespace talc
 {
@@ -290,14 +291,14 @@ static void run(talc_device *device, const map_problem &p, A scalar)
         slabs_plan<ARRAYS> slabs;
         if (!in_rows && plan_tiles<ARRAYS, Y, A>(p, tiles)) {
             map_tiles<F, ARRAYS, Y, A>
-                <<<tiles.tiles, BLOCK, ARRAYS * tile_of<A, Y>::BYTES, stream>>>(y, a, b, scalar,
-                                                                                tiles);
+                <<<tiles.blocks, BLOCK, ARRAYS * tile_of<A, Y>::BYTES, stream>>>(y, a, b, scalar,
+                                                                                 tiles);
             return;
         }
         if (!in_rows && plan_slabs<ARRAYS, Y, A>(p, slabs)) {
             map_slabs<F, ARRAYS, Y, A>
-                <<<slabs.slabs, BLOCK, ARRAYS * slabs.room * sizeof(A), stream>>>(y, a, b, scalar,
-                                                                                  slabs);
+                <<<slabs.blocks, BLOCK, ARRAYS * slabs.room * sizeof(A), stream>>>(y, a, b, scalar,
+                                                                                   slabs);
             return;
         }
     }
