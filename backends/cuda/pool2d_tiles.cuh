@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         const int64_t at = ((int64_t)t.plane * p.OH + t.oh) * p.OW;
         const int count = t.planes * t.rows * p.OW;
         T *results = (T *)(tile_bytes + p.results) + place_of(y + at);
-        int *places = (int *)(tile_bytes + p.bytes);
+        int *places = (int *)(tile_bytes + p.bytes) + place_of(indices + at);
         const int mine = plane < t.planes ? min(p.deep, t.rows - first) : 0;
         int h = (t.oh + first) * S - p.pad_h, result = (plane * t.rows + first) * p.OW + ow;
         const T *row = shared + plane * p.plane_pitch + (h - t.top) * p.pitch + iw;
@@ -85,8 +85,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         __syncthreads(); /* x is read, the results are there */
         store_run(y + at, results, count, [](T value, int) { return value; });
         if constexpr (State::LOCATES)
-            for (int i = (int)threadIdx.x; i < count; i += BLOCK)
-                indices[at + i] = places[i];
+            store_run(indices + at, places, count, [](int place, int) { return (int64_t)place; });
     }
 }
 
@@ -138,7 +137,7 @@ struct tiles_row {
             if (!cut(p, some.planes, is_aligned(some.x), &plan))
                 return false;
             const int places =
-                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) : 0;
+                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
             pool_tiles<State, T, K, S><<<blocks_of(device, plan.count), BLOCK, plan.bytes + places,
                                          talc_cuda_stream(device)>>>(
                 some.x, some.y, some.indices, plan, { p->exclude_padding, p->divisor });

@@ -18,10 +18,11 @@ template <typename T> __device__ __forceinline__ int place_of(const T *at)
 
 /// All threads of the block begin to copy `count` elements at `from` to `shared`, which stands at the same place. They have arrived after
 /// await_run.
-template <typename T> __device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
+template <int THREADS = BLOCK, typename T>
+__device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
 {
     constexpr int V = ACCESS / sizeof(T);
-    for (int i = (int)threadIdx.x * V - place_of(from); i < count; i += BLOCK * V)
+    for (int i = (int)threadIdx.x * V - place_of(from); i < count; i += THREADS * V)
         if (i >= 0 && i + V <= count) {
             __pipeline_memcpy_async(shared + i, from + i, ACCESS);
         } else {
@@ -32,24 +33,36 @@ template <typename T> __device__ __forceinline__ void copy_run(T *shared, const 
     __pipeline_commit();
 }
 
+/// The same where `shared` may stand at another place; then element by element.
+template <int THREADS = BLOCK, typename T>
+__device__ __forceinline__ void copy_run_anywhere(T *shared, const T *from, int count)
+{
+    if (place_of(shared) == place_of(from))
+        return copy_run<THREADS>(shared, from, count);
+    for (int i = (int)threadIdx.x; i < count; i += THREADS)
+        __pipeline_memcpy_async(shared + i, from + i, sizeof(T));
+    __pipeline_commit();
+}
+
 static __device__ __forceinline__ void await_run()
 {
     __pipeline_wait_prior(0);
     __syncthreads();
 }
 
-/// All threads of the block store `count` elements of `shared`, at the place of `to`; `last` maps an element and its number.
-template <typename T, typename Last>
-__device__ __forceinline__ void store_run(T *to, const T *shared, int count, Last last)
+/// All threads of the block store `count` elements of `shared`, which stands at the place of `to`; `last` maps an element and its number.
+template <int THREADS = BLOCK, typename To, typename From, typename Last>
+__device__ __forceinline__ void store_run(To *to, const From *shared, int count, Last last)
 {
-    constexpr int V = ACCESS / sizeof(T);
-    for (int i = (int)threadIdx.x * V - place_of(to); i < count; i += BLOCK * V)
+    constexpr int V = ACCESS / sizeof(To);
+    for (int i = (int)threadIdx.x * V - place_of(to); i < count; i += THREADS * V)
         if (i >= 0 && i + V <= count) {
-            vec<T, V> some = *(const vec<T, V> *)(shared + i);
+            const vec<From, V> some = *(const vec<From, V> *)(shared + i);
+            vec<To, V> out;
 #pragma unroll
             for (int k = 0; k < V; k++)
-                some.of[k] = last(some.of[k], i + k);
-            *(vec<T, V> *)(to + i) = some;
+                out.of[k] = last(some.of[k], i + k);
+            *(vec<To, V> *)(to + i) = out;
         } else {
             for (int k = 0; k < V; k++)
                 if (i + k >= 0 && i + k < count)
