@@ -8,6 +8,8 @@
 ///   strips   3x3 and 5x5 windows that overlap, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).
 ///   tiles    the same and 2x2 and 3x3 two apart, in narrow images: a thread marches down a column, out of shared memory
 ///            (pool2d_tiles.cuh).
+///   spans    3x3 and 5x5 windows that overlap, in small planes: a thread marches down seven columns, in place
+///            (pool2d_spans.cuh).
 ///   columns  2x2 and 3x3 windows: a thread computes some outputs one below the other, neighbouring threads neighbouring
 ///            columns. It loads all rows that its windows cover at once, combines the taps of each row, then the rows
 ///            (pool2d_columns.cuh).
@@ -19,6 +21,7 @@
 /// window join their sums by a tree.
 #include "backends/cuda/pool2d_bands.cuh"
 #include "backends/cuda/pool2d_columns.cuh"
+#include "backends/cuda/pool2d_spans.cuh"
 #include "backends/cuda/pool2d_strips.cuh"
 #include "backends/cuda/pool2d_tiles.cuh"
 #include "backends/cuda/pool2d_windows.cuh"
@@ -86,6 +89,7 @@ template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
 const talc_pool2d_algorithm talc_cuda_pool2d[] = {
     row<copy_row>("copy"),
     row<strips_row>("strips"),
+    row<spans_row>("spans"),
     row<tiles_row>("tiles"),
     row<columns_row>("columns"),
     row<bands_row>("bands"),
