@@ -13,6 +13,8 @@
 ///   columns  2x2 and 3x3 windows: a thread computes some outputs one below the other, neighbouring threads neighbouring
 ///            columns. It loads all rows that its windows cover at once, combines the taps of each row, then the rows
 ///            (pool2d_columns.cuh).
+///   planes   windows of any size in small planes: a thread has the same windows in one plane after the other
+///            (pool2d_planes.cuh).
 ///   bands    windows of any size: rows are combined first, column by column, then columns (pool2d_bands.cuh).
 ///   windows  any window, whole planes above all. A thread computes an output; where windows are large and lie apart, 8, 32 or
 ///            256 threads share one.
@@ -21,6 +23,7 @@
 /// window join their sums by a tree.
 #include "backends/cuda/pool2d_bands.cuh"
 #include "backends/cuda/pool2d_columns.cuh"
+#include "backends/cuda/pool2d_planes.cuh"
 #include "backends/cuda/pool2d_spans.cuh"
 #include "backends/cuda/pool2d_strips.cuh"
 #include "backends/cuda/pool2d_tiles.cuh"
@@ -92,6 +95,7 @@ const talc_pool2d_algorithm talc_cuda_pool2d[] = {
     row<spans_row>("spans"),
     row<tiles_row>("tiles"),
     row<columns_row>("columns"),
+    row<planes_row>("planes"),
     row<bands_row>("bands"),
     row<windows_row>("windows"),
     { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
