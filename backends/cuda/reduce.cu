@@ -4,9 +4,9 @@
 ///
 /// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
 /// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Rows and planes that fill no whole accesses go ways of
-/// their own, where accesses are whole all the same: reduce_rows.cuh, planes.cuh. Either way a tree of fixed shape joins what
-/// the threads found.
+/// can, and read across them; rows of threads share the reduced elements. Rows, columns and planes that fill no whole accesses go
+/// ways of their own, where accesses are whole all the same: reduce_rows.cuh, reduce_columns.cuh, planes.cuh. Either way a tree
+/// of fixed shape joins what the threads found.
 ///
 ///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
 ///          of each output. The cut depends on the problem alone.
@@ -15,7 +15,7 @@
 /// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
-#include "backends/cuda/reduce_plan.cuh"
+#include "backends/cuda/reduce_columns.cuh"
 #include "backends/cuda/reduce_rows.cuh"
 
 using namespace talc;
@@ -332,8 +332,17 @@ static void launch_parts(talc_device *device, const talc_reduce_problem *p, cons
             launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
             return;
         }
-    const cut c = cut_of(p, in_parts);
     const short_rows s(p, x);
+    if constexpr (std::is_floating_point_v<T>)
+        if (has_odd_columns(p)) {
+            const column_cut columns = columns_of(p, in_parts);
+            if (columns.parts == 1 && s.serves)
+                launch_short(device, to, x, s);
+            else
+                launch_columns(device, p, columns, to, x);
+            return;
+        }
+    const cut c = cut_of(p, in_parts);
     if (c.parts == 1 && s.serves)
         launch_short(device, to, x, s);
     else if (c.across)
