@@ -156,8 +156,8 @@ typedef struct talc_device_interface {
     /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
     talc_status (*alive)(talc_device *device, const char *who);
     /// Host memory that the device reaches itself (talc_pinned): taken, NULL when there is none, and given back, which lets
-    /// copies end first. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block. NULL, all
-    /// five: the device has no such memory.
+    /// copies end first. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block and raises,
+    /// as everything that waits does, what went wrong by then. NULL, all five: the device has no such memory.
     void *(*pin)(talc_device *device, size_t bytes);
     void (*unpin)(talc_device *device, void *host);
     talc_status (*send)(talc_device *device, void *dst, const void *host, size_t bytes);

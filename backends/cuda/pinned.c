@@ -4,6 +4,8 @@
 /// waits for them in the meantime, and nobody else does.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/fault.h"
+
 #include "tensor/error.h"
 #include "tensor/memory.h"
 
@@ -186,5 +188,6 @@ talc_status talc_cuda_await(talc_device *device, const void *host)
     const cudaError_t error = waits ? cudaEventSynchronize(b->copied) : cudaSuccess;
     b->copying = false;
     pthread_mutex_unlock(&lock);
-    return talc_cuda_status(device, "data", error);
+    const talc_status status = talc_cuda_status(device, "data", error);
+    return status != TALC_OK || !waits ? status : talc_cuda_fault_raise(device);
 }

@@ -200,18 +200,24 @@ static void *stream(talc_device *device)
     return talc_stream_of(device, talc_stream_number(device));
 }
 
-static talc_status synchronize(talc_device *device)
+/* Once what showed while work ran. */
+static talc_status raise_fault(talc_device *device)
 {
     fake_state *state = state_of(device);
-    if (fake_recording_spoil(device))
-        return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
-    const int number = talc_stream_number(device);
-    run_queues(device, number, number);
     pthread_mutex_lock(&state->lock);
     talc_status fault = state->fault;
     state->fault = TALC_OK;
     pthread_mutex_unlock(&state->lock);
     return fault == TALC_OK ? TALC_OK : talc_fail(fault, "%s", state->fault_message);
+}
+
+static talc_status synchronize(talc_device *device)
+{
+    if (fake_recording_spoil(device))
+        return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
+    const int number = talc_stream_number(device);
+    run_queues(device, number, number);
+    return raise_fault(device);
 }
 
 void fake_device_finish(talc_device *device)
@@ -289,7 +295,7 @@ static talc_status await(talc_device *device, const void *host)
 {
     (void)host;
     run_queues(device, 0, TALC_STREAMS - 1);
-    return TALC_OK;
+    return raise_fault(device);
 }
 
 static void *pin(talc_device *device, size_t bytes)
