@@ -52,18 +52,28 @@ Test(cuda, operands_on_two_devices_are_named)
 
 // ---- Faults -------------------------------------------------------------------------------------------------
 
-/* A kernel that writes where nothing is: the context is gone from then on. */
-static void provoke_fault(talc_device *device)
+/* A kernel that writes where nothing is: the context is gone once it runs. */
+static void queue_fault(talc_device *device)
 {
     const talc_fill_problem problem = {
         .dtype = TALC_F32, .rank = 1, .dims = { 1000 }, .strides = { 1 }, .value = 7
     };
     cr_assert(device->interface->fill(device, &problem, (void *)(uintptr_t)4096) == TALC_OK);
+}
+
+static void see_fault(talc_device *device)
+{
     cr_assert(!talc_device_synchronize(device));
     cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s", talc_error_message());
     cr_assert(strncmp(talc_error_message(), "synchronize: cuda:0 is lost: ", 29) == 0, "%s",
               talc_error_message());
     talc_error_clear();
+}
+
+static void provoke_fault(talc_device *device)
+{
+    queue_fault(device);
+    see_fault(device);
 }
 
 /* An op is told by the allocation of its result or by its kernel, whichever notices first. */
@@ -114,6 +124,53 @@ Test(cuda, a_fault_ends_the_device_and_not_the_process)
     cr_assert_null(talc_device_get("cuda"));
     assert_lost("device_get");
     assert_no_failure();
+    talc_scope_leave_all();
+}
+
+/* Copies behind the fault, which another call has seen: what was to be read is not there, what was to be written is intact. */
+Test(cuda, page_locked_memory_does_not_show_what_never_arrived)
+{
+    enum { MANY_PINNED = 1 << 20 };
+    talc_device *gpu = talc_device_get("cuda");
+    talc_tensor *read = talc_pinned(gpu, TALC_F32, TALC_DIMS(MANY_PINNED));
+    talc_tensor *written = talc_pinned(gpu, TALC_F32, TALC_DIMS(MANY_PINNED));
+    talc_tensor *untouched = talc_pinned(gpu, TALC_F32, TALC_DIMS(MANY_PINNED));
+    talc_fill(read, 1);
+    talc_fill(written, 2);
+    talc_fill(untouched, 3);
+    talc_tensor *there = talc_zeros(gpu, TALC_F32, TALC_DIMS(MANY_PINNED));
+    cr_assert(talc_device_synchronize(gpu), "%s", talc_error_message());
+    gpu_stall(gpu, talc_stream_current(gpu), 50);
+    queue_fault(gpu);
+    cr_assert(talc_copy(read, there) && talc_copy(there, written), "%s", talc_error_message());
+    see_fault(gpu);
+    for (int round = 0; round < 2; round++) {
+        cr_assert_null(talc_data(read, TALC_F32));
+        assert_lost("data");
+        const float *elements = talc_data(written, TALC_F32);
+        cr_assert(elements != NULL && elements[0] == 2 && elements[MANY_PINNED - 1] == 2, "%s",
+                  talc_error_message());
+        elements = talc_data(untouched, TALC_F32);
+        cr_assert(elements != NULL && elements[MANY_PINNED - 1] == 3, "%s", talc_error_message());
+    }
+    talc_scope_leave_all();
+}
+
+/* The call that waits for the copy sees the fault itself. */
+Test(cuda, page_locked_memory_says_at_every_call_that_nothing_arrived)
+{
+    talc_device *gpu = talc_device_get("cuda");
+    talc_tensor *read = talc_pinned(gpu, TALC_F32, TALC_DIMS(1000));
+    talc_tensor *there = talc_zeros(gpu, TALC_F32, TALC_DIMS(1000));
+    cr_assert(talc_device_synchronize(gpu), "%s", talc_error_message());
+    gpu_stall(gpu, talc_stream_current(gpu), 50);
+    queue_fault(gpu);
+    cr_assert(talc_copy(read, there), "%s", talc_error_message());
+    for (int round = 0; round < 3; round++) {
+        cr_assert_null(talc_data(read, TALC_F32), "round %d", round);
+        cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s", talc_error_message());
+        talc_error_clear();
+    }
     talc_scope_leave_all();
 }
 

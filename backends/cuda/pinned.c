@@ -19,8 +19,9 @@ typedef struct block {
     talc_device *device;
     char *data;
     size_t bytes;
-    bool held;    /* by a tensor */
-    bool copying; /* `copied` is recorded, on `stream`, and was not yet seen to be done */
+    bool held;     /* by a tensor */
+    bool copying;  /* `copied` is recorded, on `stream`, and was not yet seen to be done */
+    bool arriving; /* one of these copies writes the block */
     cudaEvent_t copied;
     cudaStream_t stream;
 } block;
@@ -32,7 +33,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool done(block *b)
 {
     if (b->copying && cudaEventQuery(b->copied) == cudaSuccess)
-        b->copying = false;
+        b->copying = b->arriving = false;
     (void)cudaGetLastError();
     return !b->copying;
 }
@@ -136,10 +137,8 @@ void talc_cuda_pinned_end(talc_device *device)
     pthread_mutex_lock(&lock);
     if (talc_cuda_usable(device))
         for (block *b = blocks; b != NULL; b = b->next)
-            if (b->device == device && b->copying) {
-                (void)cudaEventSynchronize(b->copied);
-                b->copying = false;
-            }
+            if (b->device == device && b->copying && cudaEventSynchronize(b->copied) == cudaSuccess)
+                b->copying = b->arriving = false;
     (void)cudaGetLastError();
     shrink(device, 0);
     pthread_mutex_unlock(&lock);
@@ -162,10 +161,12 @@ static talc_status copy(talc_device *device, const char *who, void *dst, const v
         error = cudaStreamWaitEvent(stream, b->copied, 0);
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(dst, src, bytes, kind, stream);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess) {
+        b->copying = true;
+        b->arriving = b->arriving || kind == cudaMemcpyDeviceToHost;
+        b->stream = stream;
         error = cudaEventRecord(b->copied, stream);
-    b->copying = true;
-    b->stream = stream;
+    }
     pthread_mutex_unlock(&lock);
     return talc_cuda_status(device, who, error);
 }
@@ -180,14 +181,19 @@ talc_status talc_cuda_receive(talc_device *device, void *host, const void *src, 
     return copy(device, "download", host, src, host, bytes, cudaMemcpyDeviceToHost);
 }
 
+/* What the host wrote itself is there on a lost device too; what has not arrived by then never will. */
 talc_status talc_cuda_await(talc_device *device, const void *host)
 {
+    talc_status status = TALC_OK;
     pthread_mutex_lock(&lock);
     block *b = find(host);
-    const bool waits = b->copying && talc_cuda_usable(device);
-    const cudaError_t error = waits ? cudaEventSynchronize(b->copied) : cudaSuccess;
-    b->copying = false;
+    const bool waits = b->copying && (b->arriving || talc_cuda_usable(device));
+    if (waits)
+        status = talc_cuda_enter(device, "data");
+    if (waits && status == TALC_OK)
+        status = talc_cuda_status(device, "data", cudaEventSynchronize(b->copied));
+    if (waits && status == TALC_OK)
+        b->copying = b->arriving = false;
     pthread_mutex_unlock(&lock);
-    const talc_status status = talc_cuda_status(device, "data", error);
     return status != TALC_OK || !waits ? status : talc_cuda_fault_raise(device);
 }
