@@ -23,7 +23,9 @@ bool talc_device_synchronize(talc_device *device)
         talc_recording_refuses("device_synchronize", device, "wait for the device") ||
         talc_pool_closed(device, "device_synchronize"))
         return false;
-    return device->interface->synchronize(device) == TALC_OK;
+    const talc_device_interface *interface = device->interface;
+    return (interface->synchronize_all != NULL ? interface->synchronize_all
+                                               : interface->synchronize)(device) == TALC_OK;
 }
 
 struct talc_timer {

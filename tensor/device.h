@@ -20,7 +20,8 @@ TALC_API bool talc_device_is_host(const talc_device *device);
 /// The CPU, on which modules make their parameters. Implemented next to talc_device_get.
 TALC_API talc_device *talc_device_host(void);
 
-/// Waits for all work on the device and raises what went wrong in it.
+/// Waits for all work that any thread has queued on the device by now, on every stream, and raises what went wrong in it. Only a
+/// stream that the program is capturing itself is passed over, as such work does not run.
 TALC_API bool talc_device_synchronize(talc_device *device);
 
 /// A stretch of a device's work, timed by the device's own clock; what goes on elsewhere on a GPU counts only as far as
@@ -136,7 +137,9 @@ typedef struct talc_device_interface {
     /// Contiguous bytes from and to pageable host memory; complete on return.
     talc_status (*upload)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
+    /// Waits for the calling thread's stream; then for those of all threads (talc_streams_each), NULL where there are no streams.
     talc_status (*synchronize)(talc_device *device);
+    talc_status (*synchronize_all)(talc_device *device);
     /// Makes a timer that starts here in the order of work, into *timer; then stops it here, waits and frees it.
     talc_status (*timer_start)(talc_device *device, void **timer);
     talc_status (*timer_stop)(talc_device *device, void *timer, double *seconds);

@@ -112,15 +112,6 @@ bool talc_cuda_usable(const talc_device *device)
 
 // ---- What a device can do -----------------------------------------------------------------------------------
 
-static talc_status synchronize(talc_device *device)
-{
-    talc_status status = talc_cuda_enter(device, "synchronize");
-    if (status == TALC_OK)
-        status = talc_cuda_status(device, "synchronize",
-                                  cudaStreamSynchronize(talc_cuda_stream(device)));
-    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
-}
-
 static void properties(talc_device *device, talc_device_properties *properties)
 {
     const talc_cuda_state *state = talc_cuda_state_of(device);
@@ -152,7 +143,8 @@ static const talc_device_interface interface = {
     .random = talc_cuda_random,
     .upload = talc_cuda_upload,
     .download = talc_cuda_download,
-    .synchronize = synchronize,
+    .synchronize = talc_cuda_synchronize,
+    .synchronize_all = talc_cuda_synchronize_all,
     .timer_start = talc_cuda_timer_start,
     .timer_stop = talc_cuda_timer_stop,
     .properties = properties,

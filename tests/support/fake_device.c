@@ -220,6 +220,23 @@ static talc_status synchronize(talc_device *device)
     return raise_fault(device);
 }
 
+static void note_stream(void *streams, int stream)
+{
+    *(uint32_t *)streams |= UINT32_C(1) << stream;
+}
+
+static talc_status synchronize_all(talc_device *device)
+{
+    if (fake_recording_spoil(device))
+        return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
+    uint32_t streams = 0;
+    talc_streams_each(device, note_stream, &streams);
+    for (int i = 0; i < TALC_STREAMS; i++)
+        if ((streams >> i & 1) != 0)
+            run_queues(device, i, i);
+    return raise_fault(device);
+}
+
 void fake_device_finish(talc_device *device)
 {
     run_queues(device, 0, TALC_STREAMS - 1);
@@ -409,6 +426,7 @@ static const talc_device_interface interface = {
     .upload = upload,
     .download = download,
     .synchronize = synchronize,
+    .synchronize_all = synchronize_all,
     .timer_start = timer_start,
     .timer_stop = timer_stop,
     .properties = properties,

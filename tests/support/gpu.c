@@ -88,6 +88,31 @@ void gpu_stall(const talc_device *device, void *stream, int milliseconds)
     (void)milliseconds;
 }
 
+void gpu_capture_begin(const talc_device *device, void *stream)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device))
+        must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+#endif
+    (void)device;
+    (void)stream;
+}
+
+bool gpu_capture_end(const talc_device *device, void *stream)
+{
+#if defined(TALC_CUDA)
+    cudaGraph_t graph = NULL;
+    if (is_gpu(device)) {
+        if (cudaStreamEndCapture(stream, &graph) != cudaSuccess)
+            return false;
+        must(cudaGraphDestroy(graph));
+    }
+#endif
+    (void)device;
+    (void)stream;
+    return true;
+}
+
 bool gpu_idle(const talc_device *device, void *stream)
 {
 #if defined(TALC_CUDA)

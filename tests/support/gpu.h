@@ -18,6 +18,10 @@ void gpu_stream_free(const talc_device *device, void *stream);
 /// is late by nature.
 void gpu_stall(const talc_device *device, void *stream, int milliseconds);
 
+/// Begins a capture on the stream, relaxed, and ends it; whether it was whole. A fake stream has none.
+void gpu_capture_begin(const talc_device *device, void *stream);
+bool gpu_capture_end(const talc_device *device, void *stream);
+
 /// Whether all that was queued on the stream is done; of a fake stream nobody knows.
 bool gpu_idle(const talc_device *device, void *stream);
 
