@@ -50,7 +50,7 @@ TALC_API talc_memory talc_device_memory(talc_device *device);
 /// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
 TALC_API void talc_memory_reset_peak(talc_device *device);
 
-/// Gives cached blocks back to the system; returns how many bytes.
+/// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the system; returns how many bytes.
 TALC_API size_t talc_memory_trim(talc_device *device);
 
 /// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless TALC_WORKSPACE_MB says
@@ -158,11 +158,12 @@ typedef struct talc_device_interface {
     void (*range_end)(talc_device *device);
     /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
     talc_status (*alive)(talc_device *device, const char *who);
-    /// Host memory that the device reaches itself (talc_pinned): taken, NULL when there is none, and given back, which lets
-    /// copies end first. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block and raises,
-    /// as everything that waits does, what went wrong by then. NULL, all five: the device has no such memory.
+    /// Host memory that the device reaches itself (talc_pinned): taken, NULL with a failure raised, and given back, which lets
+    /// copies end first; `trim` frees what is kept for reuse and returns how many bytes. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block and raises,
+    /// as everything that waits does, what went wrong by then. NULL, all six: the device has no such memory.
     void *(*pin)(talc_device *device, size_t bytes);
     void (*unpin)(talc_device *device, void *host);
+    size_t (*trim)(talc_device *device);
     talc_status (*send)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*receive)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*await)(talc_device *device, const void *host);

@@ -324,9 +324,6 @@ talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
         talc_shape_strides(dims, strides);
         storage->pinned = device;
         tensor = record_new(storage, dtype, dims, strides, storage->block.data);
-    } else {
-        talc_fail(TALC_NO_MEMORY, "pinned: out of page-locked memory for %s: asked %zu bytes",
-                  device->name, bytes);
     }
     if (tensor == NULL)
         storage_drop(storage);

@@ -77,10 +77,23 @@ talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t e
         return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost: %s", who, device->name,
                          cudaGetErrorString(error));
     if (error == cudaErrorMemoryAllocation)
-        return talc_fail(TALC_NO_MEMORY, "%s: %s: %s", who, device->name,
-                         cudaGetErrorString(error));
+        return talc_device_out_of_memory(device, who, 0);
     return talc_fail(TALC_UNSUPPORTED, "%s: %s: %s (%s)", who, device->name,
                      cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+bool talc_cuda_relieved(talc_device *device, cudaError_t error)
+{
+    if (error != cudaErrorMemoryAllocation)
+        return false;
+    (void)cudaGetLastError();
+    return talc_memory_trim(device) > 0;
+}
+
+talc_status talc_cuda_not_launched(talc_device *device, const char *who, cudaError_t error)
+{
+    (void)talc_cuda_relieved(device, error);
+    return talc_cuda_status(device, who, error);
 }
 
 static talc_status alive(talc_device *device, const char *who)
@@ -157,6 +170,7 @@ static const talc_device_interface interface = {
     .alive = alive,
     .pin = talc_cuda_pin,
     .unpin = talc_cuda_unpin,
+    .trim = talc_cuda_trim,
     .send = talc_cuda_send,
     .receive = talc_cuda_receive,
     .await = talc_cuda_await,

@@ -62,7 +62,11 @@ void *talc_cuda_record_end(talc_device *device)
     graph *g = error != cudaSuccess ? NULL : talc_memory_new(sizeof *g, "capture");
     if (g != NULL) {
         error = cudaGraphInstantiate(&g->exec, captured, 0);
+        if (talc_cuda_relieved(device, error))
+            error = cudaGraphInstantiate(&g->exec, captured, 0);
         if (error == cudaSuccess)
+            error = cudaGraphUpload(g->exec, talc_cuda_stream(device));
+        if (talc_cuda_relieved(device, error))
             error = cudaGraphUpload(g->exec, talc_cuda_stream(device));
         if (error == cudaSuccess)
             error = cudaEventCreateWithFlags(&g->done, cudaEventDisableTiming);

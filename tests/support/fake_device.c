@@ -317,14 +317,23 @@ static talc_status await(talc_device *device, const void *host)
 
 static void *pin(talc_device *device, size_t bytes)
 {
-    (void)device;
-    return talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
+    void *memory = talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
+    if (memory == NULL)
+        talc_fail(TALC_NO_MEMORY, "pinned: no memory for %s", device->name);
+    return memory;
 }
 
 static void unpin(talc_device *device, void *host)
 {
     run_queues(device, 0, TALC_STREAMS - 1);
     free(host);
+}
+
+/* Keeps none. */
+static size_t trim(talc_device *device)
+{
+    (void)device;
+    return 0;
 }
 
 static talc_status copy(talc_device *device, const talc_copy_problem *problem, void *dst,
@@ -436,6 +445,7 @@ static const talc_device_interface interface = {
     .record_free = fake_record_free,
     .pin = pin,
     .unpin = unpin,
+    .trim = trim,
     .send = move,
     .receive = move,
     .await = await,
