@@ -21,7 +21,7 @@ bool talc_device_synchronize(talc_device *device)
 {
     if (talc_operand_missing("device_synchronize", "device", device) ||
         talc_recording_refuses("device_synchronize", device, "wait for the device") ||
-        talc_pool_closed(device, "device_synchronize"))
+        talc_device_gone(device, "device_synchronize"))
         return false;
     const talc_device_interface *interface = device->interface;
     return (interface->synchronize_all != NULL ? interface->synchronize_all

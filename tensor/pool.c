@@ -202,8 +202,10 @@ static void add_live(struct talc_pool *pool, size_t capacity)
     __atomic_store_n(&pool->live, pool->live + capacity, __ATOMIC_RELAXED);
 }
 
-bool talc_pool_closed(const talc_device *device, const char *who)
+bool talc_device_gone(talc_device *device, const char *who)
 {
+    if (device->interface->alive != NULL && device->interface->alive(device, who) != TALC_OK)
+        return true;
     if (device->pool != NULL)
         return false;
     talc_fail(TALC_BAD_DEVICE, "%s: %s is closed", who, device->name);
@@ -213,7 +215,7 @@ bool talc_pool_closed(const talc_device *device, const char *who)
 talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block)
 {
     *block = (talc_block){ 0 };
-    if (talc_pool_closed(device, who))
+    if (talc_device_gone(device, who))
         return talc_error_status();
     if (bytes == 0)
         return TALC_OK;

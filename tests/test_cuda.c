@@ -5,6 +5,10 @@
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 
+#if defined(TALC_CUDA)
+#include "backends/cuda/cuda.h"
+#endif
+
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -87,6 +91,8 @@ static void assert_lost(const char *who)
     talc_error_clear();
 }
 
+enum { CACHED = 100000 };
+
 /* A process of its own: what the tests after this one do is not concerned. Its end is part of the test. */
 Test(cuda, a_fault_ends_the_device_and_not_the_process)
 {
@@ -94,6 +100,7 @@ Test(cuda, a_fault_ends_the_device_and_not_the_process)
     talc_tensor *x = talc_ones(gpu, TALC_F32, TALC_DIMS(1000));
     talc_tensor *a = talc_ones(gpu, TALC_F32, TALC_DIMS(8, 8));
     talc_matmul(a, a);
+    talc_release(talc_empty(gpu, TALC_F32, TALC_DIMS(CACHED)));
     assert_no_failure();
     provoke_fault(gpu);
     for (int round = 0; round < 2; round++) {
@@ -103,6 +110,12 @@ Test(cuda, a_fault_ends_the_device_and_not_the_process)
         assert_lost("matmul");
         cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(1 << 20)));
         assert_lost("empty");
+        cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(CACHED)));
+        assert_lost("empty");
+        cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(0)));
+        assert_lost("empty");
+        cr_assert_null(talc_device_get("cuda"));
+        assert_lost("device_get");
         cr_assert(!talc_device_synchronize(gpu));
         assert_lost("synchronize");
         float value;
@@ -127,6 +140,47 @@ Test(cuda, a_fault_ends_the_device_and_not_the_process)
     assert_no_failure();
     talc_scope_leave_all();
 }
+
+#if defined(TALC_CUDA)
+
+/* Those of which driver_types.h says that the process must be terminated to go on using CUDA. */
+static const int ends[] = {
+    226, /* cudaErrorContained */
+    700, /* cudaErrorIllegalAddress */
+    702, /* cudaErrorLaunchTimeout */
+    710, /* cudaErrorAssert */
+    714, /* cudaErrorHardwareStackError */
+    715, /* cudaErrorIllegalInstruction */
+    716, /* cudaErrorMisalignedAddress */
+    717, /* cudaErrorInvalidAddressSpace */
+    718, /* cudaErrorInvalidPc */
+    719, /* cudaErrorLaunchFailure */
+    721, /* cudaErrorTensorMemoryLeak */
+    810, /* cudaErrorMpsClientTerminated */
+    911, /* cudaErrorExternalDevice */
+};
+
+Test(cuda, errors_that_end_a_context_end_the_device)
+{
+    talc_device *gpu = talc_device_get("cuda");
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        talc_cuda_state_of(gpu)->lost = cudaSuccess;
+        cr_assert(talc_cuda_status(gpu, "test", (cudaError_t)ends[i]) == TALC_DEVICE_LOST, "%d: %s",
+                  ends[i], talc_error_message());
+        talc_error_clear();
+        cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(10)));
+        cr_assert(strstr(talc_error_message(), "empty: cuda:0 is lost since test: ") != NULL,
+                  "%d: %s", ends[i], talc_error_message());
+        talc_error_clear();
+    }
+    talc_cuda_state_of(gpu)->lost = cudaSuccess;
+    cr_assert(talc_cuda_status(gpu, "test", cudaErrorInvalidValue) == TALC_UNSUPPORTED);
+    talc_error_clear();
+    cr_assert_not_null(talc_empty(gpu, TALC_F32, TALC_DIMS(10)));
+    assert_all_freed();
+}
+
+#endif
 
 /* Copies behind the fault, which another call has seen: what was to be read is not there, what was to be written is intact. */
 Test(cuda, page_locked_memory_does_not_show_what_never_arrived)

@@ -35,6 +35,8 @@ static bool is_sticky(cudaError_t error)
     case cudaErrorLaunchTimeout:
     case cudaErrorExternalDevice:
     case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorMpsClientTerminated:
         return true;
     default:
         return false;
