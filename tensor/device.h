@@ -61,8 +61,8 @@ TALC_API size_t talc_workspace_limit(const talc_device *device);
 TALC_API bool talc_workspace_set_limit(talc_device *device, size_t bytes);
 
 /// Closes a device: its memory, streams and libraries are given back, and talc_device_get opens it again. No other thread
-/// may be using it. The pointer stays valid, and until then every call refuses it. False, with a failure that says how many
-/// bytes, while tensors on it live, and while a stream is entered; NULL and a closed device pass.
+/// may be using it. The pointer stays valid; until then only queries answer, all else refuses it. False, with a failure that
+/// says how many bytes, while tensors on it live, and while a stream is entered; NULL and a closed device pass.
 TALC_API bool talc_device_close(talc_device *device);
 
 // ---- What a backend implements ------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ static int number_of(const talc_device *device, const struct talc_streams *all, 
 talc_stream *talc_stream_enter(talc_device *device, void *handle)
 {
     if (talc_operand_missing("stream_enter", "device", device) ||
-        talc_recording_refuses("stream_enter", device, "change streams"))
+        talc_recording_refuses("stream_enter", device, "change streams") ||
+        talc_device_gone(device, "stream_enter"))
         return NULL;
     if (device->interface->order == NULL) {
         talc_fail(TALC_UNSUPPORTED, "stream_enter: %s has no streams", device->name);

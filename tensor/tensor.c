@@ -274,7 +274,8 @@ talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, vo
 {
     int64_t numel;
     if (talc_operand_missing("wrap", "device", device) ||
-        talc_shape_check("wrap", dtype, dims, &numel) != TALC_OK)
+        talc_shape_check("wrap", dtype, dims, &numel) != TALC_OK ||
+        talc_device_gone(device, "wrap"))
         return NULL;
     if (numel > 0 && talc_operand_missing("wrap", "data", data))
         return NULL;
@@ -309,7 +310,8 @@ talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
 {
     int64_t numel;
     if (talc_operand_missing("pinned", "device", device) ||
-        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK)
+        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK ||
+        talc_device_gone(device, "pinned"))
         return NULL;
     if (device->interface->pin == NULL || numel == 0)
         return talc_tensor_new("pinned", talc_device_host(), dtype, dims);

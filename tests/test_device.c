@@ -46,6 +46,29 @@ Test(device, a_closed_device_refuses_everything_until_it_is_opened_again)
     snprintf(due, sizeof due, "device_synchronize: %s is closed", talc_device_name(device));
     assert_failure(TALC_BAD_DEVICE, due);
 
+    int handle;
+    float number;
+    cr_assert_null(talc_timer_start(device));
+    snprintf(due, sizeof due, "timer_start: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert_null(talc_pinned(device, TALC_F32, TALC_DIMS(3)));
+    snprintf(due, sizeof due, "pinned: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert_null(talc_wrap(device, TALC_F32, TALC_DIMS(1), &number, NULL, NULL));
+    snprintf(due, sizeof due, "wrap: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    for (int own = 0; own < 2; own++) {
+        cr_assert_null(talc_stream_enter(device, own ? NULL : &handle));
+        snprintf(due, sizeof due, "stream_enter: %s is closed", talc_device_name(device));
+        assert_failure(TALC_BAD_DEVICE, due);
+        cr_assert_null(device->streams);
+    }
+    const size_t limit = talc_workspace_limit(device);
+    cr_assert(!talc_workspace_set_limit(device, 1));
+    snprintf(due, sizeof due, "workspace_set_limit: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert(talc_workspace_limit(device) == limit && talc_stream_current(device) == NULL);
+
     cr_assert(tested_device() == device);
     cr_assert(talc_item(talc_sum(talc_ones(device, TALC_F32, TALC_DIMS(100)), TALC_SCALAR,
                                  false)) == 100);
