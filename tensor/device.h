@@ -35,13 +35,16 @@ TALC_API talc_timer *talc_timer_start(talc_device *device);
 /// case; negative with a failure, and for NULL.
 TALC_API double talc_timer_stop(talc_timer *timer);
 
-/// Bytes of a device's pool.
+/// Bytes of a device's pool, and beside it.
 typedef struct talc_memory {
     size_t live;     ///< held by tensors and running ops now
     size_t peak;     ///< the most that was live since the start or talc_memory_reset_peak
-    size_t reserved; ///< taken from the system: live and cached
-    size_t free;     ///< what the system still has; 0 when unknown
-    size_t total;    ///< what the device has; 0 when unknown
+    size_t reserved; ///< taken from the system for the pool: live and cached
+    /// Taken from the system besides, until the device is closed: on a GPU 32 MiB for cuBLAS for each of the streams that have
+    /// run products at the same time.
+    size_t libraries;
+    size_t free;  ///< what the system still has; 0 when unknown
+    size_t total; ///< what the device has; 0 when unknown
 } talc_memory;
 
 /// The counts now; all 0 for NULL.
@@ -54,7 +57,8 @@ TALC_API void talc_memory_reset_peak(talc_device *device);
 TALC_API size_t talc_memory_trim(talc_device *device);
 
 /// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless TALC_WORKSPACE_MB says
-/// otherwise. Algorithms that can work in pieces make them this small; others refuse.
+/// otherwise. Algorithms that can work in pieces make them this small; others refuse. What libraries keep (talc_memory) is not
+/// counted, as it does not grow with the problem.
 TALC_API size_t talc_workspace_limit(const talc_device *device);
 
 /// Sets it, for all threads. False, with a failure, for NULL.
@@ -159,8 +163,8 @@ typedef struct talc_device_interface {
     /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
     talc_status (*alive)(talc_device *device, const char *who);
     /// Host memory that the device reaches itself (talc_pinned): taken, NULL with a failure raised, and given back, which lets
-    /// copies end first; `trim` frees what is kept for reuse and returns how many bytes. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block and raises,
-    /// as everything that waits does, what went wrong by then. NULL, all six: the device has no such memory.
+    /// copies end first; `trim` frees what is kept for reuse and counts its bytes, NULL where nothing is. Copies of contiguous bytes
+    /// are queued; `await` waits for those of one block and raises what went wrong by then. NULL, all: there is no such memory.
     void *(*pin)(talc_device *device, size_t bytes);
     void (*unpin)(talc_device *device, void *host);
     size_t (*trim)(talc_device *device);

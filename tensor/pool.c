@@ -23,7 +23,7 @@ struct talc_pool {
     pthread_mutex_t lock;
     talc_block *cached; /* by rising capacity */
     size_t count, room;
-    size_t live; /* read without the lock too */
+    size_t live, libraries; /* read without the lock too */
     size_t peak, reserved;
 };
 
@@ -192,14 +192,17 @@ talc_status talc_device_out_of_memory(talc_device *device, const char *who, size
         return talc_error_status();
     device->interface->properties(device, &properties);
     snprintf(what, sizeof what, "memory on %s", device->name);
-    const size_t held =
-        device->pool == NULL ? 0 : __atomic_load_n(&device->pool->live, __ATOMIC_RELAXED);
+    const struct talc_pool *pool = device->pool;
+    const size_t held = pool == NULL ? 0
+                                     : __atomic_load_n(&pool->live, __ATOMIC_RELAXED) +
+                                           __atomic_load_n(&pool->libraries, __ATOMIC_RELAXED);
     return talc_out_of_memory(who, what, asked, held, properties.memory_free);
 }
 
-static void add_live(struct talc_pool *pool, size_t capacity)
+/* With the lock; `bytes` may be the negative of a count. */
+static void add(size_t *count, size_t bytes)
 {
-    __atomic_store_n(&pool->live, pool->live + capacity, __ATOMIC_RELAXED);
+    __atomic_store_n(count, *count + bytes, __ATOMIC_RELAXED);
 }
 
 bool talc_device_gone(talc_device *device, const char *who)
@@ -230,7 +233,7 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
     if (allowed)
         *block = obtain(device, capacity);
     if (block->data != NULL) {
-        add_live(pool, block->capacity);
+        add(&pool->live, block->capacity);
         pool->peak = pool->live > pool->peak ? pool->live : pool->peak;
     }
     pthread_mutex_unlock(&pool->lock);
@@ -259,7 +262,7 @@ void talc_block_free_after(talc_device *device, talc_block block, uint32_t strea
             (void)talc_stream_order(device, block.stream, i);
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);
-    add_live(pool, 0 - block.capacity);
+    add(&pool->live, 0 - block.capacity);
     if (!cache(pool, block))
         give_back(device, block);
     pthread_mutex_unlock(&pool->lock);
@@ -271,15 +274,26 @@ void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes
     for (int round = 0; data == NULL && round < 2; round++)
         if ((round == 0 || talc_memory_trim(device) > 0) && talc_allocation_allowed(bytes))
             data = device->interface->allocate(device, bytes);
-    if (data == NULL)
+    if (data == NULL) {
         talc_device_out_of_memory(device, who, bytes);
+        return NULL;
+    }
+    pthread_mutex_lock(&device->pool->lock);
+    add(&device->pool->libraries, bytes);
+    pthread_mutex_unlock(&device->pool->lock);
     return data;
 }
 
 void talc_library_memory_free(talc_device *device, void *data, size_t bytes)
 {
-    if (data != NULL)
-        device->interface->deallocate(device, data, bytes);
+    if (data == NULL)
+        return;
+    device->interface->deallocate(device, data, bytes);
+    if (device->pool == NULL)
+        return;
+    pthread_mutex_lock(&device->pool->lock);
+    add(&device->pool->libraries, 0 - bytes);
+    pthread_mutex_unlock(&device->pool->lock);
 }
 
 talc_memory talc_device_memory(talc_device *device)
@@ -299,6 +313,7 @@ talc_memory talc_device_memory(talc_device *device)
     memory = (talc_memory){ .live = pool->live,
                             .peak = pool->peak,
                             .reserved = pool->reserved,
+                            .libraries = pool->libraries,
                             .free = properties.memory_free,
                             .total = properties.memory_total };
     pthread_mutex_unlock(&pool->lock);
