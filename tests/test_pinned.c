@@ -5,6 +5,7 @@
 
 #include "tensor/storage.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum { MANY = 1 << 20, LATE = 50 };
@@ -136,5 +137,71 @@ Test(pinned, other_copies_are_complete)
     assert_all_are(made, 3);
     cr_assert(talc_copy(x, talc_full(device, TALC_F64, TALC_DIMS(MANY), 8)));
     cr_assert(elements[0] == 8 && elements[MANY - 1] == 8);
+    assert_device_freed(device);
+}
+
+// ---- Of several threads -------------------------------------------------------------------------------------
+
+/* A thread that queues a late download on a stream, and stays there until the test has looked at what came of it. */
+typedef struct downloading {
+    talc_device *device;
+    void *stream;
+    talc_tensor *to;
+    pthread_t thread;
+    pthread_barrier_t both;
+    bool queued;
+} downloading;
+
+static void *download_late(void *argument)
+{
+    downloading *self = argument;
+    talc_stream *entered = talc_stream_enter(self->device, self->stream);
+    talc_scope *scope = talc_scope_enter();
+    gpu_stall(self->device, talc_stream_current(self->device), LATE);
+    self->queued = talc_copy(self->to, talc_full(self->device, TALC_F32, TALC_DIMS(MANY), 7));
+    talc_scope_leave(scope);
+    pthread_barrier_wait(&self->both);
+    pthread_barrier_wait(&self->both);
+    talc_stream_leave(entered);
+    return NULL;
+}
+
+static void start(downloading *self)
+{
+    pthread_barrier_init(&self->both, NULL, 2);
+    cr_assert(pthread_create(&self->thread, NULL, download_late, self) == 0);
+    pthread_barrier_wait(&self->both);
+    cr_assert(self->queued);
+}
+
+static void finish(downloading *self)
+{
+    pthread_barrier_wait(&self->both);
+    pthread_join(self->thread, NULL);
+    pthread_barrier_destroy(&self->both);
+}
+
+/* On the device's own stream and on callers', the waiting thread on the same one and on another; read where it lies. */
+Test(pinned, synchronizing_waits_for_the_copies_of_all_threads)
+{
+    talc_device *device = queueing_device();
+    void *streams[] = { NULL, gpu_stream_new(device), gpu_stream_new(device) };
+    talc_tensor *x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    float *elements = talc_data(x, TALC_F32);
+    for (int round = 0; round < 9; round++) {
+        elements[0] = elements[MANY - 1] = 1;
+        downloading there = { device, streams[round / 3], .to = x };
+        talc_stream *entered = talc_stream_enter(device, streams[round % 3]);
+        start(&there);
+        cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+        cr_assert(elements[0] == 7 && elements[MANY - 1] == 7,
+                  "round %d: %g and %g, the copy was not waited for", round, (double)elements[0],
+                  (double)elements[MANY - 1]);
+        finish(&there);
+        talc_stream_leave(entered);
+        cr_assert(talc_data(x, TALC_F32) == elements, "%s", talc_error_message());
+    }
+    gpu_stream_free(device, streams[1]);
+    gpu_stream_free(device, streams[2]);
     assert_device_freed(device);
 }

@@ -309,56 +309,6 @@ Test(stream, products_on_several_streams_at_once_are_exact)
 
 // ---- Waiting for the device ---------------------------------------------------------------------------------
 
-/* Into memory that the host reads where it lies. */
-static void download_late(task *t)
-{
-    cr_assert(talc_copy(t->given, full(t->device, 7)), "%s", talc_error_message());
-}
-
-/* What one thread queues another waits for, with its own stream and without, and reads where it lies. */
-Test(stream, synchronizing_waits_for_the_streams_of_all_threads)
-{
-    talc_device *device = queueing_device();
-    void *stream = gpu_stream_new(device), *here = gpu_stream_new(device);
-    talc_tensor *x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
-    float *elements = talc_data(x, TALC_F32);
-    for (int round = 0; round < 4; round++) {
-        for (int i = 0; i < MANY; i++)
-            elements[i] = 1;
-        talc_stream *entered = round % 2 == 0 ? NULL : talc_stream_enter(device, here);
-        task t = { device, stream, .given = x, .body = download_late };
-        start(&t);
-        cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
-        cr_assert(elements[0] == 7 && elements[MANY - 1] == 7, "round %d: %g, not waited for",
-                  round, (double)elements[0]);
-        finish(&t);
-        talc_stream_leave(entered);
-        cr_assert_not_null(talc_data(x, TALC_F32), "%s", talc_error_message());
-    }
-    gpu_stream_free(device, stream);
-    gpu_stream_free(device, here);
-    assert_device_freed(device);
-}
-
-/* The device's own stream is late, and the thread is in another. */
-Test(stream, synchronizing_waits_for_the_devices_own_stream)
-{
-    talc_device *device = queueing_device();
-    void *stream = gpu_stream_new(device);
-    talc_tensor *x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
-    float *elements = talc_data(x, TALC_F32);
-    elements[MANY - 1] = 1;
-    talc_stream *entered = talc_stream_enter(device, stream);
-    task t = { device, NULL, .given = x, .body = download_late };
-    start(&t);
-    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
-    cr_assert(elements[MANY - 1] == 7, "%g, not waited for", (double)elements[MANY - 1]);
-    finish(&t);
-    talc_stream_leave(entered);
-    gpu_stream_free(device, stream);
-    assert_device_freed(device);
-}
-
 /* A capture of the program's own on a stream that talc knows goes on, whoever waits for the device meanwhile. */
 Test(stream, synchronizing_passes_over_a_stream_that_is_captured)
 {
