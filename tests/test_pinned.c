@@ -205,3 +205,59 @@ Test(pinned, synchronizing_waits_for_the_copies_of_all_threads)
     gpu_stream_free(device, streams[2]);
     assert_device_freed(device);
 }
+
+/* Of one thread that waits for a copy, while another takes such memory, copies from it and gives it back. */
+typedef struct awaiting {
+    talc_device *device;
+    void *stream;
+    talc_tensor *x;
+    pthread_barrier_t queued;
+    _Atomic bool done;
+    bool right;
+} awaiting;
+
+static void *await_late(void *argument)
+{
+    awaiting *self = argument;
+    talc_stream *entered = talc_stream_enter(self->device, self->stream);
+    gpu_stall(self->device, talc_stream_current(self->device), 20 * LATE);
+    talc_copy(self->x, talc_full(self->device, TALC_F32, TALC_DIMS(MANY), 7));
+    pthread_barrier_wait(&self->queued);
+    const float *elements = talc_data(self->x, TALC_F32);
+    self->right = elements != NULL && elements[0] == 7 && elements[MANY - 1] == 7;
+    self->done = true;
+    talc_stream_leave(entered);
+    return NULL;
+}
+
+Test(pinned, waiting_for_one_block_holds_up_no_other)
+{
+    talc_device *device = queueing_device();
+    awaiting there = { .device = device,
+                       .stream = gpu_stream_new(device),
+                       .x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY)) };
+    /* Nothing below is new: locking pages and loading kernels may wait for the GPU. */
+    talc_tensor *y = talc_to(pinned_full(device, 2), device, TALC_F32);
+    cr_assert(talc_data(there.x, TALC_F32) != NULL && talc_device_synchronize(device));
+    talc_scope_leave_all();
+    there.x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    y = talc_full(device, TALC_F32, TALC_DIMS(MANY), 5);
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    pthread_t thread;
+    pthread_barrier_init(&there.queued, NULL, 2);
+    cr_assert(pthread_create(&thread, NULL, await_late, &there) == 0);
+    pthread_barrier_wait(&there.queued);
+    gpu_pause(5);
+    talc_tensor *z = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    cr_assert(z != NULL && talc_copy(z, y), "%s", talc_error_message());
+    const float *elements = talc_data(z, TALC_F32);
+    cr_assert(elements != NULL && elements[MANY - 1] == 5, "%s", talc_error_message());
+    talc_release(z);
+    /* The fake device runs all that waits at once. */
+    cr_assert(device == fake_device() || !there.done, "another thread's copy was waited for");
+    pthread_join(thread, NULL);
+    cr_assert(there.right);
+    pthread_barrier_destroy(&there.queued);
+    gpu_stream_free(device, there.stream);
+    assert_device_freed(device);
+}

@@ -21,9 +21,10 @@ typedef struct block {
     talc_device *device;
     char *data;
     size_t bytes;
-    bool held;     /* by a tensor */
-    bool copying;  /* `copied` is recorded, on `stream`, and was not yet seen to be done */
-    bool arriving; /* one of these copies writes the block */
+    bool held;       /* by a tensor */
+    bool copying;    /* `copied` is recorded, on `stream`, and was not yet seen to be done */
+    bool arriving;   /* one of these copies writes the block */
+    uint64_t copies; /* queued so far */
     cudaEvent_t copied;
     cudaStream_t stream;
 } block;
@@ -225,6 +226,7 @@ static talc_status copy(talc_device *device, const char *who, void *dst, const v
         b->copying = true;
         b->arriving = b->arriving || kind == cudaMemcpyDeviceToHost;
         b->stream = stream;
+        b->copies++;
         error = cudaEventRecord(b->copied, stream);
     }
     pthread_mutex_unlock(&lock);
@@ -241,19 +243,25 @@ talc_status talc_cuda_receive(talc_device *device, void *host, const void *src, 
     return copy(device, "download", host, src, host, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* What the host wrote itself is there on a lost device too; what has not arrived by then never will. */
+/* What the host wrote itself is there on a lost device too; what has not arrived by then never will. The lock is not held for the
+ * copies: the caller's tensor holds the block. */
 talc_status talc_cuda_await(talc_device *device, const void *host)
 {
-    talc_status status = TALC_OK;
     pthread_mutex_lock(&lock);
     block *b = find(host);
     const bool waits = b->copying && (b->arriving || talc_cuda_usable(device));
-    if (waits)
-        status = talc_cuda_enter(device, "data");
-    if (waits && status == TALC_OK)
+    const uint64_t copies = b->copies;
+    pthread_mutex_unlock(&lock);
+    if (!waits)
+        return TALC_OK;
+    talc_status status = talc_cuda_enter(device, "data");
+    if (status == TALC_OK)
         status = talc_cuda_status(device, "data", cudaEventSynchronize(b->copied));
-    if (waits && status == TALC_OK)
+    if (status != TALC_OK)
+        return status;
+    pthread_mutex_lock(&lock);
+    if (b->copies == copies) /* none was queued meanwhile */
         b->copying = b->arriving = false;
     pthread_mutex_unlock(&lock);
-    return status != TALC_OK || !waits ? status : talc_cuda_fault_raise(device);
+    return talc_cuda_fault_raise(device);
 }

@@ -88,6 +88,11 @@ void gpu_stall(const talc_device *device, void *stream, int milliseconds)
     (void)milliseconds;
 }
 
+void gpu_pause(int milliseconds)
+{
+    usleep((useconds_t)(1000 * milliseconds));
+}
+
 void gpu_capture_begin(const talc_device *device, void *stream)
 {
 #if defined(TALC_CUDA)

@@ -18,6 +18,9 @@ void gpu_stream_free(const talc_device *device, void *stream);
 /// is late by nature.
 void gpu_stall(const talc_device *device, void *stream, int milliseconds);
 
+/// Lets other threads go on for this long.
+void gpu_pause(int milliseconds);
+
 /// Begins a capture on the stream, relaxed, and ends it; whether it was whole. A fake stream has none.
 void gpu_capture_begin(const talc_device *device, void *stream);
 bool gpu_capture_end(const talc_device *device, void *stream);
