@@ -317,9 +317,9 @@ Test(stream, synchronizing_passes_over_a_stream_that_is_captured)
     task t = { device, stream, .body = make_and_use };
     start(&t);
     cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
-    gpu_capture_begin(device, stream);
+    const bool captured = gpu_capture_begin(device, stream);
     cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
-    cr_assert(gpu_capture_end(device, stream), "the capture was ended");
+    cr_assert(gpu_capture_end(device, stream) == captured, "the capture was ended");
     finish(&t);
     cr_assert(value_of(t.made) == 21);
     talc_release(t.made);

@@ -93,29 +93,30 @@ void gpu_pause(int milliseconds)
     usleep((useconds_t)(1000 * milliseconds));
 }
 
-void gpu_capture_begin(const talc_device *device, void *stream)
+bool gpu_capture_begin(const talc_device *device, void *stream)
 {
 #if defined(TALC_CUDA)
-    if (is_gpu(device))
+    if (is_gpu(device)) {
         must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+        return true;
+    }
 #endif
     (void)device;
     (void)stream;
+    return false;
 }
 
 bool gpu_capture_end(const talc_device *device, void *stream)
 {
 #if defined(TALC_CUDA)
-    cudaGraph_t graph = NULL;
-    if (is_gpu(device)) {
-        if (cudaStreamEndCapture(stream, &graph) != cudaSuccess)
-            return false;
-        must(cudaGraphDestroy(graph));
-    }
+    cudaGraph_t graph;
+    if (is_gpu(device))
+        return cudaStreamEndCapture(stream, &graph) == cudaSuccess &&
+               cudaGraphDestroy(graph) == cudaSuccess;
 #endif
     (void)device;
     (void)stream;
-    return true;
+    return false;
 }
 
 bool gpu_idle(const talc_device *device, void *stream)
