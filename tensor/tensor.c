@@ -281,7 +281,8 @@ talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, vo
 {
     int64_t numel;
     if (talc_operand_missing("wrap", "device", device) ||
-        talc_shape_check("wrap", dtype, dims, &numel) != TALC_OK)
+        talc_shape_check("wrap", dtype, dims, &numel) != TALC_OK ||
+        talc_device_gone(device, "wrap"))
         return NULL;
     if (numel > 0 && talc_operand_missing("wrap", "data", data))
         return NULL;
@@ -316,7 +317,8 @@ talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
 {
     int64_t numel;
     if (talc_operand_missing("pinned", "device", device) ||
-        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK)
+        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK ||
+        talc_device_gone(device, "pinned"))
         return NULL;
     if (device->interface->pin == NULL || numel == 0)
         return talc_tensor_new("pinned", talc_device_host(), dtype, dims);
@@ -331,9 +333,6 @@ talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
         talc_shape_strides(dims, strides);
         storage->pinned = device;
         tensor = record_new(storage, dtype, dims, strides, storage->block.data);
-    } else {
-        talc_fail(TALC_NO_MEMORY, "pinned: out of page-locked memory for %s: asked %zu bytes",
-                  device->name, bytes);
     }
     if (tensor == NULL)
         storage_drop(storage);
