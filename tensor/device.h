@@ -169,6 +169,8 @@ typedef struct talc_device_interface {
     /// What is queued on `stream` from now on waits for what is queued on `after` by now; both are numbers of
     /// tensor/streams.h. NULL: there are no streams.
     talc_status (*order)(talc_device *device, int stream, int after);
+    /// Raises why a caller's stream, not NULL, cannot be entered: one of another device, say. NULL: any can.
+    talc_status (*takes_stream)(talc_device *device, void *stream);
     /// The calling thread's stream, as callers know streams. NULL where there are none.
     void *(*stream)(talc_device *device);
     /// A new stream for talc_stream_enter, NULL with a failure raised; given back once it is left. NULL, both, where there are

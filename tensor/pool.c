@@ -232,11 +232,13 @@ void talc_block_free(talc_device *device, talc_block block)
 
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams)
 {
-    if (block.data == NULL || talc_recording_keep(device, block))
+    if (block.data == NULL)
         return;
     for (int i = 0; i < TALC_STREAMS && streams != 0; i++)
         if ((streams >> i & 1) != 0)
             (void)talc_stream_order(device, block.stream, i);
+    if (talc_recording_keep(device, block)) /* which may give it to the pool, at once or later */
+        return;
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);
     pool->live -= block.capacity;

@@ -116,6 +116,9 @@ talc_stream *talc_stream_enter(talc_device *device, void *handle)
         talc_fail(TALC_UNSUPPORTED, "stream_enter: %s has no streams", device->name);
         return NULL;
     }
+    if (handle != NULL && device->interface->takes_stream != NULL &&
+        device->interface->takes_stream(device, handle) != TALC_OK)
+        return NULL;
     talc_scope_thread_ends();
     talc_stream *stream = talc_memory_new(sizeof *stream, "stream_enter");
     struct talc_streams *all = stream == NULL ? NULL : make_streams(device);

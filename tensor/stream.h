@@ -22,9 +22,10 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_stream talc_stream;
 
 /// Sends this thread's work on the device to `stream` until talc_stream_leave. For CUDA that is a cudaStream_t of this very GPU,
-/// cudaStreamLegacy too, but not cudaStreamPerThread, one name for as many streams as there are threads; NULL is the device's
-/// own. The stream must live until it is left. Streams nest.
-/// NULL, with a failure, for a device without streams and when 31 streams are in use on the device.
+/// cudaStreamLegacy too, but not cudaStreamPerThread, one name for as many streams as there are threads, and none that is being
+/// captured; NULL is the device's own. The stream must live until it is left. Streams nest.
+/// NULL, with a failure, for a device without streams, for a stream that it cannot take, and when 31 streams are in use on
+/// the device.
 TALC_API talc_stream *talc_stream_enter(talc_device *device, void *stream);
 
 /// Goes back to where the thread's work went before, and leaves the streams entered since. NULL, and a stream that is not

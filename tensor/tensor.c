@@ -1,6 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
@@ -107,17 +108,23 @@ bool talc_operand_missing(const char *who, const char *operand, const void *poin
     return pointer == NULL;
 }
 
-void talc_tensor_used(const talc_tensor *tensor)
+static void note_use(const talc_tensor *tensor, bool written)
 {
     talc_storage *storage = tensor->storage;
     const int stream = talc_stream_number(storage->device);
     if (stream != storage->block.stream)
         atomic_fetch_or(&storage->streams, UINT32_C(1) << stream);
+    talc_recording_uses(tensor, written);
+}
+
+void talc_tensor_used(const talc_tensor *tensor)
+{
+    note_use(tensor, false);
 }
 
 void talc_tensor_written(talc_tensor *tensor)
 {
-    talc_tensor_used(tensor);
+    note_use(tensor, true);
     atomic_fetch_add(&tensor->storage->version, 1);
 }
 
@@ -176,7 +183,7 @@ static talc_storage *storage_new(talc_device *device)
 talc_tensor *talc_tensor_new(const char *who, talc_device *device, talc_dtype dtype, talc_dims dims)
 {
     int64_t numel;
-    if (talc_operand_missing(who, "device", device) ||
+    if (talc_operand_missing(who, "device", device) || talc_recording_refuses_device(who, device) ||
         talc_shape_check(who, dtype, dims, &numel) != TALC_OK)
         return NULL;
     talc_storage *storage = storage_new(device);

@@ -1,11 +1,14 @@
 /// Cross entropy against the formula in long double, element by element within the declared bound, and what its labels may be.
+#include "tests/support/captured.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
 #include "ops/cross_entropy.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +202,32 @@ Test(cross_entropy, losses_are_within_their_bound)
     assert_all_freed();
 }
 
+/* More than a GPU's blocks have at a time. All classes are alike, so each loss that counts is log(3). */
+Test(cross_entropy, every_one_of_many_samples_counts_once)
+{
+    enum { SAMPLES = 300001 };
+    talc_device *device = tested_device();
+    int64_t *classes = malloc(SAMPLES * sizeof *classes), counted = 0;
+    for (int i = 0; i < SAMPLES; i++) {
+        classes[i] = i % 7 == 6 ? -100 : i % 3;
+        counted += classes[i] >= 0;
+    }
+    talc_tensor *labels = talc_from_host(device, TALC_I64, TALC_DIMS(SAMPLES), classes);
+    free(classes);
+    for (int across = 0; across < 2; across++) {
+        talc_tensor *x =
+            across ? talc_transpose(talc_zeros(device, TALC_F64, TALC_DIMS(3, SAMPLES)), 0, 1)
+                   : talc_zeros(device, TALC_F64, TALC_DIMS(SAMPLES, 3));
+        const double mean = talc_item(talc_cross_entropy(x, labels));
+        const double sum = talc_item(talc_cross_entropy_with(
+            x, labels, &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_SUM }));
+        cr_assert(fabs(mean - log(3)) < 1e-12, "%.17g", mean);
+        cr_assert(fabs(sum / ((double)counted * log(3)) - 1) < 1e-12, "%.17g", sum);
+    }
+    assert_no_failure();
+    assert_all_freed();
+}
+
 /* What is not finite, as PyTorch has it. */
 Test(cross_entropy, what_is_not_finite)
 {
@@ -307,4 +336,83 @@ Test(cross_entropy, the_same_bits_for_every_number_of_threads)
         cr_assert(got == due, "%d threads", threads[i]);
     }
     assert_all_freed();
+}
+
+// ---- At once ------------------------------------------------------------------------------------------------
+
+/* The sum of many losses, each of which takes many blocks of a GPU. */
+static talc_tensor *add_losses(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    const talc_tensor *labels = talc_argmax(x, TALC_DIMS(1), false);
+    talc_tensor *sum = talc_cross_entropy(x, labels);
+    for (int i = 1; i < 50; i++)
+        sum = talc_add(sum, talc_cross_entropy(x, labels));
+    return sum;
+}
+
+static const talc_module_class losses_class = { .name = "Losses",
+                                                .size = sizeof(talc_module),
+                                                .forward = add_losses };
+
+enum { AT_ONCE = 6, ROUNDS = 20 };
+
+typedef struct losing {
+    talc_device *device;
+    talc_module *module;
+    talc_graph *graph; /* NULL: the module runs */
+    talc_tensor *x;
+    void *stream;
+    pthread_barrier_t *all;
+    double sums[ROUNDS];
+} losing;
+
+static void *lose_on_a_stream(void *pointer)
+{
+    losing *own = pointer;
+    talc_stream *entered = talc_stream_enter(own->device, own->stream);
+    for (int round = 0; round < ROUNDS; round++) {
+        talc_scope *scope = talc_scope_enter();
+        pthread_barrier_wait(own->all);
+        own->sums[round] = talc_item(own->graph == NULL ? talc_forward(own->module, own->x)
+                                                        : talc_graph_replay(own->graph, own->x));
+        talc_scope_leave(scope);
+    }
+    talc_stream_leave(entered);
+    return talc_failed() ? NULL : own;
+}
+
+/* In f64, so that another order of adding shows. */
+Test(cross_entropy, losses_at_once_on_several_streams_and_in_graphs_have_the_same_bits)
+{
+    talc_device *device = queueing_device();
+    pthread_barrier_t all;
+    pthread_barrier_init(&all, NULL, AT_ONCE);
+    talc_module *module = talc_module_new(&losses_class, NULL);
+    talc_module_eval(module);
+    talc_tensor *x = talc_cast(op_numbers(device, TALC_DIMS(1000, 10), 5), TALC_F64);
+    const double due = talc_item(talc_forward(module, x));
+    losing threads[AT_ONCE];
+    pthread_t handles[AT_ONCE];
+    for (int i = 0; i < AT_ONCE; i++)
+        threads[i] = (losing){
+            device, module, i % 2 == 0 ? captured(module, x) : NULL, x, gpu_stream_new(device),
+            &all,   { 0 }
+        };
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    for (int i = 0; i < AT_ONCE; i++)
+        cr_assert(pthread_create(&handles[i], NULL, lose_on_a_stream, &threads[i]) == 0);
+    for (int i = 0; i < AT_ONCE; i++) {
+        void *ran;
+        pthread_join(handles[i], &ran);
+        cr_assert_not_null(ran, "thread %d", i);
+        for (int round = 0; round < ROUNDS; round++)
+            cr_assert(threads[i].sums[round] == due, "thread %d, round %d: %.17g instead of %.17g",
+                      i, round, threads[i].sums[round], due);
+        talc_graph_free(threads[i].graph);
+        gpu_stream_free(device, threads[i].stream);
+    }
+    pthread_barrier_destroy(&all);
+    talc_module_free(module);
+    assert_device_freed(device);
 }

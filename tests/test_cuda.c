@@ -1,6 +1,7 @@
 /// What GPUs alone have: names, faults that end the device, grids past the hardware's limits. Runs where there is one.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
 
 #include "tensor/storage.h"
 
@@ -264,6 +265,45 @@ Test(cuda, extents_past_a_grids_limits_are_right)
             talc_scope_leave(scope);
         }
     }
+    assert_all_freed();
+}
+
+// ---- Softmaxes that repeat ----------------------------------------------------------------------------------
+
+/* Forced, or NULL with the refusal. */
+static talc_tensor *softmax_by(const char *algorithm, const talc_tensor *x)
+{
+    talc_algorithm_force("softmax", algorithm);
+    talc_tensor *y = talc_softmax(x, 1);
+    talc_algorithm_force("softmax", NULL);
+    return y;
+}
+
+/* Rows that are one row lie along memory like others, and so does their result; channels that are one lie across it. */
+Test(cuda, a_softmax_of_an_expanded_tensor_is_where_its_result_is)
+{
+    talc_device *gpu = talc_device_get("cuda");
+    const talc_tensor *row = talc_rand(gpu, TALC_F32, TALC_DIMS(1, 40000));
+    const talc_tensor *rows = talc_expand(row, TALC_DIMS(5, 40000));
+    static const char *const algorithms[] = { "cluster", "parts", NULL };
+    for (int i = 0; i < 3; i++) {
+        const talc_tensor *y = softmax_by(algorithms[i], rows);
+        if (y == NULL && strstr(talc_error_message(), "compute capability") != NULL) {
+            talc_error_clear();
+            continue;
+        }
+        assert_no_failure();
+        assert_same_bits("rows", softmax_by(algorithms[i], talc_contiguous(rows)), y);
+    }
+    const talc_tensor *plane = talc_rand(gpu, TALC_F32, TALC_DIMS(2, 1, 300));
+    cr_assert_null(softmax_by("registers", talc_expand(plane, TALC_DIMS(2, 1025, 300))));
+    cr_assert(strstr(talc_error_message(), "softmaxes side by side have over 1024 elements"), "%s",
+              talc_error_message());
+    talc_error_clear();
+    const talc_tensor *planes = talc_expand(plane, TALC_DIMS(2, 1000, 300));
+    assert_same_bits("planes", softmax_by("registers", talc_contiguous(planes)),
+                     softmax_by("registers", planes));
+    assert_no_failure();
     assert_all_freed();
 }
 

@@ -333,11 +333,16 @@ static size_t packed_bytes(const talc_device *device, const talc_conv2d_problem 
     return bytes;
 }
 
+static size_t workspace_of_tiles(const talc_device *device, const talc_conv2d_problem *problem)
+{
+    return problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
+                                      : packed_bytes<double>(device, problem);
+}
+
 size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit)
 {
-    const size_t bytes = problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
-                                                    : packed_bytes<double>(device, problem);
+    const size_t bytes = workspace_of_tiles(device, problem);
     return bytes <= limit ? bytes : 0; /* `textbook` needs none */
 }
 
@@ -350,7 +355,7 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
 }
 
 const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
-                                           const talc_conv2d_problem *problem)
+                                           const talc_conv2d_problem *problem, size_t limit)
 {
     /* What measurements against im2col say; an H200 at its default clocks. */
     constexpr int64_t SHORT = 5;
@@ -368,6 +373,12 @@ const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
         return "strides above 1 are faster by im2col";
     if (problem->KW < SHORT)
         return "kernels less than 5 taps wide are faster by im2col";
+    /* What is left, `textbook`, keeps up with im2col where that can occupy few multiprocessors only. */
+    if (workspace_of_tiles(device, problem) > limit)
+        return talc_cuda_conv2d_im2col_tiles(device, problem, limit) * 4 >=
+                       talc_cuda_state_of(device)->multiprocessors
+                   ? "its tiles do not fit the workspace"
+                   : NULL;
     return fill < MOSTLY ? "its tiles would stay empty for a good part" : NULL;
 }
 

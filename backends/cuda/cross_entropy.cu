@@ -6,12 +6,13 @@
 ///
 ///   rows   Where the classes of a sample lie closer together than the samples, 8 neighbouring threads have a sample of up to 64
 ///          classes, a warp one of up to 2048, a block a longer one. Where samples lie side by side a thread has one, up to
-///          1024 classes. A block adds its
-///          losses and notes its first wrong label; one more block adds those, in a tree of fixed shape, writes the result
-///          and, with a wrong label, the device's record (fault.h).
+///          1024 classes. A block adds its losses and notes its first wrong label; the block that is done last, whichever it
+///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
+///          record (fault.h). So there is one launch.
 ///
 /// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
+#include "backends/cuda/counter.h"
 #include "backends/cuda/fault.h"
 #include "backends/cuda/group.cuh"
 #include "ops/cross_entropy.h"
@@ -27,6 +28,10 @@ constexpr int FEW = 8;
 constexpr int64_t FEW_CLASSES = 64;
 constexpr int64_t WARP_CLASSES = 2048;
 constexpr int64_t THREAD_CLASSES = 1024;
+
+/* Blocks of a multiprocessor at most: few enough that a block's end, a wait until its part is written, is a small share of its
+ * time, and enough of them that the last ones are. */
+constexpr int64_t MOST_BLOCKS = 16;
 
 /* Terms that a thread adds one after the other before it goes on with a new sum. */
 template <typename T> int64_t run_of(int64_t C)
@@ -146,21 +151,75 @@ __device__ bool decided(const entropy_plan<Index> &plan, Index i, int64_t label,
     return true;
 }
 
-/* The block's sum, from all of its threads. */
-__device__ void keep(part mine, part *parts)
+// ---- All samples --------------------------------------------------------------------------------------------
+
+/* Where the blocks' losses come together. */
+struct gathering {
+    part *parts;    /* of each block */
+    unsigned *done; /* blocks; 0 before the launch and after it */
+    talc_reduction reduction;
+    talc_cuda_fault *fault;
+};
+
+__device__ void tell(volatile talc_cuda_fault *fault, part wrong, int64_t classes)
+{
+    if (atomicCAS((unsigned *)&fault->claimed, 0u, 1u) != 0)
+        return;
+    fault->element = wrong.wrong_at;
+    fault->label = wrong.wrong;
+    fault->classes = classes;
+    __threadfence_system();
+    fault->complete = 1;
+}
+
+/* Counts the block and tells whether it is the last of its launch, for which all is there that any wrote before it was counted.
+ * By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run. */
+__device__ bool is_last(unsigned *done)
+{
+    unsigned before;
+    asm volatile("atom.release.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(done)), "r"(gridDim.x - 1)
+                 : "memory");
+    const bool last = before == gridDim.x - 1;
+    if (last)
+        __threadfence();
+    return last;
+}
+
+/* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is in.
+ * Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
+template <typename T> __device__ void gather(T *y, part mine, int64_t classes, const gathering &to)
 {
     __shared__ part shared[BLOCK / WARP];
+    __shared__ bool last;
     mine = join_group(mine, BLOCK, shared);
-    if (threadIdx.x == 0)
-        parts[blockIdx.x] = mine;
+    if (threadIdx.x == 0) {
+        to.parts[blockIdx.x] = mine;
+        last = is_last(to.done);
+    }
+    __syncthreads();
+    if (!last)
+        return;
+    part all;
+    for (unsigned i = threadIdx.x; i < gridDim.x; i += BLOCK)
+        all.join(to.parts[i]);
+    all = join_group(all, BLOCK, shared);
+    if (threadIdx.x != 0)
+        return;
+    if (to.reduction != TALC_REDUCTION_NONE)
+        *y = (T)(to.reduction == TALC_REDUCTION_SUM ? all.sum : all.sum / (double)all.count);
+    if (all.wrong_at != NOWHERE)
+        tell(to.fault, all, classes);
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
 /* THREADS neighbours have a sample: a part of a warp, a warp or the block. All threads of a block go round together. */
 template <typename T, int THREADS, typename Index>
-__global__ void __launch_bounds__(BLOCK) entropy_along(T *y, const T *x, const int64_t *labels,
-                                                       part *parts, const entropy_plan<Index> plan)
+__global__ void __launch_bounds__(BLOCK)
+    entropy_along(T *y, const T *x, const int64_t *labels, const gathering to,
+                  const entropy_plan<Index> plan)
 {
     constexpr int GROUPS = BLOCK / THREADS;
     __shared__ largest<T> shared_most[BLOCK / WARP];
@@ -204,13 +263,14 @@ __global__ void __launch_bounds__(BLOCK) entropy_along(T *y, const T *x, const i
                 y[i] = (T)loss;
         }
     }
-    keep(mine, parts);
+    gather(y, mine, plan.C, to);
 }
 
 /* A thread has a sample. */
 template <typename T, typename Index>
-__global__ void __launch_bounds__(BLOCK) entropy_across(T *y, const T *x, const int64_t *labels,
-                                                        part *parts, const entropy_plan<Index> plan)
+__global__ void __launch_bounds__(BLOCK)
+    entropy_across(T *y, const T *x, const int64_t *labels, const gathering to,
+                   const entropy_plan<Index> plan)
 {
     part mine;
     TALC_GRID_LOOP(Index, i, plan.samples)
@@ -229,31 +289,7 @@ __global__ void __launch_bounds__(BLOCK) entropy_across(T *y, const T *x, const 
         if (plan.whole)
             y[i] = (T)loss;
     }
-    keep(mine, parts);
-}
-
-/* One block. A wrong label's loss is NaN, and so is a sum that it is in. */
-template <typename T>
-__global__ void __launch_bounds__(BLOCK)
-    entropy_finish(T *y, const part *parts, int count, talc_reduction reduction, int64_t classes,
-                   volatile talc_cuda_fault *fault)
-{
-    __shared__ part shared[BLOCK / WARP];
-    part all;
-    for (int i = threadIdx.x; i < count; i += BLOCK)
-        all.join(parts[i]);
-    all = join_group(all, BLOCK, shared);
-    if (threadIdx.x != 0)
-        return;
-    if (reduction != TALC_REDUCTION_NONE)
-        *y = (T)(reduction == TALC_REDUCTION_SUM ? all.sum : all.sum / (double)all.count);
-    if (all.wrong_at == NOWHERE || atomicCAS((unsigned *)&fault->claimed, 0u, 1u) != 0)
-        return;
-    fault->element = all.wrong_at;
-    fault->label = all.wrong;
-    fault->classes = classes;
-    __threadfence_system();
-    fault->complete = 1;
+    gather(y, mine, plan.C, to);
 }
 
 // ---- Launches -----------------------------------------------------------------------------------------------
@@ -262,7 +298,8 @@ enum shape { BY_THREAD, BY_FEW, BY_WARP, BY_BLOCK };
 
 shape shape_of(const talc_cross_entropy_problem *p)
 {
-    const bool across = p->outer_rank > 0 && p->x_strides[p->outer_rank - 1] < p->x_stride;
+    const int64_t step = p->outer_rank > 0 ? p->x_strides[p->outer_rank - 1] : 0;
+    const bool across = step > 0 && step < p->x_stride;
     return across && p->C <= THREAD_CLASSES ? BY_THREAD
            : p->C <= FEW_CLASSES            ? BY_FEW
            : p->C <= WARP_CLASSES           ? BY_WARP
@@ -272,35 +309,29 @@ shape shape_of(const talc_cross_entropy_problem *p)
 unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
 {
     static const int threads[] = { 1, FEW, WARP, BLOCK }; /* of a sample */
-    return blocks_of(device, pieces(p->samples, BLOCK / threads[shape_of(p)]));
+    const int64_t all = pieces(p->samples, BLOCK / threads[shape_of(p)]);
+    const int64_t most = talc_cuda_state_of(device)->multiprocessors * MOST_BLOCKS;
+    return (unsigned)(all < most ? all : most);
 }
 
 template <typename T>
 void launch(talc_device *device, const talc_cross_entropy_problem *p,
-            const talc_cross_entropy_arguments *a, talc_cuda_fault *fault)
+            const talc_cross_entropy_arguments *a, const gathering &to)
 {
     T *y = (T *)a->y;
     const T *x = (const T *)a->x;
-    part *parts = (part *)a->workspace;
     const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks = blocks_for_parts(device, p);
     with_index(p->samples, [&](auto zero) {
         using Index = decltype(zero);
         const shape by = shape_of(p);
-        const entropy_plan<Index> plan(p, run_of<T>(p->C));
-        if (by == BY_THREAD)
-            entropy_across<T, Index><<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
-        else if (by == BY_FEW)
-            entropy_along<T, FEW, Index>
-                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
-        else if (by == BY_WARP)
-            entropy_along<T, WARP, Index>
-                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
-        else
-            entropy_along<T, BLOCK, Index>
-                <<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, parts, plan);
+        const auto kernel = by == BY_THREAD ? entropy_across<T, Index>
+                            : by == BY_FEW  ? entropy_along<T, FEW, Index>
+                            : by == BY_WARP ? entropy_along<T, WARP, Index>
+                                            : entropy_along<T, BLOCK, Index>;
+        kernel<<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, to,
+                                             entropy_plan<Index>(p, run_of<T>(p->C)));
     });
-    entropy_finish<T><<<1, BLOCK, 0, stream>>>(y, parts, (int)blocks, p->reduction, p->C, fault);
 }
 
 } // namespace
@@ -326,10 +357,12 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
     talc_cuda_fault *fault = talc_cuda_fault_of(device, "cross_entropy");
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
+    const gathering to = { (part *)arguments->workspace, talc_cuda_counter(device),
+                           problem->reduction, fault };
     if (problem->dtype == TALC_F32)
-        launch<float>(device, problem, arguments, fault);
+        launch<float>(device, problem, arguments, to);
     else
-        launch<double>(device, problem, arguments, fault);
+        launch<double>(device, problem, arguments, to);
     return talc_cuda_launched(device, "cross_entropy");
 }
 

@@ -86,6 +86,7 @@ talc_status talc_cuda_await(talc_device *device, const void *host);
 talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *peer, const void *src,
                                 size_t bytes);
 talc_status talc_cuda_order(talc_device *device, int stream, int after);
+talc_status talc_cuda_takes_stream(talc_device *device, void *stream);
 void *talc_cuda_callers_stream(talc_device *device);
 void *talc_cuda_stream_new(talc_device *device);
 void talc_cuda_stream_free(talc_device *device, void *stream);

@@ -1,6 +1,7 @@
 /// GPUs as devices: finding, opening and closing them, and what becomes of their errors.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/counter.h"
 #include "backends/cuda/fault.h"
 #include "backends/cuda/ranges.h"
 #include "tensor/error.h"
@@ -170,6 +171,7 @@ static const talc_device_interface interface = {
     .await = talc_cuda_await,
     .from_peer = talc_cuda_from_peer,
     .order = talc_cuda_order,
+    .takes_stream = talc_cuda_takes_stream,
     .stream = talc_cuda_callers_stream,
     .stream_new = talc_cuda_stream_new,
     .stream_free = talc_cuda_stream_free,
@@ -241,6 +243,7 @@ static void close_gpu(talc_device *device)
             (void)cudaEventDestroy(state->order);
         if (state->stream != NULL)
             (void)cudaStreamDestroy(state->stream);
+        talc_cuda_counters_close(device);
         (void)cudaGetLastError();
     }
     state->order = NULL;
@@ -271,6 +274,8 @@ static bool open_gpu(int index)
         error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&state->order, cudaEventDisableTiming);
+    if (error == cudaSuccess)
+        error = talc_cuda_counters_open(device);
     if (talc_cuda_status(device, "device_get", error) == TALC_OK &&
         talc_device_open(device) == TALC_OK)
         return true;

@@ -1,19 +1,22 @@
 /// CUDA graphs: a thread's work on a GPU, captured on a stream of its own and replayed as one launch.
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/counter.h"
 
 #include "tensor/error.h"
 #include "tensor/memory.h"
+#include "tensor/pool.h"
 
 typedef struct graph {
     cudaGraphExec_t exec;
     cudaEvent_t done;    /* after the last replay */
     cudaStream_t stream; /* of the last replay; NULL: there was none */
+    talc_block counter;  /* talc_cuda_counter's */
 } graph;
 
 /* Work of other threads goes where it always goes. */
 static _Thread_local struct {
     const talc_device *device;
     cudaStream_t stream;
+    talc_block counter;
 } recording;
 
 cudaStream_t talc_cuda_recording_stream(const talc_device *device)
@@ -21,29 +24,50 @@ cudaStream_t talc_cuda_recording_stream(const talc_device *device)
     return recording.device == device ? recording.stream : NULL;
 }
 
+unsigned *talc_cuda_recording_counter(const talc_device *device)
+{
+    return recording.device == device ? recording.counter.data : NULL;
+}
+
 /* Relaxed, so that the pool may ask the system for memory meanwhile, here and in other threads; what waits for the stream
  * fails in any mode. */
+static cudaError_t begin(cudaStream_t *stream)
+{
+    cudaError_t error = cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+    if (error != cudaSuccess)
+        return error;
+    error = cudaStreamBeginCapture(*stream, cudaStreamCaptureModeRelaxed);
+    if (error != cudaSuccess)
+        (void)cudaStreamDestroy(*stream);
+    return error;
+}
+
 talc_status talc_cuda_record_begin(talc_device *device)
 {
+    talc_block counter;
+    cudaStream_t stream;
     talc_status status = talc_cuda_enter(device, "capture");
+    if (status == TALC_OK)
+        status = talc_block_new(device, "capture", sizeof(unsigned), &counter);
     if (status != TALC_OK)
         return status;
-    cudaStream_t stream;
-    cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    if (error != cudaSuccess)
-        return talc_cuda_status(device, "capture", error);
-    error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+    cudaError_t error =
+        cudaMemsetAsync(counter.data, 0, sizeof(unsigned), talc_cuda_stream(device));
+    if (error == cudaSuccess)
+        error = begin(&stream);
     if (error != cudaSuccess) {
-        (void)cudaStreamDestroy(stream);
+        talc_block_free(device, counter);
         return talc_cuda_status(device, "capture", error);
     }
     recording.device = device;
     recording.stream = stream;
+    recording.counter = counter;
     return TALC_OK;
 }
 
-static void destroy(graph *g)
+static void destroy(talc_device *device, graph *g)
 {
+    talc_block_free(device, g->counter);
     if (g->done != NULL)
         (void)cudaEventDestroy(g->done);
     if (g->exec != NULL)
@@ -56,11 +80,15 @@ void *talc_cuda_record_end(talc_device *device)
     const cudaStream_t stream = talc_cuda_recording_stream(device);
     cudaGraph_t captured = NULL;
     cudaError_t error = cudaStreamEndCapture(stream, &captured);
+    const talc_block counter = recording.counter;
     recording.device = NULL;
     recording.stream = NULL;
     (void)cudaStreamDestroy(stream);
     graph *g = error != cudaSuccess ? NULL : talc_memory_new(sizeof *g, "capture");
-    if (g != NULL) {
+    if (g == NULL) {
+        talc_block_free(device, counter);
+    } else {
+        g->counter = counter;
         error = cudaGraphInstantiate(&g->exec, captured, 0);
         if (error == cudaSuccess)
             error = cudaGraphUpload(g->exec, talc_cuda_stream(device));
@@ -72,7 +100,7 @@ void *talc_cuda_record_end(talc_device *device)
     if (talc_cuda_status(device, "capture", error) == TALC_OK)
         return g;
     if (g != NULL)
-        destroy(g);
+        destroy(device, g);
     return NULL;
 }
 
@@ -99,11 +127,12 @@ void talc_cuda_record_free(talc_device *device, void *noted)
 {
     graph *g = noted;
     if (!talc_cuda_usable(device)) {
+        talc_block_free(device, g->counter);
         talc_memory_free(g); /* what CUDA held is gone with the context */
         return;
     }
     if (g->stream != NULL)
         (void)cudaEventSynchronize(g->done);
-    destroy(g);
+    destroy(device, g);
     (void)cudaGetLastError();
 }

@@ -44,6 +44,17 @@ __device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
     __pipeline_commit();
 }
 
+/// The same where `shared` may stand at another place; then element by element.
+template <int THREADS = BLOCK, typename T>
+__device__ __forceinline__ void copy_run_anywhere(T *shared, const T *from, int count)
+{
+    if (place_of(shared) == place_of(from))
+        return copy_run<THREADS>(shared, from, count);
+    for (int i = (int)threadIdx.x; i < count; i += THREADS)
+        __pipeline_memcpy_async(shared + i, from + i, sizeof(T));
+    __pipeline_commit();
+}
+
 static __device__ __forceinline__ void await_run()
 {
     __pipeline_wait_prior(0);
@@ -52,18 +63,19 @@ static __device__ __forceinline__ void await_run()
 
 /// All THREADS threads of the block store `count` elements of `shared`, at the place of `to`; `last` maps an element and its
 /// number.
-template <int THREADS = BLOCK, typename T, typename Last>
-__device__ __forceinline__ void store_run(T *to, const T *shared, int count, Last last)
+template <int THREADS = BLOCK, typename To, typename From, typename Last>
+__device__ __forceinline__ void store_run(To *to, const From *shared, int count, Last last)
 {
-    constexpr int V = ACCESS / sizeof(T);
+    constexpr int V = ACCESS / sizeof(To);
     for_run<THREADS, V>(
         place_of(to), count,
         [&](int i) {
-            vec<T, V> some = *(const vec<T, V> *)(shared + i);
+            const vec<From, V> some = *(const vec<From, V> *)(shared + i);
+            vec<To, V> out;
 #pragma unroll
             for (int k = 0; k < V; k++)
-                some.of[k] = last(some.of[k], i + k);
-            *(vec<T, V> *)(to + i) = some;
+                out.of[k] = last(some.of[k], i + k);
+            *(vec<To, V> *)(to + i) = out;
         },
         [&](int i) { to[i] = last(shared[i], i); });
 }

@@ -29,10 +29,14 @@ namespace /* other kernels have types of the same names */
 
 // ---- Layout -------------------------------------------------------------------------------------------------
 
-/* Whether softmaxes lie side by side, closer than the elements of one. */
+/* Whether softmaxes lie side by side, closer than the elements of one: in x, or in y where x repeats an element. */
 static bool is_across(const talc_softmax_problem *p)
 {
-    return p->outer_rank > 0 && p->x_strides[p->outer_rank - 1] < p->x_stride;
+    if (p->outer_rank == 0)
+        return false;
+    const int last = p->outer_rank - 1;
+    return p->x_stride == 0 || p->x_strides[last] == 0 ? p->y_strides[last] < p->y_stride
+                                                       : p->x_strides[last] < p->x_stride;
 }
 
 /* Whether each softmax consists of whole packs. */
@@ -176,31 +180,36 @@ static void launch_registers(talc_device *device, const talc_softmax_problem *p,
  * can hold. */
 constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
 
-/* Threads that the registers of a multiprocessor are enough for: 40 each. */
-constexpr int64_t RUNNING = 1600;
+/* Threads of the blocks that run side by side: more wait for each other longer than they load faster. */
+constexpr int64_t RUNNING = 960;
 
 /* Bytes of the longest softmax: what the largest cluster holds that every GPU with clusters can run. */
 constexpr int64_t MOST_BYTES = PORTABLE_BLOCKS * MOST_STORED;
 
 /* Whether every GPU runs the machine code made for compute capability 9.0: a row refuses by the problem alone. PTX for newer
- * GPUs knows no clusters. */
+ * GPUs knows no clusters. Kept once all of them have said so. */
 static bool has_clusters()
 {
-    static int known; /* 1: no, 2: yes */
+    enum { UNKNOWN, NO, YES };
+    static int known;
     int count = 0, all = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (all != 0)
-        return all == 2;
-    all = cudaGetDeviceCount(&count) == cudaSuccess ? 2 : 1;
-    for (int i = 0; i < count && all == 2; i++) {
+    if (all != UNKNOWN)
+        return all == YES;
+    all = YES;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    for (int i = 0; i < count && error == cudaSuccess; i++) {
         int major = 0, minor = 0;
-        if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) != cudaSuccess ||
-            cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i) != cudaSuccess ||
-            major != 9 || minor != 0)
-            all = 1;
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i);
+        if (error == cudaSuccess)
+            error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i);
+        all = major == 9 && minor == 0 ? all : NO;
     }
-    (void)cudaGetLastError();
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); /* this one, as it is the last */
+        return false;
+    }
     __atomic_store_n(&known, all, __ATOMIC_RELAXED);
-    return all == 2;
+    return all == YES;
 }
 
 /* Blocks of the largest cluster that runs the kernel on this GPU, and leave for the kernel to have all the shared memory of a
@@ -225,13 +234,13 @@ template <auto KERNEL> static int most_blocks(const talc_device *device)
     if (cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_STORED) !=
         cudaSuccess)
         return PORTABLE_BLOCKS;
-    most = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) ==
-                       cudaSuccess &&
-                   cudaOccupancyMaxActiveClusters(&clusters, KERNEL, &config) == cudaSuccess &&
-                   clusters > 0
-               ? MOST_BLOCKS
-               : PORTABLE_BLOCKS;
-    (void)cudaGetLastError();
+    cudaError_t error =
+        cudaFuncSetAttribute(KERNEL, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (error == cudaSuccess)
+        error = cudaOccupancyMaxActiveClusters(&clusters, KERNEL, &config);
+    if (error != cudaSuccess)
+        (void)cudaGetLastError(); /* this one, as it is the last */
+    most = error == cudaSuccess && clusters > 0 ? MOST_BLOCKS : PORTABLE_BLOCKS;
     __atomic_store_n(own, most, __ATOMIC_RELEASE);
     return most;
 }
@@ -241,18 +250,18 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-template <typename T, int COUNT>
+template <typename T, int COUNT, bool LOG>
 static void launch_blocks(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a)
 {
     constexpr int EACH = COUNT * (int)sizeof(T);
-    constexpr auto kernel = softmax_cluster<T, COUNT>;
+    constexpr auto kernel = softmax_cluster<T, COUNT, LOG>;
     const int64_t packs = packs_of<T, COUNT>(p, a);
     const int most = most_blocks<kernel>(device);
     int blocks = 2;
     while (blocks < most && packs * EACH > blocks * STORED)
         blocks *= 2;
-    /* Blocks that run side by side by their shared memory, and threads of each for which the registers do too. */
+    /* Blocks that run side by side by their shared memory. */
     const int64_t own = pieces(packs, blocks);
     const int64_t side_by_side = (MOST_STORED + 1024) / (own * EACH + 1024);
     const int64_t most_threads = smaller(MOST_THREADS / 2, RUNNING / side_by_side);
@@ -284,10 +293,15 @@ static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
                            const talc_softmax_arguments *a)
 {
     constexpr int COUNT = ACCESS / (int)sizeof(T);
-    if (is_alike<T>(p, a) && packs_of<T, COUNT>(p, a) <= MOST_BYTES / ACCESS)
-        launch_blocks<T, COUNT>(device, p, a);
+    const bool packed = is_alike<T>(p, a) && packs_of<T, COUNT>(p, a) <= MOST_BYTES / ACCESS;
+    if (packed && p->log)
+        launch_blocks<T, COUNT, true>(device, p, a);
+    else if (packed)
+        launch_blocks<T, COUNT, false>(device, p, a);
+    else if (p->log)
+        launch_blocks<T, 1, true>(device, p, a);
     else
-        launch_blocks<T, 1>(device, p, a);
+        launch_blocks<T, 1, false>(device, p, a);
 }
 
 // ---- parts and whole ----------------------------------------------------------------------------------------

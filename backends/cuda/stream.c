@@ -1,6 +1,7 @@
 /// Streams of GPUs: which one a thread's work goes to, and how one waits for another.
 #include "backends/cuda/cuda.h"
 
+#include "tensor/error.h"
 #include "tensor/streams.h"
 
 #include <pthread.h>
@@ -19,6 +20,37 @@ cudaStream_t talc_cuda_stream(const talc_device *device)
 {
     const cudaStream_t recording = talc_cuda_recording_stream(device);
     return recording != NULL ? recording : stream_of(device, talc_stream_number(device));
+}
+
+/* Nothing here is of a kind that ends a capture. The legacy stream is that of the GPU that is the current one; CUDA before
+ * 12.8 does not tell of which the others are. */
+talc_status talc_cuda_takes_stream(talc_device *device, void *stream)
+{
+    static const char *const who = "stream_enter";
+    const int own = talc_cuda_state_of(device)->index;
+    int index = own;
+    enum cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+    if (stream == cudaStreamPerThread)
+        return talc_fail(TALC_BAD_ARGUMENT,
+                         "%s: cudaStreamPerThread is another stream in each thread, %s takes one "
+                         "that is the same in all",
+                         who, device->name);
+    talc_status status = talc_cuda_enter(device, who);
+    if (status == TALC_OK)
+        status = talc_cuda_status(device, who, cudaStreamIsCapturing(stream, &captured));
+    if (status == TALC_OK && captured != cudaStreamCaptureStatusNone)
+        return talc_fail(
+            TALC_BAD_ARGUMENT,
+            "%s: the stream is being captured, it cannot wait for what is queued on %s", who,
+            device->name);
+#if CUDART_VERSION >= 12080
+    if (status == TALC_OK && stream != cudaStreamLegacy)
+        status = talc_cuda_status(device, who, cudaStreamGetDevice(stream, &index));
+#endif
+    return status != TALC_OK || index == own
+               ? status
+               : talc_fail(TALC_BAD_DEVICE, "%s: the stream is of cuda:%d, not of %s", who, index,
+                           device->name);
 }
 
 void *talc_cuda_callers_stream(talc_device *device)

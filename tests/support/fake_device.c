@@ -7,6 +7,7 @@
 #include "tests/support/fake_backend.h"
 #include "tests/support/fake_pages.h"
 #include "tests/support/fake_recording.h"
+#include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 
 #include <pthread.h>
@@ -416,6 +417,7 @@ static const talc_device_interface interface = {
     .receive = move,
     .await = await,
     .order = order,
+    .takes_stream = fake_takes_stream,
     .stream = stream,
     .close = close_fake,
 };

@@ -5,6 +5,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/hooks.h"
 
+#include "tensor/error.h"
 #include "tensor/storage.h"
 
 #include <criterion/criterion.h>
@@ -62,7 +63,10 @@ void *gpu_stream_new(const talc_device *device)
         return stream;
     }
 #endif
-    return is_gpu(device) ? NULL : malloc(1);
+    const talc_device **named = is_gpu(device) ? NULL : malloc(sizeof *named);
+    if (named != NULL)
+        *named = device;
+    return named;
 }
 
 void gpu_stream_free(const talc_device *device, void *stream)
@@ -86,6 +90,68 @@ void gpu_stall(const talc_device *device, void *stream, int milliseconds)
     (void)device;
     (void)stream;
     (void)milliseconds;
+}
+
+talc_status fake_takes_stream(talc_device *device, void *stream)
+{
+    const talc_device *of = *(const talc_device **)stream;
+    return of == device ? TALC_OK
+                        : talc_fail(TALC_BAD_DEVICE, "stream_enter: the stream is of %s, not of %s",
+                                    of->name, device->name);
+}
+
+void *gpu_stream_per_thread(const talc_device *device)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device))
+        return cudaStreamPerThread;
+#endif
+    (void)device;
+    return NULL;
+}
+
+void *gpu_stream_legacy(const talc_device *device)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device))
+        return cudaStreamLegacy;
+#endif
+    (void)device;
+    return NULL;
+}
+
+bool gpu_capture_begin(const talc_device *device, void *stream)
+{
+#if defined(TALC_CUDA)
+    if (is_gpu(device)) {
+        must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+        return true;
+    }
+#endif
+    (void)device;
+    (void)stream;
+    return false;
+}
+
+bool gpu_capture_end(const talc_device *device, void *stream)
+{
+#if defined(TALC_CUDA)
+    cudaGraph_t graph;
+    if (is_gpu(device))
+        return cudaStreamEndCapture(stream, &graph) == cudaSuccess &&
+               cudaGraphDestroy(graph) == cudaSuccess;
+#endif
+    (void)device;
+    (void)stream;
+    return false;
+}
+
+talc_device *queueing_device_beside(const talc_device *device)
+{
+    talc_device *other = is_gpu(device) ? talc_device_get("cuda:1") : other_fake_device();
+    if (other == NULL)
+        talc_error_clear();
+    return other;
 }
 
 bool gpu_idle(const talc_device *device, void *stream)
