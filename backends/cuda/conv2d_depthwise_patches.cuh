@@ -2,19 +2,22 @@
 /// (conv2d_depthwise.cu). Private to backends/cuda.
 ///
 /// Kernels of K by K, stride 1, padding on both sides that keeps the width, every output channel with an input channel of its own. A
-/// thread has the sums of a patch of outputs in registers, WIDE columns by HIGH rows, and the weights of its channel. It goes down
-/// the rows of x that the patch needs, reads its columns of each once and adds them to all the sums that they belong to: for K = 5 a
-/// patch of 7 by 7 takes 121 reads for 1,225 FMAs.
+/// thread has the sums of a patch of SIDE by SIDE outputs in registers, and the weights of its channel. It goes down the rows of x
+/// that the patch needs, reads its columns of each once and adds them to all the sums that they belong to: for K = 5, 121 reads
+/// feed 1,225 FMAs.
 ///
 ///     x in shared memory                   sums
 ///     . . . . . . . . . . .  row i         + + + + + + +  row d,  to which row i is tap kh = i - d
 ///     . . . . . . . . . . .                + + + + + + +
-///     WIDE + K - 1 columns                 WIDE columns
+///     SIDE + K - 1 columns                 SIDE columns
 ///
 /// A block is a warp, so that warps wait for nobody but memory. Its unit of work is some whole planes, or a band of one that has more
 /// patches than a warp lanes. It does the same part of one image after the other and loads its weights once; while it computes one
 /// unit the next one is on its way. x goes into shared memory as it lies, in pieces of 16 bytes, and y leaves it so, from the same
 /// place: it takes 7 columns for patches in all rows and planes to begin in different banks.
+///
+/// With K = 7 the 2,401 FMAs of a patch are more instructions than their cache feeds in time to warps that are in different places
+/// (ncu: no instruction, 27 % of a warp's time); loops short enough would need the sums to change registers.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_PATCHES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_PATCHES_CUH
 
@@ -25,8 +28,8 @@
 namespace talc
 {
 
-/// Columns of a patch.
-constexpr int WIDE = 7;
+/// Outputs along an edge of a patch. Lower ones, of 4 or 5 rows, are slower for every kernel here.
+constexpr int SIDE = 7;
 
 // ---- Plan ---------------------------------------------------------------------------------------------------
 
@@ -45,17 +48,17 @@ struct patch_plan : plane_sizes {
     }
 
     /// False where a warp has not two rows of patches: bands of one would read too much of x twice.
-    bool cut(int K, int high, int64_t size)
+    bool cut(int K, int64_t size)
     {
         const int V = (int)(ACCESS / size);
-        across = OW / WIDE, down = (int)pieces(OH, high), planes = bands = 1;
+        across = OW / SIDE, down = (int)pieces(OH, SIDE), planes = bands = 1;
         int x_rows = H, y_rows = OH;
         if (2 * across > WARP)
             return false;
         if (across * down > WARP) {
             bands = (int)pieces(down, WARP / across);
             down = (int)pieces(down, bands); /* as high as each other */
-            x_rows = down * high + K - 1, y_rows = down * high;
+            x_rows = down * SIDE + K - 1, y_rows = down * SIDE;
         } else {
             planes = WARP / (across * down);
             planes = planes >= channels ? planes / channels * channels
@@ -75,11 +78,11 @@ struct patch_plan : plane_sizes {
 struct patch_part {
     int plane, oh, rows, top, height;
 
-    __device__ patch_part(const patch_plan &p, int part, int K, int high)
+    __device__ patch_part(const patch_plan &p, int part, int K)
     {
         plane = part / p.bands * p.planes;
-        oh = part % p.bands * p.down * high;
-        rows = min(p.down * high, p.OH - oh);
+        oh = part % p.bands * p.down * SIDE;
+        rows = min(p.down * SIDE, p.OH - oh);
         top = p.bands == 1 ? 0 : min(max(oh - p.pad_top, 0), p.H);
         height = p.bands == 1 ? p.H : max(min(oh + rows - 1 - p.pad_top + K, p.H) - top, 0);
     }
@@ -118,19 +121,19 @@ static __device__ __forceinline__ void copy_patches(const depthwise_patch_proble
 }
 
 /* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
-template <typename T, int K, int HIGH> constexpr int patch_residents()
+template <typename T, int K> constexpr int patch_residents()
 {
-    return sizeof(T) == 8 ? 8 : K * K + HIGH * WIDE > 90 ? 12 : 16;
+    return sizeof(T) == 8 ? 8 : K == 7 ? 12 : 16;
 }
 
-template <typename T, int K, int HIGH>
-static __global__ void __launch_bounds__(WARP, patch_residents<T, K, HIGH>())
+template <typename T, int K>
+static __global__ void __launch_bounds__(WARP, patch_residents<T, K>())
     depthwise_patches(const depthwise_patch_problem<T> p)
 {
-    constexpr int PAD = (K - 1) / 2, COLUMNS = WIDE + K - 1;
+    constexpr int PAD = (K - 1) / 2, COLUMNS = SIDE + K - 1;
     extern __shared__ __align__(16) unsigned char patch_bytes[];
     const patch_plan &plan = p.plan;
-    const patch_part part(plan, blockIdx.x % plan.parts, K, HIGH);
+    const patch_part part(plan, blockIdx.x % plan.parts, K);
     const int step = gridDim.x / plan.parts;
     int t = blockIdx.x / plan.parts;
     T *shared = (T *)patch_bytes, *next = shared + plan.room;
@@ -139,9 +142,9 @@ static __global__ void __launch_bounds__(WARP, patch_residents<T, K, HIGH>())
     /* This lane's patch. */
     const int plane = (int)threadIdx.x / (plan.across * plan.down);
     const int rest = (int)threadIdx.x - plane * plan.across * plan.down, row = rest / plan.across;
-    const int ow = (rest - row * plan.across) * WIDE, oh = row * HIGH;
+    const int ow = (rest - row * plan.across) * SIDE, oh = row * SIDE;
     const int top = part.oh + oh - plan.pad_top - part.top;
-    const bool left = ow > 0, right = ow + WIDE < plan.W; /* there is something beside it */
+    const bool left = ow > 0, right = ow + SIDE < plan.W; /* there is something beside it */
 
     const int channels = min(plan.planes, plan.channels - part.plane), channel = plane % channels;
     const T *weights = p.w + (int64_t)part.plane * (K * K);
@@ -160,23 +163,23 @@ static __global__ void __launch_bounds__(WARP, patch_residents<T, K, HIGH>())
         __syncthreads();
         const int64_t first = part.first(plan, t);
         const bool busy = plane < part.count(plan, t) && oh < part.rows;
-        T sums[HIGH][WIDE] = {};
+        T sums[SIDE][SIDE] = {};
         if (busy) {
             const T *from = shared + place_of(p.x + (first * plan.H + part.top) * plan.W) +
                             (plane * plan.H + top) * plan.W + ow - PAD;
 #pragma unroll
-            for (int i = 0; i < HIGH + K - 1; i++) {
+            for (int i = 0; i < COLUMNS; i++) {
                 if ((unsigned)(top + i) < (unsigned)part.height) {
                     T taps[COLUMNS];
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++)
-                        taps[k] = (k >= PAD || left) && (k < PAD + WIDE || right) ? from[k] : (T)0;
+                        taps[k] = (k >= PAD || left) && (k < PAD + SIDE || right) ? from[k] : (T)0;
 #pragma unroll
-                    for (int d = 0; d < HIGH; d++)
+                    for (int d = 0; d < SIDE; d++)
 #pragma unroll
                         for (int k = 0; k < K; k++)
 #pragma unroll
-                            for (int r = 0; r < WIDE; r++)
+                            for (int r = 0; r < SIDE; r++)
                                 if (i - d >= 0 && i - d < K)
                                     sums[d][r] += taps[r + k] * w[(i - d) * K + k];
                 }
@@ -189,10 +192,10 @@ static __global__ void __launch_bounds__(WARP, patch_residents<T, K, HIGH>())
         if (busy) {
             T *to = results + (plane * part.rows + oh) * plan.OW + ow;
 #pragma unroll
-            for (int d = 0; d < HIGH; d++, to += plan.OW)
+            for (int d = 0; d < SIDE; d++, to += plan.OW)
                 if (oh + d < part.rows)
 #pragma unroll
-                    for (int r = 0; r < WIDE; r++)
+                    for (int r = 0; r < SIDE; r++)
                         to[r] = sums[d][r] + bias;
         }
         __syncthreads();
@@ -224,20 +227,20 @@ static int64_t turns_of_block(int K, int64_t units, int64_t slots)
     return K == 3 ? 1 : pieces(units, 12 * slots);
 }
 
-template <typename T, int K, int HIGH>
+template <typename T, int K>
 static bool launch_patches(talc_device *device, const talc_conv2d_problem *p,
                            const talc_conv2d_arguments *a)
 {
     depthwise_patch_problem<T> d = { (const T *)a->x, (const T *)a->w, (T *)a->y,
                                      epilogue<T>(a->bias, a->residual, p->activation),
                                      patch_plan(p) };
-    if (!d.plan.cut(K, HIGH, sizeof(T)))
+    if (!d.plan.cut(K, sizeof(T)))
         return false;
     const int64_t slots =
-        (int64_t)talc_cuda_state_of(device)->multiprocessors * patch_residents<T, K, HIGH>();
+        (int64_t)talc_cuda_state_of(device)->multiprocessors * patch_residents<T, K>();
     const int64_t each = turns_of_block(K, (int64_t)d.plan.parts * d.plan.turns, slots);
-    depthwise_patches<T, K, HIGH><<<(unsigned)(d.plan.parts * pieces(d.plan.turns, each)), WARP,
-                                    2 * d.plan.room * sizeof(T), talc_cuda_stream(device)>>>(d);
+    depthwise_patches<T, K><<<(unsigned)(d.plan.parts * pieces(d.plan.turns, each)), WARP,
+                              2 * d.plan.room * sizeof(T), talc_cuda_stream(device)>>>(d);
     return true;
 }
 
@@ -248,18 +251,16 @@ static bool run_patches(talc_device *device, const talc_conv2d_problem *p,
 {
     const int64_t most = INT_MAX / 8, pad = (p->KW - 1) / 2;
     if (p->OC != p->C || p->KH != p->KW || p->stride_h != 1 || p->stride_w != 1 ||
-        p->dilation_h != 1 || p->dilation_w != 1 || p->W % WIDE != 0 || p->pad_left != pad ||
+        p->dilation_h != 1 || p->dilation_w != 1 || p->W % SIDE != 0 || p->pad_left != pad ||
         p->pad_right != pad || !planes_fit(p, most) || p->N * p->C > most / p->OH)
         return false;
     switch (p->KH) {
     case 3:
-        return launch_patches<T, 3, 7>(device, p, a);
+        return launch_patches<T, 3>(device, p, a);
     case 5:
-        return launch_patches<T, 5, 7>(device, p, a);
+        return launch_patches<T, 5>(device, p, a);
     case 7:
-        /* Seven rows are more instructions than are fetched in time, but where padding leaves half of them out. */
-        return p->OH <= 7 ? launch_patches<T, 7, 7>(device, p, a)
-                          : launch_patches<T, 7, 4>(device, p, a);
+        return launch_patches<T, 7>(device, p, a);
     default:
         return false;
     }
