@@ -12,11 +12,11 @@ TALC_BEGIN_DECLARATIONS
 
 /// The device of that name: "cpu", "cuda" (the first GPU), "cuda:1". Devices live as long as the process, or until
 /// talc_device_close; one that was closed is opened again. NULL, with TALC_BAD_DEVICE and a message that says what is
-/// missing, when there is none.
+/// missing, when there is none; with TALC_DEVICE_LOST when a fault has ended it.
 TALC_API talc_device *talc_device_get(const char *name);
 
 /// The device named by TALC_DEVICE when that exists; without TALC_DEVICE the first GPU when there is one. Else the CPU.
-/// Raises nothing.
+/// Raises nothing, and gives a GPU that a fault has ended too, which says so when it is used.
 TALC_API talc_device *talc_device_default(void);
 
 /// How many threads the CPU computes with: TALC_THREADS, else one for each processor the process may use.

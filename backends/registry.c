@@ -5,6 +5,7 @@
 #include "backends/cuda/cuda.h"
 #endif
 #include "tensor/environment.h"
+#include "tensor/pool.h"
 #include "tensor/storage.h"
 
 #include <stdatomic.h>
@@ -44,7 +45,8 @@ static talc_device *find(const char *name)
 
 talc_device *talc_device_get(const char *name)
 {
-    return talc_operand_missing("device_get", "name", name) ? NULL : find(name);
+    talc_device *device = talc_operand_missing("device_get", "name", name) ? NULL : find(name);
+    return device == NULL || talc_device_gone(device, "device_get") ? NULL : device;
 }
 
 talc_device *talc_device_host(void)

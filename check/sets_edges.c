@@ -115,6 +115,8 @@ const char *const talc_check_edges[] = {
     "n2c3h56w57o3k7x7p3x2x3x4g3_residual", "n1c2h150w60o2k3x3p1x1g2_f64_bias_residual_tanh",
     "n1c3h70w60o3k3x3s2x2p0x1x1x0g3", "n2c3h90w30o3k5x5p6x7g3", "n70c2h5w4o2k3x3p1x1g2_bias",
     "n1c33h5w5o33k3x3p1x1g33", "n1c2h12w13o2k11x11p5x5g2", "n1c3h11w13o3k2x2s4x5g3",
+    "n37c3h7w7o3k3x3p1x1g3_residual_tanh", "n2c3h56w56o3k7x7p3x3g3_bias", "n2c2h100w21o2k5x5p2x2g2_f64_bias_relu",
+    "n3c2h3w14o2k3x3p20x1x5x1g2_bias", "n1c2h9w63o2k7x7p0x3g2_f64", "n2c2h50w14o2k5x5p40x2x0x2g2",
 
     /* Pointwise. */
     "n2c7h6w5o9k1x1", "n2c16h7w7o8k1x1_bias_relu", "n2c3h4w5o4k1x1p1x2_bias", "n2c3h4w5o4k1x1p1x0x0x0",
@@ -305,6 +307,11 @@ const char *const talc_check_edges[] = {
     "max:301x127@1", "sum:41x1001@1", "argmax:41x1001@1", "max:41x1001@1_f64", "sum:3x20003@1", "argmax:2x40005@1",
     "sum:3x40005@1_f64", "argmax:1x40007@1_u8", "sum:203x100x3@1", "argmax:203x100x3@1", "max:211x31x9@1",
     "mean:57x30x49@1_f64", "argmax:57x12x63@1_i32", "sum:3001x8@1", "argmax:9001x8@1",
+
+    /* Reductions across rows that fill no whole accesses of 16 bytes: rows left over, blocks beside each other, parts. */
+    "sum:41x1001@0", "argmax:66x1001@0", "max:3x2x1001@1", "argmax:20003x17@0", "sum:7001x33@0", "argmax:3x701x49@1",
+    "sum:3x701x49@1", "max:5x301x255@1", "argmax:2x603x18@1", "mean:2x599x254@1", "argmax:9x501x17@1_f64",
+    "sum:9001x19@0_f64", "sum:701x41@1_reversed", "argmax:701x5x9@2_reversed",
 
     /* Reductions: planes that fill no whole accesses, more than stand side by side, images in parts and not. */
     "sum:60x22x7x7@0,2,3", "argmax:60x22x7x7@0,2,3", "max:200x3x7x7@0,2,3", "mean:33x5x15x15@0,2,3",

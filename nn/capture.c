@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
+#include "tensor/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,7 @@ static const char *const CAPTURE = "capture", *const REPLAY = "graph_replay";
 typedef struct parameter {
     talc_tensor *tensor; /* the module's handle, retained */
     talc_source source;
-    uint64_t began; /* its version when the recording began */
-    bool written;   /* by the pass itself, so by each replay */
+    bool written; /* by the pass itself, so by each replay */
 } parameter;
 
 struct talc_graph {
@@ -26,8 +26,6 @@ struct talc_graph {
     talc_recording *recording;
     parameter *parameters;
     int parameter_count;
-    talc_tensor **held; /* views of what recorded ops read and the recording does not own */
-    size_t held_count, held_room;
 };
 
 // ---- Parameters ---------------------------------------------------------------------------------------------
@@ -81,31 +79,21 @@ static bool check_parameters(const talc_graph *graph, bool *written)
     return true;
 }
 
-static void note_beginning(talc_graph *graph)
-{
-    for (int i = 0; i < graph->parameter_count; i++)
-        graph->parameters[i].began = talc_version(graph->parameters[i].tensor);
-}
-
-static void note_end(talc_graph *graph)
+/* As they are now: all of them after a capture, those that the pass writes after a replay. */
+static void note_captured(talc_graph *graph)
 {
     for (int i = 0; i < graph->parameter_count; i++) {
         parameter *to = &graph->parameters[i];
         to->source.version = talc_version(to->tensor);
-        to->written = to->source.version != to->began;
+        to->written = talc_recording_writes(graph->recording, to->tensor);
     }
 }
 
-/* Whoever works something out of a parameter has to see that a replay wrote it. */
-static void tell_written(talc_graph *graph)
+static void note_replayed(talc_graph *graph)
 {
-    for (int i = 0; i < graph->parameter_count; i++) {
-        parameter *to = &graph->parameters[i];
-        if (to->written) {
-            talc_tensor_written(to->tensor);
-            to->source.version = talc_version(to->tensor);
-        }
-    }
+    for (int i = 0; i < graph->parameter_count; i++)
+        if (graph->parameters[i].written)
+            graph->parameters[i].source.version = talc_version(graph->parameters[i].tensor);
     talc_tensor_written(graph->y);
 }
 
@@ -144,62 +132,31 @@ static bool in_evaluation(const talc_module *module)
 
 // ---- Passes -------------------------------------------------------------------------------------------------
 
+/* Its result in the recording's memory: x, or what the program holds, may be written before the next replay. */
+static talc_tensor *forward_to_own(talc_graph *graph)
+{
+    talc_tensor *y = talc_forward(graph->module, graph->x);
+    return y == NULL || talc_recording_owns(graph->recording, y) ? y : talc_clone(y);
+}
+
 /* What is made of a pass stays in the scope that is open. */
 static talc_tensor *pass(talc_graph *graph, bool pool)
 {
     if (!talc_recording_enter(CAPTURE, graph->recording, pool))
         return NULL;
-    talc_tensor *y = talc_forward(graph->module, graph->x);
+    talc_tensor *y = pool ? forward_to_own(graph) : talc_forward(graph->module, graph->x);
     talc_recording_leave();
     return y;
-}
-
-typedef struct holder {
-    talc_observer observer; /* first, so that the two pointers are one */
-    talc_graph *graph;
-} holder;
-
-/* Views, since an op may be the last to hold what it reads: a layer's own cache of it, say, that the next write ends. */
-static void hold_inputs(talc_observer *observer, const talc_observation *observation)
-{
-    talc_graph *graph = ((holder *)observer)->graph;
-    for (int i = 0; i < observation->count; i++) {
-        const talc_tensor *input = observation->inputs[i];
-        if (input == NULL || talc_recording_owns(graph->recording, &input->storage->block))
-            continue;
-        bool known = input->storage == graph->x->storage;
-        for (size_t h = 0; h < graph->held_count && !known; h++)
-            known = graph->held[h]->storage == input->storage;
-        if (known)
-            continue;
-        talc_tensor **grown = talc_memory_grown(graph->held, graph->held_count, &graph->held_room,
-                                                sizeof(talc_tensor *), CAPTURE);
-        if (grown == NULL)
-            return;
-        graph->held = grown;
-        talc_tensor *view = talc_retain(talc_tensor_alias(input));
-        if (view != NULL)
-            graph->held[graph->held_count++] = view;
-    }
-}
-
-static void release_held(talc_tensor **held, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        talc_release(held[i]);
-    talc_memory_free(held);
 }
 
 /* The recorded pass; its result, whose elements do not exist yet. */
 static talc_tensor *recorded_pass(talc_graph *graph)
 {
-    holder holding = { .observer = { .observe = hold_inputs }, .graph = graph };
     talc_tensor *y = NULL;
-    note_beginning(graph);
     if (talc_recording_begin(graph->recording)) {
-        talc_observer *before = talc_observe(&holding.observer);
-        y = talc_forward(graph->module, graph->x);
-        talc_observe(before);
+        talc_observer *observer = talc_observe_pause(); /* of elements that do not exist */
+        y = forward_to_own(graph);
+        talc_observe_resume(observer);
         if (!talc_recording_end(graph->recording))
             y = NULL;
     }
@@ -231,19 +188,18 @@ static talc_tensor *rehearse(talc_graph *graph)
     return y == NULL ? NULL : talc_clone(y);
 }
 
-/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own. */
+/* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own, and
+ * nothing shows of the passes that are run for it. */
 static bool capture(talc_graph *graph)
 {
     talc_recording *before = graph->recording;
-    talc_tensor **held = graph->held;
-    const size_t held_count = graph->held_count;
-    graph->held = NULL;
-    graph->held_count = graph->held_room = 0;
     talc_scope *scope = talc_scope_enter();
     graph->recording = scope == NULL ? NULL : talc_recording_new(graph->x->device);
     talc_tensor *y = NULL;
-    if (graph->recording != NULL)
+    if (graph->recording != NULL && (before == NULL || talc_recording_save(before)))
         y = talc_recording_possible(graph->x->device) ? record(graph) : rehearse(graph);
+    if (before != NULL && !talc_recording_restore(before))
+        y = NULL;
     y = y == NULL || talc_failed() ? NULL : talc_tensor_alias(y);
     if (y != NULL && graph->y != NULL)
         talc_tensor_replace(graph->y, y);
@@ -251,16 +207,12 @@ static bool capture(talc_graph *graph)
         graph->y = talc_retain(y);
     talc_scope_leave(scope);
     if (y != NULL) {
-        note_end(graph);
-        release_held(held, held_count);
+        note_captured(graph);
         talc_recording_free(before);
         return true;
     }
-    release_held(graph->held, graph->held_count);
     talc_recording_free(graph->recording);
     graph->recording = before;
-    graph->held = held;
-    graph->held_count = graph->held_room = held_count;
     return false;
 }
 
@@ -284,7 +236,7 @@ talc_graph *talc_capture(talc_module *module, const talc_tensor *example)
     if (talc_operand_missing(CAPTURE, "module", module) ||
         talc_operand_missing(CAPTURE, "example", example) ||
         talc_recording_refuses(CAPTURE, example->device, "hold another graph") ||
-        !in_evaluation(module))
+        talc_recording_refuses_device(CAPTURE, example->device) || !in_evaluation(module))
         return NULL;
     talc_graph *graph = talc_memory_new(sizeof *graph, CAPTURE);
     if (graph == NULL)
@@ -308,10 +260,13 @@ static bool run_again(talc_graph *graph)
 
 static bool run_recording(talc_graph *graph, bool written)
 {
-    if ((written && !(in_evaluation(graph->module) && capture(graph))) ||
-        !talc_recording_replay(graph->recording))
+    if (written && !(in_evaluation(graph->module) && capture(graph)))
         return false;
-    tell_written(graph);
+    const talc_run run = talc_run_begin(REPLAY, graph->x->device, "graph", talc_run_dims, graph->x);
+    const bool ran = talc_recording_replay(graph->recording);
+    if (talc_run_end(&run, ran ? TALC_OK : talc_error_status()) != TALC_OK)
+        return false;
+    note_replayed(graph);
     return true;
 }
 
@@ -322,7 +277,8 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
         !talc_operand_like(REPLAY, "the example", graph->x, "x", x) ||
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
-        !check_parameters(graph, &written) || (x != graph->x && !talc_copy(graph->x, x)))
+        talc_recording_refuses_device(REPLAY, x->device) || !check_parameters(graph, &written) ||
+        !talc_recording_follow(graph->recording) || (x != graph->x && !talc_copy(graph->x, x)))
         return NULL;
     const bool ran =
         talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);
@@ -347,6 +303,5 @@ void talc_graph_free(talc_graph *graph)
     talc_memory_free(graph->parameters);
     talc_release(graph->x);
     talc_release(graph->y);
-    release_held(graph->held, graph->held_count);
     talc_memory_free(graph);
 }

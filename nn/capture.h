@@ -12,15 +12,21 @@
 ///   whose elements stay until the next replay. Results are those of talc_forward, to the bit.
 /// * The module is in evaluation mode when it is captured, with all its children.
 /// * Parameters and buffers are read as they are at each replay: one that was written since the last is seen. (Where anything was
-///   written the pass is recorded anew, since layers may keep what they work out of parameters.) One whose storage was replaced,
-///   by talc_module_to or talc_module_load, makes the replay fail: capture again. Those that the pass itself writes are written by
-///   each replay. Other tensors that the forward pass reads are held as they were.
+///   written the pass is recorded anew, since layers may keep what they work out of parameters. It is run for that, and what it
+///   writes in place is put back.) One whose storage was replaced, by talc_module_to or talc_module_load, makes the replay fail:
+///   capture again. All this is of the module and its children, not of others that forward may call.
+/// * What the pass writes in place, be it a buffer or any tensor, each replay writes too, and it counts as a write
+///   (talc_version): whatever was worked out of it before is made anew. Where passes are recorded, the graph holds the memory of
+///   all tensors that its pass reads or writes, whoever releases them.
 /// * What runs is fixed as well: algorithms, precision, workspace, and which way forward takes.
-/// * A forward pass that waits for the device, moves elements to or from the host or another device, or draws random numbers
-///   cannot be captured: that call fails and says so, and the device and the module are as usable as before.
+/// * A forward pass that waits for the device, moves elements to or from the host or another device, makes or changes tensors
+///   there, or draws random numbers cannot be captured: that call fails and says so, and the device and the module are as usable as
+///   before. What else forward does on the host (a counter in C) it does when it runs; a replay need not run it.
 ///
-/// One thread at a time uses a graph; a graph is replayed after all that its thread asked of the device before. Other threads
-/// may work on the device while a graph is captured.
+/// One thread at a time uses a graph; a graph is replayed after all that its thread asked of the device before. Threads may take
+/// turns, each in a stream of its own: a replay, with its copy of x, waits for all that is queued in the stream of the one before,
+/// so for what is still to read its output there. What they write to the fixed input themselves they order themselves, as any
+/// tensor that two streams use. Other threads may work on the device while a graph is captured.
 #ifndef TALC_NN_CAPTURE_H
 #define TALC_NN_CAPTURE_H
 
@@ -31,9 +37,9 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_graph talc_graph;
 
 /// Captures a module's forward pass on input of the example's shape, dtype and device. The pass is run on the example, up to
-/// twice, before it is recorded. The graph belongs to the program and keeps its parameters and memory; the module outlives it.
-/// NULL on failure: NULL arguments, a module in training mode (names it), a call in the pass that cannot be recorded (names it),
-/// no memory, and whatever talc_forward fails with.
+/// twice, before it is recorded, and writes in place what it writes. The graph belongs to the program and keeps its parameters and
+/// memory; the module outlives it. NULL on failure: NULL arguments, a module in training mode (names it), a call in the pass that
+/// cannot be recorded (names it), no memory, and whatever talc_forward fails with.
 TALC_API talc_graph *talc_capture(talc_module *module, const talc_tensor *example);
 
 /// The forward pass on x, of the example's shape, dtype and device, and of any strides. Returns the fixed output, which the

@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -154,7 +155,7 @@ static talc_status run(const talc_batch_norm2d_algorithm *row, const talc_batch_
         .workspace = block.data,
         .workspace_bytes = workspace,
     };
-    talc_run frame = talc_run_begin(OP, y->device, &row->algorithm, problem_text, p);
+    talc_run frame = talc_run_begin(OP, y->device, row->algorithm.name, problem_text, p);
     status = talc_run_end(&frame, row->run(y->device, p, &arguments));
     talc_block_free(y->device, block);
     return status;

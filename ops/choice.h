@@ -1,4 +1,4 @@
-/// The choice among an op's rows, and the frame around running one. Private to talc.
+/// The choice among an op's rows. Private to talc.
 ///
 /// Every op chooses the same way, so that forcing, precision, workspace limits, messages and TALC_VERBOSE mean the
 /// same everywhere:
@@ -50,30 +50,5 @@ bool talc_choice_admits(talc_choice *choice, const talc_algorithm *row, const ch
 
 /// Raises TALC_UNSUPPORTED with every row's reason.
 talc_status talc_choice_fail(const talc_choice *choice);
-
-/// Writes a problem in few characters. Called only when somebody reads them: formatting costs as much as a launch.
-#define TALC_RUN_TEXT 320
-typedef void talc_run_text(const void *problem, char text[TALC_RUN_TEXT]);
-
-/// A talc_run_text for ops whose problem is best told by the shape of a tensor, the result or x.
-talc_run_text talc_run_dims;
-
-/// What a run needs to be timed, named in a fault, and traced.
-typedef struct talc_run {
-    const char *op;
-    const char *algorithm;
-    talc_device *device;
-    talc_run_text *write;
-    const void *problem;
-    double started; ///< seconds; only with TALC_VERBOSE=exec
-} talc_run;
-
-/// Begins a run: where a profiler listens, a range named "op algorithm problem". `problem` lasts until the end.
-talc_run talc_run_begin(const char *op, talc_device *device, const talc_algorithm *row,
-                        talc_run_text *write, const void *problem);
-
-/// Ends a run: waits under TALC_SYNC or TALC_VERBOSE=exec and prints the line `talc,exec,device,op,algorithm,problem,ms`.
-/// Returns `status`, or what waiting showed. The problem is printed with x for each comma.
-talc_status talc_run_end(const talc_run *run, talc_status status);
 
 #endif

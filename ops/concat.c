@@ -4,6 +4,7 @@
 #include "ops/operand.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 #include <stdio.h>
 
@@ -121,8 +122,10 @@ talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
 
     talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new("concat", tensors[0]->device, tensors[0]->dtype, dims);
-    if (y != NULL && talc_numel(y) > 0)
-        y = talc_result(y, fill_in(y, tensors, count, dim));
+    if (y != NULL && talc_numel(y) > 0) {
+        const talc_run run = talc_run_begin("concat", y->device, "join", talc_run_dims, y);
+        y = talc_result(y, talc_run_end(&run, fill_in(y, tensors, count, dim)));
+    }
     talc_observe_resume(observer);
     talc_observed("concat", NULL, &(talc_concat_observed){ dim }, tensors, count, y);
     return y;

@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 static size_t workspace_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
                            const talc_conv2d_problem *problem)
@@ -23,7 +24,7 @@ static const char *yield_of(const talc_conv2d_algorithm *row, const talc_choice 
     if (row->yields == NULL || choice->forced != NULL ||
         talc_choice_refusal(choice, &row->algorithm, refusal, workspace, text) != NULL)
         return NULL;
-    return row->yields(choice->device, problem);
+    return row->yields(choice->device, problem, choice->limit);
 }
 
 /* The row that runs, and its workspace: the first that can and does not yield, else the first that can. */
@@ -98,7 +99,8 @@ static talc_status run(const talc_conv2d_algorithm *row, const talc_conv2d_probl
         .workspace = block.data,
         .workspace_bytes = workspace,
     };
-    talc_run frame = talc_run_begin("conv2d", y->device, &row->algorithm, problem_text, problem);
+    talc_run frame =
+        talc_run_begin("conv2d", y->device, row->algorithm.name, problem_text, problem);
     status = row->run(y->device, problem, &arguments);
     status = talc_run_end(&frame, status);
     talc_block_free(y->device, block);

@@ -154,10 +154,11 @@ typedef struct talc_conv2d_algorithm {
     /// Runs a non-empty problem.
     talc_status (*run)(talc_device *device, const talc_conv2d_problem *problem,
                        const talc_conv2d_arguments *arguments);
-    /// Why the row leaves a problem that it can do to a later one, which does it better; NULL when it does not. Follows
-    /// from the problem and the device alone. A row that yields runs where no later row does, and wherever it is asked
-    /// for by name. NULL: it never yields.
-    const char *(*yields)(const talc_device *device, const talc_conv2d_problem *problem);
+    /// Why the row leaves a problem that it can do to a later one, which does it better where they may use `limit`; NULL
+    /// when it does not. Follows from the problem, the device and the limit alone. A row that yields runs where no later
+    /// row does, and wherever it is asked for by name. NULL: it never yields.
+    const char *(*yields)(const talc_device *device, const talc_conv2d_problem *problem,
+                          size_t limit);
 } talc_conv2d_algorithm;
 
 TALC_END_DECLARATIONS

@@ -5,6 +5,7 @@
 #include "ops/cross_entropy_label.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -147,7 +148,7 @@ static talc_status run(const talc_cross_entropy_algorithm *row, const talc_cross
                                                      .labels = labels->data,
                                                      .workspace = block.data,
                                                      .workspace_bytes = workspace };
-    const talc_run frame = talc_run_begin(OP, y->device, &row->algorithm, write_problem, p);
+    const talc_run frame = talc_run_begin(OP, y->device, row->algorithm.name, write_problem, p);
     status = talc_run_end(&frame, row->run(y->device, p, &arguments));
     talc_block_free(y->device, block);
     return status;

@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 #include <string.h>
 
@@ -53,7 +54,7 @@ static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
     if (row == NULL || talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    talc_run run = talc_run_begin(op, x->device, &row->algorithm, talc_run_dims, y);
+    talc_run run = talc_run_begin(op, x->device, row->algorithm.name, talc_run_dims, y);
     talc_status status = row->run(x->device, &problem, &(talc_unary_arguments){ y->data, x->data });
     status = talc_run_end(&run, status);
     y = talc_result(y, status);
@@ -131,7 +132,7 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
     if (row == NULL || talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    talc_run run = talc_run_begin(op, a->device, &row->algorithm, talc_run_dims, y);
+    talc_run run = talc_run_begin(op, a->device, row->algorithm.name, talc_run_dims, y);
     talc_status status =
         row->run(a->device, &problem,
                  &(talc_binary_arguments){ y->data, a->data, b == NULL ? NULL : b->data });

@@ -5,6 +5,7 @@
 #include "ops/matmul_run.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ talc_status talc_matmul_run(const char *op, talc_device *device, const talc_matm
     if (p->batch == 0 || p->M == 0 || p->N == 0)
         return TALC_OK;
 
-    talc_run run = talc_run_begin(op, device, &row->algorithm, problem_text, p);
+    talc_run run = talc_run_begin(op, device, row->algorithm.name, problem_text, p);
     return talc_run_end(&run, row->run(device, p, arguments));
 }
 

@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>
@@ -168,7 +169,8 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,
                        const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments)
 {
-    talc_run timed = talc_run_begin(op_names[p->kind], device, &row->algorithm, problem_text, p);
+    talc_run timed =
+        talc_run_begin(op_names[p->kind], device, row->algorithm.name, problem_text, p);
     return talc_run_end(&timed, row->run(device, p, arguments));
 }
 

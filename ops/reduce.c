@@ -5,6 +5,7 @@
 #include "ops/observed.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -144,7 +145,7 @@ static talc_status run(const char *op, const talc_reduce_algorithm *row,
     const talc_reduce_arguments arguments = {
         .y = y->data, .x = x->data, .workspace = block.data, .workspace_bytes = workspace
     };
-    talc_run timed = talc_run_begin(op, y->device, &row->algorithm, problem_text, p);
+    talc_run timed = talc_run_begin(op, y->device, row->algorithm.name, problem_text, p);
     status = talc_run_end(&timed, row->run(y->device, p, &arguments));
     talc_block_free(y->device, block);
     return status;

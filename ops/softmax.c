@@ -5,6 +5,7 @@
 #include "ops/observed.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
+#include "tensor/run.h"
 
 static talc_softmax_problem problem_of(bool log, const talc_tensor *x, const talc_tensor *y,
                                        int dim)
@@ -53,7 +54,7 @@ static talc_status run(const char *op, const talc_softmax_algorithm *row,
     const talc_softmax_arguments arguments = {
         .y = y->data, .x = x->data, .workspace = block.data, .workspace_bytes = workspace
     };
-    talc_run timed = talc_run_begin(op, y->device, &row->algorithm, talc_run_dims, y);
+    talc_run timed = talc_run_begin(op, y->device, row->algorithm.name, talc_run_dims, y);
     status = talc_run_end(&timed, row->run(y->device, problem, &arguments));
     talc_block_free(y->device, block);
     return status;

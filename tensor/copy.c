@@ -1,6 +1,7 @@
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
+#include "tensor/run.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -8,7 +9,7 @@
 #include <string.h>
 
 /* dst = src on one device; both have the shape of dst. */
-static talc_status copy_on_device(talc_tensor *dst, const talc_tensor *src)
+static talc_status copy_on_device(const char *who, talc_tensor *dst, const talc_tensor *src)
 {
     if (talc_numel(dst) == 0)
         return TALC_OK;
@@ -18,13 +19,15 @@ static talc_status copy_on_device(talc_tensor *dst, const talc_tensor *src)
     memcpy(problem.src_strides, src->strides, sizeof problem.src_strides);
     problem.rank = talc_shape_coalesce(
         dst->rank, problem.dims, (int64_t *const[]){ problem.dst_strides, problem.src_strides }, 2);
-    return dst->device->interface->copy(dst->device, &problem, dst->data, src->data);
+    const talc_run run = talc_run_begin(who, dst->device, "copy", talc_run_dims, dst);
+    return talc_run_end(&run,
+                        dst->device->interface->copy(dst->device, &problem, dst->data, src->data));
 }
 
 static talc_tensor *packed_copy(const char *who, const talc_tensor *tensor, talc_dtype dtype)
 {
     talc_tensor *copy = talc_tensor_new(who, tensor->device, dtype, talc_dims_of(tensor));
-    if (copy != NULL && copy_on_device(copy, tensor) != TALC_OK) {
+    if (copy != NULL && copy_on_device(who, copy, tensor) != TALC_OK) {
         talc_release(copy);
         copy = NULL;
     }
@@ -54,12 +57,10 @@ talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
     return tensor->dtype == dtype ? talc_tensor_alias(tensor) : packed_copy("cast", tensor, dtype);
 }
 
-/* Through pageable host memory, which every device can read and write; dst and src are contiguous, of one dtype. */
-static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src)
+/* By the way that the two have in common, else through host memory; dst and src are contiguous, of one dtype. */
+static talc_status move_bytes(talc_tensor *dst, const talc_tensor *src)
 {
     size_t bytes = talc_nbytes(src);
-    if (bytes == 0)
-        return TALC_OK;
     if (dst->storage->pinned == src->device)
         return src->device->interface->receive(src->device, dst->data, src->data, bytes);
     if (src->storage->pinned == dst->device)
@@ -86,6 +87,15 @@ static talc_status copy_between_devices(talc_tensor *dst, const talc_tensor *src
     return status;
 }
 
+static talc_status copy_between_devices(const char *who, talc_tensor *dst, const talc_tensor *src)
+{
+    if (talc_numel(src) == 0)
+        return TALC_OK;
+    talc_device *device = dst->device->is_host ? src->device : dst->device;
+    const talc_run run = talc_run_begin(who, device, "transfer", talc_run_dims, dst);
+    return talc_run_end(&run, move_bytes(dst, src));
+}
+
 static bool recording_refuses(const char *who, const talc_device *from, const talc_device *to)
 {
     return talc_recording_refuses(who, from, "copy to another device") ||
@@ -107,7 +117,7 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
     talc_tensor *packed = cast == NULL ? NULL : talc_contiguous(cast);
     talc_tensor *result =
         packed == NULL ? NULL : talc_tensor_new("to", device, dtype, talc_dims_of(tensor));
-    if (result != NULL && copy_between_devices(result, packed) != TALC_OK) {
+    if (result != NULL && copy_between_devices("to", result, packed) != TALC_OK) {
         talc_release(result);
         result = NULL;
     }
@@ -153,7 +163,7 @@ bool talc_operand_writable(const char *who, const talc_tensor *tensor)
                       who, i, talc_dims_text(talc_dims_of(tensor), text), tensor->dims[i]);
             return false;
         }
-    return true;
+    return !talc_recording_refuses_device(who, tensor->device);
 }
 
 /* Between page-locked memory and its device, as it lies there. */
@@ -173,11 +183,11 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
                   talc_dims_text(talc_dims_of(dst), to), talc_dims_text(talc_dims_of(src), from));
         return false;
     }
-    if (!talc_operand_writable("copy", dst) ||
-        (src->device != dst->device && recording_refuses("copy", src->device, dst->device)))
+    if ((src->device != dst->device && recording_refuses("copy", src->device, dst->device)) ||
+        !talc_operand_writable("copy", dst))
         return false;
     if (is_queued(dst, src)) {
-        if (copy_between_devices(dst, src) != TALC_OK)
+        if (copy_between_devices("copy", dst, src) != TALC_OK)
             return false;
         talc_tensor_written(dst);
         talc_observed("copy", NULL, NULL, &src, 1, dst);
@@ -192,7 +202,7 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
     if (talc_failed())
         return false;
     src = moved != NULL ? moved : src;
-    bool ok = copy_on_device(dst, src) == TALC_OK;
+    bool ok = copy_on_device("copy", dst, src) == TALC_OK;
     if (ok) {
         talc_tensor_written(dst);
         talc_observed("copy", NULL, NULL, &src, 1, dst);
@@ -212,7 +222,9 @@ bool talc_fill(talc_tensor *tensor, double value)
     memcpy(problem.strides, tensor->strides, sizeof problem.strides);
     problem.rank =
         talc_shape_coalesce(tensor->rank, problem.dims, (int64_t *const[]){ problem.strides }, 1);
-    if (tensor->device->interface->fill(tensor->device, &problem, tensor->data) != TALC_OK)
+    const talc_run run = talc_run_begin("fill", tensor->device, "fill", talc_run_dims, tensor);
+    if (talc_run_end(&run, tensor->device->interface->fill(tensor->device, &problem,
+                                                           tensor->data)) != TALC_OK)
         return false;
     talc_tensor_written(tensor);
     return true;

@@ -21,9 +21,11 @@ bool talc_device_synchronize(talc_device *device)
 {
     if (talc_operand_missing("device_synchronize", "device", device) ||
         talc_recording_refuses("device_synchronize", device, "wait for the device") ||
-        talc_pool_closed(device, "device_synchronize"))
+        talc_device_gone(device, "device_synchronize"))
         return false;
-    return device->interface->synchronize(device) == TALC_OK;
+    const talc_device_interface *interface = device->interface;
+    return (interface->synchronize_all != NULL ? interface->synchronize_all
+                                               : interface->synchronize)(device) == TALC_OK;
 }
 
 struct talc_timer {
@@ -36,7 +38,8 @@ static const char *const TIMED = "be timed";
 talc_timer *talc_timer_start(talc_device *device)
 {
     if (talc_operand_missing("timer_start", "device", device) ||
-        talc_recording_refuses("timer_start", device, TIMED))
+        talc_recording_refuses("timer_start", device, TIMED) ||
+        talc_device_gone(device, "timer_start"))
         return NULL;
     talc_timer *timer = talc_memory_new(sizeof *timer, "timer_start");
     if (timer == NULL)
@@ -68,7 +71,8 @@ size_t talc_workspace_limit(const talc_device *device)
 
 bool talc_workspace_set_limit(talc_device *device, size_t bytes)
 {
-    if (talc_operand_missing("workspace_set_limit", "device", device))
+    if (talc_operand_missing("workspace_set_limit", "device", device) ||
+        talc_device_gone(device, "workspace_set_limit"))
         return false;
     __atomic_store_n(&device->workspace_limit, bytes, __ATOMIC_RELAXED);
     return true;

@@ -20,7 +20,8 @@ TALC_API bool talc_device_is_host(const talc_device *device);
 /// The CPU, on which modules make their parameters. Implemented next to talc_device_get.
 TALC_API talc_device *talc_device_host(void);
 
-/// Waits for all work on the device and raises what went wrong in it.
+/// Waits for all work that any thread has queued on the device by now, on every stream, and raises what went wrong in it. Only a
+/// stream that the program is capturing itself is passed over, as such work does not run.
 TALC_API bool talc_device_synchronize(talc_device *device);
 
 /// A stretch of a device's work, timed by the device's own clock; what goes on elsewhere on a GPU counts only as far as
@@ -34,13 +35,16 @@ TALC_API talc_timer *talc_timer_start(talc_device *device);
 /// case; negative with a failure, and for NULL.
 TALC_API double talc_timer_stop(talc_timer *timer);
 
-/// Bytes of a device's pool.
+/// Bytes of a device's pool, and beside it.
 typedef struct talc_memory {
     size_t live;     ///< held by tensors and running ops now
     size_t peak;     ///< the most that was live since the start or talc_memory_reset_peak
-    size_t reserved; ///< taken from the system: live and cached
-    size_t free;     ///< what the system still has; 0 when unknown
-    size_t total;    ///< what the device has; 0 when unknown
+    size_t reserved; ///< taken from the system for the pool: live and cached
+    /// Taken from the system besides, until the device is closed: on a GPU 32 MiB for cuBLAS for each of the streams that have
+    /// run products at the same time.
+    size_t libraries;
+    size_t free;  ///< what the system still has; 0 when unknown
+    size_t total; ///< what the device has; 0 when unknown
 } talc_memory;
 
 /// The counts now; all 0 for NULL.
@@ -49,19 +53,20 @@ TALC_API talc_memory talc_device_memory(talc_device *device);
 /// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
 TALC_API void talc_memory_reset_peak(talc_device *device);
 
-/// Gives cached blocks back to the system; returns how many bytes.
+/// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the system; returns how many bytes.
 TALC_API size_t talc_memory_trim(talc_device *device);
 
 /// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless TALC_WORKSPACE_MB says
-/// otherwise. Algorithms that can work in pieces make them this small; others refuse.
+/// otherwise. Algorithms that can work in pieces make them this small; others refuse. What libraries keep (talc_memory) is not
+/// counted, as it does not grow with the problem.
 TALC_API size_t talc_workspace_limit(const talc_device *device);
 
 /// Sets it, for all threads. False, with a failure, for NULL.
 TALC_API bool talc_workspace_set_limit(talc_device *device, size_t bytes);
 
 /// Closes a device: its memory, streams and libraries are given back, and talc_device_get opens it again. No other thread
-/// may be using it. The pointer stays valid, and until then every call refuses it. False, with a failure that says how many
-/// bytes, while tensors on it live, and while a stream is entered; NULL and a closed device pass.
+/// may be using it. The pointer stays valid; until then only queries answer, all else refuses it. False, with a failure that
+/// says how many bytes, while tensors on it live, and while a stream is entered; NULL and a closed device pass.
 TALC_API bool talc_device_close(talc_device *device);
 
 // ---- What a backend implements ------------------------------------------------------------------------------
@@ -136,7 +141,9 @@ typedef struct talc_device_interface {
     /// Contiguous bytes from and to pageable host memory; complete on return.
     talc_status (*upload)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*download)(talc_device *device, void *host, const void *src, size_t bytes);
+    /// Waits for the calling thread's stream; then for those of all threads (talc_streams_each), NULL where there are no streams.
     talc_status (*synchronize)(talc_device *device);
+    talc_status (*synchronize_all)(talc_device *device);
     /// Makes a timer that starts here in the order of work, into *timer; then stops it here, waits and frees it.
     talc_status (*timer_start)(talc_device *device, void **timer);
     talc_status (*timer_stop)(talc_device *device, void *timer, double *seconds);
@@ -155,11 +162,12 @@ typedef struct talc_device_interface {
     void (*range_end)(talc_device *device);
     /// Raises why the device no longer works, if it does not; `who` names the op. NULL: it always does.
     talc_status (*alive)(talc_device *device, const char *who);
-    /// Host memory that the device reaches itself (talc_pinned): taken, NULL when there is none, and given back, which lets
-    /// copies end first. Copies of contiguous bytes to and from it are queued; `await` waits for those of one block. NULL, all
-    /// five: the device has no such memory.
+    /// Host memory that the device reaches itself (talc_pinned): taken, NULL with a failure raised, and given back, which lets
+    /// copies end first; `trim` frees what is kept for reuse and counts its bytes, NULL where nothing is. Copies of contiguous bytes
+    /// are queued; `await` waits for those of one block and raises what went wrong by then. NULL, all: there is no such memory.
     void *(*pin)(talc_device *device, size_t bytes);
     void (*unpin)(talc_device *device, void *host);
+    size_t (*trim)(talc_device *device);
     talc_status (*send)(talc_device *device, void *dst, const void *host, size_t bytes);
     talc_status (*receive)(talc_device *device, void *host, const void *src, size_t bytes);
     talc_status (*await)(talc_device *device, const void *host);

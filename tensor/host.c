@@ -1,6 +1,7 @@
 /// Elements from the host, and for it: copied, or where they lie.
 #include "tensor/observe.h"
 #include "tensor/recording.h"
+#include "tensor/run.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 
@@ -15,9 +16,12 @@ talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dim
     talc_tensor *tensor = talc_tensor_new("from_host", device, dtype, dims);
     if (tensor == NULL || talc_numel(tensor) == 0)
         return tensor;
-    if (!talc_operand_missing("from_host", "elements", elements) &&
-        device->interface->upload(device, tensor->data, elements, talc_nbytes(tensor)) == TALC_OK)
-        return tensor;
+    if (!talc_operand_missing("from_host", "elements", elements)) {
+        const talc_run run = talc_run_begin("from_host", device, "transfer", talc_run_dims, tensor);
+        if (talc_run_end(&run, device->interface->upload(device, tensor->data, elements,
+                                                         talc_nbytes(tensor))) == TALC_OK)
+            return tensor;
+    }
     talc_release(tensor);
     return NULL;
 }
@@ -45,7 +49,10 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
     if (packed == NULL)
         return false;
     const talc_device_interface *interface = packed->device->interface;
-    talc_status status = interface->download(packed->device, elements, packed->data, bytes);
+    const talc_run run =
+        talc_run_begin("to_host", packed->device, "transfer", talc_run_dims, packed);
+    const talc_status status =
+        talc_run_end(&run, interface->download(packed->device, elements, packed->data, bytes));
     talc_release(packed);
     return status == TALC_OK;
 }

@@ -5,6 +5,7 @@
 #include "tensor/streams.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ struct talc_pool {
     pthread_mutex_t lock;
     talc_block *cached; /* by rising capacity */
     size_t count, room;
-    size_t live, peak, reserved;
+    size_t live, libraries; /* read without the lock too */
+    size_t peak, reserved;
 };
 
 static size_t round_up(size_t bytes, size_t step)
@@ -168,23 +170,45 @@ static talc_block obtain(talc_device *device, size_t capacity)
     return block;
 }
 
-static talc_status out_of_memory(talc_device *device, const char *who, size_t bytes, size_t held)
+talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, size_t held,
+                               size_t free_bytes)
 {
-    char asked_text[TALC_BYTES_TEXT], held_text[TALC_BYTES_TEXT], free_text[TALC_BYTES_TEXT];
+    char text[TALC_BYTES_TEXT], asked_text[TALC_BYTES_TEXT + 32] = "an unknown size";
+    char held_text[TALC_BYTES_TEXT], free_text[TALC_BYTES_TEXT] = "unknown";
+    if (asked > 0)
+        snprintf(asked_text, sizeof asked_text, "%s (%zu bytes)",
+                 talc_bytes_text((double)asked, text), asked);
+    if (free_bytes > 0)
+        talc_bytes_text((double)free_bytes, free_text);
+    return talc_fail(TALC_NO_MEMORY, "%s: out of %s: asked %s, held %s, free %s", who, what,
+                     asked_text, talc_bytes_text((double)held, held_text), free_text);
+}
+
+talc_status talc_device_out_of_memory(talc_device *device, const char *who, size_t asked)
+{
+    char what[sizeof device->name + 16];
     talc_device_properties properties = { 0 };
     if (device->interface->alive != NULL && device->interface->alive(device, who) != TALC_OK)
         return talc_error_status();
     device->interface->properties(device, &properties);
-    return talc_fail(
-        TALC_NO_MEMORY, "%s: out of memory on %s: asked %s (%zu bytes), held %s, free %s", who,
-        device->name, talc_bytes_text((double)bytes, asked_text), bytes,
-        talc_bytes_text((double)held, held_text),
-        properties.memory_free == 0 ? "unknown"
-                                    : talc_bytes_text((double)properties.memory_free, free_text));
+    snprintf(what, sizeof what, "memory on %s", device->name);
+    const struct talc_pool *pool = device->pool;
+    const size_t held = pool == NULL ? 0
+                                     : __atomic_load_n(&pool->live, __ATOMIC_RELAXED) +
+                                           __atomic_load_n(&pool->libraries, __ATOMIC_RELAXED);
+    return talc_out_of_memory(who, what, asked, held, properties.memory_free);
 }
 
-bool talc_pool_closed(const talc_device *device, const char *who)
+/* With the lock; `bytes` may be the negative of a count. */
+static void add(size_t *count, size_t bytes)
 {
+    __atomic_store_n(count, *count + bytes, __ATOMIC_RELAXED);
+}
+
+bool talc_device_gone(talc_device *device, const char *who)
+{
+    if (device->interface->alive != NULL && device->interface->alive(device, who) != TALC_OK)
+        return true;
     if (device->pool != NULL)
         return false;
     talc_fail(TALC_BAD_DEVICE, "%s: %s is closed", who, device->name);
@@ -194,7 +218,7 @@ bool talc_pool_closed(const talc_device *device, const char *who)
 talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, talc_block *block)
 {
     *block = (talc_block){ 0 };
-    if (talc_pool_closed(device, who))
+    if (talc_device_gone(device, who))
         return talc_error_status();
     if (bytes == 0)
         return TALC_OK;
@@ -209,14 +233,13 @@ talc_status talc_block_new(talc_device *device, const char *who, size_t bytes, t
     if (allowed)
         *block = obtain(device, capacity);
     if (block->data != NULL) {
-        pool->live += block->capacity;
+        add(&pool->live, block->capacity);
         pool->peak = pool->live > pool->peak ? pool->live : pool->peak;
     }
-    const size_t held = pool->live;
     pthread_mutex_unlock(&pool->lock);
     if (block->data == NULL) {
         *block = (talc_block){ 0 };
-        return talc_failed() ? talc_error_status() : out_of_memory(device, who, bytes, held);
+        return talc_failed() ? talc_error_status() : talc_device_out_of_memory(device, who, bytes);
     }
     if (recording == NULL || talc_recording_own(recording, block))
         return TALC_OK;
@@ -232,17 +255,47 @@ void talc_block_free(talc_device *device, talc_block block)
 
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams)
 {
-    if (block.data == NULL || talc_recording_keep(device, block))
+    if (block.data == NULL)
         return;
     for (int i = 0; i < TALC_STREAMS && streams != 0; i++)
         if ((streams >> i & 1) != 0)
             (void)talc_stream_order(device, block.stream, i);
+    if (talc_recording_keep(device, block)) /* which may give it to the pool, at once or later */
+        return;
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);
-    pool->live -= block.capacity;
+    add(&pool->live, 0 - block.capacity);
     if (!cache(pool, block))
         give_back(device, block);
     pthread_mutex_unlock(&pool->lock);
+}
+
+void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes)
+{
+    void *data = NULL;
+    for (int round = 0; data == NULL && round < 2; round++)
+        if ((round == 0 || talc_memory_trim(device) > 0) && talc_allocation_allowed(bytes))
+            data = device->interface->allocate(device, bytes);
+    if (data == NULL) {
+        talc_device_out_of_memory(device, who, bytes);
+        return NULL;
+    }
+    pthread_mutex_lock(&device->pool->lock);
+    add(&device->pool->libraries, bytes);
+    pthread_mutex_unlock(&device->pool->lock);
+    return data;
+}
+
+void talc_library_memory_free(talc_device *device, void *data, size_t bytes)
+{
+    if (data == NULL)
+        return;
+    device->interface->deallocate(device, data, bytes);
+    if (device->pool == NULL)
+        return;
+    pthread_mutex_lock(&device->pool->lock);
+    add(&device->pool->libraries, 0 - bytes);
+    pthread_mutex_unlock(&device->pool->lock);
 }
 
 talc_memory talc_device_memory(talc_device *device)
@@ -262,6 +315,7 @@ talc_memory talc_device_memory(talc_device *device)
     memory = (talc_memory){ .live = pool->live,
                             .peak = pool->peak,
                             .reserved = pool->reserved,
+                            .libraries = pool->libraries,
                             .free = properties.memory_free,
                             .total = properties.memory_total };
     pthread_mutex_unlock(&pool->lock);
@@ -282,12 +336,13 @@ size_t talc_memory_trim(talc_device *device)
 {
     if (device == NULL || device->pool == NULL)
         return 0;
+    const size_t pinned = device->interface->trim == NULL ? 0 : device->interface->trim(device);
     pthread_mutex_lock(&device->pool->lock);
     size_t before = device->pool->reserved;
     shrink(device, 0);
     size_t given = before - device->pool->reserved;
     pthread_mutex_unlock(&device->pool->lock);
-    return given;
+    return given + pinned;
 }
 
 talc_status talc_pool_open(talc_device *device)

@@ -26,8 +26,22 @@ void talc_block_free(talc_device *device, talc_block block);
 /// The same for a block that other streams have used too, bit i for the one of number i: the block's waits for them.
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams);
 
-/// True, with a failure raised, for a device that is closed. `who` names the call.
-bool talc_pool_closed(const talc_device *device, const char *who);
+/// Memory that a library keeps for its own use: the system's, not the pool's. What talc keeps is given back where that is what
+/// it takes; NULL with a failure as of talc_block_new.
+void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes);
+
+/// Gives it back, that of a closed device too; NULL passes.
+void talc_library_memory_free(talc_device *device, void *data, size_t bytes);
+
+/// Raises TALC_NO_MEMORY: "who: out of WHAT: asked 8.4 MB (8388608 bytes), held 1.2 GB, free 0 bytes". 0 asked or free: unknown.
+talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, size_t held,
+                               size_t free_bytes);
+
+/// The same for the device's own memory; when it is lost, that instead. Takes no lock.
+talc_status talc_device_out_of_memory(talc_device *device, const char *who, size_t asked);
+
+/// True, with a failure raised, for a device that is lost or closed. `who` names the call.
+bool talc_device_gone(talc_device *device, const char *who);
 
 /// Makes an empty pool for a device, and gives everything back; talc_device_open and talc_device_close call them.
 talc_status talc_pool_open(talc_device *device);

@@ -2,6 +2,7 @@
 
 #include "tensor/device.h"
 #include "tensor/recording.h"
+#include "tensor/run.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
 
@@ -125,14 +126,20 @@ static talc_status integer_problem(const char *who, talc_dtype dtype, int64_t lo
 
 // ---- Drawing ------------------------------------------------------------------------------------------------
 
+static talc_status run(const char *who, const talc_random_problem *problem, talc_tensor *tensor)
+{
+    talc_device *device = tensor->device;
+    const talc_run frame = talc_run_begin(who, device, "philox", talc_run_dims, tensor);
+    return talc_run_end(&frame, device->interface->random(device, problem, tensor->data));
+}
+
 /* Fills a contiguous tensor. The call counts when it has succeeded. */
-static bool draw(talc_random_problem *problem, talc_tensor *tensor)
+static bool draw(const char *who, talc_random_problem *problem, talc_tensor *tensor)
 {
     problem->count = talc_numel(tensor);
     problem->seed = generator.seed;
     problem->call = generator.call;
-    if (problem->count > 0 &&
-        tensor->device->interface->random(tensor->device, problem, tensor->data) != TALC_OK)
+    if (problem->count > 0 && run(who, problem, tensor) != TALC_OK)
         return false;
     generator.call++;
     return true;
@@ -146,7 +153,7 @@ static talc_tensor *drawn(const char *who, talc_device *device, talc_dims dims,
     if (talc_recording_refuses(who, device, RANDOM))
         return NULL;
     talc_tensor *tensor = talc_tensor_new(who, device, problem->dtype, dims);
-    if (tensor != NULL && !draw(problem, tensor)) {
+    if (tensor != NULL && !draw(who, problem, tensor)) {
         talc_release(tensor);
         tensor = NULL;
     }
@@ -211,7 +218,7 @@ static bool overwrite(const char *who, talc_tensor *tensor, talc_random_problem 
     if (!talc_operand_writable(who, tensor) || talc_recording_refuses(who, tensor->device, RANDOM))
         return false;
     if (talc_is_contiguous(tensor)) {
-        if (!draw(problem, tensor))
+        if (!draw(who, problem, tensor))
             return false;
         talc_tensor_written(tensor);
         return true;

@@ -1,6 +1,8 @@
 #include "tensor/recording.h"
 
 #include "tensor/memory.h"
+#include "tensor/storage.h"
+#include "tensor/streams.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -9,6 +11,13 @@ typedef struct place {
     talc_block block;
     bool taken, held; /* by a tensor or a running op; by noted work that reads it each time */
 } place;
+
+/* What noted work reads or writes in memory that is not the recording's. */
+typedef struct operand {
+    talc_tensor *view; /* retained */
+    bool written;
+    talc_block saved; /* a copy of the storage; without data: there is none */
+} operand;
 
 struct talc_recording {
     talc_device *device;
@@ -19,7 +28,10 @@ struct talc_recording {
     bool pool;    /* entered with it */
     bool noting;  /* between begin and end */
     bool closed;  /* freed, apart from blocks that live on */
+    int stream;   /* of its last use, by number (tensor/streams.h) */
     void *noted;  /* the device's */
+    operand *operands;
+    size_t operand_count, operand_room;
 };
 
 static _Thread_local talc_recording *entered;
@@ -35,6 +47,7 @@ talc_recording *talc_recording_new(talc_device *device)
     if (recording == NULL)
         return NULL;
     recording->device = device;
+    recording->stream = talc_stream_number(device);
     pthread_mutex_init(&recording->lock, NULL);
     return recording;
 }
@@ -53,13 +66,24 @@ static void give_back(talc_device *device, talc_block block)
     talc_block_free(device, block);
 }
 
+static void release_operands(talc_recording *recording)
+{
+    for (size_t i = 0; i < recording->operand_count; i++)
+        talc_release(recording->operands[i].view);
+    talc_memory_free(recording->operands);
+    recording->operands = NULL;
+    recording->operand_count = 0;
+}
+
 void talc_recording_free(talc_recording *recording)
 {
     if (recording == NULL)
         return;
+    /* First, since it waits for replays that may still use the rest. */
     if (recording->noted != NULL)
         recording->device->interface->record_free(recording->device, recording->noted);
     recording->noted = NULL;
+    release_operands(recording);
     pthread_mutex_lock(&recording->lock);
     recording->closed = true;
     const bool lives = recording->taken > 0;
@@ -84,6 +108,15 @@ bool talc_recording_refuses(const char *who, const talc_device *device, const ch
         return false;
     talc_fail(TALC_UNSUPPORTED, "%s: a graph of %s is being recorded, which cannot %s", who,
               device->name, what);
+    return true;
+}
+
+bool talc_recording_refuses_device(const char *who, const talc_device *device)
+{
+    if (entered == NULL || entered->device == device)
+        return false;
+    talc_fail(TALC_UNSUPPORTED, "%s: a graph of %s is being recorded, which cannot work on %s", who,
+              entered->device->name, device->name);
     return true;
 }
 
@@ -118,18 +151,128 @@ bool talc_recording_end(talc_recording *recording)
     return recording->noted != NULL;
 }
 
+bool talc_recording_follow(talc_recording *recording)
+{
+    talc_device *device = recording->device;
+    const int stream = talc_stream_number(device);
+    return stream == recording->stream ||
+           talc_stream_order(device, stream, recording->stream) == TALC_OK;
+}
+
 bool talc_recording_replay(talc_recording *recording)
 {
     talc_device *device = recording->device;
-    return device->interface->replay(device, recording->noted) == TALC_OK;
+    if (device->interface->replay(device, recording->noted) != TALC_OK)
+        return false;
+    recording->stream = talc_stream_number(device);
+    for (size_t i = 0; i < recording->operand_count; i++)
+        if (recording->operands[i].written)
+            talc_tensor_written(recording->operands[i].view);
+    return true;
+}
+
+// ---- Others' tensors ----------------------------------------------------------------------------------------
+
+bool talc_recording_owns(const talc_recording *recording, const talc_tensor *tensor)
+{
+    return tensor->storage->block.recording == recording;
+}
+
+static operand *operand_of(const talc_recording *recording, const talc_tensor *tensor)
+{
+    for (size_t i = 0; i < recording->operand_count; i++)
+        if (recording->operands[i].view->storage == tensor->storage)
+            return &recording->operands[i];
+    return NULL;
+}
+
+bool talc_recording_writes(const talc_recording *recording, const talc_tensor *tensor)
+{
+    const operand *found = operand_of(recording, tensor);
+    return found != NULL && found->written;
+}
+
+/* Views, since the program, or a layer that makes what it keeps anew, may be about to let go of the tensor itself. */
+static operand *hold_operand(talc_recording *recording, const talc_tensor *tensor)
+{
+    operand *grown = talc_memory_grown(recording->operands, recording->operand_count,
+                                       &recording->operand_room, sizeof *grown, "capture");
+    if (grown == NULL)
+        return NULL;
+    recording->operands = grown;
+    talc_tensor *view = talc_retain(talc_tensor_alias(tensor));
+    if (view == NULL)
+        return NULL;
+    operand *held = &grown[recording->operand_count++];
+    *held = (operand){ .view = view };
+    return held;
+}
+
+static bool copy_bytes(talc_device *device, void *to, const void *from, size_t bytes)
+{
+    const talc_copy_problem problem = { .dst_dtype = TALC_U8,
+                                        .src_dtype = TALC_U8,
+                                        .rank = 1,
+                                        .dims = { (int64_t)bytes },
+                                        .dst_strides = { 1 },
+                                        .src_strides = { 1 } };
+    return device->interface->copy(device, &problem, to, from) == TALC_OK;
+}
+
+/* A whole storage, since it may be written through several views. */
+static bool save(talc_device *device, operand *of)
+{
+    const talc_block *from = &of->view->storage->block;
+    talc_block to;
+    if (!of->written || talc_block_new(device, "capture", from->capacity, &to) != TALC_OK)
+        return !of->written;
+    talc_tensor_used(of->view);
+    if (to.data == NULL || copy_bytes(device, to.data, from->data, from->capacity)) {
+        of->saved = to;
+        return true;
+    }
+    talc_block_free(device, to);
+    return false;
+}
+
+bool talc_recording_save(talc_recording *recording)
+{
+    bool saved = true;
+    for (size_t i = 0; i < recording->operand_count && saved; i++)
+        saved = save(recording->device, &recording->operands[i]);
+    return saved;
+}
+
+bool talc_recording_restore(talc_recording *recording)
+{
+    bool restored = true;
+    for (size_t i = 0; i < recording->operand_count; i++) {
+        operand *of = &recording->operands[i];
+        const talc_block *to = &of->view->storage->block;
+        if (of->saved.data == NULL)
+            continue;
+        restored =
+            copy_bytes(recording->device, to->data, of->saved.data, to->capacity) && restored;
+        talc_tensor_written(of->view);
+        talc_block_free(recording->device, of->saved);
+        of->saved = (talc_block){ 0 };
+    }
+    return restored;
+}
+
+void talc_recording_uses(const talc_tensor *tensor, bool written)
+{
+    talc_recording *recording = entered;
+    if (recording == NULL || !recording->noting || talc_recording_owns(recording, tensor))
+        return;
+    operand *held = operand_of(recording, tensor);
+    if (held == NULL)
+        held = hold_operand(recording, tensor);
+    if (held != NULL)
+        held->written = held->written || written;
 }
 
 // ---- Memory -------------------------------------------------------------------------------------------------
-
-bool talc_recording_owns(const talc_recording *recording, const talc_block *block)
-{
-    return block->recording == recording;
-}
 
 talc_recording *talc_recording_serving(const talc_device *device)
 {

@@ -1,7 +1,7 @@
 /// Recording what a thread asks of a device, to repeat it as one. Private to talc; nn/capture.h makes graphs of it.
 ///
-/// From enter to leave, calls of the thread that cannot be repeated, since they wait, move bytes from or to the host or draw
-/// random numbers, refuse by name. A recording owns the memory that its work uses: blocks that the thread takes on the
+/// From enter to leave, calls of the thread that cannot be repeated, since they wait, move bytes from or to the host, draw random
+/// numbers or work on another device, refuse by name. A recording owns the memory that its work uses: blocks that the thread takes on the
 /// device come from the recording's pool, when it is entered with that, and go back there, whoever frees them, so that
 /// nothing else uses them between two replays. From begin to end, on devices that can, work is noted instead of done.
 ///
@@ -19,7 +19,8 @@ bool talc_recording_possible(const talc_device *device);
 /// An empty recording; NULL without memory.
 talc_recording *talc_recording_new(talc_device *device);
 
-/// Gives back its memory, apart from blocks that live on, which are given back when they are freed. NULL passes.
+/// Waits for replays that still run, then gives back its memory, apart from blocks that live on, which are given back when they
+/// are freed, and lets go of other tensors that noted work uses. NULL passes.
 void talc_recording_free(talc_recording *recording);
 
 /// This thread is in the recording from here to leave, with or without its pool. False, with a failure, when it is in one
@@ -32,7 +33,12 @@ void talc_recording_leave(void);
 bool talc_recording_begin(talc_recording *recording);
 bool talc_recording_end(talc_recording *recording);
 
-/// Does the noted work once more, after what the device was asked before.
+/// What this thread asks of the device from here on waits for the stream of the last replay, or of the recording before the first:
+/// whatever is queued there by now may use the recording's memory.
+bool talc_recording_follow(talc_recording *recording);
+
+/// Does the noted work once more, after what the device was asked before. What it writes outside the recording's memory counts
+/// as written (talc_version).
 bool talc_recording_replay(talc_recording *recording);
 
 /// Whether this thread is in a recording of the device.
@@ -41,8 +47,26 @@ bool talc_recording_active(const talc_device *device);
 /// The same, and raises TALC_UNSUPPORTED: "rand: a graph of cuda:0 is being recorded, which cannot draw random numbers".
 bool talc_recording_refuses(const char *who, const talc_device *device, const char *what);
 
-/// Whether a block is the recording's.
-bool talc_recording_owns(const talc_recording *recording, const talc_block *block);
+/// Whether this thread is in a recording of another device, for work that a replay would leave out; raises TALC_UNSUPPORTED: "add:
+/// a graph of cuda:0 is being recorded, which cannot work on cpu".
+bool talc_recording_refuses_device(const char *who, const talc_device *device);
+
+/// Whether a tensor's memory is the recording's.
+bool talc_recording_owns(const talc_recording *recording, const talc_tensor *tensor);
+
+/// Whether noted work writes a tensor whose memory is not the recording's.
+bool talc_recording_writes(const talc_recording *recording, const talc_tensor *tensor);
+
+/// Copies what noted work writes outside the recording's memory; then puts it back and frees the copies, also while a failure
+/// stands and when there are none. For work that is to be run on the way to a recording that replaces this one.
+bool talc_recording_save(talc_recording *recording);
+bool talc_recording_restore(talc_recording *recording);
+
+// ---- For tensors --------------------------------------------------------------------------------------------
+
+/// This thread's work reads a tensor, or writes it. A recording that notes that work holds the tensor's memory until it is freed,
+/// unless it is its own: whoever made the tensor may release it earlier. A failure stands without memory to note it.
+void talc_recording_uses(const talc_tensor *tensor, bool written);
 
 // ---- For the pool -------------------------------------------------------------------------------------------
 
@@ -55,7 +79,8 @@ bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block 
 /// Makes a block of the device's pool the recording's. False, with a failure, without memory to note it.
 bool talc_recording_own(talc_recording *recording, talc_block *block);
 
-/// Keeps a freed block when it is a recording's, or when noted work of this thread may use it. False: it is the pool's.
+/// Keeps a freed block when it is a recording's, or when noted work of this thread may use it. False: it is the pool's. The
+/// block's stream waits already for others that have used it, for which nobody asks when the recording gives the block back.
 bool talc_recording_keep(talc_device *device, talc_block block);
 
 #endif

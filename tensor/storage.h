@@ -56,7 +56,8 @@ bool talc_operand_missing(const char *who, const char *operand, const void *poin
 /// False, with a failure raised, when `classes` holds a flag that is no class of tensor/precision.h.
 bool talc_operand_precision(const char *who, unsigned classes);
 
-/// False, with a failure raised, for an expanded view: elements that share an address cannot be written.
+/// False, with a failure raised, for an expanded view: elements that share an address cannot be written; and while this thread
+/// records a graph of another device (tensor/recording.h).
 bool talc_operand_writable(const char *who, const talc_tensor *tensor);
 
 /* Scope lists: tensor.c adds, scope.c drops. */

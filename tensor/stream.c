@@ -59,6 +59,19 @@ talc_status talc_stream_order(talc_device *device, int stream, int after)
     return status;
 }
 
+void talc_streams_each(const talc_device *device, void (*visit)(void *context, int stream),
+                       void *context)
+{
+    struct talc_streams *all = streams_of(device);
+    if (all != NULL)
+        pthread_mutex_lock(&all->lock);
+    for (int i = 0; i < TALC_STREAMS; i++)
+        if (i == 0 || (all != NULL && all->users[i] > 0))
+            visit(context, i);
+    if (all != NULL)
+        pthread_mutex_unlock(&all->lock);
+}
+
 static struct talc_streams *make_streams(talc_device *device)
 {
     pthread_mutex_lock(&making);
@@ -110,7 +123,8 @@ static int number_of(const talc_device *device, const struct talc_streams *all, 
 talc_stream *talc_stream_enter(talc_device *device, void *handle)
 {
     if (talc_operand_missing("stream_enter", "device", device) ||
-        talc_recording_refuses("stream_enter", device, "change streams"))
+        talc_recording_refuses("stream_enter", device, "change streams") ||
+        talc_device_gone(device, "stream_enter"))
         return NULL;
     if (device->interface->order == NULL) {
         talc_fail(TALC_UNSUPPORTED, "stream_enter: %s has no streams", device->name);

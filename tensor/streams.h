@@ -20,6 +20,11 @@ void *talc_stream_of(const talc_device *device, int number);
 /// that were left too.
 talc_status talc_stream_order(talc_device *device, int stream, int after);
 
+/// Calls `visit` with the number of each stream that any thread's work may be queued on: 0, and those that are entered, which
+/// nobody leaves meanwhile. What went to a stream that all have left, the device's own waits for.
+void talc_streams_each(const talc_device *device, void (*visit)(void *context, int stream),
+                       void *context);
+
 /// Leaves all streams that this thread has entered.
 void talc_stream_leave_all(void);
 

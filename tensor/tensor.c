@@ -1,6 +1,7 @@
 #include "tensor/tensor.h"
 
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
@@ -107,17 +108,23 @@ bool talc_operand_missing(const char *who, const char *operand, const void *poin
     return pointer == NULL;
 }
 
-void talc_tensor_used(const talc_tensor *tensor)
+static void note_use(const talc_tensor *tensor, bool written)
 {
     talc_storage *storage = tensor->storage;
     const int stream = talc_stream_number(storage->device);
     if (stream != storage->block.stream)
         atomic_fetch_or(&storage->streams, UINT32_C(1) << stream);
+    talc_recording_uses(tensor, written);
+}
+
+void talc_tensor_used(const talc_tensor *tensor)
+{
+    note_use(tensor, false);
 }
 
 void talc_tensor_written(talc_tensor *tensor)
 {
-    talc_tensor_used(tensor);
+    note_use(tensor, true);
     atomic_fetch_add(&tensor->storage->version, 1);
 }
 
@@ -176,7 +183,7 @@ static talc_storage *storage_new(talc_device *device)
 talc_tensor *talc_tensor_new(const char *who, talc_device *device, talc_dtype dtype, talc_dims dims)
 {
     int64_t numel;
-    if (talc_operand_missing(who, "device", device) ||
+    if (talc_operand_missing(who, "device", device) || talc_recording_refuses_device(who, device) ||
         talc_shape_check(who, dtype, dims, &numel) != TALC_OK)
         return NULL;
     talc_storage *storage = storage_new(device);
@@ -274,7 +281,8 @@ talc_tensor *talc_wrap(talc_device *device, talc_dtype dtype, talc_dims dims, vo
 {
     int64_t numel;
     if (talc_operand_missing("wrap", "device", device) ||
-        talc_shape_check("wrap", dtype, dims, &numel) != TALC_OK)
+        talc_shape_check("wrap", dtype, dims, &numel) != TALC_OK ||
+        talc_device_gone(device, "wrap"))
         return NULL;
     if (numel > 0 && talc_operand_missing("wrap", "data", data))
         return NULL;
@@ -309,7 +317,8 @@ talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
 {
     int64_t numel;
     if (talc_operand_missing("pinned", "device", device) ||
-        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK)
+        talc_shape_check("pinned", dtype, dims, &numel) != TALC_OK ||
+        talc_device_gone(device, "pinned"))
         return NULL;
     if (device->interface->pin == NULL || numel == 0)
         return talc_tensor_new("pinned", talc_device_host(), dtype, dims);
@@ -324,9 +333,6 @@ talc_tensor *talc_pinned(talc_device *device, talc_dtype dtype, talc_dims dims)
         talc_shape_strides(dims, strides);
         storage->pinned = device;
         tensor = record_new(storage, dtype, dims, strides, storage->block.data);
-    } else {
-        talc_fail(TALC_NO_MEMORY, "pinned: out of page-locked memory for %s: asked %zu bytes",
-                  device->name, bytes);
     }
     if (tensor == NULL)
         storage_drop(storage);

@@ -24,12 +24,35 @@ static bool hears(const char *due)
 static bool ops_are_heard(talc_device *device)
 {
     talc_tensor *x = talc_rand(device, TALC_F32, TALC_DIMS(1, 2, 4, 4));
-    talc_tensor *w = talc_rand(device, TALC_F32, TALC_DIMS(3, 2, 3, 3));
-    heard();
+    bool right = hears("<rand philox [1,2,4,4]>");
+    talc_tensor *w = talc_full(device, TALC_F32, TALC_DIMS(3, 2, 3, 3), 1);
+    right = hears("<fill fill [3,2,3,3]>") && right;
     talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .algorithm = "direct" });
-    bool right = hears("<conv2d direct n1c2h4w4o3k3x3s1x1p0x0d1x1g1>");
+    right = hears("<conv2d direct n1c2h4w4o3k3x3s1x1p0x0d1x1g1>") && right;
     talc_relu(x);
-    return hears("<relu direct [1,2,4,4]>") && right && !talc_failed();
+    right = hears("<relu direct [1,2,4,4]>") && right;
+    talc_concat((const talc_tensor *[]){ x, x }, 2, 1);
+    right = hears("<concat join [1,4,4,4]>") && right;
+    talc_contiguous(talc_transpose(x, 2, 3));
+    right = hears("<contiguous copy [1,2,4,4]>") && right;
+    talc_cast(talc_clone(x), TALC_F64);
+    right = hears("<clone copy [1,2,4,4]><cast copy [1,2,4,4]>") && right;
+    talc_to(x, talc_device_host(), TALC_F32);
+    right = hears("<to transfer [1,2,4,4]>") && right;
+    float elements[32];
+    talc_to_host(x, elements, sizeof elements);
+    right = hears("<to_host transfer [1,2,4,4]>") && right;
+    talc_from_host(device, TALC_F32, TALC_DIMS(32), elements);
+    right = hears("<from_host transfer [32]>") && right;
+    talc_module *relu = talc_nn_relu();
+    talc_module_eval(relu);
+    talc_graph *graph = talc_capture(relu, x);
+    heard();
+    talc_graph_replay(graph, talc_graph_input(graph));
+    right = hears("<graph_replay graph [1,2,4,4]>") && right;
+    talc_graph_free(graph);
+    talc_module_free(relu);
+    return right && !talc_failed();
 }
 
 int main(int argc, char **argv)

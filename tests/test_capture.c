@@ -232,25 +232,6 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
 
 // ---- Passes with habits of their own ------------------------------------------------------------------------
 
-typedef talc_tensor *forward_function(talc_module *module, talc_tensor *x);
-
-static bool any_init(talc_module *module, const void *options)
-{
-    (void)module;
-    (void)options;
-    return true;
-}
-
-static talc_module *module_of(talc_module_class *kind, forward_function *forward)
-{
-    *kind = (talc_module_class){
-        .name = "Any", .size = sizeof(talc_module), .init = any_init, .forward = forward
-    };
-    talc_module *module = talc_module_new(kind, NULL);
-    talc_module_eval(module);
-    return module;
-}
-
 static talc_tensor *extra;
 static int passes;
 
@@ -317,6 +298,38 @@ Test(capture, tensors_that_a_pass_reads_are_held)
     assert_same_bits("the input as output", talc_graph_replay(graph, other), other);
     talc_graph_free(graph);
     talc_module_free(module);
+    assert_all_freed();
+}
+
+static talc_tensor *returns_extra(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_copy(extra, x);
+    return extra;
+}
+
+/* Its elements stay until the next replay, whatever is written meanwhile. */
+Test(capture, the_output_is_the_graphs_own)
+{
+    static forward_function *const functions[] = { returns_x, returns_extra };
+    talc_device *device = tested_device();
+    const talc_dims dims = TALC_DIMS(300);
+    extra = talc_zeros(device, TALC_F32, dims);
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, functions[i]);
+        talc_graph *graph = captured(module, extra);
+        talc_tensor *y = talc_graph_replay(graph, talc_full(device, TALC_F32, dims, 2));
+        const uint64_t version = talc_version(y);
+        talc_fill(talc_graph_input(graph), 9);
+        talc_fill(extra, 9);
+        assert_same_bits("until the next replay", y, talc_full(device, TALC_F32, dims, 2));
+        talc_graph_replay(graph, talc_full(device, TALC_F32, dims, 3));
+        assert_same_bits("from then on", y, talc_full(device, TALC_F32, dims, 3));
+        cr_assert(talc_version(y) > version);
+        talc_graph_free(graph);
+        talc_module_free(module);
+    }
     assert_all_freed();
 }
 

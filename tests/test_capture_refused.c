@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef talc_tensor *forward_function(talc_module *module, talc_tensor *x);
-
 static talc_graph *other_graph;
 static talc_module *other_module;
 
@@ -141,23 +139,6 @@ static talc_tensor *replays(talc_module *module, talc_tensor *x)
     return talc_graph_replay(other_graph, x);
 }
 
-static bool any_init(talc_module *module, const void *options)
-{
-    (void)module;
-    (void)options;
-    return true;
-}
-
-static talc_module *module_of(talc_module_class *kind, forward_function *forward)
-{
-    *kind = (talc_module_class){
-        .name = "Any", .size = sizeof(talc_module), .init = any_init, .forward = forward
-    };
-    talc_module *module = talc_module_new(kind, NULL);
-    talc_module_eval(module);
-    return module;
-}
-
 Test(capture_refused, what_cannot_be_repeated_is_refused_by_name)
 {
     static const struct {
@@ -241,6 +222,97 @@ Test(capture_refused, copies_to_and_from_page_locked_memory_are_refused_too)
     }
     talc_scope_leave_all();
     if (device == fake_device())
+        assert_fake_devices_freed();
+    assert_all_freed();
+}
+
+// ---- Work on another device, which no replay would do ---------------------------------------------------------
+
+static talc_tensor *elsewhere; /* on another device than the graph */
+
+static talc_tensor *computes_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_add(elsewhere, elsewhere);
+    return talc_relu(x);
+}
+
+static talc_tensor *makes_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_zeros(elsewhere->device, TALC_F32, TALC_DIMS(2));
+    return talc_relu(x);
+}
+
+static talc_tensor *fills_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_fill(elsewhere, 5);
+    return talc_relu(x);
+}
+
+static talc_tensor *draws_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_fill_normal(elsewhere, 0, 1);
+    return talc_relu(x);
+}
+
+static talc_tensor *copies_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_copy(talc_select(elsewhere, 0, 0), talc_select(elsewhere, 0, 1));
+    return talc_relu(x);
+}
+
+static talc_tensor *captures_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_graph_free(talc_capture(other_module, elsewhere));
+    return talc_relu(x);
+}
+
+static talc_tensor *replays_elsewhere(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    talc_graph_replay(other_graph, talc_graph_input(other_graph));
+    return talc_relu(x);
+}
+
+Test(capture_refused, work_on_another_device_is_refused)
+{
+    static const struct {
+        forward_function *forward;
+        const char *who;
+    } cases[] = {
+        { computes_elsewhere, "add" },         { makes_elsewhere, "zeros" },
+        { fills_elsewhere, "fill" },           { draws_elsewhere, "fill_normal" },
+        { copies_elsewhere, "copy" },          { captures_elsewhere, "capture" },
+        { replays_elsewhere, "graph_replay" },
+    };
+    talc_device *device = tested_device();
+    talc_device *other = device == cpu_device() ? fake_device() : cpu_device();
+    talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(2, 3), -2);
+    elsewhere = talc_full(other, TALC_F32, TALC_DIMS(2, 3), 3);
+    other_module = talc_nn_relu();
+    talc_module_eval(other_module);
+    other_graph = captured(other_module, elsewhere);
+    const uint64_t version = talc_version(elsewhere);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_module_class kind;
+        talc_module *module = module_of(&kind, cases[i].forward);
+        char due[256];
+        snprintf(due, sizeof due, "%s: a graph of %s is being recorded, which cannot work on %s",
+                 cases[i].who, talc_device_name(device), talc_device_name(other));
+        cr_assert_null(talc_capture(module, x), "%s", due);
+        assert_failure(TALC_UNSUPPORTED, due);
+        cr_assert(talc_version(elsewhere) == version, "%s", due);
+        talc_module_free(module);
+    }
+    talc_graph_free(other_graph);
+    talc_module_free(other_module);
+    talc_scope_leave_all();
+    if (device == fake_device() || other == fake_device())
         assert_fake_devices_freed();
     assert_all_freed();
 }

@@ -1,6 +1,7 @@
 #include "tests/support/hooks.h"
 
 #include "ops/choice.h"
+#include "tensor/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -137,7 +138,7 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
 
 static talc_status frame(talc_device *device, talc_status status)
 {
-    talc_run run = talc_run_begin("op", device, &rows[2], write_problem, "[2,3]");
+    talc_run run = talc_run_begin("op", device, rows[2].name, write_problem, "[2,3]");
     return talc_run_end(&run, status);
 }
 

@@ -357,8 +357,10 @@ static const char *takes_none(const talc_conv2d_problem *problem)
 }
 
 /* To whatever comes after it, where x has one channel. */
-static const char *yields(const talc_device *device, const talc_conv2d_problem *problem)
+static const char *yields(const talc_device *device, const talc_conv2d_problem *problem,
+                          size_t limit)
 {
+    (void)limit;
     return strcmp(talc_device_name(device), "cpu") == 0 && problem->C == 1 ? "one channel" : NULL;
 }
 

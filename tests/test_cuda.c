@@ -1,4 +1,4 @@
-/// What GPUs alone have: names, faults that end the device, grids past the hardware's limits. Runs where there is one.
+/// What GPUs alone have: names, grids past the hardware's limits, copies between two. Runs where there is one.
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
@@ -49,81 +49,6 @@ Test(cuda, operands_on_two_devices_are_named)
     cr_assert_null(talc_matmul(there, here));
     assert_failure(TALC_BAD_DEVICE, "matmul: a is on cuda:0, b on cpu");
     assert_all_freed();
-}
-
-// ---- Faults -------------------------------------------------------------------------------------------------
-
-/* A kernel that writes where nothing is: the context is gone from then on. */
-static void provoke_fault(talc_device *device)
-{
-    const talc_fill_problem problem = {
-        .dtype = TALC_F32, .rank = 1, .dims = { 1000 }, .strides = { 1 }, .value = 7
-    };
-    cr_assert(device->interface->fill(device, &problem, (void *)(uintptr_t)4096) == TALC_OK);
-    cr_assert(!talc_device_synchronize(device));
-    cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s", talc_error_message());
-    cr_assert(strncmp(talc_error_message(), "synchronize: cuda:0 is lost: ", 29) == 0, "%s",
-              talc_error_message());
-    talc_error_clear();
-}
-
-/* An op is told by the allocation of its result or by its kernel, whichever notices first. */
-static void assert_lost(const char *who)
-{
-    const char *due = ": cuda:0 is lost since synchronize: ";
-    cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s: %s", who, talc_error_message());
-    cr_assert(strstr(talc_error_message(), due) != NULL, "%s: %s instead of %s...", who,
-              talc_error_message(), due);
-    talc_error_clear();
-}
-
-/* A process of its own: what the tests after this one do is not concerned. Its end is part of the test. */
-Test(cuda, a_fault_ends_the_device_and_not_the_process)
-{
-    talc_device *gpu = talc_device_get("cuda");
-    talc_tensor *x = talc_ones(gpu, TALC_F32, TALC_DIMS(1000));
-    talc_tensor *a = talc_ones(gpu, TALC_F32, TALC_DIMS(8, 8));
-    talc_matmul(a, a);
-    assert_no_failure();
-    provoke_fault(gpu);
-    for (int round = 0; round < 2; round++) {
-        cr_assert_null(talc_neg(x));
-        assert_lost("elementwise");
-        cr_assert_null(talc_matmul(a, a));
-        assert_lost("matmul");
-        cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(1 << 20)));
-        assert_lost("empty");
-        cr_assert(!talc_device_synchronize(gpu));
-        assert_lost("synchronize");
-        float value;
-        cr_assert(!talc_to_host(talc_slice(x, 0, 0, 1, 1), &value, sizeof value));
-        assert_lost("download");
-        cr_assert(isnan(talc_item(talc_slice(x, 0, 0, 1, 1))));
-        cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s", talc_error_message());
-        talc_error_clear();
-        cr_assert_null(talc_to(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3)), gpu, TALC_F32));
-        assert_lost("upload");
-    }
-    /* The CPU goes on. */
-    talc_tensor *here = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1000));
-    cr_assert(talc_item(talc_sum(talc_add(here, here), TALC_SCALAR, false)) == 2000);
-    assert_no_failure();
-    /* So do releases and queries; what is closed stays lost. */
-    talc_scope_leave_all();
-    cr_assert(talc_device_memory(gpu).live == 0);
-    cr_assert(talc_device_close(gpu), "%s", talc_error_message());
-    cr_assert_null(talc_device_get("cuda"));
-    assert_lost("device_get");
-    assert_no_failure();
-    talc_scope_leave_all();
-}
-
-Test(cuda, a_process_ends_well_with_tensors_on_a_lost_device)
-{
-    talc_device *gpu = talc_device_get("cuda");
-    talc_retain(talc_ones(gpu, TALC_F32, TALC_DIMS(1000)));
-    talc_ones(gpu, TALC_F32, TALC_DIMS(1000));
-    provoke_fault(gpu);
 }
 
 // ---- Grids --------------------------------------------------------------------------------------------------

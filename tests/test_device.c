@@ -1,5 +1,6 @@
 /// The life of a device: closing and opening it, its counts, running out of its memory.
 #include "tests/support/fake_device.h"
+#include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 
 #include "tensor/storage.h"
@@ -45,6 +46,29 @@ Test(device, a_closed_device_refuses_everything_until_it_is_opened_again)
     snprintf(due, sizeof due, "device_synchronize: %s is closed", talc_device_name(device));
     assert_failure(TALC_BAD_DEVICE, due);
 
+    int handle;
+    float number;
+    cr_assert_null(talc_timer_start(device));
+    snprintf(due, sizeof due, "timer_start: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert_null(talc_pinned(device, TALC_F32, TALC_DIMS(3)));
+    snprintf(due, sizeof due, "pinned: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert_null(talc_wrap(device, TALC_F32, TALC_DIMS(1), &number, NULL, NULL));
+    snprintf(due, sizeof due, "wrap: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    for (int own = 0; own < 2; own++) {
+        cr_assert_null(talc_stream_enter(device, own ? NULL : &handle));
+        snprintf(due, sizeof due, "stream_enter: %s is closed", talc_device_name(device));
+        assert_failure(TALC_BAD_DEVICE, due);
+        cr_assert_null(device->streams);
+    }
+    const size_t limit = talc_workspace_limit(device);
+    cr_assert(!talc_workspace_set_limit(device, 1));
+    snprintf(due, sizeof due, "workspace_set_limit: %s is closed", talc_device_name(device));
+    assert_failure(TALC_BAD_DEVICE, due);
+    cr_assert(talc_workspace_limit(device) == limit && talc_stream_current(device) == NULL);
+
     cr_assert(tested_device() == device);
     cr_assert(talc_item(talc_sum(talc_ones(device, TALC_F32, TALC_DIMS(100)), TALC_SCALAR,
                                  false)) == 100);
@@ -82,6 +106,97 @@ Test(device, opening_and_closing_200_times_leaves_the_memory_where_it_was)
     /* Of the host's memory every process takes some. */
     cr_assert(is_host || after == before, "%zu bytes are free, %zu were", after, before);
     assert_all_freed();
+}
+
+// ---- Waiting ------------------------------------------------------------------------------------------------
+
+/* A loss whose second label is no class. On a device that works on its own nobody knows yet. */
+static talc_tensor *wrong_loss(talc_device *device)
+{
+    const int64_t labels[3] = { 0, 7, 1 };
+    const talc_tensor *x = talc_zeros(device, TALC_F32, TALC_DIMS(3, 5));
+    return talc_cross_entropy(x, talc_from_host(device, TALC_I64, TALC_DIMS(3), labels));
+}
+
+/* What the calls below wait with; made before the loss, as making them may wait. */
+typedef struct waiting {
+    talc_device *device;
+    talc_tensor *pinned;
+    float *memory; /* its elements */
+    talc_timer *timer;
+} waiting;
+
+static bool wait_for_device(waiting *with, const talc_tensor *loss)
+{
+    (void)loss;
+    return talc_device_synchronize(with->device);
+}
+
+static bool wait_for_bytes(waiting *with, const talc_tensor *loss)
+{
+    (void)with;
+    float value;
+    return talc_to_host(loss, &value, sizeof value);
+}
+
+static bool wait_for_tensor(waiting *with, const talc_tensor *loss)
+{
+    (void)with;
+    return talc_to(loss, cpu_device(), TALC_F32) != NULL;
+}
+
+static bool wait_for_timer(waiting *with, const talc_tensor *loss)
+{
+    (void)loss;
+    talc_timer *timer = with->timer;
+    with->timer = NULL;
+    return talc_timer_stop(timer) >= 0;
+}
+
+static bool wait_for_pinned(waiting *with, const talc_tensor *loss)
+{
+    cr_assert(talc_copy(with->pinned, loss), "a copy that is only queued: %s",
+              talc_error_message());
+    return talc_data(with->pinned, TALC_F32) != NULL;
+}
+
+/* From page-locked memory the GPU reads on its own, which from_host waits for. The fake device takes a copy at once. */
+static bool wait_for_upload(waiting *with, const talc_tensor *loss)
+{
+    (void)loss;
+    talc_device *device = with->device;
+    return talc_from_host(device, TALC_F32, TALC_SCALAR, with->memory) != NULL &&
+           (device != fake_device() || talc_device_synchronize(device));
+}
+
+static const struct {
+    const char *name;
+    bool (*wait)(waiting *with, const talc_tensor *loss);
+} waits[] = { { "device_synchronize", wait_for_device },
+              { "to_host", wait_for_bytes },
+              { "to", wait_for_tensor },
+              { "timer_stop", wait_for_timer },
+              { "data", wait_for_pinned },
+              { "from_host", wait_for_upload } };
+
+Test(device, every_call_that_waits_raises_a_wrong_label)
+{
+    talc_device *device = queueing_device();
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        talc_scope *scope = talc_scope_enter();
+        waiting with = { device, talc_pinned(device, TALC_F32, TALC_SCALAR), NULL,
+                         talc_timer_start(device) };
+        with.memory = talc_data(with.pinned, TALC_F32);
+        const talc_tensor *loss = wrong_loss(device);
+        assert_no_failure();
+        cr_assert(!waits[i].wait(&with, loss), "%s tells of nothing", waits[i].name);
+        assert_failure(TALC_BAD_ARGUMENT,
+                       "cross_entropy: element 1 of labels is 7, there are 5 classes");
+        cr_assert(talc_device_synchronize(device), "told twice: %s", talc_error_message());
+        talc_timer_stop(with.timer);
+        talc_scope_leave(scope);
+    }
+    assert_device_freed(device);
 }
 
 // ---- Running out --------------------------------------------------------------------------------------------

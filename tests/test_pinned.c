@@ -5,6 +5,7 @@
 
 #include "tensor/storage.h"
 
+#include <pthread.h>
 #include <string.h>
 
 enum { MANY = 1 << 20, LATE = 50 };
@@ -136,5 +137,127 @@ Test(pinned, other_copies_are_complete)
     assert_all_are(made, 3);
     cr_assert(talc_copy(x, talc_full(device, TALC_F64, TALC_DIMS(MANY), 8)));
     cr_assert(elements[0] == 8 && elements[MANY - 1] == 8);
+    assert_device_freed(device);
+}
+
+// ---- Of several threads -------------------------------------------------------------------------------------
+
+/* A thread that queues a late download on a stream, and stays there until the test has looked at what came of it. */
+typedef struct downloading {
+    talc_device *device;
+    void *stream;
+    talc_tensor *to;
+    pthread_t thread;
+    pthread_barrier_t both;
+    bool queued;
+} downloading;
+
+static void *download_late(void *argument)
+{
+    downloading *self = argument;
+    talc_stream *entered = talc_stream_enter(self->device, self->stream);
+    talc_scope *scope = talc_scope_enter();
+    gpu_stall(self->device, talc_stream_current(self->device), LATE);
+    self->queued = talc_copy(self->to, talc_full(self->device, TALC_F32, TALC_DIMS(MANY), 7));
+    talc_scope_leave(scope);
+    pthread_barrier_wait(&self->both);
+    pthread_barrier_wait(&self->both);
+    talc_stream_leave(entered);
+    return NULL;
+}
+
+static void start(downloading *self)
+{
+    pthread_barrier_init(&self->both, NULL, 2);
+    cr_assert(pthread_create(&self->thread, NULL, download_late, self) == 0);
+    pthread_barrier_wait(&self->both);
+    cr_assert(self->queued);
+}
+
+static void finish(downloading *self)
+{
+    pthread_barrier_wait(&self->both);
+    pthread_join(self->thread, NULL);
+    pthread_barrier_destroy(&self->both);
+}
+
+/* On the device's own stream and on callers', the waiting thread on the same one and on another; read where it lies. */
+Test(pinned, synchronizing_waits_for_the_copies_of_all_threads)
+{
+    talc_device *device = queueing_device();
+    void *streams[] = { NULL, gpu_stream_new(device), gpu_stream_new(device) };
+    talc_tensor *x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    float *elements = talc_data(x, TALC_F32);
+    for (int round = 0; round < 9; round++) {
+        elements[0] = elements[MANY - 1] = 1;
+        downloading there = { device, streams[round / 3], .to = x };
+        talc_stream *entered = talc_stream_enter(device, streams[round % 3]);
+        start(&there);
+        cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+        cr_assert(elements[0] == 7 && elements[MANY - 1] == 7,
+                  "round %d: %g and %g, the copy was not waited for", round, (double)elements[0],
+                  (double)elements[MANY - 1]);
+        finish(&there);
+        talc_stream_leave(entered);
+        cr_assert(talc_data(x, TALC_F32) == elements, "%s", talc_error_message());
+    }
+    gpu_stream_free(device, streams[1]);
+    gpu_stream_free(device, streams[2]);
+    assert_device_freed(device);
+}
+
+/* Of one thread that waits for a copy, while another takes such memory, copies from it and gives it back. */
+typedef struct awaiting {
+    talc_device *device;
+    void *stream;
+    talc_tensor *x;
+    pthread_barrier_t queued;
+    _Atomic bool done;
+    bool right;
+} awaiting;
+
+static void *await_late(void *argument)
+{
+    awaiting *self = argument;
+    talc_stream *entered = talc_stream_enter(self->device, self->stream);
+    gpu_stall(self->device, talc_stream_current(self->device), 20 * LATE);
+    talc_copy(self->x, talc_full(self->device, TALC_F32, TALC_DIMS(MANY), 7));
+    pthread_barrier_wait(&self->queued);
+    const float *elements = talc_data(self->x, TALC_F32);
+    self->right = elements != NULL && elements[0] == 7 && elements[MANY - 1] == 7;
+    self->done = true;
+    talc_stream_leave(entered);
+    return NULL;
+}
+
+Test(pinned, waiting_for_one_block_holds_up_no_other)
+{
+    talc_device *device = queueing_device();
+    awaiting there = { .device = device,
+                       .stream = gpu_stream_new(device),
+                       .x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY)) };
+    /* Nothing below is new: locking pages and loading kernels may wait for the GPU. */
+    talc_tensor *y = talc_to(pinned_full(device, 2), device, TALC_F32);
+    cr_assert(talc_data(there.x, TALC_F32) != NULL && talc_device_synchronize(device));
+    talc_scope_leave_all();
+    there.x = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    y = talc_full(device, TALC_F32, TALC_DIMS(MANY), 5);
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    pthread_t thread;
+    pthread_barrier_init(&there.queued, NULL, 2);
+    cr_assert(pthread_create(&thread, NULL, await_late, &there) == 0);
+    pthread_barrier_wait(&there.queued);
+    gpu_pause(5);
+    talc_tensor *z = talc_pinned(device, TALC_F32, TALC_DIMS(MANY));
+    cr_assert(z != NULL && talc_copy(z, y), "%s", talc_error_message());
+    const float *elements = talc_data(z, TALC_F32);
+    cr_assert(elements != NULL && elements[MANY - 1] == 5, "%s", talc_error_message());
+    talc_release(z);
+    /* The fake device runs all that waits at once. */
+    cr_assert(device == fake_device() || !there.done, "another thread's copy was waited for");
+    pthread_join(thread, NULL);
+    cr_assert(there.right);
+    pthread_barrier_destroy(&there.queued);
+    gpu_stream_free(device, there.stream);
     assert_device_freed(device);
 }

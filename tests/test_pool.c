@@ -249,6 +249,70 @@ Test(pool, a_block_that_cannot_be_cached_is_given_back)
     assert_all_freed();
 }
 
+/* What is asked or free may be unknown. */
+Test(pool, running_out_says_what_is_known)
+{
+    cr_assert(talc_out_of_memory("op", "memory on x", 0, 4100, 0) == TALC_NO_MEMORY);
+    assert_failure(TALC_NO_MEMORY,
+                   "op: out of memory on x: asked an unknown size, held 4.1 kB, free unknown");
+    talc_out_of_memory("op", "paper", 1000, 0, 20);
+    assert_failure(TALC_NO_MEMORY,
+                   "op: out of paper: asked 1.0 kB (1000 bytes), held 0 bytes, free 20 bytes");
+    assert_all_freed();
+}
+
+// ---- Memory of libraries ------------------------------------------------------------------------------------
+
+static int refusals_left;
+
+static bool refuse_mib(size_t bytes)
+{
+    const bool refuses = bytes == MIB && refusals_left > 0;
+    refusals_left -= refuses;
+    return !refuses;
+}
+
+Test(pool, memory_of_libraries_is_counted_beside_the_blocks)
+{
+    talc_block block = take(5000);
+    const talc_memory before = memory();
+    void *one = talc_library_memory_new(cpu_device(), "test", MIB);
+    void *two = talc_library_memory_new(cpu_device(), "test", 3 * MIB);
+    cr_assert(one != NULL && two != NULL);
+    memset(two, 1, 3 * MIB);
+    cr_assert(memory().libraries == 4 * MIB && memory().live == before.live &&
+              memory().reserved == before.reserved && memory().peak == before.peak);
+    cr_assert_null(talc_empty(cpu_device(), TALC_U8, TALC_DIMS(INT64_C(1) << 50)));
+    cr_assert(strstr(talc_error_message(), " held 4.2 MB, ") != NULL, "%s", talc_error_message());
+    talc_error_clear();
+    talc_library_memory_free(cpu_device(), one, MIB);
+    cr_assert(memory().libraries == 3 * MIB);
+    talc_library_memory_free(cpu_device(), two, 3 * MIB);
+    talc_library_memory_free(cpu_device(), NULL, MIB);
+    cr_assert(memory().libraries == 0);
+    give(block);
+    assert_all_freed();
+}
+
+Test(pool, memory_of_libraries_is_asked_for_again_without_the_cache)
+{
+    give(take(5000));
+    refusals_left = 1;
+    talc_allocation_hook = refuse_mib;
+    void *memory_of_library = talc_library_memory_new(cpu_device(), "test", MIB);
+    cr_assert(memory_of_library != NULL && memory().reserved == 0 && refusals_left == 0);
+    talc_library_memory_free(cpu_device(), memory_of_library, MIB);
+    give(take(5000));
+    refusals_left = 2;
+    cr_assert_null(talc_library_memory_new(cpu_device(), "test", MIB));
+    talc_allocation_hook = NULL;
+    const char *due = "test: out of memory on cpu: asked 1.0 MB (1048576 bytes), held 0 bytes, ";
+    cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
+    talc_error_clear();
+    cr_assert(memory().libraries == 0 && refusals_left == 0);
+    assert_all_freed();
+}
+
 // ---- Workspace limit ----------------------------------------------------------------------------------------
 
 Test(pool, the_workspace_limit_is_the_devices)

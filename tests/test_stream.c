@@ -307,6 +307,26 @@ Test(stream, products_on_several_streams_at_once_are_exact)
     assert_device_freed(device);
 }
 
+// ---- Waiting for the device ---------------------------------------------------------------------------------
+
+/* A capture of the program's own on a stream that talc knows goes on, whoever waits for the device meanwhile. */
+Test(stream, synchronizing_passes_over_a_stream_that_is_captured)
+{
+    talc_device *device = queueing_device();
+    void *stream = gpu_stream_new(device);
+    task t = { device, stream, .body = make_and_use };
+    start(&t);
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    const bool captured = gpu_capture_begin(device, stream);
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    cr_assert(gpu_capture_end(device, stream) == captured, "the capture was ended");
+    finish(&t);
+    cr_assert(value_of(t.made) == 21);
+    talc_release(t.made);
+    gpu_stream_free(device, stream);
+    assert_device_freed(device);
+}
+
 // ---- Every op -----------------------------------------------------------------------------------------------
 
 /* Operands become what they are only after the stall, so work that goes to another stream finds zeros and NaN. */

@@ -173,6 +173,8 @@ class Basics(Tool):
         info = self.json("info")
         self.assertLessEqual({"version", "compiler", "blas", "blas_core", "threads", "devices"}, info.keys())
         cpu = info["devices"][0]
+        self.assertEqual({"live", "peak", "reserved", "libraries", "free", "total"}, cpu["memory"].keys())
+        self.assertEqual(cpu["memory"]["libraries"], 0)
         self.assertEqual(cpu["name"], "cpu")
         self.assertGreater(cpu["memory"]["total"], 0)
         self.assertEqual(cpu["conv2d"][-1]["name"], "reference")

@@ -49,17 +49,19 @@ static bool report_device(talc_device *device, device_report *report)
 
 static void print_device(const talc_device *device, const device_report *r)
 {
-    char live[TOOL_TEXT], peak[TOOL_TEXT], reserved[TOOL_TEXT], free_text[TOOL_TEXT],
-        total[TOOL_TEXT], limit[TOOL_TEXT];
+    char live[TOOL_TEXT], peak[TOOL_TEXT], reserved[TOOL_TEXT], libraries[TOOL_TEXT],
+        free_text[TOOL_TEXT], total[TOOL_TEXT], limit[TOOL_TEXT];
     printf("%s%s%s: %s, %d %s%s\n", tool_bold(), talc_device_name(device), tool_plain(),
            r->properties.description, r->properties.units,
            talc_device_is_host(device) ? "thread" : "multiprocessor",
            r->properties.units == 1 ? "" : "s");
-    printf("  memory     %s free of %s; talc holds %s, at most %s, %s with its cache\n",
+    printf("  memory     %s free of %s; talc holds %s, at most %s, %s with its cache, %s for "
+           "libraries\n",
            tool_bytes((double)r->memory.free, free_text),
            tool_bytes((double)r->memory.total, total), tool_bytes((double)r->memory.live, live),
            tool_bytes((double)r->memory.peak, peak),
-           tool_bytes((double)r->memory.reserved, reserved));
+           tool_bytes((double)r->memory.reserved, reserved),
+           tool_bytes((double)r->memory.libraries, libraries));
     printf("  workspace  at most %s\n", tool_bytes((double)talc_workspace_limit(device), limit));
     printf("  conv2d     in the order in which they are tried\n");
     for (int i = 0; i < r->explanation.count; i++) {
@@ -79,9 +81,10 @@ static json_t *device_json(const talc_device *device, const device_report *r)
                                                     talc_precision_name(c->arithmetic.precision)));
     }
     json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I, s:I}", "live", (json_int_t)r->memory.live, "peak",
-                  (json_int_t)r->memory.peak, "reserved", (json_int_t)r->memory.reserved, "free",
-                  (json_int_t)r->memory.free, "total", (json_int_t)r->memory.total);
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "live", (json_int_t)r->memory.live, "peak",
+                  (json_int_t)r->memory.peak, "reserved", (json_int_t)r->memory.reserved,
+                  "libraries", (json_int_t)r->memory.libraries, "free", (json_int_t)r->memory.free,
+                  "total", (json_int_t)r->memory.total);
     return json_pack("{s:s, s:s, s:i, s:o, s:I, s:o}", "name", talc_device_name(device),
                      "description", r->properties.description, "units", r->properties.units,
                      "memory", memory, "workspace_limit", (json_int_t)talc_workspace_limit(device),

@@ -2,6 +2,7 @@
 
 #include "tensor/error.h"
 #include "tensor/extent.h"
+#include "tensor/pool.h"
 #include "tensor/recording.h"
 #include "tensor/streams.h"
 
@@ -106,17 +107,18 @@ static talc_status blas_status(talc_device *device, const char *who, cublasStatu
     const talc_status status = talc_cuda_status(device, who, cudaGetLastError());
     if (status != TALC_OK)
         return status;
-    return talc_fail(error == CUBLAS_STATUS_ALLOC_FAILED ? TALC_NO_MEMORY : TALC_UNSUPPORTED,
-                     "%s: %s: cuBLAS: %s", who, device->name, blas.cublasGetStatusString(error));
+    if (error == CUBLAS_STATUS_ALLOC_FAILED)
+        return talc_device_out_of_memory(device, who, 0);
+    return talc_fail(TALC_UNSUPPORTED, "%s: %s: cuBLAS: %s", who, device->name,
+                     blas.cublasGetStatusString(error));
 }
 
 static void close_handle(struct handle *h)
 {
-    if (h->device != NULL && talc_cuda_usable(h->device)) {
-        if (h->blas != NULL)
-            (void)blas.cublasDestroy_v2(h->blas);
-        (void)cudaFree(h->workspace);
-    }
+    if (h->blas != NULL && talc_cuda_usable(h->device))
+        (void)blas.cublasDestroy_v2(h->blas);
+    if (h->device != NULL)
+        talc_library_memory_free(h->device, h->workspace, WORKSPACE);
     h->blas = NULL;
     h->workspace = NULL;
     h->stream = NULL;
@@ -150,18 +152,6 @@ static void register_end(void)
     (void)atexit(close_at_exit);
 }
 
-/* The pool's cache may hold all memory: that is given back for a second try. */
-static cudaError_t make_workspace(talc_device *device, void **workspace)
-{
-    cudaError_t error = *workspace != NULL ? cudaSuccess : cudaMalloc(workspace, WORKSPACE);
-    if (error == cudaErrorMemoryAllocation && talc_memory_trim(device) > 0) {
-        (void)cudaGetLastError();
-        error = cudaMalloc(workspace, WORKSPACE);
-    }
-    *workspace = error == cudaSuccess ? *workspace : NULL;
-    return error;
-}
-
 /* Setting the stream takes the workspace away, so that is set after it. `workspace` serves one call; NULL: the stream's own. */
 static talc_status use_stream(talc_device *device, const char *who, struct handle *h,
                               void *workspace)
@@ -169,11 +159,10 @@ static talc_status use_stream(talc_device *device, const char *who, struct handl
     const cudaStream_t stream = talc_cuda_stream(device);
     if (workspace == NULL && h->stream == stream)
         return TALC_OK;
-    if (workspace == NULL) {
-        const cudaError_t made = make_workspace(device, &h->workspace);
-        if (made != cudaSuccess)
-            return talc_cuda_status(device, who, made);
-    }
+    if (workspace == NULL && h->workspace == NULL)
+        h->workspace = talc_library_memory_new(device, who, WORKSPACE);
+    if (workspace == NULL && h->workspace == NULL)
+        return talc_error_status();
     cublasStatus_t error = blas.cublasSetStream_v2(h->blas, stream);
     if (error == CUBLAS_STATUS_SUCCESS)
         error = blas.cublasSetWorkspace_v2(h->blas, workspace == NULL ? h->workspace : workspace,

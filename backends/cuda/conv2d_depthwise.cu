@@ -13,22 +13,22 @@
 ///     sums        KH x V    KH x V         KH x V
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Square kernels with M = 1 in narrow images go plane after plane through shared memory instead (conv2d_depthwise_tiles.cuh),
-/// and what neither of the two has kernels for, as other extents or dilation, one output a thread.
+/// Square kernels with M = 1 in narrow images go otherwise: by patches of 7 columns where the width is a multiple of 7
+/// (conv2d_depthwise_patches.cuh), else plane after plane through shared memory (conv2d_depthwise_tiles.cuh). What none of these
+/// has kernels for, as other extents or dilation, is done one output a thread.
 ///
 /// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
+#include "backends/cuda/conv2d_depthwise_patches.cuh"
 #include "backends/cuda/conv2d_depthwise_tiles.cuh"
 #include "backends/cuda/conv2d_rows.h"
 #include "backends/cuda/strips.cuh"
 
 using namespace talc;
 
-template <typename T> struct depthwise_problem {
+template <typename T> struct depthwise_problem : plane_sizes {
     const T *x, *w;
     T *y;
     epilogue<T> last;
-    int H, W, OH, OW;
-    int pad_top, pad_left;
     divisor<uint32_t> channels, multiplier; ///< OC and M
     strip_cut cut;
 };
@@ -288,22 +288,16 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
                        const talc_conv2d_arguments *a)
 {
     const int64_t width = WARP * (16 / (int64_t)sizeof(T)), planes = p->N * p->OC;
-    /* Offsets in a plane are 32-bit; narrow images leave most lanes idle. */
+    /* Narrow images leave most lanes idle. */
     const int64_t most = INT_MAX / 4;
     if (p->dilation_h != 1 || p->dilation_w != 1 || p->OW < width * 2 / 3 || planes > most ||
-        p->H < 1 || p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
-        p->pad_left > most || p->pad_bottom > most || p->pad_right > most)
+        !planes_fit(p, most))
         return false;
-    depthwise_problem<T> d = { (const T *)a->x,
+    depthwise_problem<T> d = { plane_sizes(p),
+                               (const T *)a->x,
                                (const T *)a->w,
                                (T *)a->y,
                                epilogue<T>(a->bias, a->residual, p->activation),
-                               (int)p->H,
-                               (int)p->W,
-                               (int)p->OH,
-                               (int)p->OW,
-                               (int)p->pad_top,
-                               (int)p->pad_left,
                                {},
                                {},
                                {} };
@@ -330,7 +324,8 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
 template <typename T>
 static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
 {
-    if (!run_strips<T>(device, p, a) && !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
+    if (!run_patches<T>(device, p, a) && !run_strips<T>(device, p, a) &&
+        !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
         run_outputs<T>(device, p, a);
 }
 

@@ -7,6 +7,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
 
 #include "backends/cuda/conv2d_epilogue.cuh"
+#include "backends/cuda/conv2d_sizes.cuh"
 #include "backends/cuda/tiles.cuh"
 
 namespace talc
@@ -161,9 +162,8 @@ static bool run_tiles(talc_device *device, const talc_conv2d_problem *p,
 {
     const int64_t most = INT_MAX / 8, planes = p->N * p->OC;
     if (p->OC != p->C || p->KH != p->KW || p->stride_h != p->stride_w || p->dilation_h != 1 ||
-        p->dilation_w != 1 || p->OW > BLOCK || p->W < 1 || p->H < 1 || p->H > most / p->W ||
-        p->OH > most / p->OW || planes > most / p->OH || p->pad_top > most || p->pad_left > BLOCK ||
-        p->pad_right > BLOCK)
+        p->dilation_w != 1 || p->OW > BLOCK || !planes_fit(p, most) || planes > most / p->OH ||
+        p->pad_left > BLOCK || p->pad_right > BLOCK)
         return false;
     switch (p->KH * 10 + p->stride_h) {
     case 31:

@@ -238,12 +238,10 @@ static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, 
     const int64_t most = INT_MAX / 4, OC = p->OC / p->groups;
     const double work = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW *
                         (double)(p->C / p->groups) * (double)(p->KH * p->KW);
-    /* Offsets in a plane are 32-bit. Tiles with few channels or columns would be empty for the most part. */
-    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most || p->H < 1 ||
-        p->W < 1 || p->H > most / p->W || p->OH > most / p->OW || p->pad_top > most ||
-        p->pad_left > most || p->pad_bottom > most || p->pad_right > most || p->stride_h > 64 ||
-        p->KH > 1024 || p->dilation_h > 1024 || p->dilation_w > 1024 ||
-        (p->stride_w > 1 && p->dilation_w > 1))
+    /* Tiles with few channels or columns would be empty for the most part. */
+    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most ||
+        !planes_fit(p, most) || p->stride_h > 64 || p->KH > 1024 || p->dilation_h > 1024 ||
+        p->dilation_w > 1024 || (p->stride_w > 1 && p->dilation_w > 1))
         return false;
     if (p->stride_w == 1) {
         switch (p->KW) {
@@ -302,7 +300,8 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
             pack_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, stream>>>(
                 packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
         });
-        tiled_problem<T> t = { (const T *)a->x,
+        tiled_problem<T> t = { plane_sizes(p),
+                               (const T *)a->x,
                                packed,
                                (T *)a->y,
                                epilogue<T>(a->bias, a->residual, p->activation),
@@ -310,16 +309,10 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
                                p->C,
                                p->OC,
                                (int)OC,
-                               (int)p->H,
-                               (int)p->W,
-                               (int)p->OH,
-                               (int)p->OW,
                                (int)p->KH,
                                (int)p->stride_h,
                                (int)p->dilation_h,
                                (int)p->dilation_w,
-                               (int)p->pad_top,
-                               (int)p->pad_left,
                                p->groups,
                                p->padding_mode,
                                plan };
@@ -340,11 +333,16 @@ static size_t packed_bytes(const talc_device *device, const talc_conv2d_problem 
     return bytes;
 }
 
+static size_t workspace_of_tiles(const talc_device *device, const talc_conv2d_problem *problem)
+{
+    return problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
+                                      : packed_bytes<double>(device, problem);
+}
+
 size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit)
 {
-    const size_t bytes = problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
-                                                    : packed_bytes<double>(device, problem);
+    const size_t bytes = workspace_of_tiles(device, problem);
     return bytes <= limit ? bytes : 0; /* `textbook` needs none */
 }
 
@@ -357,7 +355,7 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
 }
 
 const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
-                                           const talc_conv2d_problem *problem)
+                                           const talc_conv2d_problem *problem, size_t limit)
 {
     /* What measurements against im2col say; an H200 at its default clocks. */
     constexpr int64_t SHORT = 5;
@@ -375,6 +373,12 @@ const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
         return "strides above 1 are faster by im2col";
     if (problem->KW < SHORT)
         return "kernels less than 5 taps wide are faster by im2col";
+    /* What is left, `textbook`, keeps up with im2col where that can occupy few multiprocessors only. */
+    if (workspace_of_tiles(device, problem) > limit)
+        return talc_cuda_conv2d_im2col_tiles(device, problem, limit) * 4 >=
+                       talc_cuda_state_of(device)->multiprocessors
+                   ? "its tiles do not fit the workspace"
+                   : NULL;
     return fill < MOSTLY ? "its tiles would stay empty for a good part" : NULL;
 }
 

@@ -62,20 +62,32 @@ static int64_t aligned(int64_t columns)
     return divided(columns, 4) * 4;
 }
 
-/* As many columns as fit, in whole rounds of tiles if that many do. */
+/* What the columns of a block are a multiple of: whole rounds of tiles if that many fit, else tiles, else what a 16-byte
+ * access takes. Rounds do not cut the columns below LEAST where more fit: the plan for the bytes of a plan would then be
+ * another, with fewer channels. */
+static int64_t unit_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
+{
+    const int64_t tiles =
+        talc_cuda_state_of(device)->multiprocessors / divided(p->OC / p->groups, TILE_CHANNELS);
+    const int64_t round = tiles * TILE_COLUMNS;
+    if (tiles > 1 && fit >= round && (fit < LEAST || fit / round * round >= LEAST))
+        return round;
+    return fit >= TILE_COLUMNS ? TILE_COLUMNS : 4;
+}
+
 static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
 {
     const int64_t P = p->OH * p->OW;
     if (aligned(P) <= fit)
         return P;
-    const int64_t round = talc_cuda_state_of(device)->multiprocessors * TILE_COLUMNS /
-                          divided(p->OC / p->groups, TILE_CHANNELS);
-    const int64_t unit = fit >= round && round > TILE_COLUMNS ? round
-                         : fit >= TILE_COLUMNS                ? TILE_COLUMNS
-                                                              : 4;
-    return talc_smaller(fit < 4 ? FEWEST : fit / unit * unit, P);
+    if (fit < 4)
+        return talc_smaller(FEWEST, P);
+    const int64_t unit = unit_of(device, p, fit);
+    return fit / unit * unit;
 }
 
+/* The plan for `limit` is the plan for the bytes it asks for, too: `_workspace` makes it from the limit, `_run` from the
+ * bytes that it got. */
 static im2col_plan plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), room = (int64_t)(limit / size);
@@ -265,6 +277,14 @@ size_t talc_cuda_conv2d_im2col_workspace(const talc_device *device, const talc_c
                                          size_t limit)
 {
     return plan_of(device, p, limit).bytes;
+}
+
+int64_t talc_cuda_conv2d_im2col_tiles(const talc_device *device, const talc_conv2d_problem *p,
+                                      size_t limit)
+{
+    const im2col_plan plan = plan_of(device, p, limit);
+    return plan.slices * divided(p->OC / p->groups, TILE_CHANNELS) *
+           divided(plan.columns, TILE_COLUMNS);
 }
 
 talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const talc_conv2d_problem *p,

@@ -26,10 +26,14 @@ TALC_BEGIN_DECLARATIONS
     talc_status talc_cuda_conv2d_##name##_run(talc_device *device,                                 \
                                               const talc_conv2d_problem *problem,                  \
                                               const talc_conv2d_arguments *arguments);             \
-    const char *talc_cuda_conv2d_##name##_yields(const talc_device *device,                        \
-                                                 const talc_conv2d_problem *problem);
+    const char *talc_cuda_conv2d_##name##_yields(                                                  \
+        const talc_device *device, const talc_conv2d_problem *problem, size_t workspace);
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
+
+/// How many of cuBLAS's tiles im2col has at once under the limit.
+int64_t talc_cuda_conv2d_im2col_tiles(const talc_device *device, const talc_conv2d_problem *problem,
+                                      size_t limit);
 
 TALC_END_DECLARATIONS
 

@@ -217,7 +217,8 @@ static void split(talc_device *device, const talc_conv2d_problem *p, const talc_
         with_tiles<T, 0>(device, p, a);
 }
 
-static bool is_small(const talc_conv2d_problem *p)
+/* Whether 32 bits hold every offset, and the grid has room. */
+static bool is_narrow(const talc_conv2d_problem *p)
 {
     const int64_t extents[] = { p->N,
                                 p->C,
@@ -242,8 +243,11 @@ static bool is_small(const talc_conv2d_problem *p)
     for (int64_t extent : extents)
         if (extent > MOST_EXTENT)
             return false;
-    if (p->N * p->groups > MOST_GRID || p->OC / p->groups > MOST_GRID)
-        return false;
+    return p->N * p->groups <= MOST_GRID && p->OC / p->groups <= MOST_GRID;
+}
+
+static bool is_small(const talc_conv2d_problem *p)
+{
     const double outputs = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
     return outputs * (double)(p->C / p->groups) * (double)(p->KH * p->KW) <= MOST_WORK;
 }
@@ -256,6 +260,8 @@ const char *talc_cuda_conv2d_split_refuses(const talc_conv2d_problem *p)
         return "the padding is not zeros";
     if (!is_small(p))
         return "more than 2^25 products";
+    if (!is_narrow(p))
+        return "an extent or a plane of x passes 2^20, or the slices 65,535";
     if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)talc_dtype_size(p->dtype) > MOST_SHARED)
         return "the weights of 4 channels do not fit shared memory";
     return NULL;

@@ -17,6 +17,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_TILED_CUH
 
 #include "backends/cuda/conv2d_epilogue.cuh"
+#include "backends/cuda/conv2d_sizes.cuh"
 
 #include <cuda_pipeline_primitives.h>
 
@@ -51,14 +52,13 @@ struct tiled_plan {
     size_t shared, packed; /* bytes */
 };
 
-template <typename T> struct tiled_problem {
+template <typename T> struct tiled_problem : plane_sizes {
     const T *x, *w; ///< w in the order of tiles
     T *y;
     epilogue<T> last;
     int64_t planes, C, OC; ///< planes: C / groups
     int group_channels;    ///< OC / groups
-    int H, W, OH, OW, KH;
-    int stride_h, dilation_h, dilation_w, pad_top, pad_left;
+    int KH, stride_h, dilation_h, dilation_w;
     int64_t groups;
     talc_padding_mode mode;
     tiled_plan plan;

@@ -67,10 +67,18 @@ talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t e
 /// Ends the device when the error is a sticky one, and raises nothing.
 void talc_cuda_note(talc_device *device, const char *who, cudaError_t error);
 
+/// Whether a call that returned `error` is worth another try: it lacked memory, and memory that talc keeps for later has been given
+/// back.
+bool talc_cuda_relieved(talc_device *device, cudaError_t error);
+
+/// Raises why a launch failed. One that lacked memory, to load the kernel, finds it when it is tried again.
+talc_status talc_cuda_not_launched(talc_device *device, const char *who, cudaError_t error);
+
 /// What a launch that went before returned.
 static inline talc_status talc_cuda_launched(talc_device *device, const char *who)
 {
-    return talc_cuda_status(device, who, cudaGetLastError());
+    const cudaError_t error = cudaGetLastError();
+    return error == cudaSuccess ? TALC_OK : talc_cuda_not_launched(device, who, error);
 }
 
 /* Parts of the device interface that have files of their own. */
@@ -80,6 +88,7 @@ talc_status talc_cuda_upload(talc_device *device, void *dst, const void *host, s
 talc_status talc_cuda_download(talc_device *device, void *host, const void *src, size_t bytes);
 void *talc_cuda_pin(talc_device *device, size_t bytes);
 void talc_cuda_unpin(talc_device *device, void *data);
+size_t talc_cuda_trim(talc_device *device);
 talc_status talc_cuda_send(talc_device *device, void *dst, const void *host, size_t bytes);
 talc_status talc_cuda_receive(talc_device *device, void *host, const void *src, size_t bytes);
 talc_status talc_cuda_await(talc_device *device, const void *host);
@@ -87,6 +96,8 @@ talc_status talc_cuda_from_peer(talc_device *device, void *dst, talc_device *pee
                                 size_t bytes);
 talc_status talc_cuda_order(talc_device *device, int stream, int after);
 talc_status talc_cuda_takes_stream(talc_device *device, void *stream);
+talc_status talc_cuda_synchronize(talc_device *device);
+talc_status talc_cuda_synchronize_all(talc_device *device);
 void *talc_cuda_callers_stream(talc_device *device);
 void *talc_cuda_stream_new(talc_device *device);
 void talc_cuda_stream_free(talc_device *device, void *stream);

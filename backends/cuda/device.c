@@ -36,6 +36,8 @@ static bool is_sticky(cudaError_t error)
     case cudaErrorLaunchTimeout:
     case cudaErrorExternalDevice:
     case cudaErrorContained:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorMpsClientTerminated:
         return true;
     default:
         return false;
@@ -78,10 +80,23 @@ talc_status talc_cuda_status(talc_device *device, const char *who, cudaError_t e
         return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost: %s", who, device->name,
                          cudaGetErrorString(error));
     if (error == cudaErrorMemoryAllocation)
-        return talc_fail(TALC_NO_MEMORY, "%s: %s: %s", who, device->name,
-                         cudaGetErrorString(error));
+        return talc_device_out_of_memory(device, who, 0);
     return talc_fail(TALC_UNSUPPORTED, "%s: %s: %s (%s)", who, device->name,
                      cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+bool talc_cuda_relieved(talc_device *device, cudaError_t error)
+{
+    if (error != cudaErrorMemoryAllocation)
+        return false;
+    (void)cudaGetLastError();
+    return talc_memory_trim(device) > 0;
+}
+
+talc_status talc_cuda_not_launched(talc_device *device, const char *who, cudaError_t error)
+{
+    (void)talc_cuda_relieved(device, error);
+    return talc_cuda_status(device, who, error);
 }
 
 static talc_status alive(talc_device *device, const char *who)
@@ -112,15 +127,6 @@ bool talc_cuda_usable(const talc_device *device)
 }
 
 // ---- What a device can do -----------------------------------------------------------------------------------
-
-static talc_status synchronize(talc_device *device)
-{
-    talc_status status = talc_cuda_enter(device, "synchronize");
-    if (status == TALC_OK)
-        status = talc_cuda_status(device, "synchronize",
-                                  cudaStreamSynchronize(talc_cuda_stream(device)));
-    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
-}
 
 static void properties(talc_device *device, talc_device_properties *properties)
 {
@@ -153,7 +159,8 @@ static const talc_device_interface interface = {
     .random = talc_cuda_random,
     .upload = talc_cuda_upload,
     .download = talc_cuda_download,
-    .synchronize = synchronize,
+    .synchronize = talc_cuda_synchronize,
+    .synchronize_all = talc_cuda_synchronize_all,
     .timer_start = talc_cuda_timer_start,
     .timer_stop = talc_cuda_timer_stop,
     .properties = properties,
@@ -166,6 +173,7 @@ static const talc_device_interface interface = {
     .alive = alive,
     .pin = talc_cuda_pin,
     .unpin = talc_cuda_unpin,
+    .trim = talc_cuda_trim,
     .send = talc_cuda_send,
     .receive = talc_cuda_receive,
     .await = talc_cuda_await,

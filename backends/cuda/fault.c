@@ -12,11 +12,14 @@ talc_cuda_fault *talc_cuda_fault_of(talc_device *device, const char *who)
     talc_cuda_state *state = talc_cuda_state_of(device);
     void *record = NULL;
     pthread_mutex_lock(&lock);
-    if (state->fault == NULL && talc_cuda_status(device, who,
-                                                 cudaHostAlloc(&record, sizeof *state->fault,
-                                                               cudaHostAllocMapped)) == TALC_OK) {
-        memset(record, 0, sizeof *state->fault);
-        state->fault = record;
+    if (state->fault == NULL) {
+        cudaError_t error = cudaHostAlloc(&record, sizeof *state->fault, cudaHostAllocMapped);
+        if (talc_cuda_relieved(device, error))
+            error = cudaHostAlloc(&record, sizeof *state->fault, cudaHostAllocMapped);
+        if (talc_cuda_status(device, who, error) == TALC_OK) {
+            memset(record, 0, sizeof *state->fault);
+            state->fault = record;
+        }
     }
     talc_cuda_fault *fault = state->fault;
     pthread_mutex_unlock(&lock);

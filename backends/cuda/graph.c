@@ -90,7 +90,11 @@ void *talc_cuda_record_end(talc_device *device)
     } else {
         g->counter = counter;
         error = cudaGraphInstantiate(&g->exec, captured, 0);
+        if (talc_cuda_relieved(device, error))
+            error = cudaGraphInstantiate(&g->exec, captured, 0);
         if (error == cudaSuccess)
+            error = cudaGraphUpload(g->exec, talc_cuda_stream(device));
+        if (talc_cuda_relieved(device, error))
             error = cudaGraphUpload(g->exec, talc_cuda_stream(device));
         if (error == cudaSuccess)
             error = cudaEventCreateWithFlags(&g->done, cudaEventDisableTiming);

@@ -5,8 +5,8 @@
 /// Memory-bound: accesses of a warp have to be neighbours, and many of a thread in flight. Three ways, the first that fits:
 ///
 ///   packs     a thread moves 16 bytes at a time. Arrays go on element by element in the last dimension, or stretch over it
-///             (stride 0), and its rows begin where packs do; or the arrays are dense but for one that broadcasts, whose
-///             elements are then looked up one by one.
+///             (stride 0), and its rows begin where packs do; or y is dense, and the elements of an array that is not, one
+///             that broadcasts or whose rows are cut short, are looked up one by one.
 ///   tiles     an array has its neighbours along another dimension than y has, as transposed ones do: a block reads a tile
 ///             of it in the array's order into shared memory and goes on in y's (map_tiles.cuh); a slab where one of the two
 ///             dimensions is short (map_slabs.cuh).
@@ -21,6 +21,7 @@
 #define TALC_BACKENDS_CUDA_MAP_CUH
 
 #include "backends/cuda/map_slabs.cuh"
+#include "backends/cuda/map_tiles.cuh"
 
 namespace talc
 {
@@ -68,9 +69,14 @@ __device__ __forceinline__ vec<A, COUNT> load_part(const packs_plan<ARRAYS> &p, 
         for (int e = 0; e < COUNT; e++)
             some.of[e] = one;
     } else {
+        uint32_t left = 0;
 #pragma unroll
-        for (int e = 0; e < COUNT; e++)
-            some.of[e] = x[p.elements.find_in(o, pack * COUNT + e)];
+        for (int e = 0; e < COUNT; e++, left--) {
+            if (left == 0)
+                at = p.elements.find_in(o, pack * COUNT + e, left);
+            some.of[e] = x[at];
+            at += p.elements.step(o);
+        }
     }
     return some;
 }
@@ -162,21 +168,24 @@ static bool is_dense_in(const map_problem &p, int o)
     return true;
 }
 
-/* Packs of y, and of another array that is dense as y is, across the ends of rows. */
+/* Packs of a dense y across the ends of rows. Of the others at least one is dense too, or they have neighbours in their rows. */
 template <int ARRAYS>
 static bool plan_whole(const map_problem &p, int64_t count, packs_plan<ARRAYS> &plan)
 {
     const void *arrays[3] = { p.y, p.a, p.b };
     map_problem packs = {};
+    const int last = p.rank - 1;
     int dense = 0;
+    bool near = true;
     packs.rank = 1, packs.dims[0] = count_of(p.rank, p.dims) / count;
     for (int o = 0; o <= ARRAYS; o++) {
         const bool whole = is_aligned(arrays[o]) && is_dense_in(p, o);
         plan.parts[o] = whole ? part::NEIGHBOURS : part::LOOKED_UP;
         packs.strides[o][0] = count;
         dense += whole;
+        near = near && (p.strides[o][last] == 1 || p.strides[o][last] == 0);
     }
-    if (plan.parts[0] != part::NEIGHBOURS || dense < (ARRAYS == 0 ? 1 : 2) || packs.dims[0] == 0)
+    if (plan.parts[0] != part::NEIGHBOURS || (dense < 2 && !near) || packs.dims[0] == 0)
         return false;
     plan.walk.set(packs);
     plan.elements.set(p);
@@ -282,14 +291,14 @@ static void run(talc_device *device, const map_problem &p, A scalar)
         slabs_plan<ARRAYS> slabs;
         if (!in_rows && plan_tiles<ARRAYS, Y, A>(p, tiles)) {
             map_tiles<F, ARRAYS, Y, A>
-                <<<tiles.tiles, BLOCK, ARRAYS * tile_of<A, Y>::BYTES, stream>>>(y, a, b, scalar,
-                                                                                tiles);
+                <<<tiles.blocks, BLOCK, ARRAYS * tile_of<A, Y>::BYTES, stream>>>(y, a, b, scalar,
+                                                                                 tiles);
             return;
         }
         if (!in_rows && plan_slabs<ARRAYS, Y, A>(p, slabs)) {
             map_slabs<F, ARRAYS, Y, A>
-                <<<slabs.slabs, BLOCK, ARRAYS * slabs.room * sizeof(A), stream>>>(y, a, b, scalar,
-                                                                                  slabs);
+                <<<slabs.blocks, BLOCK, ARRAYS * slabs.room * sizeof(A), stream>>>(y, a, b, scalar,
+                                                                                   slabs);
             return;
         }
     }

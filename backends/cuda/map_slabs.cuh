@@ -10,7 +10,9 @@
 #ifndef TALC_BACKENDS_CUDA_MAP_SLABS_CUH
 #define TALC_BACKENDS_CUDA_MAP_SLABS_CUH
 
-#include "backends/cuda/map_tiles.cuh"
+#include "backends/cuda/map_turned.cuh"
+
+#include <cuda_pipeline.h>
 
 namespace talc
 {
@@ -30,22 +32,12 @@ template <typename Y, typename A> constexpr int SLABS = sizeof(Y) == 1 || sizeof
 
 enum class slab_access { SPAN, PACKS, ELEMENTS };
 
-template <int ARRAYS> struct slabs_plan {
-    walker<ARRAYS> others;                        ///< the dimensions that slabs do not extend along
-    int64_t across[ARRAYS + 1], down[ARRAYS + 1]; ///< strides along D and along S
-    bool staged[ARRAYS + 1];
+template <int ARRAYS> struct slabs_plan : turned_plan<ARRAYS> {
     slab_access access[ARRAYS + 1];
-    bool words; ///< y's span is written four bytes at a time
-    uint32_t S, D, height, width;
+    bool words;                       ///< y's span is written four bytes at a time
+    uint32_t height, width;           ///< of a slab: one of them is S or D
     uint32_t pitch[ARRAYS + 1], room; ///< in shared memory: of a row and of an array, in elements
-    divisor<uint32_t> by_height, by_units, by_width, slabs_down, slabs_across;
-    uint32_t slabs;
-
-    /* The only array is. */
-    __device__ __forceinline__ bool stages(int o) const
-    {
-        return ARRAYS == 1 || staged[o];
-    }
+    divisor<uint32_t> by_height, by_units, by_width;
 };
 
 template <int ARRAYS, typename A>
@@ -114,20 +106,13 @@ static __global__ void __launch_bounds__(BLOCK, SLABS<Y, A>)
 {
     extern __shared__ __align__(16) unsigned char slab_bytes[];
     A *const shared = (A *)slab_bytes;
-    const uint32_t rest = p.slabs_across.quotient(blockIdx.x);
-    const uint32_t d0 = (blockIdx.x - rest * p.slabs_across.by) * p.width;
-    uint32_t other[1] = { p.slabs_down.quotient(rest) };
-    const uint32_t s0 = (rest - other[0] * p.slabs_down.by) * p.height;
+    uint32_t s0, d0;
+    const places<ARRAYS> at = p.find(blockIdx.x, p.height, p.width, s0, d0);
     const uint32_t high = min(p.S - s0, p.height), wide = min(p.D - d0, p.width);
-    places<ARRAYS> at[1];
-    p.others.find(other, at);
-#pragma unroll
-    for (int o = 0; o <= ARRAYS; o++)
-        at[0].of[o] += s0 * p.down[o] + d0 * p.across[o];
 #pragma unroll
     for (int o = 1; o <= ARRAYS; o++)
         if (p.stages(o))
-            fetch_slab<ARRAYS, A>(shared + (o - 1) * p.room, (o == 1 ? a : b) + at[0].of[o], p, o,
+            fetch_slab<ARRAYS, A>(shared + (o - 1) * p.room, (o == 1 ? a : b) + at.of[o], p, o,
                                   high, wide);
     __pipeline_commit();
     __pipeline_wait_prior(0);
@@ -139,10 +124,10 @@ static __global__ void __launch_bounds__(BLOCK, SLABS<Y, A>)
         for (int o = 1; o <= ARRAYS; o++)
             operands[o - 1] = p.stages(o)
                                   ? shared[(o - 1) * p.room + d * p.pitch[o] + s]
-                                  : (o == 1 ? a : b)[at[0].of[o] + s * p.down[o] + d * p.across[o]];
+                                  : (o == 1 ? a : b)[at.of[o] + s * p.down[o] + d * p.across[o]];
         return F::value_at(operands[0], operands[1]);
     };
-    Y *const to = y + at[0].of[0];
+    Y *const to = y + at.of[0];
     if (p.access[0] == slab_access::SPAN) {
         constexpr int WORD = sizeof(Y) < 4 ? 4 / (int)sizeof(Y) : 1;
         const uint32_t count = high * p.D, whole = p.words ? count / WORD : 0;
@@ -187,6 +172,8 @@ static __global__ void __launch_bounds__(BLOCK, SLABS<Y, A>)
     }
 }
 
+// ---- Plan ---------------------------------------------------------------------------------------------------
+
 /* Elements of the long dimension: equal parts of the size that is aimed at. */
 static int64_t stretch_of(int64_t extent, int64_t aim)
 {
@@ -196,59 +183,91 @@ static int64_t stretch_of(int64_t extent, int64_t aim)
     return pieces(pieces(extent, pieces(extent, most)), STEP) * STEP;
 }
 
+/* Elements from row to row of a slab in shared memory, rows being along S: an odd number of words, so that columns lie in
+ * different banks; a span lies there as it does in memory. */
+template <typename A> static int64_t pitch_of(slab_access access, int64_t S, int64_t height)
+{
+    if (access == slab_access::SPAN)
+        return S;
+    return sizeof(A) < 4 ? (pieces(height, 4) | 1) * 4 : height | 1;
+}
+
+/* What pitch_of adds to a row at most. */
+constexpr int64_t MOST_GAP = 7;
+
+/* One dimension whole, a stretch of the other. Two slabs of SLAB_OUT fill a block's shared memory, so where there are two the
+ * gaps between their rows come off; two of SLAB_IN leave room for them. */
+template <int ARRAYS, typename A> static void choose_extents(slabs_plan<ARRAYS> &plan)
+{
+    const int64_t S = plan.S, D = plan.D, size = sizeof(A);
+    const bool is_short = S <= D;
+    const int64_t gaps = ARRAYS > 1 ? MOST_GAP : 0;
+    plan.height = (uint32_t)(is_short ? S : stretch_of(S, SLAB_OUT / size / D - gaps));
+    plan.width = (uint32_t)(is_short ? stretch_of(D, SLAB_IN / size / S) : D);
+}
+
+/* How operand o is fetched. Extents that packs divide are no span: without gaps their rows would lie in the same banks. */
+template <int ARRAYS, typename A>
+static slab_access access_of(const slabs_plan<ARRAYS> &plan, int o, const void *array,
+                             const map_problem &others)
+{
+    constexpr int UNIT = ACCESS / (int)sizeof(A);
+    const int64_t *strides = others.strides[o];
+    const int64_t down = plan.down[o], across = plan.across[o];
+    if (goes_in_packs(array, UNIT, plan.S, down, across, others.rank, strides))
+        return slab_access::PACKS;
+    const bool is_span = plan.height == plan.S && across == plan.S;
+    if (is_span && goes_in_packs(array, UNIT, UNIT, down, 0, others.rank, strides))
+        return slab_access::SPAN;
+    return slab_access::ELEMENTS;
+}
+
+/* How y is written. */
+template <int ARRAYS, typename Y>
+static slab_access result_access_of(const slabs_plan<ARRAYS> &plan, const void *y,
+                                    const map_problem &others)
+{
+    constexpr int PACK = ACCESS / (int)sizeof(Y);
+    const int64_t down = plan.down[0], across = plan.across[0];
+    if (plan.width == plan.D && across == 1 && down == plan.D)
+        return slab_access::SPAN;
+    return goes_in_packs(y, PACK, plan.D, across, down, others.rank, others.strides[0])
+               ? slab_access::PACKS
+               : slab_access::ELEMENTS;
+}
+
 template <int ARRAYS, typename Y, typename A>
 static bool plan_slabs(const map_problem &p, slabs_plan<ARRAYS> &plan)
 {
-    constexpr int UNIT = ACCESS / (int)sizeof(A), PACK = ACCESS / (int)sizeof(Y);
+    constexpr int UNIT = ACCESS / (int)sizeof(A);
     const int last = p.rank - 1, along = turned_along<ARRAYS>(p);
     if (along == last)
         return false;
     const map_problem others = others_of<ARRAYS>(p, along);
-    const void *arrays[3] = { p.y, p.a, p.b };
-    /* Two slabs share what a block may have, odd pitches and all. */
-    const int64_t S = p.dims[along], D = p.dims[last], spare = ARRAYS > 1 && S > D ? 8 * D : 0,
-                  aim = (S <= D ? SLAB_IN : SLAB_OUT) / (int64_t)sizeof(A) - spare;
-    const int64_t height = S <= D ? S : stretch_of(S, aim / D);
-    const int64_t width = S <= D ? stretch_of(D, aim / S) : D;
+    plan.set(p, along, others);
+    choose_extents<ARRAYS, A>(plan);
+    const int64_t height = plan.height, width = plan.width;
     if (height * width < 2 * BLOCK)
         return false;
+
+    const void *arrays[3] = { p.y, p.a, p.b };
     int64_t widest = 0;
-    for (int o = 0; o <= ARRAYS; o++) {
-        const int64_t across = p.strides[o][last], down = p.strides[o][along];
-        plan.across[o] = across, plan.down[o] = down;
-        plan.staged[o] = o > 0 && down > 0 && down < across;
-        /* Of extents that units divide, rows would lie in the same banks if they were one span. */
-        const bool packs =
-            goes_in_packs(arrays[o], UNIT, S, down, across, others.rank, others.strides[o]);
-        const bool span =
-            goes_in_packs(arrays[o], UNIT, UNIT, down, 0, others.rank, others.strides[o]) &&
-            height == S && across == S;
-        plan.access[o] = packs  ? slab_access::PACKS
-                         : span ? slab_access::SPAN
-                                : slab_access::ELEMENTS;
-        /* An odd number of words: columns lie in different banks. */
-        const int64_t odd = sizeof(A) < 4 ? (pieces(height, 4) | 1) * 4 : height | 1;
-        plan.pitch[o] = (uint32_t)(plan.access[o] == slab_access::SPAN ? S : odd);
+    for (int o = 1; o <= ARRAYS; o++) {
+        plan.access[o] = access_of<ARRAYS, A>(plan, o, arrays[o], others);
+        plan.pitch[o] = (uint32_t)pitch_of<A>(plan.access[o], plan.S, height);
         widest = plan.pitch[o] > widest ? plan.pitch[o] : widest;
     }
-    const int64_t across = plan.across[0], down = plan.down[0];
+    plan.room = (uint32_t)(pieces(width * widest, UNIT) * UNIT);
+    /* The least stretch of a dimension that is not short at all may be too much. */
+    if (ARRAYS * plan.room * sizeof(A) > SHARED)
+        return false;
+
+    plan.access[0] = result_access_of<ARRAYS, Y>(plan, p.y, others);
     plan.words = (uintptr_t)p.y % 4 == 0;
     for (int i = 0; i < others.rank; i++)
         plan.words = plan.words && others.strides[0][i] % 4 == 0;
-    plan.access[0] = width == D && across == 1 && down == D ? slab_access::SPAN
-                     : goes_in_packs(p.y, PACK, D, across, down, others.rank, others.strides[0])
-                         ? slab_access::PACKS
-                         : slab_access::ELEMENTS;
-    plan.others.set(others);
-    plan.S = (uint32_t)S, plan.D = (uint32_t)D;
-    plan.height = (uint32_t)height, plan.width = (uint32_t)width;
-    plan.room = (uint32_t)(pieces(width * widest, UNIT) * UNIT);
-    if (ARRAYS * plan.room * sizeof(A) > SHARED)
-        return false;
     plan.by_height.set(height), plan.by_units.set(pieces(height, UNIT)), plan.by_width.set(width);
-    plan.slabs_down.set(pieces(S, height)), plan.slabs_across.set(pieces(D, width));
-    plan.slabs =
-        (uint32_t)(count_of(others.rank, others.dims) * pieces(S, height) * pieces(D, width));
+    plan.cut(count_of(others.rank, others.dims), height, width);
     return true;
 }
 

@@ -12,7 +12,7 @@
 #ifndef TALC_BACKENDS_CUDA_MAP_TILES_CUH
 #define TALC_BACKENDS_CUDA_MAP_TILES_CUH
 
-#include "backends/cuda/map_walk.cuh"
+#include "backends/cuda/map_turned.cuh"
 
 #include <cuda_pipeline.h>
 
@@ -31,20 +31,8 @@ template <typename T> constexpr int EDGE = sizeof(T) == 1 ? 128 : 256 / (int)siz
 /// Blocks that run side by side, as measured: elements of 4 bytes, fetched one by one, need more registers.
 template <int ARRAYS, typename A> constexpr int TILES = ARRAYS == 2 ? 4 : sizeof(A) == 4 ? 5 : 6;
 
-template <int ARRAYS> struct tiles_plan {
-    walker<ARRAYS> others;                        ///< the dimensions that tiles do not extend along
-    int64_t across[ARRAYS + 1], down[ARRAYS + 1]; ///< strides along D and along S
-    bool staged[ARRAYS + 1];                      ///< the array goes through shared memory
+template <int ARRAYS> struct tiles_plan : turned_plan<ARRAYS> {
     bool packs[ARRAYS + 1]; ///< it is accessed in packs: one that is staged down, others across
-    uint32_t S, D;
-    divisor<uint32_t> tiles_down, tiles_across;
-    uint32_t tiles;
-
-    /* The only array is. */
-    __device__ __forceinline__ bool stages(int o) const
-    {
-        return ARRAYS == 1 || staged[o];
-    }
 };
 
 /* Sizes that follow from the types. */
@@ -141,26 +129,19 @@ static __global__ void __launch_bounds__(BLOCK, TILES<ARRAYS, A>)
 {
     using tile = tile_of<A, Y>;
     extern __shared__ __align__(16) unsigned char tile_bytes[];
-    const uint32_t rest = p.tiles_across.quotient(blockIdx.x);
-    const uint32_t d0 = (blockIdx.x - rest * p.tiles_across.by) * tile::WIDTH;
-    uint32_t other[1] = { p.tiles_down.quotient(rest) };
-    const uint32_t s0 = (rest - other[0] * p.tiles_down.by) * tile::HEIGHT;
+    uint32_t s0, d0;
+    const places<ARRAYS> at = p.find(blockIdx.x, tile::HEIGHT, tile::WIDTH, s0, d0);
     const uint32_t high = p.S - s0, wide = p.D - d0; /* or more than a tile */
-    places<ARRAYS> at[1];
-    p.others.find(other, at);
-#pragma unroll
-    for (int o = 0; o <= ARRAYS; o++)
-        at[0].of[o] += s0 * p.down[o] + d0 * p.across[o];
 #pragma unroll
     for (int o = 1; o <= ARRAYS; o++)
         if (p.stages(o))
-            fetch_tile<A, Y>(tile_bytes + (o - 1) * tile::BYTES, (o == 1 ? a : b) + at[0].of[o],
+            fetch_tile<A, Y>(tile_bytes + (o - 1) * tile::BYTES, (o == 1 ? a : b) + at.of[o],
                              p.down[o], p.across[o], p.packs[o], high, wide, p.packs[0] ? 0 : 7);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
 
-    Y *const to = y + at[0].of[0];
+    Y *const to = y + at.of[0];
     if (!p.packs[0]) {
         constexpr int ROWS = BLOCK / tile::WIDTH;
         const uint32_t d = threadIdx.x % tile::WIDTH;
@@ -174,7 +155,7 @@ static __global__ void __launch_bounds__(BLOCK, TILES<ARRAYS, A>)
                 operands[o - 1] =
                     p.stages(o)
                         ? *(const A *)(tile_bytes + (o - 1) * tile::BYTES + tile::at(s, d, 7))
-                        : (o == 1 ? a : b)[at[0].of[o] + s * p.down[o] + d * p.across[o]];
+                        : (o == 1 ? a : b)[at.of[o] + s * p.down[o] + d * p.across[o]];
             to[s * p.down[0] + d * p.across[0]] = F::value_at(operands[0], operands[1]);
         }
         return;
@@ -201,7 +182,7 @@ static __global__ void __launch_bounds__(BLOCK, TILES<ARRAYS, A>)
                 turn(rows, operands[o - 1]);
                 continue;
             }
-            const A *from = (o == 1 ? a : b) + at[0].of[o] + d * p.across[o];
+            const A *from = (o == 1 ? a : b) + at.of[o] + d * p.across[o];
 #pragma unroll
             for (int c = 0; c < tile::COLUMNS; c++) {
                 if (s + c >= high)
@@ -231,34 +212,6 @@ static __global__ void __launch_bounds__(BLOCK, TILES<ARRAYS, A>)
     }
 }
 
-/// The dimension along which the first array that has one other than the last has its neighbours; the last when none has.
-template <int ARRAYS> static int turned_along(const map_problem &p)
-{
-    const int last = p.rank - 1;
-    int along = last;
-    for (int o = 1; o <= ARRAYS && along == last; o++)
-        for (int i = 0; i < last; i++)
-            if (p.strides[o][i] > 0 && p.strides[o][i] < p.strides[o][along])
-                along = i;
-    return along;
-}
-
-/// The problem without two of its dimensions; at least one is left.
-template <int ARRAYS> static map_problem others_of(const map_problem &p, int along)
-{
-    map_problem others = {};
-    for (int i = 0; i < p.rank - 1; i++)
-        if (i != along) {
-            others.dims[others.rank] = p.dims[i];
-            for (int o = 0; o <= ARRAYS; o++)
-                others.strides[o][others.rank] = p.strides[o][i];
-            others.rank++;
-        }
-    if (others.rank == 0)
-        others.rank = 1, others.dims[0] = 1;
-    return others;
-}
-
 /* Whether an edge is worth its tile: bytes that are fetched one by one have to fill it. */
 static bool fills(int64_t extent, int64_t edge, bool packs)
 {
@@ -274,25 +227,19 @@ static bool plan_tiles(const map_problem &p, tiles_plan<ARRAYS> &plan)
         return false;
     const map_problem others = others_of<ARRAYS>(p, along);
     const void *arrays[3] = { p.y, p.a, p.b };
-    const int64_t S = p.dims[along], D = p.dims[last];
+    plan.set(p, along, others);
     for (int o = 0; o <= ARRAYS; o++) {
-        const int64_t across = p.strides[o][last], down = p.strides[o][along];
-        plan.across[o] = across, plan.down[o] = down;
-        plan.staged[o] = o > 0 && down > 0 && down < across;
-        plan.packs[o] = plan.staged[o] ? goes_in_packs(arrays[o], tile::UNIT, S, down, across,
-                                                       others.rank, others.strides[o])
-                                       : goes_in_packs(arrays[o], tile::PACK, D, across, down,
-                                                       others.rank, others.strides[o]);
-        if (plan.staged[o] && !fills(S, tile::HEIGHT, plan.packs[o]))
+        plan.packs[o] = plan.staged[o]
+                            ? goes_in_packs(arrays[o], tile::UNIT, plan.S, plan.down[o],
+                                            plan.across[o], others.rank, others.strides[o])
+                            : goes_in_packs(arrays[o], tile::PACK, plan.D, plan.across[o],
+                                            plan.down[o], others.rank, others.strides[o]);
+        if (plan.staged[o] && !fills(plan.S, tile::HEIGHT, plan.packs[o]))
             return false;
     }
-    if (!fills(D, tile::WIDTH, plan.packs[0]))
+    if (!fills(plan.D, tile::WIDTH, plan.packs[0]))
         return false;
-    plan.others.set(others);
-    plan.S = (uint32_t)S, plan.D = (uint32_t)D;
-    const int64_t tiles_down = pieces(S, tile::HEIGHT), tiles_across = pieces(D, tile::WIDTH);
-    plan.tiles_down.set(tiles_down), plan.tiles_across.set(tiles_across);
-    plan.tiles = (uint32_t)(count_of(others.rank, others.dims) * tiles_down * tiles_across);
+    plan.cut(count_of(others.rank, others.dims), tile::HEIGHT, tile::WIDTH);
     return true;
 }
 

@@ -74,14 +74,22 @@ template <int ARRAYS> struct walker {
                 at[k].of[o] += index[k] * strides[o][0];
     }
 
-    /// Of one index in one array.
-    __device__ __forceinline__ int64_t find_in(int o, uint32_t index) const
+    /// From an element to the next in its row.
+    __device__ __forceinline__ int64_t step(int o) const
+    {
+        return strides[o][rank - 1];
+    }
+
+    /// Of one index in one array; `left`: it and those that follow it in its row.
+    __device__ __forceinline__ int64_t find_in(int o, uint32_t index, uint32_t &left) const
     {
         int64_t at = 0;
+        left = dims[0].by - index;
 #pragma unroll 1
         for (int i = rank - 1; i > 0; i--) {
-            const uint32_t rest = dims[i].quotient(index);
-            at += (index - rest * dims[i].by) * strides[o][i];
+            const uint32_t rest = dims[i].quotient(index), digit = index - rest * dims[i].by;
+            left = i == rank - 1 ? dims[i].by - digit : left;
+            at += digit * strides[o][i];
             index = rest;
         }
         return at + index * strides[o][0];

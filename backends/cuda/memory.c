@@ -112,9 +112,10 @@ talc_status talc_cuda_upload(talc_device *device, void *dst, const void *host, s
     const cudaStream_t stream = talc_cuda_stream(device);
     status = talc_cuda_status(device, "upload",
                               cudaMemcpyAsync(dst, host, bytes, cudaMemcpyHostToDevice, stream));
-    return status == TALC_OK && reads_late(device, host)
-               ? talc_cuda_status(device, "upload", cudaStreamSynchronize(stream))
-               : status;
+    if (status != TALC_OK || !reads_late(device, host))
+        return status;
+    status = talc_cuda_status(device, "upload", cudaStreamSynchronize(stream));
+    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
 }
 
 talc_status talc_cuda_download(talc_device *device, void *host, const void *src, size_t bytes)

@@ -50,6 +50,12 @@ template <typename Index> struct axis {
 template <typename Index> struct window_plan {
     axis<Index> h, w;
     divide average;
+
+    explicit window_plan(const talc_pool2d_problem *p)
+        : h(talc_pool2d_axis_h(p)),
+          w(talc_pool2d_axis_w(p)), average{ p->exclude_padding, p->divisor }
+    {
+    }
 };
 
 /* Ends an output: rows by columns of its window are inside the image, h_padded by w_padded inside the padded one. */

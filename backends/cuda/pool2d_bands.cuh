@@ -14,6 +14,7 @@
 #define TALC_BACKENDS_CUDA_POOL2D_BANDS_CUH
 
 #include "backends/cuda/pool2d_axis.cuh"
+#include "backends/cuda/pool2d_row.cuh"
 #include "backends/cuda/runs.cuh"
 
 namespace
@@ -42,10 +43,7 @@ struct band_plan {
     uint32_t count, all_planes;
 
     explicit band_plan(const talc_pool2d_problem *p)
-        : window{ talc_pool2d_axis_h(p),
-                  talc_pool2d_axis_w(p),
-                  { p->exclude_padding, p->divisor } },
-          H((int)p->H), W((int)p->W), OW((int)p->OW)
+        : window(p), H((int)p->H), W((int)p->W), OW((int)p->OW)
     {
     }
 };
@@ -135,6 +133,84 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
         __syncthreads(); /* states and lines are read */
     }
 }
+
+struct bands_row {
+    static const char *refuses(const talc_pool2d_problem *p)
+    {
+        if (p->dilation_h > 1 || p->dilation_w > 1)
+            return "only without dilation";
+        if (!is_narrow(p))
+            return "an image has more than 2^29 elements";
+        if (p->OW == 1 && p->OH == 1 && p->H * p->W >= 1024)
+            return "a plane is one run of memory already";
+        if (p->stride_w > 4 * p->KW && p->kind != TALC_POOL2D_ADAPTIVE_AVG)
+            return "windows lie far apart";
+        band_plan plan(p);
+        return cut(p, 1, 1, &plan) ? NULL : "a row is too long for shared memory";
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static bool launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        using S = State<T, int>;
+        band_plan plan(p);
+        return for_slices<T>(p, arguments, p->OH, [&](plane_slice<T> some) {
+            if (!cut(p, some.planes, talc_cuda_state_of(device)->multiprocessors, &plan))
+                return false;
+            const auto kernel =
+                plan.run_bytes > 0 ? pool_bands<S, T, true> : pool_bands<S, T, false>;
+            kernel<<<blocks_of(device, plan.count), BLOCK, plan.bytes, talc_cuda_stream(device)>>>(
+                some.x, some.y, some.indices, plan);
+            return true;
+        });
+    }
+
+    /* A unit is some whole planes where they are small, else as many rows of y as there is room for, bands as high as each
+     * other; where not even one with its rows of x has room, or rows lie between windows, x stays where it is. */
+    static bool cut(const talc_pool2d_problem *p, int64_t planes, int64_t multiprocessors,
+                    band_plan *plan)
+    {
+        const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+        const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+        const int64_t state = p->indices ? 2 * size : size, line = (int64_t)sizeof(band_line);
+        const int64_t row = p->W * size, beside = p->W * state + line; /* of x; for one of y */
+        const int64_t high = adaptive ? p->H / p->OH + 2 : p->KH;      /* rows of a window */
+        const int64_t stride = adaptive ? pieces(p->H, p->OH) : p->stride_h;
+        const bool gaps = !adaptive && p->stride_h > p->KH;
+        const int64_t plane = p->H * row + p->OH * beside + ACCESS;
+        const int64_t least = high * row + beside + 2 * ACCESS;
+        int64_t together = 1, rows = p->OH, x_rows = p->H;
+        if (p->W * state > BAND_BYTES / 2)
+            return false;
+        if (plane <= BAND_BYTES) {
+            /* Some units for each place where a block can be. */
+            const int64_t share = pieces(planes, multiprocessors * 24), room = BAND_BYTES / plane;
+            together = share < room ? share : room;
+        } else if (!gaps && least <= BAND_BYTES) {
+            rows = level(p->OH, (BAND_BYTES - least) / (stride * row + beside) + 1);
+            x_rows = (rows - 1) * stride + high < p->H ? (rows - 1) * stride + high : p->H;
+        } else {
+            rows = level(p->OH, pieces(BLOCK * 4, p->W));
+            x_rows = 0;
+        }
+        const int64_t run = gaps ? 0 : together * x_rows * row;
+        plan->planes = (int)together, plan->rows = (int)rows;
+        plan->run_bytes = run > 0 ? (int)((pieces(run, ACCESS) + 1) * ACCESS) : 0;
+        plan->lines_bytes = (int)(together * rows * line);
+        plan->bytes = (int)(plan->run_bytes + together * rows * beside);
+        plan->units.set(pieces(p->OH, rows)), plan->OH.set(p->OH);
+        plan->count = (uint32_t)(pieces(planes, together) * pieces(p->OH, rows));
+        plan->all_planes = (uint32_t)planes;
+        return plan->bytes <= BAND_BYTES + 2 * ACCESS;
+    }
+
+    /* The height of bands as high as each other. */
+    static int64_t level(int64_t rows, int64_t most)
+    {
+        return pieces(rows, pieces(rows, most));
+    }
+};
 
 } // namespace
 

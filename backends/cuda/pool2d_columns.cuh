@@ -2,17 +2,17 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_COLUMNS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_COLUMNS_CUH
 
-#include "backends/cuda/pool2d_state.cuh"
+#include "backends/cuda/pool2d_row.cuh"
 
 namespace
 {
 
 using namespace talc;
 
-struct column_plan {
-    int H, W, OH, OW, pad_h, pad_w;
+struct column_plan : image_plan {
     divisor<uint32_t> columns, groups; /* OW, and how many threads a column has */
-    divide average;
+
+    using image_plan::image_plan;
 };
 
 template <typename State, typename T>
@@ -74,6 +74,43 @@ static __global__ void __launch_bounds__(BLOCK)
         }
     }
 }
+
+struct columns_row {
+    static const char *refuses(const talc_pool2d_problem *p)
+    {
+        if (!is_square(p, 2, 2) && !is_square(p, 3, 1) && !is_square(p, 3, 2))
+            return "only 2x2 windows with stride 2 and 3x3 with stride 1 or 2";
+        return p->H > NARROW / p->W ? "an image has more than 2^29 elements" : NULL;
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static bool launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        if (p->KH == 2)
+            return launch_of<State<T, int>, T, 2, 2, 4>(device, p, arguments);
+        if (p->stride_h == 2)
+            return launch_of<State<T, int>, T, 3, 2, 4>(device, p, arguments);
+        return launch_of<State<T, int>, T, 3, 1, 8>(device, p, arguments);
+    }
+
+    template <typename State, typename T, int K, int S, int R>
+    static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
+                          const talc_pool2d_arguments *arguments)
+    {
+        column_plan plan(p);
+        const int64_t a_plane = pieces(p->OH, R) * p->OW;
+        plan.columns.set(p->OW);
+        plan.groups.set(pieces(p->OH, R));
+        return for_slices<T>(p, arguments, a_plane, [&](plane_slice<T> some) {
+            const int64_t count = some.planes * a_plane;
+            pool_columns<State, T, K, S, R>
+                <<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+                    some.x, some.y, some.indices, (uint32_t)count, plan);
+            return true;
+        });
+    }
+};
 
 } // namespace
 

@@ -8,7 +8,7 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_STRIPS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_STRIPS_CUH
 
-#include "backends/cuda/pool2d_state.cuh"
+#include "backends/cuda/pool2d_row.cuh"
 #include "backends/cuda/strips.cuh"
 
 namespace
@@ -16,10 +16,10 @@ namespace
 
 using namespace talc;
 
-struct strip_plan {
-    int H, W, OH, OW, pad_h, pad_w;
-    divide average;
+struct strip_plan : image_plan {
     strip_cut cut;
+
+    using image_plan::image_plan;
 };
 
 /* A lane's columns of a row of positions, 64-bit ones, neighbouring lanes side by side: through shared memory. */
@@ -125,6 +125,49 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, K > 3 ? 4 : 5)
         }
     }
 }
+
+struct strips_row {
+    static const char *refuses(const talc_pool2d_problem *p)
+    {
+        if (!is_square(p, 3, 1) && !is_square(p, 5, 1))
+            return "only 3x3 and 5x5 windows with stride 1";
+        /* Lanes past the end of a row have nothing to do. */
+        if (p->OW < (p->dtype == TALC_F32 ? 86 : 60))
+            return "the image is narrow";
+        if (p->kind == TALC_POOL2D_MAX && !p->indices && p->dtype == TALC_F64 && p->KH == 3)
+            return "f64 maxima alone are faster by columns";
+        return p->H > NARROW / p->W ? "an image has more than 2^29 elements" : NULL;
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static bool launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        return p->KH == 3 ? launch_of<State<T, int>, T, 3>(device, p, arguments)
+                          : launch_of<State<T, int>, T, 5>(device, p, arguments);
+    }
+
+    template <typename State, typename T, int K>
+    static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
+                          const talc_pool2d_arguments *arguments)
+    {
+        constexpr int V = ACCESS / sizeof(T), SAME = K / 2, HIGH = K == 3 ? 12 : 24;
+        strip_plan plan(p);
+        const int64_t a_plane = p->OH * pieces(p->OW, WARP * V);
+        return for_slices<T>(p, arguments, a_plane, [&](plane_slice<T> some) {
+            if (!plan.cut.cut(device, some.planes, p->OH, p->OW, WARP * V, HIGH))
+                return false;
+            auto kernel = pool_strips<State, T, K, 0, false>;
+            if (p->W % V == 0 && is_aligned(some.x) && p->pad_w == 0)
+                kernel = pool_strips<State, T, K, 0, true>;
+            else if (p->W % V == 0 && is_aligned(some.x) && p->pad_w == SAME)
+                kernel = pool_strips<State, T, K, (V - SAME % V) % V, true>;
+            kernel<<<plan.cut.blocks(), STRIP_WARPS * WARP, 0, talc_cuda_stream(device)>>>(
+                some.x, some.y, some.indices, plan);
+            return true;
+        });
+    }
+};
 
 } // namespace
 

@@ -5,7 +5,7 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
 
-#include "backends/cuda/pool2d_state.cuh"
+#include "backends/cuda/pool2d_row.cuh"
 #include "backends/cuda/tiles.cuh"
 
 namespace
@@ -38,7 +38,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         const int64_t at = ((int64_t)t.plane * p.OH + t.oh) * p.OW;
         const int count = t.planes * t.rows * p.OW;
         T *results = (T *)(tile_bytes + p.results) + place_of(y + at);
-        int *places = (int *)(tile_bytes + p.bytes);
+        int *places = (int *)(tile_bytes + p.bytes) + place_of(indices + at);
         const int mine = plane < t.planes ? min(p.deep, t.rows - first) : 0;
         int h = (t.oh + first) * S - p.pad_h, result = (plane * t.rows + first) * p.OW + ow;
         const T *row = shared + plane * p.plane_pitch + (h - t.top) * p.pitch + iw;
@@ -85,10 +85,66 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         __syncthreads(); /* x is read, the results are there */
         store_run(y + at, results, count, [](T value, int) { return value; });
         if constexpr (State::LOCATES)
-            for (int i = (int)threadIdx.x; i < count; i += BLOCK)
-                indices[at + i] = places[i];
+            store_run(indices + at, places, count, [](int place, int) { return (int64_t)place; });
     }
 }
+
+struct tiles_row {
+    static const char *refuses(const talc_pool2d_problem *p)
+    {
+        if (!is_square(p, 3, 1) && !is_square(p, 5, 1) && !is_square(p, 2, 2) &&
+            !is_square(p, 3, 2))
+            return "only 3x3 and 5x5 windows with stride 1, 2x2 and 3x3 with stride 2";
+        if (!is_narrow(p))
+            return "an image has more than 2^29 elements";
+        if (is_square(p, 3, 2) && (p->OW >= 32 || p->dtype == TALC_F64))
+            return "columns are faster for 3x3 windows with stride 2, unless f32 images are narrow";
+        tile_plan plan = uncut(p);
+        return cut(p, 1, true, &plan) ? NULL : "the image is wide";
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static bool launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        if (p->KH == 2)
+            return launch_of<State<T, int>, T, 2, 2>(device, p, arguments);
+        if (p->stride_h == 2)
+            return launch_of<State<T, int>, T, 3, 2>(device, p, arguments);
+        return p->KH == 3 ? launch_of<State<T, int>, T, 3, 1>(device, p, arguments)
+                          : launch_of<State<T, int>, T, 5, 1>(device, p, arguments);
+    }
+
+    static tile_plan uncut(const talc_pool2d_problem *p)
+    {
+        return tile_plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_h,
+                         p->pad_w);
+    }
+
+    /* A thread has 64 bytes of outputs; an index beside each takes four more. */
+    static bool cut(const talc_pool2d_problem *p, int64_t planes, bool aligned, tile_plan *plan)
+    {
+        const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+        return plan->cut(planes, aligned, 64 / size, size, p->indices ? size + 4 : size, 0);
+    }
+
+    template <typename State, typename T, int K, int S>
+    static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
+                          const talc_pool2d_arguments *arguments)
+    {
+        tile_plan plan = uncut(p);
+        return for_slices<T>(p, arguments, p->OH, [&](plane_slice<T> some) {
+            if (!cut(p, some.planes, is_aligned(some.x), &plan))
+                return false;
+            const int places =
+                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
+            pool_tiles<State, T, K, S><<<blocks_of(device, plan.count), BLOCK, plan.bytes + places,
+                                         talc_cuda_stream(device)>>>(
+                some.x, some.y, some.indices, plan, { p->exclude_padding, p->divisor });
+            return true;
+        });
+    }
+};
 
 } // namespace
 

@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CUDA_POOL2D_WINDOWS_CUH
 
 #include "backends/cuda/pool2d_axis.cuh"
+#include "backends/cuda/pool2d_row.cuh"
 
 namespace
 {
@@ -110,6 +111,50 @@ static __global__ void __launch_bounds__(BLOCK)
                      indices, (int64_t)at);
     }
 }
+
+struct windows_row {
+    static const char *refuses(const talc_pool2d_problem *)
+    {
+        return NULL;
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static bool launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        return is_narrow(p) ? launch_of<State<T, int>, T, int>(device, p, arguments, p->OH * p->OW)
+                            : launch_of<State<T, int64_t>, T, int64_t>(device, p, arguments, 1);
+    }
+
+    /* Threads an output: one, where those of neighbouring outputs read neighbours or have little to read. */
+    static int threads_an_output(const talc_pool2d_problem *p)
+    {
+        const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+        const double rows = (double)(adaptive ? p->H / p->OH + 1 : p->KH);
+        const double columns = (double)(adaptive ? p->W / p->OW + 1 : p->KW);
+        const int64_t apart = p->OW == 1 ? p->W : adaptive ? p->W / p->OW : p->stride_w;
+        const double taps = rows * columns;
+        if (taps < 16 || (p->OW > 1 && apart < 8))
+            return 1;
+        return taps < 256 ? 8 : taps < 16384 ? WARP : BLOCK;
+    }
+
+    template <typename State, typename T, typename Index>
+    static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
+                          const talc_pool2d_arguments *arguments, int64_t a_plane)
+    {
+        using Unsigned = typename axis<Index>::Unsigned;
+        const window_plan<Index> plan(p);
+        const int threads = threads_an_output(p);
+        return for_slices<T>(p, arguments, a_plane, [&](plane_slice<T> some) {
+            const int64_t count = some.planes * p->OH * p->OW;
+            pool_windows<State, T, Index><<<blocks_of(device, pieces(count, BLOCK / threads)),
+                                            BLOCK, 0, talc_cuda_stream(device)>>>(
+                some.x, some.y, some.indices, (Unsigned)count, threads, plan);
+            return true;
+        });
+    }
+};
 
 } // namespace
 

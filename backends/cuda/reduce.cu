@@ -4,9 +4,9 @@
 ///
 /// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
 /// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Rows and planes that fill no whole accesses go ways of
-/// their own, where accesses are whole all the same: reduce_rows.cuh, planes.cuh. Either way a tree of fixed shape joins what
-/// the threads found.
+/// can, and read across them; rows of threads share the reduced elements. Rows, columns and planes that fill no whole accesses go
+/// ways of their own, where accesses are whole all the same: reduce_rows.cuh, reduce_columns.cuh, planes.cuh. Either way a tree
+/// of fixed shape joins what the threads found.
 ///
 ///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
 ///          of each output. The cut depends on the problem alone.
@@ -15,7 +15,7 @@
 /// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
-#include "backends/cuda/reduce_plan.cuh"
+#include "backends/cuda/reduce_columns.cuh"
 #include "backends/cuda/reduce_rows.cuh"
 
 using namespace talc;
@@ -55,9 +55,7 @@ struct places {
     }
     __device__ int64_t of_lane(int64_t lane) const
     {
-        int64_t at[1];
-        kept.offsets((uint64_t)lane, at);
-        return at[0];
+        return talc::offset_of(kept, lane);
     }
     __device__ int64_t offset_of(int64_t run, int64_t step) const
     {
@@ -115,7 +113,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const int64_t output = real ? first + group : first;
         const T *x_output = x + at.of_lane(output);
         cursor here = from;
-        State state;
+        typename State::counted seen;
         for (int i = 0; i < count; i += BATCH) {
             vec<T, COUNT> values[BATCH];
 #pragma unroll
@@ -127,9 +125,12 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
             for (int k = 0; k < BATCH; k++)
                 if (i + k < count)
-                    state.add(values[k], (begin + (int64_t)(i + k) * threads) * COUNT, 1);
+                    seen.add(values[k], (i + k) * COUNT, 1);
         }
-        state = join_group(state, threads, shared);
+        const State own(seen, [&](int k) {
+            return (begin + (int64_t)(k / COUNT) * threads) * COUNT + k % COUNT;
+        });
+        const State state = join_group(own, threads, shared);
         if (real && thread == 0)
             to.write(output, state);
     }
@@ -177,7 +178,7 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
         const int64_t lane = real ? first + column : first;
         const T *x_lane = x + at.of_lane(lane);
         cursor here = from;
-        State state[COUNT];
+        typename State::counted seen[COUNT];
         for (int i = 0; i < count; i += BATCH) {
             vec<T, COUNT> values[BATCH];
 #pragma unroll
@@ -188,7 +189,6 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
             }
 #pragma unroll
             for (int k = 0; k < BATCH; k += FOUR) {
-                const int64_t step = begin + (int64_t)(i + k) * rows;
                 if (i + k + FOUR <= count) {
 #pragma unroll
                     for (int e = 0; e < COUNT; e++) {
@@ -196,7 +196,7 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
 #pragma unroll
                         for (int f = 0; f < FOUR; f++)
                             down.of[f] = values[k + f].of[e];
-                        state[e].add(down, step, rows);
+                        seen[e].add(down, i + k, 1);
                     }
                 } else {
 #pragma unroll
@@ -204,11 +204,14 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
 #pragma unroll
                         for (int e = 0; e < COUNT; e++)
                             if (i + k + f < count)
-                                state[e].add(vec<T, 1>{ { values[k + f].of[e] } }, step + f * rows,
-                                             rows);
+                                seen[e].add(vec<T, 1>{ { values[k + f].of[e] } }, i + k + f, 1);
                 }
             }
         }
+        State state[COUNT];
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            state[e] = State(seen[e], [&](int k) { return begin + (int64_t)k * rows; });
         join_rows(state, width, shared);
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
@@ -329,8 +332,17 @@ static void launch_parts(talc_device *device, const talc_reduce_problem *p, cons
             launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
             return;
         }
-    const cut c = cut_of(p, in_parts);
     const short_rows s(p, x);
+    if constexpr (std::is_floating_point_v<T>)
+        if (has_odd_columns(p)) {
+            const column_cut columns = columns_of(p, in_parts);
+            if (columns.parts == 1 && s.serves)
+                launch_short(device, to, x, s);
+            else
+                launch_columns(device, p, columns, to, x);
+            return;
+        }
+    const cut c = cut_of(p, in_parts);
     if (c.parts == 1 && s.serves)
         launch_short(device, to, x, s);
     else if (c.across)

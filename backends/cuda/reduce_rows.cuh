@@ -153,11 +153,10 @@ static __global__ void __launch_bounds__(BLOCK)
          first += (int64_t)gridDim.x * groups) {
         const bool real = first + group < r.outputs;
         const int64_t output = real ? first + group : first;
-        int64_t at[1];
-        r.kept.offsets((uint64_t)output, at);
+        const T *x_output = x + offset_of(r.kept, output);
         State state;
         for (int64_t run = first_run; run < end_run; run++) {
-            const T *row = x + at[0] + run * r.stride + begin;
+            const T *row = x_output + run * r.stride + begin;
             const int64_t k_row = run * r.K + begin;
             const int before = (int)((ACCESS - (uintptr_t)row % ACCESS) % ACCESS / sizeof(T));
             const int head = before < length ? before : (int)length;
@@ -169,22 +168,28 @@ static __global__ void __launch_bounds__(BLOCK)
                 front.of[0] = row[thread];
             if (tail + thread < length)
                 back.of[0] = row[tail + thread];
+            typename State::counted seen; /* the front, the packs, the back */
             for (int i = 0; i == 0 || i < count; i += BATCH) {
                 vec<T, COUNT> values[BATCH];
 #pragma unroll
-                for (int k = 0; k < BATCH; k++)
+                for (int k = 0; k < BATCH; k++, from += threads)
                     if (i + k < count)
-                        values[k] = from[(int64_t)(i + k) * threads];
+                        values[k] = *from;
                 if (i == 0 && thread < head)
-                    state.add(front, k_row + thread, 1);
-                const int64_t k_first = k_row + head + (thread + (int64_t)i * threads) * COUNT;
+                    seen.add(front, 0, 1);
 #pragma unroll
                 for (int k = 0; k < BATCH; k++)
                     if (i + k < count)
-                        state.add(values[k], k_first + (int64_t)k * threads * COUNT, 1);
+                        seen.add(values[k], (i + k + 1) * COUNT, 1);
             }
             if (tail + thread < length)
-                state.add(back, k_row + tail + thread, 1);
+                seen.add(back, INT_MAX, 1);
+            state.join(State(seen, [&](int k) {
+                const int64_t before_k = (int64_t)(k / COUNT - 1) * threads + thread;
+                return k_row + (k < COUNT     ? thread
+                                : k < INT_MAX ? head + before_k * COUNT + k % COUNT
+                                              : tail + thread);
+            }));
         }
         state = join_group(state, threads, shared);
         if (real && thread == 0)

@@ -3,6 +3,9 @@
 /// A state belongs to one output. `add` takes elements k, k + step, k + 2 step ... of the reduction; a thread adds in ascending
 /// order. `join` takes what another state has seen. `result` is y's element. States are plain data, and a fresh one has seen
 /// nothing.
+///
+/// A thread that counts its elements in 32 bits adds them to a `counted`, and makes it a state when it has them all: position(k)
+/// says where its element k stands, and position(0) where its first one does.
 #ifndef TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 
@@ -19,8 +22,13 @@ namespace talc
 template <typename T> struct total {
     using sum_type = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
     using result_type = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
+    using counted = total;
     sum_type value = 0;
 
+    total() = default;
+    template <typename Position> __device__ total(const counted &seen, Position) : value(seen.value)
+    {
+    }
     template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t, int)
     {
         constexpr int SINGLES = std::is_same_v<T, float> ? COUNT / 4 * 4 : 0;
@@ -55,8 +63,14 @@ template <typename T> using word_of = std::conditional_t<sizeof(T) < 4, int32_t,
 /// The largest. A NaN replaces what is there, and nothing replaces a NaN.
 template <typename T> struct maximum {
     using result_type = T;
+    using counted = maximum;
     word_of<T> value = LOWEST<T>;
 
+    maximum() = default;
+    template <typename Position>
+    __device__ maximum(const counted &seen, Position) : value(seen.value)
+    {
+    }
     __device__ void add_one(word_of<T> x)
     {
         value = larger_or_nan(value, x);
@@ -78,33 +92,54 @@ template <typename T> struct maximum {
 };
 
 /// Where the largest stands: the first of several. A state that saw nothing above LOWEST says 0, which is right where there is
-/// nothing else: then all elements are LOWEST.
-template <typename T> struct place {
+/// nothing else: then all elements are LOWEST. Packed: lanes exchange no padding.
+template <typename T, typename Index = int64_t> struct __attribute__((packed, aligned(4))) place {
     using result_type = int64_t;
-    int64_t at = 0;
-    word_of<T> value = LOWEST<T>;
+    using counted = place<T, int>;
+    using word = word_of<T>;
+    Index at = 0;
+    word value = LOWEST<T>;
 
-    /* Counting within the pack first keeps 64-bit numbers out of the steps. A comparison with NaN is false. */
-    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t k, int step)
+    place() = default;
+    template <typename Position>
+    __device__ place(const counted &seen, Position position)
+        : at(position(seen.at)), value(seen.value)
     {
-        int found = -1;
+    }
+    /* The largest of a few first, then where it stands, in steps that do not wait for each other; f64 has no instruction for the
+     * first. A comparison with NaN is false. */
+    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, Index k, int step)
+    {
+        constexpr int FEW = std::is_same_v<T, double> ? 1
+                            : COUNT % 4 == 0          ? 4
+                            : COUNT % 2 == 0          ? 2
+                                                      : 1;
 #pragma unroll
-        for (int e = 0; e < COUNT; e++) {
-            const word_of<T> next = x.of[e];
-            if (!(next <= value) && value == value) {
-                value = next;
-                found = e;
+        for (int first = 0; first < COUNT; first += FEW) {
+            word most = x.of[first];
+#pragma unroll
+            for (int e = 1; e < FEW; e++)
+                most = larger_or_nan(most, (word)x.of[first + e]);
+            if (!(most <= value) && value == value) {
+                int found = FEW - 1;
+#pragma unroll
+                for (int e = FEW - 2; e >= 0; e--)
+                    found = x.of[first + e] == most ? e : found;
+                if (__builtin_expect(most != most, 0))
+#pragma unroll
+                    for (int e = FEW - 1; e >= 0; e--)
+                        found = x.of[first + e] != x.of[first + e] ? e : found;
+                value = most;
+                at = k + (Index)(first + found) * step;
             }
         }
-        if (found >= 0)
-            at = k + (int64_t)found * step;
     }
     __device__ void join(const place &other)
     {
-        const bool nan = value != value, other_nan = other.value != other.value;
-        const bool earlier = other.at < at;
-        if (nan || other_nan ? other_nan && (!nan || earlier)
-                             : other.value > value || (other.value == value && earlier))
+        const word most = larger_or_nan((word)value, (word)other.value);
+        const bool own = value == most || value != value;
+        const bool others = other.value == most || other.value != other.value;
+        if (others && (!own || other.at < at))
             *this = other;
     }
     __device__ result_type result(double) const
@@ -112,6 +147,16 @@ template <typename T> struct place {
         return at;
     }
 };
+
+/// Where an output's elements stand. Outputs that lie along one dimension, as rows do, need none of a walk's steps.
+static __device__ __forceinline__ int64_t offset_of(const walk<1, uint64_t> &kept, int64_t output)
+{
+    if (kept.rank == 1)
+        return output * kept.strides[0][0];
+    int64_t at[1];
+    kept.offsets((uint64_t)output, at);
+    return at[0];
+}
 
 /// Where the results go: y, or [parts][outputs] states, of which a block's part is its number in y.
 template <typename State> struct target {

@@ -16,19 +16,42 @@ template <typename T> __device__ __forceinline__ int place_of(const T *at)
     return (int)((uintptr_t)at / sizeof(T) % (ACCESS / sizeof(T)));
 }
 
-/// All threads of the block begin to copy `count` elements at `from` to `shared`, which stands at the same place. They have arrived after
-/// await_run.
-template <typename T> __device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
+/* Calls pack(i) for each i at which a whole piece of the run begins, and one(i) for each other element. */
+template <int THREADS, int V, typename Pack, typename One>
+__device__ __forceinline__ void for_run(int place, int count, Pack pack, One one)
+{
+    const int head = min((V - place) % V, count), packs = (count - head) / V;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < packs; i += THREADS)
+        pack(head + i * V);
+    const int tail = count - packs * V - head;
+    if ((int)threadIdx.x < head)
+        one((int)threadIdx.x);
+    if ((int)threadIdx.x < tail)
+        one(head + packs * V + (int)threadIdx.x);
+}
+
+/// All THREADS threads of the block begin to copy `count` elements at `from` to `shared`, which stands at the same place. They have
+/// arrived after await_run.
+template <int THREADS = BLOCK, typename T>
+__device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
 {
     constexpr int V = ACCESS / sizeof(T);
-    for (int i = (int)threadIdx.x * V - place_of(from); i < count; i += BLOCK * V)
-        if (i >= 0 && i + V <= count) {
-            __pipeline_memcpy_async(shared + i, from + i, ACCESS);
-        } else {
-            for (int k = 0; k < V; k++)
-                if (i + k >= 0 && i + k < count)
-                    __pipeline_memcpy_async(shared + i + k, from + i + k, sizeof(T));
-        }
+    for_run<THREADS, V>(
+        place_of(from), count,
+        [&](int i) { __pipeline_memcpy_async(shared + i, from + i, ACCESS); },
+        [&](int i) { __pipeline_memcpy_async(shared + i, from + i, sizeof(T)); });
+    __pipeline_commit();
+}
+
+/// The same where `shared` may stand at another place; then element by element.
+template <int THREADS = BLOCK, typename T>
+__device__ __forceinline__ void copy_run_anywhere(T *shared, const T *from, int count)
+{
+    if (place_of(shared) == place_of(from))
+        return copy_run<THREADS>(shared, from, count);
+    for (int i = (int)threadIdx.x; i < count; i += THREADS)
+        __pipeline_memcpy_async(shared + i, from + i, sizeof(T));
     __pipeline_commit();
 }
 
@@ -38,23 +61,23 @@ static __device__ __forceinline__ void await_run()
     __syncthreads();
 }
 
-/// All threads of the block store `count` elements of `shared`, at the place of `to`; `last` maps an element and its number.
-template <typename T, typename Last>
-__device__ __forceinline__ void store_run(T *to, const T *shared, int count, Last last)
+/// All THREADS threads of the block store `count` elements of `shared`, at the place of `to`; `last` maps an element and its
+/// number.
+template <int THREADS = BLOCK, typename To, typename From, typename Last>
+__device__ __forceinline__ void store_run(To *to, const From *shared, int count, Last last)
 {
-    constexpr int V = ACCESS / sizeof(T);
-    for (int i = (int)threadIdx.x * V - place_of(to); i < count; i += BLOCK * V)
-        if (i >= 0 && i + V <= count) {
-            vec<T, V> some = *(const vec<T, V> *)(shared + i);
+    constexpr int V = ACCESS / sizeof(To);
+    for_run<THREADS, V>(
+        place_of(to), count,
+        [&](int i) {
+            const vec<From, V> some = *(const vec<From, V> *)(shared + i);
+            vec<To, V> out;
 #pragma unroll
             for (int k = 0; k < V; k++)
-                some.of[k] = last(some.of[k], i + k);
-            *(vec<T, V> *)(to + i) = some;
-        } else {
-            for (int k = 0; k < V; k++)
-                if (i + k >= 0 && i + k < count)
-                    to[i + k] = last(shared[i + k], i + k);
-        }
+                out.of[k] = last(some.of[k], i + k);
+            *(vec<To, V> *)(to + i) = out;
+        },
+        [&](int i) { to[i] = last(shared[i], i); });
 }
 
 } // namespace talc

@@ -180,8 +180,8 @@ static void launch_registers(talc_device *device, const talc_softmax_problem *p,
  * can hold. */
 constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
 
-/* Threads that the registers of a multiprocessor are enough for: 40 each. */
-constexpr int64_t RUNNING = 1600;
+/* Threads of the blocks that run side by side: more wait for each other longer than they load faster. */
+constexpr int64_t RUNNING = 960;
 
 /* Bytes of the longest softmax: what the largest cluster holds that every GPU with clusters can run. */
 constexpr int64_t MOST_BYTES = PORTABLE_BLOCKS * MOST_STORED;
@@ -250,18 +250,18 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-template <typename T, int COUNT>
+template <typename T, int COUNT, bool LOG>
 static void launch_blocks(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a)
 {
     constexpr int EACH = COUNT * (int)sizeof(T);
-    constexpr auto kernel = softmax_cluster<T, COUNT>;
+    constexpr auto kernel = softmax_cluster<T, COUNT, LOG>;
     const int64_t packs = packs_of<T, COUNT>(p, a);
     const int most = most_blocks<kernel>(device);
     int blocks = 2;
     while (blocks < most && packs * EACH > blocks * STORED)
         blocks *= 2;
-    /* Blocks that run side by side by their shared memory, and threads of each for which the registers do too. */
+    /* Blocks that run side by side by their shared memory. */
     const int64_t own = pieces(packs, blocks);
     const int64_t side_by_side = (MOST_STORED + 1024) / (own * EACH + 1024);
     const int64_t most_threads = smaller(MOST_THREADS / 2, RUNNING / side_by_side);
@@ -293,10 +293,15 @@ static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
                            const talc_softmax_arguments *a)
 {
     constexpr int COUNT = ACCESS / (int)sizeof(T);
-    if (is_alike<T>(p, a) && packs_of<T, COUNT>(p, a) <= MOST_BYTES / ACCESS)
-        launch_blocks<T, COUNT>(device, p, a);
+    const bool packed = is_alike<T>(p, a) && packs_of<T, COUNT>(p, a) <= MOST_BYTES / ACCESS;
+    if (packed && p->log)
+        launch_blocks<T, COUNT, true>(device, p, a);
+    else if (packed)
+        launch_blocks<T, COUNT, false>(device, p, a);
+    else if (p->log)
+        launch_blocks<T, 1, true>(device, p, a);
     else
-        launch_blocks<T, 1>(device, p, a);
+        launch_blocks<T, 1, false>(device, p, a);
 }
 
 // ---- parts and whole ----------------------------------------------------------------------------------------

@@ -35,7 +35,10 @@ template <typename T> struct largest {
     T value = -(T)INFINITY;
     __device__ void join(largest other)
     {
-        value = other.value > value ? other.value : value;
+        if constexpr (std::is_same_v<T, float>)
+            value = fmaxf(value, other.value); /* one instruction */
+        else
+            value = other.value > value ? other.value : value;
     }
 };
 
@@ -90,13 +93,19 @@ template <typename T, int COUNT> struct packed_row {
     T *y;
     int64_t x_step, y_step; ///< from pack to pack, in elements
     int begin, end;         ///< elements of the softmax, counted from the first pack's first
+    unsigned whole;         ///< how many of them a pack could begin with
 
     __device__ packed_row(T *y_, const T *x_, int64_t softmax, const softmax_plan &plan)
     {
         int64_t at[2];
-        plan.at.offsets((uint64_t)softmax, at);
+        if (plan.at.rank == 1) { /* rows, as a rule: none of a walk's steps */
+            at[0] = softmax * plan.at.strides[0][0];
+            at[1] = softmax * plan.at.strides[1][0];
+        } else
+            plan.at.offsets((uint64_t)softmax, at);
         begin = COUNT > 1 ? (int)((uintptr_t)(x_ + at[1]) / sizeof(T) % COUNT) : 0;
         end = begin + (int)plan.extent;
+        whole = plan.extent < COUNT ? 0 : (unsigned)(plan.extent - COUNT + 1);
         x = x_ + at[1] - begin;
         y = y_ + at[0] - begin;
         x_step = COUNT > 1 ? COUNT : plan.x_stride;
@@ -108,7 +117,7 @@ template <typename T, int COUNT> struct packed_row {
     }
     __device__ bool holds_all(int i) const
     {
-        return holds(i * COUNT) && holds(i * COUNT + COUNT - 1);
+        return (unsigned)(i * COUNT - begin) < whole;
     }
     __device__ pack load(int i) const
     {

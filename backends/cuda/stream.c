@@ -1,6 +1,8 @@
 /// Streams of GPUs: which one a thread's work goes to, and how one waits for another.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/fault.h"
+
 #include "tensor/error.h"
 #include "tensor/streams.h"
 
@@ -97,6 +99,65 @@ talc_status talc_cuda_order(talc_device *device, int stream, int after)
     pthread_mutex_unlock(&ordering);
     return status;
 }
+
+// ---- Waiting ------------------------------------------------------------------------------------------------
+
+talc_status talc_cuda_synchronize(talc_device *device)
+{
+    talc_status status = talc_cuda_enter(device, "synchronize");
+    if (status == TALC_OK)
+        status = talc_cuda_status(device, "synchronize",
+                                  cudaStreamSynchronize(talc_cuda_stream(device)));
+    return status != TALC_OK ? status : talc_cuda_fault_raise(device);
+}
+
+typedef struct marks {
+    const talc_device *device;
+    cudaStream_t except;
+    cudaEvent_t events[TALC_STREAMS];
+    int count;
+    cudaError_t error;
+} marks;
+
+/* Nothing can be waited for on a stream that is being captured, and asking for it ends the capture. */
+static void mark(void *context, int number)
+{
+    marks *all = context;
+    const cudaStream_t stream = stream_of(all->device, number);
+    enum cudaStreamCaptureStatus captured;
+    if (stream == all->except || all->error != cudaSuccess)
+        return;
+    if (cudaStreamIsCapturing(stream, &captured) != cudaSuccess ||
+        captured != cudaStreamCaptureStatusNone) {
+        (void)cudaGetLastError();
+        return;
+    }
+    cudaEvent_t *event = &all->events[all->count];
+    all->error = cudaEventCreateWithFlags(event, cudaEventDisableTiming);
+    if (all->error != cudaSuccess)
+        return;
+    all->count++;
+    all->error = cudaEventRecord(*event, stream);
+}
+
+/* By an event in each of the other streams: a thread may leave and destroy its stream while this one waits. */
+talc_status talc_cuda_synchronize_all(talc_device *device)
+{
+    const talc_status status = talc_cuda_enter(device, "synchronize");
+    if (status != TALC_OK)
+        return status;
+    marks all = { .device = device, .except = talc_cuda_stream(device) };
+    talc_streams_each(device, mark, &all);
+    for (int i = 0; i < all.count; i++) {
+        if (all.error == cudaSuccess)
+            all.error = cudaEventSynchronize(all.events[i]);
+        (void)cudaEventDestroy(all.events[i]);
+    }
+    const talc_status others = talc_cuda_status(device, "synchronize", all.error);
+    return others != TALC_OK ? others : talc_cuda_synchronize(device);
+}
+
+// ---- Between GPUs -------------------------------------------------------------------------------------------
 
 /* Direct where the hardware can, asked for once a pair; the driver goes through the host otherwise. */
 static void open_way(const talc_device *device, const talc_device *peer)

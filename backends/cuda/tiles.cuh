@@ -43,69 +43,104 @@ struct tile_plan {
     {
     }
 
-    /// False where not even a row of threads has room. `size` bytes are an element's, `result` an output's; `beside` bytes
-    /// of each plane are in shared memory too, behind the others. A thread has about `high` outputs, or fewer where
-    /// shared memory would leave too many threads without any.
+    /// Plans for `all` planes; false where not even a row of threads has room. `size` bytes are an element's, `result` an
+    /// output's; `beside` bytes of each plane are in shared memory too, behind the others. A thread has about `high` outputs, or half, a fourth ... of that where so many leave more than a fourth
+    /// of the threads without any and fewer occupy at least a fourth more.
     bool cut(int64_t all, bool aligned, int64_t high, int64_t size, int64_t result, int64_t beside)
     {
-        const int64_t V = ACCESS / size, right = (int64_t)(OW - 1) * stride - pad_w + K - W;
-        const int64_t over = right > pad_w ? right : pad_w;
-        packed = aligned && W % V == 0 && over > 0;
-        lead = (int)(packed ? pieces(over, V) * V : over);
-        pitch = W + lead;
-        accesses.set(packed ? W / V : W);
-        height.set(H);
         if (OW > BLOCK)
             return false;
-        int64_t most = 0, best = 0;
-        for (; high >= 2 && most < BLOCK * 3 / 4; high /= 2)
-            if (cut_at(high, size, result, beside) && planes * groups * OW > most * 5 / 4) {
-                most = planes * groups * OW;
+        pad_rows(aligned, size);
+        int64_t busy = 0, best = 0;
+        for (; high >= 2 && busy < BLOCK * 3 / 4; high /= 2)
+            if (cut_at(high, size, result, beside) && threads() > busy * 5 / 4) {
+                busy = threads();
                 best = high;
             }
         if (best == 0 || !cut_at(best, size, result, beside))
             return false;
-        const int64_t x_rows = ((int64_t)rows - 1) * stride + K;
-        const int64_t in = planes > 1 ? planes * plane_pitch : (x_rows < H ? x_rows : H) * pitch;
-        results = (int)(pieces((in + lead) * size, ACCESS) * ACCESS + ACCESS);
-        bytes = results + (int)(pieces(planes * rows * OW * size, ACCESS) * ACCESS + ACCESS);
+        set_places(size);
         units.set(pieces(OH, rows));
         count = (uint32_t)(pieces(all, planes) * pieces(OH, rows));
         all_planes = (uint32_t)all;
         return true;
     }
 
+    int64_t threads() const
+    {
+        return (int64_t)planes * groups * OW;
+    }
+
+    /* As much filler as windows reach past either side. */
+    void pad_rows(bool aligned, int64_t size)
+    {
+        const int64_t V = ACCESS / size;
+        const int64_t right = (int64_t)(OW - 1) * stride - pad_w + K - W;
+        const int64_t over = right > pad_w ? right : pad_w;
+        packed = aligned && W % V == 0 && over > 0;
+        lead = (int)(packed ? pieces(over, V) * V : over);
+        pitch = W + lead;
+        accesses.set(packed ? W / V : W);
+        height.set(H);
+    }
+
+    /* Cuts so that a thread has `high` outputs, or a little fewer: groups of a plane are as deep as each other. */
     bool cut_at(int64_t high, int64_t size, int64_t result, int64_t beside)
     {
         deep = (int)pieces(OH, pieces(OH, high));
-        const int64_t all_groups = pieces(OH, deep), line = pitch * size;
-        /* Planes stand so that the threads of the next one go on in the banks where those of the one before end. */
-        const int64_t banks = 128 / size, bare = (int64_t)H * pitch;
-        const int64_t gap = ((all_groups * OW - bare) % banks + banks) % banks;
-        const int64_t V = ACCESS / size, whole = bare + (packed ? gap / V * V : lead > 0 ? gap : 0);
-        const int64_t plane = whole * size + (int64_t)OH * OW * result + beside;
+        const int64_t all_groups = pieces(OH, deep);
+        plane_pitch = (int)spread_planes(all_groups * OW, size);
         const int64_t room = TILE_BYTES - 3 * ACCESS - lead * size;
-        plane_pitch = (int)whole;
-        planes = 1, groups = (int)all_groups;
-        if (all_groups * OW <= BLOCK && plane <= room) {
-            const int64_t fit = room / plane, busy = BLOCK / (all_groups * OW);
-            planes = (int)(busy < fit ? busy : fit);
-        } else {
-            groups = (int)(BLOCK / OW < all_groups ? BLOCK / OW : all_groups);
-            while (groups > 1 && part(groups, line, result) + beside > room)
-                groups--;
-            /* Units of a plane as high as each other. */
-            groups = (int)pieces(all_groups, pieces(all_groups, groups));
-            if (part(groups, line, result) + beside > room)
-                return false;
-        }
+        if (!cut_planes(all_groups, room, size, result, beside) &&
+            !cut_bands(all_groups, room - beside, size, result))
+            return false;
         rows = groups * deep < OH ? groups * deep : OH;
         return true;
     }
 
-    int64_t part(int64_t some_groups, int64_t line, int64_t result) const
+    /* From plane to plane: so far that the threads of the next one go on in the banks where those of the one before end. Runs
+     * that lie as they do in memory have no gaps. */
+    int64_t spread_planes(int64_t plane_threads, int64_t size) const
     {
-        return ((some_groups * deep - 1) * stride + K) * line + some_groups * deep * OW * result;
+        const int64_t V = ACCESS / size, banks = 128 / size, bare = (int64_t)H * pitch;
+        const int64_t gap = ((plane_threads - bare) % banks + banks) % banks;
+        return bare + (packed ? gap / V * V : lead > 0 ? gap : 0);
+    }
+
+    /* Whole planes, as many as there are threads and room for. */
+    bool cut_planes(int64_t all_groups, int64_t room, int64_t size, int64_t result, int64_t beside)
+    {
+        const int64_t fit = room / (plane_pitch * size + (int64_t)OH * OW * result + beside);
+        const int64_t occupied = BLOCK / (all_groups * OW);
+        groups = (int)all_groups;
+        planes = (int)(occupied < fit ? occupied : fit);
+        return planes > 0;
+    }
+
+    /* Bands of one plane, as high as each other. */
+    bool cut_bands(int64_t all_groups, int64_t room, int64_t size, int64_t result)
+    {
+        planes = 1;
+        groups = (int)(BLOCK / OW < all_groups ? BLOCK / OW : all_groups);
+        while (groups > 1 && band_bytes(groups, size, result) > room)
+            groups--;
+        groups = (int)pieces(all_groups, pieces(all_groups, groups));
+        return band_bytes(groups, size, result) <= room;
+    }
+
+    int64_t band_bytes(int64_t some_groups, int64_t size, int64_t result) const
+    {
+        const int64_t x_rows = (some_groups * deep - 1) * stride + K;
+        return x_rows * pitch * size + some_groups * deep * OW * result;
+    }
+
+    /* Results begin 16 bytes behind x at least, at the place that their run has in memory. */
+    void set_places(int64_t size)
+    {
+        const int64_t x_rows = ((int64_t)rows - 1) * stride + K;
+        const int64_t in = planes > 1 ? planes * plane_pitch : (x_rows < H ? x_rows : H) * pitch;
+        results = (int)(pieces((in + lead) * size, ACCESS) * ACCESS + ACCESS);
+        bytes = results + (int)(pieces(planes * rows * OW * size, ACCESS) * ACCESS + ACCESS);
     }
 };
 

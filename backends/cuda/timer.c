@@ -1,6 +1,8 @@
 /// Time on a GPU: two events in the order of its work, which the GPU stamps when it gets there.
 #include "backends/cuda/cuda.h"
 
+#include "backends/cuda/fault.h"
+
 #include "tensor/memory.h"
 
 typedef struct events {
@@ -47,6 +49,8 @@ talc_status talc_cuda_timer_stop(talc_device *device, void *timer, double *secon
             error = cudaEventElapsedTime(&milliseconds, self->start, self->stop);
         status = talc_cuda_status(device, "timer_stop", error);
     }
+    if (status == TALC_OK)
+        status = talc_cuda_fault_raise(device);
     *seconds = milliseconds * 1e-3;
     events_free(self);
     return status;

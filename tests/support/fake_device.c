@@ -1,10 +1,10 @@
 #include "tests/support/fake_device.h"
 
-#include "backends/cpu/cpu.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/fake_copies.h"
 #include "tests/support/fake_pages.h"
 #include "tests/support/fake_recording.h"
 #include "tests/support/gpu.h"
@@ -43,6 +43,9 @@ typedef struct fake_state {
     char fault_message[1024];
 } fake_state;
 
+/* Every stream, as bits. */
+static const uint32_t ALL = UINT32_MAX;
+
 /* Set while this thread runs queued work: what that work itself asks of the device happens at once. */
 static _Thread_local bool executing;
 
@@ -67,11 +70,11 @@ static void *allocate(talc_device *device, size_t bytes)
     return fake_pages_allocate(&state_of(device)->pages, bytes);
 }
 
-static void run_queues(talc_device *device, int first, int last);
+static void run_queues(talc_device *device, uint32_t streams);
 
 static void deallocate(talc_device *device, void *data, size_t bytes)
 {
-    run_queues(device, 0, TALC_STREAMS - 1);
+    run_queues(device, ALL);
     fake_pages_free(&state_of(device)->pages, data, bytes);
 }
 
@@ -120,17 +123,17 @@ static void run_queue(talc_device *device, int stream, size_t sequence)
     }
 }
 
-/* Runs all that waits in some streams. A failure that stands in the calling thread is none of the device's: it is put aside,
+/* Runs all that waits in some streams, by their bits. A failure that stands in the calling thread is none of the device's: it is put aside,
  * since kernels stop at one, and put back. */
-static void run_queues(talc_device *device, int first, int last)
+static void run_queues(talc_device *device, uint32_t streams)
 {
     fake_state *state = state_of(device);
     if (executing)
         return;
     pthread_mutex_lock(&state->lock);
     bool waiting = false;
-    for (int i = first; i <= last; i++)
-        waiting = waiting || state->queues[i].first != NULL;
+    for (int i = 0; i < TALC_STREAMS; i++)
+        waiting = waiting || ((streams >> i & 1) != 0 && state->queues[i].first != NULL);
     if (waiting) {
         talc_status standing = talc_error_status();
         char message[1024];
@@ -138,8 +141,9 @@ static void run_queues(talc_device *device, int first, int last)
         talc_error_clear();
         executing = true;
         fake_pages_protect(&state->pages, PROT_READ | PROT_WRITE);
-        for (int i = first; i <= last; i++)
-            run_queue(device, i, SIZE_MAX);
+        for (int i = 0; i < TALC_STREAMS; i++)
+            if ((streams >> i & 1) != 0)
+                run_queue(device, i, SIZE_MAX);
         fake_pages_protect(&state->pages, PROT_NONE);
         executing = false;
         if (standing != TALC_OK)
@@ -201,13 +205,13 @@ static void *stream(talc_device *device)
     return talc_stream_of(device, talc_stream_number(device));
 }
 
-static talc_status synchronize(talc_device *device)
+/* For some streams, by their bits; then raises, once, what showed while work ran. */
+static talc_status wait_for(talc_device *device, uint32_t streams)
 {
     fake_state *state = state_of(device);
     if (fake_recording_spoil(device))
         return talc_fail(TALC_UNSUPPORTED, "fake: work that is recorded cannot be waited for");
-    const int number = talc_stream_number(device);
-    run_queues(device, number, number);
+    run_queues(device, streams);
     pthread_mutex_lock(&state->lock);
     talc_status fault = state->fault;
     state->fault = TALC_OK;
@@ -215,128 +219,48 @@ static talc_status synchronize(talc_device *device)
     return fault == TALC_OK ? TALC_OK : talc_fail(fault, "%s", state->fault_message);
 }
 
+static talc_status synchronize(talc_device *device)
+{
+    return wait_for(device, UINT32_C(1) << talc_stream_number(device));
+}
+
+static void note_stream(void *streams, int stream)
+{
+    *(uint32_t *)streams |= UINT32_C(1) << stream;
+}
+
+static talc_status synchronize_all(talc_device *device)
+{
+    uint32_t streams = 0;
+    talc_streams_each(device, note_stream, &streams);
+    return wait_for(device, streams);
+}
+
 void fake_device_finish(talc_device *device)
 {
-    run_queues(device, 0, TALC_STREAMS - 1);
+    run_queues(device, ALL);
 }
 
 // ---- What a device can do apart from ops --------------------------------------------------------------------
 
-typedef struct operands {
-    void *dst;
-    const void *src;
-    size_t bytes;
-} operands;
-
-static talc_status execute_copy(talc_device *device, const void *row, const void *problem,
-                                const void *arguments)
-{
-    (void)row;
-    const operands *o = arguments;
-    return talc_cpu_copy(device, problem, o->dst, o->src);
-}
-
-static talc_status execute_join(talc_device *device, const void *row, const void *problem,
-                                const void *arguments)
-{
-    (void)row;
-    return talc_cpu_join(device, problem, ((const operands *)arguments)->dst);
-}
-
-static talc_status execute_fill(talc_device *device, const void *row, const void *problem,
-                                const void *arguments)
-{
-    (void)row;
-    return talc_cpu_fill(device, problem, ((const operands *)arguments)->dst);
-}
-
-static talc_status execute_random(talc_device *device, const void *row, const void *problem,
-                                  const void *arguments)
-{
-    (void)row;
-    return talc_cpu_random(device, problem, ((const operands *)arguments)->dst);
-}
-
-/* The host's bytes stand where other work has its problem. */
-static talc_status execute_upload(talc_device *device, const void *row, const void *bytes,
-                                  const void *arguments)
-{
-    (void)device;
-    (void)row;
-    const operands *o = arguments;
-    memcpy(o->dst, bytes, o->bytes);
-    return TALC_OK;
-}
-
-static talc_status execute_move(talc_device *device, const void *row, const void *nothing,
-                                const void *arguments)
-{
-    (void)device;
-    (void)row;
-    (void)nothing;
-    const operands *o = arguments;
-    memcpy(o->dst, o->src, o->bytes);
-    return TALC_OK;
-}
-
-/* Reads and writes the host's memory when the work runs, as a device does. */
-static talc_status move(talc_device *device, void *dst, const void *src, size_t bytes)
-{
-    return fake_device_enqueue(device, execute_move, NULL, "", 0, &(operands){ dst, src, bytes },
-                               sizeof(operands));
-}
-
 static talc_status await(talc_device *device, const void *host)
 {
     (void)host;
-    run_queues(device, 0, TALC_STREAMS - 1);
-    return TALC_OK;
+    return wait_for(device, ALL);
 }
 
 static void *pin(talc_device *device, size_t bytes)
 {
-    (void)device;
-    return talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
+    void *memory = talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
+    if (memory == NULL)
+        talc_fail(TALC_NO_MEMORY, "pinned: no memory for %s", device->name);
+    return memory;
 }
 
 static void unpin(talc_device *device, void *host)
 {
-    run_queues(device, 0, TALC_STREAMS - 1);
+    run_queues(device, ALL);
     free(host);
-}
-
-static talc_status copy(talc_device *device, const talc_copy_problem *problem, void *dst,
-                        const void *src)
-{
-    return fake_device_enqueue(device, execute_copy, NULL, problem, sizeof *problem,
-                               &(operands){ dst, src, 0 }, sizeof(operands));
-}
-
-static talc_status join(talc_device *device, const talc_join_problem *problem, void *dst)
-{
-    return fake_device_enqueue(device, execute_join, NULL, problem, sizeof *problem,
-                               &(operands){ dst, NULL, 0 }, sizeof(operands));
-}
-
-static talc_status fill(talc_device *device, const talc_fill_problem *problem, void *dst)
-{
-    return fake_device_enqueue(device, execute_fill, NULL, problem, sizeof *problem,
-                               &(operands){ dst, NULL, 0 }, sizeof(operands));
-}
-
-static talc_status random_numbers(talc_device *device, const talc_random_problem *problem,
-                                  void *dst)
-{
-    fake_recording_spoil(device);
-    return fake_device_enqueue(device, execute_random, NULL, problem, sizeof *problem,
-                               &(operands){ dst, NULL, 0 }, sizeof(operands));
-}
-
-static talc_status upload(talc_device *device, void *dst, const void *host, size_t bytes)
-{
-    fake_recording_spoil(device);
-    return fake_device_enqueue(device, execute_upload, NULL, host, bytes,
-                               &(operands){ dst, NULL, bytes }, sizeof(operands));
 }
 
 void fake_device_peek(talc_device *device, void *host, const void *src, size_t bytes)
@@ -389,7 +313,7 @@ static void properties(talc_device *device, talc_device_properties *properties)
 static void close_fake(talc_device *device)
 {
     fake_state *state = state_of(device);
-    run_queues(device, 0, TALC_STREAMS - 1);
+    run_queues(device, ALL);
     fake_pages_close(&state->pages);
     pthread_mutex_destroy(&state->lock);
 }
@@ -397,13 +321,14 @@ static void close_fake(talc_device *device)
 static const talc_device_interface interface = {
     .allocate = allocate,
     .deallocate = deallocate,
-    .copy = copy,
-    .join = join,
-    .fill = fill,
-    .random = random_numbers,
-    .upload = upload,
+    .copy = fake_copy,
+    .join = fake_join,
+    .fill = fake_fill,
+    .random = fake_random,
+    .upload = fake_upload,
     .download = download,
     .synchronize = synchronize,
+    .synchronize_all = synchronize_all,
     .timer_start = timer_start,
     .timer_stop = timer_stop,
     .properties = properties,
@@ -413,8 +338,8 @@ static const talc_device_interface interface = {
     .record_free = fake_record_free,
     .pin = pin,
     .unpin = unpin,
-    .send = move,
-    .receive = move,
+    .send = fake_move,
+    .receive = fake_move,
     .await = await,
     .order = order,
     .takes_stream = fake_takes_stream,
@@ -485,7 +410,7 @@ void assert_fake_devices_freed(void)
         talc_device *device = &fakes[i].device;
         if (device->pool == NULL)
             continue;
-        run_queues(device, 0, TALC_STREAMS - 1);
+        run_queues(device, ALL);
         size_t live = talc_device_memory(device).live;
         cr_assert(live == 0, "%zu bytes are still live on %s", live, device->name);
         cr_assert(fakes[i].state.fault == TALC_OK, "nobody saw a fault of %s: %s", device->name,

@@ -4,7 +4,8 @@
 /// an access past the end of a block or to a block that was given back. A fresh block holds 0xFF bytes, which are NaN.
 /// Work (ops, copies, fills, random numbers, uploads) is queued with its problem and arguments by value, and runs in
 /// order by the CPU's algorithms only when something synchronizes, downloads or gives memory back to the system. Of several
-/// streams only the thread's own is waited for, and what it waits for: the others' work stays where it is, as late as a device may be.
+/// streams all but talc_device_synchronize wait for the thread's own alone, and what that waits for: the others' work stays
+/// where it is, as late as a device may be.
 /// Work that a thread records (tensor/recording.h) is listed with it instead, and queued at each replay.
 /// So whatever touches device memory from the host, or forgets to wait for the device, fails on every machine.
 #ifndef TALC_TESTS_FAKE_DEVICE_H

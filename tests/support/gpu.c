@@ -120,6 +120,11 @@ void *gpu_stream_legacy(const talc_device *device)
     return NULL;
 }
 
+void gpu_pause(int milliseconds)
+{
+    usleep((useconds_t)(1000 * milliseconds));
+}
+
 bool gpu_capture_begin(const talc_device *device, void *stream)
 {
 #if defined(TALC_CUDA)

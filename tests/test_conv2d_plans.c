@@ -1,0 +1,142 @@
+/* How the CUDA rows of conv2d plan, on GPUs that need not be there: a plan looks at the problem, the limit and the number of
+ * multiprocessors alone. */
+#include "tests/support/hooks.h"
+
+#include "backends/cuda/conv2d_rows.h"
+#include "backends/cuda/cuda.h"
+#include "check/data.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static talc_cuda_state state;
+static talc_device gpu = { .name = "cuda:0", .state = &state };
+
+static talc_conv2d_problem problem_of(const char *text)
+{
+    talc_conv2d_problem problem;
+    cr_assert(talc_conv2d_problem_parse(text, &problem), "%s: %s", text, talc_error_message());
+    return problem;
+}
+
+/* im2col plans once for the limit and once more for the bytes that it asked for and got. Returns those. */
+static size_t planned(const talc_conv2d_problem *p, size_t limit)
+{
+    const size_t asked = talc_cuda_conv2d_im2col_workspace(&gpu, p, limit);
+    const size_t again = talc_cuda_conv2d_im2col_workspace(&gpu, p, asked);
+    char text[TALC_CONV2D_TEXT];
+    cr_assert(asked == again, "%s, %d multiprocessors, limit %zu: asked %zu, would use %zu",
+              talc_conv2d_problem_text(p, text), state.multiprocessors, limit, asked, again);
+    return asked;
+}
+
+/* 128 columns of one channel, the least there is. */
+static size_t least_of(const talc_conv2d_problem *p)
+{
+    return (size_t)(128 * p->KH * p->KW) * talc_dtype_size(p->dtype);
+}
+
+Test(conv2d_plans, im2col_uses_what_it_asked_for)
+{
+    static const struct {
+        const char *text;
+        size_t limit;
+    } cases[] = {
+        { "n1c3h72w72o5633k9x9", (size_t)2 << 20 },
+        { "n1c53h64w64o5633k3x3p1x1", (size_t)2 << 20 },
+        { "n1c17h64w64o4481k5x9p2x4", (size_t)4 << 20 },
+        { "n1c3190h64w64o5804k9x9p4x4", (size_t)512 << 20 },
+        { "n1c3809h64w64o2049k3x3p1x1", (size_t)512 << 20 },
+        { "n1c3h4w4o5k3x3", 0 },
+        { "n4c6h30w31o8k3x3g2_f64", 20000 },
+    };
+    state.multiprocessors = 132;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        const size_t bytes = planned(&p, cases[i].limit);
+        cr_assert(bytes <= cases[i].limit || bytes <= least_of(&p), "%s: %zu of %zu bytes",
+                  cases[i].text, bytes, cases[i].limit);
+    }
+}
+
+static uint64_t seed = 1;
+
+/* Of 1 to `most`, as often small as large. */
+static int64_t some(int64_t most)
+{
+    return talc_check_draw(&seed, 1, talc_check_draw(&seed, 1, most));
+}
+
+Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
+{
+    enum { TRIALS = 300000 };
+    static const int sizes[] = { 132, 108, 78, 7, 1 };
+    int cut = 0, whole = 0, rows = 0;
+    for (int i = 0; i < TRIALS; i++) {
+        char text[128];
+        const int64_t groups = some(4), side = some(400), kernel = some(side < 12 ? side : 12);
+        snprintf(text, sizeof text, "n%dc%dh%dw%do%dk%dx%dg%d%s", (int)some(64),
+                 (int)(groups * some(600)), (int)side, (int)(kernel + some(400)),
+                 (int)(groups * some(6000)), (int)kernel, (int)kernel, (int)groups,
+                 some(4) == 1 ? "_f64" : "");
+        const talc_conv2d_problem p = problem_of(text);
+        state.multiprocessors = sizes[i % 5];
+        const size_t limit = (size_t)some((int64_t)1 << (10 + i % 22));
+        const size_t bytes = planned(&p, limit);
+        cr_assert(bytes <= limit || bytes <= least_of(&p), "%s: %zu of %zu bytes", text, bytes,
+                  limit);
+        const size_t all =
+            (size_t)(p.C / p.groups * p.KH * p.KW * p.OH * p.OW) * talc_dtype_size(p.dtype);
+        whole += bytes >= all;
+        cut += bytes < all;
+        rows += bytes < all &&
+                bytes / talc_dtype_size(p.dtype) < (size_t)(p.C / p.groups * p.KH * p.KW * 2048);
+    }
+    cr_assert(whole > TRIALS / 20 && cut > TRIALS / 4 && rows > TRIALS / 4, "%d %d %d", whole, cut,
+              rows);
+}
+
+/* Where its tiles do not fit, im2col is faster by far if its own parts are large enough to occupy the GPU. */
+Test(conv2d_plans, direct_yields_where_its_tiles_do_not_fit)
+{
+    static const struct {
+        const char *text;
+        size_t bytes; /* of the tiles' weights: C x taps x OC f32 */
+        size_t limit;
+        const char *reason;
+    } cases[] = {
+        { "n8c64h512w256o128k5x7", 1146880, (size_t)512 << 20, NULL },
+        { "n8c64h512w256o128k5x7", 1146880, 1146880, NULL },
+        { "n8c64h512w256o128k5x7", 1146880, 1146879, NULL }, /* 9 tiles of 132 */
+        { "n16c512h64w64o512k5x5p2x2", 26214400, 26214400, NULL },
+        { "n16c512h64w64o512k5x5p2x2", 26214400, (size_t)16 << 20,
+          "its tiles do not fit the workspace" },
+    };
+    state = (talc_cuda_state){ .multiprocessors = 132 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        const size_t bytes = talc_cuda_conv2d_direct_workspace(&gpu, &p, cases[i].limit);
+        cr_assert(bytes == (cases[i].bytes <= cases[i].limit ? cases[i].bytes : 0), "%zu: %zu", i,
+                  bytes);
+        const char *reason = talc_cuda_conv2d_direct_yields(&gpu, &p, cases[i].limit);
+        const char *due = cases[i].reason;
+        cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
+                  "%zu: %s", i, reason);
+    }
+}
+
+Test(conv2d_plans, split_says_what_is_too_large)
+{
+    static const char *const cases[][2] = {
+        { "n1c2h5w6o4k3x3p1x1", NULL },
+        { "n1c1h2048w1024o1k3x3s64x64",
+          "an extent or a plane of x passes 2^20, or the slices 65,535" },
+        { "n8c64h512w256o128k5x7", "more than 2^25 products" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i][0]);
+        const char *reason = talc_cuda_conv2d_split_refuses(&p), *due = cases[i][1];
+        cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
+                  "%s: %s", cases[i][0], reason);
+    }
+}
