@@ -29,9 +29,9 @@ constexpr int64_t FEW_CLASSES = 64;
 constexpr int64_t WARP_CLASSES = 2048;
 constexpr int64_t THREAD_CLASSES = 1024;
 
-/* Blocks of a multiprocessor at most: few enough that a block's end, a wait until its part is written, is a small share of its
- * time, and enough of them that the last ones are. */
-constexpr int64_t MOST_BLOCKS = 16;
+/* Blocks of a multiprocessor at most, four times those that run side by side in f32: few enough that a block's end, a wait until
+ * its part is written, is a small share of its time, and enough that the last ones are. */
+constexpr int64_t MOST_ALONG = 16, MOST_ACROSS = 20;
 
 /* Terms that a thread adds one after the other before it goes on with a new sum. */
 template <typename T> int64_t run_of(int64_t C)
@@ -309,8 +309,10 @@ shape shape_of(const talc_cross_entropy_problem *p)
 unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
 {
     static const int threads[] = { 1, FEW, WARP, BLOCK }; /* of a sample */
-    const int64_t all = pieces(p->samples, BLOCK / threads[shape_of(p)]);
-    const int64_t most = talc_cuda_state_of(device)->multiprocessors * MOST_BLOCKS;
+    const shape by = shape_of(p);
+    const int64_t all = pieces(p->samples, BLOCK / threads[by]);
+    const int64_t most =
+        talc_cuda_state_of(device)->multiprocessors * (by == BY_THREAD ? MOST_ACROSS : MOST_ALONG);
     return (unsigned)(all < most ? all : most);
 }
 
