@@ -153,10 +153,11 @@ static __global__ void __launch_bounds__(BLOCK)
          first += (int64_t)gridDim.x * groups) {
         const bool real = first + group < r.outputs;
         const int64_t output = real ? first + group : first;
-        const T *x_output = x + offset_of(r.kept, output);
+        int64_t at[1];
+        r.kept.offsets((uint64_t)output, at);
         State state;
         for (int64_t run = first_run; run < end_run; run++) {
-            const T *row = x_output + run * r.stride + begin;
+            const T *row = x + at[0] + run * r.stride + begin;
             const int64_t k_row = run * r.K + begin;
             const int before = (int)((ACCESS - (uintptr_t)row % ACCESS) % ACCESS / sizeof(T));
             const int head = before < length ? before : (int)length;

@@ -35,10 +35,7 @@ template <typename T> struct largest {
     T value = -(T)INFINITY;
     __device__ void join(largest other)
     {
-        if constexpr (std::is_same_v<T, float>)
-            value = fmaxf(value, other.value); /* one instruction */
-        else
-            value = other.value > value ? other.value : value;
+        value = other.value > value ? other.value : value;
     }
 };
 
@@ -93,21 +90,16 @@ template <typename T, int COUNT> struct packed_row {
     T *y;
     int64_t x_step, y_step; ///< from pack to pack, in elements
     int begin, end;         ///< elements of the softmax, counted from the first pack's first
-    unsigned whole;         ///< how many of them a pack could begin with
+    unsigned starts;        ///< how many of them a whole pack could begin with
 
-    __device__ packed_row(T *y_, const T *x_, int64_t softmax, const softmax_plan &plan)
+    /// From its first elements on.
+    __device__ packed_row(T *y_, const T *x_, const softmax_plan &plan)
     {
-        int64_t at[2];
-        if (plan.at.rank == 1) { /* rows, as a rule: none of a walk's steps */
-            at[0] = softmax * plan.at.strides[0][0];
-            at[1] = softmax * plan.at.strides[1][0];
-        } else
-            plan.at.offsets((uint64_t)softmax, at);
-        begin = COUNT > 1 ? (int)((uintptr_t)(x_ + at[1]) / sizeof(T) % COUNT) : 0;
+        begin = COUNT > 1 ? (int)((uintptr_t)x_ / sizeof(T) % COUNT) : 0;
         end = begin + (int)plan.extent;
-        whole = plan.extent < COUNT ? 0 : (unsigned)(plan.extent - COUNT + 1);
-        x = x_ + at[1] - begin;
-        y = y_ + at[0] - begin;
+        starts = plan.extent < COUNT ? 0 : (unsigned)(plan.extent - COUNT + 1);
+        x = x_ - begin;
+        y = y_ - begin;
         x_step = COUNT > 1 ? COUNT : plan.x_stride;
         y_step = COUNT > 1 ? COUNT : plan.y_stride;
     }
@@ -117,7 +109,12 @@ template <typename T, int COUNT> struct packed_row {
     }
     __device__ bool holds_all(int i) const
     {
-        return (unsigned)(i * COUNT - begin) < whole;
+        return holds(i * COUNT) && holds(i * COUNT + COUNT - 1);
+    }
+    /// The same by one comparison, for kernels that are short of those.
+    __device__ bool is_whole(int i) const
+    {
+        return (unsigned)(i * COUNT - begin) < starts;
     }
     __device__ pack load(int i) const
     {
@@ -135,7 +132,7 @@ template <typename T, int COUNT> struct packed_row {
     __device__ void copy(pack *to, int i) const
     {
         const T *from = x + i * x_step;
-        if (holds_all(i))
+        if (is_whole(i))
             __pipeline_memcpy_async(to, from, sizeof *to);
         else
 #pragma unroll
@@ -145,10 +142,10 @@ template <typename T, int COUNT> struct packed_row {
                 else
                     to->of[e] = -(T)INFINITY;
     }
-    __device__ void store(int i, pack values) const
+    __device__ void store(int i, pack values, bool whole) const
     {
         T *to = y + i * y_step;
-        if (holds_all(i))
+        if (whole)
             store_pack(to, values);
         else
 #pragma unroll

@@ -58,6 +58,26 @@ static __device__ State join_cluster(State state, State *shared, exchange<State>
     return state;
 }
 
+/// Where a softmax stands in y and in x. Rows along one dimension need none of a walk's steps.
+static __device__ __forceinline__ void offsets_of(int64_t softmax, const softmax_plan &plan,
+                                                  int64_t (&at)[2])
+{
+    if (plan.at.rank == 1) {
+        at[0] = softmax * plan.at.strides[0][0];
+        at[1] = softmax * plan.at.strides[1][0];
+    } else
+        plan.at.offsets((uint64_t)softmax, at);
+}
+
+/// The larger of two, and the first where the second is NaN: one instruction for f32.
+template <typename T> static __device__ T larger(T a, T b)
+{
+    if constexpr (std::is_same_v<T, float>)
+        return fmaxf(a, b);
+    else
+        return b > a ? b : a;
+}
+
 #endif
 
 /// A cluster has a softmax after the other, each of at most `rounds` packs a thread.
@@ -84,7 +104,9 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     cluster.sync(); /* all blocks run */
 
     int64_t softmax = blockIdx.x / blocks;
-    packed_row<T, COUNT> row(y, x, softmax, plan);
+    int64_t at[2];
+    offsets_of(softmax, plan, at);
+    packed_row<T, COUNT> row(y + at[0], x + at[1], plan);
     for (int k = 0; k < rounds; k++)
         row.copy(slots + k * blockDim.x, thread + k * threads);
     __pipeline_commit();
@@ -97,7 +119,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
             const pack values = slots[k * blockDim.x];
 #pragma unroll
             for (int e = 0; e < COUNT; e++)
-                most.join({ values.of[e] });
+                most.value = larger(most.value, values.of[e]);
         }
         const T m = join_cluster(most, shared_most, all_most, round).value;
 #pragma unroll 4
@@ -115,14 +137,15 @@ static __global__ void __launch_bounds__(MOST_THREADS)
         const softmax_of<T> by(LOG, m, join_cluster(sum, shared_sum, all_sum, round).value);
         softmax += clusters;
         const bool more = softmax < plan.outer;
-        const packed_row<T, COUNT> next(y, x, more ? softmax : 0, plan);
+        offsets_of(more ? softmax : 0, plan, at);
+        const packed_row<T, COUNT> next(y + at[0], x + at[1], plan);
 #pragma unroll 2
         for (int k = 0; k < rounds; k++) {
             pack values = slots[k * blockDim.x];
 #pragma unroll
             for (int e = 0; e < COUNT; e++)
                 values.of[e] = by.of_held(LOG, values.of[e]);
-            row.store(thread + k * threads, values);
+            row.store(thread + k * threads, values, row.is_whole(thread + k * threads));
             if (more)
                 next.copy(slots + k * blockDim.x, thread + k * threads);
         }

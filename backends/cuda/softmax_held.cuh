@@ -25,7 +25,9 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     for (int64_t first = (int64_t)blockIdx.x * groups; first < plan.outer;
          first += (int64_t)gridDim.x * groups) {
         const bool real = first + group < plan.outer;
-        const packed_row<T, COUNT> row(y, x, real ? first + group : first, plan);
+        int64_t at[2];
+        plan.at.offsets((uint64_t)(real ? first + group : first), at);
+        const packed_row<T, COUNT> row(y + at[0], x + at[1], plan);
         pack held[HELD];
         largest<T> most;
         summed<T> sum;
@@ -57,7 +59,7 @@ static __global__ void __launch_bounds__(MOST_THREADS)
 #pragma unroll
                 for (int e = 0; e < COUNT; e++)
                     held[k].of[e] = by.of_held(plan.log, held[k].of[e]);
-                row.store(thread + k * threads, held[k]);
+                row.store(thread + k * threads, held[k], row.holds_all(thread + k * threads));
             }
     }
 }
