@@ -375,7 +375,7 @@ const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
         return "kernels less than 5 taps wide are faster by im2col";
     /* What is left, `textbook`, keeps up with im2col where that can occupy few multiprocessors only. */
     if (workspace_of_tiles(device, problem) > limit)
-        return talc_cuda_conv2d_im2col_tiles(device, problem, limit) * 4 >=
+        return talc_cuda_conv2d_im2col_tiles(device, problem, limit) * 8 >=
                        talc_cuda_state_of(device)->multiprocessors
                    ? "its tiles do not fit the workspace"
                    : NULL;
