@@ -153,7 +153,8 @@ bool gpu_capture_end(const talc_device *device, void *stream)
 
 talc_device *queueing_device_beside(const talc_device *device)
 {
-    talc_device *other = is_gpu(device) ? talc_device_get("cuda:1") : other_fake_device();
+    const char *beside = strcmp(talc_device_name(device), "cuda:1") == 0 ? "cuda:0" : "cuda:1";
+    talc_device *other = is_gpu(device) ? talc_device_get(beside) : other_fake_device();
     if (other == NULL)
         talc_error_clear();
     return other;
