@@ -28,7 +28,7 @@
 namespace talc
 {
 
-/// Outputs along an edge of a patch. Lower ones, of 4 or 5 rows, are slower for every kernel here.
+/// Outputs along an edge of a patch. Lower ones, of 4 or 5 rows, are slower on most sizes of planes.
 constexpr int SIDE = 7;
 
 // ---- Plan ---------------------------------------------------------------------------------------------------

@@ -333,16 +333,11 @@ static size_t packed_bytes(const talc_device *device, const talc_conv2d_problem 
     return bytes;
 }
 
-static size_t workspace_of_tiles(const talc_device *device, const talc_conv2d_problem *problem)
-{
-    return problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
-                                      : packed_bytes<double>(device, problem);
-}
-
 size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit)
 {
-    const size_t bytes = workspace_of_tiles(device, problem);
+    const size_t bytes = problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
+                                                    : packed_bytes<double>(device, problem);
     return bytes <= limit ? bytes : 0; /* `textbook` needs none */
 }
 
@@ -363,8 +358,10 @@ const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
     if (problem->dtype != TALC_F32)
         return "f64 products are faster by im2col";
     double fill = 0;
+    size_t packed = 0;
     with_tiles<float>(device, problem, [&](auto, const tiled_plan &plan) {
         fill = filled(problem, plan);
+        packed = plan.packed;
         return true;
     });
     if (fill == 0)
@@ -374,7 +371,7 @@ const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
     if (problem->KW < SHORT)
         return "kernels less than 5 taps wide are faster by im2col";
     /* What is left, `textbook`, keeps up with im2col where that can occupy few multiprocessors only. */
-    if (workspace_of_tiles(device, problem) > limit)
+    if (packed > limit)
         return talc_cuda_conv2d_im2col_tiles(device, problem, limit) * 8 >=
                        talc_cuda_state_of(device)->multiprocessors
                    ? "its tiles do not fit the workspace"

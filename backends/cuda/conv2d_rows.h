@@ -27,7 +27,7 @@ TALC_BEGIN_DECLARATIONS
                                               const talc_conv2d_problem *problem,                  \
                                               const talc_conv2d_arguments *arguments);             \
     const char *talc_cuda_conv2d_##name##_yields(                                                  \
-        const talc_device *device, const talc_conv2d_problem *problem, size_t workspace);
+        const talc_device *device, const talc_conv2d_problem *problem, size_t limit);
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
 

@@ -35,10 +35,6 @@ void gpu_stall(const talc_device *device, void *stream, int milliseconds);
 /// Lets other threads go on for this long.
 void gpu_pause(int milliseconds);
 
-/// A program's own capture of a stream; false on the fake device. The end says whether it was still going on.
-bool gpu_capture_begin(const talc_device *device, void *stream);
-bool gpu_capture_end(const talc_device *device, void *stream);
-
 /// Whether all that was queued on the stream is done; of a fake stream nobody knows.
 bool gpu_idle(const talc_device *device, void *stream);
 
