@@ -27,45 +27,33 @@ OP(avg_4,  bench_avg_pool(x, 4, 4, 0),         bench_window(side, index, 4, 4, 0
 OP(to_7,   talc_adaptive_avg_pool2d(x, 7, 7),  bench_adaptive(side, index, 7))
 OP(to_1,   talc_adaptive_avg_pool2d(x, 1, 1),  bench_adaptive(side, index, 1))
 
-/* ROW(op, planes' side, for people, reads with f32 and with f64, as indices have 8 bytes in both, what it must be in both) */
-#define ROWS(ROW)                                                                                       \
-    ROW(max_3, 512, "maximum 3x3, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3,  64, "maximum 3x3, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3,  56, "maximum 3x3, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3,  28, "maximum 3x3, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3,  14, "maximum 3x3, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3,   7, "maximum 3x3, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3s, 112, "maximum 3x3, stride 2",               1,  1,   bench_largest, bench_largest)      \
-    ROW(max_3s,  28, "maximum 3x3, stride 2",               1,  1,   bench_largest, bench_largest)      \
-    ROW(max_3s,  14, "maximum 3x3, stride 2",               1,  1,   bench_largest, bench_largest)      \
-    ROW(max_5, 512, "maximum 5x5, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_5,  56, "maximum 5x5, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_5,  28, "maximum 5x5, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_5,  13, "maximum 5x5, stride 1",               1,  1,   bench_largest, bench_largest)       \
-    ROW(max_3i, 512, "maximum 3x3, stride 1, with indices", 3,  2,   bench_largest, bench_largest)      \
-    ROW(max_3i,  64, "maximum 3x3, stride 1, with indices", 3,  2,   bench_largest, bench_largest)      \
-    ROW(max_3i,  14, "maximum 3x3, stride 1, with indices", 3,  2,   bench_largest, bench_largest)      \
-    ROW(max_2i, 512, "maximum 2x2, with indices",           1.5, 1.25, bench_largest, bench_largest)    \
-    ROW(max_2i,  64, "maximum 2x2, with indices",           1.5, 1.25, bench_largest, bench_largest)    \
-    ROW(max_2i,  14, "maximum 2x2, with indices",           1.5, 1.25, bench_largest, bench_largest)    \
-    ROW(avg_3, 512, "average 3x3, stride 1",               1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(avg_3,  56, "average 3x3, stride 1",               1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(avg_3,  14, "average 3x3, stride 1",               1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(avg_4, 512, "average 4x4",                         1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(avg_4,  64, "average 4x4",                         1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_7,  512, "adaptive average to 7x7",             1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_7,   56, "adaptive average to 7x7",             1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_7,   16, "adaptive average to 7x7",             1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_7,   14, "adaptive average to 7x7",             1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_1,  512, "global average",                      1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_1,   56, "global average",                      1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_1,   14, "global average",                      1,  1,   bench_averaged, bench_averaged_f64) \
-    ROW(to_1,    7, "global average",                      1,  1,   bench_averaged, bench_averaged_f64)
+/* For people, reads with f32 and with f64, as indices have 8 bytes in both, and what it must be in both. */
+#define IS_max_3  "maximum 3x3, stride 1",               1,   1,    bench_largest,  bench_largest
+#define IS_max_5  "maximum 5x5, stride 1",               1,   1,    bench_largest,  bench_largest
+#define IS_max_3s "maximum 3x3, stride 2",               1,   1,    bench_largest,  bench_largest
+#define IS_max_3i "maximum 3x3, stride 1, with indices", 3,   2,    bench_largest,  bench_largest
+#define IS_max_2i "maximum 2x2, with indices",           1.5, 1.25, bench_largest,  bench_largest
+#define IS_avg_3  "average 3x3, stride 1",               1,   1,    bench_averaged, bench_averaged_f64
+#define IS_avg_4  "average 4x4",                         1,   1,    bench_averaged, bench_averaged_f64
+#define IS_to_7   "adaptive average to 7x7",             1,   1,    bench_averaged, bench_averaged_f64
+#define IS_to_1   "global average",                      1,   1,    bench_averaged, bench_averaged_f64
+
+/* ROW(op, planes' side) */
+#define ROWS(ROW)                                                                                   \
+    ROW(max_3, 512) ROW(max_3, 64) ROW(max_3, 56) ROW(max_3, 28) ROW(max_3, 14) ROW(max_3, 7)       \
+    ROW(max_3s, 112) ROW(max_3s, 28) ROW(max_3s, 14)                                                \
+    ROW(max_5, 512) ROW(max_5, 56) ROW(max_5, 28) ROW(max_5, 13)                                    \
+    ROW(max_3i, 512) ROW(max_3i, 64) ROW(max_3i, 14)                                                \
+    ROW(max_2i, 512) ROW(max_2i, 64) ROW(max_2i, 14)                                                \
+    ROW(avg_3, 512) ROW(avg_3, 56) ROW(avg_3, 14)                                                   \
+    ROW(avg_4, 512) ROW(avg_4, 64)                                                                  \
+    ROW(to_7, 512) ROW(to_7, 56) ROW(to_7, 16) ROW(to_7, 14)                                        \
+    ROW(to_1, 512) ROW(to_1, 56) ROW(to_1, 14) ROW(to_1, 7)
 // clang-format on
 
 // ---- On planes of one size ------------------------------------------------------------------------------------
 
-#define DEFINE(op, side, what, reads, reads_f64, due, due_f64)                                     \
+#define DEFINE(op, side)                                                                           \
     static talc_tensor *run_##op##_##side(const bench_data *d)                                     \
     {                                                                                              \
         return run_##op(bench_planes(d->x, side));                                                 \
@@ -83,7 +71,9 @@ OP(to_1,   talc_adaptive_avg_pool2d(x, 1, 1),  bench_adaptive(side, index, 1))
 ROWS(DEFINE)
 
 // clang-format off
-#define ENTRIES(op, side, what, reads, reads_f64, due, due_f64)                                                                    \
+#define ENTRIES(op, side) ENTRIES_OF(op, side, IS_##op)
+#define ENTRIES_OF(...) ENTRIES_AS(__VA_ARGS__)
+#define ENTRIES_AS(op, side, what, reads, reads_f64, due, due_f64)                                                                 \
     { "windows", #op "_" #side, "[N,1," #side "," #side "], " what, run_##op##_##side, reads, place_##op##_##side, due },              \
     { "windows", #op "_" #side "_f64", "the same of f64", run_##op##_##side##_f64, reads_f64, place_##op##_##side, due_f64 },
 
