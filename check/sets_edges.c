@@ -206,6 +206,7 @@ const char *const talc_check_edges[] = {
     "max_pool2d:n1c1h2w2k2x2s1x1p1x1d3x3", "max_pool2d:n2c3h9w8k2x2_indices",
     "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_indices", "max_pool2d:n1c2h9w10k3x2s2x1p1x1d2x3_indices",
     "max_pool2d:n1c2h9w8k3x3s2x2p1x1_f64", "max_pool2d:n1c2h9w8k2x2_indices_f64",
+    "max_pool2d:n3c2h14w14k3x3s2x2p1x1_ceil", "max_pool2d:n3c2h14w22k3x3s2x2p1x1_ceil_indices",
 
     /* Averages: kernels, strides, padding that counts and that does not. */
     "avg_pool2d:n0c3h6w5k2x2", "avg_pool2d:n2c3h9w8k1x1", "avg_pool2d:n2c3h9w8k2x2",
@@ -222,12 +223,14 @@ const char *const talc_check_edges[] = {
     "avg_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil_exclude", "avg_pool2d:n1c2h9w8k3x3s2x2p1x1_divisor7",
     "avg_pool2d:n1c2h9w8k3x3_divisor1", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_divisor5",
     "avg_pool2d:n1c2h9w8k3x2s2x1p1x1_f64", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_f64",
+    "avg_pool2d:n3c2h14w22k3x3s2x2p1x1_ceil", "avg_pool2d:n3c2h22w14k3x3s2x2p1x1_ceil_exclude",
 
     /* Adaptive averages: one output, as many as there are, more, parts that overlap. */
     "adaptive_avg_pool2d:n0c2h5w4o2x2", "adaptive_avg_pool2d:n2c3h7w6o1x1", "adaptive_avg_pool2d:n2c3h7w6o7x6",
     "adaptive_avg_pool2d:n1c3h7w6o3x4", "adaptive_avg_pool2d:n1c3h7w6o10x13",
     "adaptive_avg_pool2d:n1c3h1w1o3x2", "adaptive_avg_pool2d:n1c2h33w35o5x7",
-    "adaptive_avg_pool2d:n1c2h64w65o1x1", "adaptive_avg_pool2d:n1c3h7w6o1x6",
+    "adaptive_avg_pool2d:n1c2h64w65o1x1", "adaptive_avg_pool2d:n1c3h7w6o1x6", "adaptive_avg_pool2d:n5c3h14w14o7x7",
+    "adaptive_avg_pool2d:n2c3h70w6o35x3_f64",
     "adaptive_avg_pool2d:n1c3h7w6o7x1", "adaptive_avg_pool2d:n1c3h7w6o3x4_f64",
 
     /* Windows in wide images: rows of several warps, aligned and not, taller than a strip; high windows, rows in parts. */

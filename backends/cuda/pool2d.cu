@@ -5,11 +5,11 @@
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums are in the data's own
 /// type. Memory-bound: what counts is that neighbouring threads read neighbours and that every thread has many loads in flight.
 ///
-///   strips   3x3 and 5x5 windows that overlap, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).
-///   tiles    the same and 2x2 and 3x3 two apart, in narrow images: a thread marches down a column, out of shared memory
-///            (pool2d_tiles.cuh).
-///   spans    3x3 and 5x5 windows that overlap, in small planes: a thread marches down seven columns, in place
+///   spans    3x3 and 5x5 windows that overlap: a thread marches down seven columns, out of shared memory
 ///            (pool2d_spans.cuh).
+///   strips   3x3 and 5x5 windows one apart, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).
+///   tiles    the same and 2x2 and 3x3 two apart, in narrow images: a thread marches down one column, out of shared memory
+///            (pool2d_tiles.cuh).
 ///   columns  2x2 and 3x3 windows: a thread computes some outputs one below the other, neighbouring threads neighbouring
 ///            columns. It loads all rows that its windows cover at once, combines the taps of each row, then the rows
 ///            (pool2d_columns.cuh).
@@ -52,6 +52,17 @@ struct copy_row {
     }
 };
 
+/* Averages that halve both dimensions have windows of 2x2, for which there are rows. */
+static talc_pool2d_problem plain(talc_pool2d_problem p)
+{
+    if (p.kind == TALC_POOL2D_ADAPTIVE_AVG && p.H == 2 * p.OH && p.W == 2 * p.OW) {
+        p.kind = TALC_POOL2D_AVG;
+        p.KH = p.KW = p.stride_h = p.stride_w = 2;
+        p.dilation_h = p.dilation_w = 1;
+    }
+    return p;
+}
+
 template <typename Row, typename T>
 static bool launch(talc_device *device, const talc_pool2d_problem *p,
                    const talc_pool2d_arguments *arguments)
@@ -70,8 +81,9 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *p,
     const talc_status status = talc_cuda_enter(device, "pool2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32 ? launch<Row, float>(device, p, arguments)
-                             : launch<Row, double>(device, p, arguments))
+    const talc_pool2d_problem windows = plain(*p);
+    if (p->dtype == TALC_F32 ? launch<Row, float>(device, &windows, arguments)
+                             : launch<Row, double>(device, &windows, arguments))
         return talc_cuda_launched(device, "pool2d");
     return talc_fail(TALC_UNSUPPORTED, "pool2d: %s: images of %lldx%lld fit no block", device->name,
                      (long long)p->H, (long long)p->W);
@@ -79,7 +91,8 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *p,
 
 template <typename Row> static const char *refuses(const talc_pool2d_problem *p)
 {
-    return p->direction == TALC_FORWARD ? Row::refuses(p) : "only the forward direction";
+    const talc_pool2d_problem windows = plain(*p);
+    return p->direction == TALC_FORWARD ? Row::refuses(&windows) : "only the forward direction";
 }
 
 template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
@@ -91,8 +104,8 @@ template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
 
 const talc_pool2d_algorithm talc_cuda_pool2d[] = {
     row<copy_row>("copy"),
-    row<strips_row>("strips"),
     row<spans_row>("spans"),
+    row<strips_row>("strips"),
     row<tiles_row>("tiles"),
     row<columns_row>("columns"),
     row<planes_row>("planes"),

@@ -1,18 +1,18 @@
-/// Pooling windows that overlap, in small planes, in place in shared memory. Private to backends/cuda.
+/// Pooling windows that overlap, in images of any width, out of shared memory (tiles.cuh). Private to backends/cuda.
 ///
-/// Windows of K by K, one apart, as many as a plane has elements. A unit of work is some whole planes, copied as they lie. A
-/// thread marches down seven neighbouring columns of a plane: images of networks are 7, 14 and 28 wide, and lanes whose
-/// elements stand an odd number of words apart meet in no bank.
+/// Windows of K by K, S apart. Rows of x lie as in memory. A thread marches down seven neighbouring columns of y: it reads what
+/// their windows hold of a row once and combines the taps of each from left to right; then, for each row of y, the last K rows:
 ///
-///     row of x      . a b c d e f g .         K = 3: .ab abc bcd cde def efg fg.
-///     states        y[oh - 2]  y[oh - 1]  y[oh]     the first of them is complete
+///     row of x      . a b c d e f g h .        K = 3, S = 1: abc bcd cde def efg fgh gh.
 ///
-/// A row of y takes the place of the row of x that no window needs any longer, so that it is stored as it lies, too.
+/// Images of networks are 7, 14, 28 and 56 wide, and threads whose elements stand an odd number of words apart meet in no bank.
+/// Where the width of y is no multiple of seven, the last thread of a row begins further left and leaves to the one before what
+/// is that one's. Results go through shared memory too, so that whatever the width is stores are 16 bytes wide.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
 
 #include "backends/cuda/pool2d_row.cuh"
-#include "backends/cuda/runs.cuh"
+#include "backends/cuda/tiles.cuh"
 
 namespace
 {
@@ -21,179 +21,223 @@ using namespace talc;
 
 constexpr int SPAN = 7, SPAN_THREADS = 128;
 
-/* Bytes of a unit at most: four blocks of a multiprocessor have room, and no launch needs to ask for more. */
-constexpr int64_t SPAN_BYTES = 48 << 10;
+/* Five blocks of a multiprocessor have room. */
+constexpr tile_limits SPAN_TILES = { 44 << 10, SPAN_THREADS, SPAN_THREADS / 2, SPAN };
 
-struct span_plan {
-    int H, W;
-    int across, planes; ///< threads of a plane, planes of a unit
-    int bytes;          ///< of x, and then of y, in a unit
-    divide average;
-    uint32_t count, all_planes;
+/* What the averages of seven neighbouring windows are divided by; all but some at either end hold whole rows of the window. */
+template <typename T, int K> struct span_divisors {
+    static constexpr int PAD = K / 2;
+    shared_divisor<T> inner, outer[2 * PAD];
+    int high = 0; ///< rows of the windows
+
+    __device__ void set(int high_, const divide &average, int iw, int S, int W, int pad)
+    {
+        high = high_;
+        const T by = (T)average.by;
+        inner.set(by > 0 ? by : (T)(high * K));
+#pragma unroll
+        for (int i = 0; i < 2 * PAD; i++) {
+            const int v = i < PAD ? i : SPAN - 2 * PAD + i;
+            outer[i].set(by > 0 ? by : (T)(high * covered(iw + v * S, K, W, pad)));
+        }
+    }
+    __device__ T divide_by(int v, T sum) const
+    {
+        return v < PAD          ? outer[v < PAD ? v : 0].divide(sum)
+               : v < SPAN - PAD ? inner.divide(sum)
+                                : outer[v < SPAN - PAD ? 0 : v - SPAN + 2 * PAD].divide(sum);
+    }
 };
 
-template <typename State, typename T, int K, bool WHOLE>
-static __global__ void __launch_bounds__(SPAN_THREADS)
-    pool_spans(const T *x, T *y, int64_t *indices, const span_plan p)
+template <typename State, typename T, int K, int S>
+static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(T) == 8 ? 4 : 5)
+    pool_spans(const T *x, T *y, int64_t *indices, const tile_plan p, const divide average)
 {
-    constexpr int PAD = K / 2;
+    constexpr int PAD = K / 2, KEPT = K - S;    /* rows that the next window holds too */
+    constexpr int COUNT = (SPAN - 1) * S + K;   /* columns of x that a thread reads */
+    constexpr int REACH = S == 1 ? PAD : K - 1; /* of them, that may be right of the image */
     extern __shared__ __align__(16) unsigned char span_bytes[];
-    const int lane = (int)threadIdx.x % WARP, abreast = WARP / p.across, above = lane / p.across;
-    const int plane = (int)threadIdx.x / WARP * abreast + above;
-    const int iw = (lane - above * p.across) * SPAN, size = p.H * p.W;
-    const int pad = p.average.exclude_padding ? 0 : PAD;
-    bool inside[SPAN + K - 1]; /* columns */
+    const int above = (int)threadIdx.x / p.across, span = (int)threadIdx.x - above * p.across;
+    const int plane = above / p.groups, first = (above - plane * p.groups) * p.deep;
+    const int ow = min(span * SPAN, p.OW - SPAN), iw = ow * S - PAD, skip = span * SPAN - ow;
+    const int pad = average.exclude_padding ? 0 : PAD;
+    bool inside[COUNT];
 #pragma unroll
-    for (int i = 0; i < SPAN + K - 1; i++)
-        inside[i] = WHOLE ? (i >= PAD || iw > 0) && (i < SPAN + PAD || iw + SPAN < p.W)
-                          : (unsigned)(iw + i - PAD) < (unsigned)p.W;
+    for (int i = 0; i < COUNT; i++)
+        inside[i] = (i >= PAD || iw + i >= 0) && (i < COUNT - REACH || iw + i < p.W);
+    span_divisors<T, K> sizes;
     for (uint32_t unit = blockIdx.x; unit < p.count; unit += gridDim.x) {
-        const int planes = min(p.planes, (int)(p.all_planes - unit * p.planes));
-        const int count = planes * size;
-        const int64_t at = (int64_t)unit * p.planes * size;
-        T *shared = (T *)span_bytes + place_of(y + at);
-        int *places = (int *)(span_bytes + p.bytes) + place_of(indices + at);
-        copy_run_anywhere<SPAN_THREADS>(shared, x + at, count);
+        const tile t(p, unit);
+        const T *run = x + ((int64_t)t.plane * p.H + t.top) * p.W;
+        T *shared = (T *)span_bytes + place_of(run);
+        copy_run<SPAN_THREADS>(shared, run, t.planes * (t.bottom - t.top) * p.W);
         await_run();
-        const bool mine = above < abreast && plane < planes;
-        /* Lanes without a plane go through one of their warp's. */
-        const int first = (mine ? plane : plane - above) * size + iw;
-        T *row = shared + first, *out = row;
-        int *place = places + first;
-        int high_before = 0; /* of the windows before, for averages */
-        shared_divisor<T> sizes[SPAN];
-        State states[K][SPAN]; /* nvcc 13.0 gives only the first of them its initial values */
-#pragma unroll
-        for (int k = 0; k < K; k++)
+        const int64_t at = ((int64_t)t.plane * p.OH + t.oh) * p.OW;
+        const int count = t.planes * t.rows * p.OW;
+        T *results = (T *)(span_bytes + p.results) + place_of(y + at);
+        int *places = (int *)(span_bytes + p.bytes) + place_of(indices + at);
+        const int mine = plane < t.planes ? min(p.deep, t.rows - first) : 0;
+        int h = (t.oh + first) * S - PAD, result = (plane * t.rows + first) * p.OW + ow;
+        const T *row = shared + (plane * p.H + h - t.top) * p.W + iw;
+        State rows[K][SPAN];
+        const auto read = [&](State(&states)[SPAN]) {
 #pragma unroll
             for (int v = 0; v < SPAN; v++)
-                states[k][v] = State{};
+                states[v] = State{};
+            if ((unsigned)h < (unsigned)p.H) {
+                T window[COUNT];
+#pragma unroll
+                for (int i = 0; i < COUNT; i++)
+                    window[i] = inside[i] ? row[i] : State{}.value;
+#pragma unroll
+                for (int v = 0; v < SPAN; v++) {
+                    if (!State::LOCATES)
+                        states[v].value = window[v * S];
+#pragma unroll
+                    for (int k = !State::LOCATES; k < K; k++)
+                        if (!State::LOCATES || inside[v * S + k])
+                            states[v].add(window[v * S + k], h * p.W + iw + v * S + k);
+                }
+            }
+            h++, row += p.W;
+        };
+        if (mine > 0)
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                read(rows[k]);
 #pragma unroll 1
-        for (int step = 0; step < p.H + PAD && plane - above < planes; step += K) {
-            /* Output row step + u + PAD begins; its states are in place u until K rows later. */
+        for (int step = 0; step < mine; step += K) {
+            /* The rows of output row step + u are in places u * S, u * S + 1 ... */
 #pragma unroll
-            for (int u = 0; u < K; u++) {
-                const int ih = step + u, oh = ih - PAD;
-                if (ih >= p.H + PAD)
+            for (int u = 0; u < K; u++, result += p.OW) {
+                if (step + u >= mine)
                     break;
-                if (ih < p.H) {
-                    T window[SPAN + K - 1];
 #pragma unroll
-                    for (int i = 0; i < SPAN + K - 1; i++)
-                        window[i] = inside[i] ? row[i - PAD] : State{}.value;
-#pragma unroll
-                    for (int v = 0; v < SPAN; v++) {
-                        State taps;
-#pragma unroll
-                        for (int k = 0; k < K; k++)
-                            if (!State::LOCATES || inside[v + k])
-                                taps.add(window[v + k], ih * p.W + iw + v + k - PAD);
-                        states[u][v] = taps;
-#pragma unroll
-                        for (int j = 1; j < K; j++)
-                            states[(u + K - j) % K][v].join_next(taps);
-                    }
-                    row += p.W;
-                }
-                __syncwarp(); /* other lanes have read their rows up to this one */
-                if (oh < 0)
-                    continue;
-                State(&done)[SPAN] = states[(u + 1) % K];
+                for (int k = KEPT; k < K; k++)
+                    read(rows[(u * S + k) % K]);
                 if (State::AVERAGES) {
-                    const int high = p.average.by > 0 ? 1 : covered(ih + 1 - K, K, p.H, pad);
-                    if (high != high_before) {
-                        high_before = high;
-#pragma unroll
-                        for (int v = 0; v < SPAN; v++)
-                            sizes[v].set(p.average.by > 0
-                                             ? (T)p.average.by
-                                             : (T)(high * covered(iw + v - PAD, K, p.W, pad)));
-                    }
+                    const int high = average.by > 0 ? K : covered(h - K, K, p.H, pad);
+                    if (high != sizes.high)
+                        sizes.set(high, average, iw, S, p.W, pad);
                 }
 #pragma unroll
-                for (int v = 0; v < SPAN; v++)
-                    if (mine && (WHOLE || iw + v < p.W)) {
-                        out[v] = State::AVERAGES ? sizes[v].divide(done[v].value) : done[v].value;
+                for (int v = 0; v < SPAN; v++) {
+                    State state = rows[u * S % K][v];
+#pragma unroll
+                    for (int k = 1; k < K; k++)
+                        state.join_next(rows[(u * S + k) % K][v]);
+                    if (State::AVERAGES)
+                        state.value = sizes.divide_by(v, state.value);
+                    if (v >= skip) {
+                        results[result + v] = state.value;
                         if constexpr (State::LOCATES)
-                            place[v] = done[v].at;
+                            places[result + v] = state.at;
                     }
-                out += p.W, place += p.W;
+                }
             }
         }
-        __syncthreads();
-        store_run<SPAN_THREADS>(y + at, shared, count, [](T value, int) { return value; });
+        __syncthreads(); /* x is read, the results are there */
+        store_run<SPAN_THREADS>(y + at, results, count, [](T value, int) { return value; });
         if constexpr (State::LOCATES)
             store_run<SPAN_THREADS>(indices + at, places, count,
                                     [](int place, int) { return (int64_t)place; });
-        __syncthreads();
     }
 }
 
 struct spans_row {
     static const char *refuses(const talc_pool2d_problem *p)
     {
-        if ((!is_square(p, 3, 1) && !is_square(p, 5, 1)) || p->OH != p->H || p->OW != p->W ||
-            p->pad_h != p->KH / 2 || p->pad_w != p->KW / 2)
-            return "only 3x3 windows with padding 1 and 5x5 with padding 2, as many as elements";
-        /* Lanes of neighbouring planes would meet in a bank. */
-        if (p->H * p->W % 8 == 0)
-            return "planes lie a multiple of 8 elements apart";
-        /* A larger unit's planes keep too few threads busy. */
-        const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-        const bool light = p->kind == TALC_POOL2D_MAX && !p->indices && p->dtype == TALC_F32;
-        span_plan plan;
-        if (p->H * p->W * size > (light ? 5000 : 2000) || !cut(p, 1, 1, &plan))
-            return "a plane is large";
-        return NULL;
+        if (!is_square(p, 3, 1) && !is_square(p, 5, 1) && !is_square(p, 3, 2))
+            return "only 3x3 and 5x5 windows with stride 1, 3x3 with stride 2";
+        if (p->pad_h != p->KH / 2 || p->pad_w != p->KW / 2)
+            return "only with padding of half a window";
+        if (!is_narrow(p))
+            return "an image has more than 2^29 elements";
+        if (p->OW < SPAN)
+            return "the image is less than seven wide";
+        /* What a thread keeps leaves too few threads room, or takes too many instructions. */
+        if (p->dtype == TALC_F64 &&
+            (p->KH == 5 || p->stride_h == 2 || p->indices || p->exclude_padding))
+            return "of f64 only values of 3x3 windows with stride 1, with padding";
+        if (p->indices && (p->KH == 5 || p->OW >= 384))
+            return "indices of 3x3 windows alone, and not in wide images";
+        tile_plan plan = uncut(p);
+        if (!cut(p, 1, &plan))
+            return "the image is wide";
+        /* By measurement; turns that threads take beyond the image count, too. */
+        const double turns =
+            (double)meeting(plan, (int)talc_dtype_size(p->dtype)) * SPAN * plan.across / plan.OW;
+        const double most = p->stride_h == 2 ? 5.7 : p->KH == 5 || p->indices ? 4 : 5;
+        return turns > most ? "threads would meet in a bank" : NULL;
     }
 
     template <template <typename, typename> class State, typename T>
     static bool launch(talc_device *device, const talc_pool2d_problem *p,
                        const talc_pool2d_arguments *arguments)
     {
-        return p->KH == 3 ? launch_of<State<T, int>, T, 3>(device, p, arguments)
-                          : launch_of<State<T, int>, T, 5>(device, p, arguments);
+        using S = State<T, int>;
+        if (p->KH == 5) {
+            if constexpr (!S::LOCATES && sizeof(T) == 4)
+                return launch_of<S, T, 5, 1>(device, p, arguments);
+            return false;
+        }
+        if (p->stride_h == 2) {
+            if constexpr (sizeof(T) == 4)
+                return launch_of<S, T, 3, 2>(device, p, arguments);
+            return false;
+        }
+        return launch_of<S, T, 3, 1>(device, p, arguments);
     }
 
-    template <typename State, typename T, int K>
+    template <typename State, typename T, int K, int S>
     static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
                           const talc_pool2d_arguments *arguments)
     {
-        span_plan plan;
-        return for_slices<T>(p, arguments, 1, [&](plane_slice<T> some) {
-            if (!cut(p, some.planes, talc_cuda_state_of(device)->multiprocessors, &plan))
+        tile_plan plan = uncut(p);
+        return for_slices<T>(p, arguments, p->OH, [&](plane_slice<T> some) {
+            /* Some units for each place where a block can be. */
+            plan.most_planes =
+                pieces(some.planes, talc_cuda_state_of(device)->multiprocessors * 16);
+            if (!cut(p, some.planes, &plan))
                 return false;
             const int places =
-                State::LOCATES ? plan.planes * plan.H * plan.W * (int)sizeof(int) + ACCESS : 0;
-            const auto kernel =
-                p->W % SPAN == 0 ? pool_spans<State, T, K, true> : pool_spans<State, T, K, false>;
-            kernel<<<blocks_of(device, plan.count), SPAN_THREADS, plan.bytes + places,
-                     talc_cuda_stream(device)>>>(some.x, some.y, some.indices, plan);
+                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
+            pool_spans<State, T, K, S><<<blocks_of(device, plan.count), SPAN_THREADS,
+                                         plan.bytes + places, talc_cuda_stream(device)>>>(
+                some.x, some.y, some.indices, plan, { p->exclude_padding, p->divisor });
             return true;
         });
     }
 
-    /* As many planes as there are threads and room for, but some units for each place where a block can be. */
-    static bool cut(const talc_pool2d_problem *p, int64_t planes, int64_t multiprocessors,
-                    span_plan *plan)
+    static tile_plan uncut(const talc_pool2d_problem *p)
     {
-        const int64_t size = (int64_t)talc_dtype_size(p->dtype), elements = p->H * p->W;
-        const int64_t across = pieces(p->W, SPAN);
-        const int64_t busy = SPAN_THREADS / WARP * (WARP / across);
-        const int64_t room =
-            (SPAN_BYTES - 3 * ACCESS) / (elements * (p->indices ? size + 4 : size));
-        const int64_t share = pieces(planes, multiprocessors * 32);
-        int64_t together = busy < room ? busy : room;
-        together = together < share ? together : share;
-        if (together == 0)
-            return false;
-        plan->H = (int)p->H, plan->W = (int)p->W;
-        plan->across = (int)across, plan->planes = (int)together;
-        plan->bytes = (int)((pieces(together * elements * size, ACCESS) + 1) * ACCESS);
-        plan->average = { p->exclude_padding, p->divisor };
-        plan->count = (uint32_t)pieces(planes, together);
-        plan->all_planes = (uint32_t)planes;
-        return true;
+        return tile_plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_h, p->pad_w,
+                         SPAN_TILES);
+    }
+
+    static bool cut(const talc_pool2d_problem *p, int64_t planes, tile_plan *plan)
+    {
+        const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+        return plan->cut(planes, true, SPAN, size, p->indices ? size + 4 : size, 0);
+    }
+
+    /* How many threads that read together meet in one bank, at most. */
+    static int meeting(const tile_plan &plan, int size)
+    {
+        const unsigned banks =
+            128 / size; /* as wide as an element, as many as threads that read together */
+        unsigned char threads[WARP] = {};
+        int most = 0;
+        for (unsigned i = 0; i < banks; i++) {
+            const int above = (int)i / plan.across, plane = above / plan.groups;
+            const int oh = (above - plane * plan.groups) * plan.deep;
+            const int ow = ((int)i - above * plan.across) * SPAN, last = plan.OW - SPAN;
+            const unsigned row = (unsigned)plane * plan.H + oh * plan.stride;
+            const unsigned at = row * plan.W + (ow < last ? ow : last) * plan.stride;
+            const int here = ++threads[at % banks];
+            most = here > most ? here : most;
+        }
+        return most;
     }
 };
 

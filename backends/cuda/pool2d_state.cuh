@@ -86,22 +86,27 @@ struct divide {
     int64_t by;
 };
 
-/* Division by a number that many sums share: a multiplication and two corrections, to the last bit. What they come to before the
- * last rounding is within 2^-23 units in the last place of the quotient, and a quotient by a whole number below 2^20 is
- * 2^-21 or more away from the middle of two numbers. */
+/* Division by a whole number that many sums share, of two parts of its inverse, both above zero: infinite sums stay so. What the
+ * parts come to is within 2^-23 units in the last place of the quotient, which is 2^-21 or more away from the middle of two
+ * numbers where the divisor is below 2^20: below it, and with normal numbers, quotients are right to the last bit. */
 template <typename T> struct shared_divisor {
-    T by, inverse;
+    T inverse, rest;
 
     __device__ void set(T size)
     {
-        by = size;
-        inverse = size < (T)(1 << 20) ? 1 / size : (T)NAN;
+        constexpr T BELOW =
+            1 - (sizeof(T) == 4 ? (T)0x1p-24 : (T)0x1p-53); /* times that: the number before */
+        inverse = 1 / size;
+        rest = fma(-inverse, size, (T)1);
+        if (rest < 0) {
+            inverse *= BELOW;
+            rest = fma(-inverse, size, (T)1);
+        }
+        rest = inverse * (rest > 0 ? rest : (T)0x1p-60);
     }
     __device__ T divide(T sum) const
     {
-        constexpr T LEAST = (T)0x1p-80, MOST = (T)0x1p80;
-        const T about = sum * inverse, better = fma(fma(-about, by, sum), inverse, about);
-        return fabs(about) > LEAST && fabs(about) < MOST ? better : sum / by;
+        return fma(sum, inverse, sum * rest);
     }
 };
 

@@ -39,8 +39,9 @@ static __device__ void store_positions(int64_t *row, int (&shared)[WARP * V], co
             row[ow + v * WARP + lane] = shared[v * WARP + lane];
 }
 
-template <typename State, typename T, int K, int SKEW, bool ALIGNED>
-static __global__ void __launch_bounds__(STRIP_WARPS *WARP, K > 3 ? 4 : 5)
+/* EVEN: rows of y begin at 16 bytes. */
+template <typename State, typename T, int K, int SKEW, bool ALIGNED, bool EVEN>
+static __global__ void __launch_bounds__(STRIP_WARPS *WARP, K > 3 && !EVEN ? 4 : 5)
     pool_strips(const T *x, T *y, int64_t *indices, const strip_plan p)
 {
     constexpr int V = ACCESS / sizeof(T), COUNT = V - 1 + K;
@@ -112,7 +113,10 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, K > 3 ? 4 : 5)
                     for (int v = 0; v < V; v++)
                         out[v] = done[v].value;
                 }
-                store_row(y + at, out, lane, ow, p.OW);
+                if constexpr (EVEN)
+                    store_even_row(y + at, out, ow, p.OW);
+                else
+                    store_row(y + at, out, lane, ow, p.OW);
                 if constexpr (State::LOCATES) {
                     int positions[V];
 #pragma unroll
@@ -151,17 +155,17 @@ struct strips_row {
     static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
                           const talc_pool2d_arguments *arguments)
     {
-        constexpr int V = ACCESS / sizeof(T), SAME = K / 2, HIGH = K == 3 ? 12 : 24;
+        constexpr int V = ACCESS / sizeof(T), SAME = K / 2, HIGH = K == 3 ? 12 : 16;
         strip_plan plan(p);
         const int64_t a_plane = p->OH * pieces(p->OW, WARP * V);
         return for_slices<T>(p, arguments, a_plane, [&](plane_slice<T> some) {
             if (!plan.cut.cut(device, some.planes, p->OH, p->OW, WARP * V, HIGH))
                 return false;
-            auto kernel = pool_strips<State, T, K, 0, false>;
+            auto kernel = pool_strips<State, T, K, 0, false, false>;
             if (p->W % V == 0 && is_aligned(some.x) && p->pad_w == 0)
-                kernel = pool_strips<State, T, K, 0, true>;
-            else if (p->W % V == 0 && is_aligned(some.x) && p->pad_w == SAME)
-                kernel = pool_strips<State, T, K, (V - SAME % V) % V, true>;
+                kernel = pool_strips<State, T, K, 0, true, false>;
+            else if (p->W % V == 0 && is_aligned(some.x) && is_aligned(some.y) && p->pad_w == SAME)
+                kernel = pool_strips<State, T, K, (V - SAME % V) % V, true, true>;
             kernel<<<plan.cut.blocks(), STRIP_WARPS * WARP, 0, talc_cuda_stream(device)>>>(
                 some.x, some.y, some.indices, plan);
             return true;

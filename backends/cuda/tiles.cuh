@@ -20,16 +20,26 @@
 namespace talc
 {
 
-/* Bytes of a unit at most: four blocks of a multiprocessor have room. */
-constexpr int64_t TILE_BYTES = 44 << 10;
+/// What a block has for a unit, and what a thread takes of it.
+struct tile_limits {
+    int64_t bytes, threads;
+    int64_t enough;  ///< threads that have outputs
+    int64_t columns; ///< outputs beside each other; where several, x lies without filler
+};
+
+/* Four blocks of a multiprocessor have room. */
+constexpr tile_limits COLUMN_TILES = { 44 << 10, BLOCK, BLOCK * 3 / 4, 1 };
 
 struct tile_plan {
     int H, W, OH, OW, K, stride, pad_h, pad_w;
-    int lead, pitch;            ///< elements: of filler, and from row to row
-    int plane_pitch;            ///< and from plane to plane
-    bool packed;                ///< padded rows begin at 16 bytes in both memories
-    int planes, rows;           ///< of y in a unit: rows == OH, or planes == 1
-    int groups, deep;           ///< of `deep` rows, of a unit's plane
+    tile_limits limits;
+    int64_t most_planes = INT_MAX; ///< of a unit
+    int across;                    ///< threads of a row
+    int lead, pitch;               ///< elements: of filler, and from row to row
+    int plane_pitch;               ///< and from plane to plane
+    bool packed;                   ///< padded rows begin at 16 bytes in both memories
+    int planes, rows;              ///< of y in a unit: rows == OH, or planes == 1
+    int groups, deep;              ///< of `deep` rows, of a unit's plane
     int results, bytes;         ///< where the results stand, and what they and the rows of x take
     divisor<uint32_t> units;    ///< of a plane
     divisor<uint32_t> accesses; ///< of a row
@@ -37,9 +47,10 @@ struct tile_plan {
     uint32_t count, all_planes;
 
     tile_plan(int64_t H_, int64_t W_, int64_t OH_, int64_t OW_, int K_, int stride_, int64_t pad_h_,
-              int64_t pad_w_)
+              int64_t pad_w_, tile_limits limits_ = COLUMN_TILES)
         : H((int)H_), W((int)W_), OH((int)OH_), OW((int)OW_), K(K_), stride(stride_),
-          pad_h((int)pad_h_), pad_w((int)pad_w_)
+          pad_h((int)pad_h_), pad_w((int)pad_w_), limits(limits_),
+          across((int)pieces(OW_, limits_.columns))
     {
     }
 
@@ -48,11 +59,11 @@ struct tile_plan {
     /// of the threads without any and fewer occupy at least a fourth more.
     bool cut(int64_t all, bool aligned, int64_t high, int64_t size, int64_t result, int64_t beside)
     {
-        if (OW > BLOCK)
+        if (across > limits.threads)
             return false;
         pad_rows(aligned, size);
         int64_t busy = 0, best = 0;
-        for (; high >= 2 && busy < BLOCK * 3 / 4; high /= 2)
+        for (; high >= 2 && busy < limits.enough; high /= 2)
             if (cut_at(high, size, result, beside) && threads() > busy * 5 / 4) {
                 busy = threads();
                 best = high;
@@ -68,7 +79,7 @@ struct tile_plan {
 
     int64_t threads() const
     {
-        return (int64_t)planes * groups * OW;
+        return (int64_t)planes * groups * across;
     }
 
     /* As much filler as windows reach past either side. */
@@ -76,7 +87,7 @@ struct tile_plan {
     {
         const int64_t V = ACCESS / size;
         const int64_t right = (int64_t)(OW - 1) * stride - pad_w + K - W;
-        const int64_t over = right > pad_w ? right : pad_w;
+        const int64_t over = limits.columns > 1 ? 0 : right > pad_w ? right : pad_w;
         packed = aligned && W % V == 0 && over > 0;
         lead = (int)(packed ? pieces(over, V) * V : over);
         pitch = W + lead;
@@ -89,8 +100,8 @@ struct tile_plan {
     {
         deep = (int)pieces(OH, pieces(OH, high));
         const int64_t all_groups = pieces(OH, deep);
-        plane_pitch = (int)spread_planes(all_groups * OW, size);
-        const int64_t room = TILE_BYTES - 3 * ACCESS - lead * size;
+        plane_pitch = (int)spread_planes(all_groups * across, size);
+        const int64_t room = limits.bytes - 3 * ACCESS - lead * size;
         if (!cut_planes(all_groups, room, size, result, beside) &&
             !cut_bands(all_groups, room - beside, size, result))
             return false;
@@ -111,9 +122,10 @@ struct tile_plan {
     bool cut_planes(int64_t all_groups, int64_t room, int64_t size, int64_t result, int64_t beside)
     {
         const int64_t fit = room / (plane_pitch * size + (int64_t)OH * OW * result + beside);
-        const int64_t occupied = BLOCK / (all_groups * OW);
+        const int64_t occupied = limits.threads / (all_groups * across);
         groups = (int)all_groups;
-        planes = (int)(occupied < fit ? occupied : fit);
+        const int64_t most = occupied < fit ? occupied : fit;
+        planes = (int)(most < most_planes ? most : most_planes);
         return planes > 0;
     }
 
@@ -121,7 +133,7 @@ struct tile_plan {
     bool cut_bands(int64_t all_groups, int64_t room, int64_t size, int64_t result)
     {
         planes = 1;
-        groups = (int)(BLOCK / OW < all_groups ? BLOCK / OW : all_groups);
+        groups = (int)(limits.threads / across < all_groups ? limits.threads / across : all_groups);
         while (groups > 1 && band_bytes(groups, size, result) > room)
             groups--;
         groups = (int)pieces(all_groups, pieces(all_groups, groups));
