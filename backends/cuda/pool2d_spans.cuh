@@ -22,7 +22,7 @@ using namespace talc;
 constexpr int SPAN = 7, SPAN_THREADS = 128;
 
 /* Five blocks of a multiprocessor have room. */
-constexpr tile_limits SPAN_TILES = { 44 << 10, SPAN_THREADS, SPAN_THREADS / 2, SPAN };
+constexpr tile_limits SPAN_TILES = { 44 << 10, SPAN_THREADS, SPAN_THREADS / 2, SPAN, 1 };
 
 /* What the averages of seven neighbouring windows are divided by; all but some at either end hold whole rows of the window. */
 template <typename T, int K> struct span_divisors {

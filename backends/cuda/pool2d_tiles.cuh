@@ -13,7 +13,11 @@ namespace
 
 using namespace talc;
 
-template <typename State, typename T, int K, int S>
+/* Where threads have but one of the smallest planes in a unit, too few bytes are under way. */
+constexpr tile_limits POOL_TILES = { 44 << 10, BLOCK, BLOCK * 3 / 4, 1, 2 };
+
+/* TWICE: a unit has more planes than threads have at a time. */
+template <typename State, typename T, int K, int S, bool TWICE>
 static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8 ? 4 : 5)
     pool_tiles(const T *x, T *y, int64_t *indices, const tile_plan p, const divide average)
 {
@@ -24,8 +28,9 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
     const int iw = ow * S - p.pad_w;
     const int pad_h = average.exclude_padding ? 0 : p.pad_h;
     const int wide = covered(iw, K, p.W, average.exclude_padding ? 0 : p.pad_w);
-    int high_before = 0; /* of the window before, for averages */
-    shared_divisor<T> size;
+    int part_high = 0; /* rows of the last window that held less than K */
+    shared_divisor<T> whole, part;
+    whole.set(average.by > 0 ? (T)average.by : (T)(K * wide));
     bool inside[K];
 #pragma unroll
     for (int k = 0; k < K; k++)
@@ -39,48 +44,53 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         const int count = t.planes * t.rows * p.OW;
         T *results = (T *)(tile_bytes + p.results) + place_of(y + at);
         int *places = (int *)(tile_bytes + p.bytes) + place_of(indices + at);
-        const int mine = plane < t.planes ? min(p.deep, t.rows - first) : 0;
-        int h = (t.oh + first) * S - p.pad_h, result = (plane * t.rows + first) * p.OW + ow;
-        const T *row = shared + plane * p.plane_pitch + (h - t.top) * p.pitch + iw;
-        State rows[K];
-        const auto read = [&](State &state) {
-            state = State{};
-            if ((unsigned)h < (unsigned)p.H) {
-                const int place = h * p.W + iw;
+        const int mine = plane < p.abreast ? min(p.deep, t.rows - first) : 0;
+        for (int its = plane; its < t.planes; its += p.abreast) {
+            if (mine <= 0)
+                break;
+            int h = (t.oh + first) * S - p.pad_h, result = (its * t.rows + first) * p.OW + ow;
+            const T *row = shared + its * p.plane_pitch + (h - t.top) * p.pitch + iw;
+            State rows[K];
+            const auto read = [&](State &state) {
+                state = State{};
+                if ((unsigned)h < (unsigned)p.H) {
+                    const int place = h * p.W + iw;
 #pragma unroll
-                for (int k = 0; k < K; k++)
-                    if (!State::LOCATES || inside[k])
-                        state.add(row[k], place + k);
-            }
-            h++, row += p.pitch;
-        };
-        if (mine > 0)
+                    for (int k = 0; k < K; k++)
+                        if (!State::LOCATES || inside[k])
+                            state.add(row[k], place + k);
+                }
+                h++, row += p.pitch;
+            };
 #pragma unroll
             for (int k = 0; k < KEPT; k++)
                 read(rows[k + S]);
 #pragma unroll 4
-        for (int o = 0; o < mine; o++, result += p.OW) {
+            for (int o = 0; o < mine; o++, result += p.OW) {
 #pragma unroll
-            for (int k = 0; k < KEPT; k++)
-                rows[k] = rows[k + S];
+                for (int k = 0; k < KEPT; k++)
+                    rows[k] = rows[k + S];
 #pragma unroll
-            for (int k = KEPT; k < K; k++)
-                read(rows[k]);
-            State state = rows[0];
+                for (int k = KEPT; k < K; k++)
+                    read(rows[k]);
+                State state = rows[0];
 #pragma unroll
-            for (int k = 1; k < K; k++)
-                state.join_next(rows[k]);
-            if (State::AVERAGES) {
-                const int high = average.by > 0 ? 1 : covered(h - K, K, p.H, pad_h);
-                if (high != high_before) {
-                    high_before = high;
-                    size.set(average.by > 0 ? (T)average.by : (T)(high * wide));
+                for (int k = 1; k < K; k++)
+                    state.join_next(rows[k]);
+                if (State::AVERAGES) {
+                    const int high = average.by > 0 ? K : covered(h - K, K, p.H, pad_h);
+                    if (high != K && high != part_high) {
+                        part_high = high;
+                        part.set((T)(high * wide));
+                    }
+                    state.value = high == K ? whole.divide(state.value) : part.divide(state.value);
                 }
-                state.value = size.divide(state.value);
+                results[result] = state.value;
+                if constexpr (State::LOCATES)
+                    places[result] = state.at;
             }
-            results[result] = state.value;
-            if constexpr (State::LOCATES)
-                places[result] = state.at;
+            if (!TWICE)
+                break;
         }
         __syncthreads(); /* x is read, the results are there */
         store_run(y + at, results, count, [](T value, int) { return value; });
@@ -99,6 +109,8 @@ struct tiles_row {
             return "an image has more than 2^29 elements";
         if (is_square(p, 3, 2) && (p->OW >= 32 || p->dtype == TALC_F64))
             return "columns are faster for 3x3 windows with stride 2, unless f32 images are narrow";
+        if (is_small_halving(p))
+            return "planes are faster for 3x3 windows with stride 2 in small planes";
         tile_plan plan = uncut(p);
         return cut(p, 1, true, &plan) ? NULL : "the image is wide";
     }
@@ -117,8 +129,8 @@ struct tiles_row {
 
     static tile_plan uncut(const talc_pool2d_problem *p)
     {
-        return tile_plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_h,
-                         p->pad_w);
+        return tile_plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_h, p->pad_w,
+                         p->indices ? COLUMN_TILES : POOL_TILES);
     }
 
     /* A thread has 64 bytes of outputs; an index beside each takes four more. */
@@ -138,9 +150,13 @@ struct tiles_row {
                 return false;
             const int places =
                 State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
-            pool_tiles<State, T, K, S><<<blocks_of(device, plan.count), BLOCK, plan.bytes + places,
-                                         talc_cuda_stream(device)>>>(
-                some.x, some.y, some.indices, plan, { p->exclude_padding, p->divisor });
+            auto kernel = pool_tiles<State, T, K, S, false>;
+            if constexpr (!State::LOCATES)
+                if (plan.planes > plan.abreast)
+                    kernel = pool_tiles<State, T, K, S, true>;
+            kernel<<<blocks_of(device, plan.count), BLOCK, plan.bytes + places,
+                     talc_cuda_stream(device)>>>(some.x, some.y, some.indices, plan,
+                                                 { p->exclude_padding, p->divisor });
             return true;
         });
     }

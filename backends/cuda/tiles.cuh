@@ -25,10 +25,11 @@ struct tile_limits {
     int64_t bytes, threads;
     int64_t enough;  ///< threads that have outputs
     int64_t columns; ///< outputs beside each other; where several, x lies without filler
+    int64_t times;   ///< that threads take planes of a unit, at most
 };
 
 /* Four blocks of a multiprocessor have room. */
-constexpr tile_limits COLUMN_TILES = { 44 << 10, BLOCK, BLOCK * 3 / 4, 1 };
+constexpr tile_limits COLUMN_TILES = { 44 << 10, BLOCK, BLOCK * 3 / 4, 1, 1 };
 
 struct tile_plan {
     int H, W, OH, OW, K, stride, pad_h, pad_w;
@@ -39,6 +40,7 @@ struct tile_plan {
     int plane_pitch;               ///< and from plane to plane
     bool packed;                   ///< padded rows begin at 16 bytes in both memories
     int planes, rows;              ///< of y in a unit: rows == OH, or planes == 1
+    int abreast;                   ///< planes that threads have at a time
     int groups, deep;              ///< of `deep` rows, of a unit's plane
     int results, bytes;         ///< where the results stand, and what they and the rows of x take
     divisor<uint32_t> units;    ///< of a plane
@@ -79,7 +81,7 @@ struct tile_plan {
 
     int64_t threads() const
     {
-        return (int64_t)planes * groups * across;
+        return (int64_t)abreast * groups * across;
     }
 
     /* As much filler as windows reach past either side. */
@@ -123,16 +125,17 @@ struct tile_plan {
     {
         const int64_t fit = room / (plane_pitch * size + (int64_t)OH * OW * result + beside);
         const int64_t occupied = limits.threads / (all_groups * across);
+        const int64_t most = fit < most_planes ? fit : most_planes;
         groups = (int)all_groups;
-        const int64_t most = occupied < fit ? occupied : fit;
-        planes = (int)(most < most_planes ? most : most_planes);
+        abreast = (int)(occupied < most ? occupied : most);
+        planes = (int)(abreast * limits.times <= most ? abreast * limits.times : abreast);
         return planes > 0;
     }
 
     /* Bands of one plane, as high as each other. */
     bool cut_bands(int64_t all_groups, int64_t room, int64_t size, int64_t result)
     {
-        planes = 1;
+        planes = abreast = 1;
         groups = (int)(limits.threads / across < all_groups ? limits.threads / across : all_groups);
         while (groups > 1 && band_bytes(groups, size, result) > room)
             groups--;
