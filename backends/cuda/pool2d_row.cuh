@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CUDA_POOL2D_ROW_CUH
 
 #include "backends/cuda/pool2d_state.cuh"
+#include "backends/cuda/walk.cuh"
 
 namespace
 {
@@ -56,7 +57,7 @@ static bool is_square(const talc_pool2d_problem *p, int64_t K, int64_t S)
 static bool is_small_halving(const talc_pool2d_problem *p)
 {
     return is_square(p, 3, 2) && p->dtype == TALC_F32 && !p->indices && p->W % 2 == 0 &&
-           p->OH * p->OW <= BLOCK;
+           p->OH * p->OW <= talc::BLOCK;
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
 
+#include "backends/cuda/pool2d_axis.cuh"
 #include "backends/cuda/pool2d_row.cuh"
 #include "backends/cuda/tiles.cuh"
 
@@ -224,18 +225,24 @@ struct spans_row {
     /* How many threads that read together meet in one bank, at most. */
     static int meeting(const tile_plan &plan, int size)
     {
-        const unsigned banks =
-            128 / size; /* as wide as an element, as many as threads that read together */
+        /* As wide as an element, as many as threads that read together. */
+        const unsigned banks = 128 / size;
+        const int last = plan.OW - SPAN;
         unsigned char threads[WARP] = {};
-        int most = 0;
+        int most = 0, span = 0, group = 0;
+        unsigned row = 0, plane = 0; /* where they begin */
         for (unsigned i = 0; i < banks; i++) {
-            const int above = (int)i / plan.across, plane = above / plan.groups;
-            const int oh = (above - plane * plan.groups) * plan.deep;
-            const int ow = ((int)i - above * plan.across) * SPAN, last = plan.OW - SPAN;
-            const unsigned row = (unsigned)plane * plan.H + oh * plan.stride;
-            const unsigned at = row * plan.W + (ow < last ? ow : last) * plan.stride;
-            const int here = ++threads[at % banks];
+            const int ow = span * SPAN < last ? span * SPAN : last;
+            const int here = ++threads[(row + ow * plan.stride) & (banks - 1)];
             most = here > most ? here : most;
+            if (++span < plan.across)
+                continue;
+            span = 0;
+            row += plan.deep * plan.stride * plan.W;
+            if (++group < plan.groups)
+                continue;
+            group = 0;
+            row = plane += plan.H * plan.W;
         }
         return most;
     }

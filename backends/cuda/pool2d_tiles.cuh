@@ -5,6 +5,7 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
 
+#include "backends/cuda/pool2d_axis.cuh"
 #include "backends/cuda/pool2d_row.cuh"
 #include "backends/cuda/tiles.cuh"
 
