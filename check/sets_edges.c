@@ -197,6 +197,8 @@ const char *const talc_check_edges[] = {
     "max_pool2d:n1c2h5w15k3x3s1x1p1x1", "max_pool2d:n1c2h5w16k3x3s1x1p1x1", "max_pool2d:n1c2h5w17k3x3s1x1p1x1",
     "max_pool2d:n1c2h5w33k2x2", "max_pool2d:n1c2h5w65k2x2", "max_pool2d:n1c3h4w301k3x3s2x2p1x1",
     "max_pool2d:n65537c1h2w1k2x1", "max_pool2d:n33c17h3w4k2x2s1x1", "max_pool2d:n9c50h4w5k3x3s1x1p1x1",
+    "max_pool2d:n40c8h7w7k3x3s2x2p1x1", "max_pool2d:n1c3h20w21k3x3s1x1p1x1_f64", "max_pool2d:n2c3h34w34k3x3s2x2",
+    "max_pool2d:n1c2h9w132k5x5s1x1", "max_pool2d:n1c2h9w132k3x3s1x1p1x1_indices", "max_pool2d:n40c8h6w6k2x2_f64",
 
     /* Maxima: a last window partly outside, dilation, windows without an element, indices. */
     "max_pool2d:n1c2h8w9k3x3s2x2_ceil", "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil",
@@ -223,7 +225,9 @@ const char *const talc_check_edges[] = {
     "avg_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil_exclude", "avg_pool2d:n1c2h9w8k3x3s2x2p1x1_divisor7",
     "avg_pool2d:n1c2h9w8k3x3_divisor1", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_divisor5",
     "avg_pool2d:n1c2h9w8k3x2s2x1p1x1_f64", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_f64",
-    "avg_pool2d:n9c50h6w6k2x2", "avg_pool2d:n9c50h5w4k3x3s1x1p1x1_exclude_f64",
+    "avg_pool2d:n9c50h6w6k2x2", "avg_pool2d:n9c50h5w4k3x3s1x1p1x1_exclude_f64", "avg_pool2d:n40c8h6w6k2x2_f64",
+    "avg_pool2d:n40c8h5w5k5x5s1x1p2x2", "avg_pool2d:n40c8h5w5k5x5s1x1p2x2_f64", "avg_pool2d:n1c2h9w132k5x5s1x1p2x2_f64",
+    "avg_pool2d:n1c2h9w132k3x3s1x1",
     "avg_pool2d:n3c2h14w22k3x3s2x2p1x1_ceil", "avg_pool2d:n3c2h22w14k3x3s2x2p1x1_ceil_exclude",
 
     /* Adaptive averages: one output, as many as there are, more, parts that overlap. */

@@ -39,15 +39,15 @@ OP(to_1,   talc_adaptive_avg_pool2d(x, 1, 1),  bench_adaptive(side, index, 1))
 #define IS_to_1   "global average",                      1,   1,    bench_averaged, bench_averaged_f64
 
 /* ROW(op, planes' side) */
-#define ROWS(ROW)                                                                                   \
-    ROW(max_3, 512) ROW(max_3, 64) ROW(max_3, 56) ROW(max_3, 28) ROW(max_3, 14) ROW(max_3, 7)       \
-    ROW(max_3s, 147) ROW(max_3s, 112) ROW(max_3s, 28) ROW(max_3s, 14)                                                \
-    ROW(max_5, 512) ROW(max_5, 56) ROW(max_5, 28) ROW(max_5, 20) ROW(max_5, 13)                                    \
-    ROW(max_3i, 512) ROW(max_3i, 64) ROW(max_3i, 14)                                                \
-    ROW(max_2i, 512) ROW(max_2i, 64) ROW(max_2i, 14)                                                \
-    ROW(avg_3, 512) ROW(avg_3, 56) ROW(avg_3, 35) ROW(avg_3, 17) ROW(avg_3, 14) ROW(avg_3, 8)                                                  \
-    ROW(avg_4, 512) ROW(avg_4, 64)                                                                  \
-    ROW(to_7, 512) ROW(to_7, 56) ROW(to_7, 16) ROW(to_7, 14)                                        \
+#define ROWS(ROW)                                                                             \
+    ROW(max_3, 512) ROW(max_3, 64) ROW(max_3, 56) ROW(max_3, 28) ROW(max_3, 14) ROW(max_3, 7) \
+    ROW(max_3s, 147) ROW(max_3s, 112) ROW(max_3s, 28) ROW(max_3s, 14)                         \
+    ROW(max_5, 512) ROW(max_5, 56) ROW(max_5, 28) ROW(max_5, 20) ROW(max_5, 13)               \
+    ROW(max_3i, 512) ROW(max_3i, 64) ROW(max_3i, 14)                                          \
+    ROW(max_2i, 512) ROW(max_2i, 64) ROW(max_2i, 14)                                          \
+    ROW(avg_3, 512) ROW(avg_3, 56) ROW(avg_3, 35) ROW(avg_3, 17) ROW(avg_3, 14) ROW(avg_3, 8) \
+    ROW(avg_4, 512) ROW(avg_4, 64)                                                            \
+    ROW(to_7, 512) ROW(to_7, 56) ROW(to_7, 16) ROW(to_7, 14)                                  \
     ROW(to_1, 512) ROW(to_1, 56) ROW(to_1, 14) ROW(to_1, 7)
 // clang-format on
 

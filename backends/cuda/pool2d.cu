@@ -5,6 +5,7 @@
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums are in the data's own
 /// type. Memory-bound: what counts is that neighbouring threads read neighbours and that every thread has many loads in flight.
 ///
+///   copy     adaptive averages of an element each.
 ///   spans    3x3 and 5x5 windows that overlap: a thread marches down seven columns, out of shared memory
 ///            (pool2d_spans.cuh).
 ///   strips   3x3 and 5x5 windows one apart, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).

@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_POOL2D_COLUMNS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_COLUMNS_CUH
 
-#include "backends/cuda/pool2d_row.cuh"
+#include "backends/cuda/pool2d_planes.cuh"
 
 namespace
 {
@@ -80,7 +80,7 @@ struct columns_row {
     {
         if (!is_square(p, 2, 2) && !is_square(p, 3, 1) && !is_square(p, 3, 2))
             return "only 2x2 windows with stride 2 and 3x3 with stride 1 or 2";
-        if (is_small_halving(p))
+        if (are_for_planes(p))
             return "planes are faster for 3x3 windows with stride 2 in small planes";
         return p->H > NARROW / p->W ? "an image has more than 2^29 elements" : NULL;
     }

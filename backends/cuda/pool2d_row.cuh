@@ -3,7 +3,6 @@
 #define TALC_BACKENDS_CUDA_POOL2D_ROW_CUH
 
 #include "backends/cuda/pool2d_state.cuh"
-#include "backends/cuda/walk.cuh"
 
 namespace
 {
@@ -51,13 +50,6 @@ static bool is_square(const talc_pool2d_problem *p, int64_t K, int64_t S)
 {
     return p->KH == K && p->KW == K && p->stride_h == S && p->stride_w == S && p->dilation_h == 1 &&
            p->dilation_w == 1;
-}
-
-/* 3x3 windows two apart in planes small enough for `planes`, which is faster there than what else takes them. */
-static bool is_small_halving(const talc_pool2d_problem *p)
-{
-    return is_square(p, 3, 2) && p->dtype == TALC_F32 && !p->indices && p->W % 2 == 0 &&
-           p->OH * p->OW <= talc::BLOCK;
 }
 
 } // namespace

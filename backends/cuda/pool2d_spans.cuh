@@ -187,7 +187,9 @@ struct spans_row {
                 return launch_of<S, T, 3, 2>(device, p, arguments);
             return false;
         }
-        return launch_of<S, T, 3, 1>(device, p, arguments);
+        if constexpr (!S::LOCATES || sizeof(T) == 4)
+            return launch_of<S, T, 3, 1>(device, p, arguments);
+        return false;
     }
 
     template <typename State, typename T, int K, int S>

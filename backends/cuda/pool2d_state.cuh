@@ -87,8 +87,9 @@ struct divide {
 };
 
 /* Division by a whole number that many sums share, of two parts of its inverse, both above zero: infinite sums stay so. What the
- * parts come to is within 2^-23 units in the last place of the quotient, which is 2^-21 or more away from the middle of two
- * numbers where the divisor is below 2^20: below it, and with normal numbers, quotients are right to the last bit. */
+ * parts come to is within 2^-21.4 units in the last place of the quotient, which is 2^-21 or more away from the middle of two
+ * numbers where the divisor is below 2^20: there quotients are right to the last bit. So they are above 2^-105 (f64: 2^-1001) at
+ * least; below, what the second part adds has fewer bits, and the last one may differ. */
 template <typename T> struct shared_divisor {
     T inverse, rest;
 

@@ -147,8 +147,12 @@ struct strips_row {
     static bool launch(talc_device *device, const talc_pool2d_problem *p,
                        const talc_pool2d_arguments *arguments)
     {
-        return p->KH == 3 ? launch_of<State<T, int>, T, 3>(device, p, arguments)
-                          : launch_of<State<T, int>, T, 5>(device, p, arguments);
+        using S = State<T, int>;
+        if (p->KH == 5)
+            return launch_of<S, T, 5>(device, p, arguments);
+        if constexpr (S::AVERAGES || S::LOCATES || sizeof(T) == 4)
+            return launch_of<S, T, 3>(device, p, arguments);
+        return false;
     }
 
     template <typename State, typename T, int K>

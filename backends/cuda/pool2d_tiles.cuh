@@ -6,7 +6,7 @@
 #define TALC_BACKENDS_CUDA_POOL2D_TILES_CUH
 
 #include "backends/cuda/pool2d_axis.cuh"
-#include "backends/cuda/pool2d_row.cuh"
+#include "backends/cuda/pool2d_planes.cuh"
 #include "backends/cuda/tiles.cuh"
 
 namespace
@@ -110,7 +110,7 @@ struct tiles_row {
             return "an image has more than 2^29 elements";
         if (is_square(p, 3, 2) && (p->OW >= 32 || p->dtype == TALC_F64))
             return "columns are faster for 3x3 windows with stride 2, unless f32 images are narrow";
-        if (is_small_halving(p))
+        if (are_for_planes(p))
             return "planes are faster for 3x3 windows with stride 2 in small planes";
         tile_plan plan = uncut(p);
         return cut(p, 1, true, &plan) ? NULL : "the image is wide";
@@ -120,12 +120,16 @@ struct tiles_row {
     static bool launch(talc_device *device, const talc_pool2d_problem *p,
                        const talc_pool2d_arguments *arguments)
     {
+        using S = State<T, int>;
         if (p->KH == 2)
-            return launch_of<State<T, int>, T, 2, 2>(device, p, arguments);
-        if (p->stride_h == 2)
-            return launch_of<State<T, int>, T, 3, 2>(device, p, arguments);
-        return p->KH == 3 ? launch_of<State<T, int>, T, 3, 1>(device, p, arguments)
-                          : launch_of<State<T, int>, T, 5, 1>(device, p, arguments);
+            return launch_of<S, T, 2, 2>(device, p, arguments);
+        if (p->stride_h == 2) {
+            if constexpr (sizeof(T) == 4)
+                return launch_of<S, T, 3, 2>(device, p, arguments);
+            return false;
+        }
+        return p->KH == 3 ? launch_of<S, T, 3, 1>(device, p, arguments)
+                          : launch_of<S, T, 5, 1>(device, p, arguments);
     }
 
     static tile_plan uncut(const talc_pool2d_problem *p)

@@ -57,8 +57,9 @@ struct tile_plan {
     }
 
     /// Plans for `all` planes; false where not even a row of threads has room. `size` bytes are an element's, `result` an
-    /// output's; `beside` bytes of each plane are in shared memory too, behind the others. A thread has about `high` outputs, or half, a fourth ... of that where so many leave more than a fourth
-    /// of the threads without any and fewer occupy at least a fourth more.
+    /// output's; `beside` bytes of each plane are in shared memory too, behind the others. A thread has about `high` outputs
+    /// one below the other, or half, a fourth ... of that where so many leave not `enough` threads with any and fewer occupy
+    /// at least a fourth more.
     bool cut(int64_t all, bool aligned, int64_t high, int64_t size, int64_t result, int64_t beside)
     {
         if (across > limits.threads)
