@@ -259,22 +259,29 @@ static double run_times(const contender *self, talc_device *device, int runs)
     return !ran || seconds < 0 ? -1 : self->host_clock ? queued : seconds;
 }
 
-/* Warms a contender up and sets how many runs a turn has. A GPU's queue holds a thousand. */
+/* A turn of the host's time is over within a millisecond or two, and a host that has waited runs slowly at first. A GPU's queue
+ * holds a thousand. */
+static bool warm_host(contender *self, talc_device *device)
+{
+    const double start = tool_clock();
+    bool ran = true;
+    self->runs = 250;
+    while (ran && tool_clock() - start < BENCH_TURN_SECONDS)
+        ran = run_times(self, device, self->runs) >= 0;
+    return ran;
+}
+
+/* Warms a contender up and sets how many runs a turn has. */
 static bool calibrate(contender *self, talc_device *device)
 {
-    enum { MOST = 1000, QUEUED = 250 };
+    enum { MOST = 1000 };
+    if (self->host_clock)
+        return warm_host(self, device);
     const double first = run_times(self, device, 1);
     const double second =
         first < 0 || first > BENCH_TURN_SECONDS ? first : run_times(self, device, 1);
     self->runs = second > BENCH_TURN_SECONDS / MOST ? 1 + (int)(BENCH_TURN_SECONDS / second) : MOST;
-    if (!self->host_clock)
-        return second >= 0;
-    self->runs = QUEUED;
-    /* A host that has waited runs slowly at first, and a turn here is over within a millisecond or two. */
-    bool ran = second >= 0;
-    for (const double start = tool_clock(); ran && tool_clock() - start < BENCH_TURN_SECONDS;)
-        ran = run_times(self, device, QUEUED) >= 0;
-    return ran;
+    return second >= 0;
 }
 
 static bool take_turn(contender *self, talc_device *device)
