@@ -34,8 +34,8 @@ constexpr int64_t WRITES = 16;
  * sum in parts. */
 constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
 
-/* What is asked for where not even four columns fit: a warp writes so many at a time, fewer would only be more launches. */
-constexpr int64_t FEWEST = COLUMNS * WARP;
+/* What is asked for where not even four columns fit: with fewer, launches would take longer than the work. */
+constexpr int64_t FEWEST = LEAST;
 
 // ---- Cutting ------------------------------------------------------------------------------------------------
 
