@@ -46,9 +46,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         T *results = (T *)(tile_bytes + p.results) + place_of(y + at);
         int *places = (int *)(tile_bytes + p.bytes) + place_of(indices + at);
         const int mine = plane < p.abreast ? min(p.deep, t.rows - first) : 0;
-        for (int its = plane; its < t.planes; its += p.abreast) {
-            if (mine <= 0)
-                break;
+        for (int its = mine > 0 ? plane : t.planes; its < t.planes; its += p.abreast) {
             int h = (t.oh + first) * S - p.pad_h, result = (its * t.rows + first) * p.OW + ow;
             const T *row = shared + its * p.plane_pitch + (h - t.top) * p.pitch + iw;
             State rows[K];
