@@ -270,6 +270,10 @@ const char *const talc_check_edges[] = {
     /* So many small planes that a GPU's blocks take several at once. */
     "max_pool2d:n9001c1h5w7k3x3s1x1p1x1_indices", "max_pool2d:n9001c1h7w5k5x5s1x1p2x2_f64",
     "avg_pool2d:n9001c1h3w13k3x3s1x1p1x1_exclude", "adaptive_avg_pool2d:n9001c1h5w6o3x4",
+    /* Planes of which a warp has some, or one. */
+    "max_pool2d:n9c7h8w8k3x3s1x1p1x1", "max_pool2d:n9c7h16w4k3x3s1x1p1x1_f64", "max_pool2d:n9c7h8w8k5x5s1x1p2x2_f64",
+    "avg_pool2d:n9c7h8w16k3x3s1x1p1x1", "avg_pool2d:n9c7h4w8k3x3s1x1p1x1_exclude",
+    "avg_pool2d:n9c7h10w12k5x5s1x1p2x2_exclude", "avg_pool2d:n9c7h4w14k5x5s1x1p2x2_exclude_f64",
 
     /* Products: each extent around the widths of vectors and tiles. */
     "matmul:m1n1k1", "matmul:m1n1k300", "matmul:m1n17k9", "matmul:m17n1k9", "matmul:m2n3k4", "matmul:m3n3k1",

@@ -203,16 +203,34 @@ Test(large_device, copies)
 
 // ---- Windows, rows and channels -----------------------------------------------------------------------------
 
+/* Largest of 3x3, with x as planes of side by side. */
+static void check_threes(const talc_tensor *x, int64_t side)
+{
+    const talc_pool2d_options three = { .kernel = { 3, 3 },
+                                        .stride = { 1, 1 },
+                                        .padding = { 1, 1 } };
+    talc_scope *scope = talc_scope_enter();
+    poison(COUNT);
+    const talc_tensor *y =
+        talc_max_pool2d(talc_view(x, TALC_DIMS(COUNT / side / side, 1, side, side)), &three);
+    for (int i = 0; i < SAMPLES; i++) {
+        const int64_t at = place(COUNT, i), h = at / side % side, w = at % side;
+        double largest = -1;
+        for (int64_t k = 0; k < 9; k++)
+            if (h + k / 3 - 1 >= 0 && h + k / 3 - 1 < side && w + k % 3 - 1 >= 0 &&
+                w + k % 3 - 1 < side)
+                largest = fmax(largest, element(x, at + (k / 3 - 1) * side + k % 3 - 1));
+        assert_is(y, at, largest);
+    }
+    talc_scope_leave(scope);
+}
+
 Test(large_device, pooling)
 {
     const talc_tensor *x = integers(TALC_DIMS(IMAGES, CHANNELS, SIDE, SIDE), 1);
     const talc_pool2d_options two = { .kernel = { 2, 2 } };
-    const talc_pool2d_options three = { .kernel = { 3, 3 },
-                                        .stride = { 1, 1 },
-                                        .padding = { 1, 1 } };
     talc_tensor *indices;
     poison(COUNT);
-    const talc_tensor *wide = talc_max_pool2d(x, &three);
     const talc_tensor *most = talc_max_pool2d_indices(x, &two, &indices);
     const talc_tensor *mean = talc_avg_pool2d(x, &two);
     const int64_t half = SIDE / 2, count = COUNT / 4;
@@ -231,15 +249,8 @@ Test(large_device, pooling)
         assert_is(indices, at, where);
         assert_is(mean, at, sum / 4);
     }
-    for (int i = 0; i < SAMPLES; i++) {
-        const int64_t at = place(COUNT, i), h = at / SIDE % SIDE, w = at % SIDE;
-        double largest = -1;
-        for (int64_t k = 0; k < 9; k++)
-            if (h + k / 3 - 1 >= 0 && h + k / 3 - 1 < SIDE && w + k % 3 - 1 >= 0 &&
-                w + k % 3 - 1 < SIDE)
-                largest = fmax(largest, element(x, at + (k / 3 - 1) * SIDE + k % 3 - 1));
-        assert_is(wide, at, largest);
-    }
+    check_threes(x, SIDE);
+    check_threes(x, 4);
     const talc_tensor *whole = talc_adaptive_avg_pool2d(
         talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 1, SIDE, SIDE)), 1, 1);
     cr_assert(fabs(element(whole, 0) - 1) < 1e-5);

@@ -6,6 +6,8 @@
 /// type. Memory-bound: what counts is that neighbouring threads read neighbours and that every thread has many loads in flight.
 ///
 ///   copy     adaptive averages of an element each.
+///   lanes    3x3 and 5x5 windows one apart, in the smallest planes: a warp has whole planes, its lanes hand each other what
+///            their windows share (pool2d_lanes.cuh).
 ///   spans    3x3 and 5x5 windows that overlap: a thread marches down seven columns, out of shared memory
 ///            (pool2d_spans.cuh).
 ///   strips   3x3 and 5x5 windows one apart, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).
@@ -24,6 +26,7 @@
 /// window join their sums by a tree.
 #include "backends/cuda/pool2d_bands.cuh"
 #include "backends/cuda/pool2d_columns.cuh"
+#include "backends/cuda/pool2d_lanes.cuh"
 #include "backends/cuda/pool2d_planes.cuh"
 #include "backends/cuda/pool2d_spans.cuh"
 #include "backends/cuda/pool2d_strips.cuh"
@@ -104,13 +107,9 @@ template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
 } // namespace
 
 const talc_pool2d_algorithm talc_cuda_pool2d[] = {
-    row<copy_row>("copy"),
-    row<spans_row>("spans"),
-    row<strips_row>("strips"),
-    row<tiles_row>("tiles"),
-    row<columns_row>("columns"),
-    row<planes_row>("planes"),
-    row<bands_row>("bands"),
-    row<windows_row>("windows"),
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+    row<copy_row>("copy"),       row<lanes_row>("lanes"),
+    row<spans_row>("spans"),     row<strips_row>("strips"),
+    row<tiles_row>("tiles"),     row<columns_row>("columns"),
+    row<planes_row>("planes"),   row<bands_row>("bands"),
+    row<windows_row>("windows"), { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
 };
