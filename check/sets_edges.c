@@ -274,6 +274,14 @@ const char *const talc_check_edges[] = {
     "max_pool2d:n9c7h8w8k3x3s1x1p1x1", "max_pool2d:n9c7h16w4k3x3s1x1p1x1_f64", "max_pool2d:n9c7h8w8k5x5s1x1p2x2_f64",
     "avg_pool2d:n9c7h8w16k3x3s1x1p1x1", "avg_pool2d:n9c7h4w8k3x3s1x1p1x1_exclude",
     "avg_pool2d:n9c7h10w12k5x5s1x1p2x2_exclude", "avg_pool2d:n9c7h4w14k5x5s1x1p2x2_exclude_f64",
+    /* Rows of y of which threads have three to seven columns. */
+    "max_pool2d:n9c7h6w6k3x3s1x1p1x1", "max_pool2d:n9c7h12w12k5x5s1x1p2x2", "max_pool2d:n9c7h9w19k5x5s1x1p2x2",
+    "max_pool2d:n9c7h5w5k5x5s1x1p2x2", "max_pool2d:n9c7h9w9k5x5s1x1p2x2", "max_pool2d:n9c7h11w11k3x3s2x2p1x1",
+    "max_pool2d:n9c7h13w13k3x3s2x2p1x1", "avg_pool2d:n9c7h2w6k3x3s1x1p1x1_exclude",
+    "avg_pool2d:n9c7h5w5k3x3s1x1p1x1_exclude", "avg_pool2d:n9c7h3w3k5x5s1x1p2x2_exclude",
+    "avg_pool2d:n9c7h9w19k5x5s1x1p2x2_exclude", "avg_pool2d:n9c7h6w10k5x5s1x1p2x2_divisor7",
+    "avg_pool2d:n9c7h11w11k5x5s1x1p2x2_exclude", "avg_pool2d:n9c7h7w7k3x3s2x2p1x1_exclude",
+    "avg_pool2d:n9c7h11w11k3x3s2x2p1x1_ceil_exclude", "avg_pool2d:n9c7h5w3k3x3s1x1p1x1_exclude_f64",
 
     /* Products: each extent around the widths of vectors and tiles. */
     "matmul:m1n1k1", "matmul:m1n1k300", "matmul:m1n17k9", "matmul:m17n1k9", "matmul:m2n3k4", "matmul:m3n3k1",

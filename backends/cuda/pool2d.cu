@@ -8,7 +8,7 @@
 ///   copy     adaptive averages of an element each.
 ///   lanes    3x3 and 5x5 windows one apart, in the smallest planes: a warp has whole planes, its lanes hand each other what
 ///            their windows share (pool2d_lanes.cuh).
-///   spans    3x3 and 5x5 windows that overlap: a thread marches down seven columns, out of shared memory
+///   spans    3x3 and 5x5 windows that overlap: a thread marches down three to seven columns, out of shared memory
 ///            (pool2d_spans.cuh).
 ///   strips   3x3 and 5x5 windows one apart, in wide images: a warp marches down a strip of columns (pool2d_strips.cuh).
 ///   tiles    the same and 2x2 and 3x3 two apart, in narrow images: a thread marches down one column, out of shared memory

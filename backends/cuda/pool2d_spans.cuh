@@ -1,12 +1,14 @@
 /// Pooling windows that overlap, in images of any width, out of shared memory (tiles.cuh). Private to backends/cuda.
 ///
-/// Windows of K by K, S apart. Rows of x lie as in memory. A thread marches down seven neighbouring columns of y: it reads what
+/// Windows of K by K, S apart. Rows of x lie as in memory. A thread marches down N neighbouring columns of y: it reads what
 /// their windows hold of a row once and combines the taps of each from left to right; then, for each row of y, the last K rows:
 ///
-///     row of x      . a b c d e f g h .        K = 3, S = 1: abc bcd cde def efg fgh gh.
+///     row of x      . a b c d e f g h .        K = 3, S = 1, N = 7: abc bcd cde def efg fgh gh.
 ///
-/// Images of networks are 7, 14, 28 and 56 wide, and threads whose elements stand an odd number of words apart meet in no bank.
-/// Where the width of y is no multiple of seven, the last thread of a row begins further left and leaves to the one before what
+/// More columns share more reads, but those of a row should fill it, and threads that read together should not meet in a bank:
+/// of three to seven columns those are taken that cost least. Images of networks are 7, 14, 28 and 56 wide, and threads whose
+/// elements stand an odd number of words apart meet in no bank.
+/// Where the width of y is no multiple of N, the last thread of a row begins further left and leaves to the one before what
 /// is that one's. Results go through shared memory too, so that whatever the width is stores are 16 bytes wide.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
@@ -20,13 +22,10 @@ namespace
 
 using namespace talc;
 
-constexpr int SPAN = 7, SPAN_THREADS = 128;
+constexpr int SPAN_THREADS = 128;
 
-/* Five blocks of a multiprocessor have room. */
-constexpr tile_limits SPAN_TILES = { 44 << 10, SPAN_THREADS, SPAN_THREADS / 2, SPAN, 1 };
-
-/* What the averages of seven neighbouring windows are divided by; all but some at either end hold whole rows of the window. */
-template <typename T, int K> struct span_divisors {
+/* What the averages of N neighbouring windows are divided by; all but some at either end hold whole rows of the window. */
+template <typename T, int K, int N> struct span_divisors {
     static constexpr int PAD = K / 2;
     shared_divisor<T> inner, outer[2 * PAD];
     int high = 0; ///< rows of the windows
@@ -38,35 +37,36 @@ template <typename T, int K> struct span_divisors {
         inner.set(by > 0 ? by : (T)(high * K));
 #pragma unroll
         for (int i = 0; i < 2 * PAD; i++) {
-            const int v = i < PAD ? i : SPAN - 2 * PAD + i;
+            const int v = i < PAD ? i : N - 2 * PAD + i;
             outer[i].set(by > 0 ? by : (T)(high * covered(iw + v * S, K, W, pad)));
         }
     }
     __device__ T divide_by(int v, T sum) const
     {
-        return v < PAD          ? outer[v < PAD ? v : 0].divide(sum)
-               : v < SPAN - PAD ? inner.divide(sum)
-                                : outer[v < SPAN - PAD ? 0 : v - SPAN + 2 * PAD].divide(sum);
+        return v < PAD       ? outer[v < PAD ? v : 0].divide(sum)
+               : v < N - PAD ? inner.divide(sum)
+                             : outer[v < N - PAD ? 0 : v - N + 2 * PAD].divide(sum);
     }
 };
 
-template <typename State, typename T, int K, int S>
+/* N: columns of y that a thread has. */
+template <typename State, typename T, int K, int S, int N>
 static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(T) == 8 ? 4 : 5)
     pool_spans(const T *x, T *y, int64_t *indices, const tile_plan p, const divide average)
 {
     constexpr int PAD = K / 2, KEPT = K - S;    /* rows that the next window holds too */
-    constexpr int COUNT = (SPAN - 1) * S + K;   /* columns of x that a thread reads */
+    constexpr int COUNT = (N - 1) * S + K;      /* columns of x that a thread reads */
     constexpr int REACH = S == 1 ? PAD : K - 1; /* of them, that may be right of the image */
     extern __shared__ __align__(16) unsigned char span_bytes[];
     const int above = (int)threadIdx.x / p.across, span = (int)threadIdx.x - above * p.across;
     const int plane = above / p.groups, first = (above - plane * p.groups) * p.deep;
-    const int ow = min(span * SPAN, p.OW - SPAN), iw = ow * S - PAD, skip = span * SPAN - ow;
+    const int ow = min(span * N, p.OW - N), iw = ow * S - PAD, skip = span * N - ow;
     const int pad = average.exclude_padding ? 0 : PAD;
     bool inside[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         inside[i] = (i >= PAD || iw + i >= 0) && (i < COUNT - REACH || iw + i < p.W);
-    span_divisors<T, K> sizes;
+    span_divisors<T, K, N> sizes;
     for (uint32_t unit = blockIdx.x; unit < p.count; unit += gridDim.x) {
         const tile t(p, unit);
         const T *run = x + ((int64_t)t.plane * p.H + t.top) * p.W;
@@ -80,10 +80,10 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
         const int mine = plane < t.planes ? min(p.deep, t.rows - first) : 0;
         int h = (t.oh + first) * S - PAD, result = (plane * t.rows + first) * p.OW + ow;
         const T *row = shared + (plane * p.H + h - t.top) * p.W + iw;
-        State rows[K][SPAN];
-        const auto read = [&](State(&states)[SPAN]) {
+        State rows[K][N];
+        const auto read = [&](State(&states)[N]) {
 #pragma unroll
-            for (int v = 0; v < SPAN; v++)
+            for (int v = 0; v < N; v++)
                 states[v] = State{};
             if ((unsigned)h < (unsigned)p.H) {
                 T window[COUNT];
@@ -91,7 +91,7 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
                 for (int i = 0; i < COUNT; i++)
                     window[i] = inside[i] ? row[i] : State{}.value;
 #pragma unroll
-                for (int v = 0; v < SPAN; v++) {
+                for (int v = 0; v < N; v++) {
                     if (!State::LOCATES)
                         states[v].value = window[v * S];
 #pragma unroll
@@ -122,7 +122,7 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
                         sizes.set(high, average, iw, S, p.W, pad);
                 }
 #pragma unroll
-                for (int v = 0; v < SPAN; v++) {
+                for (int v = 0; v < N; v++) {
                     State state = rows[u * S % K][v];
 #pragma unroll
                     for (int k = 1; k < K; k++)
@@ -146,6 +146,8 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
 }
 
 struct spans_row {
+    static constexpr int FEWEST = 3, MOST = 7; /* columns of a thread */
+
     static const char *refuses(const talc_pool2d_problem *p)
     {
         if (!is_square(p, 3, 1) && !is_square(p, 5, 1) && !is_square(p, 3, 2))
@@ -154,22 +156,23 @@ struct spans_row {
             return "only with padding of half a window";
         if (!is_narrow(p))
             return "an image has more than 2^29 elements";
-        if (p->OW < SPAN)
-            return "the image is less than seven wide";
         /* What a thread keeps leaves too few threads room, or takes too many instructions. */
         if (p->dtype == TALC_F64 &&
             (p->KH == 5 || p->stride_h == 2 || p->indices || p->exclude_padding))
             return "of f64 only values of 3x3 windows with stride 1, with padding";
         if (p->indices && (p->KH == 5 || p->OW >= 384))
             return "indices of 3x3 windows alone, and not in wide images";
-        tile_plan plan = uncut(p);
-        if (!cut(p, 1, &plan))
+        if (p->OW < fewest(p))
+            return "the image is narrow";
+        const choice cheapest = choose(p);
+        if (cheapest.columns == 0)
             return "the image is wide";
-        /* By measurement; turns that threads take beyond the image count, too. */
-        const double turns =
-            (double)meeting(plan, (int)talc_dtype_size(p->dtype)) * SPAN * plan.across / plan.OW;
-        const double most = p->stride_h == 2 ? 5.7 : p->KH == 5 || p->indices ? 4 : 5;
-        return turns > most ? "threads would meet in a bank" : NULL;
+        /* By measurement, against the other rows. */
+        const double most = p->stride_h == 2       ? 35
+                            : p->indices           ? 17
+                            : p->dtype == TALC_F64 ? 20
+                                                   : 25;
+        return cheapest.cost > most ? "threads would meet in a bank" : NULL;
     }
 
     template <template <typename, typename> class State, typename T>
@@ -177,26 +180,30 @@ struct spans_row {
                        const talc_pool2d_arguments *arguments)
     {
         using S = State<T, int>;
+        const int columns = choose(p).columns;
         if (p->KH == 5) {
             if constexpr (!S::LOCATES && sizeof(T) == 4)
-                return launch_of<S, T, 5, 1>(device, p, arguments);
+                return launch_of<S, T, 5, 1>(device, p, arguments, columns);
             return false;
         }
         if (p->stride_h == 2) {
             if constexpr (sizeof(T) == 4)
-                return launch_of<S, T, 3, 2>(device, p, arguments);
+                return launch_of<S, T, 3, 2>(device, p, arguments, columns);
             return false;
         }
         if constexpr (!S::LOCATES || sizeof(T) == 4)
-            return launch_of<S, T, 3, 1>(device, p, arguments);
+            return launch_of<S, T, 3, 1>(device, p, arguments, columns);
         return false;
     }
 
-    template <typename State, typename T, int K, int S>
+    template <typename State, typename T, int K, int S, int N = MOST>
     static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
-                          const talc_pool2d_arguments *arguments)
+                          const talc_pool2d_arguments *arguments, int columns)
     {
-        tile_plan plan = uncut(p);
+        if constexpr (N > FEWEST && sizeof(T) == 4 && !State::LOCATES)
+            if (columns < N)
+                return launch_of<State, T, K, S, N - 1>(device, p, arguments, columns);
+        tile_plan plan = uncut(p, N);
         return for_slices<T>(p, arguments, p->OH, [&](plane_slice<T> some) {
             /* Some units for each place where a block can be. */
             plan.most_planes =
@@ -205,23 +212,60 @@ struct spans_row {
                 return false;
             const int places =
                 State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
-            pool_spans<State, T, K, S><<<blocks_of(device, plan.count), SPAN_THREADS,
-                                         plan.bytes + places, talc_cuda_stream(device)>>>(
+            pool_spans<State, T, K, S, N><<<blocks_of(device, plan.count), SPAN_THREADS,
+                                            plan.bytes + places, talc_cuda_stream(device)>>>(
                 some.x, some.y, some.indices, plan, { p->exclude_padding, p->divisor });
             return true;
         });
     }
 
-    static tile_plan uncut(const talc_pool2d_problem *p)
+    static tile_plan uncut(const talc_pool2d_problem *p, int columns)
     {
+        /* Five blocks of a multiprocessor have room. */
+        const tile_limits limits = { 44 << 10, SPAN_THREADS, SPAN_THREADS / 2, columns, 1 };
         return tile_plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_h, p->pad_w,
-                         SPAN_TILES);
+                         limits);
     }
 
     static bool cut(const talc_pool2d_problem *p, int64_t planes, tile_plan *plan)
     {
         const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-        return plan->cut(planes, true, SPAN, size, p->indices ? size + 4 : size, 0);
+        return plan->cut(planes, true, MOST, size, p->indices ? size + 4 : size, 0);
+    }
+
+    /* There are kernels of few columns for what is asked for most. */
+    static int fewest(const talc_pool2d_problem *p)
+    {
+        return p->dtype == TALC_F32 && !p->indices ? FEWEST : MOST;
+    }
+
+    struct choice {
+        int columns; /* of a thread; 0: no number of them fits */
+        double cost; /* of an output */
+    };
+
+    static choice choose(const talc_pool2d_problem *p)
+    {
+        const int size = (int)talc_dtype_size(p->dtype), OW = (int)p->OW;
+        choice best = { 0, INFINITY };
+        for (int N = OW < MOST ? OW : MOST; N >= fewest(p); N--) {
+            tile_plan plan = uncut(p, N);
+            if (cost(plan, N, 1) >= best.cost || !cut(p, 1, &plan))
+                continue;
+            const double some = cost(plan, N, meeting(plan, size));
+            if (some < best.cost)
+                best = { N, some };
+        }
+        return best;
+    }
+
+    /* By measurement: of a thread's row, the reads, each as often as threads meet, what they are joined to, and what does not depend
+     * on the columns; columns beyond the image count too. */
+    static double cost(const tile_plan &plan, int N, int meeting)
+    {
+        const int reads = (N - 1) * plan.stride + plan.K;
+        const int row = (2 * meeting + 1) * reads + plan.K * N + 16;
+        return (double)row * plan.across / plan.OW;
     }
 
     /* How many threads that read together meet in one bank, at most. */
@@ -229,12 +273,12 @@ struct spans_row {
     {
         /* As wide as an element, as many as threads that read together. */
         const unsigned banks = 128 / size;
-        const int last = plan.OW - SPAN;
+        const int columns = (int)plan.limits.columns, last = plan.OW - columns;
         unsigned char threads[WARP] = {};
         int most = 0, span = 0, group = 0;
         unsigned row = 0, plane = 0; /* where they begin */
         for (unsigned i = 0; i < banks; i++) {
-            const int ow = span * SPAN < last ? span * SPAN : last;
+            const int ow = span * columns < last ? span * columns : last;
             const int here = ++threads[(row + ow * plan.stride) & (banks - 1)];
             most = here > most ? here : most;
             if (++span < plan.across)
