@@ -24,21 +24,23 @@ using namespace talc;
 
 constexpr int SPAN_THREADS = 128;
 
+/* What averages of so many elements are divided by. */
+template <typename T, int K> using span_table = shared_divisor<T>[K * K + 1];
+
 /* What the averages of N neighbouring windows are divided by; all but some at either end hold whole rows of the window. */
 template <typename T, int K, int N> struct span_divisors {
     static constexpr int PAD = K / 2;
     shared_divisor<T> inner, outer[2 * PAD];
     int high = 0; ///< rows of the windows
 
-    __device__ void set(int high_, const divide &average, int iw, int S, int W, int pad)
+    __device__ void set(int high_, const span_table<T, K> &table, int iw, int S, int W, int pad)
     {
         high = high_;
-        const T by = (T)average.by;
-        inner.set(by > 0 ? by : (T)(high * K));
+        inner = table[high * K];
 #pragma unroll
         for (int i = 0; i < 2 * PAD; i++) {
             const int v = i < PAD ? i : N - 2 * PAD + i;
-            outer[i].set(by > 0 ? by : (T)(high * covered(iw + v * S, K, W, pad)));
+            outer[i] = table[high * covered(iw + v * S, K, W, pad)];
         }
     }
     __device__ T divide_by(int v, T sum) const
@@ -67,6 +69,9 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
     for (int i = 0; i < COUNT; i++)
         inside[i] = (i >= PAD || iw + i >= 0) && (i < COUNT - REACH || iw + i < p.W);
     span_divisors<T, K, N> sizes;
+    span_table<T, K> &table = *(span_table<T, K> *)(span_bytes + p.bytes);
+    if (State::AVERAGES && threadIdx.x <= K * K) /* read behind the barrier of the first unit */
+        table[threadIdx.x].set(average.by > 0 ? (T)average.by : (T)max((int)threadIdx.x, 1));
     for (uint32_t unit = blockIdx.x; unit < p.count; unit += gridDim.x) {
         const tile t(p, unit);
         const T *run = x + ((int64_t)t.plane * p.H + t.top) * p.W;
@@ -116,10 +121,10 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
 #pragma unroll
                 for (int k = KEPT; k < K; k++)
                     read(rows[(u * S + k) % K]);
-                if (State::AVERAGES) {
+                if constexpr (State::AVERAGES) {
                     const int high = average.by > 0 ? K : covered(h - K, K, p.H, pad);
                     if (high != sizes.high)
-                        sizes.set(high, average, iw, S, p.W, pad);
+                        sizes.set(high, table, iw, S, p.W, pad);
                 }
 #pragma unroll
                 for (int v = 0; v < N; v++) {
@@ -127,7 +132,7 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
 #pragma unroll
                     for (int k = 1; k < K; k++)
                         state.join_next(rows[(u * S + k) % K][v]);
-                    if (State::AVERAGES)
+                    if constexpr (State::AVERAGES)
                         state.value = sizes.divide_by(v, state.value);
                     if (v >= skip) {
                         results[result + v] = state.value;
@@ -210,10 +215,12 @@ struct spans_row {
                 pieces(some.planes, talc_cuda_state_of(device)->multiprocessors * 16);
             if (!cut(p, some.planes, &plan))
                 return false;
-            const int places =
-                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
+            const size_t beside = State::LOCATES
+                                      ? plan.planes * plan.rows * plan.OW * sizeof(int) + ACCESS
+                                  : State::AVERAGES ? sizeof(span_table<T, K>)
+                                                    : 0;
             pool_spans<State, T, K, S, N><<<blocks_of(device, plan.count), SPAN_THREADS,
-                                            plan.bytes + places, talc_cuda_stream(device)>>>(
+                                            plan.bytes + beside, talc_cuda_stream(device)>>>(
                 some.x, some.y, some.indices, plan, { p->exclude_padding, p->divisor });
             return true;
         });
@@ -221,8 +228,8 @@ struct spans_row {
 
     static tile_plan uncut(const talc_pool2d_problem *p, int columns)
     {
-        /* Five blocks of a multiprocessor have room. */
-        const tile_limits limits = { 44 << 10, SPAN_THREADS, SPAN_THREADS / 2, columns, 1 };
+        /* Five blocks of a multiprocessor have room, each with a table. */
+        const tile_limits limits = { (44 << 10) - 256, SPAN_THREADS, SPAN_THREADS / 2, columns, 1 };
         return tile_plan(p->H, p->W, p->OH, p->OW, (int)p->KH, (int)p->stride_h, p->pad_h, p->pad_w,
                          limits);
     }
