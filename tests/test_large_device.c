@@ -251,6 +251,7 @@ Test(large_device, pooling)
     }
     check_threes(x, SIDE);
     check_threes(x, 4);
+    check_threes(x, 5);
     const talc_tensor *whole = talc_adaptive_avg_pool2d(
         talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 1, SIDE, SIDE)), 1, 1);
     cr_assert(fabs(element(whole, 0) - 1) < 1e-5);

@@ -75,6 +75,8 @@ static __global__ void __launch_bounds__(BLOCK) pool_lanes(const T *x, T *y, con
         }
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
+            if (warp_at + u * apart >= p.elements) /* for all lanes */
+                break;
             T window[COUNT];
 #pragma unroll
             for (int i = 0; i < COUNT; i++) {
@@ -127,7 +129,7 @@ struct lanes_row {
     {
         if (!is_square(p, 3, 1) && !is_square(p, 5, 1))
             return "only 3x3 and 5x5 windows with stride 1";
-        if (p->pad_h != p->KH / 2 || p->pad_w != p->KW / 2 || p->H != p->OH || p->W != p->OW)
+        if (p->pad_h != p->KH / 2 || p->pad_w != p->KW / 2)
             return "only with padding of half a window";
         if (p->indices)
             return "only without indices";
