@@ -5,8 +5,8 @@
 ///
 ///     row of x      . a b c d e f g h .        K = 3, S = 1, N = 7: abc bcd cde def efg fgh gh.
 ///
-/// More columns share more reads, but those of a row should fill it, and threads that read together should not meet in a bank:
-/// of three to seven columns those are taken that cost least. Images of networks are 7, 14, 28 and 56 wide, and threads whose
+/// More columns share more reads. But threads should not go far beyond the end of a row, nor meet in a bank when they read
+/// together: of three to seven columns those are taken that cost least. Images of networks are 7, 14, 28 and 56 wide, and threads whose
 /// elements stand an odd number of words apart meet in no bank.
 /// Where the width of y is no multiple of N, the last thread of a row begins further left and leaves to the one before what
 /// is that one's. Results go through shared memory too, so that whatever the width is stores are 16 bytes wide.
@@ -168,16 +168,16 @@ struct spans_row {
         if (p->indices && (p->KH == 5 || p->OW >= 384))
             return "indices of 3x3 windows alone, and not in wide images";
         if (p->OW < fewest(p))
-            return "the image is narrow";
-        const choice cheapest = choose(p);
-        if (cheapest.columns == 0)
-            return "the image is wide";
-        /* By measurement, against the other rows. */
+            return "the image is less wide than what a thread has";
+        /* What an output costs at most where no other row is faster, by measurement. */
         const double most = p->stride_h == 2       ? 35
                             : p->indices           ? 17
                             : p->dtype == TALC_F64 ? 20
                                                    : 25;
-        return cheapest.cost > most ? "threads would meet in a bank" : NULL;
+        const choice cheap = choose(p, most);
+        if (cheap.columns == 0)
+            return "the image is wide";
+        return cheap.cost > most ? "threads would meet in a bank" : NULL;
     }
 
     template <template <typename, typename> class State, typename T>
@@ -185,7 +185,7 @@ struct spans_row {
                        const talc_pool2d_arguments *arguments)
     {
         using S = State<T, int>;
-        const int columns = choose(p).columns;
+        const int columns = choose(p, 0).columns;
         if (p->KH == 5) {
             if constexpr (!S::LOCATES && sizeof(T) == 4)
                 return launch_of<S, T, 5, 1>(device, p, arguments, columns);
@@ -205,7 +205,7 @@ struct spans_row {
     static bool launch_of(talc_device *device, const talc_pool2d_problem *p,
                           const talc_pool2d_arguments *arguments, int columns)
     {
-        if constexpr (N > FEWEST && sizeof(T) == 4 && !State::LOCATES)
+        if constexpr (N > fewest(sizeof(T), State::LOCATES))
             if (columns < N)
                 return launch_of<State, T, K, S, N - 1>(device, p, arguments, columns);
         tile_plan plan = uncut(p, N);
@@ -241,9 +241,13 @@ struct spans_row {
     }
 
     /* There are kernels of few columns for what is asked for most. */
+    static constexpr int fewest(size_t size, bool indices)
+    {
+        return size == 4 && !indices ? FEWEST : MOST;
+    }
     static int fewest(const talc_pool2d_problem *p)
     {
-        return p->dtype == TALC_F32 && !p->indices ? FEWEST : MOST;
+        return fewest(talc_dtype_size(p->dtype), p->indices);
     }
 
     struct choice {
@@ -251,11 +255,12 @@ struct spans_row {
         double cost; /* of an output */
     };
 
-    static choice choose(const talc_pool2d_problem *p)
+    /* The most columns of which an output costs `enough` or less; where there are none, those of which it costs least. */
+    static choice choose(const talc_pool2d_problem *p, double enough)
     {
         const int size = (int)talc_dtype_size(p->dtype), OW = (int)p->OW;
         choice best = { 0, INFINITY };
-        for (int N = OW < MOST ? OW : MOST; N >= fewest(p); N--) {
+        for (int N = OW < MOST ? OW : MOST; N >= fewest(p) && best.cost > enough; N--) {
             tile_plan plan = uncut(p, N);
             if (cost(plan, N, 1) >= best.cost || !cut(p, 1, &plan))
                 continue;
@@ -266,12 +271,12 @@ struct spans_row {
         return best;
     }
 
-    /* By measurement: of a thread's row, the reads, each as often as threads meet, what they are joined to, and what does not depend
-     * on the columns; columns beyond the image count too. */
+    /* In instructions, about, by measurement. A row of a thread takes one for each read and two more for each thread that meets
+     * there, K for each column, and 16; columns beyond the image count too. */
     static double cost(const tile_plan &plan, int N, int meeting)
     {
         const int reads = (N - 1) * plan.stride + plan.K;
-        const int row = (2 * meeting + 1) * reads + plan.K * N + 16;
+        const int row = (1 + 2 * meeting) * reads + plan.K * N + 16;
         return (double)row * plan.across / plan.OW;
     }
 
