@@ -81,7 +81,7 @@ struct columns_row {
         if (!is_square(p, 2, 2) && !is_square(p, 3, 1) && !is_square(p, 3, 2))
             return "only 2x2 windows with stride 2 and 3x3 with stride 1 or 2";
         if (are_for_planes(p))
-            return "planes are faster for windows two apart in planes as small";
+            return "planes are faster for windows two apart in small planes";
         return p->H > NARROW / p->W ? "an image has more than 2^29 elements" : NULL;
     }
 

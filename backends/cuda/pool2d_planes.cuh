@@ -195,8 +195,9 @@ struct planes_row {
 /* Of all that take these, planes are the fastest. */
 static bool are_for_planes(const talc_pool2d_problem *p)
 {
-    const bool some = is_square(p, 3, 2) || (is_square(p, 2, 2) && p->W % 4 == 0 && p->W <= 8);
-    return some && p->dtype == TALC_F32 && planes_row::refuses(p) == NULL;
+    const bool smallest = p->H <= 8 && (p->W == 4 || p->W == 8);
+    return (is_square(p, 3, 2) || (is_square(p, 2, 2) && smallest)) && p->dtype == TALC_F32 &&
+           planes_row::refuses(p) == NULL;
 }
 
 } // namespace

@@ -109,7 +109,7 @@ struct tiles_row {
         if (is_square(p, 3, 2) && (p->OW >= 32 || p->dtype == TALC_F64))
             return "columns are faster for 3x3 windows with stride 2, unless f32 images are narrow";
         if (are_for_planes(p))
-            return "planes are faster for windows two apart in planes as small";
+            return "planes are faster for windows two apart in small planes";
         tile_plan plan = uncut(p);
         return cut(p, 1, true, &plan) ? NULL : "the image is wide";
     }
