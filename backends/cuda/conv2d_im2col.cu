@@ -34,7 +34,7 @@ constexpr int64_t WRITES = 16;
  * sum in parts. */
 constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
 
-/* What is asked for where not even four columns fit: with fewer, launches would take longer than the work. */
+/* What is asked for where not even four columns fit. Fewer would do, but launches would take longer than the work. */
 constexpr int64_t FEWEST = LEAST;
 
 // ---- Cutting ------------------------------------------------------------------------------------------------
