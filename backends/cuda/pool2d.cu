@@ -106,10 +106,17 @@ template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
 
 } // namespace
 
+// clang-format off
 const talc_pool2d_algorithm talc_cuda_pool2d[] = {
-    row<copy_row>("copy"),       row<lanes_row>("lanes"),
-    row<spans_row>("spans"),     row<strips_row>("strips"),
-    row<tiles_row>("tiles"),     row<columns_row>("columns"),
-    row<planes_row>("planes"),   row<bands_row>("bands"),
-    row<windows_row>("windows"), { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+    row<copy_row>("copy"),
+    row<lanes_row>("lanes"),
+    row<spans_row>("spans"),
+    row<strips_row>("strips"),
+    row<tiles_row>("tiles"),
+    row<columns_row>("columns"),
+    row<planes_row>("planes"),
+    row<bands_row>("bands"),
+    row<windows_row>("windows"),
+    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
 };
+// clang-format on
