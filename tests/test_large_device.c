@@ -172,6 +172,87 @@ Test(large_device, elementwise)
     assert_all_freed();
 }
 
+static double relu_due(double x, double b)
+{
+    (void)b;
+    return x > 0 ? x : 0;
+}
+
+static double sigmoid_due(double x, double b)
+{
+    (void)b;
+    return 1 / (1 + exp(-x));
+}
+
+static double sum_due(double x, double b)
+{
+    return x + b;
+}
+
+static double quotient_due(double x, double b)
+{
+    return x / b;
+}
+
+/* 0 to 8 and `by`, for the caller to release; of what leads there nothing is kept. */
+static talc_tensor *shifted(double by, talc_dtype dtype, uint64_t seed)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *x = talc_cast(integers(TALC_DIMS(COUNT), seed), dtype);
+    talc_tensor *y = talc_retain(talc_add_scalar(x, by));
+    talc_scope_leave(scope);
+    talc_memory_trim(tested_device());
+    return y;
+}
+
+/* More of the elementwise ops, of f32 and of f64, on -4 to 4 and 1 to 9. */
+Test(large_device, elementwise_values)
+{
+    const struct {
+        talc_tensor *(*of_one)(const talc_tensor *);
+        talc_tensor *(*of_two)(const talc_tensor *, const talc_tensor *);
+        double (*due)(double, double);
+    } ops[] = { { talc_relu, NULL, relu_due },
+                { talc_sigmoid, NULL, sigmoid_due },
+                { NULL, talc_add, sum_due },
+                { NULL, talc_div, quotient_due } };
+    for (int f64 = 0; f64 < 2; f64++) {
+        const talc_dtype dtype = f64 ? TALC_F64 : TALC_F32;
+        talc_tensor *x = shifted(-4, dtype, 1), *b = shifted(1, dtype, 2);
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+            poison(f64 ? 2 * COUNT : COUNT);
+            talc_tensor *y = ops[k].of_one != NULL ? ops[k].of_one(x) : ops[k].of_two(x, b);
+            for (int i = 0; i < SAMPLES; i++) {
+                const int64_t at = place(COUNT, i);
+                const double due = ops[k].due(element(x, at), element(b, at));
+                cr_assert(fabs(element(y, at) - due) <= 8 * (f64 ? 0x1p-53 : 0x1p-24) * fabs(due),
+                          "op %d: element %lld is %g, due %g", (int)k, (long long)at,
+                          element(y, at), due);
+            }
+            talc_release(y);
+        }
+        talc_release(x);
+        talc_release(b);
+    }
+    assert_all_freed();
+}
+
+/* All are in [0, 1), and they are not those of a part over and over. */
+Test(large_device, random_numbers)
+{
+    talc_manual_seed(3);
+    poison(COUNT);
+    const talc_tensor *x = talc_rand(tested_device(), TALC_F32, TALC_DIMS(COUNT));
+    cr_assert(element(talc_max(x, TALC_DIMS(0), false), 0) < 1);
+    cr_assert(element(talc_max(talc_neg(x), TALC_DIMS(0), false), 0) <= 0);
+    cr_assert(fabs(element(talc_mean(x, TALC_DIMS(0), false), 0) - 0.5) < 1e-3);
+    int same = 0;
+    for (int i = 0; i < SAMPLES; i++)
+        same += element(x, i) == element(x, COUNT / 2 + i);
+    cr_assert(same <= 1, "%d of %d numbers stand in two places", same, SAMPLES);
+    assert_all_freed();
+}
+
 Test(large_device, copies)
 {
     const talc_tensor *x = integers(TALC_DIMS(COUNT), 1);
@@ -203,24 +284,53 @@ Test(large_device, copies)
 
 // ---- Windows, rows and channels -----------------------------------------------------------------------------
 
-/* Largest of 3x3, with x as planes of side by side. */
+/* Largest and mean of 3x3, with x as planes of side by side. */
 static void check_threes(const talc_tensor *x, int64_t side)
 {
     const talc_pool2d_options three = { .kernel = { 3, 3 },
                                         .stride = { 1, 1 },
                                         .padding = { 1, 1 } };
     talc_scope *scope = talc_scope_enter();
+    const talc_tensor *planes = talc_view(x, TALC_DIMS(COUNT / side / side, 1, side, side));
     poison(COUNT);
-    const talc_tensor *y =
-        talc_max_pool2d(talc_view(x, TALC_DIMS(COUNT / side / side, 1, side, side)), &three);
+    const talc_tensor *most = talc_max_pool2d(planes, &three);
+    poison(COUNT);
+    const talc_tensor *mean = talc_avg_pool2d(planes, &three);
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t at = place(COUNT, i), h = at / side % side, w = at % side;
-        double largest = -1;
+        double largest = -1, sum = 0;
         for (int64_t k = 0; k < 9; k++)
             if (h + k / 3 - 1 >= 0 && h + k / 3 - 1 < side && w + k % 3 - 1 >= 0 &&
-                w + k % 3 - 1 < side)
-                largest = fmax(largest, element(x, at + (k / 3 - 1) * side + k % 3 - 1));
-        assert_is(y, at, largest);
+                w + k % 3 - 1 < side) {
+                const double value = element(x, at + (k / 3 - 1) * side + k % 3 - 1);
+                largest = fmax(largest, value);
+                sum += value;
+            }
+        assert_is(most, at, largest);
+        cr_assert(fabs(element(mean, at) - sum / 9) <= 2 * 0x1p-24 * sum / 9);
+    }
+    talc_scope_leave(scope);
+}
+
+/* Means of 16x16 planes to 7x7: windows begin at floor(16 o / 7) and end at ceil(16 (o + 1) / 7). */
+static void check_adaptive(const talc_tensor *x)
+{
+    const int64_t planes = COUNT / 256, count = planes * 49;
+    talc_scope *scope = talc_scope_enter();
+    poison(count);
+    const talc_tensor *y =
+        talc_adaptive_avg_pool2d(talc_view(x, TALC_DIMS(planes, 1, 16, 16)), 7, 7);
+    for (int i = 0; i < SAMPLES; i++) {
+        const int64_t at = place(count, i), oh = at / 7 % 7, ow = at % 7;
+        const int64_t top = oh * 16 / 7, bottom = ((oh + 1) * 16 + 6) / 7;
+        const int64_t left = ow * 16 / 7, right = ((ow + 1) * 16 + 6) / 7;
+        double sum = 0;
+        for (int64_t h = top; h < bottom; h++)
+            for (int64_t w = left; w < right; w++)
+                sum += element(x, at / 49 * 256 + h * 16 + w);
+        const double due = sum / (double)((bottom - top) * (right - left));
+        cr_assert(fabs(element(y, at) - due) <= 4 * 0x1p-24 * due, "element %lld is %g, due %g",
+                  (long long)at, element(y, at), due);
     }
     talc_scope_leave(scope);
 }
@@ -252,6 +362,7 @@ Test(large_device, pooling)
     check_threes(x, SIDE);
     check_threes(x, 4);
     check_threes(x, 5);
+    check_adaptive(x);
     const talc_tensor *whole = talc_adaptive_avg_pool2d(
         talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 1, SIDE, SIDE)), 1, 1);
     cr_assert(fabs(element(whole, 0) - 1) < 1e-5);
@@ -271,6 +382,23 @@ Test(large_device, softmax_and_normalisation)
             sum += exp(element(x, at / ROW * ROW + j) - 8);
         const double due = exp(element(x, at) - 8) / sum;
         cr_assert(fabs(element(y, at) - due) <= (4 + 8 + 2 * sqrt(ROW)) * 0x1p-24 * due);
+    }
+    talc_release(y);
+    poison(COUNT);
+    y = talc_log_softmax(talc_view(x, TALC_DIMS(rows, ROW)), 1);
+    const talc_tensor *labels = talc_randint(tested_device(), TALC_I64, TALC_DIMS(rows), 0, ROW);
+    const talc_tensor *loss =
+        talc_cross_entropy_with(talc_view(x, TALC_DIMS(rows, ROW)), labels,
+                                &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE });
+    for (int i = 0; i < SAMPLES; i++) {
+        const int64_t row = place(rows, i), label = (int64_t)element(labels, row);
+        double sum = 0;
+        for (int64_t j = 0; j < ROW; j++)
+            sum += exp(element(x, row * ROW + j) - 8);
+        const double due = element(x, row * ROW + label) - 8 - log(sum);
+        cr_assert(fabs(element(y, row * ROW + label) - due) < 1e-5);
+        cr_assert(fabs(element(loss, row) + due) < 1e-5, "row %lld: %g, due %g", (long long)row,
+                  element(loss, row), -due);
     }
     talc_release(y);
 
@@ -324,25 +452,48 @@ Test(large_device, reductions)
     cr_assert(element(columns, 5) == 1 && element(columns, far % SIDE) == 3 &&
               element(columns, SIDE - 1) == 2);
     cr_assert(element(places, far / SIDE) == (double)(far % SIDE));
+    const talc_tensor *largest = talc_max(lines, TALC_DIMS(1), false);
+    const talc_tensor *means = talc_mean(lines, TALC_DIMS(0), false);
+    cr_assert(element(largest, far / SIDE) == 3 && element(largest, rows - 1) == 2);
+    cr_assert(fabs(element(means, far % SIDE) * (double)rows - 3) < 1e-6);
     const talc_tensor *halves =
         talc_argmax(talc_view(x, TALC_DIMS(2, COUNT / 2)), TALC_DIMS(1), false);
     cr_assert(element(halves, 0) == 5 && element(halves, 1) == (double)(far - COUNT / 2));
     assert_all_freed();
 }
 
-/* 65,537 x 40,000 results. */
+/* 65,537 x 40,000 results, and the same with a bias. */
 Test(large_device, products)
 {
     const int64_t M = 65537, N = 40000, K = 24;
-    const talc_tensor *a = integers(TALC_DIMS(M, K), 1), *b = integers(TALC_DIMS(K, N), 2);
+    const talc_tensor *a = integers(TALC_DIMS(M, K), 1), *b = integers(TALC_DIMS(N, K), 2);
+    const talc_tensor *bias = integers(TALC_DIMS(N), 3);
     poison(M * N);
-    const talc_tensor *y = talc_matmul(a, b);
+    const talc_tensor *y = talc_matmul(a, talc_contiguous(talc_transpose(b, 0, 1)));
+    poison(M * N);
+    const talc_tensor *biased = talc_linear(a, b, bias, NULL);
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t at = place(M * N, i), m = at / N, n = at % N;
         double sum = 0;
         for (int64_t k = 0; k < K; k++)
-            sum += element(a, m * K + k) * element(b, k * N + n);
+            sum += element(a, m * K + k) * element(b, n * K + k);
         assert_is(y, at, sum);
+        assert_is(biased, at, sum + element(bias, n));
+    }
+    assert_all_freed();
+}
+
+/* Eight million products of a column and a row, 16 x 16 each. */
+Test(large_device, batched_products)
+{
+    const int64_t batch = COUNT / 256;
+    const talc_tensor *a = integers(TALC_DIMS(batch, 16, 1), 1);
+    const talc_tensor *b = integers(TALC_DIMS(batch, 1, 16), 2);
+    poison(COUNT);
+    const talc_tensor *y = talc_matmul(a, b);
+    for (int i = 0; i < SAMPLES; i++) {
+        const int64_t at = place(COUNT, i);
+        assert_is(y, at, element(a, at / 16) * element(b, at / 256 * 16 + at % 16));
     }
     assert_all_freed();
 }
