@@ -48,12 +48,14 @@ const char *const talc_check_quick[] = {
 
     /* Pooling. */
     "max_pool2d:n2c3h9w8k2x2", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_indices", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3",
+    "max_pool2d:n3c5h8w8k3x3s1x1p1x1", "max_pool2d:n2c3h13w13k3x3s2x2p1x1", "avg_pool2d:n2c3h5w130k3x3s1x1",
+    "avg_pool2d:n2c3h7w7k3x3s1x1p1x1_exclude", "adaptive_avg_pool2d:n2c3h7w6o7x6",
     "avg_pool2d:n2c3h9w10k3x3s2x2p1x1", "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude",
     "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5", "avg_pool2d:n1c2h9w9k3x2_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3",
 
     /* Matrix products. */
     "matmul:m5n6k7", "matmul:b3m9n17k33_ta", "matmul:m33n31k65_tb_bias_relu", "matmul:b2m17n9k8_ta_tb_residual",
-    "matmul:m1n130k257_bias", "matmul:m131n1k129_f64", "matmul:m3n5k1",
+    "matmul:m1n130k257_bias", "matmul:m131n1k129_f64", "matmul:m3n5k1", "matmul:m1n1k5000",
 
     /* Batch normalisation, reductions, softmax. */
     "batch_norm2d:n3c5h7w9_relu", "batch_norm2d:n4c6h9w7_train", "batch_norm2d:n2c3h33w35_train_f64",
