@@ -79,6 +79,43 @@ static talc_tensor *pool_max(const talc_tensor *x)
     return talc_max_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } });
 }
 
+static talc_tensor *pool_mean(const talc_tensor *x)
+{
+    return talc_avg_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } });
+}
+
+static talc_tensor *pool_global(const talc_tensor *x)
+{
+    return talc_adaptive_avg_pool2d(x, 1, 1);
+}
+
+static talc_tensor *normed(const talc_tensor *x)
+{
+    talc_tensor *ones = talc_ones(x->device, TALC_F32, TALC_DIMS(x->dims[1]));
+    return talc_batch_norm2d(x, NULL, NULL, ones, ones, NULL);
+}
+
+static talc_tensor *labels_of(const talc_tensor *x)
+{
+    return talc_argmax(x, TALC_DIMS(1), false);
+}
+
+static talc_tensor *losses(const talc_tensor *x)
+{
+    return talc_cross_entropy_with(
+        x, labels_of(x), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE });
+}
+
+static talc_tensor *joined_0(const talc_tensor *x)
+{
+    return talc_concat((const talc_tensor *const[]){ x, x }, 2, 0);
+}
+
+static talc_tensor *joined_3(const talc_tensor *x)
+{
+    return talc_concat((const talc_tensor *const[]){ x, x }, 2, 3);
+}
+
 static talc_tensor *softmax_0(const talc_tensor *x)
 {
     return talc_softmax(x, 0);
@@ -144,6 +181,13 @@ static const struct {
               { "2x2 conv2d", conv_column },
               { "depthwise conv2d", conv_depthwise },
               { "max_pool2d", pool_max },
+              { "avg_pool2d", pool_mean },
+              { "adaptive_avg_pool2d", pool_global },
+              { "batch_norm2d", normed },
+              { "argmax", labels_of },
+              { "cross_entropy", losses },
+              { "concat 0", joined_0 },
+              { "concat 3", joined_3 },
               { "softmax 0", softmax_0 },
               { "softmax 1", softmax_1 },
               { "softmax 2", softmax_2 },
@@ -173,7 +217,7 @@ Test(cuda, extents_past_a_grids_limits_are_right)
         for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
             talc_scope *scope = talc_scope_enter();
             char text[TALC_DIMS_TEXT];
-            const talc_tensor *due = grids[i].run(x);
+            const talc_tensor *due = talc_cast(grids[i].run(x), TALC_F32);
             cr_assert(due != NULL, "%s: %s", grids[i].name, talc_error_message());
             const talc_tensor *got = grids[i].run(there);
             cr_assert(got != NULL, "%s of %s: %s", grids[i].name, talc_dims_text(shapes[s], text),
