@@ -136,9 +136,9 @@ struct lanes_row {
         const int64_t V = ACCESS / (int64_t)talc_dtype_size(p->dtype);
         if (p->W % V != 0)
             return "only images as wide as some whole accesses";
-        if (p->H > WARP || p->W > WARP * V || p->H * (p->W / V) > WARP)
+        const int64_t across = p->W / V, lanes = p->H * across;
+        if (p->H > WARP || across > WARP || lanes > WARP)
             return "a warp has no room for a plane";
-        const int64_t lanes = p->H * (p->W / V);
         return WARP / lanes * lanes < WARP * 3 / 4 ? "many lanes of a warp would be idle" : NULL;
     }
 

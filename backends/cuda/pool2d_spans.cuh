@@ -6,8 +6,9 @@
 ///     row of x      . a b c d e f g h .        K = 3, S = 1, N = 7: abc bcd cde def efg fgh gh.
 ///
 /// More columns share more reads. But threads should not go far beyond the end of a row, nor meet in a bank when they read
-/// together: of three to seven columns those are taken that cost least. Images of networks are 7, 14, 28 and 56 wide, and threads whose
-/// elements stand an odd number of words apart meet in no bank.
+/// together: of three to seven columns those are taken that cost least. Images of networks are 7, 14, 28 and 56 wide, and threads
+/// whose elements stand an odd number of words apart meet in no bank.
+///
 /// Where the width of y is no multiple of N, the last thread of a row begins further left and leaves to the one before what
 /// is that one's. Results go through shared memory too, so that whatever the width is stores are 16 bytes wide.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_SPANS_CUH
@@ -262,9 +263,9 @@ struct spans_row {
         choice best = { 0, INFINITY };
         for (int N = OW < MOST ? OW : MOST; N >= fewest(p) && best.cost > enough; N--) {
             tile_plan plan = uncut(p, N);
-            if (cost(plan, N, 1) >= best.cost || !cut(p, 1, &plan))
+            if (cost(plan, 1) >= best.cost || !cut(p, 1, &plan))
                 continue;
-            const double some = cost(plan, N, meeting(plan, size));
+            const double some = cost(plan, meeting(plan, size));
             if (some < best.cost)
                 best = { N, some };
         }
@@ -273,10 +274,11 @@ struct spans_row {
 
     /* In instructions, about, by measurement. A row of a thread takes one for each read and two more for each thread that meets
      * there, K for each column, and 16; columns beyond the image count too. */
-    static double cost(const tile_plan &plan, int N, int meeting)
+    static double cost(const tile_plan &plan, int meeting)
     {
-        const int reads = (N - 1) * plan.stride + plan.K;
-        const int row = (1 + 2 * meeting) * reads + plan.K * N + 16;
+        const int columns = (int)plan.limits.columns;
+        const int reads = (columns - 1) * plan.stride + plan.K;
+        const int row = (1 + 2 * meeting) * reads + plan.K * columns + 16;
         return (double)row * plan.across / plan.OW;
     }
 
