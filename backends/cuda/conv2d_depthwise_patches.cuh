@@ -50,7 +50,7 @@ struct patch_plan : plane_sizes {
     /// False where a warp has not two rows of patches: bands of one would read too much of x twice.
     bool cut(int K, int64_t size)
     {
-        const int V = (int)(ACCESS / size);
+        const int V = (int)(LINE / size);
         across = OW / SIDE, down = (int)pieces(OH, SIDE), planes = bands = 1;
         int x_rows = H, y_rows = OH;
         if (2 * across > WARP)
@@ -131,7 +131,7 @@ static __global__ void __launch_bounds__(WARP, patch_residents<T, K>())
     depthwise_patches(const depthwise_patch_problem<T> p)
 {
     constexpr int PAD = (K - 1) / 2, COLUMNS = SIDE + K - 1;
-    extern __shared__ __align__(16) unsigned char patch_bytes[];
+    extern __shared__ __align__(LINE) unsigned char patch_bytes[];
     const patch_plan &plan = p.plan;
     const patch_part part(plan, blockIdx.x % plan.parts, K);
     const int step = gridDim.x / plan.parts;

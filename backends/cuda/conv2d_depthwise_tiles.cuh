@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(BLOCK, tile_residents(K *K *(int)sizeof
 {
     constexpr int OPEN = (K + S - 1) / S;                /* output rows under way */
     constexpr int END = (K - 1) / S, LAST = (K - 1) % S; /* which of them ends, and when */
-    extern __shared__ __align__(16) unsigned char tile_bytes[];
+    extern __shared__ __align__(LINE) unsigned char tile_bytes[];
     const tile_plan &plan = p.plan;
     const int above = (int)threadIdx.x / plan.OW, ow = (int)threadIdx.x - above * plan.OW;
     const int plane = above / plan.groups, first = (above - plane * plan.groups) * plan.deep;
@@ -149,7 +149,7 @@ static bool launch_tiles(talc_device *device, const talc_conv2d_problem *p,
     if (!d.plan.cut(p->N * p->OC, is_aligned(a->x), 64 / size, size, size, beside))
         return false;
     d.channels.set(p->OC);
-    const int bytes = d.plan.bytes + d.plan.planes * (int)beside + ACCESS;
+    const int bytes = d.plan.bytes + d.plan.planes * (int)beside + LINE;
     depthwise_tiles<T, K, S>
         <<<blocks_of(device, d.plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
     return true;

@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
     pool_bands(const T *x, T *y, int64_t *indices, const band_plan p)
 {
     constexpr int AT_ONCE = 8; /* rows that a thread asks for where they are far */
-    extern __shared__ __align__(16) unsigned char band_bytes[];
+    extern __shared__ __align__(LINE) unsigned char band_bytes[];
     band_line *lines = (band_line *)(band_bytes + p.run_bytes);
     State *states = (State *)(band_bytes + p.run_bytes + p.lines_bytes);
     const int OH = (int)p.OH.by;
@@ -178,8 +178,8 @@ struct bands_row {
         const int64_t high = adaptive ? p->H / p->OH + 2 : p->KH;      /* rows of a window */
         const int64_t stride = adaptive ? pieces(p->H, p->OH) : p->stride_h;
         const bool gaps = !adaptive && p->stride_h > p->KH;
-        const int64_t plane = p->H * row + p->OH * beside + ACCESS;
-        const int64_t least = high * row + beside + 2 * ACCESS;
+        const int64_t plane = p->H * row + p->OH * beside + LINE;
+        const int64_t least = high * row + beside + 2 * LINE;
         int64_t together = 1, rows = p->OH, x_rows = p->H;
         if (p->W * state > BAND_BYTES / 2)
             return false;
@@ -196,13 +196,13 @@ struct bands_row {
         }
         const int64_t run = gaps ? 0 : together * x_rows * row;
         plan->planes = (int)together, plan->rows = (int)rows;
-        plan->run_bytes = run > 0 ? (int)((pieces(run, ACCESS) + 1) * ACCESS) : 0;
+        plan->run_bytes = run > 0 ? (int)(pieces(run, ACCESS) * ACCESS + LINE) : 0;
         plan->lines_bytes = (int)(together * rows * line);
         plan->bytes = (int)(plan->run_bytes + together * rows * beside);
         plan->units.set(pieces(p->OH, rows)), plan->OH.set(p->OH);
         plan->count = (uint32_t)(pieces(planes, together) * pieces(p->OH, rows));
         plan->all_planes = (uint32_t)planes;
-        return plan->bytes <= BAND_BYTES + 2 * ACCESS;
+        return plan->bytes <= BAND_BYTES + 2 * LINE;
     }
 
     /* The height of bands as high as each other. */

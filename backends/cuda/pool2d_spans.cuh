@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
     constexpr int PAD = K / 2, KEPT = K - S;    /* rows that the next window holds too */
     constexpr int COUNT = (N - 1) * S + K;      /* columns of x that a thread reads */
     constexpr int REACH = S == 1 ? PAD : K - 1; /* of them, that may be right of the image */
-    extern __shared__ __align__(16) unsigned char span_bytes[];
+    extern __shared__ __align__(LINE) unsigned char span_bytes[];
     const int above = (int)threadIdx.x / p.across, span = (int)threadIdx.x - above * p.across;
     const int plane = above / p.groups, first = (above - plane * p.groups) * p.deep;
     const int ow = min(span * N, p.OW - N), iw = ow * S - PAD, skip = span * N - ow;
@@ -217,7 +217,7 @@ struct spans_row {
             if (!cut(p, some.planes, &plan))
                 return false;
             const size_t beside = State::LOCATES
-                                      ? plan.planes * plan.rows * plan.OW * sizeof(int) + ACCESS
+                                      ? plan.planes * plan.rows * plan.OW * sizeof(int) + LINE
                                   : State::AVERAGES ? sizeof(span_table<T, K>)
                                                     : 0;
             pool_spans<State, T, K, S, N><<<blocks_of(device, plan.count), SPAN_THREADS,

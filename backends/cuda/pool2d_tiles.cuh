@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
     pool_tiles(const T *x, T *y, int64_t *indices, const tile_plan p, const divide average)
 {
     constexpr int KEPT = K - S; /* rows that the next window holds too */
-    extern __shared__ __align__(16) unsigned char tile_bytes[];
+    extern __shared__ __align__(LINE) unsigned char tile_bytes[];
     const int above = (int)threadIdx.x / p.OW, ow = (int)threadIdx.x - above * p.OW;
     const int plane = above / p.groups, first = (above - plane * p.groups) * p.deep;
     const int iw = ow * S - p.pad_w;
@@ -152,7 +152,7 @@ struct tiles_row {
             if (!cut(p, some.planes, is_aligned(some.x), &plan))
                 return false;
             const int places =
-                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + ACCESS : 0;
+                State::LOCATES ? plan.planes * plan.rows * plan.OW * (int)sizeof(int) + LINE : 0;
             auto kernel = pool_tiles<State, T, K, S, false>;
             if constexpr (!State::LOCATES)
                 if (plan.planes > plan.abreast)

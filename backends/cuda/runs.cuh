@@ -10,19 +10,26 @@
 namespace talc
 {
 
-/// How far behind a multiple of 16 bytes `at` stands, in elements: a run keeps that place in shared memory.
-template <typename T> __device__ __forceinline__ int place_of(const T *at)
+/// Bytes of a line of cache. Warps whose accesses begin and end with one move no more than they need.
+constexpr int LINE = 128;
+
+/// How far behind a multiple of `bytes` bytes `at` stands, in elements. A run keeps its place in a line in shared memory: copies
+/// from one place to another are slower (3x3 maxima on 56x56: 84 % of the rate of a copy, else 94).
+template <typename T> __device__ __forceinline__ int place_of(const T *at, int bytes = LINE)
 {
-    return (int)((uintptr_t)at / sizeof(T) % (ACCESS / sizeof(T)));
+    return (int)((uintptr_t)at % bytes / sizeof(T));
 }
 
 /* Calls pack(i) for each i at which a whole piece of the run begins, and one(i) for each other element. */
 template <int THREADS, int V, typename Pack, typename One>
 __device__ __forceinline__ void for_run(int place, int count, Pack pack, One one)
 {
-    const int head = min((V - place) % V, count), packs = (count - head) / V;
+    const int head = min((V - place % V) % V, count), packs = (count - head) / V;
+    /* Warps begin with a line, so that the first threads come in later. */
+    int first = (int)threadIdx.x - (place + head) / V;
+    first += first < 0 ? THREADS : 0;
 #pragma unroll 4
-    for (int i = (int)threadIdx.x; i < packs; i += THREADS)
+    for (int i = first; i < packs; i += THREADS)
         pack(head + i * V);
     const int tail = count - packs * V - head;
     if ((int)threadIdx.x < head)

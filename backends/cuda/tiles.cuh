@@ -104,7 +104,7 @@ struct tile_plan {
         deep = (int)pieces(OH, pieces(OH, high));
         const int64_t all_groups = pieces(OH, deep);
         plane_pitch = (int)spread_planes(all_groups * across, size);
-        const int64_t room = limits.bytes - 3 * ACCESS - lead * size;
+        const int64_t room = limits.bytes - 4 * LINE - lead * size;
         if (!cut_planes(all_groups, room, size, result, beside) &&
             !cut_bands(all_groups, room - beside, size, result))
             return false;
@@ -150,13 +150,13 @@ struct tile_plan {
         return x_rows * pitch * size + some_groups * deep * OW * result;
     }
 
-    /* Results begin 16 bytes behind x at least, at the place that their run has in memory. */
+    /* Results begin behind the line in which x ends, at the place that their run has in memory. */
     void set_places(int64_t size)
     {
         const int64_t x_rows = ((int64_t)rows - 1) * stride + K;
         const int64_t in = planes > 1 ? planes * plane_pitch : (x_rows < H ? x_rows : H) * pitch;
-        results = (int)(pieces((in + lead) * size, ACCESS) * ACCESS + ACCESS);
-        bytes = results + (int)(pieces(planes * rows * OW * size, ACCESS) * ACCESS + ACCESS);
+        results = (int)(pieces((in + lead) * size, LINE) * LINE + LINE);
+        bytes = results + (int)(pieces(planes * rows * OW * size, LINE) * LINE + LINE);
     }
 };
 
