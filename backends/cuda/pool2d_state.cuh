@@ -13,7 +13,7 @@ namespace
 constexpr int64_t NARROW = 1 << 29;
 
 /* All three take taps in row-major order and join states of which the other one may come from anywhere, or, join_next, is of
- * taps that come later. */
+ * taps that come later. Where both have taps already, or padding that counts as one, add_more and join_more do the same. */
 template <typename T, typename Index> struct maximum {
     static constexpr bool AVERAGES = false, LOCATES = false;
     T value = -(T)INFINITY;
@@ -28,6 +28,10 @@ template <typename T, typename Index> struct maximum {
         add(other.value, 0);
     }
     __device__ void join_next(maximum other)
+    {
+        add(other.value, 0);
+    }
+    __device__ void join_more(maximum other)
     {
         add(other.value, 0);
     }
@@ -46,6 +50,13 @@ template <typename T, typename Index> struct located_maximum {
             at = x_at;
         }
     }
+    __device__ void add_more(T x, Index x_at)
+    {
+        if (x > value || x != x) {
+            value = x;
+            at = x_at;
+        }
+    }
     __device__ void join(located_maximum other)
     {
         const bool nan = value != value, other_nan = other.value != other.value;
@@ -59,6 +70,10 @@ template <typename T, typename Index> struct located_maximum {
     {
         if (other.at >= 0)
             add(other.value, other.at);
+    }
+    __device__ void join_more(located_maximum other)
+    {
+        add_more(other.value, other.at);
     }
 };
 
@@ -75,6 +90,10 @@ template <typename T, typename Index> struct total {
         value += other.value;
     }
     __device__ void join_next(total other)
+    {
+        value += other.value;
+    }
+    __device__ void join_more(total other)
     {
         value += other.value;
     }
