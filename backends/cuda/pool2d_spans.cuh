@@ -279,7 +279,11 @@ struct spans_row {
         if (p->dtype == TALC_F64 && p->KH == 5 && p->indices)
             return "indices of 5x5 windows are too much for a thread with f64";
         /* What an output costs at most where no other row is faster, by measurement. */
-        const double most = p->KH == 5 ? 41 : p->stride_h == 1 ? 24 : p->indices ? 35 : 27;
+        const double most = p->KH == 5             ? 41
+                            : p->stride_h == 2     ? (p->indices ? 35 : 27)
+                            : p->dtype == TALC_F64 ? 26
+                            : p->indices           ? 40
+                                                   : 21;
         const span_shape shape = choose(p, true, most);
         if (shape.columns == 0)
             return "the image is wide, or less wide than what a thread has";
@@ -358,6 +362,7 @@ struct spans_row {
     // ---- Shape ----------------------------------------------------------------------------------------------
 
     static constexpr int FEWEST = 3, MOST = 7, WHOLE_COLUMNS = 4;
+    static constexpr int HIGH = 12; /* rows of y of a thread, about, at most */
 
     /* There are kernels of three columns for what is asked for most, and for the smallest images. */
     static constexpr bool is_compiled(int columns, size_t size, int64_t stride, bool indices)
@@ -404,7 +409,7 @@ struct spans_row {
     {
         const int64_t size = (int64_t)talc_dtype_size(p->dtype);
         const int64_t result = p->indices ? size + (int64_t)sizeof(span_place) : size;
-        return plan->cut(planes, true, MOST, size, result, 0);
+        return plan->cut(planes, true, HIGH, size, result, 0);
     }
 
     /* About, fitted to 1,000 timings. A row of a thread takes one for each read and thread that meets there, 2 K for each column,
@@ -413,7 +418,8 @@ struct spans_row {
     static double cost_of(const tile_plan &plan, bool whole, int meeting)
     {
         const int columns = (int)plan.limits.columns, S = plan.stride, K = plan.K;
-        const int reads = whole ? 9 : (columns - 1) * S + K; /* 9: three accesses of four words */
+        /* 9: three accesses of four words; where more than two meet, they do so when they write, too. */
+        const int reads = whole ? (meeting > 2 ? 18 : 9) : (columns - 1) * S + K;
         const double row = meeting * reads + 2 * K * columns + 8;
         const double rows = (double)((plan.deep - 1) * S + K) / (plan.deep * S);
         const double idle = 2 - (double)plan.threads() / SPAN_THREADS;
