@@ -17,7 +17,7 @@ namespace talc
 /// Bytes of a short row, and of what a block copies at a time: as much as keeps memory busy and leaves room for other blocks.
 constexpr int64_t SHORT_ROW = 512, SPAN = 32768;
 
-/* Any launch has 48 KiB. A round of a block fits a span; rows of two accesses, which are kept three apart, grow most. */
+/* Any launch has 48 KiB. A round of a block fits a span; rows of four accesses, which are kept six apart, grow most. */
 static_assert(BLOCK * SHORT_ROW / 4 <= SPAN && SPAN / 2 * 3 <= 48 << 10, "a block's shared memory");
 
 /// x as [slices, K, B] without gaps, of which K is reduced: rows with B = 1, else columns of short slices.
@@ -51,7 +51,8 @@ struct short_rows {
         if (columns)
             span = span / 4 * 4; /* whole accesses of the wider types */
         packs = rows && whole ? (int)(p->K / count) : 0;
-        pitch = packs | 1; /* an odd number keeps banks apart */
+        /* Of eight threads at most two meet in a bank, and rows begin with a sector, where copies are fastest. */
+        pitch = packs % 4 == 0 ? packs + 2 : packs;
         by_B.set(B);
         by_packs.set(packs > 0 ? packs : 1);
         serves = span > 0 && span * p->K * B * size % ACCESS == 0;
