@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4 : 5)
 {
     constexpr int AT_ONCE = 4; /* rows or columns that are read before the first is used */
     using pack = vec<T, V>;
-    extern __shared__ __align__(LINE) unsigned char plane_bytes[];
+    extern __shared__ __align__(ACCESS) unsigned char plane_bytes[];
     T *combined = (T *)(plane_bytes + p.run_bytes);
     const int across = p.W / V, size = p.H * p.W, outputs = p.OH * p.OW;
 
@@ -82,7 +82,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4 : 5)
         const uint32_t first = unit * p.planes;
         const int planes = min(p.planes, (int)(p.all_planes - first));
         const T *run = x + (int64_t)first * size;
-        T *shared = (T *)plane_bytes + place_of(run) / V * V;
+        T *shared = (T *)plane_bytes + place_in_access(run) / V * V;
         copy_run_anywhere(shared, run, planes * size);
         await_run();
         for (int plane = down.plane; plane < planes; plane += down.abreast) {
@@ -176,7 +176,7 @@ struct planes_row {
     {
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), parts = p->OH * p->W / width(p);
         const int64_t x = p->H * p->W * size, combined = p->OH * p->W * size;
-        const int64_t room = (PLANES_BYTES - 2 * LINE) / (x + combined);
+        const int64_t room = (PLANES_BYTES - 2 * ACCESS) / (x + combined);
         if (room == 0 || parts > BLOCK || p->OH * p->OW > BLOCK)
             return false;
         const int64_t share = pieces(planes, multiprocessors * 24), abreast = BLOCK / parts;
@@ -184,7 +184,7 @@ struct planes_row {
         if (together > abreast)
             together -= together % abreast;
         plan->planes = (int)together;
-        plan->run_bytes = (int)(pieces(together * x, ACCESS) * ACCESS + LINE);
+        plan->run_bytes = (int)((pieces(together * x, ACCESS) + 1) * ACCESS);
         plan->bytes = (int)(plan->run_bytes + together * combined);
         plan->count = (uint32_t)pieces(planes, together);
         plan->all_planes = (uint32_t)planes;

@@ -67,7 +67,7 @@ static __global__ void __launch_bounds__(BLOCK, 4)
         const int64_t column = (work - slice * (int64_t)c.windows.by) * c.width;
         const int width = (int)(c.C - column < c.width ? c.C - column : c.width);
         const T *from = x + offset_of(c.slice, slice) + first * c.stride + column;
-        const int own = pack * COUNT - place_of(from, ACCESS); /* this thread's first column */
+        const int own = pack * COUNT - place_in_access(from); /* this thread's first column */
         const bool real = row < c.rows && own < width && left > 0;
         const int count = real ? (int)((left + hop - 1) / hop) : 0;
         const int64_t step = hop * c.stride;

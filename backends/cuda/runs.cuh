@@ -13,21 +13,31 @@ namespace talc
 /// Bytes of a line of cache. Warps whose accesses begin and end with one move no more than they need.
 constexpr int LINE = 128;
 
-/// How far behind a multiple of `bytes` bytes `at` stands, in elements. A run keeps its place in a line in shared memory: copies
-/// from one place to another are slower (3x3 maxima on 56x56: 84 % of the rate of a copy, else 94).
-template <typename T> __device__ __forceinline__ int place_of(const T *at, int bytes = LINE)
+/// How far behind the beginning of a line `at` stands, in elements. A run keeps that place in shared memory: copies from one place
+/// to another are slower (3x3 maxima on 56x56: 84 % of the rate of a copy, else 94).
+template <typename T> __device__ __forceinline__ int place_of(const T *at)
 {
-    return (int)((uintptr_t)at % bytes / sizeof(T));
+    return (int)((uintptr_t)at % LINE / sizeof(T));
 }
 
-/* Calls pack(i) for each i at which a whole piece of the run begins, and one(i) for each other element. */
-template <int THREADS, int V, typename Pack, typename One>
+/// And behind the beginning of 16 bytes.
+template <typename T> __device__ __forceinline__ int place_in_access(const T *at)
+{
+    return (int)((uintptr_t)at / sizeof(T) % (ACCESS / sizeof(T)));
+}
+
+/* Calls pack(i) for each i at which a whole piece of the run begins, and one(i) for each other element. `place` is that in a line,
+ * or, not LINED, in a piece. */
+template <int THREADS, int V, bool LINED, typename Pack, typename One>
 __device__ __forceinline__ void for_run(int place, int count, Pack pack, One one)
 {
-    const int head = min((V - place % V) % V, count), packs = (count - head) / V;
-    /* Warps begin with a line, so that the first threads come in later. */
-    int first = (int)threadIdx.x - (place + head) / V;
-    first += first < 0 ? THREADS : 0;
+    const int head = min((V - (LINED ? place % V : place)) % V, count), packs = (count - head) / V;
+    int first = (int)threadIdx.x;
+    if constexpr (LINED) {
+        /* Warps begin with a line, so that the first threads come in later. */
+        first -= (place + head) / V;
+        first += first < 0 ? THREADS : 0;
+    }
 #pragma unroll 4
     for (int i = first; i < packs; i += THREADS)
         pack(head + i * V);
@@ -40,23 +50,23 @@ __device__ __forceinline__ void for_run(int place, int count, Pack pack, One one
 
 /// All THREADS threads of the block begin to copy `count` elements at `from` to `shared`, which stands at the same place. They have
 /// arrived after await_run.
-template <int THREADS = BLOCK, typename T>
+template <int THREADS = BLOCK, bool LINED = true, typename T>
 __device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
 {
     constexpr int V = ACCESS / sizeof(T);
-    for_run<THREADS, V>(
-        place_of(from), count,
+    for_run<THREADS, V, LINED>(
+        LINED ? place_of(from) : place_in_access(from), count,
         [&](int i) { __pipeline_memcpy_async(shared + i, from + i, ACCESS); },
         [&](int i) { __pipeline_memcpy_async(shared + i, from + i, sizeof(T)); });
     __pipeline_commit();
 }
 
-/// The same where `shared` may stand at another place; then element by element.
+/// The same where `shared` stands at the same place in a piece alone, or, element by element, at another. Takes fewer registers.
 template <int THREADS = BLOCK, typename T>
 __device__ __forceinline__ void copy_run_anywhere(T *shared, const T *from, int count)
 {
-    if (place_of(shared) == place_of(from))
-        return copy_run<THREADS>(shared, from, count);
+    if (place_in_access(shared) == place_in_access(from))
+        return copy_run<THREADS, false>(shared, from, count);
     for (int i = (int)threadIdx.x; i < count; i += THREADS)
         __pipeline_memcpy_async(shared + i, from + i, sizeof(T));
     __pipeline_commit();
@@ -74,7 +84,7 @@ template <int THREADS = BLOCK, typename To, typename From, typename Last>
 __device__ __forceinline__ void store_run(To *to, const From *shared, int count, Last last)
 {
     constexpr int V = ACCESS / sizeof(To);
-    for_run<THREADS, V>(
+    for_run<THREADS, V, true>(
         place_of(to), count,
         [&](int i) {
             const vec<From, V> some = *(const vec<From, V> *)(shared + i);
