@@ -22,8 +22,8 @@
 ///   windows  any window, whole planes above all. A thread computes an output; where windows are large and lie apart, 8, 32 or
 ///            256 threads share one.
 ///
-/// Sums of rows are added in order from the top; bands add columns from the left, each summed from the top; threads that share a
-/// window join their sums by a tree.
+/// Sums of rows are added in order from the top, by spans in pairs; bands add columns from the left, each summed from the top; threads
+/// that share a window join their sums by a tree.
 #include "backends/cuda/pool2d_bands.cuh"
 #include "backends/cuda/pool2d_columns.cuh"
 #include "backends/cuda/pool2d_lanes.cuh"

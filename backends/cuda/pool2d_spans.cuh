@@ -10,7 +10,7 @@
 ///
 /// More columns share more reads. But threads should not meet in a bank when they read together: of three to seven columns those
 /// are taken that cost least. Images of networks are 7, 14, 28 and 56 wide, and threads whose elements stand an odd number of
-/// words apart meet in no bank. Where rows are multiples of 16 bytes, threads can have four columns and read and write whole
+/// words apart meet in no bank. Where rows are multiples of four elements, threads can have four columns and read and write whole
 /// accesses. Where the width of y is no multiple of N, the first threads of a row have a column less.
 ///
 /// Results go through shared memory too, so that whatever the width is stores are 16 bytes wide.
@@ -175,7 +175,8 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
                 const int start = (max(h, 0) - t.top) * p.W;
 #pragma unroll
                 for (int v = 0; v < N; v++) {
-                    /* Padding before the first tap has that one's place. It is less than taps, and never in theirs. */
+                    /* Padding before the first tap has that one's place, so that it can stand for it. Behind a tap it takes
+                     * none, as it is never more. */
                     states[v].value = window.of[v * S];
                     states[v].at = start + (v * S < PAD ? max(iw + v * S, 0) : iw + v * S);
 #pragma unroll
@@ -418,7 +419,7 @@ struct spans_row {
     static double cost_of(const tile_plan &plan, bool whole, int meeting)
     {
         const int columns = (int)plan.limits.columns, S = plan.stride, K = plan.K;
-        /* 9: three accesses of four words; where more than two meet, they do so when they write, too. */
+        /* 9: an access of four words, and one for each side; where more than two meet, they do so when they write, too. */
         const int reads = whole ? (meeting > 2 ? 18 : 9) : (columns - 1) * S + K;
         const double row = meeting * reads + 2 * K * columns + 8;
         const double rows = (double)((plan.deep - 1) * S + K) / (plan.deep * S);

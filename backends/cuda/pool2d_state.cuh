@@ -13,7 +13,8 @@ namespace
 constexpr int64_t NARROW = 1 << 29;
 
 /* All three take taps in row-major order and join states of which the other one may come from anywhere, or, join_next, is of
- * taps that come later. Where both have taps already, or padding that counts as one, add_more and join_more do the same. */
+ * taps that come later. Where both have taps already, or padding that counts as one, join_more does the same as join_next, and
+ * add_more the same as add. */
 template <typename T, typename Index> struct maximum {
     static constexpr bool AVERAGES = false, LOCATES = false;
     T value = -(T)INFINITY;

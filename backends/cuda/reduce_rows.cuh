@@ -51,7 +51,8 @@ struct short_rows {
         if (columns)
             span = span / 4 * 4; /* whole accesses of the wider types */
         packs = rows && whole ? (int)(p->K / count) : 0;
-        /* Of eight threads at most two meet in a bank, and rows begin with a sector, where copies are fastest. */
+        /* Of eight threads at most two meet in a bank, and rows that do not lie as in memory begin with a sector, where copies
+         * are fastest. */
         pitch = packs % 4 == 0 ? packs + 2 : packs;
         by_B.set(B);
         by_packs.set(packs > 0 ? packs : 1);
