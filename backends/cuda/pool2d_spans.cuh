@@ -132,14 +132,15 @@ static __global__ void __launch_bounds__(SPAN_THREADS, State::LOCATES || sizeof(
 {
     constexpr int PAD = K / 2, KEPT = K - S; /* rows that the next window holds too */
     constexpr int PERIOD = (K - 1) / S;
-    constexpr int COUNT = (N - 1) * S + K; /* columns of x that a thread reads */
+    using read_window = span_window<T, K, S, N, WHOLE>;
+    constexpr int COUNT = read_window::COUNT; /* columns of x that a thread reads */
     extern __shared__ __align__(LINE) unsigned char span_bytes[];
     const int above = (int)threadIdx.x / p.across, span = (int)threadIdx.x - above * p.across;
     const int plane = above / p.groups, first = (above - plane * p.groups) * p.deep;
     const int few = p.across * N - p.OW; /* threads of a row, the first, that have a column less */
     const int ow = span * N - min(span, few), iw = ow * S - PAD;
     const int pad = average.exclude_padding ? 0 : PAD;
-    span_window<T, K, S, N, WHOLE> window(iw, p.W, State{}.value);
+    read_window window(iw, p.W, State{}.value);
     span_divisors<T, K, N> sizes;
     if (State::AVERAGES && alike)
         sizes.set(average.by > 0 ? (T)average.by : (T)(K * K));
@@ -388,9 +389,8 @@ struct spans_row {
     {
         tile_plan plan = uncut(p, columns);
         /* Each thread of a row has so many columns, or one less. */
-        if (pieces(p->OW, plan.across) < columns || !cut(p, 1, &plan))
-            return;
-        if (cost_of(plan, whole, 1) >= best->cost)
+        if (pieces(p->OW, plan.across) < columns || !cut(p, 1, &plan) ||
+            cost_of(plan, whole, 1) >= best->cost)
             return;
         const int size = (int)talc_dtype_size(p->dtype);
         const double cost = cost_of(plan, whole, meeting(plan, whole ? ACCESS / size : 1, size));

@@ -31,7 +31,7 @@ template <typename T> __device__ __forceinline__ int place_in_access(const T *at
 template <int THREADS, int V, bool LINED, typename Pack, typename One>
 __device__ __forceinline__ void for_run(int place, int count, Pack pack, One one)
 {
-    const int head = min((V - (LINED ? place % V : place)) % V, count), packs = (count - head) / V;
+    const int head = min((V - place % V) % V, count), packs = (count - head) / V;
     int first = (int)threadIdx.x;
     if constexpr (LINED) {
         /* Warps begin with a line, so that the first threads come in later. */
