@@ -25,12 +25,14 @@ TALC_API int talc_threads(void);
 /// Sets it, 1 .. 1024. Results do not depend on it. Waits for running work; not to be called within a piece of work.
 TALC_API bool talc_set_threads(int threads);
 
-/// What this talc was built with, and the kernels that OpenBLAS chose for this processor. The texts are static.
+/// What this talc was built with, and what OpenBLAS, which this opens, is on this machine. The texts are static.
 typedef struct talc_build {
     const char *version;   ///< of talc: "0.1.0"
     const char *compiler;  ///< "gcc 12.2.0"
-    const char *blas;      ///< OpenBLAS's version and options
-    const char *blas_core; ///< "SkylakeX"
+    const char *blas;      ///< OpenBLAS's version and options, or why it cannot be used
+    const char *blas_core; ///< the processor that its kernels are for: "SkylakeX"; "none"
+    /// How many threads it multiplies for at once. It holds 128 MiB of address space for each, little of it as memory.
+    int blas_buffers;
 } talc_build;
 
 TALC_API talc_build talc_build_info(void);

@@ -3,22 +3,25 @@
 #include "tests/support/hooks.h"
 
 #include "backends/cpu/blas.h"
+#include "backends/cpu/openblas.h"
 
-#include <cblas.h>
 #include <math.h>
 #include <sys/mman.h>
 
-Test(blas, threads_are_restored_by_the_last_leave)
+static void open_openblas(void)
 {
-    openblas_set_num_threads(2);
-    const int threads = openblas_get_num_threads();
-    talc_blas_enter();
-    talc_blas_enter();
-    cr_assert(openblas_get_num_threads() == 1);
-    talc_blas_leave();
-    cr_assert(openblas_get_num_threads() == 1);
-    talc_blas_leave();
-    cr_assert(openblas_get_num_threads() == threads);
+    cr_assert(talc_openblas_refuses() == NULL, "%s", talc_openblas_refuses());
+}
+
+TestSuite(blas, .init = open_openblas);
+
+Test(blas, threads_are_one_inside_and_then_what_they_were)
+{
+    talc_openblas()->openblas_set_num_threads(2);
+    talc_openblas_enter();
+    cr_assert(talc_openblas()->openblas_get_num_threads() == 1);
+    talc_openblas_leave();
+    cr_assert(talc_openblas()->openblas_get_num_threads() == 2);
 }
 
 /* A = [1 2 3; 4 5 6], B = [7 8; 9 10; 11 12], A B = [58 64; 139 154]. */

@@ -353,6 +353,38 @@ class Run(Tool):
                    self.path("no_folder/y.npy"))
 
 
+@unittest.skipIf(b"__asan_init" in open(TALC, "rb").read(), "a sanitizer takes the address space")
+class ShortOfAddressSpace(Tool):
+    """OpenBLAS waits for ever for 128 MiB that it cannot have, so it must not be asked then."""
+
+    def limited(self, mebibytes, *arguments):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+        return talc(*arguments, preexec_fn=limit, timeout=60)
+
+    def test_a_convolution(self):
+        x, w, y = (self.path(name) for name in ("x.npy", "w.npy", "y.npy"))
+        write_npy(x, (1, 16, 40, 40), whole_numbers(16 * 40 * 40, 1))
+        write_npy(w, (16, 16, 3, 3), whole_numbers(16 * 16 * 9, 2))
+        talc("conv2d", x, w, "--algorithm", "reference", "--output", y)
+        due = read_npy(y)
+        for mebibytes in itertools.chain(range(10, 60, 10), range(60, 420, 20)):
+            for forced in [], ["--algorithm", "reference"], ["--algorithm", "im2col"]:
+                with self.subTest(mebibytes=mebibytes, forced=forced):
+                    done = self.limited(mebibytes, "conv2d", x, w, "--threads", "2", "--output", y, *forced)
+                    if done.returncode == 0:
+                        self.assertEqual(read_npy(y), due)
+                    else:
+                        self.assertRegex(done.stderr, "address space|out of memory|cannot allocate|shared object")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_what_is_said(self):
+        done = self.limited(100, "explain", "n1c16h40w40o16k3x3")
+        self.assertRegex(done.stdout, r"im2col *refuses: OpenBLAS needs \d+ MiB of address space, more than there is")
+        self.assertRegex(done.stdout, r"-> reference")
+        self.assertIn("OpenBLAS needs", self.limited(100, "info").stdout)
+
+
 class CheckModel(Tool):
     def check(self, *arguments, code=0):
         done = talc("check", "model", *arguments, "--json")

@@ -3,6 +3,7 @@
 #include "tools/tool.h"
 
 #include <cblas.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,6 +21,24 @@ static void fill_f32(float *data, size_t count)
 /* A batch's images come from memory one after the other, so the product's operands do too: one image multiplied again
  * and again would stay in cache. More than this much is not kept. */
 static const double PRODUCT_BYTES = 1 << 30;
+
+/* OpenBLAS is opened as talc opens it, so that there is one. */
+#define FUNCTIONS(X)         X(cblas_sgemm) X(openblas_get_num_threads) X(openblas_set_num_threads)
+#define FUNCTION_FIELD(name) __typeof__(name) *name;
+#define FUNCTION_LOAD(name)                                                                        \
+    if (library == NULL || (*(void **)&blas.name = dlsym(library, #name)) == NULL)                 \
+        return false;
+
+static struct {
+    FUNCTIONS(FUNCTION_FIELD)
+} blas;
+
+static bool open_blas(void)
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    FUNCTIONS(FUNCTION_LOAD)
+    return true;
+}
 
 typedef struct product {
     int M, K, N;
@@ -39,13 +58,13 @@ static void product_free(void *context)
 static bool product_run(void *context)
 {
     const product *self = context;
-    const int threads = openblas_get_num_threads();
-    openblas_set_num_threads(talc_threads());
+    const int threads = blas.openblas_get_num_threads();
+    blas.openblas_set_num_threads(talc_threads());
     for (int64_t i = 0; i < self->count; i++)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, self->M, self->N, self->K, 1.0f,
-                    self->a, self->K, self->b + i * self->K * self->N, self->N, 0.0f,
-                    self->c + i * self->M * self->N, self->N);
-    openblas_set_num_threads(threads);
+        blas.cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, self->M, self->N, self->K, 1.0f,
+                         self->a, self->K, self->b + i * self->K * self->N, self->N, 0.0f,
+                         self->c + i * self->M * self->N, self->N);
+    blas.openblas_set_num_threads(threads);
     return true;
 }
 
@@ -68,6 +87,8 @@ void bench_product(contender *self, const bench_operands *operands)
              bytes > (double)tool_memory_available() / 2)
         snprintf(self->reason, sizeof self->reason, "the matrices of one image take %s",
                  tool_bytes(bytes, text));
+    else if (!open_blas())
+        snprintf(self->reason, sizeof self->reason, "OpenBLAS is not installed");
     if (self->reason[0] != '\0')
         return;
 

@@ -1,34 +1,9 @@
 #include "backends/cpu/blas.h"
 
+#include "backends/cpu/openblas.h"
 #include "tensor/extent.h"
 
-#include <cblas.h>
-#include <pthread.h>
 #include <string.h>
-
-static struct {
-    pthread_mutex_t lock;
-    int64_t users;
-    int threads; /* the program's setting, while users > 0 */
-} blas = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-void talc_blas_enter(void)
-{
-    pthread_mutex_lock(&blas.lock);
-    if (blas.users++ == 0) {
-        blas.threads = openblas_get_num_threads();
-        openblas_set_num_threads(1);
-    }
-    pthread_mutex_unlock(&blas.lock);
-}
-
-void talc_blas_leave(void)
-{
-    pthread_mutex_lock(&blas.lock);
-    if (--blas.users == 0)
-        openblas_set_num_threads(blas.threads);
-    pthread_mutex_unlock(&blas.lock);
-}
 
 /* Element (row, column) of a matrix whose rows lie ld apart. */
 static const char *at(const void *matrix, int64_t row, int64_t column, int64_t ld, int64_t size)
@@ -48,6 +23,7 @@ void talc_blas_gemm(talc_dtype dtype, bool transpose_a, bool transpose_b, int64_
                     int64_t K, double alpha, const void *A, int64_t lda, const void *B, int64_t ldb,
                     double beta, void *C, int64_t ldc)
 {
+    const talc_openblas_functions *openblas = talc_openblas();
     const int64_t size = (int64_t)talc_dtype_size(dtype);
     const CBLAS_TRANSPOSE ta = transpose_a ? CblasTrans : CblasNoTrans;
     const CBLAS_TRANSPOSE tb = transpose_b ? CblasTrans : CblasNoTrans;
@@ -71,14 +47,15 @@ void talc_blas_gemm(talc_dtype dtype, bool transpose_a, bool transpose_b, int64_
                               bs = leading(ldb, transpose_b ? ks : ns);
                 const double scale = k == 0 ? beta : 1.0;
                 if (dtype == TALC_F32)
-                    cblas_sgemm(CblasRowMajor, ta, tb, ms, ns, ks, (float)alpha,
-                                (const float *)(const void *)a, as, (const float *)(const void *)b,
-                                bs, (float)scale, (float *)(void *)c, leading(ldc, ns));
+                    openblas->cblas_sgemm(CblasRowMajor, ta, tb, ms, ns, ks, (float)alpha,
+                                          (const float *)(const void *)a, as,
+                                          (const float *)(const void *)b, bs, (float)scale,
+                                          (float *)(void *)c, leading(ldc, ns));
                 else
-                    cblas_dgemm(CblasRowMajor, ta, tb, ms, ns, ks, alpha,
-                                (const double *)(const void *)a, as,
-                                (const double *)(const void *)b, bs, scale, (double *)(void *)c,
-                                leading(ldc, ns));
+                    openblas->cblas_dgemm(CblasRowMajor, ta, tb, ms, ns, ks, alpha,
+                                          (const double *)(const void *)a, as,
+                                          (const double *)(const void *)b, bs, scale,
+                                          (double *)(void *)c, leading(ldc, ns));
                 k += k_step;
             } while (k < K);
         }
@@ -90,13 +67,16 @@ bool talc_blas_gemv(talc_dtype dtype, bool transpose, int64_t rows, int64_t colu
 {
     if (rows > INT32_MAX || columns > INT32_MAX || lda > INT32_MAX || step > INT32_MAX)
         return false;
+    const talc_openblas_functions *openblas = talc_openblas();
     const CBLAS_TRANSPOSE t = transpose ? CblasTrans : CblasNoTrans;
     const blasint m = (blasint)rows, n = (blasint)columns;
     /* Some versions scale y even by beta 0, which keeps NaN. */
     memset(y, 0, (size_t)(transpose ? columns : rows) * talc_dtype_size(dtype));
     if (dtype == TALC_F32)
-        cblas_sgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step, 0, y, 1);
+        openblas->cblas_sgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step,
+                              0, y, 1);
     else
-        cblas_dgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step, 0, y, 1);
+        openblas->cblas_dgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step,
+                              0, y, 1);
     return true;
 }

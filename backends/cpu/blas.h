@@ -1,16 +1,11 @@
-/// OpenBLAS as kernels use it: single-threaded products from several threads at once. Private to backends/cpu.
+/// Products by OpenBLAS, single-threaded, from several threads at once. Private to backends/cpu.
 ///
-/// talc cuts work into pieces itself, so that results are the same to the bit for every thread count; OpenBLAS must
-/// then not thread a product again. Its number of threads is one setting for the whole process: between enter and
-/// leave it is 1 for the program's own OpenBLAS calls too, and the last leave restores what the first enter found.
+/// A piece of work that multiplies does so between talc_openblas_enter and talc_openblas_leave (openblas.h), and only where
+/// talc_openblas_refuses returned NULL.
 #ifndef TALC_BACKENDS_CPU_BLAS_H
 #define TALC_BACKENDS_CPU_BLAS_H
 
 #include "tensor/tensor.h"
-
-/// Makes OpenBLAS single-threaded until the matching talc_blas_leave. Calls nest, and count over all threads.
-void talc_blas_enter(void);
-void talc_blas_leave(void);
 
 /// C = alpha * op(A) * op(B) + beta * C, row-major, for f32 or f64; op(A) is M x K, op(B) is K x N, C is M x N.
 /// With transpose_a A is stored K x M, with transpose_b B is stored N x K. lda, ldb, ldc are the elements from one

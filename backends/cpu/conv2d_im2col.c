@@ -13,6 +13,7 @@
 #include "backends/cpu/conv2d_epilogue.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/openblas.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
@@ -241,6 +242,7 @@ static void im2col_piece(void *context, int64_t piece, int worker)
     char *C = staged ? B + plan->rows * plan->columns * size : y;
     const int64_t ldc = staged ? plan->columns : plan->P;
 
+    talc_openblas_enter();
     for (int64_t k = 0; k < plan->K; k += plan->rows) {
         const int64_t rows = talc_smaller(plan->rows, plan->K - k);
         for (int64_t i = 0; i < t.images; i++)
@@ -252,6 +254,7 @@ static void im2col_piece(void *context, int64_t piece, int worker)
                        talc_cpu_at(p->dtype, a->w, t.oc * plan->K + k), plan->K, B, plan->columns,
                        k == 0 ? 0 : 1, C, ldc);
     }
+    talc_openblas_leave();
     if (!staged && !talc_cpu_conv2d_has_epilogue(p))
         return;
     for (int64_t i = 0; i < t.images; i++)
@@ -269,7 +272,7 @@ const char *talc_cpu_conv2d_im2col_refuses(const talc_conv2d_problem *problem)
 {
     if (problem->direction != TALC_FORWARD)
         return "only the forward direction";
-    return NULL;
+    return talc_openblas_refuses();
 }
 
 size_t talc_cpu_conv2d_im2col_workspace(const talc_device *device,
@@ -289,10 +292,7 @@ talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const talc_conv2d_pr
     /* The limit may have changed since the workspace was made. */
     if (context.plan.slice > arguments->workspace_bytes)
         context.plan = plan_of(problem, arguments->workspace_bytes);
-    talc_blas_enter();
-    const talc_status status = talc_cpu_parallel_limited(
-        pieces_of(problem, &context.plan), (int)(arguments->workspace_bytes / context.plan.slice),
-        im2col_piece, &context);
-    talc_blas_leave();
-    return status;
+    return talc_cpu_parallel_limited(pieces_of(problem, &context.plan),
+                                     (int)(arguments->workspace_bytes / context.plan.slice),
+                                     im2col_piece, &context);
 }

@@ -9,6 +9,7 @@
 #include "backends/cpu/conv2d_epilogue.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/openblas.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
@@ -41,8 +42,10 @@ static void pointwise_piece(void *context, int64_t piece, int worker)
     const void *x = talc_cpu_at(p->dtype, a->x, (n * p->C + g * IC) * P + j);
     const int64_t at = (n * p->OC + first) * P + j;
     char *y = (char *)a->y + at * (int64_t)talc_dtype_size(p->dtype);
+    talc_openblas_enter();
     talc_blas_gemm(p->dtype, false, false, channels, columns, IC, 1,
                    talc_cpu_at(p->dtype, a->w, first * IC), IC, x, P, 0, y, P);
+    talc_openblas_leave();
     if (!talc_cpu_conv2d_has_epilogue(p))
         return;
     for (int64_t oc = 0; oc < channels; oc++)
@@ -61,7 +64,7 @@ const char *talc_cpu_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
-    return NULL;
+    return talc_openblas_refuses();
 }
 
 talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const talc_conv2d_problem *problem,
@@ -79,8 +82,5 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const talc_conv2d
         talc_smaller(talc_cpu_pieces(PIECES, planes), talc_cpu_pieces(OC, CHANNELS));
     c.channels = talc_cpu_pieces(OC, most);
     c.channel_blocks = talc_cpu_pieces(OC, c.channels);
-    talc_blas_enter();
-    const talc_status status = talc_cpu_parallel(planes * c.channel_blocks, pointwise_piece, &c);
-    talc_blas_leave();
-    return status;
+    return talc_cpu_parallel(planes * c.channel_blocks, pointwise_piece, &c);
 }

@@ -10,6 +10,7 @@
 #include "backends/cpu/blas.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/openblas.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/matmul.h"
@@ -145,14 +146,16 @@ static void openblas_piece(void *context, int64_t piece, int worker)
     const int64_t m = piece / plan->n_blocks % plan->m_blocks * plan->m_step;
     const int64_t first = piece / plan->n_blocks / plan->m_blocks * plan->group;
     const int64_t end = talc_smaller(plan->problem->batch, first + plan->group);
+    talc_openblas_enter();
     for (int64_t product = first; product < end; product++)
         multiply_block(plan, product, m, n);
+    talc_openblas_leave();
 }
 
-static const char *accepts_all(const talc_matmul_problem *problem)
+static const char *openblas_refuses(const talc_matmul_problem *problem)
 {
     (void)problem;
-    return NULL;
+    return talc_openblas_refuses();
 }
 
 static talc_status openblas_run(talc_device *device, const talc_matmul_problem *problem,
@@ -161,11 +164,7 @@ static talc_status openblas_run(talc_device *device, const talc_matmul_problem *
     (void)device;
     matmul_plan plan = plan_of(problem, arguments);
     const int64_t groups = talc_cpu_pieces(problem->batch, plan.group);
-    talc_blas_enter();
-    talc_status status =
-        talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_piece, &plan);
-    talc_blas_leave();
-    return status;
+    return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_piece, &plan);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------
@@ -200,6 +199,12 @@ static void reference_piece(void *context, int64_t piece, int worker)
     reference_row(plan->problem, plan->arguments, piece / M, piece % M);
 }
 
+static const char *accepts_all(const talc_matmul_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
 static talc_status reference_run(talc_device *device, const talc_matmul_problem *problem,
                                  const talc_matmul_arguments *arguments)
 {
@@ -210,7 +215,7 @@ static talc_status reference_run(talc_device *device, const talc_matmul_problem 
 
 const talc_matmul_algorithm talc_cpu_matmul[] = {
     { { "openblas", { "the data's own type, FMA", TALC_STRICT, false } },
-      accepts_all,
+      openblas_refuses,
       openblas_run },
     { { "reference", { "f64 accumulation", TALC_STRICT, true } }, accepts_all, reference_run },
     { { NULL, { 0 } }, NULL, NULL },

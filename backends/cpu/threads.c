@@ -45,7 +45,7 @@ static struct {
 
 static _Thread_local bool inside_piece;
 
-static int available_processors(void)
+int talc_cpu_processors(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
@@ -59,7 +59,7 @@ int talc_cpu_threads(void)
     pthread_mutex_lock(&pool.lock);
     if (pool.wanted == 0) {
         int threads = talc_environment()->threads;
-        threads = threads > 0 ? threads : available_processors();
+        threads = threads > 0 ? threads : talc_cpu_processors();
         pool.wanted = threads < MAX_THREADS ? threads : MAX_THREADS;
     }
     int wanted = pool.wanted;
@@ -144,6 +144,11 @@ static void forget_threads(void)
     inside_piece = false;
 }
 
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forget_threads);
+}
+
 /* Called with `busy` held, so no job runs. */
 static void stop_threads(void)
 {
@@ -160,11 +165,8 @@ static void stop_threads(void)
 
 static void start_threads(int workers)
 {
-    static atomic_bool fork_handled;
-    if (!atomic_exchange(&fork_handled, true))
-        pthread_atfork(NULL, NULL, forget_threads);
     if (pool.started == 0) /* no worker reads it yet */
-        pool.looks = workers < available_processors();
+        pool.looks = workers < talc_cpu_processors();
     /* With fewer threads than wanted the work still gets done. */
     while (pool.started < workers && pthread_create(&pool.threads[pool.started], NULL, worker_main,
                                                     (void *)(intptr_t)(pool.started + 1)) == 0)
@@ -195,6 +197,11 @@ bool talc_set_threads(int threads)
     pthread_mutex_unlock(&pool.lock);
     pthread_mutex_unlock(&pool.busy);
     return true;
+}
+
+void talc_cpu_stay_alone(void)
+{
+    inside_piece = true;
 }
 
 static talc_status run_alone(parallel_job *job)

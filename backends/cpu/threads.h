@@ -23,6 +23,12 @@ talc_status talc_cpu_parallel_limited(int64_t count, int workers, talc_piece_fun
 /// How many threads work at once, the caller included.
 int talc_cpu_threads(void);
 
+/// How many processors the process may use.
+int talc_cpu_processors(void);
+
+/// From here on this thread runs all its pieces itself.
+void talc_cpu_stay_alone(void);
+
 /// Pieces of about `step` elements that cover `total`: how many there are. Piece i covers elements
 /// i * step .. min((i + 1) * step, total) - 1.
 int64_t talc_cpu_pieces(int64_t total, int64_t step);
