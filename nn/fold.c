@@ -26,6 +26,22 @@ struct talc_fold {
 /* Held while folds are looked through, whichever module's they are, but not while one is made. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void lock_folds(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_folds(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+/* A child of fork finds the lists whole. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(lock_folds, unlock_folds, unlock_folds);
+}
+
 /* A list of them. */
 static void folds_free(talc_fold *fold)
 {

@@ -92,7 +92,7 @@ bool talc_device_close(talc_device *device)
 {
     if (device == NULL || device->pool == NULL)
         return true;
-    if (talc_failed())
+    if (talc_failed() || talc_device_forked(device, "device_close"))
         return false;
     const size_t live = talc_device_memory(device).live;
     if (live > 0) {

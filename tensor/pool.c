@@ -20,6 +20,9 @@ static const size_t HUGE_FROM = (size_t)8 << 20;
 static const size_t CACHE_SLACK = (size_t)64 << 20;
 
 struct talc_pool {
+    talc_device *device;
+    struct talc_pool *next; /* of all that are open */
+    bool forked; /* in a child of fork: of the parent's device, whose memory is not here */
     pthread_mutex_t lock;
     talc_block *cached; /* by rising capacity */
     size_t count, room;
@@ -205,12 +208,21 @@ static void add(size_t *count, size_t bytes)
     __atomic_store_n(count, *count + bytes, __ATOMIC_RELAXED);
 }
 
+bool talc_device_forked(const talc_device *device, const char *who)
+{
+    if (device->pool == NULL || !device->pool->forked)
+        return false;
+    talc_fail(TALC_BAD_DEVICE, "%s: %s was opened before this process was forked", who,
+              device->name);
+    return true;
+}
+
 bool talc_device_gone(talc_device *device, const char *who)
 {
     if (device->interface->alive != NULL && device->interface->alive(device, who) != TALC_OK)
         return true;
     if (device->pool != NULL)
-        return false;
+        return talc_device_forked(device, who);
     talc_fail(TALC_BAD_DEVICE, "%s: %s is closed", who, device->name);
     return true;
 }
@@ -255,7 +267,7 @@ void talc_block_free(talc_device *device, talc_block block)
 
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams)
 {
-    if (block.data == NULL)
+    if (block.data == NULL || device->pool->forked)
         return;
     for (int i = 0; i < TALC_STREAMS && streams != 0; i++)
         if ((streams >> i & 1) != 0)
@@ -288,7 +300,7 @@ void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes
 
 void talc_library_memory_free(talc_device *device, void *data, size_t bytes)
 {
-    if (data == NULL)
+    if (data == NULL || (device->pool != NULL && device->pool->forked))
         return;
     device->interface->deallocate(device, data, bytes);
     if (device->pool == NULL)
@@ -334,7 +346,7 @@ void talc_memory_reset_peak(talc_device *device)
 
 size_t talc_memory_trim(talc_device *device)
 {
-    if (device == NULL || device->pool == NULL)
+    if (device == NULL || device->pool == NULL || device->pool->forked)
         return 0;
     const size_t pinned = device->interface->trim == NULL ? 0 : device->interface->trim(device);
     pthread_mutex_lock(&device->pool->lock);
@@ -345,22 +357,67 @@ size_t talc_memory_trim(talc_device *device)
     return given + pinned;
 }
 
+/* All that are open. A fork waits for the locks, so that a child finds what they guard whole. */
+static struct {
+    pthread_mutex_t lock;
+    struct talc_pool *first;
+} pools = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&pools.lock);
+    for (struct talc_pool *pool = pools.first; pool != NULL; pool = pool->next)
+        pthread_mutex_lock(&pool->lock);
+}
+
+static void after_fork(void)
+{
+    for (struct talc_pool *pool = pools.first; pool != NULL; pool = pool->next)
+        pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pools.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (struct talc_pool *pool = pools.first; pool != NULL; pool = pool->next)
+        pool->forked = pool->forked || !pool->device->is_host;
+    after_fork();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
 talc_status talc_pool_open(talc_device *device)
 {
-    device->pool = talc_memory_new(sizeof *device->pool, "device");
-    if (device->pool == NULL)
+    struct talc_pool *pool = talc_memory_new(sizeof *pool, "device");
+    if (pool == NULL)
         return talc_error_status();
-    pthread_mutex_init(&device->pool->lock, NULL);
+    pool->device = device;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_lock(&pools.lock);
+    pool->next = pools.first;
+    pools.first = pool;
+    device->pool = pool;
+    pthread_mutex_unlock(&pools.lock);
     return TALC_OK;
 }
 
 void talc_pool_close(talc_device *device)
 {
-    if (device->pool == NULL)
+    struct talc_pool *pool = device->pool;
+    if (pool == NULL)
         return;
+    pthread_mutex_lock(&pools.lock);
+    struct talc_pool **at = &pools.first;
+    while (*at != pool)
+        at = &(*at)->next;
+    *at = pool->next;
+    pthread_mutex_unlock(&pools.lock);
     shrink(device, 0);
-    pthread_mutex_destroy(&device->pool->lock);
-    free(device->pool->cached);
-    talc_memory_free(device->pool);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->cached);
+    talc_memory_free(pool);
     device->pool = NULL;
 }

@@ -40,7 +40,10 @@ talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, 
 /// The same for the device's own memory; when it is lost, that instead. Takes no lock.
 talc_status talc_device_out_of_memory(talc_device *device, const char *who, size_t asked);
 
-/// True, with a failure raised, for a device that is lost or closed. `who` names the call.
+/// True, with a failure raised, in a child of fork for a device other than the host's that its parent opened. `who` names the call.
+bool talc_device_forked(const talc_device *device, const char *who);
+
+/// True, with a failure raised, for a device that is lost, closed or the parent process's. `who` names the call.
 bool talc_device_gone(talc_device *device, const char *who);
 
 /// Makes an empty pool for a device, and gives everything back; talc_device_open and talc_device_close call them.

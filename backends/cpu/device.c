@@ -145,8 +145,20 @@ talc_device *talc_cpu_find(const char *name)
     return cpu.pool == NULL ? NULL : &cpu;
 }
 
-/* After the main thread's scopes, which end in a destructor of default priority. */
-__attribute__((destructor(200))) static void close_at_exit(void)
+/* After the main thread's scopes, which end in a destructor of default priority. Other threads may still compute, so the device
+ * stays open. */
+__attribute__((destructor(200))) static void trim_at_exit(void)
 {
-    talc_pool_close(&cpu);
+    (void)talc_memory_trim(&cpu);
+}
+
+/* Another thread may have been opening the device. */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&opening, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
 }

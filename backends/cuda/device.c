@@ -317,6 +317,13 @@ static void register_end(void)
 
 talc_device *talc_cuda_find(const char *name)
 {
+    if (opener != 0 && opener != getpid()) {
+        talc_fail(TALC_BAD_DEVICE,
+                  "device_get: '%.40s': the process that forked this one uses the GPUs; a child "
+                  "has them only where its parent had not opened them",
+                  name);
+        return NULL;
+    }
     pthread_mutex_lock(&opening);
     const int count = count_gpus(name), index = index_of(name);
     talc_device *device = NULL;
@@ -346,14 +353,4 @@ bool talc_cuda_present(void)
     static pthread_once_t looked = PTHREAD_ONCE_INIT;
     pthread_once(&looked, look);
     return present;
-}
-
-/* After the main thread's scopes, which end in a destructor of default priority: the pools' records. */
-__attribute__((destructor(200))) static void close_at_exit(void)
-{
-    for (int i = 0; i < TALC_CUDA_GPUS && opener == getpid(); i++)
-        if (gpus[i].device.pool != NULL) {
-            talc_pool_close(&gpus[i].device);
-            (void)talc_streams_close(&gpus[i].device);
-        }
 }
