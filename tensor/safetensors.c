@@ -71,15 +71,22 @@ static talc_status bad_tensor(const talc_safetensors *s, const char *name, const
 }
 
 /* The JSON parser takes tens of bytes for each bracket and number it meets. Valid headers nest three deep, have
- * two short arrays a tensor, and little else; whatever else a hostile file holds is refused before it is parsed. */
-static const char *structure_fault(const char *text, size_t length)
+ * two short arrays a tensor, and little else; whatever else a hostile file holds is refused before it is parsed.
+ * *longest becomes a bound on the bytes of a string or number. */
+static const char *structure_fault(const char *text, size_t length, size_t *longest)
 {
     enum { MAX_DEPTH = 3, MAX_ELEMENTS = 64, MAX_COMMAS = 1000000 };
     int depth = 0;
     int64_t opened = 0, commas = 0, all_commas = 0; /* commas: since the last bracket */
     bool in_string = false;
+    size_t after = 0; /* the last bracket, comma or colon */
+    *longest = 0;
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
+        if (!in_string && strchr("{}[],:", c) != NULL) {
+            *longest = i - after > *longest ? i - after : *longest;
+            after = i + 1;
+        }
         if (in_string) {
             if (c == '\\')
                 i++;
@@ -93,7 +100,8 @@ static const char *structure_fault(const char *text, size_t length)
             if (++opened > 3 * (int64_t)MAX_TENSORS + 2)
                 return "the header has more than 65536 tensors";
         } else if (c == '}' || c == ']') {
-            depth--;
+            if (--depth == 0 && strspn(text + i + 1, " \t\r\n") != length - i - 1)
+                return "the header goes on after its object";
         } else if (c == ',') {
             if (++commas > MAX_ELEMENTS && depth == MAX_DEPTH)
                 return "the header has an array of more than 64 elements";
@@ -101,32 +109,68 @@ static const char *structure_fault(const char *text, size_t length)
                 return "the header has more than 1000000 commas";
         }
     }
-    return NULL;
+    return depth == 0 ? NULL : "the header ends within its object";
+}
+
+/* jansson collects the bytes of a string or number in a buffer, which it keeps from one to the next, and takes no notice when
+ * that cannot grow: the byte is lost, and a name is another one. So a string longer than all of the header's comes first, in an
+ * array with the header, and the buffer grows there alone: at 16 bytes, and each time it is full to twice its size. These are
+ * all within an escape, so what loses a byte there is no string, and the text is refused. */
+static char *primed(const char *text, size_t length, size_t longest, size_t *before)
+{
+    static const char escape[] = "\\u0041";
+    const size_t step = sizeof escape - 1, count = longest / step + 1;
+    *before = strlen("[\"aaa") + count * step + strlen("\",");
+    char *all = talc_memory_new(*before + length + sizeof "]", "safetensors_open"), *at = all;
+    if (all == NULL)
+        return NULL;
+    at = stpcpy(at, "[\"aaa");
+    for (size_t i = 0; i < count; i++)
+        at = stpcpy(at, escape);
+    at = stpcpy(at, "\",");
+    memcpy(at, text, length);
+    at[length] = ']';
+    return all;
+}
+
+/* The header's object; NULL, with *error, when jansson makes none. */
+static json_t *parsed(const char *all, size_t length, json_error_t *error)
+{
+    json_t *both = json_loadb(all, length, JSON_REJECT_DUPLICATES, error);
+    json_t *header = json_incref(json_array_get(both, 1));
+    json_decref(both);
+    return header;
 }
 
 static talc_status parse_header(talc_safetensors *s, const char *text, size_t length)
 {
     if (text[0] != '{')
         return bad_header(s, "the header does not begin with '{'");
-    const char *fault = structure_fault(text, length);
+    size_t longest, before;
+    const char *fault = strlen(text) != length ? "the header has a NUL byte"
+                                               : structure_fault(text, length, &longest);
     if (fault != NULL)
         return bad_header(s, fault);
+    char *all = primed(text, length, longest, &before);
+    if (all == NULL)
+        return talc_error_status();
     /* jansson gives some allocations that fail as mistakes in the text. So a text is wrong when it is so twice, and
      * there is memory for a value. */
     json_error_t error;
     for (int i = 0; i < 2 && s->header == NULL; i++)
-        s->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+        s->header = parsed(all, before + length + 1, &error);
+    talc_memory_free(all);
     if (s->header != NULL)
         return TALC_OK;
     json_t *value = json_object();
     json_decref(value);
-    if (value == NULL)
+    if (value == NULL || error.position <= (int)before)
         return talc_fail(TALC_NO_MEMORY,
                          "safetensors_open: out of host memory for a header of %zu bytes", length);
     char shown[TALC_SHOWN_TEXT];
     return talc_fail(TALC_BAD_FORMAT,
                      "safetensors_open: '%.512s': the header is not JSON: byte %d: %s",
-                     s->file.path, error.position, talc_shown(error.text, shown));
+                     s->file.path, error.position - (int)before, talc_shown(error.text, shown));
 }
 
 /* Reads N and the header. */
@@ -153,7 +197,7 @@ static talc_status read_header(talc_safetensors *s)
                          " bytes, talc reads up to %d",
                          s->file.path, length, MAX_HEADER);
     s->data = LENGTH_BYTES + (int64_t)length;
-    char *text = talc_memory_new((size_t)length, "safetensors_open");
+    char *text = talc_memory_new((size_t)length + 1, "safetensors_open");
     if (text == NULL)
         return talc_error_status();
     talc_status status =

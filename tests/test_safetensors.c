@@ -472,3 +472,42 @@ Test(safetensors, the_json_library_may_run_out_of_memory)
     file_remove_all();
     assert_all_freed();
 }
+
+/* A name of every length around those at which a buffer of jansson's grows, and escapes within it. Each allocation fails, alone
+ * and with all after it: the file opens with this name, number and metadata, or not at all. */
+Test(safetensors, no_failed_allocation_changes_what_a_file_says)
+{
+    const char *path = file_path("names.safetensors");
+    talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 6, 1);
+    for (int length = 9; length < 69; length++) {
+        char name[80], value[96];
+        snprintf(
+            name, sizeof name, "%.*s", length,
+            "num_batches_tracked\n\"num_batches_tracked\\num_batches_tracked\\num_batches_tracked");
+        snprintf(value, sizeof value, "%s\n", name);
+        const talc_named_tensor named = { name, x };
+        cr_assert(
+            talc_safetensors_save(path, &named, 1, (const char *const[]){ name, value, NULL }));
+        json_set_alloc_funcs(json_allocate, free);
+        for (int persists = 0; persists < 2; persists++)
+            for (json_failing = 1, json_allocations = 2; json_allocations >= json_failing;
+                 json_failing++) {
+                json_persists = persists;
+                json_allocations = 0;
+                talc_safetensors *file = talc_safetensors_open(path);
+                const char *metadata = talc_safetensors_metadata(file, name);
+                cr_assert(file == NULL || (talc_safetensors_find(file, name) == 0 &&
+                                           metadata != NULL && strcmp(metadata, value) == 0),
+                          "%d bytes, allocation %d: the name is '%s', the metadata '%s'", length,
+                          json_failing, talc_safetensors_name(file, 0), metadata);
+                cr_assert(file != NULL || talc_error_status() == TALC_NO_MEMORY,
+                          "%d bytes, allocation %d: %s", length, json_failing,
+                          talc_error_message());
+                talc_error_clear();
+                talc_safetensors_close(file);
+            }
+        json_set_alloc_funcs(malloc, free);
+    }
+    file_remove_all();
+    assert_all_freed();
+}

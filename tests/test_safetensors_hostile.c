@@ -64,12 +64,17 @@ Test(safetensors_hostile, headers_that_break_the_format_are_refused)
     } cases[] = {
         { " {}", 0, "the header does not begin with '{'" },
         { "[]", 0, "the header does not begin with '{'" },
-        { "{\"a\"", 0, NULL },
-        { "{}{}", 0, NULL },
+        { "{\"a\"", 0, "the header ends within its object" },
+        { "{\"a}", 0, "the header ends within its object" },
+        { "{\"a\"}", 0, NULL },
+        { "{}{}", 0, "the header goes on after its object" },
+        { "{},{}", 0, "the header goes on after its object" },
+        { "{}],[{}", 0, "the header goes on after its object" },
+        { "{]", 0, NULL },
         { "{\"a\":\"\xff\xfe\"}", 0, NULL },
         { "{\"\xff\":1}", 0, NULL },
         { "{\"a\\u0000b\":1}", 0, NULL },
-        { ENTRY("[1]", "0", "4") "x", 4, NULL },
+        { ENTRY("[1]", "0", "4") "x", 4, "the header goes on after its object" },
         /* Two of a name, and twice one key within an entry. */
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
           "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
