@@ -15,6 +15,7 @@
 #include "tensor/random.h"
 #include "tensor/safetensors.h"
 #include "tensor/scope.h"
+#include "tensor/shown.h"
 #include "tensor/stream.h"
 #include "tensor/tensor.h"
 

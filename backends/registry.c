@@ -6,6 +6,7 @@
 #endif
 #include "tensor/environment.h"
 #include "tensor/pool.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <stdatomic.h>
@@ -36,10 +37,12 @@ static talc_device *find(const char *name)
         if (begins(name, backends[i].prefix))
             return backends[i].find(name);
     if (begins(name, "cuda"))
-        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': this talc was built without CUDA", name);
+        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': this talc was built without CUDA",
+                  TALC_SHOWN(name));
     else
         talc_fail(TALC_BAD_DEVICE,
-                  "device_get: there is no device '%.40s'; names are cpu, cuda, cuda:N", name);
+                  "device_get: there is no device '%s'; names are cpu, cuda, cuda:N",
+                  TALC_SHOWN(name));
     return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include "check/properties.h"
 #include "check/results.h"
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <math.h>
@@ -366,13 +367,13 @@ static bool is_usable(const session *s, const talc_algorithm *row)
     }
     if (strlen(row->name) > most) {
         talc_fail(TALC_BAD_ARGUMENT,
-                  "check: the name '%.40s' of a row has %zu characters, at most %zu", row->name,
-                  strlen(row->name), most);
+                  "check: the name '%s' of a row has %zu characters, at most %zu",
+                  TALC_SHOWN(row->name), strlen(row->name), most);
         return false;
     }
     if (!s->family->complete(row)) {
         talc_fail(TALC_BAD_ARGUMENT, "check: row '%s' of %s has no function 'refuses' or no 'run'",
-                  row->name, op);
+                  TALC_SHOWN(row->name), op);
         return false;
     }
     return true;

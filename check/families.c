@@ -2,6 +2,7 @@
 
 #include "ops/backend.h"
 #include "tensor/error.h"
+#include "tensor/shown.h"
 
 #include <string.h>
 
@@ -20,8 +21,8 @@ const check_family *talc_check_parse(const char *text, check_problem *problem)
             if (strlen(*name) == length && memcmp(*name, op, length) == 0)
                 return (*family)->parse(*name, colon == NULL ? text : colon + 1, problem) ? *family
                                                                                           : NULL;
-    talc_fail(TALC_NOT_FOUND, "check: problem '%.80s': there is no op '%.*s' at position 0", text,
-              (int)length, op);
+    talc_fail(TALC_NOT_FOUND, "check: problem '%s': there is no op '%s' at position 0",
+              TALC_SHOWN(text), TALC_SHOWN_PART(op, length));
     return NULL;
 }
 

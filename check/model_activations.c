@@ -4,6 +4,7 @@
 #include "check/model_report.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
@@ -38,7 +39,7 @@ bool talc_check_activations_open(const char *path, check_activations *activation
     if (activations->used == NULL)
         talc_check_activations_close(activations);
     else if (count == 0)
-        talc_fail(TALC_NOT_FOUND, "check_model: %s holds no tensor", path);
+        talc_fail(TALC_NOT_FOUND, "check_model: '%s' holds no tensor", TALC_SHOWN(path));
     return !talc_failed();
 }
 
@@ -81,8 +82,9 @@ bool talc_check_activations_find(check_activations *activations, const talc_modu
     const talc_dims saved = talc_safetensors_dims(activations->file, index);
     if (!talc_shape_equal(saved, dims)) {
         char in_file[TALC_DIMS_TEXT], here[TALC_DIMS_TEXT];
-        talc_fail(TALC_BAD_SHAPE, "check_model: %s: %s is %s in the file, %s in the model",
-                  activations->path, talc_safetensors_name(activations->file, index),
+        talc_fail(TALC_BAD_SHAPE, "check_model: '%s': '%s' is %s in the file, %s in the model",
+                  TALC_SHOWN(activations->path),
+                  TALC_SHOWN(talc_safetensors_name(activations->file, index)),
                   talc_dims_text(saved, in_file), talc_dims_text(dims, here));
         return false;
     }
@@ -108,8 +110,9 @@ bool talc_check_activations_used(const check_activations *activations)
     char more[48] = "";
     if (unused > 1)
         snprintf(more, sizeof more, " (and %" PRId64 " more)", unused - 1);
-    talc_fail(TALC_NOT_FOUND, "check_model: %s has %s%s, which no layer of the model gave",
-              activations->path, talc_safetensors_name(activations->file, first), more);
+    talc_fail(TALC_NOT_FOUND, "check_model: '%s' has '%s'%s, which no layer of the model gave",
+              TALC_SHOWN(activations->path),
+              TALC_SHOWN(talc_safetensors_name(activations->file, first)), more);
     return false;
 }
 

@@ -1,6 +1,7 @@
 #include "check/model_report.h"
 #include "ops/batch_norm2d.h"
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ static const check_reference *recorded(check_comparison *self, const char *path,
     if (self->next == self->recording->count) {
         talc_fail(TALC_BAD_SHAPE,
                   "check_model: op %d is %s %s in '%s', the reference ran %d ops only", self->next,
-                  observation->op, here, path, self->next);
+                  observation->op, here, TALC_SHOWN(path), self->next);
         return NULL;
     }
     const check_reference *reference = &self->recording->list[self->next];
@@ -61,8 +62,8 @@ static const check_reference *recorded(check_comparison *self, const char *path,
         !same_dims(reference->dims, dims)) {
         talc_fail(TALC_BAD_SHAPE,
                   "check_model: op %d is %s %s in '%s', the reference ran %s %s in '%s'",
-                  self->next, observation->op, here, path, reference->op,
-                  talc_dims_text(reference->dims, there), reference->path);
+                  self->next, observation->op, here, TALC_SHOWN(path), reference->op,
+                  talc_dims_text(reference->dims, there), TALC_SHOWN(reference->path));
         return NULL;
     }
     self->next++;

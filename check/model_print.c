@@ -1,6 +1,7 @@
 #include "check/model.h"
 
 #include "check/data.h"
+#include "tensor/shown.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,9 +29,10 @@ static const char *difference_text(double difference, char text[NUMBER_TEXT])
     return text;
 }
 
-static const char *path_text(const talc_check_model_layer *layer)
+static const char *path_text(const talc_check_model_layer *layer, char text[TALC_SHOWN_TEXT])
 {
-    return *layer->path == '\0' ? "(model)" : layer->path;
+    return *layer->path == '\0' ? "(model)"
+                                : talc_shown(layer->path, SIZE_MAX, text, TALC_SHOWN_TEXT);
 }
 
 /* Wrong itself, or only reached by the error of a layer before it. */
@@ -57,10 +59,10 @@ static void print_row(FILE *file, const int widths[4], const char *const cells[C
 static void print_first(FILE *file, const talc_check_model_layer *layer)
 {
     const bool own = layer->own > 1 && !(layer->step > layer->own);
-    char index[TALC_DIMS_TEXT], share[NUMBER_TEXT];
-    fprintf(file, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, ", path_text(layer),
-            layer->op, *layer->algorithm == '\0' ? "" : " by ", layer->algorithm,
-            talc_dims_text(layer->where, index), talc_check_shown(layer->got),
+    char index[TALC_DIMS_TEXT], share[NUMBER_TEXT], path[TALC_SHOWN_TEXT];
+    fprintf(file, "first wrong: %s %s%s%s: element %s is %.9g instead of %.9g, ",
+            path_text(layer, path), layer->op, *layer->algorithm == '\0' ? "" : " by ",
+            layer->algorithm, talc_dims_text(layer->where, index), talc_check_shown(layer->got),
             talc_check_shown(layer->due));
     if (own || layer->own > 1)
         fprintf(file, "%s of its bound\n", share_text(layer->own, share));
@@ -84,10 +86,10 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
     const int count = talc_check_model_count(report);
     int widths[4] = { 7, 2, 9, 6 }; /* of "(model)", "op", "algorithm", "output" */
     char dims[TALC_DIMS_TEXT], own[NUMBER_TEXT], step[NUMBER_TEXT], accumulated[NUMBER_TEXT],
-        difference[NUMBER_TEXT];
+        difference[NUMBER_TEXT], path[TALC_SHOWN_TEXT];
     for (int i = 0; i < count; i++) {
         const talc_check_model_layer *layer = talc_check_model_at(report, i);
-        widths[0] = longer(widths[0], layer->path);
+        widths[0] = longer(widths[0], path_text(layer, path));
         widths[1] = longer(widths[1], layer->op);
         widths[2] = longer(widths[2], layer->algorithm);
         widths[3] = longer(widths[3], talc_dims_text(layer->dims, dims));
@@ -99,7 +101,7 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
         const talc_check_model_layer *layer = talc_check_model_at(report, i);
         print_row(file, widths,
                   (const char *const[]){
-                      path_text(layer), layer->op, layer->algorithm,
+                      path_text(layer, path), layer->op, layer->algorithm,
                       talc_dims_text(layer->dims, dims), share_text(layer->own, own),
                       share_text(layer->step, step), share_text(layer->accumulated, accumulated),
                       difference_text(layer->difference, difference), verdict_text(layer) });

@@ -1,6 +1,7 @@
 #include "check/model_walk.h"
 
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <stdio.h>
@@ -158,8 +159,8 @@ static const char *read_forced(const char *who, const char *text, check_forced *
     const size_t length = strcspn(text, ","), equals = strcspn(text, "=");
     if (equals == 0 || equals + 1 >= length || equals >= CHECK_NAME ||
         length - equals - 1 >= CHECK_NAME) {
-        talc_fail(TALC_BAD_ARGUMENT, "%s: '%.*s' is no algorithm, expected OP=NAME", who,
-                  (int)(length < 80 ? length : 80), text);
+        talc_fail(TALC_BAD_ARGUMENT, "%s: '%s' is no algorithm, expected OP=NAME", who,
+                  TALC_SHOWN_PART(text, length));
         return NULL;
     }
     snprintf(forced->op, sizeof forced->op, "%.*s", (int)equals, text);
@@ -212,7 +213,8 @@ static bool all_forced_ran(const char *who, const check_walk *walk)
     for (int i = 0; i < walk->forced_count; i++)
         if (!walk->forced[i].ran) {
             talc_fail(TALC_NOT_FOUND, "%s: %s=%s is forced, and no op %s ran", who,
-                      walk->forced[i].op, walk->forced[i].name, walk->forced[i].op);
+                      TALC_SHOWN(walk->forced[i].op), TALC_SHOWN(walk->forced[i].name),
+                      TALC_SHOWN(walk->forced[i].op));
             return false;
         }
     return true;

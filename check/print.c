@@ -1,5 +1,7 @@
 #include "check/results.h"
 
+#include "tensor/shown.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -26,7 +28,7 @@ static void print_rows(FILE *file, const talc_check *check)
     int op = 2, algorithm = 9, device = 6;
     for (int i = 0; i < check->summary_count; i++) {
         op = longer(op, check->summaries[i].op);
-        algorithm = longer(algorithm, check->summaries[i].algorithm);
+        algorithm = longer(algorithm, TALC_SHOWN(check->summaries[i].algorithm));
         device = longer(device, check->summaries[i].device);
     }
     fprintf(file, "%-*s  %-*s  %-*s  %-8s  %8s  %8s  %8s  %8s  %12s\n", op, "op", algorithm,
@@ -38,7 +40,7 @@ static void print_rows(FILE *file, const talc_check *check)
         fprintf(file,
                 "%-*s  %-*s  %-*s  %-8s  %8" PRId64 "  %8" PRId64 "  %8" PRId64 "  %8" PRId64
                 "  %12s\n",
-                op, s->op, algorithm, s->algorithm, device, s->device,
+                op, s->op, algorithm, TALC_SHOWN(s->algorithm), device, s->device,
                 talc_precision_name(s->arithmetic.precision), s->problems, s->refused, s->checks,
                 s->failed, share_text(s, share));
     }
@@ -57,9 +59,9 @@ void talc_check_print(FILE *file, const talc_check *check)
         fprintf(file,
                 "\n%s by %s on %s, %s: %s\n  talc check '%s' --device %s --algorithm %s --kinds %s "
                 "--seed %" PRIu64 "\n",
-                f->op, f->algorithm, f->device, talc_check_kind_name(f->kind), f->reason,
-                f->problem, f->device, f->algorithm, talc_check_kind_name(f->kind),
-                check->options.seed);
+                f->op, TALC_SHOWN(f->algorithm), f->device, talc_check_kind_name(f->kind),
+                f->reason, f->problem, f->device, TALC_SHOWN(f->algorithm),
+                talc_check_kind_name(f->kind), check->options.seed);
     }
     if (failed > check->failure_count)
         fprintf(file, "\nand %" PRId64 " failures more\n", failed - check->failure_count);

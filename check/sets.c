@@ -2,6 +2,7 @@
 
 #include "check/data.h"
 #include "check/family.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -124,7 +125,8 @@ const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed
     const char *const *problems = set_named(set);
     if (!random && problems == NULL) {
         talc_fail(TALC_NOT_FOUND,
-                  "check: there is no set '%.80s'; the sets are quick, edges, models, random", set);
+                  "check: there is no set '%s'; the sets are quick, edges, models, random",
+                  TALC_SHOWN(set));
         return NULL;
     }
     if (index < 0)

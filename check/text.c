@@ -2,6 +2,7 @@
 
 #include "tensor/error.h"
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,8 +17,8 @@ check_reader talc_check_reader(const char *op, const char *text)
 
 bool talc_check_unexpected_at(const check_reader *reader, const char *place, const char *wanted)
 {
-    talc_fail(TALC_BAD_ARGUMENT, "%s: problem '%.80s': expected %s at position %td", reader->op,
-              reader->start, wanted, place - reader->start);
+    talc_fail(TALC_BAD_ARGUMENT, "%s: problem '%s': expected %s at position %td", reader->op,
+              TALC_SHOWN(reader->start), wanted, place - reader->start);
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include "tensor/observe.h"
 #include "tensor/recording.h"
 #include "tensor/run.h"
+#include "tensor/shown.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static bool tell_replaced(const char *path, talc_tensor *tensor, bool is_buffer,
     talc_fail(TALC_BAD_ARGUMENT,
               "%s: %s was moved or loaded since the capture, which read its storage of then; "
               "capture again",
-              REPLAY, path);
+              REPLAY, TALC_SHOWN(path));
     return false;
 }
 
@@ -126,7 +127,7 @@ static bool in_evaluation(const talc_module *module)
         return true;
     talc_fail(TALC_BAD_ARGUMENT,
               "%s: %s%s%s is in training mode; call talc_module_eval on the model first", CAPTURE,
-              training->kind->name, *path == '\0' ? "" : " ", path);
+              TALC_SHOWN(training->kind->name), *path == '\0' ? "" : " ", TALC_SHOWN(path));
     return false;
 }
 
@@ -136,7 +137,7 @@ static bool in_evaluation(const talc_module *module)
 static talc_tensor *forward_to_own(talc_graph *graph)
 {
     talc_tensor *y = talc_forward(graph->module, graph->x);
-    return y == NULL || talc_recording_owns(graph->recording, y) ? y : talc_clone(y);
+    return y == NULL || talc_recording_owns(graph->recording, y) ? y : talc_clone_for(CAPTURE, y);
 }
 
 /* What is made of a pass stays in the scope that is open. */
@@ -185,7 +186,7 @@ static talc_tensor *record(talc_graph *graph)
 static talc_tensor *rehearse(talc_graph *graph)
 {
     talc_tensor *y = pass(graph, false);
-    return y == NULL ? NULL : talc_clone(y);
+    return y == NULL ? NULL : talc_clone_for(CAPTURE, y);
 }
 
 /* Makes the recording and the fixed output; a graph that has them gets new ones, in the same output handle, or keeps its own, and
@@ -225,8 +226,8 @@ static bool prepare(talc_graph *graph, const talc_tensor *example)
     if (scope == NULL)
         return false;
     graph->x = talc_retain(talc_empty_like(example));
-    const bool made = graph->x != NULL && talc_copy(graph->x, example) && list_parameters(graph) &&
-                      capture(graph);
+    const bool made = graph->x != NULL && talc_copy_for(CAPTURE, graph->x, example) &&
+                      list_parameters(graph) && capture(graph);
     talc_scope_leave(scope);
     return made;
 }
@@ -253,7 +254,7 @@ static bool run_again(talc_graph *graph)
 {
     talc_scope *scope = talc_scope_enter();
     const talc_tensor *y = scope == NULL ? NULL : pass(graph, false);
-    const bool ran = y != NULL && talc_copy(graph->y, y);
+    const bool ran = y != NULL && talc_copy_for(REPLAY, graph->y, y);
     talc_scope_leave(scope);
     return ran;
 }
@@ -278,7 +279,8 @@ talc_tensor *talc_graph_replay(talc_graph *graph, const talc_tensor *x)
         !talc_operand_shape(REPLAY, "x", x, talc_dims_of(graph->x)) ||
         talc_recording_refuses(REPLAY, x->device, "hold another graph") ||
         talc_recording_refuses_device(REPLAY, x->device) || !check_parameters(graph, &written) ||
-        !talc_recording_follow(graph->recording) || (x != graph->x && !talc_copy(graph->x, x)))
+        !talc_recording_follow(graph->recording) ||
+        (x != graph->x && !talc_copy_for(REPLAY, graph->x, x)))
         return NULL;
     const bool ran =
         talc_recording_possible(x->device) ? run_recording(graph, written) : run_again(graph);

@@ -1,6 +1,7 @@
 #include "nn/entries.h"
 
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -22,13 +23,15 @@ static bool name_fits(const char *who, const talc_module *module, const char *na
     if (talc_operand_missing(who, "name", name))
         return false;
     if (*name == '\0')
-        talc_fail(TALC_BAD_ARGUMENT, "%s: a name in %s is empty", who, module->kind->name);
+        talc_fail(TALC_BAD_ARGUMENT, "%s: a name in %s is empty", who,
+                  TALC_SHOWN(module->kind->name));
     else if (strchr(name, '.') != NULL)
         talc_fail(TALC_BAD_ARGUMENT,
-                  "%s: name '%.80s' in %s has a dot, which separates the parts of a path", who,
-                  name, module->kind->name);
+                  "%s: name '%s' in %s has a dot, which separates the parts of a path", who,
+                  TALC_SHOWN(name), TALC_SHOWN(module->kind->name));
     else if (talc_module_entry_find(module, name, strlen(name)) != NULL)
-        talc_fail(TALC_BAD_ARGUMENT, "%s: %s has '%.80s' already", who, module->kind->name, name);
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s has '%s' already", who, TALC_SHOWN(module->kind->name),
+                  TALC_SHOWN(name));
     return !talc_failed();
 }
 

@@ -5,6 +5,7 @@
 #include "ops/matmul.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -210,7 +211,7 @@ void talc_module_explanation_free(talc_module_explanation *explanation)
 
 /* The cells of a step, or the titles for NULL. */
 static void cells_of(const talc_module_step *step, char shape[TALC_DIMS_TEXT],
-                     const char *cells[COLUMNS + 1])
+                     char shown[2][TALC_SHOWN_TEXT], const char *cells[COLUMNS + 1])
 {
     static const char *const titles[COLUMNS + 1] = { "layers", "what they do", "op", "output",
                                                      "algorithm" };
@@ -218,8 +219,10 @@ static void cells_of(const talc_module_step *step, char shape[TALC_DIMS_TEXT],
         cells[i] = titles[i];
     if (step == NULL)
         return;
-    cells[0] = *step->layers == '\0' ? "(model)" : step->layers;
-    cells[1] = step->does;
+    cells[0] = *step->layers == '\0'
+                   ? "(model)"
+                   : talc_shown(step->layers, SIZE_MAX, shown[0], TALC_SHOWN_TEXT);
+    cells[1] = talc_shown(step->does, SIZE_MAX, shown[1], TALC_SHOWN_TEXT);
     cells[2] = step->op;
     cells[3] = talc_dims_text(step->output, shape);
     cells[4] = step->algorithm;
@@ -229,17 +232,17 @@ void talc_module_explanation_print(FILE *file, const talc_module_explanation *ex
 {
     if (file == NULL || explanation == NULL)
         return;
-    char shape[TALC_DIMS_TEXT];
+    char shape[TALC_DIMS_TEXT], shown[2][TALC_SHOWN_TEXT];
     const char *cells[COLUMNS + 1];
     int widths[COLUMNS] = { 0 };
     for (int j = -1; j < explanation->count; j++) {
-        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, cells);
+        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, shown, cells);
         for (int i = 0; i < COLUMNS; i++)
             if ((int)strlen(cells[i]) > widths[i])
                 widths[i] = (int)strlen(cells[i]);
     }
     for (int j = -1; j < explanation->count; j++) {
-        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, cells);
+        cells_of(j < 0 ? NULL : &explanation->steps[j], shape, shown, cells);
         for (int i = 0; i < COLUMNS; i++)
             fprintf(file, "%-*s  ", widths[i], cells[i]);
         fprintf(file, "%s\n", cells[COLUMNS]);

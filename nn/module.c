@@ -2,6 +2,7 @@
 
 #include "nn/entries.h"
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 static _Thread_local talc_forward_recorder *current_recorder;
@@ -28,16 +29,16 @@ static bool class_fits(const talc_module_class *kind)
     if (kind->size < sizeof(talc_module))
         talc_fail(TALC_BAD_ARGUMENT,
                   "module_new: %s has size %zu, a struct that begins with talc_module at least %zu",
-                  kind->name, kind->size, sizeof(talc_module));
+                  TALC_SHOWN(kind->name), kind->size, sizeof(talc_module));
     return !talc_failed();
 }
 
 static talc_module *module_allocate(const talc_module_class *kind)
 {
-    talc_module *module = talc_memory_new(kind->size, kind->name);
+    talc_module *module = talc_memory_new(kind->size, TALC_SHOWN(kind->name));
     if (module == NULL)
         return NULL;
-    module->entries = talc_memory_new(sizeof *module->entries, kind->name);
+    module->entries = talc_memory_new(sizeof *module->entries, TALC_SHOWN(kind->name));
     if (module->entries == NULL) {
         talc_memory_free(module);
         return NULL;
@@ -60,7 +61,8 @@ talc_module *talc_module_new(const talc_module_class *kind, const void *options)
     talc_scope_leave(scope);
     if (made && !talc_failed())
         return module;
-    talc_fail(TALC_BAD_ARGUMENT, "module_new: init of %s failed without a reason", kind->name);
+    talc_fail(TALC_BAD_ARGUMENT, "module_new: init of %s failed without a reason",
+              TALC_SHOWN(kind->name));
     talc_module_free(module);
     return NULL;
 }
@@ -93,18 +95,29 @@ static bool child_is_free(const talc_module *module, const char *name, const tal
     while (ancestor != NULL && ancestor != child)
         ancestor = ancestor->entries->parent;
     if (ancestor != NULL)
-        talc_fail(TALC_BAD_ARGUMENT, "module_add: %s would contain itself as '%.80s'",
-                  child->kind->name, name == NULL ? "" : name);
+        talc_fail(TALC_BAD_ARGUMENT, "module_add: %s would contain itself as '%s'",
+                  TALC_SHOWN(child->kind->name), TALC_SHOWN(name == NULL ? "" : name));
     else if (child->entries->parent != NULL)
-        talc_fail(TALC_BAD_ARGUMENT, "module_add: %s '%.80s' has a parent already, %s",
-                  child->kind->name, name == NULL ? "" : name, child->entries->parent->kind->name);
+        talc_fail(TALC_BAD_ARGUMENT, "module_add: %s '%s' has a parent already, %s",
+                  TALC_SHOWN(child->kind->name), TALC_SHOWN(name == NULL ? "" : name),
+                  TALC_SHOWN(child->entries->parent->kind->name));
     return ancestor == NULL && child->entries->parent == NULL;
+}
+
+/* Like talc_operand_missing, for what is registered under a name. */
+static bool named_missing(const char *who, const char *operand, const char *name,
+                          const void *pointer)
+{
+    if (pointer != NULL || name == NULL)
+        return talc_operand_missing(who, operand, pointer);
+    talc_fail(TALC_NULL_ARGUMENT, "%s: %s '%s' is NULL", who, operand, TALC_SHOWN(name));
+    return true;
 }
 
 talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child)
 {
     if (child == NULL) {
-        talc_operand_missing("module_add", name == NULL ? "child" : name, NULL);
+        named_missing("module_add", "child", name, NULL);
         return NULL;
     }
     if (!child_is_free(module, name, child))
@@ -123,7 +136,7 @@ static talc_tensor *register_tensor(const char *who, talc_module *module, const 
                                     talc_tensor *tensor, talc_entry_kind kind)
 {
     if (talc_operand_missing(who, "module", module) ||
-        talc_operand_missing(who, name == NULL ? "name" : name, tensor))
+        named_missing(who, name == NULL ? "name" : "tensor", name, tensor))
         return NULL;
     talc_module_entry entry = { .kind = kind, .tensor = tensor };
     return talc_module_entry_add(who, module, name, entry) ? tensor : NULL;
@@ -147,7 +160,7 @@ talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
         talc_operand_missing("forward", "x", x))
         return NULL;
     if (module->kind->forward == NULL) {
-        talc_fail(TALC_UNSUPPORTED, "forward: %s has no forward", module->kind->name);
+        talc_fail(TALC_UNSUPPORTED, "forward: %s has no forward", TALC_SHOWN(module->kind->name));
         return NULL;
     }
     talc_scope *scope = talc_scope_enter();
@@ -159,7 +172,7 @@ talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
     talc_tensor *y = module->kind->forward(module, x);
     if (y == NULL)
         talc_fail(TALC_BAD_ARGUMENT, "forward: %s returned NULL without a reason",
-                  module->kind->name);
+                  TALC_SHOWN(module->kind->name));
     if (talc_failed())
         y = NULL;
     if (recorder != NULL)

@@ -1,6 +1,7 @@
 #include "nn/parameter.h"
 
 #include "tensor/random.h"
+#include "tensor/shown.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -31,8 +32,8 @@ bool talc_layer_positive(const talc_module *module, const char *option, int64_t 
 {
     if (value >= 1)
         return true;
-    talc_fail(TALC_BAD_ARGUMENT, "%s: %s %" PRId64 " must be at least 1", module->kind->name,
-              option, value);
+    talc_fail(TALC_BAD_ARGUMENT, "%s: %s %" PRId64 " must be at least 1",
+              TALC_SHOWN(module->kind->name), option, value);
     return false;
 }
 
@@ -41,6 +42,6 @@ bool talc_layer_float(const talc_module *module, talc_dtype dtype)
     if (talc_dtype_is_float(dtype))
         return true;
     talc_fail(TALC_BAD_DTYPE, "%s: parameters of %s are not supported, they must be f32 or f64",
-              module->kind->name, talc_dtype_name(dtype));
+              TALC_SHOWN(module->kind->name), talc_dtype_name(dtype));
     return false;
 }

@@ -3,6 +3,7 @@
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
 #include "tensor/shape.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
@@ -50,7 +51,7 @@ typedef struct loading {
     const char *path;
     talc_replacement *next; /* of the module's next tensor */
     int64_t missing, matched;
-    char first_missing[256];
+    char first_missing[TALC_SHOWN_TEXT]; /* as it is shown */
 } loading;
 
 /* First walk: every tensor of the module that the file has must be of its type and shape. */
@@ -61,19 +62,19 @@ static bool check(const char *name, talc_tensor *tensor, bool is_buffer, void *c
     int64_t index = talc_safetensors_find(load->file, name);
     if (index < 0) {
         if (load->missing++ == 0)
-            snprintf(load->first_missing, sizeof load->first_missing, "%s", name);
+            talc_shown(name, SIZE_MAX, load->first_missing, sizeof load->first_missing);
         return true;
     }
     load->matched++;
     char in_file[TALC_DIMS_TEXT], in_module[TALC_DIMS_TEXT];
     talc_dims dims = talc_safetensors_dims(load->file, index);
     if (talc_safetensors_dtype(load->file, index) != tensor->dtype)
-        talc_fail(TALC_BAD_DTYPE, "module_load: %s: %s is %s in the file, %s in the module",
-                  load->path, name, talc_safetensors_dtype_name(load->file, index),
-                  talc_dtype_name(tensor->dtype));
+        talc_fail(TALC_BAD_DTYPE, "module_load: '%s': '%s' is %s in the file, %s in the module",
+                  TALC_SHOWN(load->path), TALC_SHOWN(name),
+                  talc_safetensors_dtype_name(load->file, index), talc_dtype_name(tensor->dtype));
     else if (!talc_shape_equal(dims, talc_dims_of(tensor)))
-        talc_fail(TALC_BAD_SHAPE, "module_load: %s: %s is %s in the file, %s in the module",
-                  load->path, name, talc_dims_text(dims, in_file),
+        talc_fail(TALC_BAD_SHAPE, "module_load: '%s': '%s' is %s in the file, %s in the module",
+                  TALC_SHOWN(load->path), TALC_SHOWN(name), talc_dims_text(dims, in_file),
                   talc_dims_text(talc_dims_of(tensor), in_module));
     return !talc_failed();
 }
@@ -105,16 +106,17 @@ static bool check_names(const loading *load, talc_module *module)
 {
     char more[48];
     if (load->missing > 0) {
-        talc_fail(TALC_NOT_FOUND, "module_load: %s lacks %s%s", load->path, load->first_missing,
-                  and_more(load->missing, more));
+        talc_fail(TALC_NOT_FOUND, "module_load: '%s' lacks '%s'%s", TALC_SHOWN(load->path),
+                  load->first_missing, and_more(load->missing, more));
         return false;
     }
     int64_t count = talc_safetensors_count(load->file);
     for (int64_t i = 0; i < count; i++) {
         const char *name = talc_safetensors_name(load->file, i);
         if (talc_module_find(module, name) == NULL) {
-            talc_fail(TALC_NOT_FOUND, "module_load: %s has %s%s, %s has not", load->path, name,
-                      and_more(count - load->matched, more), module->kind->name);
+            talc_fail(TALC_NOT_FOUND, "module_load: '%s' has '%s'%s, %s has not",
+                      TALC_SHOWN(load->path), TALC_SHOWN(name),
+                      and_more(count - load->matched, more), TALC_SHOWN(module->kind->name));
             return false;
         }
     }

@@ -1,6 +1,7 @@
 #include "nn/entries.h"
 #include "nn/module.h"
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -107,7 +108,7 @@ static bool run_forward(summary_table *summary, talc_module *module, talc_tensor
 // ---- The table ----------------------------------------------------------------------------------------------
 
 #define NUMBER_TEXT 40
-#define TYPE_TEXT   160
+#define TYPE_TEXT   (2 * TALC_SHOWN_TEXT + 8)
 
 /* A count with its thousands apart: "272,474". */
 static const char *number_text(double number, char text[NUMBER_TEXT])
@@ -132,10 +133,16 @@ static const char *number_text(double number, char text[NUMBER_TEXT])
 static const char *type_text(const summary_row *row, char text[TYPE_TEXT])
 {
     if (row->into == NULL)
-        snprintf(text, TYPE_TEXT, "%s", row->module->kind->name);
+        talc_shown(row->module->kind->name, SIZE_MAX, text, TALC_SHOWN_TEXT);
     else
-        snprintf(text, TYPE_TEXT, "%s (in %s)", row->module->kind->name, row->into);
+        snprintf(text, TYPE_TEXT, "%s (in %s)", TALC_SHOWN(row->module->kind->name),
+                 TALC_SHOWN(row->into));
     return text;
+}
+
+static const char *path_text(const summary_row *row, char text[TALC_SHOWN_TEXT])
+{
+    return *row->path == '\0' ? "(model)" : talc_shown(row->path, SIZE_MAX, text, TALC_SHOWN_TEXT);
 }
 
 static int longer(int a, size_t b)
@@ -152,10 +159,11 @@ static void print_line(FILE *file, const int widths[3], const char *const cells[
 static void print_table(FILE *file, const summary_table *summary)
 {
     char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT], type[TYPE_TEXT];
+    char path[TALC_SHOWN_TEXT];
     int widths[3] = { 7, 4, 12 }; /* of "(model)", "type" and "output shape" */
     for (int i = 0; i < summary->count; i++) {
         const summary_row *row = &summary->rows[i];
-        widths[0] = longer(widths[0], strlen(row->path));
+        widths[0] = longer(widths[0], strlen(path_text(row, path)));
         widths[1] = longer(widths[1], strlen(type_text(row, type)));
         widths[2] = longer(widths[2], strlen(talc_dims_text(row->y, shape)));
     }
@@ -168,7 +176,7 @@ static void print_table(FILE *file, const summary_table *summary)
         all_macs += row->macs;
         print_line(file, widths,
                    (const char *const[]){
-                       *row->path == '\0' ? "(model)" : row->path, type_text(row, type),
+                       path_text(row, path), type_text(row, type),
                        row->calls == 0 ? "not called" : talc_dims_text(row->y, shape),
                        number_text(row->parameters, parameters), number_text(row->macs, macs) });
     }

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const OP = "batch_norm2d";
 
@@ -61,14 +62,26 @@ static bool read_options(const talc_batch_norm2d_options *options, talc_batch_no
     return !talc_failed() && talc_operand_activation(OP, p->activation);
 }
 
-/* Training writes the running statistics in place, so they have to stand one after the other. */
-static bool check_written(const char *name, const talc_tensor *running)
+/* Training writes the running statistics in place, so they have to stand one after the other, and in memory of their own. */
+static bool check_written(const operands *o, const char *name, const talc_tensor *running)
 {
-    if (running == NULL || talc_is_contiguous(running))
+    const struct {
+        const char *name;
+        const talc_tensor *tensor;
+    } others[] = { { "x", o->x },
+                   { "weight", o->weight },
+                   { "bias", o->bias },
+                   { "running_mean", o->running_mean } };
+    if (running == NULL)
         return true;
-    talc_fail(TALC_BAD_ARGUMENT, "%s: %s is a view with gaps, training needs it contiguous", OP,
-              name);
-    return false;
+    if (!talc_is_contiguous(running))
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s is a view with gaps, training needs it contiguous", OP,
+                  name);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i].name) != 0 && talc_may_overlap(running, others[i].tensor))
+            talc_fail(TALC_BAD_ARGUMENT, "%s: %s and %s share memory, and training writes %s", OP,
+                      others[i].name, name, name);
+    return !talc_failed();
 }
 
 static bool check_statistics(const operands *o, const talc_batch_norm2d_problem *p)
@@ -87,8 +100,8 @@ static bool check_statistics(const operands *o, const talc_batch_norm2d_problem 
                   OP, talc_dims_text(talc_dims_of(o->x), text));
         return false;
     }
-    return check_written("running_mean", o->running_mean) &&
-           check_written("running_var", o->running_var);
+    return check_written(o, "running_mean", o->running_mean) &&
+           check_written(o, "running_var", o->running_var);
 }
 
 // ---- Choice -------------------------------------------------------------------------------------------------
@@ -114,11 +127,11 @@ static const talc_batch_norm2d_algorithm *choose(talc_device *device, const char
 /* Contiguous handles on the operands; the running statistics are themselves in training. */
 static bool pack(const operands *o, operands *packed)
 {
-    packed->x = talc_operand_contiguous(o->x);
-    packed->weight = talc_operand_contiguous(o->weight);
-    packed->bias = talc_operand_contiguous(o->bias);
-    packed->running_mean = talc_operand_contiguous(o->running_mean);
-    packed->running_var = talc_operand_contiguous(o->running_var);
+    packed->x = talc_operand_contiguous(OP, o->x);
+    packed->weight = talc_operand_contiguous(OP, o->weight);
+    packed->bias = talc_operand_contiguous(OP, o->bias);
+    packed->running_mean = talc_operand_contiguous(OP, o->running_mean);
+    packed->running_var = talc_operand_contiguous(OP, o->running_var);
     return !talc_failed();
 }
 

@@ -2,6 +2,7 @@
 
 #include "tensor/environment.h"
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,9 +35,8 @@ bool talc_algorithm_force(const char *op, const char *name)
     if (talc_operand_missing("algorithm_force", "op", op))
         return false;
     if (*op == '\0' || strlen(op) >= NAME_LENGTH || (name != NULL && strlen(name) >= NAME_LENGTH)) {
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "algorithm_force: names have 1 to %d characters: '%.40s', '%.40s'",
-                  NAME_LENGTH - 1, op, name == NULL ? "" : name);
+        talc_fail(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to %d characters: '%s', '%s'",
+                  NAME_LENGTH - 1, TALC_SHOWN(op), TALC_SHOWN(name == NULL ? "" : name));
         return false;
     }
     int index = forced_index(op);
@@ -76,7 +76,9 @@ const char *talc_choice_refusal(const talc_choice *choice, const talc_algorithm 
                                 const char *refusal, size_t workspace, char text[96])
 {
     if (choice->forced != NULL && strcmp(choice->forced, row->name) != 0) {
-        snprintf(text, 96, "'%s' is asked for", choice->forced);
+        char name[64];
+        snprintf(text, 96, "'%s' is asked for",
+                 talc_shown(choice->forced, SIZE_MAX, name, sizeof name));
         return text;
     }
     if (refusal != NULL)
@@ -127,7 +129,7 @@ talc_status talc_choice_fail(const talc_choice *choice)
 {
     if (choice->forced != NULL && !choice->forced_seen)
         return talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
-                         choice->device->name, choice->forced);
+                         choice->device->name, TALC_SHOWN(choice->forced));
     char reasons[640] = ""; /* "name: reason; ..." */
     size_t used = 0;
     for (int i = 0; i < choice->refused_count && used < sizeof reasons; i++) {

@@ -70,7 +70,7 @@ static bool result_dims(const talc_tensor *const *tensors, int count, int dim, t
 static bool copy_into_slice(talc_tensor *y, const talc_tensor *tensor, int dim, int64_t start)
 {
     talc_tensor *slice = talc_slice(y, dim, start, start + tensor->dims[dim], 1);
-    bool copied = slice != NULL && talc_copy(slice, tensor);
+    bool copied = slice != NULL && talc_copy_for("concat", slice, tensor);
     talc_release(slice);
     return copied;
 }

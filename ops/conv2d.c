@@ -62,10 +62,10 @@ typedef struct operands {
 static bool operands_pack(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
                           const talc_tensor *residual, operands *packed)
 {
-    packed->x = talc_operand_contiguous(x);
-    packed->w = talc_operand_contiguous(w);
-    packed->bias = talc_operand_contiguous(bias);
-    packed->residual = talc_operand_contiguous(residual);
+    packed->x = talc_operand_contiguous("conv2d", x);
+    packed->w = talc_operand_contiguous("conv2d", w);
+    packed->bias = talc_operand_contiguous("conv2d", bias);
+    packed->residual = talc_operand_contiguous("conv2d", residual);
     return !talc_failed();
 }
 

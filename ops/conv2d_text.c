@@ -2,6 +2,7 @@
 #include "ops/conv2d.h"
 
 #include "tensor/memory.h"
+#include "tensor/shown.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
@@ -51,8 +52,8 @@ typedef struct reader {
 
 static bool unexpected(const reader *r, const char *wanted)
 {
-    talc_fail(TALC_BAD_ARGUMENT, "conv2d: problem '%.80s': expected %s at position %td", r->text,
-              wanted, r->at - r->text);
+    talc_fail(TALC_BAD_ARGUMENT, "conv2d: problem '%s': expected %s at position %td",
+              TALC_SHOWN(r->text), wanted, r->at - r->text);
     return false;
 }
 

@@ -177,7 +177,7 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     if (y == NULL || problem.samples == 0)
         return y;
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *packed = talc_operand_contiguous(labels);
+    talc_tensor *packed = talc_operand_contiguous(OP, labels);
     talc_status status =
         packed == NULL ? talc_error_status() : run(row, &problem, workspace, logits, packed, y);
     talc_release(packed);

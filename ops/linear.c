@@ -70,7 +70,7 @@ static talc_tensor *multipliable(const talc_tensor *tensor)
     bool transposed;
     int64_t ld;
     return rows_layout(tensor, &transposed, &ld) ? talc_retain((talc_tensor *)tensor)
-                                                 : talc_contiguous(tensor);
+                                                 : talc_contiguous_for("linear", tensor);
 }
 
 static talc_matmul_problem problem_of(const talc_tensor *x, const talc_tensor *weight, bool bias,
@@ -110,8 +110,8 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
     talc_tensor *x_used = y == NULL ? NULL : multipliable(x);
     talc_tensor *weight_used = x_used == NULL ? NULL : multipliable(weight);
     talc_tensor *bias_used =
-        talc_operand_contiguous(bias); /* nothing is made while a failure stands */
-    talc_tensor *residual_used = talc_operand_contiguous(options->residual);
+        talc_operand_contiguous("linear", bias); /* nothing is made while a failure stands */
+    talc_tensor *residual_used = talc_operand_contiguous("linear", options->residual);
     talc_matmul_problem problem = { 0 };
     const talc_matmul_algorithm *row = NULL;
     talc_status status = talc_error_status();

@@ -132,7 +132,7 @@ static talc_tensor *multipliable(const talc_tensor *tensor, bool vector_is_row)
     int64_t ld;
     if (talc_matmul_layout(m.rows, m.columns, m.row_stride, m.column_stride, &transposed, &ld))
         return talc_retain((talc_tensor *)tensor);
-    return talc_contiguous(tensor);
+    return talc_contiguous_for("matmul", tensor);
 }
 
 /* Strides of an operand's batch dimensions, aligned at the last and 0 where it is stretched. */

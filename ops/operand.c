@@ -56,10 +56,10 @@ bool talc_operand_activation(const char *op, talc_activation activation)
     return false;
 }
 
-talc_tensor *talc_operand_contiguous(const talc_tensor *tensor)
+talc_tensor *talc_operand_contiguous(const char *op, const talc_tensor *tensor)
 {
     if (tensor == NULL || !talc_is_contiguous(tensor))
-        return tensor == NULL ? NULL : talc_contiguous(tensor);
+        return tensor == NULL ? NULL : talc_contiguous_for(op, tensor);
     return talc_retain((talc_tensor *)tensor);
 }
 

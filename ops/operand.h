@@ -25,7 +25,7 @@ bool talc_operand_activation(const char *op, talc_activation activation);
 
 /// An operand's elements without gaps, in the tensor itself, retained, where it has none: a view costs as much as the rest of
 /// a call. And the device address. Of an operand that may be absent: NULL stays NULL.
-talc_tensor *talc_operand_contiguous(const talc_tensor *tensor);
+talc_tensor *talc_operand_contiguous(const char *op, const talc_tensor *tensor);
 void *talc_operand_data(const talc_tensor *tensor);
 
 /// What an op returns after its run: the result, or NULL after releasing it when the status is a failure.

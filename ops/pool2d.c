@@ -189,7 +189,7 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_po
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
     talc_tensor *at =
         y != NULL && p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
-    talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(x);
+    talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
     talc_status status = talc_error_status();
     if (status == TALC_OK && talc_numel(y) > 0)
         status =

@@ -24,37 +24,55 @@ static talc_status copy_on_device(const char *who, talc_tensor *dst, const talc_
                         dst->device->interface->copy(dst->device, &problem, dst->data, src->data));
 }
 
-static talc_tensor *packed_copy(const char *who, const talc_tensor *tensor, talc_dtype dtype)
+/* The op `op`, as a step of `who`. */
+static talc_tensor *packed_copy(const char *who, const char *op, const talc_tensor *tensor,
+                                talc_dtype dtype)
 {
     talc_tensor *copy = talc_tensor_new(who, tensor->device, dtype, talc_dims_of(tensor));
-    if (copy != NULL && copy_on_device(who, copy, tensor) != TALC_OK) {
+    if (copy != NULL && copy_on_device(op, copy, tensor) != TALC_OK) {
         talc_release(copy);
         copy = NULL;
     }
-    talc_observed(who, NULL, NULL, &tensor, 1, copy);
+    talc_observed(op, NULL, NULL, &tensor, 1, copy);
     return copy;
+}
+
+talc_tensor *talc_clone_for(const char *who, const talc_tensor *tensor)
+{
+    return talc_operand_missing(who, "tensor", tensor)
+               ? NULL
+               : packed_copy(who, "clone", tensor, tensor->dtype);
 }
 
 talc_tensor *talc_clone(const talc_tensor *tensor)
 {
-    return talc_operand_missing("clone", "tensor", tensor)
-               ? NULL
-               : packed_copy("clone", tensor, tensor->dtype);
+    return talc_clone_for("clone", tensor);
+}
+
+talc_tensor *talc_contiguous_for(const char *who, const talc_tensor *tensor)
+{
+    if (talc_operand_missing(who, "tensor", tensor))
+        return NULL;
+    return talc_is_contiguous(tensor) ? talc_tensor_alias(tensor)
+                                      : packed_copy(who, "contiguous", tensor, tensor->dtype);
 }
 
 talc_tensor *talc_contiguous(const talc_tensor *tensor)
 {
-    if (talc_operand_missing("contiguous", "tensor", tensor))
+    return talc_contiguous_for("contiguous", tensor);
+}
+
+talc_tensor *talc_cast_for(const char *who, const talc_tensor *tensor, talc_dtype dtype)
+{
+    if (talc_operand_missing(who, "tensor", tensor))
         return NULL;
-    return talc_is_contiguous(tensor) ? talc_tensor_alias(tensor)
-                                      : packed_copy("contiguous", tensor, tensor->dtype);
+    return tensor->dtype == dtype ? talc_tensor_alias(tensor)
+                                  : packed_copy(who, "cast", tensor, dtype);
 }
 
 talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
 {
-    if (talc_operand_missing("cast", "tensor", tensor))
-        return NULL;
-    return tensor->dtype == dtype ? talc_tensor_alias(tensor) : packed_copy("cast", tensor, dtype);
+    return talc_cast_for("cast", tensor, dtype);
 }
 
 /* By the way that the two have in common, else through host memory; dst and src are contiguous, of one dtype. */
@@ -102,21 +120,21 @@ static bool recording_refuses(const char *who, const talc_device *from, const ta
            talc_recording_refuses(who, to, "copy from another device");
 }
 
-talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
+static talc_tensor *moved_for(const char *who, const talc_tensor *tensor, talc_device *device,
+                              talc_dtype dtype)
 {
-    if (talc_operand_missing("to", "tensor", tensor) ||
-        talc_operand_missing("to", "device", device))
+    if (talc_operand_missing(who, "tensor", tensor) || talc_operand_missing(who, "device", device))
         return NULL;
     if (tensor->device == device)
-        return talc_cast(tensor, dtype);
-    if (recording_refuses("to", tensor->device, device))
+        return talc_cast_for(who, tensor, dtype);
+    if (recording_refuses(who, tensor->device, device))
         return NULL;
     /* Casting before the copy needs a kernel on the source only, and both devices have that kernel. */
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *cast = talc_cast(tensor, dtype);
-    talc_tensor *packed = cast == NULL ? NULL : talc_contiguous(cast);
+    talc_tensor *cast = talc_cast_for(who, tensor, dtype);
+    talc_tensor *packed = cast == NULL ? NULL : talc_contiguous_for(who, cast);
     talc_tensor *result =
-        packed == NULL ? NULL : talc_tensor_new("to", device, dtype, talc_dims_of(tensor));
+        packed == NULL ? NULL : talc_tensor_new(who, device, dtype, talc_dims_of(tensor));
     if (result != NULL && copy_between_devices("to", result, packed) != TALC_OK) {
         talc_release(result);
         result = NULL;
@@ -126,6 +144,11 @@ talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype 
     talc_observe_resume(observer);
     talc_observed("to", NULL, NULL, &tensor, 1, result);
     return result;
+}
+
+talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
+{
+    return moved_for("to", tensor, device, dtype);
 }
 
 /* The address range, in bytes, that a non-empty tensor's elements span. */
@@ -142,9 +165,10 @@ static void address_range(const talc_tensor *tensor, uintptr_t *first, uintptr_t
     *end = (uintptr_t)tensor->data + (uintptr_t)((high + 1) * size);
 }
 
-static bool may_overlap(const talc_tensor *a, const talc_tensor *b)
+bool talc_may_overlap(const talc_tensor *a, const talc_tensor *b)
 {
-    if (a->device != b->device || talc_numel(a) == 0 || talc_numel(b) == 0)
+    if (a == NULL || b == NULL || a->device != b->device || talc_numel(a) == 0 ||
+        talc_numel(b) == 0)
         return false;
     uintptr_t a_first, a_end, b_first, b_end;
     address_range(a, &a_first, &a_end);
@@ -173,18 +197,18 @@ static bool is_queued(const talc_tensor *dst, const talc_tensor *src)
            dst->dtype == src->dtype && talc_is_contiguous(dst) && talc_is_contiguous(src);
 }
 
-bool talc_copy(talc_tensor *dst, const talc_tensor *src)
+bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src)
 {
-    if (talc_operand_missing("copy", "dst", dst) || talc_operand_missing("copy", "src", src))
+    if (talc_operand_missing(who, "dst", dst) || talc_operand_missing(who, "src", src))
         return false;
     if (!talc_same_dims(dst, src)) {
         char to[TALC_DIMS_TEXT], from[TALC_DIMS_TEXT];
-        talc_fail(TALC_BAD_SHAPE, "copy: dst %s and src %s differ in shape",
+        talc_fail(TALC_BAD_SHAPE, "%s: dst %s and src %s differ in shape", who,
                   talc_dims_text(talc_dims_of(dst), to), talc_dims_text(talc_dims_of(src), from));
         return false;
     }
-    if ((src->device != dst->device && recording_refuses("copy", src->device, dst->device)) ||
-        !talc_operand_writable("copy", dst))
+    if ((src->device != dst->device && recording_refuses(who, src->device, dst->device)) ||
+        !talc_operand_writable(who, dst))
         return false;
     if (is_queued(dst, src)) {
         if (copy_between_devices("copy", dst, src) != TALC_OK)
@@ -196,9 +220,9 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
     /* An op of its own, so that an observer sees what is copied before it is overwritten. */
     talc_tensor *moved = NULL;
     if (src->device != dst->device)
-        moved = talc_to(src, dst->device, dst->dtype);
-    else if (may_overlap(dst, src))
-        moved = talc_clone(src);
+        moved = moved_for(who, src, dst->device, dst->dtype);
+    else if (talc_may_overlap(dst, src))
+        moved = talc_clone_for(who, src);
     if (talc_failed())
         return false;
     src = moved != NULL ? moved : src;
@@ -209,6 +233,11 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
     }
     talc_release(moved);
     return ok && !talc_failed();
+}
+
+bool talc_copy(talc_tensor *dst, const talc_tensor *src)
+{
+    return talc_copy_for("copy", dst, src);
 }
 
 bool talc_fill(talc_tensor *tensor, double value)

@@ -1,6 +1,7 @@
 #include "tensor/environment.h"
 
 #include "tensor/precision.h"
+#include "tensor/shown.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +30,7 @@ static pthread_once_t values_read = PTHREAD_ONCE_INIT;
 
 void talc_environment_warn(const char *name, const char *value, const char *wanted)
 {
-    fprintf(stderr, "talc: %s=%s is ignored: %s\n", name, value, wanted);
+    fprintf(stderr, "talc: %s=%s is ignored: %s\n", name, TALC_SHOWN(value), wanted);
 }
 
 /* A comma-joined list of words as flags; `fallback` when unset or when a word is unknown. */

@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/scope.h"
+#include "tensor/storage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@ static talc_status fail_with_errno(const char *who, const char *doing, const cha
 {
     char reason[128] = "unknown error";
     (void)strerror_r(number, reason, sizeof reason);
-    return talc_fail(TALC_IO_ERROR, "%s: cannot %s '%.512s': %s", who, doing, path, reason);
+    return talc_fail(TALC_IO_ERROR, "%s: cannot %s '%s': %s", who, doing, TALC_SHOWN(path), reason);
 }
 
 static const char *kind_of_file(mode_t mode)
@@ -41,7 +42,7 @@ static const char *kind_of_file(mode_t mode)
 
 static talc_status fail_not_regular(const char *who, const char *path, mode_t mode)
 {
-    return talc_fail(TALC_IO_ERROR, "%s: '%.512s' is %s, not a regular file", who, path,
+    return talc_fail(TALC_IO_ERROR, "%s: '%s' is %s, not a regular file", who, TALC_SHOWN(path),
                      kind_of_file(mode));
 }
 
@@ -51,18 +52,6 @@ bool talc_host_little_endian(void)
     uint8_t first;
     memcpy(&first, &one, 1);
     return first == 1;
-}
-
-const char *talc_shown(const char *text, char shown[TALC_SHOWN_TEXT])
-{
-    size_t length = 0;
-    for (; text[length] != '\0' && length < TALC_SHOWN_TEXT - 1; length++)
-        shown[length] =
-            (unsigned char)text[length] < 0x20 || text[length] == 0x7f ? '?' : text[length];
-    shown[length] = '\0';
-    if (text[length] != '\0')
-        memcpy(shown + TALC_SHOWN_TEXT - 4, "...", 4);
-    return shown;
 }
 
 static void swap_bytes(unsigned char *bytes, size_t count, size_t size)
@@ -118,8 +107,8 @@ talc_status talc_file_read(const talc_file *file, const char *who, int64_t offse
             return fail_with_errno(who, "read", file->path, errno);
         if (got == 0)
             return talc_fail(TALC_IO_ERROR,
-                             "%s: '%.512s' ends at byte %" PRId64 ", %zu bytes too early", who,
-                             file->path, offset + (int64_t)done, left);
+                             "%s: '%s' ends at byte %" PRId64 ", %zu bytes too early", who,
+                             TALC_SHOWN(file->path), offset + (int64_t)done, left);
         done += (size_t)got;
     }
     return TALC_OK;
@@ -263,7 +252,7 @@ talc_status talc_file_write_tensor(talc_file_writer *writer, const char *who,
 {
     if (talc_numel(tensor) == 0)
         return TALC_OK;
-    talc_tensor *packed = talc_contiguous(tensor);
+    talc_tensor *packed = talc_contiguous_for(who, tensor);
     talc_status status =
         packed == NULL ? talc_error_status() : write_contiguous(writer, who, packed);
     talc_release(packed);

@@ -6,6 +6,7 @@
 #ifndef TALC_TENSOR_FILE_H
 #define TALC_TENSOR_FILE_H
 
+#include "tensor/shown.h"
 #include "tensor/tensor.h"
 
 /// A file open for reading.
@@ -54,9 +55,5 @@ void talc_file_abandon(talc_file_writer *writer);
 
 /// True on hosts that store the low byte first.
 bool talc_host_little_endian(void);
-
-/// A string out of a file as it may stand in a message: control characters become '?', a long one is cut.
-#define TALC_SHOWN_TEXT 64
-const char *talc_shown(const char *text, char shown[TALC_SHOWN_TEXT]);
 
 #endif

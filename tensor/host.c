@@ -8,15 +8,15 @@
 #include <inttypes.h>
 #include <math.h>
 
-talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dims,
-                            const void *elements)
+talc_tensor *talc_from_host_for(const char *who, talc_device *device, talc_dtype dtype,
+                                talc_dims dims, const void *elements)
 {
-    if (device != NULL && talc_recording_refuses("from_host", device, "read the host's memory"))
+    if (device != NULL && talc_recording_refuses(who, device, "read the host's memory"))
         return NULL;
-    talc_tensor *tensor = talc_tensor_new("from_host", device, dtype, dims);
+    talc_tensor *tensor = talc_tensor_new(who, device, dtype, dims);
     if (tensor == NULL || talc_numel(tensor) == 0)
         return tensor;
-    if (!talc_operand_missing("from_host", "elements", elements)) {
+    if (!talc_operand_missing(who, "elements", elements)) {
         const talc_run run = talc_run_begin("from_host", device, "transfer", talc_run_dims, tensor);
         if (talc_run_end(&run, device->interface->upload(device, tensor->data, elements,
                                                          talc_nbytes(tensor))) == TALC_OK)
@@ -24,6 +24,12 @@ talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dim
     }
     talc_release(tensor);
     return NULL;
+}
+
+talc_tensor *talc_from_host(talc_device *device, talc_dtype dtype, talc_dims dims,
+                            const void *elements)
+{
+    return talc_from_host_for("from_host", device, dtype, dims, elements);
 }
 
 bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
@@ -44,7 +50,7 @@ bool talc_to_host(const talc_tensor *tensor, void *elements, size_t bytes)
     if (talc_operand_missing("to_host", "elements", elements))
         return false;
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *packed = talc_contiguous(tensor);
+    talc_tensor *packed = talc_contiguous_for("to_host", tensor);
     talc_observe_resume(observer);
     if (packed == NULL)
         return false;
@@ -70,7 +76,7 @@ static bool item(const talc_tensor *tensor, talc_dtype dtype, void *value)
         return false;
     }
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *converted = talc_cast(tensor, dtype);
+    talc_tensor *converted = talc_cast_for("item", tensor, dtype);
     talc_observe_resume(observer);
     bool ok = converted != NULL && talc_to_host(converted, value, talc_dtype_size(dtype));
     talc_release(converted);

@@ -16,6 +16,7 @@ enum {
     VERSION_2_PREFIX = 12, /* four of header length */
     MAX_HEADER = 64 << 10,
     DATA_ALIGNMENT = 64,
+    STRING_TEXT = 64,
 };
 
 static const char MAGIC[MAGIC_BYTES] = { '\x93', 'N', 'U', 'M', 'P', 'Y' };
@@ -43,21 +44,19 @@ typedef struct parser {
     const char *path;
     const char *text; /* ends with a NUL */
     size_t at;
+    int version;
 } parser;
 
 static talc_status syntax_error(const parser *p, const char *expected)
 {
-    char shown[TALC_SHOWN_TEXT];
-    return talc_fail(TALC_BAD_FORMAT,
-                     "npy_load: '%.512s': %s expected at byte %zu of the header: %s", p->path,
-                     expected, p->at, talc_shown(p->text + p->at, shown));
+    return talc_fail(TALC_BAD_FORMAT, "npy_load: '%s': %s expected at byte %zu of the header: %s",
+                     TALC_SHOWN(p->path), expected, p->at, TALC_SHOWN(p->text + p->at));
 }
 
-/* The next character that is no space. */
+/* The next character that is no space; numpy does not read every carriage return. */
 static char peek(parser *p)
 {
-    while (p->text[p->at] == ' ' || p->text[p->at] == '\t' || p->text[p->at] == '\n' ||
-           p->text[p->at] == '\r')
+    while (p->text[p->at] == ' ' || p->text[p->at] == '\t' || p->text[p->at] == '\n')
         p->at++;
     return p->text[p->at];
 }
@@ -81,8 +80,8 @@ static bool take_word(parser *p, const char *word)
     return true;
 }
 
-/* 'text' or "text", without escapes, into a buffer of TALC_SHOWN_TEXT; longer ones are no key or type of ours. */
-static talc_status parse_string(parser *p, char text[TALC_SHOWN_TEXT])
+/* 'text' or "text", without escapes; longer ones are no key or type of ours. */
+static talc_status parse_string(parser *p, char text[STRING_TEXT])
 {
     char quote = peek(p);
     if (quote != '\'' && quote != '"')
@@ -91,7 +90,7 @@ static talc_status parse_string(parser *p, char text[TALC_SHOWN_TEXT])
     while (p->text[start + length] != quote && p->text[start + length] != '\\' &&
            p->text[start + length] != '\0')
         length++;
-    if (p->text[start + length] != quote || length >= TALC_SHOWN_TEXT)
+    if (p->text[start + length] != quote || length >= STRING_TEXT)
         return syntax_error(p, "a string of at most 63 plain characters");
     memcpy(text, p->text + start, length);
     text[length] = '\0';
@@ -99,18 +98,20 @@ static talc_status parse_string(parser *p, char text[TALC_SHOWN_TEXT])
     return TALC_OK;
 }
 
-/* A number from 0 to 2^63-1, with the L that Python 2 wrote. */
+/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2. A 0 in front makes no number. */
 static talc_status parse_extent(parser *p, int64_t *extent)
 {
     char c = peek(p);
     if (c < '0' || c > '9')
         return syntax_error(p, "an extent");
+    if (c == '0' && p->text[p->at + 1] >= '0' && p->text[p->at + 1] <= '9')
+        return syntax_error(p, "an extent without a 0 in front");
     int64_t value = 0;
     for (; p->text[p->at] >= '0' && p->text[p->at] <= '9'; p->at++)
         if (!talc_multiply(value, 10, &value) ||
             !talc_add_checked(value, p->text[p->at] - '0', &value))
             return syntax_error(p, "an extent below 2^63");
-    if (p->text[p->at] == 'L')
+    if (p->text[p->at] == 'L' && p->version < 3)
         p->at++;
     *extent = value;
     return TALC_OK;
@@ -126,8 +127,8 @@ static talc_status parse_shape(parser *p, talc_dims *dims)
         if (!comma)
             return syntax_error(p, "',' or ')'");
         if (dims->rank == TALC_MAX_RANK)
-            return talc_fail(TALC_BAD_FORMAT, "npy_load: '%.512s': a rank above %d", p->path,
-                             TALC_MAX_RANK);
+            return talc_fail(TALC_BAD_FORMAT, "npy_load: '%s': a rank above %d",
+                             TALC_SHOWN(p->path), TALC_MAX_RANK);
         if (parse_extent(p, &dims->dim[dims->rank]) != TALC_OK)
             return talc_error_status();
         dims->rank++;
@@ -140,12 +141,12 @@ static talc_status parse_shape(parser *p, talc_dims *dims)
 
 static talc_status parse_type(parser *p, npy_header *header)
 {
-    char text[TALC_SHOWN_TEXT] = "", shown[TALC_SHOWN_TEXT];
+    char text[STRING_TEXT] = "";
     if (peek(p) == '[' || peek(p) == '(')
         return talc_fail(TALC_UNSUPPORTED,
-                         "npy_load: '%.512s' holds structured elements; talc reads f4, f8, i8, i4, "
+                         "npy_load: '%s' holds structured elements; talc reads f4, f8, i8, i4, "
                          "u1 and b1",
-                         p->path);
+                         TALC_SHOWN(p->path));
     if (parse_string(p, text) != TALC_OK)
         return talc_error_status();
     bool ordered = text[0] != '\0' && strchr("<>=|", text[0]) != NULL;
@@ -155,11 +156,10 @@ static talc_status parse_type(parser *p, npy_header *header)
             header->dtype = types[i].dtype;
             return TALC_OK;
         }
-    return talc_fail(
-        TALC_UNSUPPORTED,
-        "npy_load: '%.512s' holds elements of type '%s'; talc reads f4, f8, i8, i4, u1 "
-        "and b1",
-        p->path, talc_shown(text, shown));
+    return talc_fail(TALC_UNSUPPORTED,
+                     "npy_load: '%s' holds elements of type '%s'; talc reads f4, f8, i8, i4, u1 "
+                     "and b1",
+                     TALC_SHOWN(p->path), TALC_SHOWN(text));
 }
 
 static talc_status parse_boolean(parser *p, bool *value)
@@ -173,11 +173,11 @@ static talc_status parse_header(parser *p, npy_header *header)
 {
     enum { DESCR = 1, FORTRAN_ORDER = 2, SHAPE = 4, ALL = 7 };
     unsigned seen = 0;
-    if (!take(p, '{'))
+    if (p->text[0] != '{' || !take(p, '{')) /* Python knows no dictionary behind an indent */
         return syntax_error(p, "'{'");
     bool comma = true;
     while (!take(p, '}')) {
-        char key[TALC_SHOWN_TEXT], shown[TALC_SHOWN_TEXT];
+        char key[STRING_TEXT];
         if (!comma)
             return syntax_error(p, "',' or '}'");
         if (parse_string(p, key) != TALC_OK)
@@ -187,9 +187,9 @@ static talc_status parse_header(parser *p, npy_header *header)
                          : strcmp(key, "shape") == 0         ? SHAPE
                                                              : 0;
         if (known == 0 || (seen & known) != 0)
-            return talc_fail(TALC_BAD_FORMAT, "npy_load: '%.512s': the header has %s key '%s'",
-                             p->path, known == 0 ? "the unknown" : "twice the",
-                             talc_shown(key, shown));
+            return talc_fail(TALC_BAD_FORMAT, "npy_load: '%s': the header has %s key '%s'",
+                             TALC_SHOWN(p->path), known == 0 ? "the unknown" : "twice the",
+                             TALC_SHOWN(key));
         seen |= known;
         if (!take(p, ':'))
             return syntax_error(p, "':'");
@@ -204,26 +204,27 @@ static talc_status parse_header(parser *p, npy_header *header)
         return syntax_error(p, "the end");
     if (seen != ALL)
         return talc_fail(TALC_BAD_FORMAT,
-                         "npy_load: '%.512s': the header lacks 'descr', 'fortran_order' or 'shape'",
-                         p->path);
+                         "npy_load: '%s': the header lacks 'descr', 'fortran_order' or 'shape'",
+                         TALC_SHOWN(p->path));
     return TALC_OK;
 }
 
 // ---- Reading ------------------------------------------------------------------------------------------------
 
-/* The header's place: its length, and where the elements start. */
-static talc_status read_prefix(const talc_file *file, size_t *length, int64_t *data)
+/* The header's version and place: its length, and where the elements start. */
+static talc_status read_prefix(const talc_file *file, int *version, size_t *length, int64_t *data)
 {
     unsigned char prefix[VERSION_2_PREFIX] = { 0 };
     size_t available = file->size < VERSION_2_PREFIX ? (size_t)file->size : VERSION_2_PREFIX;
     if (talc_file_read(file, "npy_load", 0, prefix, available) != TALC_OK)
         return talc_error_status();
     if (available < VERSION_1_PREFIX || memcmp(prefix, MAGIC, MAGIC_BYTES) != 0)
-        return talc_fail(TALC_BAD_FORMAT, "npy_load: '%.512s' is no .npy file", file->path);
+        return talc_fail(TALC_BAD_FORMAT, "npy_load: '%s' is no .npy file", TALC_SHOWN(file->path));
     if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0)
         return talc_fail(TALC_BAD_FORMAT,
-                         "npy_load: '%.512s' is of version %d.%d, talc reads 1.0 to 3.0",
-                         file->path, prefix[6], prefix[7]);
+                         "npy_load: '%s' is of version %d.%d, talc reads 1.0 to 3.0",
+                         TALC_SHOWN(file->path), prefix[6], prefix[7]);
+    *version = prefix[6];
     *length = prefix[8] | (size_t)prefix[9] << 8;
     *data = VERSION_1_PREFIX;
     if (prefix[6] > 1) {
@@ -233,28 +234,29 @@ static talc_status read_prefix(const talc_file *file, size_t *length, int64_t *d
     *data += (int64_t)*length;
     if (*data > file->size)
         return talc_fail(TALC_BAD_FORMAT,
-                         "npy_load: '%.512s': a header of %zu bytes in a file of %" PRId64,
-                         file->path, *length, file->size);
+                         "npy_load: '%s': a header of %zu bytes in a file of %" PRId64,
+                         TALC_SHOWN(file->path), *length, file->size);
     if (*length > MAX_HEADER)
         return talc_fail(TALC_BAD_FORMAT,
-                         "npy_load: '%.512s': a header of %zu bytes, talc reads up to %d",
-                         file->path, *length, MAX_HEADER);
+                         "npy_load: '%s': a header of %zu bytes, talc reads up to %d",
+                         TALC_SHOWN(file->path), *length, MAX_HEADER);
     return TALC_OK;
 }
 
 static talc_status read_header(const talc_file *file, npy_header *header, int64_t *data)
 {
+    parser p = { .path = file->path };
     size_t length = 0;
-    if (read_prefix(file, &length, data) != TALC_OK)
+    if (read_prefix(file, &p.version, &length, data) != TALC_OK)
         return talc_error_status();
     char *text = talc_memory_new(length + 1, "npy_load");
     if (text == NULL)
         return talc_error_status();
     talc_status status = talc_file_read(file, "npy_load", *data - (int64_t)length, text, length);
     if (status == TALC_OK && strlen(text) != length)
-        status =
-            talc_fail(TALC_BAD_FORMAT, "npy_load: '%.512s': the header has a NUL byte", file->path);
-    parser p = { .path = file->path, .text = text };
+        status = talc_fail(TALC_BAD_FORMAT, "npy_load: '%s': the header has a NUL byte",
+                           TALC_SHOWN(file->path));
+    p.text = text;
     if (status == TALC_OK)
         status = parse_header(&p, header);
     talc_memory_free(text);
@@ -271,9 +273,9 @@ static talc_status check_size(const talc_file *file, const npy_header *header, i
         return TALC_OK;
     char text[TALC_DIMS_TEXT];
     return talc_fail(TALC_BAD_FORMAT,
-                     "npy_load: '%.512s': %s of %s needs %" PRId64 " bytes, the file has %" PRId64,
-                     file->path, talc_dims_text(header->dims, text), talc_dtype_name(header->dtype),
-                     bytes, file->size - data);
+                     "npy_load: '%s': %s of %s needs %" PRId64 " bytes, the file has %" PRId64,
+                     TALC_SHOWN(file->path), talc_dims_text(header->dims, text),
+                     talc_dtype_name(header->dtype), bytes, file->size - data);
 }
 
 /* The elements in the order of the file. */
@@ -301,7 +303,7 @@ static talc_tensor *read_fortran(const talc_file *file, const npy_header *header
     }
     talc_tensor *stored = read_elements(file, header, data, reversed, device);
     talc_tensor *view = stored == NULL ? NULL : talc_permute(stored, axes);
-    talc_tensor *result = view == NULL ? NULL : talc_contiguous(view);
+    talc_tensor *result = view == NULL ? NULL : talc_contiguous_for("npy_load", view);
     talc_release(view);
     talc_release(stored);
     return result;

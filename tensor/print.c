@@ -37,7 +37,7 @@ typedef struct printer {
 static bool copy_shown(const printer *p, int dim, talc_tensor *dst, const talc_tensor *src)
 {
     if (dim == p->dims.rank)
-        return talc_copy(dst, src);
+        return talc_copy_for("print", dst, src);
     if (!p->shortened[dim])
         return copy_shown(p, dim + 1, dst, src);
     bool ok = true;

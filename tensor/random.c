@@ -224,7 +224,7 @@ static bool overwrite(const char *who, talc_tensor *tensor, talc_random_problem 
         return true;
     }
     talc_tensor *packed = drawn(who, tensor->device, talc_dims_of(tensor), problem);
-    bool ok = packed != NULL && talc_copy(tensor, packed);
+    bool ok = packed != NULL && talc_copy_for(who, tensor, packed);
     talc_release(packed);
     return ok;
 }

@@ -60,14 +60,13 @@ struct talc_safetensors {
 
 static talc_status bad_header(const talc_safetensors *s, const char *what)
 {
-    return talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%.512s': %s", s->file.path, what);
+    return talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%s': %s", TALC_SHOWN(s->file.path), what);
 }
 
 static talc_status bad_tensor(const talc_safetensors *s, const char *name, const char *what)
 {
-    char shown[TALC_SHOWN_TEXT];
-    return talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%.512s': tensor '%s': %s", s->file.path,
-                     talc_shown(name, shown), what);
+    return talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%s': tensor '%s': %s",
+                     TALC_SHOWN(s->file.path), TALC_SHOWN(name), what);
 }
 
 /* The JSON parser takes tens of bytes for each bracket and number it meets. Valid headers nest three deep, have
@@ -167,10 +166,9 @@ static talc_status parse_header(talc_safetensors *s, const char *text, size_t le
     if (value == NULL || error.position <= (int)before)
         return talc_fail(TALC_NO_MEMORY,
                          "safetensors_open: out of host memory for a header of %zu bytes", length);
-    char shown[TALC_SHOWN_TEXT];
-    return talc_fail(TALC_BAD_FORMAT,
-                     "safetensors_open: '%.512s': the header is not JSON: byte %d: %s",
-                     s->file.path, error.position - (int)before, talc_shown(error.text, shown));
+    return talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%s': the header is not JSON: byte %d: %s",
+                     TALC_SHOWN(s->file.path), error.position - (int)before,
+                     TALC_SHOWN(error.text));
 }
 
 /* Reads N and the header. */
@@ -179,8 +177,8 @@ static talc_status read_header(talc_safetensors *s)
     unsigned char prefix[LENGTH_BYTES];
     if (s->file.size < LENGTH_BYTES + 2)
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%.512s': %" PRId64 " bytes are no safetensors file",
-                         s->file.path, s->file.size);
+                         "safetensors_open: '%s': %" PRId64 " bytes are no safetensors file",
+                         TALC_SHOWN(s->file.path), s->file.size);
     if (talc_file_read(&s->file, "safetensors_open", 0, prefix, sizeof prefix) != TALC_OK)
         return talc_error_status();
     uint64_t length = 0;
@@ -188,14 +186,14 @@ static talc_status read_header(talc_safetensors *s)
         length = length << 8 | prefix[i];
     if (length < 2 || length > (uint64_t)(s->file.size - LENGTH_BYTES))
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%.512s': a header of %" PRIu64
+                         "safetensors_open: '%s': a header of %" PRIu64
                          " bytes in a file of %" PRId64,
-                         s->file.path, length, s->file.size);
+                         TALC_SHOWN(s->file.path), length, s->file.size);
     if (length > MAX_HEADER)
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%.512s': a header of %" PRIu64
+                         "safetensors_open: '%s': a header of %" PRIu64
                          " bytes, talc reads up to %d",
-                         s->file.path, length, MAX_HEADER);
+                         TALC_SHOWN(s->file.path), length, MAX_HEADER);
     s->data = LENGTH_BYTES + (int64_t)length;
     char *text = talc_memory_new((size_t)length + 1, "safetensors_open");
     if (text == NULL)
@@ -263,10 +261,8 @@ static talc_status read_entry(const talc_safetensors *s, file_entry *entry, cons
     for (entry->type = 0; entry->type < TYPES && strcmp(types[entry->type].name, dtype) != 0;)
         entry->type++;
     if (entry->type == TYPES) {
-        char shown[TALC_SHOWN_TEXT], name_shown[TALC_SHOWN_TEXT];
-        return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%.512s': tensor '%s': unknown dtype '%s'",
-                         s->file.path, talc_shown(name, name_shown), talc_shown(dtype, shown));
+        return talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%s': tensor '%s': unknown dtype '%s'",
+                         TALC_SHOWN(s->file.path), TALC_SHOWN(name), TALC_SHOWN(dtype));
     }
     if (read_shape(s, entry, json_object_get(value, "shape")) != TALC_OK)
         return talc_error_status();
@@ -280,12 +276,12 @@ static talc_status read_entry(const talc_safetensors *s, file_entry *entry, cons
     if (!bytes_needed(entry, &bytes))
         return bad_tensor(s, name, "a shape whose size is no number of bytes below 2^60");
     if (entry->end < entry->begin || entry->end - entry->begin != bytes) {
-        char text[TALC_DIMS_TEXT], shown[TALC_SHOWN_TEXT];
+        char text[TALC_DIMS_TEXT];
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%.512s': tensor '%s': %s of %s needs %" PRId64
+                         "safetensors_open: '%s': tensor '%s': %s of %s needs %" PRId64
                          " bytes, data_offsets are [%" PRId64 ",%" PRId64 "]",
-                         s->file.path, talc_shown(name, shown), talc_dims_text(entry->dims, text),
-                         dtype, bytes, entry->begin, entry->end);
+                         TALC_SHOWN(s->file.path), TALC_SHOWN(name),
+                         talc_dims_text(entry->dims, text), dtype, bytes, entry->begin, entry->end);
     }
     return TALC_OK;
 }
@@ -312,19 +308,19 @@ static talc_status check_coverage(const talc_safetensors *s)
     for (int64_t i = 0; i < s->count; i++) {
         const file_entry *entry = &s->entries[i];
         if (entry->begin != place) {
-            char shown[TALC_SHOWN_TEXT];
             return talc_fail(TALC_BAD_FORMAT,
-                             "safetensors_open: '%.512s': tensor '%s' begins at byte %" PRId64
+                             "safetensors_open: '%s': tensor '%s' begins at byte %" PRId64
                              " of the data, the one before it ends at %" PRId64,
-                             s->file.path, talc_shown(entry->name, shown), entry->begin, place);
+                             TALC_SHOWN(s->file.path), TALC_SHOWN(entry->name), entry->begin,
+                             place);
         }
         place = entry->end;
     }
     if (place != s->file.size - s->data)
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%.512s': tensors of %" PRId64 " bytes, but %" PRId64
+                         "safetensors_open: '%s': tensors of %" PRId64 " bytes, but %" PRId64
                          " bytes of data",
-                         s->file.path, place, s->file.size - s->data);
+                         TALC_SHOWN(s->file.path), place, s->file.size - s->data);
     return TALC_OK;
 }
 
@@ -464,9 +460,8 @@ static talc_tensor *read_tensor(const char *who, const talc_safetensors *file, i
         return NULL;
     }
     if (types[entry->type].dtype == TALC_DTYPE_COUNT) {
-        char shown[TALC_SHOWN_TEXT];
         talc_fail(TALC_UNSUPPORTED, "%s: tensor '%s' is %s, which talc does not read", who,
-                  talc_shown(entry->name, shown), types[entry->type].name);
+                  TALC_SHOWN(entry->name), types[entry->type].name);
         return NULL;
     }
     talc_tensor *tensor = talc_tensor_new(who, device, types[entry->type].dtype, entry->dims);
@@ -491,22 +486,21 @@ bool talc_safetensors_read_into(const talc_safetensors *file, int64_t index, tal
     if (talc_operand_missing(who, "file", file) || talc_operand_missing(who, "tensor", tensor))
         return false;
     const file_entry *entry = entry_at(file, index);
-    char want[TALC_DIMS_TEXT], have[TALC_DIMS_TEXT], shown[TALC_SHOWN_TEXT];
+    char want[TALC_DIMS_TEXT], have[TALC_DIMS_TEXT];
     if (entry != NULL && !talc_shape_equal(entry->dims, talc_dims_of(tensor))) {
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s in the file, the tensor %s", who,
-                  talc_shown(entry->name, shown), talc_dims_text(entry->dims, want),
+                  TALC_SHOWN(entry->name), talc_dims_text(entry->dims, want),
                   talc_dims_text(talc_dims_of(tensor), have));
         return false;
     }
     if (entry != NULL && types[entry->type].dtype != TALC_DTYPE_COUNT &&
         types[entry->type].dtype != tensor->dtype) {
         talc_fail(TALC_BAD_DTYPE, "%s: '%s' is %s in the file, the tensor %s", who,
-                  talc_shown(entry->name, shown), types[entry->type].name,
-                  talc_dtype_name(tensor->dtype));
+                  TALC_SHOWN(entry->name), types[entry->type].name, talc_dtype_name(tensor->dtype));
         return false;
     }
     talc_tensor *read = read_tensor(who, file, index, tensor->device);
-    bool ok = read != NULL && talc_copy(tensor, read);
+    bool ok = read != NULL && talc_copy_for(who, tensor, read);
     talc_release(read);
     return ok;
 }

@@ -20,11 +20,10 @@ static const char *const type_names[] = { TALC_DTYPE_TABLE(SAFETENSORS_NAME) };
 /* Takes `value` over. The key is a name of the caller's, so what is wrong with it is said. */
 static talc_status add(json_t *object, const char *kind, const char *key, json_t *value)
 {
-    char shown[TALC_SHOWN_TEXT];
     if (value != NULL && json_object_get(object, key) != NULL) {
         json_decref(value);
         return talc_fail(TALC_BAD_ARGUMENT, "%s: two %ss are named '%s'", who, kind,
-                         talc_shown(key, shown));
+                         TALC_SHOWN(key));
     }
     if (json_object_set_new(object, key, value) == 0)
         return TALC_OK;
@@ -34,7 +33,6 @@ static talc_status add(json_t *object, const char *kind, const char *key, json_t
 /* Keys and strings are UTF-8, because the format is. */
 static talc_status check_text(const char *kind, const char *text)
 {
-    char shown[TALC_SHOWN_TEXT];
     /* jansson does not say why it made no string. Twice without, and then one that it does not check: not UTF-8. */
     for (int i = 0; i < 2; i++) {
         json_t *string = json_string(text);
@@ -47,7 +45,7 @@ static talc_status check_text(const char *kind, const char *text)
         return talc_fail(TALC_NO_MEMORY, "%s: out of host memory for the header", who);
     json_decref(any);
     return talc_fail(TALC_BAD_ARGUMENT, "%s: the %s '%s' is not UTF-8", who, kind,
-                     talc_shown(text, shown));
+                     TALC_SHOWN(text));
 }
 
 static talc_status check_tensor(const talc_named_tensor *named, int64_t index)
@@ -55,10 +53,9 @@ static talc_status check_tensor(const talc_named_tensor *named, int64_t index)
     if (named->name == NULL || named->tensor == NULL)
         return talc_fail(TALC_NULL_ARGUMENT, "%s: the %s of tensor %" PRId64 " is NULL", who,
                          named->name == NULL ? "name" : "tensor", index);
-    char shown[TALC_SHOWN_TEXT];
     if (strlen(named->name) > MAX_NAME)
         return talc_fail(TALC_BAD_ARGUMENT, "%s: the name '%s' has %zu bytes, the most is %d", who,
-                         talc_shown(named->name, shown), strlen(named->name), MAX_NAME);
+                         TALC_SHOWN(named->name), strlen(named->name), MAX_NAME);
     if (strcmp(named->name, METADATA) == 0)
         return talc_fail(TALC_BAD_ARGUMENT, "%s: no tensor can be named '%s'", who, METADATA);
     return check_text("name", named->name);
@@ -85,8 +82,8 @@ static talc_status add_metadata(json_t *header, const char *const *metadata)
         return talc_error_status();
     for (int64_t i = 0; metadata[i] != NULL; i += 2) {
         if (metadata[i + 1] == NULL)
-            return talc_fail(TALC_NULL_ARGUMENT, "%s: the metadata key '%.40s' has no value", who,
-                             metadata[i]);
+            return talc_fail(TALC_NULL_ARGUMENT, "%s: the metadata key '%s' has no value", who,
+                             TALC_SHOWN(metadata[i]));
         if (check_text("metadata key", metadata[i]) != TALC_OK ||
             check_text("metadata value", metadata[i + 1]) != TALC_OK ||
             add(strings, "metadata key", metadata[i], json_string(metadata[i + 1])) != TALC_OK)

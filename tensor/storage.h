@@ -50,11 +50,23 @@ void talc_tensor_written(talc_tensor *tensor);
 /// Notes that work of this thread's stream uses the tensor's storage. Every op does, for its operands and its result.
 void talc_tensor_used(const talc_tensor *tensor);
 
+/// talc_from_host, talc_clone, talc_contiguous, talc_cast and talc_copy as steps of `who`, the function that a program called and that their
+/// failures name.
+talc_tensor *talc_from_host_for(const char *who, talc_device *device, talc_dtype dtype,
+                                talc_dims dims, const void *elements);
+talc_tensor *talc_clone_for(const char *who, const talc_tensor *tensor);
+talc_tensor *talc_contiguous_for(const char *who, const talc_tensor *tensor);
+talc_tensor *talc_cast_for(const char *who, const talc_tensor *tensor, talc_dtype dtype);
+bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src);
+
 /// True, with a failure raised, when a failure stands already or the operand is NULL.
 bool talc_operand_missing(const char *who, const char *operand, const void *pointer);
 
 /// False, with a failure raised, when `classes` holds a flag that is no class of tensor/precision.h.
 bool talc_operand_precision(const char *who, unsigned classes);
+
+/// Whether the elements of the two, which may be NULL, may share memory: where their first and last addresses say so.
+bool talc_may_overlap(const talc_tensor *a, const talc_tensor *b);
 
 /// False, with a failure raised, for an expanded view: elements that share an address cannot be written; and while this thread
 /// records a graph of another device (tensor/recording.h).

@@ -371,8 +371,9 @@ talc_tensor *talc_arange(talc_device *device, talc_dtype dtype, double start, do
     if (values != NULL) {
         for (int64_t i = 0; i < count; i++)
             values[i] = start + (double)i * step;
-        talc_tensor *exact = talc_from_host(device, TALC_F64, TALC_DIMS(count), values);
-        result = exact == NULL ? NULL : talc_cast(exact, dtype);
+        talc_tensor *exact =
+            talc_from_host_for("arange", device, TALC_F64, TALC_DIMS(count), values);
+        result = exact == NULL ? NULL : talc_cast_for("arange", exact, dtype);
         talc_release(exact);
     }
     talc_memory_free(values);

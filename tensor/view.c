@@ -112,7 +112,7 @@ static talc_tensor *reshape(const char *who, const talc_tensor *tensor, talc_dim
     int64_t strides[TALC_MAX_RANK];
     if (view_strides(tensor, dims, strides))
         return talc_tensor_view(tensor, dims, strides, 0);
-    talc_tensor *packed = talc_clone(tensor);
+    talc_tensor *packed = talc_clone_for(who, tensor);
     if (packed == NULL)
         return NULL;
     talc_shape_strides(dims, strides);

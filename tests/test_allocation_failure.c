@@ -43,6 +43,42 @@ Test(allocation_failure, every_op)
     assert_all_freed();
 }
 
+/* What an op makes on its way fails under its name, not under that of the step. */
+Test(allocation_failure, the_op_that_was_called_is_named)
+{
+    static const char *const ops[][2] = {
+        { "conv2d_transposed", "conv2d: " },
+        { "matmul_views", "matmul: " },
+        { "linear", "linear: " },
+        { "cross_entropy_none", "cross_entropy: " },
+        { "reshape", "reshape: " },
+        { "flatten", "flatten: " },
+        { "arange", "arange: " },
+        { "mean", "mean: " },
+    };
+    const op_inputs inputs = op_inputs_new(cpu_device());
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        const op_case *op = op_cases;
+        while (strcmp(op->name, ops[i][0]) != 0)
+            op++;
+        bool failed = true;
+        for (int k = 0; failed; k++) {
+            talc_scope *scope = talc_scope_enter();
+            allow_allocations(k);
+            op->run(&inputs);
+            allow_all_allocations();
+            failed = talc_failed();
+            const char *message = talc_error_message();
+            cr_assert(!failed || strncmp(message, ops[i][1], strlen(ops[i][1])) == 0 ||
+                          strncmp(message, "tensor: ", strlen("tensor: ")) == 0,
+                      "%s: %s", op->name, message);
+            talc_error_clear();
+            talc_scope_leave(scope);
+        }
+    }
+    assert_all_freed();
+}
+
 /* One op after another without a check between them: the first failure has to pass through all that follow. */
 static void run_chain(fault_run *run)
 {

@@ -207,7 +207,7 @@ Test(bad_input, copies_and_reads)
     REFUSED(TALC_NULL_ARGUMENT, "item: tensor is NULL", !isnan(talc_item(NULL)));
     REFUSED(TALC_NULL_ARGUMENT, "item: tensor is NULL", talc_item_i64(NULL));
     REFUSED(TALC_BAD_DTYPE, "cast: unknown dtype 99", talc_cast(x, no_dtype));
-    REFUSED(TALC_BAD_DTYPE, "cast: unknown dtype 99", talc_to(x, fake_device(), no_dtype));
+    REFUSED(TALC_BAD_DTYPE, "to: unknown dtype 99", talc_to(x, fake_device(), no_dtype));
     REFUSED(TALC_BAD_SHAPE, "copy: dst [2,3] and src [2,4] differ in shape", talc_copy(x, wide));
     REFUSED(TALC_BAD_SHAPE, "copy: dst [2,3] and src [6] differ in shape", talc_copy(far, integers));
     REFUSED(TALC_BAD_ARGUMENT, "copy: dimension 0 of [5,3] is expanded, so 5 elements share one address; write to a talc_clone",
@@ -264,7 +264,7 @@ Test(bad_input, queries_take_null_and_nonsense)
     REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 31 characters: '', 'direct'", talc_algorithm_force("", "direct"));
     REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 31 characters: 'conv2d', 'abcdefghijklmnopqrstuvwxyzabcdef'",
             talc_algorithm_force("conv2d", "abcdefghijklmnopqrstuvwxyzabcdef"));
-    REFUSED(TALC_BAD_ARGUMENT, "precision_admit: precision flags 0x8 hold none but 0x7", talc_precision_admit(8));
+    REFUSED(TALC_BAD_ARGUMENT, "precision_admit: precision 0x8 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_precision_admit(8));
     refused_end(28);
 }
 
@@ -279,7 +279,7 @@ Test(bad_input, devices_and_threads)
     REFUSED(TALC_BAD_DEVICE, "device_get: there is no device 'cpus'; names are cpu, cuda, cuda:N", talc_device_get("cpus"));
     REFUSED(TALC_BAD_DEVICE, "device_get: there is no device 'cpu:1'; the CPU is one device, cpu", talc_device_get("cpu:1"));
     REFUSED(TALC_BAD_DEVICE, "device_get: there is no device 'cpu:'; the CPU is one device, cpu", talc_device_get("cpu:"));
-    REFUSED(TALC_BAD_DEVICE, "device_get: there is no device 'a name that is longer than any device na'; names are cpu, cuda, cuda:N",
+    REFUSED(TALC_BAD_DEVICE, "device_get: there is no device 'a name that is longer than any device name could ever be'; names are cpu, cuda, cuda:N",
             talc_device_get("a name that is longer than any device name could ever be"));
     HARMLESS(talc_device_get("cpu:0") == cpu_device());
     REFUSED(TALC_BAD_ARGUMENT, "set_threads: 0 threads are outside 1..1024", talc_set_threads(0));

@@ -63,7 +63,7 @@ Test(bad_input_nn, modules)
     REFUSED(TALC_NULL_ARGUMENT, "module_new: the class's name is NULL", talc_module_new(&nameless, NULL));
     REFUSED_LIKE(TALC_BAD_ARGUMENT, "module_new: Small has size 1, a struct that begins with talc_module at least ", talc_module_new(&small, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "module_new: init of Silent failed without a reason", talc_module_new(&silent, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "module_add: child is NULL", talc_module_add(chain, "child", NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "module_add: child 'child' is NULL", talc_module_add(chain, "child", NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_module_add(NULL, "child", talc_nn_relu()));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: name is NULL", talc_module_add(chain, NULL, talc_nn_relu()));
     REFUSED(TALC_BAD_ARGUMENT, "module_add: a name in Sequential is empty", talc_module_add(chain, "", talc_nn_relu()));
@@ -74,7 +74,7 @@ Test(bad_input_nn, modules)
     REFUSED(TALC_BAD_ARGUMENT, "module_add: Sequential would contain itself as 'itself'", talc_module_add(chain, "itself", chain));
     REFUSED(TALC_BAD_ARGUMENT, "module_add: Sequential would contain itself as 'above'", talc_module_add(relu, "above", chain));
     REFUSED(TALC_NULL_ARGUMENT, "module_parameter: module is NULL", talc_module_parameter(NULL, "weight", x));
-    REFUSED(TALC_NULL_ARGUMENT, "module_parameter: weight is NULL", talc_module_parameter(chain, "weight", NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "module_parameter: tensor 'weight' is NULL", talc_module_parameter(chain, "weight", NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_parameter: name is NULL", talc_module_parameter(chain, NULL, x));
     REFUSED(TALC_BAD_ARGUMENT, "module_parameter: Sequential has 'scale' already", talc_module_parameter(chain, "scale", x));
     REFUSED(TALC_BAD_ARGUMENT, "module_buffer: name 'a.b' in Sequential has a dot, which separates the parts of a path", talc_module_buffer(chain, "a.b", x));
@@ -130,7 +130,7 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_NULL_ARGUMENT, "AvgPool2d: options is NULL", talc_nn_avg_pool2d(NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_nn_sequential_append(NULL, talc_nn_relu()));
     REFUSED(TALC_NULL_ARGUMENT, "nn_sequential_of: modules is NULL", talc_nn_sequential_of(NULL, 2));
-    REFUSED(TALC_NULL_ARGUMENT, "module_add: 1 is NULL", TALC_SEQUENTIAL(talc_nn_relu(), NULL, talc_nn_relu()));
+    REFUSED(TALC_NULL_ARGUMENT, "module_add: child '1' is NULL", TALC_SEQUENTIAL(talc_nn_relu(), NULL, talc_nn_relu()));
     refused_end(24);
 }
 

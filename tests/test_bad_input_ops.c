@@ -133,7 +133,7 @@ Test(bad_input_ops, products)
     REFUSED(TALC_BAD_DTYPE, "linear: x is f32, bias is f64", talc_linear(matrix, matrix, doubles, NULL));
     REFUSED(TALC_BAD_DEVICE, "linear: x is on cpu, bias on fake", talc_linear(matrix, matrix, far_vector, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
-    REFUSED(TALC_BAD_ARGUMENT, "linear: precision flags 0x40 hold none but 0x7", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
+    REFUSED(TALC_BAD_ARGUMENT, "linear: precision 0x40 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
     REFUSED(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'magic'", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .algorithm = "magic" }));
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors is NULL", talc_concat(NULL, 2, 0));
     REFUSED(TALC_BAD_ARGUMENT, "concat: count is 0, needs at least 1", talc_concat((const talc_tensor *[]){ matrix }, 0, 0));
@@ -186,7 +186,7 @@ Test(bad_input_ops, conv2d)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding mode 7 is outside 0..3", CONV2D(.padding_mode = (talc_padding_mode)7));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: activation -1 is outside 0..3", CONV2D(.activation = (talc_activation)-1));
     REFUSED(TALC_BAD_SHAPE, "conv2d: residual [2,4,7,6] must be [2,6,5,4]", CONV2D(.residual = image));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision flags 0x9 hold none but 0x7", CONV2D(.precision = 9));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", CONV2D(.precision = 9));
     REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, residual on fake", CONV2D(.residual = far_image));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
 
@@ -208,7 +208,7 @@ Test(bad_input_ops, conv2d)
     REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: explanation is NULL", talc_conv2d_explain(cpu_device(), &problem, NULL, NULL));
     talc_conv2d_problem small;
     HARMLESS(talc_conv2d_problem_parse("n1c1h3w3o1k3x3", &small));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision flags 0x8 hold none but 0x7", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x8 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: batch -1 must not be negative", talc_conv2d_explain(cpu_device(), &(talc_conv2d_problem){ .N = -1 }, NULL, &explanation));
     HARMLESS(problem.N == 77 && explanation.count == 77);
     HARMLESS(talc_conv2d_flops(NULL) == 0 && talc_conv2d_bytes(NULL) == 0);
@@ -256,7 +256,8 @@ Test(bad_input_ops, pooling)
 Test(bad_input_ops, batch_norm2d)
 {
     make_operands();
-#define TRAIN(...) talc_batch_norm2d(image, vector, vector, vector, vector, &(talc_batch_norm2d_options){ .training = true, __VA_ARGS__ })
+    talc_tensor *mean = talc_clone(vector), *variance = talc_clone(vector), *alias = talc_view(variance, TALC_DIMS(4));
+#define TRAIN(...) talc_batch_norm2d(image, vector, vector, mean, variance, &(talc_batch_norm2d_options){ .training = true, __VA_ARGS__ })
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: x is NULL", talc_batch_norm2d(NULL, NULL, NULL, vector, vector, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_mean is NULL", talc_batch_norm2d(image, NULL, NULL, NULL, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_var is NULL, and running_mean is not", talc_batch_norm2d(image, NULL, NULL, vector, NULL, NULL));
@@ -276,8 +277,10 @@ Test(bad_input_ops, batch_norm2d)
     talc_tensor *one = talc_slice(talc_slice(talc_slice(image, 0, 0, 1, 1), 2, 0, 1, 1), 3, 0, 1, 1);
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: x [1,4,1,1] has 1 value per channel, training needs more than 1", talc_batch_norm2d(one, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .training = true }));
     talc_tensor *same = talc_expand(talc_slice(vector, 0, 0, 1, 1), TALC_DIMS(4));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean and running_var share memory, and training writes running_var", talc_batch_norm2d(image, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .training = true }));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: weight and running_var share memory, and training writes running_var", talc_batch_norm2d(image, alias, NULL, mean, variance, &(talc_batch_norm2d_options){ .training = true }));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean is a view with gaps, training needs it contiguous", talc_batch_norm2d(image, NULL, NULL, same, vector, &(talc_batch_norm2d_options){ .training = true }));
-    refused_end(18);
+    refused_end(20);
 }
 
 // clang-format on

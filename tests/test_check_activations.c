@@ -197,23 +197,24 @@ Test(check_activations, files_that_do_not_fit)
     cr_assert(talc_check_model_save_activations(net, images(), path));
 
     rewrite(path, other, "fc2", "fc9");
-    snprintf(message, sizeof message, "check_model: %s has fc9, which no layer of the model gave",
-             other);
+    snprintf(message, sizeof message,
+             "check_model: '%s' has 'fc9', which no layer of the model gave", other);
     assert_refused(net, images(), (talc_check_model_options){ .activations = other },
                    TALC_NOT_FOUND, message);
     rewrite(path, other, "pool:2", "pool:3");
     snprintf(message, sizeof message,
-             "check_model: %s has pool:3, which no layer of the model gave", other);
+             "check_model: '%s' has 'pool:3', which no layer of the model gave", other);
     assert_refused(net, images(), (talc_check_model_options){ .activations = other },
                    TALC_NOT_FOUND, message);
 
     snprintf(message, sizeof message,
-             "check_model: %s: conv1 is [2,6,28,28] in the file, [1,6,28,28] in the model", path);
+             "check_model: '%s': 'conv1' is [2,6,28,28] in the file, [1,6,28,28] in the model",
+             path);
     assert_refused(net, talc_slice(images(), 0, 0, 1, 1),
                    (talc_check_model_options){ .activations = path }, TALC_BAD_SHAPE, message);
 
     cr_assert(talc_safetensors_save(other, NULL, 0, NULL), "%s", talc_error_message());
-    snprintf(message, sizeof message, "check_model: %s holds no tensor", other);
+    snprintf(message, sizeof message, "check_model: '%s' holds no tensor", other);
     assert_refused(net, images(), (talc_check_model_options){ .activations = other },
                    TALC_NOT_FOUND, message);
     const char *missing = file_path("missing.safetensors");

@@ -170,14 +170,14 @@ Test(check_families, mistakes_are_shown_with_their_place)
 
 Test(check_families, long_texts_are_cut_in_messages)
 {
-    char text[200] = "sum:";
+    char text[300] = "sum:";
     check_problem problem;
-    memset(text + 4, '1', 150);
+    memset(text + 4, '1', 250);
     cr_assert(talc_check_parse(text, &problem) == NULL);
-    text[80] = '\0';
     char message[300];
     snprintf(message, sizeof message,
-             "sum: problem '%s': expected a number below 2^63 at position 4", text);
+             "sum: problem '%.98s...%.98s': expected a number below 2^63 at position 4", text,
+             text + 150);
     assert_failure(TALC_BAD_ARGUMENT, message);
     assert_all_freed();
 }

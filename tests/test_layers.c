@@ -264,7 +264,7 @@ Test(layers, functions_and_chains)
 
     cr_assert_null(
         talc_nn_sequential_of((talc_module *const[]){ talc_nn_relu(), NULL, talc_nn_tanh() }, 3));
-    assert_failure(TALC_NULL_ARGUMENT, "module_add: 1 is NULL");
+    assert_failure(TALC_NULL_ARGUMENT, "module_add: child '1' is NULL");
     cr_assert_null(talc_nn_sequential_of(NULL, 3));
     assert_failure(TALC_NULL_ARGUMENT, "nn_sequential_of: modules is NULL");
     cr_assert_null(talc_nn_sequential_append(NULL, talc_nn_relu()));

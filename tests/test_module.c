@@ -170,7 +170,7 @@ Test(module, bad_names_and_missing_children_are_errors)
     }
     freed = 0;
     cr_assert_null(talc_module_add(model, "child", NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_add: child is NULL");
+    assert_failure(TALC_NULL_ARGUMENT, "module_add: child 'child' is NULL");
     cr_assert_null(talc_module_add(NULL, "child", probe_new(1)));
     assert_failure(TALC_NULL_ARGUMENT, "module_add: module is NULL");
     talc_module *spare = probe_new(1);
@@ -192,7 +192,7 @@ Test(module, bad_parameters_are_errors)
     cr_assert_null(talc_module_buffer(model, "", x));
     assert_failure(TALC_BAD_ARGUMENT, "module_buffer: a name in Probe is empty");
     cr_assert_null(talc_module_parameter(model, "w", NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: w is NULL");
+    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: tensor 'w' is NULL");
     cr_assert_null(talc_module_parameter(model, NULL, x));
     assert_failure(TALC_NULL_ARGUMENT, "module_parameter: name is NULL");
     cr_assert_null(talc_module_parameter(NULL, "w", x));

@@ -184,7 +184,7 @@ Test(npy, headers_that_break_the_format_are_refused)
           ": a string of at most 63 plain characters expected at byte 10 of the header: '<f4" },
         { "{'de\\x73cr': '<f4'}", 4,
           ": a string of at most 63 plain characters expected at byte 1 of the header: "
-          "'de\\x73cr': '<f4'}" },
+          "'de\\\\x73cr': '<f4'}" },
         { HEADER("'<f4'", "false", "()"), 4,
           ": True or False expected at byte 34 of the header: false, 'shape': (), }" },
         { HEADER("'<f4'", "0", "()"), 4,
@@ -210,6 +210,21 @@ Test(npy, headers_that_break_the_format_are_refused)
           ": ',' or ')' expected at byte 52 of the header: e3,), }" },
         { HEADER("'<f4'", "False", "(9223372036854775808,)"), 4,
           ": an extent below 2^63 expected at byte 69 of the header: 8,), }" },
+        { HEADER("'<f4'", "False", "(09,)"), 36,
+          ": an extent without a 0 in front expected at byte 51 of the header: 09,), }" },
+        { HEADER("'<f4'", "False", "(0_9,)"), 36,
+          ": ',' or ')' expected at byte 52 of the header: _9,), }" },
+        { HEADER("'<f4'", "False", "(+9,)"), 36,
+          ": an extent expected at byte 51 of the header: +9,), }" },
+        { HEADER("'<f4'", "False", "(0x9,)"), 36,
+          ": ',' or ')' expected at byte 52 of the header: x9,), }" },
+        { HEADER("'<f4'", "False", "(9LL,)"), 36,
+          ": ',' or ')' expected at byte 53 of the header: L,), }" },
+        { " \n " HEADER("'<f4'", "False", "()"), 4,
+          ": '{' expected at byte 0 of the header:  \\x0a {'descr': '<f4', 'fortran_order': "
+          "False, 'shape': (), }" },
+        { HEADER("'<f4'", "False", "(\r9L,)"), 36,
+          ": an extent expected at byte 51 of the header: \\x0d9L,), }" },
         { HEADER("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)"), 4, ": a rank above 8" },
         { HEADER("'<f4'", "False", "()") "x", 4, ": the end expected at byte 55 of the header: x" },
         { HEADER("'<f4'", "False", "()"), 3, ": [] of f32 needs 4 bytes, the file has 3" },
@@ -218,6 +233,8 @@ Test(npy, headers_that_break_the_format_are_refused)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(file_of(1, cases[i].header, cases[i].data), TALC_BAD_FORMAT, cases[i].due);
+    assert_refused(file_of(3, HEADER("'<f4'", "False", "(1L,)"), 4), TALC_BAD_FORMAT,
+                   ": ',' or ')' expected at byte 52 of the header: L,), }");
     cr_assert_null(talc_npy_load(
         cpu_device(), file_of(1, HEADER("'<f4'", "False", "(2,9223372036854775807)"), 8)));
     assert_failure(TALC_TOO_LARGE, "npy_load: shape [2,9223372036854775807] of f32 needs more than "

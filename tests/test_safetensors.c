@@ -294,11 +294,15 @@ Test(safetensors, what_cannot_be_saved_is_refused)
         { { { "a", x }, { "\xff\n", x } },
           { NULL },
           TALC_BAD_ARGUMENT,
-          "the name '\xff?' is not UTF-8" },
+          "the name '\\xff\\x0a' is not UTF-8" },
         { { { "a", x }, { name, x } },
           { NULL },
           TALC_BAD_ARGUMENT,
-          "the name 'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...' has 1025 "
+          "the name "
+          "'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+          "nnnnnnnnnnn..."
+          "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"
+          "nnnnnnnnnn' has 1025 "
           "bytes, the most is 1024" },
         { { { "a", x }, { "b", x } },
           { "k", "1", "k", "2" },
@@ -311,16 +315,16 @@ Test(safetensors, what_cannot_be_saved_is_refused)
         { { { "a", x }, { "b", x } },
           { "k", "\xc3", NULL },
           TALC_BAD_ARGUMENT,
-          "the metadata value '\xc3' is not UTF-8" },
+          "the metadata value '\\xc3' is not UTF-8" },
         { { { "a", x }, { "b", x } },
           { "\xc3", "1", NULL },
           TALC_BAD_ARGUMENT,
-          "the metadata key '\xc3' is not UTF-8" },
+          "the metadata key '\\xc3' is not UTF-8" },
     };
     const char *path = file_path("old.safetensors");
     file_write(path, "old", 3);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        char message[256];
+        char message[512];
         snprintf(message, sizeof message, "safetensors_save: %s", cases[c].due);
         cr_assert(!talc_safetensors_save(path, cases[c].tensors, 2, cases[c].metadata), "%s",
                   cases[c].due);

@@ -152,10 +152,10 @@ Test(state, missing_and_extra_names_are_errors_when_strict)
         int skipped, extra;
         const char *message;
     } cases[] = {
-        { 1, 0, "module_load: %s lacks 0.weight" },
-        { 4, 1, "module_load: %s lacks 0.weight (and 3 more)" },
-        { 0, 1, "module_load: %s has 2.weight, Sequential has not" },
-        { 0, 3, "module_load: %s has 0 (and 2 more), Sequential has not" },
+        { 1, 0, "module_load: '%s' lacks '0.weight'" },
+        { 4, 1, "module_load: '%s' lacks '0.weight' (and 3 more)" },
+        { 0, 1, "module_load: '%s' has '2.weight', Sequential has not" },
+        { 0, 3, "module_load: '%s' has '0' (and 2 more), Sequential has not" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_changed(net, cases[i].skipped, cases[i].extra);
@@ -190,12 +190,12 @@ Test(state, shapes_and_types_must_be_equal)
         cr_assert(!talc_module_load(wide, path, strict));
         assert_failure_about_file(
             TALC_BAD_SHAPE,
-            "module_load: %s: 0.weight is [4,2,3,1] in the file, [5,2,3,1] in the module");
+            "module_load: '%s': '0.weight' is [4,2,3,1] in the file, [5,2,3,1] in the module");
         state after = state_of(wide);
         cr_assert(same_state(&before, &after));
         cr_assert(!talc_module_load(exact, path, strict));
         assert_failure_about_file(
-            TALC_BAD_DTYPE, "module_load: %s: 0.weight is F32 in the file, f64 in the module");
+            TALC_BAD_DTYPE, "module_load: '%s': '0.weight' is F32 in the file, f64 in the module");
     }
     talc_module_free(net);
     talc_module_free(wide);

@@ -112,6 +112,24 @@ class Basics(Tool):
             self.assertIn(f"Usage: talc {command}", self.ok(command, "--help"))
         self.assertRegex(self.ok("--version"), r"^talc \d+\.\d+\.\d+\n$")
 
+    def test_foreign_text_is_shown_harmless(self):
+        evil = "\x1b]0;\u009b\u202e\n"
+        shown = re.escape(r"\x1b]0;\u{9b}\u{202e}\x0a")
+        for arguments in [(evil,), ("conv2d", "a", "b", evil), ("conv2d", evil, "b"), ("explain", evil), ("check", evil + "."),
+                          ("check", "sum:8", "--kinds", evil), ("info", "--device", evil), ("info", "--threads", evil),
+                          ("run", evil), ("check", "sum:8", "--op", evil), ("check", "sum:8", "--svg", "no/" + evil),
+                          ("conv2d", "a", "b", "--padding", evil), ("conv2d", "a", "b", "--activation", evil),
+                          ("bench", evil), ("check", "model", evil), ("check", "sum:8", "--part", evil)]:
+            done = talc(*arguments)
+            self.assertIn(done.returncode, (1, 2), arguments)
+            self.assertRegex(done.stderr, shown, arguments)
+            self.assertNotRegex(done.stderr + done.stdout, "[\x1b\u009b\u202e]", arguments)
+        done = talc("info", env=os.environ | {"TALC_THREADS": evil})
+        self.assertRegex(done.stderr, shown)
+        self.assertNotRegex(done.stderr, "[\x1b\u009b\u202e]")
+        long = "a" * 300 + "b" * 300
+        self.fails(1, "'a{50,}[.]{3}b{50,}'; names are cpu, cuda, cuda:N$", "bench", "A", "--device", long)
+
     def test_wrong_usage(self):
         self.fails(2, "there is no command 'frobnicate'", "frobnicate")
         self.assertEqual(talc().returncode, 2)
@@ -277,6 +295,13 @@ class Conv2d(Tool):
         self.assertEqual(done["algorithm"], "reference")
         text = self.ok("conv2d", self.path("x.npy"), self.path("w.npy"), "--device", "cpu")
         self.assertRegex(text, r"^y \[1,1,3,3\] f32 on cpu: \w+ \(")
+
+    def test_a_path_that_is_no_utf_8(self):
+        self.compare([1, 1, 5, 5], [1, 1, 3, 3])
+        path = self.path("y\udcff.npy")  # the byte 0xff
+        self.assertTrue(self.json("conv2d", self.path("x.npy"), self.path("w.npy"), "--output", path)["output"].endswith(r"y\xff.npy"))
+        self.assertEqual(read_npy(path)[0], [1, 1, 3, 3])
+        self.assertIn(r"y\xff.npy", self.ok("conv2d", self.path("x.npy"), self.path("w.npy"), "--output", path))
 
     def test_failures(self):
         self.compare([1, 1, 5, 5], [1, 1, 3, 3])
@@ -642,6 +667,11 @@ class Check(Tool):
         wrong(b"sum:8 # \0\n", r"p\.txt:1: a zero byte at position 8$")
         wrong(b"sum:8\n\0", r"p\.txt:2: a zero byte at position 0$")
         self.fails(2, "Is a directory", "check", self.path(""))
+        wrong(b"#" * 4096, r"p\.txt:1: a line of more than 4095 bytes$")
+        wrong(b"sum:8\n" + b"#\n" * (32 << 20), r"p\.txt:33554431: more than 67108864 bytes$")
+        self.fails(2, "/dev/zero: a device, not a file or a pipe", "check", "/dev/zero")
+        done = talc("check", "/dev/stdin", "--list", input="sum:8\n")
+        self.assertEqual((done.returncode, done.stdout), (0, "sum:8\n"))
 
     def test_nothing_ran(self):
         def nothing(message, *arguments):

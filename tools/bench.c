@@ -205,7 +205,7 @@ static bool add_algorithms(bench *self, const bench_settings *settings)
     }
     if (self->count == 0)
         talc_fail(TALC_NOT_FOUND, "conv2d on %s has no algorithm '%s'", explanation.device,
-                  settings->algorithm == NULL ? "" : settings->algorithm);
+                  TALC_SHOWN(settings->algorithm == NULL ? "" : settings->algorithm));
     return !talc_failed();
 }
 

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* "conv2d" for "n1c3...", "sum" for "sum:...". */
 static bool is_of(const char *text, const char *op)
@@ -88,13 +90,27 @@ void check_problems_keep(check_problems *self, int64_t part, int64_t parts)
 
 // ---- Files --------------------------------------------------------------------------------------------------
 
+/* A source without an end, such as a program's output, is not read for ever. */
+enum { LINE_ROOM = 4096, MOST_BYTES = 64 << 20 };
+
+/* A device may have no end, and nobody who ends what it gives. */
+static bool is_readable(const char *path, FILE *file)
+{
+    struct stat about;
+    const int descriptor = fileno(file);
+    if (fstat(descriptor, &about) == 0 && (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode)) &&
+        !isatty(descriptor))
+        talc_fail(TALC_IO_ERROR, "%s: a device, not a file or a pipe", TALC_SHOWN(path));
+    return !talc_failed();
+}
+
 /* Puts the place before the failure that stands. */
 static bool failed_at(const char *path, int64_t line)
 {
-    char message[400];
+    char message[1024];
     snprintf(message, sizeof message, "%s", talc_error_message());
     talc_error_clear();
-    talc_fail(TALC_BAD_FORMAT, "%s:%lld: %s", path, (long long)line, message);
+    talc_fail(TALC_BAD_FORMAT, "%s:%lld: %s", TALC_SHOWN(path), (long long)line, message);
     return false;
 }
 
@@ -114,8 +130,8 @@ static bool add_line(check_problems *self, const char *path, int64_t number, cha
 {
     char text[TALC_CHECK_TEXT];
     if (strlen(line) != length) { /* what follows would not be read */
-        talc_fail(TALC_BAD_FORMAT, "%s:%lld: a zero byte at position %zu", path, (long long)number,
-                  strlen(line));
+        talc_fail(TALC_BAD_FORMAT, "%s:%lld: a zero byte at position %zu", TALC_SHOWN(path),
+                  (long long)number, strlen(line));
         return false;
     }
     const char *problem = stripped(line);
@@ -126,17 +142,35 @@ static bool add_line(check_problems *self, const char *path, int64_t number, cha
     return add(self, text);
 }
 
+/* Reads a line with its end, and a NUL behind it; 0 bytes at the end of the file, LINE_ROOM of a line that is too long. */
+static size_t read_line(FILE *file, char line[LINE_ROOM])
+{
+    size_t length = 0;
+    for (int c = 0; length < LINE_ROOM && c != '\n' && (c = getc(file)) != EOF;)
+        line[length++] = (char)c;
+    if (length < LINE_ROOM)
+        line[length] = '\0';
+    return length;
+}
+
 static bool add_lines(check_problems *self, const char *path, FILE *file)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t length;
+    char line[LINE_ROOM];
     bool right = true;
-    for (int64_t number = 1; right && (length = getline(&line, &room, file)) >= 0; number++)
-        right = add_line(self, path, number, line, (size_t)length);
-    free(line);
+    int64_t bytes = 0;
+    size_t length;
+    for (int64_t number = 1; right && (length = read_line(file, line)) > 0; number++) {
+        bytes += (int64_t)length;
+        if (length == LINE_ROOM)
+            talc_fail(TALC_BAD_FORMAT, "%s:%lld: a line of more than %d bytes", TALC_SHOWN(path),
+                      (long long)number, LINE_ROOM - 1);
+        else if (bytes > MOST_BYTES)
+            talc_fail(TALC_BAD_FORMAT, "%s:%lld: more than %d bytes", TALC_SHOWN(path),
+                      (long long)number, MOST_BYTES);
+        right = !talc_failed() && add_line(self, path, number, line, length);
+    }
     if (right && ferror(file)) {
-        talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
         return false;
     }
     return right;
@@ -145,12 +179,12 @@ static bool add_lines(check_problems *self, const char *path, FILE *file)
 static bool add_file(check_problems *self, const char *path, FILE *file)
 {
     const int64_t before = self->count + self->left_out;
-    const bool right = add_lines(self, path, file);
+    const bool right = is_readable(path, file) && add_lines(self, path, file);
     fclose(file);
     if (!right)
         return false;
     if (self->count + self->left_out == before)
-        talc_fail(TALC_BAD_FORMAT, "%s: there is no problem in it", path);
+        talc_fail(TALC_BAD_FORMAT, "%s: there is no problem in it", TALC_SHOWN(path));
     return !talc_failed();
 }
 
@@ -165,7 +199,7 @@ static bool unknown(const char *argument, int file_error)
     if (digit_follows || strchr(argument, ':') != NULL)
         (void)talc_check_problem_text(argument, text);
     else if (strpbrk(argument, "./") != NULL)
-        talc_fail(TALC_IO_ERROR, "%s: %s", argument, strerror(file_error));
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(argument), strerror(file_error));
     else
         (void)talc_check_set_problem(argument, 0, 0, text);
     return false;

@@ -36,7 +36,7 @@ static void parse_padding(struct argp_state *state, const char *text, talc_conv2
             state,
             "--padding: '%s' is not a number, a pair H,W, four numbers TOP,LEFT,BOTTOM,RIGHT "
             "or same",
-            text);
+            TALC_SHOWN(text));
     o->padding[0] = numbers[0];
     o->padding[1] = numbers[count == 1 ? 0 : 1];
     for (int i = 0; i < 2; i++)
@@ -50,7 +50,7 @@ static int parse_name(struct argp_state *state, const char *option, const char *
     for (int i = 0; i < count; i++)
         if (strcmp(text, name_of(i)) == 0)
             return i;
-    argp_error(state, "%s: there is no '%s'", option, text);
+    argp_error(state, "%s: there is no '%s'", option, TALC_SHOWN(text));
     return 0;
 }
 

@@ -61,11 +61,10 @@ bool problem_read(const char *text, talc_conv2d_problem *problem)
 {
     const named_problem *named = problem_named(text);
     if (named == NULL && (text[0] != 'n' || text[1] < '0' || text[1] > '9')) {
-        talc_fail(
-            TALC_NOT_FOUND,
-            "there is no problem '%.40s'; talc bench --list shows the named ones, others read "
-            "as n1c3h32w32o8k3x3",
-            text);
+        talc_fail(TALC_NOT_FOUND,
+                  "there is no problem '%s'; talc bench --list shows the named ones, others read "
+                  "as n1c3h32w32o8k3x3",
+                  TALC_SHOWN(text));
         return false;
     }
     return talc_conv2d_problem_parse(named != NULL ? named->text : text, problem);

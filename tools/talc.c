@@ -30,6 +30,7 @@ int main(int argc, char **argv)
 {
     /* A file over the size limit is then a failed write like any other. */
     (void)signal(SIGXFSZ, SIG_IGN);
+    tool_json_watch();
     const char *name = argc < 2 ? NULL : argv[1];
     if (name == NULL) {
         print_help(stderr);
@@ -51,6 +52,6 @@ int main(int argc, char **argv)
             argv[1] = full;
             return commands[i].run(argc - 1, argv + 1);
         }
-    tool_fail("there is no command '%s'; talc --help lists them", name);
+    tool_fail("there is no command '%s'; talc --help lists them", TALC_SHOWN(name));
     return TOOL_USAGE;
 }

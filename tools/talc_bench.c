@@ -66,7 +66,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_REPEAT: {
         const int64_t repeats = tool_count(state, "--repeat", argument, 1);
         if (repeats > BENCH_REPEATS)
-            argp_error(state, "--repeat: %s is more than %d", argument, BENCH_REPEATS);
+            argp_error(state, "--repeat: %s is more than %d", TALC_SHOWN(argument), BENCH_REPEATS);
         self->settings.repeats = (int)repeats;
         return 0;
     }
@@ -82,7 +82,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_MB:
         self->megabytes = tool_count(state, "--mb", argument, 1);
         if (self->megabytes > 1 << 20)
-            argp_error(state, "--mb: %s is more than %d", argument, 1 << 20);
+            argp_error(state, "--mb: %s is more than %d", TALC_SHOWN(argument), 1 << 20);
         return 0;
     case KEY_LIST:
         self->list = true;

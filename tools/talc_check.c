@@ -62,8 +62,8 @@ static uint64_t kind_bit(struct argp_state *state, const char *name, size_t leng
         if (strlen(known) == length && strncmp(known, name, length) == 0)
             return UINT64_C(1) << kind;
     }
-    argp_error(state, "--kinds: there is no '%.*s'; talc check --help lists them", (int)length,
-               name);
+    argp_error(state, "--kinds: there is no '%s'; talc check --help lists them",
+               TALC_SHOWN_PART(name, length));
     return 0;
 }
 
@@ -90,7 +90,7 @@ static void read_part(arguments *self, struct argp_state *state, const char *tex
     }
     if (length >= sizeof first || tool_numbers(first, 1, &self->part) != 1 ||
         tool_numbers(slash + 1, 1, &self->parts) != 1 || self->part < 1 || self->part > self->parts)
-        argp_error(state, "--part: '%s' is no part such as 1/4 to 4/4", text);
+        argp_error(state, "--part: '%s' is no part such as 1/4 to 4/4", TALC_SHOWN(text));
 }
 
 /* A number after `random` says how many; all else is a set, a file or a problem. */
@@ -227,7 +227,7 @@ static bool find_problems(run *self)
     if (self->problems.count == 0)
         talc_fail(TALC_NOT_FOUND,
                   "nothing to check: none of the %" PRId64 " problems is of op '%s'",
-                  self->problems.left_out, a->op);
+                  self->problems.left_out, TALC_SHOWN(a->op));
     const int64_t all = self->problems.count;
     check_problems_keep(&self->problems, a->part, a->parts);
     if (all > 0 && self->problems.count == 0)
@@ -245,7 +245,7 @@ static bool open_picture(run *self)
         return true;
     self->svg = fopen(path, "w");
     if (self->svg == NULL)
-        talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
     return self->svg != NULL;
 }
 
@@ -294,7 +294,7 @@ static bool something_ran(const run *self)
         if (sum.rows == 0 && wanted != NULL)
             talc_fail(TALC_NOT_FOUND,
                       "nothing ran on %s: there is no algorithm '%s' for these problems", name,
-                      wanted);
+                      TALC_SHOWN(wanted));
         else if (sum.rows == 0)
             talc_fail(TALC_NOT_FOUND, "nothing ran on %s: the problems have nothing to compute",
                       name);
@@ -385,9 +385,10 @@ static bool draw(run *self)
         check_picture_write(&self->picture, file);
     const bool written = !ferror(file);
     if (fclose(file) != 0 || !written)
-        talc_fail(TALC_IO_ERROR, "%s: %s", path, strerror(errno));
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
     else if (!self->picture.kept)
-        talc_fail(TALC_NOT_FOUND, "%s: no check compared values, there is nothing to draw", path);
+        talc_fail(TALC_NOT_FOUND, "%s: no check compared values, there is nothing to draw",
+                  TALC_SHOWN(path));
     return !talc_failed();
 }
 

@@ -85,10 +85,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", argument);
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         if (model_find(argument) == NULL)
             argp_error(state, "there is no model '%s'; there are lenet, resnet20 and resnet20-b",
-                       argument);
+                       TALC_SHOWN(argument));
         self->model = argument;
         return 0;
     case ARGP_KEY_NO_ARGS:
@@ -166,10 +166,10 @@ static int print_json(const arguments *self, const talc_device *device,
         json_array_append_new(layers, layer_json(talc_check_model_at(report, i)));
     const int wrong = talc_check_model_first_wrong(report);
     return tool_json_print(
-        json_pack("{s:s, s:s, s:s?, s:I, s:b, s:o, s:o}", "model", self->model, "device",
-                  talc_device_name(device), "activations", self->activations, "seed",
-                  (json_int_t)self->seed, "passed", talc_check_model_passed(report), "first_wrong",
-                  wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
+        json_pack("{s:s, s:s, s:o, s:I, s:b, s:o, s:o}", "model", self->model, "device",
+                  talc_device_name(device), "activations", tool_json_text(self->activations),
+                  "seed", (json_int_t)self->seed, "passed", talc_check_model_passed(report),
+                  "first_wrong", wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
 }
 
 int command_check_model(int argc, char **argv)

@@ -32,7 +32,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
-            argp_error(state, "'%s' is one argument too many", argument);
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         *(state->arg_num == 0 ? &self->x : &self->w) = argument;
         return 0;
     case ARGP_KEY_END:
@@ -60,11 +60,12 @@ static int report(const arguments *self, const talc_tensor *y,
 {
     const talc_conv2d_candidate *chosen = &explanation->candidates[explanation->chosen];
     if (self->tool.json) {
-        json_t *json = json_pack(
-            "{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:s?}", "device", explanation->device, "shape",
-            tool_json_dims(talc_dims_of(y)), "dtype", talc_dtype_name(y->dtype), "algorithm",
-            chosen->name, "arithmetic", chosen->arithmetic.text, "seconds", tool_real(seconds),
-            "problem", tool_json_problem(&explanation->problem), "output", self->output);
+        json_t *json =
+            json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:o}", "device", explanation->device,
+                      "shape", tool_json_dims(talc_dims_of(y)), "dtype", talc_dtype_name(y->dtype),
+                      "algorithm", chosen->name, "arithmetic", chosen->arithmetic.text, "seconds",
+                      tool_real(seconds), "problem", tool_json_problem(&explanation->problem),
+                      "output", tool_json_text(self->output));
         return tool_json_print(json);
     }
     char dims[TALC_DIMS_TEXT], time[TOOL_TEXT];
@@ -72,7 +73,7 @@ static int report(const arguments *self, const talc_tensor *y,
            talc_dtype_name(y->dtype), explanation->device, chosen->name, chosen->arithmetic.text,
            tool_seconds(seconds, time), explanation->flops / seconds / 1e9);
     if (self->output != NULL)
-        printf("written to %s\n", self->output);
+        printf("written to %s\n", TALC_SHOWN(self->output));
     return tool_finish();
 }
 

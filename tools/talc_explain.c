@@ -35,12 +35,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_DTYPE:
         if (!talc_dtype_from_name(argument, &self->dtype) || !talc_dtype_is_float(self->dtype))
-            argp_error(state, "--dtype: '%s' is not f32 or f64", argument);
+            argp_error(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
         self->conv2d.shaped = true;
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
-            argp_error(state, "'%s' is one argument too many", argument);
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         self->texts[state->arg_num] = argument;
         return 0;
     case ARGP_KEY_END:
@@ -50,7 +50,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state,
                        "the problem '%s' says all but --algorithm; the other options go with "
                        "the shapes of x and w",
-                       self->texts[0]);
+                       TALC_SHOWN(self->texts[0]));
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -79,7 +79,7 @@ static talc_tensor *shape_only(talc_device *device, talc_dtype dtype, const char
     talc_dims dims = { .rank = 0 };
     dims.rank = tool_numbers(text, TALC_MAX_RANK, dims.dim);
     if (dims.rank == 0) {
-        talc_fail(TALC_BAD_ARGUMENT, "'%s' is not a shape such as 8,3,32,32", text);
+        talc_fail(TALC_BAD_ARGUMENT, "'%s' is not a shape such as 8,3,32,32", TALC_SHOWN(text));
         return NULL;
     }
     talc_dims ones = dims;

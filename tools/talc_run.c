@@ -107,9 +107,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", argument);
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
         if (strcmp(argument, "model-new") != 0)
-            argp_error(state, "there is no model '%s'; there is model-new", argument);
+            argp_error(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which model? There is model-new");
@@ -374,7 +374,7 @@ static void print_operands(const arguments *self, const outcome *r)
     print_tensor("weight", r->w, what);
     if (r->bias != NULL)
         print_tensor("bias", r->bias, what);
-    print_tensor("y", r->of[0].y, self->save == NULL ? "" : self->save);
+    print_tensor("y", r->of[0].y, self->save == NULL ? "" : TALC_SHOWN(self->save));
     printf("\n");
 }
 
@@ -424,14 +424,14 @@ static json_t *pass_json(const pass *r)
 static json_t *outcome_json(const arguments *self, const outcome *r)
 {
     json_t *json = pass_json(&r->of[0]);
-    json_object_update_new(json,
-                           json_pack("{s:s, s:o, s:o, s:o, s:I, s:s?, s:o, s:o}", "model",
-                                     "ModelNew", "x", tool_json_dims(talc_dims_of(r->x)), "weight",
-                                     tool_json_dims(talc_dims_of(r->w)), "y",
-                                     tool_json_dims(talc_dims_of(r->of[0].y)), "seed",
-                                     (json_int_t)self->seed, "output", self->save, "beside",
-                                     r->passes == 2 ? pass_json(&r->of[1]) : json_null(), "between",
-                                     r->passes == 2 ? check_json(&r->between) : json_null()));
+    json_object_update_new(
+        json,
+        json_pack("{s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "model", "ModelNew", "x",
+                  tool_json_dims(talc_dims_of(r->x)), "weight", tool_json_dims(talc_dims_of(r->w)),
+                  "y", tool_json_dims(talc_dims_of(r->of[0].y)), "seed", (json_int_t)self->seed,
+                  "output", tool_json_text(self->save), "beside",
+                  r->passes == 2 ? pass_json(&r->of[1]) : json_null(), "between",
+                  r->passes == 2 ? check_json(&r->between) : json_null()));
     return json;
 }
 

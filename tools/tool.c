@@ -73,12 +73,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_THREADS:
         self->threads = tool_count(state, "--threads", argument, 1);
         if (self->threads > 1024)
-            argp_error(state, "--threads: %s is more than 1024", argument);
+            argp_error(state, "--threads: %s is more than 1024", TALC_SHOWN(argument));
         return 0;
     case KEY_WORKSPACE:
         self->workspace_mb = tool_count(state, "--workspace-mb", argument, 0);
         if (self->workspace_mb > (INT64_MAX >> 20))
-            argp_error(state, "--workspace-mb: %s MiB pass 2^63 bytes", argument);
+            argp_error(state, "--workspace-mb: %s MiB pass 2^63 bytes", TALC_SHOWN(argument));
         return 0;
     case KEY_JSON:
         self->json = true;
@@ -135,8 +135,8 @@ int64_t tool_count(struct argp_state *state, const char *option, const char *tex
 {
     int64_t number = 0;
     if (tool_numbers(text, 1, &number) != 1 || number < low)
-        argp_error(state, "%s: '%s' is not a whole number of at least %lld", option, text,
-                   (long long)low);
+        argp_error(state, "%s: '%s' is not a whole number of at least %lld", option,
+                   TALC_SHOWN(text), (long long)low);
     return number;
 }
 
@@ -148,7 +148,7 @@ void tool_pair(struct argp_state *state, const char *option, const char *text, i
         pair[1] = pair[0];
     if (count == 0 || pair[0] < low || pair[1] < low)
         argp_error(state, "%s: '%s' is not a number or a pair such as 2,1, of at least %lld",
-                   option, text, (long long)low);
+                   option, TALC_SHOWN(text), (long long)low);
 }
 
 // ---- Text ---------------------------------------------------------------------------------------------------

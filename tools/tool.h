@@ -103,8 +103,15 @@ size_t tool_memory_available(void);
 
 // ---- JSON ---------------------------------------------------------------------------------------------------
 
+/// Has jansson's allocations of this process watched: it leaves some out of a value without a word, so that JSON after one that
+/// failed is not printed.
+void tool_json_watch(void);
+
 /// A number, null when it is not finite.
 json_t *tool_real(double value);
+
+/// A text, null for NULL. What is no UTF-8, as a path may be, is written as messages show it.
+json_t *tool_json_text(const char *text);
 
 /// A shape as an array.
 json_t *tool_json_dims(talc_dims dims);
@@ -115,7 +122,7 @@ json_t *tool_json_problem(const talc_conv2d_problem *problem);
 /// Device, workspace limit, candidates with their reasons, and the chosen one's name or null.
 json_t *tool_json_explanation(const talc_conv2d_explanation *explanation);
 
-/// Prints on stdout and releases `json`. Returns the exit code.
+/// Prints on stdout, in ASCII, and releases `json`. Returns the exit code.
 int tool_json_print(json_t *json);
 
 #endif

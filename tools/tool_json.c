@@ -2,6 +2,40 @@
 #include "tools/tool.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_malloc_t allocate;
+static atomic_bool out_of_memory;
+
+static void *watched(size_t bytes)
+{
+    void *memory = allocate(bytes);
+    if (memory == NULL)
+        atomic_store(&out_of_memory, true);
+    return memory;
+}
+
+void tool_json_watch(void)
+{
+    json_free_t release;
+    json_get_alloc_funcs(&allocate, &release);
+    json_set_alloc_funcs(watched, release);
+}
+
+json_t *tool_json_text(const char *text)
+{
+    if (text == NULL)
+        return json_null();
+    json_t *json = json_string(text);
+    const size_t room = 4 * strlen(text) + 32; /* the most that showing makes of it */
+    char *shown = json != NULL ? NULL : malloc(room);
+    if (shown != NULL)
+        json = json_string(talc_shown(text, SIZE_MAX, shown, room));
+    free(shown);
+    return json;
+}
 
 json_t *tool_real(double value)
 {
@@ -75,12 +109,22 @@ json_t *tool_json_explanation(const talc_conv2d_explanation *e)
                      e->chosen < 0 ? NULL : e->candidates[e->chosen].name);
 }
 
+static void free_text(char *text)
+{
+    json_malloc_t ignored;
+    json_free_t release;
+    json_get_alloc_funcs(&ignored, &release);
+    release(text);
+}
+
 int tool_json_print(json_t *json)
 {
-    if (json == NULL)
-        return tool_fail("out of memory for JSON");
-    json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    fputc('\n', stdout);
+    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII;
+    char *text = json == NULL || atomic_load(&out_of_memory) ? NULL : json_dumps(json, flags);
     json_decref(json);
+    if (text == NULL)
+        return tool_fail("out of memory for JSON");
+    puts(text);
+    free_text(text);
     return tool_finish();
 }

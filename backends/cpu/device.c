@@ -5,6 +5,7 @@
 #include "backends/cpu/threads.h"
 #include "tensor/memory.h"
 #include "tensor/pool.h"
+#include "tensor/shown.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -135,7 +136,8 @@ talc_device *talc_cpu_find(const char *name)
 {
     if (strcmp(name, "cpu") != 0 && strcmp(name, "cpu:0") != 0) {
         talc_fail(TALC_BAD_DEVICE,
-                  "device_get: there is no device '%.40s'; the CPU is one device, cpu", name);
+                  "device_get: there is no device '%s'; the CPU is one device, cpu",
+                  TALC_SHOWN(name));
         return NULL;
     }
     pthread_mutex_lock(&opening);

@@ -7,6 +7,7 @@
 #include "tensor/error.h"
 #include "tensor/extent.h"
 #include "tensor/pool.h"
+#include "tensor/shown.h"
 #include "tensor/streams.h"
 
 #include <dlfcn.h>
@@ -212,17 +213,18 @@ static int count_gpus(const char *name)
         return (int)talc_smaller(count, TALC_CUDA_GPUS);
     if (error == cudaErrorInsufficientDriver && !driver_installed())
         talc_fail(TALC_BAD_DEVICE, "device_get: '%s': no NVIDIA driver is installed (libcuda.so.1)",
-                  name);
+                  TALC_SHOWN(name));
     else if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess)
         talc_fail(TALC_BAD_DEVICE,
                   "device_get: '%s': the NVIDIA driver is for CUDA %d.%d, this talc needs %d.%d",
-                  name, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                  TALC_SHOWN(name), driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                   CUDART_VERSION % 1000 / 10);
     else if (error == cudaErrorNoDevice || error == cudaSuccess)
-        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver finds no GPU", name);
+        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver finds no GPU",
+                  TALC_SHOWN(name));
     else
         talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the NVIDIA driver does not start: %s (%s)",
-                  name, cudaGetErrorString(error), cudaGetErrorName(error));
+                  TALC_SHOWN(name), cudaGetErrorString(error), cudaGetErrorName(error));
     return 0;
 }
 
@@ -329,8 +331,8 @@ talc_device *talc_cuda_find(const char *name)
     talc_device *device = NULL;
     if (count > 0 && (index < 0 || index >= count))
         talc_fail(TALC_BAD_DEVICE,
-                  "device_get: there is no device '%.40s'; the GPUs are cuda:0 to cuda:%d", name,
-                  count - 1);
+                  "device_get: there is no device '%s'; the GPUs are cuda:0 to cuda:%d",
+                  TALC_SHOWN(name), count - 1);
     else if (count > 0 && (gpus[index].device.pool != NULL || open_gpu(index)))
         device = &gpus[index].device;
     if (device != NULL)
