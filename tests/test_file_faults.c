@@ -1,6 +1,8 @@
 /* What tensor/file.c does when a system call fails. The linker puts __wrap_NAME in place of each (-Wl,--wrap), and a fault
  * makes some of the calls of one name fail, end early or move few bytes. The names are those of 64-bit offsets, as meson
  * builds on Linux. */
+#define _GNU_SOURCE /* O_TMPFILE */
+
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
@@ -30,10 +32,13 @@ typedef enum system_call {
     FSYNC,
     CLOSE,
     RENAME,
-    UNLINK
+    UNLINK,
+    TMPFILE, /* an open for a file without a name */
+    LINK,
+    ACCESS
 } system_call;
 static const char letters[] =
-    "osmhpwfcru"; /* of the calls, as the journal has them, in their order */
+    "osmhpwfcrutla"; /* of the calls, as the journal has them, in their order */
 
 static struct fault {
     system_call call;
@@ -43,6 +48,7 @@ static struct fault {
 static int calls;                     /* of fault.call */
 static size_t most_a_call = SIZE_MAX; /* bytes that a read or a write moves at most */
 static char journal[4096];            /* a letter for each call */
+static bool names_only;               /* the file system has no files without a name */
 
 static bool fails(system_call call)
 {
@@ -83,7 +89,27 @@ int __wrap_open64(const char *path, int flags, ...)
     va_start(arguments, flags);
     const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
     va_end(arguments);
-    return fails(OPEN) ? -1 : __real_open64(path, flags, mode);
+    if ((flags & O_TMPFILE) != O_TMPFILE)
+        return fails(OPEN) ? -1 : __real_open64(path, flags, mode);
+    const bool failing = fails(TMPFILE);
+    errno = failing ? errno : EOPNOTSUPP;
+    return failing || names_only ? -1 : __real_open64(path, flags, mode);
+}
+
+int __real_linkat(int from_directory, const char *from, int to_directory, const char *to,
+                  int flags);
+int __wrap_linkat(int from_directory, const char *from, int to_directory, const char *to,
+                  int flags);
+int __wrap_linkat(int from_directory, const char *from, int to_directory, const char *to, int flags)
+{
+    return fails(LINK) ? -1 : __real_linkat(from_directory, from, to_directory, to, flags);
+}
+
+int __real_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode)
+{
+    return fails(ACCESS) ? -1 : __real_access(path, mode);
 }
 
 int __real_fstat64(int descriptor, struct stat *about);
@@ -284,11 +310,17 @@ Test(file_faults, a_save_that_fails_says_why_and_leaves_the_old_file)
         { { CLOSE, 0, 1, EIO }, "write", "Input/output error" },
         { { RENAME, 0, 1, EACCES }, "write", "Permission denied" },
         { { RENAME, 0, 1, EXDEV }, "write", "Invalid cross-device link" },
+        { { LINK, 0, 1, ENOSPC }, "write", "No space left on device" },
+        { { LINK, 0, ALWAYS, EEXIST }, "write", "File exists" },
     };
-    for (int f = 0; f < FORMATS; f++)
-        for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++)
-            assert_not_saved(&formats[f], cases[i / 2].fault, cases[i / 2].doing,
-                             cases[i / 2].reason, i % 2 == 1);
+    for (int f = 0; f < 2 * FORMATS; f++)
+        for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+            names_only = f >= FORMATS || cases[i / 2].fault.call == OPEN || !file_unnamed();
+            if (!(names_only && cases[i / 2].fault.call == LINK))
+                assert_not_saved(&formats[f % FORMATS], cases[i / 2].fault, cases[i / 2].doing,
+                                 cases[i / 2].reason, i % 2 == 1);
+        }
+    names_only = false;
     for (int f = 0; f < FORMATS; f++)
         assert_not_saved(&formats[f], (struct fault){ REALPATH, 0, 1, EIO }, "resolve",
                          "Input/output error", true);
@@ -323,17 +355,28 @@ Test(file_faults, a_save_gets_past_what_does_no_harm)
         struct fault fault;
         size_t most;
     } cases[] = {
-        { { WRITE, 0, 3, EINTR }, SIZE_MAX },  { { WRITE, 1, 3, EINTR }, SIZE_MAX },
-        { { WRITE, 0, 0, 0 }, 997 },           { { WRITE, 40, 2, EINTR }, 997 },
-        { { OPEN, 0, 3, EEXIST }, SIZE_MAX },  /* names that a crash left behind */
-        { { FCHMOD, 0, 1, EPERM }, SIZE_MAX }, /* a file system without modes */
-        { { OPEN, 1, 1, EACCES }, SIZE_MAX },  /* the directory, after the rename */
-        { { FSYNC, 1, 1, EINVAL }, SIZE_MAX }, /* the directory's */
-        { { CLOSE, 1, 1, EIO }, SIZE_MAX },    /* the directory's */
+        { { WRITE, 0, 3, EINTR }, SIZE_MAX },
+        { { WRITE, 1, 3, EINTR }, SIZE_MAX },
+        { { WRITE, 0, 0, 0 }, 997 },
+        { { WRITE, 40, 2, EINTR }, 997 },
+        { { OPEN, 0, 3, EEXIST }, SIZE_MAX }, /* names that a crash left behind */
+        { { LINK, 0, 3, EEXIST }, SIZE_MAX },
+        { { TMPFILE, 0, 1, EISDIR }, SIZE_MAX }, /* before Linux 3.11 */
+        { { TMPFILE, 0, 1, EINVAL }, SIZE_MAX },
+        { { ACCESS, 0, 1, ENOENT }, SIZE_MAX }, /* there is no /proc */
+        { { FCHMOD, 0, 1, EPERM }, SIZE_MAX },  /* a file system without modes */
+        { { OPEN, 1, 1, EACCES }, SIZE_MAX },   /* the directory, after the rename */
+        { { FSYNC, 1, 1, EINVAL }, SIZE_MAX },  /* the directory's */
+        { { CLOSE, 1, 1, EIO }, SIZE_MAX },     /* the directory's */
     };
-    for (int f = 0; f < FORMATS; f++)
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            assert_saved(&formats[f], cases[i].fault, cases[i].most);
+    for (int f = 0; f < 2 * FORMATS; f++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            const system_call call = cases[i].fault.call;
+            names_only = f >= FORMATS || call == OPEN || !file_unnamed();
+            if (!(names_only && (call == LINK || call == ACCESS)))
+                assert_saved(&formats[f % FORMATS], cases[i].fault, cases[i].most);
+        }
+    names_only = false;
     file_remove_all();
     assert_all_freed();
 }
@@ -342,10 +385,15 @@ Test(file_faults, a_save_gets_past_what_does_no_harm)
 Test(file_faults, the_calls_of_a_save_are_in_order)
 {
     const char *path = file_path("ordered");
+    const bool unnamed = file_unnamed();
     talc_tensor *x = counting();
     for (int f = 0; f < FORMATS; f++)
-        for (int over_old = 0; over_old < 2; over_old++) {
-            const char *due = over_old ? "mohwwwfcrofc" : "owwwfcrofc";
+        for (int i = unnamed ? 0 : 2; i < 4; i++) {
+            static const char *const orders[] = { "tawwwflcrofc", "mtahwwwflcrofc", "towwwfcrofc",
+                                                  "mtohwwwfcrofc" };
+            const char *due = orders[i];
+            const bool over_old = i % 2 == 1;
+            names_only = i >= 2;
             (void)remove(path);
             if (over_old)
                 file_write(path, "old", 3);
@@ -354,6 +402,7 @@ Test(file_faults, the_calls_of_a_save_are_in_order)
             cr_assert(strcmp(journal, due) == 0, "%s: calls %s instead of %s", formats[f].saver,
                       journal, due);
         }
+    names_only = false;
     file_remove_all();
     assert_all_freed();
 }
@@ -376,6 +425,7 @@ Test(file_faults, the_first_failure_is_the_one_told)
     cr_assert(file_count() == 1);
     /* A temporary file that cannot be removed stays; the message is still about the rename. */
     undisturbed();
+    names_only = true;
     cr_assert(talc_file_create(&writer, "save", path) == TALC_OK);
     cr_assert(fcntl(writer.descriptor, F_GETFD) == FD_CLOEXEC);
     begin((struct fault){ UNLINK, 0, 1, EBUSY });
@@ -383,6 +433,7 @@ Test(file_faults, the_first_failure_is_the_one_told)
     cr_assert(!talc_failed() && strcmp(journal, "cu") == 0, "calls %s", journal);
     assert_holds(path, "old", "unlink fails");
     cr_assert(file_count() == 2);
+    names_only = false;
     file_remove_all();
     assert_all_freed();
 }

@@ -701,7 +701,11 @@ class Check(Tool):
             self.fails(2, message, "check", *arguments, "--json")
         # The hour that the set would take is not spent first.
         undrawn("no_folder/y.svg: No such file", "random", "1000000", "--svg", self.path("no_folder/y.svg"))
+        with open(self.path("y.svg"), "w") as file:
+            file.write("<svg/>")
         undrawn("nothing to draw", self.PROBLEM, "--kinds", "guards", "--svg", self.path("y.svg"))
+        with open(self.path("y.svg")) as file:
+            self.assertEqual(file.read(), "<svg/>")
         undrawn("/dev/full: No space left", self.PROBLEM, *self.SHORT, "--svg", "/dev/full")
 
 

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_ARGUMENTS = 64, MAX_DEVICES = 2 };
 
@@ -237,13 +238,13 @@ static bool find_problems(run *self)
     return !talc_failed();
 }
 
-/* Before the run, which may be long. */
+/* Before the run, which may be long; a picture of before stays until it is drawn anew. */
 static bool open_picture(run *self)
 {
     const char *path = self->arguments->svg;
     if (path == NULL)
         return true;
-    self->svg = fopen(path, "w");
+    self->svg = fopen(path, "a");
     if (self->svg == NULL)
         talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
     return self->svg != NULL;
@@ -381,9 +382,12 @@ static bool draw(run *self)
     if (file == NULL)
         return true;
     self->svg = NULL;
-    if (self->picture.kept)
+    bool written = true;
+    if (self->picture.kept) {
+        written = ftruncate(fileno(file), 0) == 0 || errno == EINVAL; /* of a pipe or a device */
         check_picture_write(&self->picture, file);
-    const bool written = !ferror(file);
+    }
+    written = written && !ferror(file);
     if (fclose(file) != 0 || !written)
         talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
     else if (!self->picture.kept)

@@ -1,8 +1,11 @@
+#define _GNU_SOURCE /* O_TMPFILE */
+
 #include "tests/support/files.h"
 
 #include <criterion/criterion.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +48,13 @@ char *file_bytes(const char *path, size_t *count)
     bytes[*count] = '\0';
     fclose(file);
     return bytes;
+}
+
+bool file_unnamed(void)
+{
+    (void)file_path("");
+    const int descriptor = open(directory, O_TMPFILE | O_WRONLY, 0600);
+    return descriptor >= 0 && close(descriptor) == 0;
 }
 
 static int each_file(bool remove_it)

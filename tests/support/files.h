@@ -19,6 +19,9 @@ bool file_is(const char *path, const char *text);
 /// How many files are in the directory.
 int file_count(void);
 
+/// Whether the directory's file system has files without a name.
+bool file_unnamed(void);
+
 /// Removes the directory and the files in it.
 void file_remove_all(void);
 
