@@ -40,30 +40,41 @@ void talc_check_free(talc_check *check)
 
 // ---- What it has found --------------------------------------------------------------------------------------
 
-/* The summary of an op's algorithm; a new one has the name and the arithmetic of `like`. */
-static talc_check_summary *summary_like(talc_check *check, const talc_check_summary *like)
+/* The summary of an op's algorithm, or NULL. Summaries hold of a long name what they have room for. */
+static talc_check_summary *summary_found(const talc_check *check, const char *op,
+                                         const char *algorithm)
 {
-    for (int i = 0; i < check->summary_count; i++)
-        if (strcmp(check->summaries[i].op, like->op) == 0 &&
-            strcmp(check->summaries[i].algorithm, like->algorithm) == 0)
-            return &check->summaries[i];
+    for (int i = 0; i < check->summary_count; i++) {
+        talc_check_summary *known = &check->summaries[i];
+        if (strncmp(known->op, op, sizeof known->op - 1) == 0 &&
+            strncmp(known->algorithm, algorithm, sizeof known->algorithm - 1) == 0)
+            return known;
+    }
+    return NULL;
+}
+
+static talc_check_summary *summary_added(talc_check *check, const talc_check_summary *summary)
+{
     talc_check_summary *list = talc_memory_grown(check->summaries, (size_t)check->summary_count,
                                                  &check->summary_room, sizeof *list, "check");
     if (list == NULL)
         return NULL;
     check->summaries = list;
-    list[check->summary_count] = *like;
+    list[check->summary_count] = *summary;
     return &list[check->summary_count++];
 }
 
 talc_check_summary *talc_check_summary_of(talc_check *check, const char *op,
                                           const talc_algorithm *row)
 {
+    talc_check_summary *found = summary_found(check, op, row->name);
+    if (found != NULL)
+        return found;
     talc_check_summary summary = { .arithmetic = row->arithmetic };
     snprintf(summary.op, sizeof summary.op, "%s", op);
     snprintf(summary.algorithm, sizeof summary.algorithm, "%s", row->name);
     snprintf(summary.device, sizeof summary.device, "%s", check->device->name);
-    return summary_like(check, &summary);
+    return summary_added(check, &summary);
 }
 
 static bool add_failure(talc_check *check, const talc_check_failure *failure)
@@ -93,10 +104,9 @@ static bool keep_failure(talc_check *check, const talc_check_outcome *outcome)
 /* Of shares that are alike the first counts. */
 static bool add_summary(talc_check *check, const talc_check_summary *part)
 {
-    const int before = check->summary_count;
-    talc_check_summary *whole = summary_like(check, part);
-    if (whole == NULL || check->summary_count > before)
-        return whole != NULL;
+    talc_check_summary *whole = summary_found(check, part->op, part->algorithm);
+    if (whole == NULL)
+        return summary_added(check, part) != NULL;
     whole->problems += part->problems;
     whole->refused += part->refused;
     whole->checks += part->checks;
