@@ -395,7 +395,8 @@ bool talc_check_trusted(const check_oracle *oracle, const check_values *results,
             const bool counts = expected->due[e].S > 0 || expected->due[e].value != 0;
             *fed += counts;
             due_nonzero += expected->due[e].value != 0;
-            *nonzero += counts && results->of[expected->operand][index] != 0;
+            *nonzero += counts && (results == NULL ? expected->due[e].value != 0
+                                                   : results->of[expected->operand][index] != 0);
         }
     }
     /* Half of what a ReLU sees is negative. */

@@ -53,7 +53,8 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
                       talc_check_outcome *outcome);
 
 /// Whether passing meant anything: of the outputs with something to add up, at least 30 % are not zero, 15 % after a ReLU;
-/// fewer than 8 are too few to say. Counts into *fed and *nonzero.
+/// fewer than 8 are too few to say. Counts into *fed and *nonzero. Without results (NULL), whether passing would, for a row
+/// that is right.
 bool talc_check_trusted(const check_oracle *oracle, const check_values *results, int64_t *fed,
                         int64_t *nonzero);
 

@@ -1,5 +1,6 @@
 /* One run of a row: what it finds in its buffers, and what of the buffers' edges is seen afterwards. */
 #include "check/case.h"
+#include "check/check.h"
 #include "check/parallel.h"
 #include "tests/support/hooks.h"
 #include "tests/support/posed.h"
@@ -175,5 +176,44 @@ Test(check_run, a_changed_input_is_seen)
             cr_assert(report.written == NULL);
         }
     talc_check_room_free(&reused);
+    assert_all_freed();
+}
+
+// ---- Trust --------------------------------------------------------------------------------------------------
+
+static void expect_trust(void *context, const talc_check_outcome *outcome)
+{
+    cr_expect(outcome->passed, "%s: %s", outcome->problem, outcome->reason);
+    const bool single = *(const bool *)context;
+    if (outcome->kind == TALC_CHECK_RANDOM && single)
+        cr_expect(outcome->due > 0, "%s is %g", outcome->problem, outcome->due);
+}
+
+/* With few outputs a ReLU may leave next to none, as it does with one of these seeds; the only one is never zero. */
+Test(check_run, a_relu_leaves_enough_of_a_small_problem)
+{
+    static const char *const problems[] = {
+        "batch_norm2d:n1c5h2w1_momentum0_relu",
+        "batch_norm2d:n1c8h1w1_plain_relu",
+        "matmul:m3n3k1_relu",
+        "matmul:m8n1k1_relu_f64",
+        "n1c1h1w1o1k1x1_relu",
+        "matmul:m1n1k3_relu",
+        "batch_norm2d:n1c1h1w1_relu",
+    };
+    enum { PROBLEMS = sizeof problems / sizeof *problems, SINGLE = 4 };
+    for (int i = 0; i < PROBLEMS; i++) {
+        bool single = i >= SINGLE;
+        for (uint64_t seed = 9100; seed < 9140; seed++) {
+            talc_check *check = talc_check_new(
+                &(talc_check_options){ .device = cpu_device(),
+                                       .kinds = 1u << TALC_CHECK_RANDOM | 1u << TALC_CHECK_TRUST,
+                                       .seed = seed,
+                                       .observe = expect_trust,
+                                       .context = &single });
+            cr_assert(talc_check_problem(check, problems[i]), "%s", talc_error_message());
+            talc_check_free(check);
+        }
+    }
     assert_all_freed();
 }
