@@ -8,24 +8,26 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     const bool single = dtype == TALC_F32;
     const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
     const bool normwise = arithmetic->precision == TALC_NORMWISE;
+    const bool wide = arithmetic->wide_accumulator && single;
     if (dtype != TALC_F32 && dtype != TALC_F64)
         return 0;
     /* Where all terms are 0 a row that is accurate in norm still has the error of its neighbours. */
     const bool sums = due->S > 0 || (normwise && due->K > 0);
     if (kind == TALC_CHECK_EXACT && due->extra == 0)
         return normwise && sums ? fmax(0.5, (due->K + 2) * u * S_norm) : 0;
+    const double extra = due->extra + (kind == TALC_CHECK_RANDOM || wide ? 0 : due->alike);
     if (!sums)
-        return due->extra;
+        return extra;
 
     const double K = due->K, S = normwise ? S_norm : due->S, y = (double)fabsl(due->value);
     double bound = (K + 2) * u * S;
     if (kind == TALC_CHECK_RANDOM && 4 * sqrt(K + 4) < K + 2) /* from 16 terms on */
         bound = 4 * u * sqrt(K + 4) * S;
-    if (arithmetic->wide_accumulator && single)
+    if (wide)
         bound = u * y + (K + 4) * 0x1p-53 * S;
     if (arithmetic->precision == TALC_TF32)
         bound += 0x1p-9 * S; /* both operands cut, not rounded, to 11 bits */
-    return bound + due->extra + (K + 2) * tiny;
+    return bound + extra + (K + 2) * tiny;
 }
 
 double talc_check_share(long double due, double got, double bound)

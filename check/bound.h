@@ -6,6 +6,8 @@
 /// instead of rounded. A row that accumulates f32 data in f64 has one rounding, u |y|, and the float64 sum's own
 /// (K + 4) 2^-53 S. Each may lose what underflows: (K + 2) times the smallest subnormal. Exact data leave no room, but to
 /// NORMWISE rows, whose results must round to the right integer; where their bound is more than a half, that is what they get.
+///
+/// What a family gives as `extra` comes on top, and what it gives as `alike` but on random data, and of f32 sums in f64.
 #ifndef TALC_CHECK_BOUND_H
 #define TALC_CHECK_BOUND_H
 

@@ -47,6 +47,8 @@ typedef struct check_due {
     double S; ///< sum of their sizes, with bias and residual; 0 for results without rounding
     double
         extra; ///< what else it may be off, in absolute terms: the rounding of a division, a sigmoid, an exp
+    double
+        alike; ///< and how much more where roundings need not be random: those of equal terms all go one way
     bool border; ///< its window reaches into the padding
     bool any;    ///< whatever the row gives is right
 } check_due;

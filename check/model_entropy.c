@@ -15,6 +15,7 @@ static sample sample_of(const talc_cross_entropy_problem *p, const check_array *
                         int64_t step, int64_t label)
 {
     const double u = talc_check_unit(x->dtype), e = p->label_smoothing;
+    const double additions = 2 * sqrt((double)p->C);
     double largest = -INFINITY, off = 0, all_off = 0;
     for (int64_t j = 0; j < p->C; j++) {
         const int64_t at = first + j * step;
@@ -32,9 +33,9 @@ static sample sample_of(const talc_cross_entropy_problem *p, const check_array *
     sample of = { .loss = log_sum - from_most };
     if (e > 0)
         of.loss = (1 - e) * of.loss + e * (log_sum - differences / p->C);
-    of.extra =
-        u * (4 + 2 * sqrt((double)p->C) + (1 - e) * (double)fabsl(from_most) +
-             (e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0) + (double)fabsl(of.loss));
+    const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
+    of.extra = u * (4 + additions + (1 - e) * (double)fabsl(from_most) +
+                    (x->dtype == TALC_F64 ? 1 + additions : 1) * smoothed + (double)fabsl(of.loss));
     of.spread = off == 0 ? 0
                          : off + (1 - e) * check_off(x, first + label * step) +
                                (e > 0 ? e * all_off / (double)p->C : 0);

@@ -1,7 +1,9 @@
 /// The family of softmax and log_softmax. `reversed` in a text: x is stored with its dimensions in the reverse order.
 ///
-/// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + 2 sqrt(n)) u and the smallest subnormal; for the
-/// logarithm that much absolutely and u |y|. All of it stands in `extra`. There are no exact data.
+/// The bound is what ops/softmax.h declares: relatively (4 + |x_i - m| + min(n + 1, 32 + 2 sqrt(n))) u and the smallest
+/// subnormal; for the logarithm that much absolutely and u |y|. A row may add 32 exponentials in order: those of equal logits
+/// round alike, so that n of them are off by up to (n - 1) u. On random data roundings partly cancel, and 2 sqrt(n) has to do.
+/// All of it stands in `extra` and `alike`. There are no exact data.
 #include "ops/softmax.h"
 
 #include "check/data.h"
@@ -153,7 +155,7 @@ static long double exponential(talc_dtype dtype, long double x)
     return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
 }
 
-/* Sets extra for due->value at `distance` = |x_i - m|. */
+/* Sets extra and alike for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
 {
     const bool single = p->dtype == TALC_F32;
@@ -161,6 +163,7 @@ static void allow(const talc_softmax_problem *p, long double distance, check_due
     const double n = (double)p->extent, y = (double)fabsl(due->value);
     const double roundings = 4 + (double)distance + 2 * sqrt(n);
     due->extra = p->log ? (roundings + y) * u : roundings * u * y + tiny;
+    due->alike = (fmin(n + 1, 32 + 2 * sqrt(n)) - 2 * sqrt(n)) * u * (p->log ? 1 : y);
 }
 
 /* Elements from one index along `dim` to the next in a row-major tensor without gaps. */

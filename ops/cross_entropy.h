@@ -15,8 +15,9 @@
 ///
 /// Gradients: dx_j = dl (softmax(x)_j - (1 - e) [j = t] - e / C), dl being dy, dy / samples that count for the mean, and 0 for an ignored sample.
 ///
-/// Accuracy: l within (4 + (1 - e) |x_t - m| + e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value; a sum or mean of n
-/// samples within the sum or mean of these bounds, and 2 (sqrt(n) + 1) u of the sum or mean of the |l|.
+/// Accuracy: l within (4 + (1 - e) |x_t - m| + a e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value, where a is 1 for f32,
+/// whose mean is taken in f64, and 1 + 2 sqrt(C) for f64; a sum or mean of n samples within the sum or mean of these bounds, and
+/// 2 (sqrt(n) + 1) u of the sum or mean of the |l|.
 ///
 /// Errors: NULL operands, types, devices and shapes that do not match, no class, an unknown reduction, label smoothing outside 0 .. 1,
 /// an algorithm that does not exist or refuses, no memory, a label that is neither a class nor ignore_index. Such a label is

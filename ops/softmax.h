@@ -9,8 +9,8 @@
 ///
 /// Gradients: softmax: dx = y (dy - sum over j of dy_j y_j); log_softmax: dx = dy - exp(y) sum over j of dy_j.
 ///
-/// Accuracy, with n the extent of dim: softmax within (4 + |x_i - m| + 2 sqrt(n)) u of the exact value, relatively,
-/// plus the smallest subnormal; log_softmax within that much absolutely, plus u |y|.
+/// Accuracy, with n the extent of dim: softmax within (4 + |x_i - m| + min(n + 1, 32 + 2 sqrt(n))) u of the exact value,
+/// relatively, plus the smallest subnormal; log_softmax within that much absolutely, plus u |y|.
 ///
 /// Errors: NULL x, another dtype, dim out of range, no memory. Source: textbook; semantics as torch.softmax,
 /// torch.log_softmax.

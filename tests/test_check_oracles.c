@@ -1,4 +1,5 @@
 /* The oracles of the families beside conv2d against values by hand: what is due, and how much room it has. */
+#include "check/bound.h"
 #include "check/judge.h"
 #include "tests/support/posed.h"
 
@@ -259,6 +260,67 @@ Test(check_oracles, room_for_rounding_by_hand)
     const double soft = 0.9 * l + 0.1 * (log(most) + 0.75);
     assert_room("cross_entropy:4_none_smooth", labelled, 2, 0, 0, 0,
                 (4 + 0.9 * 3 + 0.1 * 0.75 + 4 + soft) * u);
+    assert_all_freed();
+}
+
+// ---- Roundings that are not random --------------------------------------------------------------------------
+
+static const talc_arithmetic strict = { "f32", TALC_STRICT, false };
+static const talc_arithmetic wide = { "f64 accumulation", TALC_STRICT, true };
+
+static double share_of(const talc_arithmetic *arithmetic, const posed *self, talc_check_kind kind,
+                       int operand, double got)
+{
+    const check_due due = due_at(self, operand, 0);
+    return talc_check_share(
+        due.value, got, talc_check_bound(arithmetic, self->list[operand].dtype, kind, &due, due.S));
+}
+
+/* exp(-16.64) is 0.995 u: of 1 and those, added in order, 1 is left. A right result, but one that random data do not have. */
+Test(check_oracles, equal_terms_of_a_softmax_round_alike)
+{
+    static const char *const problems[] = { "softmax:17@0", "log_softmax:32@0", "softmax:32@0" };
+    for (int i = 0; i < 3; i++) {
+        posed self = pose(problems[i]);
+        float sum = 1;
+        for (int64_t e = 1; e < self.list[0].count; e++) {
+            self.values.of[0][e] = (double)-16.64f;
+            sum += (float)exp(self.values.of[0][e]);
+        }
+        const double y = i == 1 ? -log((double)sum) : 1 / (double)sum;
+        cr_assert(share_of(&strict, &self, TALC_CHECK_TINY, 1, y) <= 1, "%s", problems[i]);
+        cr_assert(share_of(&strict, &self, TALC_CHECK_RANDOM, 1, y) > 1, "%s", problems[i]);
+        cr_assert(share_of(&wide, &self, TALC_CHECK_TINY, 1, y) > 1, "%s", problems[i]);
+        talc_check_values_free(&self.values);
+    }
+    assert_all_freed();
+}
+
+/* Of large logits that are all as far below the label's, label smoothing adds up equal differences, and little else. */
+Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
+{
+    enum { CLASSES = 1000 };
+    posed self = pose("cross_entropy:1000_smooth_f64");
+    check_values results;
+    check_run_report report;
+    check_room room = { .image = NULL };
+    double most = 0;
+    cr_assert(talc_check_values_new(self.family, &self.problem, &results));
+    for (int try = 0; try < 20; try++) {
+        for (int64_t e = 1; e < CLASSES; e++)
+            self.values.of[0][e] = -0x1p19 - 26214.3 * try;
+        cr_assert(talc_check_run(self.family, talc_check_row_at(self.family, cpu_device(), 0),
+                                 cpu_device(), &self.problem, &self.values,
+                                 &(check_run_options){ .workspace_limit = SIZE_MAX }, &room,
+                                 &results, &report));
+        const double y = results.of[2][0];
+        cr_assert(share_of(&strict, &self, TALC_CHECK_HUGE, 2, y) <= 1);
+        most = fmax(most, share_of(&strict, &self, TALC_CHECK_RANDOM, 2, y));
+    }
+    cr_assert(most > 1, "at most %g of what random data may be off", most);
+    talc_check_room_free(&room);
+    talc_check_values_free(&results);
+    talc_check_values_free(&self.values);
     assert_all_freed();
 }
 
