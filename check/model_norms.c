@@ -87,9 +87,12 @@ bool talc_check_due_batch_norm2d(const check_ran *ran, check_model_due *due)
             for (int64_t i = 0; i < plane; i++)
                 normalised(ran, (n * p->C + c) * plane + i, c, &by, due);
     }
-    /* eps, the root, the quotient, the difference, the product and the sum, in whichever order; statistics of the batch are
-     * summed in f64 or in pairs. */
-    due->K = p->training ? 16 + 2 * log2((double)p->N * (double)plane) : 6;
+    /* eps, the root, the quotient, the difference, the product and the sum, in whichever order. Statistics of f32 batches are
+     * summed in f64, or in f32 in pairs; of f64 in any order. The roundings of a sum in order are alike where its terms are. */
+    const double M = (double)p->N * (double)plane;
+    due->K = !p->training ? 6 : p->dtype == TALC_F64 ? M + 6 : 16 + 2 * log2(M);
+    for (int64_t i = 0; p->training && p->dtype == TALC_F32 && i < ran->output.count; i++)
+        due->extra[i] = (M + 8) * 0x1p-53 * due->S[i];
     due->activation = p->activation;
     return true;
 }

@@ -132,6 +132,38 @@ Test(check_step, statistics_that_an_op_writes)
     assert_all_freed();
 }
 
+/* The roundings of equal numbers, added up for the mean of a batch, all go one way. */
+static talc_tensor *alike_forward(talc_module *module, talc_tensor *x)
+{
+    (void)module;
+    return talc_batch_norm2d(x, NULL, NULL, NULL, NULL,
+                             &(talc_batch_norm2d_options){ .training = true });
+}
+
+Test(check_step, a_batch_of_equal_numbers)
+{
+    static const talc_module_class alike = { "Alike", sizeof(talc_module),
+                                             NULL,    alike_forward,
+                                             NULL,    NULL };
+    for (int i = 0; i < 4; i++) {
+        talc_module *model = talc_module_new(&alike, NULL);
+        talc_check_model_report *report = NULL;
+        talc_tensor *x =
+            talc_full(cpu_device(), i < 2 ? TALC_F32 : TALC_F64, TALC_DIMS(4, 1, 50, 50), 1 / 3.0);
+        talc_check_model(model, x,
+                         &(talc_check_model_options){ .algorithm = i % 2 == 0
+                                                                       ? "batch_norm2d=blocks"
+                                                                       : "batch_norm2d=reference" },
+                         &report);
+        assert_no_failure();
+        cr_assert(talc_check_model_passed(report), "%d: %g times its bound", i,
+                  talc_check_model_at(report, 0)->own);
+        talc_check_model_free(report);
+        talc_module_free(model);
+    }
+    assert_all_freed();
+}
+
 /* The sign of a NaN says nothing. */
 Test(check_step, a_nan_is_printed_without_its_sign)
 {
