@@ -25,6 +25,9 @@ struct talc_module_entries {
     struct talc_fold *folds; ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };
 
+/// talc_module_add without the end of a child that is refused: it stays the caller's.
+bool talc_module_adopt(talc_module *module, const char *name, talc_module *child);
+
 /// The entry of that name, given by its first `length` characters; NULL when there is none.
 const talc_module_entry *talc_module_entry_find(const talc_module *module, const char *name,
                                                 size_t length);

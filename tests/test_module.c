@@ -220,6 +220,55 @@ Test(module, a_module_has_one_parent_and_does_not_contain_itself)
     assert_all_freed();
 }
 
+/* What a list may hold, as places in `given`: 0 and 1 are loose, 2 and 3 a parent and its child, 4 a child of another tree; 5 is
+ * NULL. Whatever else fails, and however far the call comes, what is loose or under it goes, once. */
+static void assert_list_freed_once(const int places[4], int count, int64_t allocations, bool stands)
+{
+    talc_module *other = probe_new(1), *given[6] = { 0 };
+    for (int i = 0; i < 3; i++)
+        given[i] = probe_new(1);
+    given[3] = talc_module_add(given[2], "child", probe_new(1));
+    given[4] = talc_module_add(other, "child", probe_new(1));
+    talc_module *list[4];
+    bool goes[3] = { false };
+    for (int i = 0; i < count; i++) {
+        list[i] = given[places[i]];
+        if (places[i] < 3)
+            goes[places[i]] = true;
+    }
+    if (stands)
+        talc_fail(TALC_IO_ERROR, "stands");
+    freed = 0;
+    allow_allocations(allocations);
+    talc_module *made = talc_nn_sequential_of(list, count);
+    allow_all_allocations();
+    cr_assert(talc_failed() == (made == NULL) && (made == NULL || freed == 0));
+    talc_error_clear();
+    talc_module_free(made);
+    cr_assert(freed == goes[0] + goes[1] + 2 * goes[2], "%d freed", freed);
+    for (int i = 0; i < 3; i++)
+        if (!goes[i])
+            talc_module_free(given[i]);
+    cr_assert(freed == 4);
+    talc_module_free(other);
+}
+
+Test(module, each_module_of_a_list_is_freed_once)
+{
+    talc_module *twice = talc_nn_relu();
+    cr_assert_null(TALC_SEQUENTIAL(NULL, twice, twice));
+    assert_failure(TALC_NULL_ARGUMENT, "module_add: child '0' is NULL");
+    twice = talc_nn_relu();
+    cr_assert_null(TALC_SEQUENTIAL(twice, twice));
+    assert_failure(TALC_BAD_ARGUMENT, "module_add: ReLU '1' has a parent already, Sequential");
+    for (int all = 0; all < 6 * 6 * 6 * 6; all++)
+        for (int allocations = -1; allocations < 8; allocations++)
+            assert_list_freed_once((const int[4]){ all % 6, all / 6 % 6, all / 36 % 6, all / 216 },
+                                   4, allocations < 0 ? INT64_MAX : allocations,
+                                   all % 2 == 0 && allocations < 0);
+    assert_all_freed();
+}
+
 Test(module, bad_classes_are_errors)
 {
     static const talc_module_class small = { "Small", 4, NULL, NULL, NULL, NULL };
