@@ -19,6 +19,7 @@ typedef struct talc_module_entry {
 
 struct talc_module_entries {
     talc_module *parent; ///< NULL for a root
+    int height;          ///< levels of the tree from this module down, itself counted
     int count;
     size_t room;
     talc_module_entry *list; ///< in order of registration

@@ -43,6 +43,7 @@ static talc_module *module_allocate(const talc_module_class *kind)
         talc_memory_free(module);
         return NULL;
     }
+    module->entries->height = 1;
     module->kind = kind;
     module->training = true;
     return module;
@@ -95,10 +96,20 @@ static bool contains(const talc_module *module, const talc_module *below)
     return below != NULL;
 }
 
+/* Levels from the root down to the module; 0 for NULL. */
+static int level_of(const talc_module *module)
+{
+    int levels = 0;
+    for (; module != NULL; module = module->entries->parent)
+        levels++;
+    return levels;
+}
+
 /* Trees only: a module has one parent and does not contain itself. */
 static bool child_fits(const talc_module *module, const char *name, const talc_module *child)
 {
     const char *as = name == NULL ? "" : name;
+    const int levels = level_of(module) + child->entries->height;
     if (contains(child, module))
         talc_fail(TALC_BAD_ARGUMENT, "module_add: %s would contain itself as '%s'",
                   TALC_SHOWN(child->kind->name), TALC_SHOWN(as));
@@ -106,6 +117,10 @@ static bool child_fits(const talc_module *module, const char *name, const talc_m
         talc_fail(TALC_BAD_ARGUMENT, "module_add: %s '%s' has a parent already, %s",
                   TALC_SHOWN(child->kind->name), TALC_SHOWN(as),
                   TALC_SHOWN(child->entries->parent->kind->name));
+    else if (levels > TALC_MODULE_LEVELS)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "module_add: %s '%s' would make a tree of %d levels, at most %d",
+                  TALC_SHOWN(child->kind->name), TALC_SHOWN(as), levels, TALC_MODULE_LEVELS);
     return !talc_failed();
 }
 
@@ -127,6 +142,9 @@ bool talc_module_adopt(talc_module *module, const char *name, talc_module *child
                                (talc_module_entry){ .kind = TALC_ENTRY_CHILD, .child = child }))
         return false;
     child->entries->parent = module;
+    int height = child->entries->height;
+    for (; module != NULL && module->entries->height <= height; module = module->entries->parent)
+        module->entries->height = ++height;
     return true;
 }
 

@@ -269,6 +269,46 @@ Test(module, each_module_of_a_list_is_freed_once)
     assert_all_freed();
 }
 
+/* A chain of boxes of so many levels, made from its end up or from its top down. */
+static talc_module *chain_of(int levels, bool up)
+{
+    talc_module *top = talc_module_new(&box_class, NULL), *at = top;
+    for (int i = 1; i < levels; i++) {
+        talc_module *next = talc_module_new(&box_class, NULL);
+        if (up) {
+            talc_module_add(next, "down", top);
+            top = next;
+        } else {
+            at = talc_module_add(at, "down", next);
+        }
+    }
+    return top;
+}
+
+Test(module, a_tree_has_so_many_levels_at_most)
+{
+    for (int up = 0; up < 2; up++) {
+        talc_module *tree = chain_of(TALC_MODULE_LEVELS, up == 1), *above = chain_of(1, true);
+        assert_no_failure();
+        cr_assert_null(talc_module_add(above, "down", tree));
+        assert_failure(TALC_BAD_ARGUMENT,
+                       "module_add: Box 'down' would make a tree of 257 levels, at most 256");
+        talc_module_free(above);
+    }
+    talc_module *upper = chain_of(200, false), *lower = chain_of(56, true), *end = upper;
+    talc_module_add(upper, "beside", chain_of(2, true));
+    while (talc_module_child(end, "down") != NULL)
+        end = talc_module_child(end, "down");
+    cr_assert_null(talc_module_add(end, "more", chain_of(57, false)));
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "module_add: Box 'more' would make a tree of 257 levels, at most 256");
+    cr_assert_not_null(talc_module_add(end, "more", lower));
+    cr_assert_null(talc_module_add(lower, "root", upper));
+    talc_error_clear();
+    talc_module_free(upper);
+    assert_all_freed();
+}
+
 Test(module, bad_classes_are_errors)
 {
     static const talc_module_class small = { "Small", 4, NULL, NULL, NULL, NULL };
