@@ -19,11 +19,15 @@ typedef struct talc_module_entry {
 
 struct talc_module_entries {
     talc_module *parent; ///< NULL for a root
+    int height;          ///< levels of the tree from this module down, itself counted
     int count;
     size_t room;
     talc_module_entry *list; ///< in order of registration
     struct talc_fold *folds; ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };
+
+/// talc_module_add without the end of a child that is refused: it stays the caller's.
+bool talc_module_adopt(talc_module *module, const char *name, talc_module *child);
 
 /// The entry of that name, given by its first `length` characters; NULL when there is none.
 const talc_module_entry *talc_module_entry_find(const talc_module *module, const char *name,

@@ -92,7 +92,8 @@ TALC_API talc_module *talc_nn_sequential(void);
 /// Adds a child under the number of children before it: "0", "1", ... Ownership as with talc_module_add.
 TALC_API talc_module *talc_nn_sequential_append(talc_module *sequential, talc_module *child);
 
-/// A sequential of `count` modules, whose ownership passes, also on failure.
+/// A sequential of `count` modules, whose ownership passes, also on failure: a module that the list names twice is refused, and
+/// freed once; one that has a parent already is refused and stays where it is.
 TALC_API talc_module *talc_nn_sequential_of(talc_module *const modules[], int count);
 
 /// talc_nn_sequential_of for modules written out. C leaves open in which order list elements are made; where draws

@@ -43,6 +43,7 @@ static talc_module *module_allocate(const talc_module_class *kind)
         talc_memory_free(module);
         return NULL;
     }
+    module->entries->height = 1;
     module->kind = kind;
     module->training = true;
     return module;
@@ -88,20 +89,39 @@ void talc_module_free(talc_module *module)
 
 // ---- Registering --------------------------------------------------------------------------------------------
 
-/* Trees only: a module has one parent and does not contain itself. */
-static bool child_is_free(const talc_module *module, const char *name, const talc_module *child)
+static bool contains(const talc_module *module, const talc_module *below)
 {
-    const talc_module *ancestor = module;
-    while (ancestor != NULL && ancestor != child)
-        ancestor = ancestor->entries->parent;
-    if (ancestor != NULL)
+    while (below != NULL && below != module)
+        below = below->entries->parent;
+    return below != NULL;
+}
+
+/* Levels from the root down to the module; 0 for NULL. */
+static int level_of(const talc_module *module)
+{
+    int levels = 0;
+    for (; module != NULL; module = module->entries->parent)
+        levels++;
+    return levels;
+}
+
+/* Trees only: a module has one parent and does not contain itself. */
+static bool child_fits(const talc_module *module, const char *name, const talc_module *child)
+{
+    const char *as = name == NULL ? "" : name;
+    const int levels = level_of(module) + child->entries->height;
+    if (contains(child, module))
         talc_fail(TALC_BAD_ARGUMENT, "module_add: %s would contain itself as '%s'",
-                  TALC_SHOWN(child->kind->name), TALC_SHOWN(name == NULL ? "" : name));
+                  TALC_SHOWN(child->kind->name), TALC_SHOWN(as));
     else if (child->entries->parent != NULL)
         talc_fail(TALC_BAD_ARGUMENT, "module_add: %s '%s' has a parent already, %s",
-                  TALC_SHOWN(child->kind->name), TALC_SHOWN(name == NULL ? "" : name),
+                  TALC_SHOWN(child->kind->name), TALC_SHOWN(as),
                   TALC_SHOWN(child->entries->parent->kind->name));
-    return ancestor == NULL && child->entries->parent == NULL;
+    else if (levels > TALC_MODULE_LEVELS)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "module_add: %s '%s' would make a tree of %d levels, at most %d",
+                  TALC_SHOWN(child->kind->name), TALC_SHOWN(as), levels, TALC_MODULE_LEVELS);
+    return !talc_failed();
 }
 
 /* Like talc_operand_missing, for what is registered under a name. */
@@ -114,22 +134,27 @@ static bool named_missing(const char *who, const char *operand, const char *name
     return true;
 }
 
+bool talc_module_adopt(talc_module *module, const char *name, talc_module *child)
+{
+    if (named_missing("module_add", "child", name, child) || !child_fits(module, name, child) ||
+        talc_operand_missing("module_add", "module", module) ||
+        !talc_module_entry_add("module_add", module, name,
+                               (talc_module_entry){ .kind = TALC_ENTRY_CHILD, .child = child }))
+        return false;
+    child->entries->parent = module;
+    int height = child->entries->height;
+    for (; module != NULL && module->entries->height <= height; module = module->entries->parent)
+        module->entries->height = ++height;
+    return true;
+}
+
 talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child)
 {
-    if (child == NULL) {
-        named_missing("module_add", "child", name, NULL);
-        return NULL;
-    }
-    if (!child_is_free(module, name, child))
-        return NULL;
-    if (talc_operand_missing("module_add", "module", module) ||
-        !talc_module_entry_add("module_add", module, name,
-                               (talc_module_entry){ .kind = TALC_ENTRY_CHILD, .child = child })) {
+    if (talc_module_adopt(module, name, child))
+        return child;
+    if (child != NULL && !contains(child, module))
         talc_module_free(child);
-        return NULL;
-    }
-    child->entries->parent = module;
-    return child;
+    return NULL;
 }
 
 static talc_tensor *register_tensor(const char *who, talc_module *module, const char *name,

@@ -59,9 +59,13 @@ TALC_API talc_module *talc_module_new(const talc_module_class *kind, const void 
 /// Frees a module, its children and its parameters. NULL passes, and so does a child: its parent frees it.
 TALC_API void talc_module_free(talc_module *module);
 
+/// The most levels of a tree, root and leaves counted, so that a pass and every walk fit a small thread's stack: of 256 KiB
+/// that leaves 1 KiB a level, of which talc takes some 160 bytes and leaves the rest to forward functions. Networks have about ten levels.
+enum { TALC_MODULE_LEVELS = 256 };
+
 /// Registers a child, whose ownership passes to `module`, also on failure. Names are unique within a module, not
-/// empty and without a dot. Returns the child; NULL when it is NULL or the name is bad. A child that has a parent
-/// already, or that contains `module`, is refused and stays where it is.
+/// empty and without a dot. Returns the child; NULL when it is NULL, the name is bad or the tree would have more than
+/// TALC_MODULE_LEVELS. A child that has a parent already, or that contains `module`, is refused and stays where it is.
 TALC_API talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child);
 
 /// Registers a parameter (learned) or a buffer (state such as running_mean). The module retains the tensor and

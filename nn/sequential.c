@@ -53,23 +53,49 @@ talc_module *talc_nn_sequential(void)
     return talc_module_new(&sequential_class, NULL);
 }
 
+/* The name of the next child. */
+static const char *next_name(const talc_module *sequential, char name[16])
+{
+    snprintf(name, 16, "%d", sequential == NULL ? 0 : sequential->entries->count);
+    return name;
+}
+
 talc_module *talc_nn_sequential_append(talc_module *sequential, talc_module *child)
 {
-    char name[16] = "0";
-    if (sequential != NULL)
-        snprintf(name, sizeof name, "%d", sequential->entries->count);
-    return talc_module_add(sequential, name, child);
+    char name[16];
+    return talc_module_add(sequential, next_name(sequential, name), child);
+}
+
+/* Frees those of a list that have no parent, each once. The list may name a module twice, and children of modules that go: no
+ * module is looked at once the first is freed, so those to free are chained before, by their parents; the last is its own. */
+static void free_roots(talc_module *const modules[], int count)
+{
+    talc_module *chain = NULL;
+    for (int i = 0; modules != NULL && i < count; i++) {
+        talc_module *module = modules[i];
+        if (module != NULL && module->entries->parent == NULL) {
+            module->entries->parent = chain == NULL ? module : chain;
+            chain = module;
+        }
+    }
+    while (chain != NULL) {
+        talc_module *module = chain, *next = module->entries->parent;
+        chain = next == module ? NULL : next;
+        module->entries->parent = NULL;
+        talc_module_free(module);
+    }
 }
 
 talc_module *talc_nn_sequential_of(talc_module *const modules[], int count)
 {
     talc_module *sequential = talc_nn_sequential();
-    talc_operand_missing("nn_sequential_of", "modules", modules);
-    /* After a failure too, because appending then frees. */
-    for (int i = 0; modules != NULL && i < count; i++)
-        talc_nn_sequential_append(sequential, modules[i]);
-    if (!talc_failed())
+    bool complete = !talc_operand_missing("nn_sequential_of", "modules", modules);
+    char name[16];
+    for (int i = 0; complete && i < count; i++)
+        complete = talc_module_adopt(sequential, next_name(sequential, name), modules[i]);
+    if (complete)
         return sequential;
+    free_roots(modules, count);
     talc_module_free(sequential);
     return NULL;
 }

@@ -1,5 +1,6 @@
 #include "tensor/memory.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,16 @@ char *talc_memory_string(const char *text)
     if (copy != NULL)
         memcpy(copy, text, bytes);
     return copy;
+}
+
+void *talc_handle_new(void)
+{
+    enum { AT_ONCE = 1024 }; /* numbers that a thread takes, so that threads seldom meet */
+    static atomic_uintptr_t taken;
+    static _Thread_local uintptr_t last;
+    if (last % AT_ONCE == 0)
+        last = atomic_fetch_add(&taken, AT_ONCE);
+    return (void *)++last;
 }
 
 bool talc_multiply(int64_t a, int64_t b, int64_t *product)

@@ -24,6 +24,10 @@ void *talc_memory_grown(void *list, size_t count, size_t *room, size_t size, con
 /// A copy of a string, freed by talc_memory_free.
 char *talc_memory_string(const char *text);
 
+/// What a caller gets to name an open scope or stream: no address, and never the same again in this process, so that one that is
+/// left twice, or on another thread, is not taken for another.
+void *talc_handle_new(void);
+
 /// *product = a * b, or false when it does not fit. Negative factors do not fit.
 bool talc_multiply(int64_t a, int64_t b, int64_t *product);
 /// *sum = a + b, or false when it does not fit.

@@ -22,11 +22,13 @@ typedef struct talc_scope talc_scope;
 /// Opens a scope on this thread; NULL on failure.
 TALC_API talc_scope *talc_scope_enter(void);
 
-/// Leaves a scope of this thread and those inside it. NULL, and a scope that is not open, are ignored.
+/// Leaves a scope of this thread and those inside it. NULL, and a scope that is not open on this thread, as one that was left
+/// before, are ignored.
 TALC_API void talc_scope_leave(talc_scope *scope);
 
 /// Hands a tensor that belongs to `scope`, or to a scope inside it, to the scope around `scope`. Returns the
-/// tensor; a tensor that belongs further out, or NULL, is returned as it is.
+/// tensor; a tensor that belongs further out or to another thread, and NULL, are returned as they are, and so is any for a scope
+/// that is not open on this thread.
 TALC_API talc_tensor *talc_scope_return(talc_scope *scope, talc_tensor *tensor);
 
 /// Adds a reference, so that the tensor outlives its scope until talc_release. Returns the tensor; NULL passes.

@@ -26,7 +26,7 @@ struct talc_storage {
 typedef struct tensor_record {
     talc_tensor tensor; /* first, so that the two pointers are one */
     atomic_size_t references;
-    struct talc_scope *scope; /* the scope that holds one of the references; NULL when none does */
+    _Atomic(struct scope_record *) scope; /* that holds one of the references; NULL: none does */
     struct tensor_record *previous, *next;
 } tensor_record;
 

@@ -7,11 +7,12 @@
 
 #include <pthread.h>
 
-struct talc_stream {
-    struct talc_stream *outer;
+typedef struct stream_record {
+    struct stream_record *outer;
+    void *handle;
     talc_device *device;
     int number;
-};
+} stream_record;
 
 struct talc_streams {
     pthread_mutex_t lock;
@@ -19,7 +20,7 @@ struct talc_streams {
     int users[TALC_STREAMS]; /* threads' entries; the device's own counts none */
 };
 
-static _Thread_local talc_stream *innermost;
+static _Thread_local stream_record *innermost;
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 static struct talc_streams *streams_of(const talc_device *device)
@@ -29,7 +30,7 @@ static struct talc_streams *streams_of(const talc_device *device)
 
 int talc_stream_number(const talc_device *device)
 {
-    const talc_stream *stream = innermost;
+    const stream_record *stream = innermost;
     while (stream != NULL && stream->device != device)
         stream = stream->outer;
     return stream == NULL ? 0 : stream->number;
@@ -134,7 +135,7 @@ talc_stream *talc_stream_enter(talc_device *device, void *handle)
         device->interface->takes_stream(device, handle) != TALC_OK)
         return NULL;
     talc_scope_thread_ends();
-    talc_stream *stream = talc_memory_new(sizeof *stream, "stream_enter");
+    stream_record *stream = talc_memory_new(sizeof *stream, "stream_enter");
     struct talc_streams *all = stream == NULL ? NULL : make_streams(device);
     int number = -1;
     if (all != NULL) {
@@ -156,13 +157,16 @@ talc_stream *talc_stream_enter(talc_device *device, void *handle)
         talc_memory_free(stream);
         return NULL;
     }
-    *stream = (talc_stream){ .outer = innermost, .device = device, .number = number };
-    return innermost = stream;
+    *stream = (stream_record){
+        .outer = innermost, .handle = talc_handle_new(), .device = device, .number = number
+    };
+    innermost = stream;
+    return stream->handle;
 }
 
 static void leave_innermost(void)
 {
-    talc_stream *left = innermost;
+    stream_record *left = innermost;
     talc_device *device = left->device;
     struct talc_streams *all = streams_of(device);
     innermost = left->outer;
@@ -179,13 +183,11 @@ static void leave_innermost(void)
 
 void talc_stream_leave(talc_stream *stream)
 {
-    const talc_stream *open = innermost;
-    while (open != NULL && open != stream)
-        open = open->outer;
-    if (open == NULL)
-        return;
-    for (bool last = false; !last;) {
-        last = innermost == stream;
+    const stream_record *left = stream == NULL ? NULL : innermost;
+    while (left != NULL && left->handle != stream)
+        left = left->outer;
+    for (bool last = left == NULL; !last;) {
+        last = innermost == left;
         leave_innermost();
     }
 }

@@ -5,6 +5,7 @@
 #include <talc/talc.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,23 @@ static void *hold_and_drop(void *shared)
     return NULL;
 }
 
+/* Each hands what it made to the next one, which looks whose it is while the maker's scope ends. */
+static void *hand_on(void *shared)
+{
+    static _Atomic(talc_tensor *) handed;
+    talc_device *device = ((const operands *)shared)->image->device;
+    for (int round = 0; round < 200; round++) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *made = talc_ones(device, TALC_F32, TALC_DIMS(3));
+        talc_tensor *given = atomic_exchange(&handed, talc_retain(made));
+        talc_scope_leave(talc_scope_enter());
+        talc_release(talc_scope_return(scope, given));
+        talc_scope_leave(scope);
+    }
+    talc_release(atomic_exchange(&handed, NULL));
+    return NULL;
+}
+
 int main(void)
 {
     run_threads(open_device, NULL);
@@ -143,6 +161,7 @@ int main(void)
         run_threads(use_shared, &in);
     }
     run_threads(hold_and_drop, &in);
+    run_threads(hand_on, &in);
     run_threads(capture_shared, &in);
     talc_module_free(in.net);
     talc_module_free(in.norm);

@@ -220,6 +220,95 @@ Test(module, a_module_has_one_parent_and_does_not_contain_itself)
     assert_all_freed();
 }
 
+/* What a list may hold, as places in `given`: 0 and 1 are loose, 2 and 3 a parent and its child, 4 a child of another tree; 5 is
+ * NULL. Whatever else fails, and however far the call comes, what is loose or under it goes, once. */
+static void assert_list_freed_once(const int places[4], int count, int64_t allocations, bool stands)
+{
+    talc_module *other = probe_new(1), *given[6] = { 0 };
+    for (int i = 0; i < 3; i++)
+        given[i] = probe_new(1);
+    given[3] = talc_module_add(given[2], "child", probe_new(1));
+    given[4] = talc_module_add(other, "child", probe_new(1));
+    talc_module *list[4];
+    bool goes[3] = { false };
+    for (int i = 0; i < count; i++) {
+        list[i] = given[places[i]];
+        if (places[i] < 3)
+            goes[places[i]] = true;
+    }
+    if (stands)
+        talc_fail(TALC_IO_ERROR, "stands");
+    freed = 0;
+    allow_allocations(allocations);
+    talc_module *made = talc_nn_sequential_of(list, count);
+    allow_all_allocations();
+    cr_assert(talc_failed() == (made == NULL) && (made == NULL || freed == 0));
+    talc_error_clear();
+    talc_module_free(made);
+    cr_assert(freed == goes[0] + goes[1] + 2 * goes[2], "%d freed", freed);
+    for (int i = 0; i < 3; i++)
+        if (!goes[i])
+            talc_module_free(given[i]);
+    cr_assert(freed == 4);
+    talc_module_free(other);
+}
+
+Test(module, each_module_of_a_list_is_freed_once)
+{
+    talc_module *twice = talc_nn_relu();
+    cr_assert_null(TALC_SEQUENTIAL(NULL, twice, twice));
+    assert_failure(TALC_NULL_ARGUMENT, "module_add: child '0' is NULL");
+    twice = talc_nn_relu();
+    cr_assert_null(TALC_SEQUENTIAL(twice, twice));
+    assert_failure(TALC_BAD_ARGUMENT, "module_add: ReLU '1' has a parent already, Sequential");
+    for (int all = 0; all < 6 * 6 * 6 * 6; all++)
+        for (int allocations = -1; allocations < 8; allocations++)
+            assert_list_freed_once((const int[4]){ all % 6, all / 6 % 6, all / 36 % 6, all / 216 },
+                                   4, allocations < 0 ? INT64_MAX : allocations,
+                                   all % 2 == 0 && allocations < 0);
+    assert_all_freed();
+}
+
+/* A chain of boxes of so many levels, made from its end up or from its top down. */
+static talc_module *chain_of(int levels, bool up)
+{
+    talc_module *top = talc_module_new(&box_class, NULL), *at = top;
+    for (int i = 1; i < levels; i++) {
+        talc_module *next = talc_module_new(&box_class, NULL);
+        if (up) {
+            talc_module_add(next, "down", top);
+            top = next;
+        } else {
+            at = talc_module_add(at, "down", next);
+        }
+    }
+    return top;
+}
+
+Test(module, a_tree_has_so_many_levels_at_most)
+{
+    for (int up = 0; up < 2; up++) {
+        talc_module *tree = chain_of(TALC_MODULE_LEVELS, up == 1), *above = chain_of(1, true);
+        assert_no_failure();
+        cr_assert_null(talc_module_add(above, "down", tree));
+        assert_failure(TALC_BAD_ARGUMENT,
+                       "module_add: Box 'down' would make a tree of 257 levels, at most 256");
+        talc_module_free(above);
+    }
+    talc_module *upper = chain_of(200, false), *lower = chain_of(56, true), *end = upper;
+    talc_module_add(upper, "beside", chain_of(2, true));
+    while (talc_module_child(end, "down") != NULL)
+        end = talc_module_child(end, "down");
+    cr_assert_null(talc_module_add(end, "more", chain_of(57, false)));
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "module_add: Box 'more' would make a tree of 257 levels, at most 256");
+    cr_assert_not_null(talc_module_add(end, "more", lower));
+    cr_assert_null(talc_module_add(lower, "root", upper));
+    talc_error_clear();
+    talc_module_free(upper);
+    assert_all_freed();
+}
+
 Test(module, bad_classes_are_errors)
 {
     static const talc_module_class small = { "Small", 4, NULL, NULL, NULL, NULL };

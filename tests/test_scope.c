@@ -103,6 +103,78 @@ Test(scope, null_and_closed_scopes_are_ignored)
     assert_all_freed();
 }
 
+static void *enter_and_end(void *unused)
+{
+    (void)unused;
+    return talc_scope_enter();
+}
+
+enum { CLOSED = 32 }; /* enough that malloc gives the same memory again */
+
+static void leave_many(talc_scope *left[CLOSED])
+{
+    for (int i = 0; i < CLOSED; i++)
+        left[i] = talc_scope_enter();
+    talc_scope_leave(left[0]);
+}
+
+/* A scope that was left, or another thread's, is none of those that are open, whatever memory they have. */
+Test(scope, a_scope_that_was_left_is_never_another)
+{
+    talc_scope *closed[CLOSED + 1];
+    pthread_t thread;
+    void *of_thread;
+    pthread_create(&thread, NULL, enter_and_end, NULL);
+    pthread_join(thread, &of_thread);
+    leave_many(closed);
+    closed[CLOSED] = of_thread;
+    talc_scope *outer = talc_scope_enter(), *inner = outer;
+    for (int i = 0; i < CLOSED; i++)
+        inner = talc_scope_enter();
+    talc_tensor *x = ones();
+    const size_t one = live();
+    for (int i = 0; i <= CLOSED; i++) {
+        talc_scope_leave(closed[i]);
+        cr_assert(live() == one && talc_scope_return(closed[i], x) == x, "scope %d", i);
+    }
+    talc_scope_leave(inner);
+    cr_assert(live() == 0, "a closed scope returned a tensor");
+    talc_scope_leave(outer);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+static talc_scope *both[2];
+
+static void use_scopes(void *data, void *context)
+{
+    (void)data;
+    talc_scope_leave(both[1]);
+    talc_scope_leave(both[0]);
+    *(talc_scope **)context = talc_scope_enter();
+    ones();
+}
+
+/* What is freed with a scope may be the program's, which may use scopes for that. */
+Test(scope, a_release_function_may_use_scopes)
+{
+    static float data;
+    talc_scope *entered = NULL;
+    for (int i = 0; i < 2; i++) {
+        both[i] = talc_scope_enter();
+        ones();
+        talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(1), &data, i == 0 ? NULL : use_scopes,
+                  &entered);
+        ones();
+    }
+    const size_t four = live();
+    talc_scope_leave(both[0]);
+    cr_assert(entered != NULL && live() == four / 4, "its own scope is open");
+    talc_scope_leave(entered);
+    cr_assert(live() == 0);
+    assert_all_freed();
+}
+
 Test(scope, leaving_and_releasing_work_while_a_failure_stands)
 {
     talc_scope *scope = talc_scope_enter();

@@ -83,6 +83,18 @@ Test(stream, leaving_an_outer_stream_leaves_the_inner_ones)
     talc_stream_leave(outer);
     cr_assert(talc_stream_current(device) == own);
     talc_stream_leave(outer); /* no longer entered: ignored */
+    enum { MANY_TIMES = 32 }; /* enough that malloc gives the same memory again */
+    talc_stream *left[MANY_TIMES];
+    for (int i = 0; i < MANY_TIMES; i++)
+        left[i] = talc_stream_enter(device, b);
+    talc_stream_leave(left[0]);
+    outer = talc_stream_enter(device, a);
+    for (int i = 0; i < MANY_TIMES; i++)
+        talc_stream_enter(device, a);
+    for (int i = 0; i < MANY_TIMES; i++)
+        talc_stream_leave(left[i]);
+    cr_assert(talc_stream_current(device) == a, "a stream that was left is another");
+    talc_stream_leave(outer);
     assert_no_failure();
     gpu_stream_free(device, a);
     gpu_stream_free(device, b);
