@@ -143,6 +143,8 @@ void talc_cuda_blas_close(talc_device *device)
 /* Runs before the libraries' own ends, since it is registered after they were opened. */
 static void close_at_exit(void)
 {
+    if (talc_cuda_used_by_others())
+        return;
     for (int gpu = 0; gpu < TALC_CUDA_GPUS; gpu++)
         close_handles(gpu);
 }

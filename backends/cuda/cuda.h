@@ -122,6 +122,10 @@ void talc_cuda_memory_end(talc_device *device);
 /// The same for page-locked memory, but for what tensors of the host still hold, once its copies are done.
 void talc_cuda_pinned_end(talc_device *device);
 
+/// Whether, at the end of the process, other threads may be anywhere in their work on a GPU. All is then left to the driver: from
+/// here on what they begin fails, and what they have begun is waited for.
+bool talc_cuda_used_by_others(void);
+
 /// Gives back the device's cuBLAS handle, if it has one.
 void talc_cuda_blas_close(talc_device *device);
 

@@ -12,9 +12,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const size_t DEFAULT_WORKSPACE = (size_t)512 << 20;
@@ -111,8 +113,36 @@ static talc_status alive(talc_device *device, const char *who)
     return TALC_OK;
 }
 
+/* How many threads that are alive have used a GPU. */
+static atomic_int users;
+static _Thread_local bool counted;
+static pthread_key_t user_end;
+static pthread_once_t user_end_made = PTHREAD_ONCE_INIT;
+
+static void user_ends(void *unused)
+{
+    (void)unused;
+    atomic_fetch_sub(&users, 1);
+}
+
+static void make_user_end(void)
+{
+    (void)pthread_key_create(&user_end, user_ends);
+}
+
+static void count_user(void)
+{
+    if (counted)
+        return;
+    pthread_once(&user_end_made, make_user_end);
+    if (pthread_setspecific(user_end, &users) == 0)
+        atomic_fetch_add(&users, 1);
+    counted = true;
+}
+
 talc_status talc_cuda_enter(talc_device *device, const char *who)
 {
+    count_user();
     const talc_status status = alive(device, who);
     return status != TALC_OK
                ? status
@@ -298,8 +328,27 @@ static bool open_gpu(int index)
  * fork has none of its parent's GPUs. */
 static pid_t opener;
 
+bool talc_cuda_used_by_others(void)
+{
+    enum { GRACE_NANOSECONDS = 20000000 };
+    static bool waited;
+    if (atomic_load(&users) - counted == 0)
+        return false;
+    for (int i = 0; i < TALC_CUDA_GPUS && opener == getpid() && !waited; i++)
+        if (gpus[i].device.pool != NULL && talc_cuda_usable(&gpus[i].device)) {
+            end(&gpus[i].state, "the end of the process", cudaErrorCudartUnloading);
+            (void)cudaDeviceSynchronize();
+        }
+    if (!waited)
+        nanosleep(&(struct timespec){ .tv_nsec = GRACE_NANOSECONDS }, NULL);
+    waited = true;
+    return true;
+}
+
 static void end_at_exit(void)
 {
+    if (talc_cuda_used_by_others())
+        return;
     pthread_mutex_lock(&opening);
     for (int i = 0; i < TALC_CUDA_GPUS && opener == getpid(); i++)
         if (gpus[i].device.pool != NULL) {
