@@ -19,10 +19,8 @@ static bool path_of(const talc_module *root, const talc_module *module, char pat
     if (parent == NULL || !path_of(root, parent, path))
         return false;
     const size_t length = strlen(path);
-    for (int i = 0; i < parent->entries->count; i++)
-        if (parent->entries->list[i].child == module)
-            snprintf(path + length, CHECK_PATH - length, "%s%s", length > 0 ? "." : "",
-                     parent->entries->list[i].name);
+    snprintf(path + length, CHECK_PATH - length, "%s%s", length > 0 ? "." : "",
+             module->entries->name);
     return true;
 }
 

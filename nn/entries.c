@@ -6,15 +6,26 @@
 
 #include <string.h>
 
+/* Where the name is in the hash table, or would be: the next place that is free after that of its FNV-1a. */
+static int *place_of(const struct talc_module_entries *entries, const char *name, size_t length)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    for (size_t at = hash % entries->place_count;; at = (at + 1) % entries->place_count) {
+        int *place = &entries->places[at];
+        const char *there = *place == 0 ? NULL : entries->list[*place - 1].name;
+        if (there == NULL || (strncmp(there, name, length) == 0 && there[length] == '\0'))
+            return place;
+    }
+}
+
 const talc_module_entry *talc_module_entry_find(const talc_module *module, const char *name,
                                                 size_t length)
 {
-    for (int i = 0; i < module->entries->count; i++) {
-        const talc_module_entry *entry = &module->entries->list[i];
-        if (strncmp(entry->name, name, length) == 0 && entry->name[length] == '\0')
-            return entry;
-    }
-    return NULL;
+    const struct talc_module_entries *entries = module->entries;
+    const int place = entries->count == 0 ? 0 : *place_of(entries, name, length);
+    return place == 0 ? NULL : &entries->list[place - 1];
 }
 
 /* A dot would make two paths of one. */
@@ -35,13 +46,25 @@ static bool name_fits(const char *who, const talc_module *module, const char *na
     return !talc_failed();
 }
 
+/* Room in the list, and in the table, of which at most half is taken. */
 static bool reserve_one(struct talc_module_entries *entries)
 {
-    talc_module_entry *list = talc_memory_grown(entries->list, (size_t)entries->count,
-                                                &entries->room, sizeof *list, "module");
+    const size_t count = (size_t)entries->count;
+    talc_module_entry *list =
+        talc_memory_grown(entries->list, count, &entries->room, sizeof *list, "module");
     if (list == NULL)
         return false;
     entries->list = list;
+    if (2 * (count + 1) <= entries->place_count)
+        return true;
+    int *places = talc_memory_new(4 * (count + 1) * sizeof *places, "module");
+    if (places == NULL)
+        return false;
+    talc_memory_free(entries->places);
+    entries->places = places;
+    entries->place_count = 4 * (count + 1);
+    for (int i = 0; i < entries->count; i++)
+        *place_of(entries, entries->list[i].name, strlen(entries->list[i].name)) = i + 1;
     return true;
 }
 
@@ -56,6 +79,9 @@ bool talc_module_entry_add(const char *who, talc_module *module, const char *nam
         return false;
     talc_retain(entry.tensor);
     entries->list[entries->count++] = entry;
+    *place_of(entries, name, strlen(name)) = entries->count;
+    if (entry.child != NULL)
+        entry.child->entries->name = entry.name;
     return true;
 }
 
@@ -66,5 +92,6 @@ void talc_module_entries_free(struct talc_module_entries *entries)
         talc_release(entries->list[i].tensor);
     }
     talc_memory_free(entries->list);
+    talc_memory_free(entries->places);
     talc_memory_free(entries);
 }

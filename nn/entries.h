@@ -19,10 +19,14 @@ typedef struct talc_module_entry {
 
 struct talc_module_entries {
     talc_module *parent; ///< NULL for a root
+    const char *name;    ///< there; NULL for a root
     int height;          ///< levels of the tree from this module down, itself counted
+    int row;             ///< in the summary that is made of the tree (nn/summary.c)
     int count;
     size_t room;
     talc_module_entry *list; ///< in order of registration
+    int *places;             ///< a hash table of the names: numbers in the list, from 1; 0: free
+    size_t place_count;
     struct talc_fold *folds; ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
 };
 

@@ -83,11 +83,7 @@ static void append(char text[TEXT], const char *more)
 
 static const char *name_in_parent(const talc_module *module)
 {
-    const talc_module *parent = module->entries->parent;
-    for (int i = 0; parent != NULL && i < parent->entries->count; i++)
-        if (parent->entries->list[i].child == module)
-            return parent->entries->list[i].name;
-    return "?";
+    return module->entries->name == NULL ? "?" : module->entries->name;
 }
 
 static void append_path(char text[TEXT], const talc_module *root, const talc_module *module)

@@ -41,6 +41,7 @@ static bool add_rows(summary_table *summary, talc_module *module, char *path)
 {
     if (path == NULL)
         return false;
+    module->entries->row = summary->count;
     summary_row *row = &summary->rows[summary->count++];
     row->module = module;
     row->path = path;
@@ -55,12 +56,11 @@ static bool add_rows(summary_table *summary, talc_module *module, char *path)
     return true;
 }
 
+/* NULL for a module of another tree. */
 static summary_row *row_of(const summary_table *self, const talc_module *module)
 {
-    for (int i = 0; i < self->count; i++)
-        if (self->rows[i].module == module)
-            return &self->rows[i];
-    return NULL;
+    const int row = module->entries->row;
+    return row < self->count && self->rows[row].module == module ? &self->rows[row] : NULL;
 }
 
 static void record_call(talc_forward_recorder *recorder, const talc_module *module,

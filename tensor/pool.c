@@ -1,13 +1,12 @@
 #include "tensor/pool.h"
 
+#include "tensor/cache.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/streams.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Small blocks share few sizes so that they fit again; large ones follow pages, then huge pages. */
 static const size_t SMALL_STEP = 256;
@@ -24,8 +23,7 @@ struct talc_pool {
     struct talc_pool *next; /* of all that are open */
     bool forked; /* in a child of fork: of the parent's device, whose memory is not here */
     pthread_mutex_t lock;
-    talc_block *cached; /* by rising capacity */
-    size_t count, room;
+    talc_cache cached;
     size_t live, libraries; /* read without the lock too */
     size_t peak, reserved;
 };
@@ -48,62 +46,14 @@ static bool block_serves(size_t capacity, size_t wanted)
     return capacity >= wanted && capacity - wanted <= wanted / 8;
 }
 
-/* The first cached block of at least `capacity` bytes. */
-static size_t lower_bound(const struct talc_pool *pool, size_t capacity)
+/* The cached block for a request, one of this stream before those that the stream would have to wait for. */
+static const talc_block *find(const struct talc_pool *pool, size_t capacity, int stream)
 {
-    size_t low = 0, high = pool->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pool->cached[middle].capacity < capacity)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* The cached block for a request, one of this stream before those that the stream would have to wait for; the count when
- * there is none. */
-static size_t find(const struct talc_pool *pool, size_t capacity, int stream)
-{
-    size_t found = pool->count;
-    for (size_t i = lower_bound(pool, capacity);
-         i < pool->count && block_serves(pool->cached[i].capacity, capacity); i++) {
-        if (pool->cached[i].stream == stream)
-            return i;
-        found = found == pool->count ? i : found;
-    }
-    return found;
-}
-
-static talc_block take(struct talc_pool *pool, size_t index)
-{
-    talc_block block = pool->cached[index];
-    pool->count--;
-    memmove(pool->cached + index, pool->cached + index + 1,
-            (pool->count - index) * sizeof *pool->cached);
-    return block;
-}
-
-/* False when the list cannot grow; the block then goes back to the system. */
-static bool cache(struct talc_pool *pool, talc_block block)
-{
-    if (pool->count == pool->room) {
-        size_t room = pool->room == 0 ? 64 : 2 * pool->room;
-        talc_block *grown = talc_allocation_allowed(room * sizeof *grown)
-                                ? realloc(pool->cached, room * sizeof *grown)
-                                : NULL;
-        if (grown == NULL)
-            return false;
-        pool->cached = grown;
-        pool->room = room;
-    }
-    size_t index = lower_bound(pool, block.capacity);
-    memmove(pool->cached + index + 1, pool->cached + index,
-            (pool->count - index) * sizeof *pool->cached);
-    pool->cached[index] = block;
-    pool->count++;
-    return true;
+    const talc_block *own = talc_cache_fit(&pool->cached, capacity, stream);
+    if (own != NULL && block_serves(own->capacity, capacity))
+        return own;
+    const talc_block *any = talc_cache_fit_any(&pool->cached, capacity);
+    return any != NULL && block_serves(any->capacity, capacity) ? any : NULL;
 }
 
 static void give_back(talc_device *device, talc_block block)
@@ -116,8 +66,9 @@ static void give_back(talc_device *device, talc_block block)
 static void shrink(talc_device *device, size_t limit)
 {
     struct talc_pool *pool = device->pool;
-    while (pool->count > 0 && pool->reserved > limit)
-        give_back(device, take(pool, pool->count - 1));
+    const talc_block *largest;
+    while (pool->reserved > limit && (largest = talc_cache_largest(&pool->cached)) != NULL)
+        give_back(device, talc_cache_take(&pool->cached, largest));
 }
 
 /* What may be reserved once a block of `capacity` is live. */
@@ -129,13 +80,15 @@ static size_t most_reserved(const struct talc_pool *pool, size_t capacity)
 
 /* At the cache's limit a fresh block costs others their place, which the next round of the same sizes wants back: a larger
  * one, up to twice as large, serves instead where that raises no peak. */
-static size_t find_larger(const struct talc_pool *pool, size_t capacity)
+static const talc_block *find_larger(const struct talc_pool *pool, size_t capacity)
 {
-    const size_t index = lower_bound(pool, capacity);
-    const bool full = pool->reserved + capacity > most_reserved(pool, capacity);
-    if (!full || index == pool->count || pool->cached[index].capacity / 2 > capacity)
-        return pool->count;
-    return pool->live + pool->cached[index].capacity <= pool->peak ? index : pool->count;
+    const talc_block *larger = pool->reserved + capacity > most_reserved(pool, capacity)
+                                   ? talc_cache_fit_any(&pool->cached, capacity)
+                                   : NULL;
+    return larger != NULL && larger->capacity / 2 <= capacity &&
+                   pool->live + larger->capacity <= pool->peak
+               ? larger
+               : NULL;
 }
 
 /* A fresh block, with all cached ones given back where that is what it takes. */
@@ -158,17 +111,16 @@ static talc_block obtain(talc_device *device, size_t capacity)
 {
     struct talc_pool *pool = device->pool;
     const int stream = talc_stream_number(device);
-    size_t index = find(pool, capacity, stream);
-    if (index == pool->count)
-        index = find_larger(pool, capacity);
-    if (index == pool->count)
+    const talc_block *found = find(pool, capacity, stream);
+    if (found == NULL)
+        found = find_larger(pool, capacity);
+    if (found == NULL)
         return (talc_block){ .data = allocate(device, capacity),
                              .capacity = capacity,
                              .stream = stream };
-    if (pool->cached[index].stream != stream &&
-        talc_stream_order(device, stream, pool->cached[index].stream) != TALC_OK)
+    if (found->stream != stream && talc_stream_order(device, stream, found->stream) != TALC_OK)
         return (talc_block){ 0 };
-    talc_block block = take(pool, index);
+    talc_block block = talc_cache_take(&pool->cached, found);
     block.stream = stream;
     return block;
 }
@@ -277,7 +229,7 @@ void talc_block_free_after(talc_device *device, talc_block block, uint32_t strea
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);
     add(&pool->live, 0 - block.capacity);
-    if (!cache(pool, block))
+    if (!talc_cache_add(&pool->cached, block))
         give_back(device, block);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -417,7 +369,7 @@ void talc_pool_close(talc_device *device)
     pthread_mutex_unlock(&pools.lock);
     shrink(device, 0);
     pthread_mutex_destroy(&pool->lock);
-    free(pool->cached);
+    talc_cache_free(&pool->cached);
     talc_memory_free(pool);
     device->pool = NULL;
 }

@@ -309,6 +309,26 @@ Test(module, a_tree_has_so_many_levels_at_most)
     assert_all_freed();
 }
 
+Test(module, many_children_are_found_and_named_once)
+{
+    enum { CHILDREN = 1000 };
+    talc_module *model = talc_module_new(&box_class, NULL), *children[CHILDREN];
+    char name[2][16];
+    for (int i = 0; i < CHILDREN; i++) {
+        snprintf(name[0], sizeof name[0], "%d", i);
+        children[i] = talc_module_add(model, name[0], talc_module_new(&box_class, NULL));
+        /* Told apart from those before, and from a name that begins alike. */
+        snprintf(name[1], sizeof name[1], "%d", i / 2);
+        cr_assert(talc_module_child(model, name[0]) == children[i] &&
+                  talc_module_child(model, name[1]) == children[i / 2]);
+        cr_assert_null(talc_module_child(model, strcat(name[0], "0")));
+        cr_assert_null(talc_module_add(model, name[1], talc_module_new(&box_class, NULL)));
+        talc_error_clear();
+    }
+    talc_module_free(model);
+    assert_all_freed();
+}
+
 Test(module, bad_classes_are_errors)
 {
     static const talc_module_class small = { "Small", 4, NULL, NULL, NULL, NULL };

@@ -4,8 +4,10 @@
 #include "tensor/pool.h"
 #include "tensor/storage.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const size_t MIB = (size_t)1 << 20;
 
@@ -99,6 +101,54 @@ Test(pool, a_much_larger_block_is_not_wasted_on_a_small_request)
     cr_assert(close.data == large.data, "an eighth may be wasted");
     give(small);
     give(close);
+    assert_all_freed();
+}
+
+Test(pool, of_blocks_alike_the_newest_serves_and_the_oldest_goes)
+{
+    talc_block blocks[3], again[3];
+    for (int i = 0; i < 3; i++)
+        blocks[i] = take(40 * MIB);
+    for (int i = 0; i < 3; i++)
+        give(blocks[i]);
+    for (int i = 0; i < 3; i++) {
+        again[i] = take(40 * MIB);
+        cr_assert(again[i].data == blocks[2 - i].data);
+    }
+    for (int i = 0; i < 3; i++)
+        give(blocks[i]);
+    talc_memory_reset_peak(cpu_device());
+    cr_assert(memory().reserved == 40 * MIB, "at most 64 MiB stay");
+    again[0] = take(40 * MIB);
+    cr_assert(again[0].data == blocks[2].data);
+    give(again[0]);
+    assert_all_freed();
+}
+
+/* Microseconds for a block taken and given back while so many others are cached. */
+static double cost_beside(int count)
+{
+    enum { ROUNDS = 500 };
+    talc_scope *scope = talc_scope_enter();
+    for (int i = 0; i < count; i++)
+        talc_empty(cpu_device(), TALC_F32, TALC_DIMS(100));
+    talc_scope_leave(scope);
+    double best = 1e9;
+    for (int attempt = 0; attempt < 20; attempt++) {
+        const clock_t start = clock();
+        for (int i = 0; i < ROUNDS; i++)
+            talc_release(talc_empty(cpu_device(), TALC_F32, TALC_DIMS(50)));
+        best = fmin(best, 1e6 * (double)(clock() - start) / CLOCKS_PER_SEC / ROUNDS);
+    }
+    return best;
+}
+
+Test(pool, a_block_costs_the_same_however_many_are_cached)
+{
+    const double few = cost_beside(100), many = cost_beside(100000);
+    cr_assert(memory().reserved > 25 * MIB && memory().live == 0);
+    cr_assert(many < 20 * (few + 0.1), "%g us beside 100 cached blocks, %g beside 100,000", few,
+              many);
     assert_all_freed();
 }
 
@@ -237,15 +287,16 @@ Test(pool, a_refused_allocation_leaves_nothing_behind)
     assert_all_freed();
 }
 
-/* The list of cached blocks is an allocation too; without it a block goes back to the system. */
+/* The lists of cached blocks and of their sizes are allocations too; without them a block goes back to the system. */
 Test(pool, a_block_that_cannot_be_cached_is_given_back)
 {
-    talc_block block = take(5000);
-    most_allowed = 0;
-    talc_allocation_hook = small_only;
-    give(block);
-    talc_allocation_hook = NULL;
-    cr_assert(memory().live == 0 && memory().reserved == 0);
+    for (int lists = 0; lists < 3; lists++) {
+        talc_block block = take(5000);
+        allow_allocations(lists);
+        give(block);
+        cr_assert(allow_all_allocations() == (lists < 2));
+        cr_assert(memory().live == 0 && memory().reserved == (lists < 2 ? 0 : block.capacity));
+    }
     assert_all_freed();
 }
 
