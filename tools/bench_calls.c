@@ -74,12 +74,14 @@ static talc_tensor *join(const few *f, int count)
 // clang-format on
 
 #define FUNCTION(name, what, call)                                                                 \
-    static talc_tensor *run_##name(const bench_data *data)                                         \
+    static talc_tensor *run_##name(const bench_data *data, const bench_op *op)                     \
     {                                                                                              \
+        (void)op;                                                                                  \
         const few *const f = &data->few;                                                           \
         return call;                                                                               \
     }
 CALLS(FUNCTION)
 
-#define ROW(name, what, call) { "host", "host_" #name, what, run_##name, 1, NULL, NULL },
-const bench_op bench_calls[] = { CALLS(ROW){ NULL, NULL, NULL, NULL, 0, NULL, NULL } };
+#define ROW(call_name, text, call)                                                                 \
+    { .set = "host", .name = "host_" #call_name, .what = text, .run = run_##call_name },
+const bench_op bench_calls[] = { CALLS(ROW){ .name = NULL } };

@@ -1,39 +1,55 @@
-/// Where results of the ops of `talc bench` come from, and what they must be, as far as several tables of ops need it: in f64,
-/// with the bound of f32 arithmetic unless the name says f64.
+/// Where results of the ops of `talc bench` come from, and what they must be: in f64, by formulas of their own, with the bound of
+/// the operand's arithmetic.
 #ifndef TALC_TOOLS_BENCH_DUE_H
 #define TALC_TOOLS_BENCH_DUE_H
 
 #include "tools/bench_ops.h"
 
-/// x[at] alone, for the element that stands there in the result.
-bench_gather bench_one(int64_t at);
+#define BENCH_PLACE(name)                                                                          \
+    bench_gather bench_##name(const bench_data *data, const bench_op *op, int64_t index);
 
-/// An element of the result for each of x.
-bench_gather bench_itself(const bench_data *data, int64_t index);
+BENCH_PLACE(itself)       ///< an element of the result for each of x
+BENCH_PLACE(transposed)   ///< of [A, K, B] to [A, B, K]
+BENCH_PLACE(cut)          ///< of [A, K] without its first and last column
+BENCH_PLACE(every_second) ///< every second element of x
+BENCH_PLACE(line)         ///< a line of [A, K, B] along K
+BENCH_PLACE(its_line)     ///< the line that an element lies in
+BENCH_PLACE(channel)      ///< a channel of [N, C, H, W]
+BENCH_PLACE(its_channel)  ///< the channel that an element lies in
+BENCH_PLACE(window)       ///< a window, without the padding
+BENCH_PLACE(adaptive)     ///< a window of adaptive pooling
 
-/// The element that a result stands for.
-double bench_x_at(const bench_data *data, const bench_gather *gather);
+#undef BENCH_PLACE
 
-/// The elements that a result is made of.
-typedef struct bench_totals {
-    double sum, sizes, squares, most, count;
-    int64_t most_at; ///< the first of the largest
-} bench_totals;
+#define BENCH_DUE(name)                                                                            \
+    double bench_##name(const bench_data *data, const bench_op *op, const bench_gather *gather,    \
+                        double *bound);
 
-bench_totals bench_add_up(const bench_data *data, const bench_gather *gather);
+BENCH_DUE(same)
+BENCH_DUE(same_byte)
+BENCH_DUE(negated)
+BENCH_DUE(rectified)
+BENCH_DUE(logistic)
+BENCH_DUE(tangent)
+BENCH_DUE(added)
+BENCH_DUE(subtracted)
+BENCH_DUE(multiplied)
+BENCH_DUE(divided)
+BENCH_DUE(added_row)        ///< [A, K] + [K]
+BENCH_DUE(added_column)     ///< [A, K] + [A, 1]
+BENCH_DUE(added_transposed) ///< [R, K] transposed + [K, R]
+BENCH_DUE(tripled)
+BENCH_DUE(raised) ///< by a half
+BENCH_DUE(half)   ///< whatever x is
+BENCH_DUE(summed)
+BENCH_DUE(averaged)
+BENCH_DUE(largest)
+BENCH_DUE(place_of_largest)
+BENCH_DUE(share) ///< softmax
+BENCH_DUE(log_share)
+BENCH_DUE(normalized) ///< batch norm, weight and bias 0.5, of mean 0.5 and variance 0.25 - 1e-5
+BENCH_DUE(normalized_by_itself) ///< of the elements' own
 
-/// For bench_op.due.
-double bench_same(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_summed(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_averaged(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_summed_f64(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_averaged_f64(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_largest(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_place_of_largest(const bench_data *data, const bench_gather *gather, double *bound);
-
-/// Batch norm with weight and bias 0.5: of mean 0.5 and variance 0.25 - 1e-5, and of the elements' own.
-double bench_normalized(const bench_data *data, const bench_gather *gather, double *bound);
-double bench_normalized_by_itself(const bench_data *data, const bench_gather *gather,
-                                  double *bound);
+#undef BENCH_DUE
 
 #endif

@@ -6,8 +6,7 @@
 
 const bench_op *bench_op_at(int index)
 {
-    const bench_op *const tables[] = { bench_ops, bench_moves, bench_ops_uneven, bench_windows,
-                                       bench_calls };
+    const bench_op *const tables[] = { bench_ops, bench_calls };
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const bench_op *op = tables[i]; op->name != NULL; op++)
             if (index-- == 0)
@@ -40,11 +39,8 @@ bool bench_data_make(bench_data *self, talc_device *device, int64_t megabytes)
     const talc_tensor *part =
         talc_cast(talc_add_scalar(talc_mul_scalar(self->x, 100), 100), TALC_U8);
     self->bytes = talc_concat((const talc_tensor *[]){ part, part, part, part }, 4, 0);
-    self->channels = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
-    self->mean = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
-    self->var = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.25 - 1e-5);
-    self->halves = talc_full(device, TALC_F32, TALC_DIMS(BENCH_MOST_CHANNELS), 0.5);
-    self->quarters = talc_full(device, TALC_F32, TALC_DIMS(BENCH_MOST_CHANNELS), 0.25 - 1e-5);
+    self->halves = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.5);
+    self->quarters = talc_full(device, TALC_F32, TALC_DIMS(BENCH_CHANNELS), 0.25 - 1e-5);
     self->on_host = malloc(bytes);
     self->other_on_host = malloc(bytes);
     if (self->on_host == NULL || self->other_on_host == NULL)
@@ -71,7 +67,7 @@ static bool run_once(void *context)
 {
     const op_run *self = context;
     talc_scope *scope = talc_scope_enter();
-    const bool ran = self->op->run(self->data) != NULL;
+    const bool ran = self->op->run(self->data, self->op) != NULL;
     talc_scope_leave(scope);
     return ran;
 }
@@ -86,9 +82,9 @@ static bool verify(const bench_op *op, const bench_data *data, const talc_tensor
     *report = (talc_check_sample_report){ .count = 0 };
     for (int64_t i = 0; i <= SAMPLES && report->count < count; i++, report->count++) {
         const int64_t at = i * step + i * i < count ? i * step + i * i : count - 1;
-        const bench_gather g = op->place(data, at);
+        const bench_gather g = op->place(data, op, at);
         double bound;
-        const double due = op->due(data, &g, &bound), got = talc_item(talc_select(flat, 0, at));
+        const double due = op->due(data, op, &g, &bound), got = talc_item(talc_select(flat, 0, at));
         const double error = fabs(got - due);
         const double part = error == 0 ? 0 : bound > 0 ? error / bound : INFINITY;
         report->error = error > report->error ? error : report->error;
@@ -105,7 +101,7 @@ bool bench_op_run(contender *self, const bench_op *op, const bench_data *data,
         .name = op->name, .times = 1, .precision = TALC_STRICT, .run = run_once, .context = &context
     };
     talc_scope *scope = talc_scope_enter();
-    const talc_tensor *y = op->run(data);
+    const talc_tensor *y = op->run(data, op);
     bool done = y != NULL;
     if (talc_error_status() == TALC_NOT_FOUND) {
         snprintf(self->reason, sizeof self->reason, "%.100s", talc_error_message());

@@ -7,7 +7,7 @@
 
 #include "tools/bench.h"
 
-enum { BENCH_CHANNELS = 64, BENCH_MOST_CHANNELS = 512 };
+enum { BENCH_CHANNELS = 512 };
 
 /// Small operands, on which a call costs what it costs the host.
 typedef struct bench_few {
@@ -29,35 +29,39 @@ typedef struct bench_data {
     const talc_tensor *x, *other;   ///< of `count` elements
     const talc_tensor *doubles;     ///< the first half of x in f64, so as many bytes
     const talc_tensor *bytes;       ///< 100 x + 100 in u8, four times
-    const talc_tensor *channels;    ///< BENCH_CHANNELS elements
-    talc_tensor *mean, *var;        ///< likewise
-    talc_tensor *halves, *quarters; ///< mean and var of BENCH_MOST_CHANNELS
+    talc_tensor *halves, *quarters; ///< mean and variance of BENCH_CHANNELS channels
     int64_t count;
     float *on_host, *other_on_host;
 } bench_data;
 
 /// Elements of x that a result is made of, x[first + the sum of i_d step_d] with i_d < extent_d, and the one it stands for.
 typedef struct bench_gather {
-    int64_t at, first, extent[3], step[3];
+    int64_t at, first, extent[2], step[2];
 } bench_gather;
 
-typedef struct bench_op {
-    const char *set; ///< "ops", "uneven", "windows"; "host" for what queueing a call costs
+typedef enum bench_operand { BENCH_FLOATS, BENCH_DOUBLES, BENCH_BYTES } bench_operand;
+
+typedef struct bench_op bench_op;
+
+struct bench_op {
+    const char *set; ///< "ops", "windows"; "host" for what queueing a call costs
     const char *name;
     const char *what; ///< for people
-    talc_tensor *(*run)(const bench_data *data);
+    talc_tensor *(*run)(const bench_data *data, const bench_op *op);
     double
         reads; ///< how often it reads x at the least; what it writes beside its result counts too, by x's bytes
     /// Where element `index` of the result comes from; NULL: it is not checked.
-    bench_gather (*place)(const bench_data *data, int64_t index);
+    bench_gather (*place)(const bench_data *data, const bench_op *op, int64_t index);
     /// What it must be, and how far it may be off.
-    double (*due)(const bench_data *data, const bench_gather *gather, double *bound);
-} bench_op;
+    double (*due)(const bench_data *data, const bench_op *op, const bench_gather *gather,
+                  double *bound);
+    int64_t shape[4];            ///< of x, as much of it as fills one; 0: as many as there are
+    bench_operand operand;       ///< which x
+    int64_t kernel, stride, pad; ///< of a square window; adaptive pooling: to kernel by kernel
+};
 
-/// The set "ops", of which bench_moves has what turns dimensions, the sets "uneven", "windows" and "host", each table ended by one without
-/// a name.
-extern const bench_op bench_ops[], bench_moves[], bench_ops_uneven[], bench_windows[],
-    bench_calls[];
+/// The sets "ops" and "windows", and "host", each table ended by one without a name.
+extern const bench_op bench_ops[], bench_calls[];
 
 /// Number `index` of all; NULL after the last.
 const bench_op *bench_op_at(int index);

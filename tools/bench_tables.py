@@ -52,22 +52,6 @@ def print_ops(ops, what):
               f"{number(op['gigabytes_per_second'])} | {percent(op['share_of_copy'])} |")
 
 
-def print_windows(ops, what):
-    """A row for each kind of window, a column for each size of planes; in each place f32, f64."""
-    shares = {op["name"]: 100 * op["share_of_copy"] for op in ops}
-    sizes, kinds = {}, {}
-    for name in shares:
-        if not name.endswith("_f64"):
-            kind, side = name.rsplit("_", 1)
-            sizes[int(side)] = None
-            kinds.setdefault(what[name].split("], ")[1], {})[int(side)] = f"{shares[name]:.0f}, {shares[name + '_f64']:.0f} %"
-    sizes = sorted(sizes, reverse=True)
-    print("| planes of | " + " | ".join(f"{side}x{side}" for side in sizes) + " |")
-    print("|-" * (len(sizes) + 1) + "|")
-    for kind, places in kinds.items():
-        print(f"| {kind} | " + " | ".join(places.get(side, "") for side in sizes) + " |")
-
-
 def print_calls(ops, what):
     print("| call | | microseconds |")
     print("|-|-|-|")
@@ -80,16 +64,13 @@ def main(command, device="cuda"):
     what = {row["name"]: row["what"] for row in talc(command, "bench", "--list")}
     convolutions = talc(command, "bench", "A", "B", "gpu", "--device", device, "--repeat", ROUNDS)
     ops = talc(command, "bench", "ops", "--device", device, "--repeat", ROUNDS)
-    uneven = talc(command, "bench", "uneven", "--device", device, "--repeat", ROUNDS)
     windows = talc(command, "bench", "windows", "--device", device, "--repeat", ROUNDS)
     calls = talc(command, "bench", "host", "--device", device, "--repeat", ROUNDS)
-    for done in (convolutions, ops, uneven, windows):
+    for done in (convolutions, ops, windows):
         print(f"{done['description']}: a large product makes {number(done['product_flops_per_second'] / 1e12)} TFLOP/s, "
               f"a large copy moves {number(done['copy_bytes_per_second'] / 1e9, 4)} GB/s.\n")
         if done["problems"]:
             print_convolutions(done["problems"], what)
-        elif done is windows:
-            print_windows(done["ops"], what)
         else:
             print_ops(done["ops"], what)
         print()

@@ -110,9 +110,8 @@ static const struct argp argp = {
            "rates of a large matrix product and a large copy, measured in the same run.\v"
            "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
            "or a set: seeds, cpu, gpu, dw. OP is the name of another op (relu, sum_rows, ...) or a "
-           "set: ops, uneven for reductions and norms of odd lengths, windows for pooling of "
-           "planes of many sizes, or host for what a call "
-           "costs. Without any: A1, B1 and cpu. Fails when a "
+           "set: ops, windows for pooling, or host for what a call costs. Without any: A1, B1 and "
+           "cpu. Fails when a "
            "result is outside its algorithm's error bound.",
     .children = children,
 };
