@@ -108,7 +108,7 @@ const char *const talc_check_edges[] = {
 
     /* Depthwise: a group for each channel. */
     "n2c5h7w6o5k3x3p1x1g5", "n2c8h7w6o8k3x3p1x1g8_bias_relu", "n2c5h7w6o10k3x3p1x1g5_bias", "n1c4h6w7o12k2x3g4",
-    "n2c7h9w8o7k3x3s2x2p1x1g7", "n1c3h5w31o3k3x5s1x10p1x2g3", "n1c4h9w8o4k3x3p2x3d2x3g4",
+    "n2c7h9w8o7k3x3s2x2p1x1g7", "n2c7h17w17o7k3x3p1x0g7", "n1c3h5w31o3k3x5s1x10p1x2g3", "n1c4h9w8o4k3x3p2x3d2x3g4",
     "n1c3h9w11o3k5x7p2x3g3", "n2c6h4w5o6k1x1g6_bias", "n1c3h6w5o3k3x3p2x0x1x3g3", "n1c2h3w70o2k3x3p1x1g2",
     "n1c3h6w5o6k3x3p1x1g3_f64_bias", "n1c3h2w2o3k2x2p4x4g3_bias", "n1c16h1w1o16k3x3p1x1g16",
     "n3c40h7w7o40k7x7p3x3g40_bias_relu", "n2c33h14w14o33k5x5p2x2g33", "n3c5h28w28o5k5x5s2x2p2x2g5_bias",

@@ -1,6 +1,5 @@
-/// Every case of conv2d_cases.h on every algorithm that takes it, against the oracle.
+/// Every convolution among the edges of `talc check` on every algorithm that takes it, against the oracle.
 #include "ops/backend.h"
-#include "tests/conv2d_cases.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
@@ -71,8 +70,8 @@ static void check_problem(talc_conv2d_problem problem, int index, talc_check_kin
 
 Test(conv2d, small_integers_are_exact)
 {
-    for (int i = 0; i < CONV2D_CASES; i++)
-        check_problem(conv2d_parse(conv2d_cases[i].text), i, TALC_CHECK_EXACT, ORACLE_EXACT);
+    for (int i = 0; conv2d_case(i) != NULL; i++)
+        check_problem(conv2d_parse(conv2d_case(i)), i, TALC_CHECK_EXACT, ORACLE_EXACT);
     assert_all_freed();
 }
 
@@ -88,15 +87,15 @@ Test(conv2d, random_problems_are_exact)
 
 Test(conv2d, random_data_is_within_the_bound)
 {
-    for (int i = 0; i < CONV2D_CASES; i++)
-        check_problem(conv2d_parse(conv2d_cases[i].text), i, TALC_CHECK_RANDOM, ORACLE_RANDOM);
+    for (int i = 0; conv2d_case(i) != NULL; i++)
+        check_problem(conv2d_parse(conv2d_case(i)), i, TALC_CHECK_RANDOM, ORACLE_RANDOM);
     assert_all_freed();
 }
 
 Test(conv2d, constant_data_is_within_the_guaranteed_bound)
 {
-    for (int i = 0; i < CONV2D_CASES; i++)
-        check_problem(conv2d_parse(conv2d_cases[i].text), i, TALC_CHECK_CONSTANT, ORACLE_ANY);
+    for (int i = 0; conv2d_case(i) != NULL; i++)
+        check_problem(conv2d_parse(conv2d_case(i)), i, TALC_CHECK_CONSTANT, ORACLE_ANY);
     assert_all_freed();
 }
 
@@ -140,8 +139,8 @@ static void check_row(const talc_conv2d_algorithm *row, const conv2d_data *data,
 Test(conv2d, a_row_touches_its_output_and_workspace_alone)
 {
     static const size_t limits[] = { (size_t)32 << 20, 1, (size_t)16 << 10 };
-    for (int i = 0; i < CONV2D_CASES; i++) {
-        const talc_conv2d_problem problem = conv2d_parse(conv2d_cases[i].text);
+    for (int i = 0; conv2d_case(i) != NULL; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
         if (problem.N == 0)
             continue;
         conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)i);
@@ -149,7 +148,7 @@ Test(conv2d, a_row_touches_its_output_and_workspace_alone)
         const talc_conv2d_algorithm *row = tested_device()->backend->conv2d;
         for (; row->algorithm.name != NULL; row++)
             if (row->refuses(&problem) == NULL)
-                check_row(row, &data, &oracle, limits[i % 3], i / 3 % 3, conv2d_cases[i].text);
+                check_row(row, &data, &oracle, limits[i % 3], i / 3 % 3, conv2d_case(i));
         oracle_free(&oracle);
         conv2d_data_free(&data);
     }
@@ -177,13 +176,13 @@ Test(conv2d, large_results_are_exact)
 
 Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
 {
-    int taken[TALC_CONV2D_MAX_CANDIDATES] = { 0 };
+    int taken[TALC_CONV2D_MAX_CANDIDATES] = { 0 }, cases = 0;
     talc_conv2d_explanation explanation = { .count = 0 };
-    for (int i = 0; i < CONV2D_CASES; i++) {
-        const talc_conv2d_problem problem = conv2d_parse(conv2d_cases[i].text);
+    for (; conv2d_case(cases) != NULL; cases++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_case(cases));
         explanation = conv2d_explanation(tested_device(), &problem);
         cr_assert(explanation.count > 0);
-        cr_expect(explanation.chosen >= 0, "%s: no algorithm", conv2d_cases[i].text);
+        cr_expect(explanation.chosen >= 0, "%s: no algorithm", conv2d_case(cases));
         for (int j = 0; j < explanation.count; j++)
             taken[j] += !explanation.candidates[j].refused;
     }
@@ -192,7 +191,7 @@ Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
                   taken[j]);
     if (talc_device_is_host(tested_device()))
         cr_expect(strcmp(explanation.candidates[explanation.count - 1].name, "reference") == 0);
-    cr_expect(taken[explanation.count - 1] == CONV2D_CASES);
+    cr_expect(taken[explanation.count - 1] == cases && cases > 400);
     assert_all_freed();
 }
 

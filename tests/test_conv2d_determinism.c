@@ -1,7 +1,6 @@
 /// Results depend on the operands alone, to the bit: not on the number of threads, on what ran before or runs beside.
 /// What is not finite stays where it belongs; zeros and the smallest numbers are numbers like others.
 #include "check/family.h"
-#include "tests/conv2d_cases.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
@@ -21,8 +20,8 @@ static int64_t first_difference(const double *a, const double *b, int64_t count)
 
 Test(conv2d_determinism, thread_counts_and_repetition_change_no_bit)
 {
-    for (int i = 0; i < CONV2D_CASES; i++) {
-        const talc_conv2d_problem problem = conv2d_parse(conv2d_cases[i].text);
+    for (int i = 0; conv2d_case(i) != NULL; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
         conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
         for (int j = 0; j < e.count; j++) {
@@ -34,7 +33,7 @@ Test(conv2d_determinism, thread_counts_and_repetition_change_no_bit)
                 cr_assert(talc_set_threads(threads));
                 double *values = conv2d_values(cpu_device(), &data, e.candidates[j].name);
                 const int64_t at = first_difference(values, due, data.y_count);
-                cr_expect(at < 0, "%s %s: %d threads change element %d", conv2d_cases[i].text,
+                cr_expect(at < 0, "%s %s: %d threads change element %d", conv2d_case(i),
                           e.candidates[j].name, threads, (int)at);
                 free(values);
             }
@@ -48,13 +47,13 @@ Test(conv2d_determinism, thread_counts_and_repetition_change_no_bit)
 /* The library's own choice is the row that explain names. */
 Test(conv2d_determinism, what_is_explained_is_what_runs)
 {
-    for (int i = 0; i < CONV2D_CASES; i++) {
-        const talc_conv2d_problem problem = conv2d_parse(conv2d_cases[i].text);
+    for (int i = 0; conv2d_case(i) != NULL; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
         conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
         double *chosen = conv2d_values(cpu_device(), &data, NULL);
         double *named = conv2d_values(cpu_device(), &data, e.candidates[e.chosen].name);
-        cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_cases[i].text);
+        cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_case(i));
         free(chosen);
         free(named);
         conv2d_data_free(&data);

@@ -2,12 +2,21 @@
 
 #include "check/data.h"
 #include "check/family.h"
+#include "check/sets.h"
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+const char *conv2d_case(int index)
+{
+    for (const char *const *text = talc_check_edges; *text != NULL; text++)
+        if (strchr(*text, ':') == NULL && index-- == 0)
+            return *text;
+    return NULL;
+}
 
 talc_conv2d_problem conv2d_parse(const char *text)
 {

@@ -15,6 +15,9 @@ typedef struct conv2d_data {
     double *bias, *residual; ///< NULL unless the problem has them
 } conv2d_data;
 
+/// The convolutions among the edges of the cross-check (check/sets_edges.c); NULL after the last.
+const char *conv2d_case(int index);
+
 /// The problem as the library parses it; fails the test when it does not.
 talc_conv2d_problem conv2d_parse(const char *text);
 
