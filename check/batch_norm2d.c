@@ -17,6 +17,7 @@
 #include "check/activation.h"
 #include "check/data.h"
 #include "check/family.h"
+#include "check/model_due.h"
 #include "check/text.h"
 #include "ops/backend.h"
 
@@ -425,6 +426,28 @@ static check_due due_of(const check_problem *problem, const check_values *values
 static double terms(const check_problem *problem)
 {
     return read_only(problem)->p.training ? 6 : 4;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+bool talc_check_batch_norm2d_pose(const check_ran *ran, check_problem *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    norm_problem *own = (norm_problem *)(void *)problem;
+    own->p = *(const talc_batch_norm2d_problem *)ran->problem;
+    own->p.dtype = ran->inputs[0].dtype;
+    own->p.activation = TALC_ACTIVATION_NONE;
+    own->plain = ran->inputs[1].of == NULL;
+    own->untracked = ran->inputs[3].of == NULL;
+    return wrong(own) == NULL;
+}
+
+void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
+                                     int64_t c, long double *mean, long double *var)
+{
+    const statistics of = statistics_of(problem, values, c);
+    *mean = of.mean;
+    *var = of.var;
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------

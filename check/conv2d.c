@@ -6,11 +6,13 @@
 
 #include "check/activation.h"
 #include "check/data.h"
+#include "check/model_due.h"
 #include "ops/backend.h"
 #include "ops/conv2d.h"
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 _Static_assert(sizeof(talc_conv2d_problem) <= CHECK_PROBLEM_BYTES, "a problem fits its place");
 _Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "so does its text");
@@ -373,6 +375,16 @@ static check_due due(const check_problem *problem, const check_values *values, i
     (void)operand; /* y is the only one */
     host_arrays(p, values, arrays);
     return output(p, arrays, index);
+}
+
+bool talc_check_conv2d_pose(const check_ran *ran, check_problem *problem)
+{
+    talc_conv2d_problem *p = (talc_conv2d_problem *)(void *)problem;
+    memset(problem, 0, sizeof *problem);
+    *p = *(const talc_conv2d_problem *)ran->problem;
+    p->dtype = ran->inputs[0].dtype;
+    p->activation = TALC_ACTIVATION_NONE;
+    return true;
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------

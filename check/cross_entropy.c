@@ -9,6 +9,7 @@
 
 #include "check/data.h"
 #include "check/family.h"
+#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
@@ -225,6 +226,8 @@ static check_due sample_due(const entropy_problem *own, const check_values *valu
             strides[rank++] = own->x.strides[d];
         }
     const int64_t label = (int64_t)values->of[1][i];
+    if (label != own->p.ignore_index && (label < 0 || label >= own->p.C))
+        return (check_due){ .value = NAN };
     return label == own->p.ignore_index
                ? nothing
                : loss_of(own, values->of[0] + talc_check_offset(rank, dims, strides, i), label);
@@ -264,6 +267,20 @@ static double terms(const check_problem *problem)
     const entropy_problem *own = read_only(problem);
     const double one = 20 * (double)own->p.C;
     return own->p.reduction == TALC_REDUCTION_NONE ? one : one * (double)own->labels.count;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+bool talc_check_cross_entropy_pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_cross_entropy_problem *observed = ran->problem;
+    memset(problem, 0, sizeof *problem);
+    entropy_problem *own = (entropy_problem *)(void *)problem;
+    own->p.reduction = observed->reduction;
+    own->p.label_smoothing = observed->label_smoothing;
+    own->p.ignore_index = observed->ignore_index;
+    own->x = talc_check_layout_of(&ran->inputs[0]);
+    return complete(own);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------

@@ -95,3 +95,11 @@ int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides,
     }
     return offset;
 }
+
+check_layout talc_check_layout_of(const check_array *array)
+{
+    check_layout layout = { .dtype = array->dtype, .rank = array->dims.rank };
+    for (int i = 0; i < layout.rank; i++)
+        layout.dims[i] = array->dims.dim[i];
+    return layout;
+}

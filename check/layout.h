@@ -2,7 +2,7 @@
 #ifndef TALC_CHECK_LAYOUT_H
 #define TALC_CHECK_LAYOUT_H
 
-#include "check/family.h"
+#include "check/model_due.h"
 #include "check/text.h"
 
 /// An operand: contiguous, or with its dimensions stored in the reverse order, as a transposed view has them.
@@ -30,6 +30,9 @@ check_operand talc_check_stored(const check_layout *layout, const char *name, ch
 
 /// 0 to 4 dimensions with extents of 1 to 40, and at most 4096 elements.
 void talc_check_random_dims(uint64_t *state, check_layout *layout);
+
+/// A model's array, which is contiguous, for talc_check_lay_out.
+check_layout talc_check_layout_of(const check_array *array);
 
 /// The steps of an index over some dimensions in row-major order: how far it is from the first element.
 int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides, int64_t index);

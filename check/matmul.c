@@ -7,6 +7,7 @@
 #include "check/activation.h"
 #include "check/data.h"
 #include "check/family.h"
+#include "check/model_due.h"
 #include "check/text.h"
 #include "ops/backend.h"
 
@@ -283,6 +284,36 @@ static check_due due_of(const check_problem *problem, const check_values *values
 static double terms(const check_problem *problem)
 {
     return (double)read_only(problem)->p.K + 1;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+/* [M, K] by [K, N], or by [N, K]. */
+static bool pose(const check_ran *ran, bool transposed, check_problem *problem)
+{
+    const talc_dims a = ran->inputs[0].dims, b = ran->inputs[1].dims;
+    memset(problem, 0, sizeof *problem);
+    product_problem *own = (product_problem *)(void *)problem;
+    talc_matmul_problem *p = &own->p;
+    p->dtype = ran->inputs[0].dtype;
+    p->transpose_b = transposed;
+    p->K = a.dim[a.rank - 1];
+    p->N = transposed ? b.dim[0] : b.dim[b.rank - 1];
+    p->batch = 1;
+    p->M = p->N > 0 ? ran->output.count / p->N : 0;
+    p->bias = ran->count > 2 && ran->inputs[2].of != NULL;
+    p->residual = ran->count > 3 && ran->inputs[3].of != NULL;
+    return complete(own);
+}
+
+bool talc_check_linear_pose(const check_ran *ran, check_problem *problem)
+{
+    return pose(ran, true, problem);
+}
+
+bool talc_check_matmul_pose(const check_ran *ran, check_problem *problem)
+{
+    return pose(ran, false, problem);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------

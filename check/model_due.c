@@ -1,4 +1,4 @@
-/// Elementwise ops, copies, and the table of all ops.
+/// Elementwise ops and copies, and what is due of any op.
 #include "check/model_due.h"
 
 #include "check/data.h"
@@ -26,7 +26,7 @@ static bool unary(const check_ran *ran, check_model_due *due)
     const talc_unary_function function = ((const talc_unary_problem *)ran->problem)->function;
     const check_array *x = &ran->inputs[0];
     for (int64_t i = 0; i < x->count; i++) {
-        due->value[i] = function == TALC_NEG ? -x->of[i] : x->of[i];
+        due->element[i].value = function == TALC_NEG ? -x->of[i] : x->of[i];
         due->spread[i] = check_off(x, i);
     }
     due->activation = function == TALC_RELU      ? TALC_ACTIVATION_RELU
@@ -73,12 +73,12 @@ static void binary_element(talc_binary_function function, number a, number b, ta
         due->spread[i] = fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
     if (function == TALC_DIV)
         due->spread[i] = quotient_spread(a, b);
-    due->value[i] = function == TALC_ADD   ? x + y
-                    : function == TALC_SUB ? x - y
-                    : function == TALC_MUL ? x * y
-                                           : x / y;
-    due->extra[i] = talc_check_unit(dtype) * (double)fabsl(due->value[i]) +
-                    (function == TALC_ADD || function == TALC_SUB ? 0 : smallest(dtype));
+    due->element[i].value = function == TALC_ADD   ? x + y
+                            : function == TALC_SUB ? x - y
+                            : function == TALC_MUL ? x * y
+                                                   : x / y;
+    due->element[i].extra = talc_check_unit(dtype) * (double)fabsl(due->element[i].value) +
+                            (function == TALC_ADD || function == TALC_SUB ? 0 : smallest(dtype));
 }
 
 static bool binary(const check_ran *ran, check_model_due *due)
@@ -114,7 +114,7 @@ static void copy_element(const check_array *x, int64_t from, talc_dtype dtype, i
                          check_model_due *due)
 {
     const double off = check_off(x, from);
-    due->value[to] = cast(x->dtype, dtype, x->of[from]);
+    due->element[to].value = cast(x->dtype, dtype, x->of[from]);
     due->spread[to] = off;
     if (x->dtype == dtype || off == 0)
         return;
@@ -149,57 +149,31 @@ static bool concatenated(const check_ran *ran, check_model_due *due)
     return true;
 }
 
-// ---- All ops ------------------------------------------------------------------------------------------------
+// ---- Any op -------------------------------------------------------------------------------------------------
 
 static const struct {
     const char *op;
     bool (*due)(const check_ran *ran, check_model_due *due);
 } ops[] = {
-    { "conv2d", talc_check_due_conv2d },
-    { "linear", talc_check_due_linear },
-    { "matmul", talc_check_due_matmul },
-    { "batch_norm2d", talc_check_due_batch_norm2d },
-    { "max_pool2d", talc_check_due_pool2d },
-    { "avg_pool2d", talc_check_due_pool2d },
-    { "adaptive_avg_pool2d", talc_check_due_pool2d },
-    { "softmax", talc_check_due_softmax },
-    { "log_softmax", talc_check_due_softmax },
-    { "cross_entropy", talc_check_due_cross_entropy },
-    { "sum", talc_check_due_reduce },
-    { "mean", talc_check_due_reduce },
-    { "max", talc_check_due_reduce },
-    { "argmax", talc_check_due_reduce },
-    { "neg", unary },
-    { "relu", unary },
-    { "sigmoid", unary },
-    { "tanh", unary },
-    { "add", binary },
-    { "sub", binary },
-    { "mul", binary },
-    { "div", binary },
-    { "concat", concatenated },
-    { "clone", copied },
-    { "contiguous", copied },
-    { "cast", copied },
-    { "to", copied },
-    { "copy", copied },
+    { "neg", unary },           { "relu", unary },   { "sigmoid", unary },     { "tanh", unary },
+    { "add", binary },          { "sub", binary },   { "mul", binary },        { "div", binary },
+    { "concat", concatenated }, { "clone", copied }, { "contiguous", copied }, { "cast", copied },
+    { "to", copied },           { "copy", copied },
 };
 
 bool talc_check_model_due(const check_ran *ran, check_model_due *due)
 {
     const size_t count = (size_t)ran->output.count + 1;
     *due = (check_model_due){ 0 };
-    due->value = talc_memory_new(count * sizeof *due->value, "check_model");
-    due->S = talc_memory_new(count * sizeof *due->S, "check_model");
+    due->element = talc_memory_new(count * sizeof *due->element, "check_model");
     due->spread = talc_memory_new(count * sizeof *due->spread, "check_model");
-    due->extra = talc_memory_new(count * sizeof *due->extra, "check_model");
     bool known = false;
-    for (size_t i = 0; i < sizeof ops / sizeof *ops && !talc_failed(); i++)
-        if (strcmp(ops[i].op, ran->op) == 0) {
-            known = true;
-            ops[i].due(ran, due);
-        }
-    if (!known)
+    if (!talc_failed())
+        talc_check_due_of_family(ran, due, &known);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops && !known && !talc_failed(); i++)
+        if (strcmp(ops[i].op, ran->op) == 0)
+            known = ops[i].due(ran, due);
+    if (!known && !talc_failed())
         talc_fail(TALC_UNSUPPORTED, "check_model: there is no check for the op %s", ran->op);
     if (talc_failed())
         talc_check_model_due_free(due);
@@ -208,9 +182,7 @@ bool talc_check_model_due(const check_ran *ran, check_model_due *due)
 
 void talc_check_model_due_free(check_model_due *due)
 {
-    talc_memory_free(due->value);
-    talc_memory_free(due->S);
+    talc_memory_free(due->element);
     talc_memory_free(due->spread);
-    talc_memory_free(due->extra);
     *due = (check_model_due){ 0 };
 }

@@ -1,7 +1,8 @@
 /// What an op that ran in a model must have given, element by element. Private to check/.
 ///
-/// Every function works out, from the formula in the op's header and the inputs that the op had, the exact result, what its
-/// bound follows from, and how far the result may move when each input element moves by as much as its `off` says:
+/// The exact result and what its bound follows from are the family's of the op (check/family.h), asked about the inputs that
+/// the op had; elementwise ops and copies, which have no family, are worked out here. So is how far a result may move when
+/// each input element moves by as much as its `off` says:
 ///
 ///     y = sum x w            spread = sum |w| off_x + |x| off_w + off_x off_w
 ///     the largest x          spread = the largest off
@@ -14,6 +15,7 @@
 #define TALC_CHECK_MODEL_DUE_H
 
 #include "ops/activation.h"
+#include "check/family.h"
 #include "ops/algorithm.h"
 
 /// A tensor's elements on the host, in row-major order; without elements (`of` NULL) for an operand that was left out.
@@ -35,11 +37,10 @@ typedef struct check_ran {
     check_array output;
 } check_ran;
 
-/// What its output must be: `activation` of `value`. Arrays have output.count elements.
+/// What its output must be: `activation` of elements. Arrays have output.count elements.
 typedef struct check_model_due {
-    long double *value;
-    double *S, *spread, *extra; ///< as in check_due
-    double K;
+    check_due *element;
+    double *spread;
     talc_activation activation;
 } check_model_due;
 
@@ -47,15 +48,26 @@ typedef struct check_model_due {
 bool talc_check_model_due(const check_ran *ran, check_model_due *due);
 void talc_check_model_due_free(check_model_due *due);
 
-/* The ops, in model_sums.c, model_norms.c and model_due.c. False with a failure. */
-bool talc_check_due_conv2d(const check_ran *ran, check_model_due *due);
-bool talc_check_due_linear(const check_ran *ran, check_model_due *due);
-bool talc_check_due_matmul(const check_ran *ran, check_model_due *due);
-bool talc_check_due_pool2d(const check_ran *ran, check_model_due *due);
-bool talc_check_due_batch_norm2d(const check_ran *ran, check_model_due *due);
-bool talc_check_due_softmax(const check_ran *ran, check_model_due *due);
-bool talc_check_due_cross_entropy(const check_ran *ran, check_model_due *due);
-bool talc_check_due_reduce(const check_ran *ran, check_model_due *due);
+/// Ops that have a family, in model_families.c. *known becomes true for one that has. False with a failure.
+bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known);
+
+/* The problem that a model has posed to an op, without its activation, over operands without gaps. False when it is too
+ * large. */
+bool talc_check_conv2d_pose(const check_ran *ran, check_problem *problem);
+bool talc_check_linear_pose(const check_ran *ran, check_problem *problem);
+bool talc_check_matmul_pose(const check_ran *ran, check_problem *problem);
+bool talc_check_batch_norm2d_pose(const check_ran *ran, check_problem *problem);
+bool talc_check_reduce_pose(const check_ran *ran, check_problem *problem);
+bool talc_check_softmax_pose(const check_ran *ran, check_problem *problem);
+bool talc_check_cross_entropy_pose(const check_ran *ran, check_problem *problem);
+
+/// How far batch norm's results may move, in model_norm.c.
+void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *problem,
+                                    const check_values *values, double *spread);
+
+/// The mean and variance that a channel is normalised by.
+void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
+                                     int64_t c, long double *mean, long double *var);
 
 /// Half the distance from 1 to the next number: 2^-24, 2^-53; 0 for integers.
 double talc_check_unit(talc_dtype dtype);

@@ -26,13 +26,6 @@ static talc_dims index_of(talc_dims dims, int64_t i)
 
 // ---- Own ----------------------------------------------------------------------------------------------------
 
-/* What is due for an element before its activation. */
-static check_due element_of(const check_model_due *due, int64_t i)
-{
-    return (
-        check_due){ .value = due->value[i], .K = due->K, .S = due->S[i], .extra = due->extra[i] };
-}
-
 /* How far an element may be off by rounding alone, where the result has moved by `moved` because the inputs have. */
 static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
                        const check_due *element, double S_norm, double moved)
@@ -63,18 +56,18 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
     double S_norm = 0, own = -1;
     bool finite = false;
     for (int64_t i = 0; i < open->count; i++)
-        S_norm = fmax(S_norm, due->S[i]);
+        S_norm = fmax(S_norm, due->element[i].S);
     for (int64_t i = 0; i < open->count; i++) {
-        check_due element = element_of(due, i);
+        check_due element = due->element[i];
         talc_check_activate(&element, due->activation, dtype);
         const double T = rounding(arithmetic, dtype, &element, S_norm, 0);
-        const double share = talc_check_share(element.value, open->got[i], T);
+        const double share = element.any ? 0 : talc_check_share(element.value, open->got[i], T);
         finite = finite || isfinite(open->got[i]) || isfinite(element.value);
         if (share > own) {
             own = share;
             worst(layer, open->dims, i, open->got[i], (double)element.value);
         }
-        const double spread = isnan(due->spread[i]) ? INFINITY : due->spread[i];
+        const double spread = isnan(due->spread[i]) || element.any ? INFINITY : due->spread[i];
         open->spread[i] =
             due->activation == TALC_ACTIVATION_SIGMOID ? spread / 4 : spread; /* its slope */
         open->room[i] =

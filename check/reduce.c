@@ -9,8 +9,10 @@
 
 #include "check/data.h"
 #include "check/family.h"
+#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
+#include "ops/observed.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 
@@ -336,6 +338,19 @@ static check_due due_of(const check_problem *problem, const check_values *values
 static double terms(const check_problem *problem)
 {
     return (double)read_only(problem)->p.K;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+bool talc_check_reduce_pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_reduce_observed *observed = ran->problem;
+    memset(problem, 0, sizeof *problem);
+    reduce_problem *own = (reduce_problem *)(void *)problem;
+    own->p.function = observed->function;
+    memcpy(own->reduced, observed->reduced, sizeof own->reduced);
+    own->x = talc_check_layout_of(&ran->inputs[0]);
+    return complete(own) == NULL;
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@
 
 #include "check/data.h"
 #include "check/family.h"
+#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
+#include "ops/observed.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 
@@ -231,6 +233,19 @@ static double terms(const check_problem *problem)
 {
     (void)problem;
     return 40;
+}
+
+// ---- In a model ---------------------------------------------------------------------------------------------
+
+bool talc_check_softmax_pose(const check_ran *ran, check_problem *problem)
+{
+    const talc_softmax_observed *observed = ran->problem;
+    memset(problem, 0, sizeof *problem);
+    softmax_problem *own = (softmax_problem *)(void *)problem;
+    own->p.log = observed->log;
+    own->dim = observed->dim;
+    own->x = talc_check_layout_of(&ran->inputs[0]);
+    return complete(own);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------

@@ -117,6 +117,7 @@ static const by_hand cases[] = {
       { 0, 0, NAN, 1, 5, 5, 1, 0, 1 },
       2,
       { 2 * 0.6931471805599453 } },
+    { "cross_entropy:2x2_none", { 0, 0, 0, 0, 5, 0 }, 2, { NAN, 0.6931471805599453 } },
     { "cross_entropy:2x1x2_sum", { 3, 4, 5, 6, 0, 0, 0, 0 }, 2, { 0 } },
     { "cross_entropy:1x2_ignore", { 3, 4, 0 }, 2, { NAN } },
     { "cross_entropy:1x2_sum", { -INFINITY, 4, 0 }, 2, { INFINITY } },

@@ -1,0 +1,371 @@
+/// Ops that have a family: what the family says is due, and how far that may move.
+///
+/// Of sums, and of the largest of some numbers, the family says the second too, asked about sizes: with `off` in place of the
+/// first operand, and |x| + off beside the off of the other factor.
+#include "check/model_due.h"
+
+#include "check/pool2d.h"
+#include "ops/batch_norm2d.h"
+#include "ops/cross_entropy.h"
+#include "ops/matmul.h"
+#include "ops/observed.h"
+#include "tensor/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct op_of_family {
+    const char *op;
+    const check_family *family;
+    bool (*pose)(const check_ran *ran, check_problem *problem);
+    bool (*due)(const struct op_of_family *op, const check_ran *ran, check_model_due *due);
+    int factors; ///< operands that the result is linear in together
+} op_of_family;
+
+// ---- Asking -------------------------------------------------------------------------------------------------
+
+/* The inputs, of which the family's operands are those that are there. */
+static check_values values_of(const check_family *family, const check_problem *problem,
+                              const check_ran *ran, int *y)
+{
+    check_operand list[CHECK_OPERANDS];
+    check_values values = { .of = { NULL } };
+    const int count = family->operands(problem, list);
+    *y = -1;
+    for (int i = 0, input = 0; i < count; i++)
+        if (list[i].role == CHECK_WRITTEN) {
+            *y = *y < 0 ? i : *y;
+        } else {
+            while (input + 1 < ran->count && ran->inputs[input].of == NULL)
+                input++;
+            values.of[i] = ran->inputs[input++].of;
+        }
+    return values;
+}
+
+/* What is due of each element of the output. */
+static bool ask(const op_of_family *op, const check_ran *ran, check_due *due)
+{
+    const check_family *family = op->family;
+    check_problem problem;
+    if (!op->pose(ran, &problem))
+        return talc_fail(TALC_BAD_SHAPE, "check_model: %s is too large to check", ran->op), false;
+    int y;
+    check_values values = values_of(family, &problem, ran, &y);
+    const int64_t groups = family->groups == NULL ? 0 : family->groups(&problem);
+    check_common *common = talc_memory_new((size_t)groups * sizeof *common + 1, "check_model");
+    if (common == NULL)
+        return false;
+    for (int64_t g = 0; g < groups; g++)
+        common[g] = family->learn(&problem, &values, g);
+    values.common = groups > 0 ? common : NULL;
+    for (int64_t i = 0; i < ran->output.count; i++)
+        due[i] = family->due(&problem, &values, y, i);
+    talc_memory_free(common);
+    return true;
+}
+
+static bool pose_pool2d(const check_ran *ran, check_problem *problem)
+{
+    check_pool2d_problem *own = (check_pool2d_problem *)(void *)problem;
+    memset(problem, 0, sizeof *problem);
+    own->p = *(const talc_pool2d_problem *)ran->problem;
+    own->p.dtype = ran->inputs[0].dtype;
+    own->p.indices = false;
+    return true;
+}
+
+// ---- Sums, and the largest ----------------------------------------------------------------------------------
+
+static bool moves(const check_array *array)
+{
+    for (int64_t i = 0; i < array->count; i++)
+        if (check_off(array, i) > 0)
+            return true;
+    return false;
+}
+
+/* What an operand is replaced by: how far it is off, its sizes, both together, or nothing. */
+typedef enum part { OFF, SIZE, BOTH, NOTHING } part;
+
+static double part_of(const check_array *array, int64_t i, part which)
+{
+    const double size = isfinite(array->of[i]) ? fabs(array->of[i]) : 0, off = check_off(array, i);
+    return which == OFF ? off : which == SIZE ? size : which == BOTH ? size + off : 0;
+}
+
+/* Adds what the op gives of parts of its operands, all at least 0 and exact. */
+static bool add_spread(const op_of_family *op, const check_ran *ran, part first, part second,
+                       part rest, check_model_due *due)
+{
+    enum { INPUTS = 4 };
+    check_array inputs[INPUTS] = { { 0 } };
+    check_ran sizes = *ran;
+    sizes.inputs = inputs;
+    check_due *more = talc_memory_new((size_t)ran->output.count * sizeof *more + 1, "check_model");
+    bool done = more != NULL;
+    for (int k = 0; done && k < ran->count; k++) {
+        inputs[k] = ran->inputs[k];
+        inputs[k].dtype = TALC_F64;
+        if (ran->inputs[k].of == NULL)
+            continue;
+        const part which = k == 0 ? first : k < op->factors ? second : rest;
+        inputs[k].of = talc_memory_new((size_t)inputs[k].count * sizeof(double) + 1, "check_model");
+        done = inputs[k].of != NULL;
+        for (int64_t i = 0; done && i < inputs[k].count; i++)
+            inputs[k].of[i] = part_of(&ran->inputs[k], i, which);
+    }
+    done = done && ask(op, &sizes, more);
+    for (int64_t i = 0; done && i < ran->output.count; i++)
+        due->spread[i] +=
+            (double)fmaxl(more[i].value, 0); /* of no numbers the largest is -infinite */
+    for (int k = 0; k < ran->count; k++)
+        if (inputs[k].of != ran->inputs[k].of)
+            talc_memory_free(inputs[k].of);
+    talc_memory_free(more);
+    return done;
+}
+
+static bool linear_spread(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    bool any = false;
+    for (int k = 0; k < ran->count; k++)
+        any = any || moves(&ran->inputs[k]);
+    if (any && !add_spread(op, ran, OFF, SIZE, OFF, due))
+        return false;
+    return op->factors < 2 || !moves(&ran->inputs[1]) ||
+           add_spread(op, ran, BOTH, OFF, NOTHING, due);
+}
+
+static bool linear_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    return ask(op, ran, due->element) && linear_spread(op, ran, due);
+}
+
+/* The output that element i of x goes into. */
+static int64_t reduced_index(const talc_reduce_observed *of, talc_dims dims, int64_t i)
+{
+    int64_t index = 0, step = 1;
+    for (int d = dims.rank - 1; d >= 0; d--) {
+        if (!of->reduced[d]) {
+            index += i % dims.dim[d] * step;
+            step *= dims.dim[d];
+        }
+        i /= dims.dim[d];
+    }
+    return index;
+}
+
+/* Where another element may be the largest in the reference, the index there may be any: with all others as large as they
+ * may be and the largest as small, it is another. The elements of one output come in the order in which argmax counts them. */
+static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    const check_array *x = &ran->inputs[0];
+    check_array rivals = *x;
+    check_ran other = *ran;
+    other.inputs = &rivals;
+    const size_t outputs = (size_t)ran->output.count + 1;
+    int64_t *seen = talc_memory_new(outputs * sizeof *seen, "check_model");
+    check_due *theirs = talc_memory_new(outputs * sizeof *theirs, "check_model");
+    rivals.of = talc_memory_new((size_t)x->count * sizeof(double) + 1, "check_model");
+    bool done = seen != NULL && theirs != NULL && rivals.of != NULL && ask(op, ran, due->element);
+    for (int64_t i = 0; done && i < x->count; i++) {
+        const int64_t o = reduced_index(ran->problem, x->dims, i);
+        const bool largest = seen[o]++ == (int64_t)due->element[o].value;
+        rivals.of[i] = x->of[i] + (largest ? -check_off(x, i) : check_off(x, i));
+    }
+    done = done && ask(op, &other, theirs);
+    for (int64_t o = 0; done && o < ran->output.count; o++)
+        due->spread[o] = theirs[o].value == due->element[o].value ? 0 : INFINITY;
+    talc_memory_free(seen);
+    talc_memory_free(theirs);
+    talc_memory_free(rivals.of);
+    return done;
+}
+
+// ---- Products of matrices -----------------------------------------------------------------------------------
+
+/* Which matrix of an operand belongs to matrix `batch` of the result, whose leading dimensions are `dims`. */
+static int64_t matrix_index(const check_array *operand, talc_dims dims, int64_t batch)
+{
+    const int own = operand->dims.rank < 2 ? 0 : operand->dims.rank - 2;
+    int64_t index = 0, step = 1;
+    for (int i = dims.rank - 1; i >= 0; i--) {
+        const int64_t at = batch % dims.dim[i];
+        const int mine = i - (dims.rank - own);
+        batch /= dims.dim[i];
+        if (mine < 0)
+            continue;
+        index += operand->dims.dim[mine] == 1 ? 0 : at * step;
+        step *= operand->dims.dim[mine];
+    }
+    return index;
+}
+
+static check_array matrix_of(const check_array *operand, int64_t index, int64_t rows,
+                             int64_t columns)
+{
+    const int64_t count = rows * columns, at = index * count;
+    return (check_array){ operand->dtype, TALC_DIMS(rows, columns), count, operand->of + at,
+                          operand->off == NULL ? NULL : operand->off + at };
+}
+
+/* One product at a time, as the family knows no batch of which an operand repeats a part. */
+static bool matmul_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    const check_array *a = &ran->inputs[0], *b = &ran->inputs[1];
+    const int ra = a->dims.rank, rb = b->dims.rank;
+    const int64_t M = ra < 2 ? 1 : a->dims.dim[ra - 2], K = a->dims.dim[ra - 1];
+    const int64_t N = rb < 2 ? 1 : b->dims.dim[rb - 1];
+    talc_dims batch =
+        ran->output.dims; /* less the dimensions of the matrices, of which a vector has one fewer */
+    batch.rank -= (ra > 1) + (rb > 1);
+    bool done = true;
+    for (int64_t i = 0; done && i < ran->output.count; i += M * N) {
+        check_array inputs[] = { matrix_of(a, matrix_index(a, batch, i / (M * N)), M, K),
+                                 matrix_of(b, matrix_index(b, batch, i / (M * N)), K, N) };
+        const check_ran one = { .op = ran->op,
+                                .problem = ran->problem,
+                                .count = 2,
+                                .inputs = inputs,
+                                .output = { .dtype = ran->output.dtype, .count = M * N } };
+        check_model_due due_of_one = { due->element + i, due->spread + i, due->activation };
+        done = linear_due(op, &one, &due_of_one);
+    }
+    return done;
+}
+
+// ---- Softmax and cross entropy ------------------------------------------------------------------------------
+
+/* The largest off of n elements, `step` apart from `first` on; their sum into *sum. */
+static double largest_off(const check_array *x, int64_t first, int64_t n, int64_t step, double *sum)
+{
+    double largest = 0;
+    *sum = 0;
+    for (int64_t j = 0; j < n; j++) {
+        largest = fmax(largest, check_off(x, first + j * step));
+        *sum += check_off(x, first + j * step);
+    }
+    return largest;
+}
+
+static bool softmax_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    if (!ask(op, ran, due->element))
+        return false;
+    const talc_softmax_observed *of = ran->problem;
+    const check_array *x = &ran->inputs[0];
+    int64_t step = 1, n = x->dims.rank == 0 ? 1 : x->dims.dim[of->dim];
+    for (int i = of->dim + 1; i < x->dims.rank; i++)
+        step *= x->dims.dim[i];
+    for (int64_t row = 0; row < x->count / n; row++) {
+        double sum;
+        const int64_t first = row / step * step * n + row % step;
+        const double off = largest_off(x, first, n, step, &sum);
+        for (int64_t i = first; i < first + n * step; i += step)
+            due->spread[i] = off == 0  ? 0
+                             : of->log ? check_off(x, i) + off
+                                       : (double)due->element[i].value * expm1(2 * off);
+    }
+    return true;
+}
+
+static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    if (!ask(op, ran, due->element))
+        return false;
+    const talc_cross_entropy_problem *p = ran->problem;
+    const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1];
+    const double e = p->label_smoothing;
+    double count = 0;
+    int64_t plane = 1;
+    for (int d = 2; d < x->dims.rank; d++)
+        plane *= x->dims.dim[d];
+    for (int64_t i = 0; i < labels->count; i++) {
+        double *to = &due->spread[p->reduction == TALC_REDUCTION_NONE ? i : 0], sum;
+        const int64_t label = (int64_t)labels->of[i];
+        if (check_off(labels, i) > 0) /* another label may have any other loss */
+            *to = INFINITY;
+        if (label == p->ignore_index || label < 0 || label >= p->C)
+            continue;
+        const int64_t first = i / plane * p->C * plane + i % plane;
+        const double off = largest_off(x, first, p->C, plane, &sum);
+        *to += off + (1 - e) * check_off(x, first + label * plane) + e * sum / (double)p->C;
+        count++;
+    }
+    if (p->reduction == TALC_REDUCTION_MEAN)
+        due->spread[0] = count == 0 ? 0 : due->spread[0] / count;
+    return true;
+}
+
+// ---- All ops ------------------------------------------------------------------------------------------------
+
+/* One of weight and bias may be missing, which the family does not know. */
+static bool batch_norm_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    enum { WEIGHT = 1, BIAS, INPUTS = 5 };
+    const talc_batch_norm2d_problem *p = ran->problem;
+    check_array inputs[INPUTS];
+    check_ran all = *ran;
+    memcpy(inputs, ran->inputs, sizeof inputs);
+    all.inputs = inputs;
+    double *made = talc_memory_new((size_t)p->C * sizeof *made + 1, "check_model");
+    if (made == NULL)
+        return false;
+    const bool weightless = inputs[WEIGHT].of == NULL, biasless = inputs[BIAS].of == NULL;
+    for (int64_t c = 0; c < p->C; c++)
+        made[c] = weightless;
+    if (weightless != biasless)
+        inputs[weightless ? WEIGHT : BIAS].of = made;
+    check_problem problem;
+    int y;
+    const bool done = ask(op, &all, due->element);
+    if (done) {
+        op->pose(&all, &problem);
+        const check_values values = values_of(op->family, &problem, &all, &y);
+        talc_check_batch_norm2d_spread(ran, &problem, &values, due->spread);
+    }
+    due->activation = p->activation;
+    talc_memory_free(made);
+    return done;
+}
+
+static bool conv2d_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    due->activation = ((const talc_conv2d_problem *)ran->problem)->activation;
+    return linear_due(op, ran, due);
+}
+
+static bool product_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    due->activation = ((const talc_matmul_problem *)ran->problem)->activation;
+    return linear_due(op, ran, due);
+}
+
+static const op_of_family ops[] = {
+    { "conv2d", &talc_check_conv2d, talc_check_conv2d_pose, conv2d_due, 2 },
+    { "linear", &talc_check_matmul, talc_check_linear_pose, product_due, 2 },
+    { "matmul", &talc_check_matmul, talc_check_matmul_pose, matmul_due, 2 },
+    { "max_pool2d", &talc_check_pool2d, pose_pool2d, linear_due, 1 },
+    { "avg_pool2d", &talc_check_pool2d, pose_pool2d, linear_due, 1 },
+    { "adaptive_avg_pool2d", &talc_check_pool2d, pose_pool2d, linear_due, 1 },
+    { "batch_norm2d", &talc_check_batch_norm2d, talc_check_batch_norm2d_pose, batch_norm_due, 0 },
+    { "sum", &talc_check_reduce, talc_check_reduce_pose, linear_due, 1 },
+    { "mean", &talc_check_reduce, talc_check_reduce_pose, linear_due, 1 },
+    { "max", &talc_check_reduce, talc_check_reduce_pose, linear_due, 1 },
+    { "argmax", &talc_check_reduce, talc_check_reduce_pose, argmax_due, 0 },
+    { "softmax", &talc_check_softmax, talc_check_softmax_pose, softmax_due, 0 },
+    { "log_softmax", &talc_check_softmax, talc_check_softmax_pose, softmax_due, 0 },
+    { "cross_entropy", &talc_check_cross_entropy, talc_check_cross_entropy_pose, cross_entropy_due,
+      0 },
+};
+
+bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known)
+{
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(ops[i].op, ran->op) == 0) {
+            *known = true;
+            return ops[i].due(&ops[i], ran, due);
+        }
+    return true;
+}
