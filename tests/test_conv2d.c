@@ -7,71 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compares one result with the oracle and says where it is worst; the test goes on with the next. */
-static void expect_result(const oracle_conv2d *oracle, const conv2d_data *data,
-                          const talc_tensor *y, oracle_bound bound, const char *text,
-                          const char *algorithm)
+static void expect_exact(talc_conv2d_problem problem, int index)
 {
-    const int64_t due[] = { oracle->N, oracle->OC, oracle->OH, oracle->OW };
-    cr_assert(y != NULL, "%s %s: %s", text, algorithm, talc_error_message());
-    cr_assert(y->rank == 4 && memcmp(y->dims, due, sizeof due) == 0, "%s %s: the shape", text,
-              algorithm);
-    double *values = host_doubles(y);
-    const oracle_report report = oracle_compare(oracle, &data->problem, values, bound);
-    cr_expect(report.worst <= 1, "%s %s: %g of the bound at (%d,%d,%d,%d): %.9g instead of %.9g",
-              text, algorithm, report.worst, (int)report.n, (int)report.c, (int)report.h,
-              (int)report.w, report.got, report.due);
-    cr_expect(bound == ORACLE_ONE_ROUNDING || oracle_trusted(&report, &data->problem),
-              "%s %s: %d of %d outputs are not zero, too few to trust", text, algorithm,
-              (int)report.nonzero, (int)report.fed);
-    free(values);
-}
-
-/* Fills the blocks that the pool would hand out next with NaN, so that a kernel that adds to what it finds, or leaves
- * an element out, shows. */
-static void poison(talc_device *device, const oracle_conv2d *oracle, talc_dtype dtype,
-                   size_t workspace)
-{
-    talc_scope *scope = talc_scope_enter();
-    talc_full(device, dtype, TALC_DIMS(oracle->count), NAN);
-    talc_full(device, TALC_F32, TALC_DIMS((int64_t)(workspace / sizeof(float))), NAN);
-    talc_scope_leave(scope);
-}
-
-/* One problem with one kind of data, on every algorithm that takes it. */
-static void check_problem(talc_conv2d_problem problem, int index, talc_check_kind fill,
-                          oracle_bound bound)
-{
-    char text[TALC_CONV2D_TEXT];
-    talc_conv2d_problem_text(&problem, text);
-    const talc_conv2d_explanation explanation = conv2d_explanation(tested_device(), &problem);
-    conv2d_data data = conv2d_data_new(&problem, fill, (uint64_t)index);
-    oracle_conv2d oracle = conv2d_oracle(&data);
-    talc_scope *scope = talc_scope_enter();
-    conv2d_operands operands = conv2d_operands_new(tested_device(), &data, index % 3);
-    cr_assert(explanation.chosen >= 0, "%s: no algorithm", text);
-    for (int i = 0; i < explanation.count; i++) {
-        const talc_conv2d_candidate *row = &explanation.candidates[i];
-        if (row->refused)
-            continue;
-        poison(tested_device(), &oracle, problem.dtype, row->workspace);
-        const talc_tensor *y = conv2d_run(&operands, &problem, row->name);
-        expect_result(&oracle, &data, y, bound, text, row->name);
-        if (row->arithmetic.wide_accumulator && problem.dtype == TALC_F32)
-            expect_result(&oracle, &data, y, ORACLE_ONE_ROUNDING, text, row->name);
-        cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
-                  row->name);
-    }
-    conv2d_operands_free(&operands);
-    talc_scope_leave(scope);
-    oracle_free(&oracle);
+    conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)index);
+    conv2d_expect_exact(tested_device(), &data, index % 3);
     conv2d_data_free(&data);
 }
 
 Test(conv2d, small_integers_are_exact)
 {
     for (int i = 0; conv2d_case(i) != NULL; i++)
-        check_problem(conv2d_parse(conv2d_case(i)), i, TALC_CHECK_EXACT, ORACLE_EXACT);
+        expect_exact(conv2d_parse(conv2d_case(i)), i);
     assert_all_freed();
 }
 
@@ -81,97 +27,52 @@ Test(conv2d, random_problems_are_exact)
     /* A device apart protects its pages at every call. */
     const int problems = talc_device_is_host(tested_device()) ? 2000 : 1000;
     for (int i = 0; i < problems; i++)
-        check_problem(conv2d_random_problem((uint64_t)i), i, TALC_CHECK_EXACT, ORACLE_EXACT);
+        expect_exact(conv2d_random_problem((uint64_t)i), i);
     assert_all_freed();
 }
 
-Test(conv2d, random_data_is_within_the_bound)
+static void expect_passed(void *context, const talc_check_outcome *outcome)
 {
-    for (int i = 0; conv2d_case(i) != NULL; i++)
-        check_problem(conv2d_parse(conv2d_case(i)), i, TALC_CHECK_RANDOM, ORACLE_RANDOM);
+    ++*(int *)context;
+    cr_expect(outcome->passed, "%s %s: %s", outcome->problem, outcome->algorithm, outcome->reason);
+}
+
+#define KIND(name) ((uint64_t)1 << TALC_CHECK_##name)
+
+static void expect_rows_pass(uint64_t kinds, const char *(*text)(int index))
+{
+    int outcomes = 0;
+    talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
+                                                              .kinds = kinds,
+                                                              .observe = expect_passed,
+                                                              .context = &outcomes });
+    for (int i = 0; text(i) != NULL; i++)
+        cr_assert(talc_check_problem(check, text(i)), "%s", talc_error_message());
+    cr_assert(talc_check_passed(check) && outcomes > 0);
+    talc_check_free(check);
     assert_all_freed();
 }
 
-Test(conv2d, constant_data_is_within_the_guaranteed_bound)
+/* Rows, called without the op, between guard bands and off alignment. */
+Test(conv2d, rows_pass_the_cross_check)
 {
-    for (int i = 0; conv2d_case(i) != NULL; i++)
-        check_problem(conv2d_parse(conv2d_case(i)), i, TALC_CHECK_CONSTANT, ORACLE_ANY);
-    assert_all_freed();
-}
-
-// ---- Rows, called without the op ----------------------------------------------------------------------------
-
-/* Runs a row on guarded operands, output and workspace: outputs and workspace hold NaN before, and nothing outside
- * them may change. */
-static void check_row(const talc_conv2d_algorithm *row, const conv2d_data *data,
-                      const oracle_conv2d *oracle, size_t limit, int shift, const char *text)
-{
-    talc_device *device = tested_device();
-    const talc_conv2d_problem *p = &data->problem;
-    const char *name = row->algorithm.name;
-    talc_scope *scope = talc_scope_enter();
-    conv2d_operands in = conv2d_operands_new(device, data, shift);
-    guarded y = guard_new(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW), NULL, shift);
-    const size_t bytes = row->workspace == NULL ? 0 : row->workspace(device, p, limit);
-    guarded workspace = guard_new(device, TALC_F32, TALC_DIMS((int64_t)((bytes + 3) / 4)), NULL, 0);
-    const talc_conv2d_arguments arguments = {
-        .x = in.x.tensor->data,
-        .w = in.w.tensor->data,
-        .bias = in.bias.tensor == NULL ? NULL : in.bias.tensor->data,
-        .residual = in.residual.tensor == NULL ? NULL : in.residual.tensor->data,
-        .y = y.tensor->data,
-        .workspace = bytes == 0 ? NULL : workspace.tensor->data,
-        .workspace_bytes = bytes,
-    };
-    cr_assert(row->run(device, p, &arguments) == TALC_OK, "%s %s: %s", text, name,
-              talc_error_message());
-    expect_result(oracle, data, y.tensor, ORACLE_EXACT, text, name);
-    cr_expect(conv2d_operands_intact(&in), "%s %s: wrote to an operand", text, name);
-    cr_expect(guard_intact(&y, false), "%s %s: wrote outside y", text, name);
-    cr_expect(guard_intact(&workspace, false), "%s %s: wrote outside its %zu bytes of workspace",
-              text, name, bytes);
-    conv2d_operands_free(&in);
-    guard_free(&y);
-    guard_free(&workspace);
-    talc_scope_leave(scope);
-}
-
-Test(conv2d, a_row_touches_its_output_and_workspace_alone)
-{
-    static const size_t limits[] = { (size_t)32 << 20, 1, (size_t)16 << 10 };
-    for (int i = 0; conv2d_case(i) != NULL; i++) {
-        const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
-        if (problem.N == 0)
-            continue;
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)i);
-        oracle_conv2d oracle = conv2d_oracle(&data);
-        const talc_conv2d_algorithm *row = tested_device()->backend->conv2d;
-        for (; row->algorithm.name != NULL; row++)
-            if (row->refuses(&problem) == NULL)
-                check_row(row, &data, &oracle, limits[i % 3], i / 3 % 3, conv2d_case(i));
-        oracle_free(&oracle);
-        conv2d_data_free(&data);
-    }
-    assert_all_freed();
+    expect_rows_pass(KIND(RANDOM) | KIND(CONSTANT) | KIND(GUARDS) | KIND(INPUTS) |
+                         KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(STATUS),
+                     conv2d_case);
 }
 
 /* Results larger than a cache, which rows may write differently, of planes whose rows are aligned to nothing. */
-Test(conv2d, large_results_are_exact)
+static const char *large_case(int index)
 {
     static const char *const texts[] = { "n1c9h479w487o9k3x3p1x1g9_bias_relu",
-                                         "n1c3h479w487o9k1x1_bias", "n1c2h487w479o9k2x3s1x1p0x1" };
-    for (int i = 0; i < 3; i++) {
-        const talc_conv2d_problem problem = conv2d_parse(texts[i]);
-        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_EXACT, (uint64_t)i);
-        oracle_conv2d oracle = conv2d_oracle(&data);
-        const talc_conv2d_algorithm *row = tested_device()->backend->conv2d;
-        for (; row->algorithm.name != NULL; row++)
-            if (row->refuses(&problem) == NULL)
-                check_row(row, &data, &oracle, (size_t)32 << 20, 1, texts[i]);
-        oracle_free(&oracle);
-        conv2d_data_free(&data);
-    }
-    assert_all_freed();
+                                         "n1c3h479w487o9k1x1_bias", "n1c2h487w479o9k2x3s1x1p0x1",
+                                         NULL };
+    return texts[index];
+}
+
+Test(conv2d, large_results_are_exact)
+{
+    expect_rows_pass(KIND(EXACT) | KIND(GUARDS), large_case);
 }
 
 Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
@@ -275,5 +176,22 @@ Test(conv2d, a_call_keeps_nothing_but_its_result)
                       i);
         }
     }
+    assert_all_freed();
+}
+
+Test(conv2d, a_guard_notices_a_write_on_either_side)
+{
+    const double values[] = { 1, 2, 3, 4, 5, 6 };
+    for (int shift = 0; shift < 3; shift++)
+        for (int at = -1; at <= 6; at++) {
+            guarded guard = guard_new(cpu_device(), TALC_F32, TALC_DIMS(2, 3), values, shift);
+            float *data = talc_data(guard.tensor, TALC_F32);
+            cr_assert(data[0] == 1 && data[5] == 6 && isnan(data[-1]) && isnan(data[6]));
+            cr_assert(guard_intact(&guard, true));
+            data[at] = 7;
+            cr_assert(!guard_intact(&guard, true));
+            cr_assert(guard_intact(&guard, false) == (at >= 0 && at < 6));
+            guard_free(&guard);
+        }
     assert_all_freed();
 }

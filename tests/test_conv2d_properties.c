@@ -1,43 +1,10 @@
-/// What is true of every convolution, whatever the oracle says: linearity, symmetries, kernels whose result is known.
+/// What is true of every convolution, whatever the oracle says, beside the properties that the cross-check has
+/// (check/properties.h): symmetries, kernels whose result is known, sums in parts.
 #include "tests/support/conv2d_property.h"
 #include "tests/support/hooks.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-// ---- Linearity ----------------------------------------------------------------------------------------------
-
-/* conv(2 a - 3 b) = 2 conv(a) - 3 conv(b), in x and in w. */
-static void linear(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
-{
-    conv2d_data a = conv2d_data_new(p, TALC_CHECK_EXACT, seed),
-                b = conv2d_data_new(p, TALC_CHECK_EXACT, seed + 500);
-    double *x = new_values(a.x_count), *w = new_values(a.w_count), *due = new_values(a.y_count);
-    for (int64_t i = 0; i < a.x_count; i++)
-        x[i] = 2 * a.x[i] - 3 * b.x[i];
-    for (int64_t i = 0; i < a.w_count; i++)
-        w[i] = 2 * a.w[i] - 3 * b.w[i];
-    double *both = values_with(&a, a.x, a.w, algorithm),
-           *other_x = values_with(&a, b.x, a.w, algorithm);
-    double *other_w = values_with(&a, a.x, b.w, algorithm);
-    double *sum_x = values_with(&a, x, a.w, algorithm), *sum_w = values_with(&a, a.x, w, algorithm);
-    for (int64_t i = 0; i < a.y_count; i++)
-        due[i] = 2 * both[i] - 3 * other_x[i];
-    expect_equal(sum_x, due, a.y_count, p, algorithm);
-    for (int64_t i = 0; i < a.y_count; i++)
-        due[i] = 2 * both[i] - 3 * other_w[i];
-    expect_equal(sum_w, due, a.y_count, p, algorithm);
-    double *const made[] = { x, w, due, both, other_x, other_w, sum_x, sum_w };
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        free(made[i]);
-    conv2d_data_free(&a);
-    conv2d_data_free(&b);
-}
-
-Test(conv2d_properties, linear_in_x_and_in_w)
-{
-    for_all_problems(linear, NULL);
-}
 
 // ---- Symmetries ---------------------------------------------------------------------------------------------
 
@@ -136,71 +103,7 @@ Test(conv2d_properties, turning_the_operands_turns_the_result)
     for_all_problems(turns, fit_exactly);
 }
 
-/* Without padding, an image moved by a stride moves the result by one. */
-static void translates(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
-{
-    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
-    double *moved = new_values(data.x_count);
-    for (int64_t plane = 0; plane < p->N * p->C; plane++)
-        for (int64_t h = 0; h + p->stride_h < p->H; h++)
-            for (int64_t w = 0; w + p->stride_w < p->W; w++)
-                moved[(plane * p->H + h) * p->W + w] =
-                    data.x[(plane * p->H + h + p->stride_h) * p->W + w + p->stride_w];
-    double *y = conv2d_values(tested_device(), &data, algorithm),
-           *other = values_with(&data, moved, data.w, algorithm);
-    for (int64_t plane = 0; plane < p->N * p->OC; plane++)
-        for (int64_t oh = 0; oh + 1 < p->OH; oh++)
-            expect_equal(other + (plane * p->OH + oh) * p->OW,
-                         y + (plane * p->OH + oh + 1) * p->OW + 1, p->OW - 1, p, algorithm);
-    free(moved);
-    free(y);
-    free(other);
-    conv2d_data_free(&data);
-}
-
-static void without_padding(talc_conv2d_problem *p)
-{
-    p->pad_top = p->pad_bottom = p->pad_left = p->pad_right = 0;
-    p->H += p->dilation_h * p->KH + p->stride_h;
-    p->W += p->dilation_w * p->KW + p->stride_w;
-}
-
-Test(conv2d_properties, a_moved_image_moves_the_result)
-{
-    for_all_problems(translates, without_padding);
-}
-
 // ---- Known kernels ------------------------------------------------------------------------------------------
-
-/* A 1x1 kernel is a matrix product at every pixel. */
-static void multiplies(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
-{
-    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed);
-    double *y = conv2d_values(tested_device(), &data, algorithm), *due = new_values(data.y_count);
-    const int64_t pixels = p->H * p->W;
-    for (int64_t n = 0; n < p->N; n++)
-        for (int64_t oc = 0; oc < p->OC; oc++)
-            for (int64_t c = 0; c < p->C; c++)
-                for (int64_t i = 0; i < pixels; i++)
-                    due[(n * p->OC + oc) * pixels + i] +=
-                        data.w[oc * p->C + c] * data.x[(n * p->C + c) * pixels + i];
-    expect_equal(y, due, data.y_count, p, algorithm);
-    free(y);
-    free(due);
-    conv2d_data_free(&data);
-}
-
-static void pointwise(talc_conv2d_problem *p)
-{
-    p->KH = p->KW = p->groups = 1;
-    p->stride_h = p->stride_w = 1;
-    p->pad_top = p->pad_bottom = p->pad_left = p->pad_right = 0;
-}
-
-Test(conv2d_properties, a_1x1_kernel_is_a_matrix_product)
-{
-    for_all_problems(multiplies, pointwise);
-}
 
 /* Output channel oc, whose kernel is 1 at one tap of one channel, is that channel moved so that the tap is at its
  * place: with `same` padding, stride 1, and the tap in the middle, the image itself. */
@@ -272,4 +175,86 @@ static void zeros_outside(talc_conv2d_problem *p)
 Test(conv2d_properties, ones_count_the_window)
 {
     for_all_problems(counts, zeros_outside);
+}
+
+// ---- Sums and paddings ---------------------------------------------------------------------------------------
+
+/* The sum over channels is the sum over the even ones and, as residual, over the odd ones. */
+static void splits_into_channels(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    conv2d_data data = conv2d_data_new(p, TALC_CHECK_EXACT, seed), half = data;
+    double *w_even = new_values(data.w_count), *w_odd = new_values(data.w_count);
+    for (int64_t i = 0; i < data.w_count; i++)
+        (i / (p->KH * p->KW) % 2 == 0 ? w_even : w_odd)[i] = data.w[i];
+    double *odd = values_with(&data, data.x, w_odd, algorithm);
+    half.w = w_even;
+    half.residual = odd;
+    half.problem.residual = true;
+    double *sum = conv2d_values(tested_device(), &half, algorithm),
+           *y = conv2d_values(tested_device(), &data, algorithm);
+    expect_equal(sum, y, data.y_count, p, algorithm);
+    double *const made[] = { w_even, w_odd, odd, sum, y };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    conv2d_data_free(&data);
+}
+
+Test(conv2d_properties, channels_add_up)
+{
+    for_all_problems(splits_into_channels, NULL);
+}
+
+/* Bias, residual and activation are what they are when applied afterwards. */
+static void finishes(const talc_conv2d_problem *p, const char *algorithm, uint64_t seed)
+{
+    talc_conv2d_problem whole = *p;
+    whole.bias = whole.residual = true;
+    whole.activation = TALC_ACTIVATION_RELU;
+    conv2d_data data = conv2d_data_new(&whole, TALC_CHECK_EXACT, seed), bare = data;
+    bare.problem = *p;
+    bare.bias = bare.residual = NULL;
+    double *y = conv2d_values(tested_device(), &data, algorithm),
+           *due = conv2d_values(tested_device(), &bare, algorithm);
+    for (int64_t i = 0; i < data.y_count; i++) {
+        due[i] += data.bias[i / (p->OH * p->OW) % p->OC] + data.residual[i];
+        due[i] = due[i] > 0 ? due[i] : 0;
+    }
+    expect_equal(y, due, data.y_count, p, algorithm);
+    free(y);
+    free(due);
+    conv2d_data_free(&data);
+}
+
+Test(conv2d_properties, the_epilogue_may_come_afterwards)
+{
+    for_all_problems(finishes, NULL);
+}
+
+/* `same` gives outputs of the image's extents, with the larger half of an odd total at the end. */
+Test(conv2d_properties, same_padding_is_explicit_padding)
+{
+    for (int64_t k = 1; k <= 6; k++)
+        for (int64_t dilation = 1; dilation <= 3; dilation++) {
+            const int64_t total = dilation * (k - 1), wide = dilation * 2;
+            const talc_tensor *x =
+                random_tensor(cpu_device(), TALC_F32, TALC_DIMS(1, 2, 7, 9), (uint64_t)k);
+            const talc_tensor *w =
+                random_tensor(cpu_device(), TALC_F32, TALC_DIMS(3, 2, k, 3), (uint64_t)dilation);
+            const talc_conv2d_options same = { .padding_same = true,
+                                               .dilation = { dilation, dilation } };
+            const talc_conv2d_options explicit = {
+                .padding = { total / 2, wide / 2 },
+                .padding_end = { total == 0 ? TALC_ZERO : total - total / 2, wide - wide / 2 },
+                .dilation = { dilation, dilation },
+            };
+            const talc_tensor *y = talc_conv2d(x, w, NULL, &same),
+                              *due = talc_conv2d(x, w, NULL, &explicit);
+            assert_no_failure();
+            cr_assert(y->dims[2] == 7 && y->dims[3] == 9, "kernel %d, dilation %d", (int)k,
+                      (int)dilation);
+            cr_assert(talc_same_dims(y, due));
+            cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) ==
+                      0);
+        }
+    assert_all_freed();
 }

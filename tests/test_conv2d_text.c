@@ -65,10 +65,10 @@ Test(conv2d_text, reading_what_was_written_changes_nothing)
                   twice);
         cr_expect(p.OH == q.OH && p.OW == q.OW, "%s", once);
         cr_expect(p.OH ==
-                      oracle_extent(p.H, p.KH, p.stride_h, p.dilation_h, p.pad_top, p.pad_bottom),
+                      conv2d_extent(p.H, p.KH, p.stride_h, p.dilation_h, p.pad_top, p.pad_bottom),
                   "%s", once);
         cr_expect(p.OW ==
-                      oracle_extent(p.W, p.KW, p.stride_w, p.dilation_w, p.pad_left, p.pad_right),
+                      conv2d_extent(p.W, p.KW, p.stride_w, p.dilation_w, p.pad_left, p.pad_right),
                   "%s", once);
     }
     assert_all_freed();

@@ -1,5 +1,6 @@
 #include "tests/support/conv2d_data.h"
 
+#include "check/bound.h"
 #include "check/data.h"
 #include "check/family.h"
 #include "check/sets.h"
@@ -47,9 +48,9 @@ static double *zeros(int64_t count)
 conv2d_data conv2d_data_zeros(const talc_conv2d_problem *p)
 {
     const int64_t OH =
-        oracle_extent(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, p->pad_bottom);
+        conv2d_extent(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, p->pad_bottom);
     const int64_t OW =
-        oracle_extent(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, p->pad_right);
+        conv2d_extent(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, p->pad_right);
     conv2d_data data = { .problem = *p,
                          .x_count = p->N * p->C * p->H * p->W,
                          .w_count = p->OC * (p->C / p->groups) * p->KH * p->KW,
@@ -83,14 +84,30 @@ void conv2d_data_free(conv2d_data *data)
     free(data->residual);
 }
 
-oracle_conv2d conv2d_oracle(const conv2d_data *data)
+int64_t conv2d_extent(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,
+                      int64_t before, int64_t after)
 {
-    return oracle_new(&data->problem, data->x, data->w, data->bias, data->residual);
+    int64_t count = 0;
+    for (int64_t first = 0; first + dilation * (kernel - 1) < before + size + after;
+         first += stride)
+        count++;
+    return count;
 }
 
 check_due conv2d_due(const conv2d_data *data, int64_t index)
 {
-    return oracle_due(&data->problem, data->x, data->w, data->bias, data->residual, index);
+    check_problem problem;
+    check_values values = { .of = { data->x, data->w } };
+    int y = 2;
+    if (data->bias != NULL)
+        values.of[y++] = data->bias;
+    if (data->residual != NULL)
+        values.of[y++] = data->residual;
+    talc_conv2d_problem forward = data->problem;
+    forward.bias = data->bias != NULL;
+    forward.residual = data->residual != NULL;
+    memcpy(&problem, &forward, sizeof forward);
+    return talc_check_conv2d.due(&problem, &values, y, index);
 }
 
 // ---- On a device --------------------------------------------------------------------------------------------
@@ -135,9 +152,9 @@ conv2d_operands conv2d_operands_new(talc_device *device, const conv2d_data *data
 {
     const talc_conv2d_problem *p = &data->problem;
     const int64_t OH =
-        oracle_extent(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, p->pad_bottom);
+        conv2d_extent(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, p->pad_bottom);
     const int64_t OW =
-        oracle_extent(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, p->pad_right);
+        conv2d_extent(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, p->pad_right);
     conv2d_operands operands = {
         .x = guard_new(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W), data->x, shift),
         .w = guard_new(device, p->dtype, TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW), data->w,
@@ -193,6 +210,69 @@ double *conv2d_values(talc_device *device, const conv2d_data *data, const char *
     conv2d_operands_free(&operands);
     talc_scope_leave(scope);
     return values;
+}
+
+/* Fills the blocks that the pool would hand out next with NaN, so that a kernel that adds to what it finds, or leaves
+ * an element out, shows. */
+static void poison(talc_device *device, talc_dtype dtype, int64_t count, size_t workspace)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_full(device, dtype, TALC_DIMS(count), NAN);
+    talc_full(device, TALC_F32, TALC_DIMS((int64_t)(workspace / sizeof(float))), NAN);
+    talc_scope_leave(scope);
+}
+
+static void expect_due(const conv2d_data *data, const check_due *due, const talc_tensor *y,
+                       const char *text, const char *algorithm)
+{
+    const talc_conv2d_problem *p = &data->problem;
+    const int64_t dims[] = { p->N, p->OC, p->OH, p->OW };
+    int64_t wrong = -1, fed = 0, nonzero = 0;
+    cr_assert(y != NULL, "%s %s: %s", text, algorithm, talc_error_message());
+    cr_assert(y->rank == 4 && memcmp(y->dims, dims, sizeof dims) == 0, "%s %s: the shape", text,
+              algorithm);
+    double *got = host_doubles(y);
+    for (int64_t i = 0; i < data->y_count; i++) {
+        if (!(talc_check_share(due[i].value, got[i], due[i].extra) <= 1) && wrong < 0)
+            wrong = i;
+        fed += due[i].S > 0;
+        nonzero += due[i].S > 0 && got[i] != 0;
+    }
+    const int64_t at = wrong < 0 ? 0 : wrong;
+    cr_expect(wrong < 0, "%s %s: (%d,%d,%d,%d) is %.9g instead of %.9Lg", text, algorithm,
+              (int)(at / p->OW / p->OH / p->OC), (int)(at / p->OW / p->OH % p->OC),
+              (int)(at / p->OW % p->OH), (int)(at % p->OW), got[at], due[at].value);
+    cr_expect(fed < 8 || (double)nonzero >=
+                             (p->activation == TALC_ACTIVATION_RELU ? 0.15 : 0.30) * (double)fed,
+              "%s %s: %d of %d outputs are not zero, too few to trust", text, algorithm,
+              (int)nonzero, (int)fed);
+    free(got);
+}
+
+void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift)
+{
+    char text[TALC_CONV2D_TEXT];
+    talc_conv2d_problem_text(&data->problem, text);
+    const talc_conv2d_explanation e = conv2d_explanation(device, &data->problem);
+    check_due *due = calloc((size_t)data->y_count + 1, sizeof *due);
+    cr_assert_not_null(due);
+    for (int64_t i = 0; i < data->y_count; i++)
+        due[i] = conv2d_due(data, i);
+    talc_scope *scope = talc_scope_enter();
+    conv2d_operands operands = conv2d_operands_new(device, data, shift);
+    cr_assert(e.chosen >= 0, "%s: no algorithm", text);
+    for (int i = 0; i < e.count; i++) {
+        if (e.candidates[i].refused)
+            continue;
+        poison(device, data->problem.dtype, data->y_count, e.candidates[i].workspace);
+        const talc_tensor *y = conv2d_run(&operands, &data->problem, e.candidates[i].name);
+        expect_due(data, due, y, text, e.candidates[i].name);
+        cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
+                  e.candidates[i].name);
+    }
+    conv2d_operands_free(&operands);
+    talc_scope_leave(scope);
+    free(due);
 }
 
 talc_conv2d_explanation conv2d_explanation(talc_device *device, const talc_conv2d_problem *problem)
