@@ -32,7 +32,7 @@ conv2d_data conv2d_data_new(const talc_conv2d_problem *problem, talc_check_kind 
 conv2d_data conv2d_data_zeros(const talc_conv2d_problem *problem);
 void conv2d_data_free(conv2d_data *data);
 
-/// Element `index` of the output, by the cross-check's oracle, which tests/test_check_conv2d.c holds against independent numbers.
+/// Element `index` of the output, by the cross-check's oracle, which tests/check/test_check_conv2d.c holds against independent numbers.
 check_due conv2d_due(const conv2d_data *data, int64_t index);
 
 /// How many windows of `kernel` taps fit into `size` plus its padding, counted.

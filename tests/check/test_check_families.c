@@ -1,5 +1,5 @@
 /* Problems of the families beside conv2d: their texts, their mistakes, random ones, and what their operands are filled with. The
- * oracles have tests/test_check_oracles.c. */
+ * oracles have tests/check/test_check_oracles.c. */
 #include "check/case.h"
 #include "check/family.h"
 #include "ops/backend.h"

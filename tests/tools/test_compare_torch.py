@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 LIBRARY = os.path.abspath(sys.argv.pop(1))
-TOOLS = pathlib.Path(__file__).resolve().parent.parent / "tools"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "linear", "matmul", "softmax",
        "log_softmax", "sum", "mean", "max", "argmax"]
 
