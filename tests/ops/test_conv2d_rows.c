@@ -1,19 +1,17 @@
-/* Every row of the CPU's conv2d table against the formula in float64, written out below, and against itself: for every
- * number of threads and, within rounding, for every workspace limit. */
+/* Every row of the CPU's conv2d table on problems of its own, by the cross-check; which problems it refuses, and why. */
 #include "tests/support/hooks.h"
 
+#include "check/check.h"
 #include "ops/backend.h"
-#include "ops/conv2d.h"
 
-#include <float.h>
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
     const char *problem;
-    const char *
-        rows; /* initials of the rows that do not refuse: depthwise, pointwise, im2col, reference */
+    /* Initials of the rows that do not refuse: depthwise, pointwise, im2col, reference; of large results
+     * depthwise alone. */
+    const char *rows;
 } cases[] = {
     { "n2c3h9w7o4k3x3", "ir" },
     { "n1c1h1w1o1k1x1", "dpir" },
@@ -46,257 +44,60 @@ static const struct {
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806g2", "dir" },
     { "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806_replicate", "ir" },
     /* Results of more than 8 MiB, which depthwise writes past the caches: by lines or by stretches of rows. */
-    { "n2c80h130w140o80k3x3p1x1g80_bias", "di" },
-    { "n2c80h130w144o80k3x3p1x1g80", "di" },
-    { "n2c80h130w144o80k3x3p1x1g80_relu", "di" },
-    { "n2c80h130w140o80k3x3p1x1g80", "di" },
-    { "n2c80h66w112o80k3x3p1x1g80_f64", "di" },
+    { "n2c80h130w140o80k3x3p1x1g80_bias", "d" },
+    { "n2c80h130w144o80k3x3p1x1g80", "d" },
+    { "n2c80h130w144o80k3x3p1x1g80_relu", "d" },
+    { "n2c80h130w140o80k3x3p1x1g80", "d" },
+    { "n2c80h66w112o80k3x3p1x1g80_f64", "d" },
 };
 
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* x' at image coordinate i of an axis of `extent`: the index to read, -1 for zero. */
-static int64_t source(talc_padding_mode mode, int64_t i, int64_t extent)
+#define KIND(name) ((uint64_t)1 << TALC_CHECK_##name)
+
+/* The initials of the rows that ran, in their order. */
+static void note_row(void *context, const talc_check_outcome *outcome)
 {
-    if (mode == TALC_PADDING_CIRCULAR)
-        return (i + extent) % extent;
-    if (mode == TALC_PADDING_REPLICATE)
-        return i < 0 ? 0 : i > extent - 1 ? extent - 1 : i;
-    if (mode == TALC_PADDING_REFLECT)
-        return llabs(i) > extent - 1 ? 2 * (extent - 1) - llabs(i) : llabs(i);
-    return i < 0 || i >= extent ? -1 : i;
+    char *rows = context;
+    cr_expect(outcome->passed, "%s %s: %s", outcome->problem, outcome->algorithm, outcome->reason);
+    if (strchr(rows, *outcome->algorithm) == NULL)
+        strncat(rows, outcome->algorithm, 1);
 }
 
-static double activation(talc_activation function, double x)
+/* What talc_check tells of a row's values: all but the relations between convolutions. */
+#define OF_VALUES (KIND(BATCH) - 1)
+
+/* The initials of the rows that ran and passed; `algorithm` NULL: of all. */
+static void check_rows(const char *text, uint64_t kinds, const char *algorithm, char ran[8])
 {
-    switch (function) {
-    case TALC_ACTIVATION_RELU:
-        return x > 0 ? x : 0;
-    case TALC_ACTIVATION_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case TALC_ACTIVATION_TANH:
-        return tanh(x);
-    default:
-        return x;
-    }
+    talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device(),
+                                                              .algorithm = algorithm,
+                                                              .kinds = kinds,
+                                                              .observe = note_row,
+                                                              .context = ran });
+    cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
+    talc_check_free(check);
 }
 
-/* Operands in float64 with values that f32 holds exactly. */
-typedef struct operands {
-    talc_conv2d_problem p;
-    double *x, *w, *bias, *residual;
-} operands;
-
-static double *numbers(int64_t count, unsigned seed)
+/* Every row that does not refuse: its values, for every number of threads and in any workspace, and what a NaN spoils; of f64
+ * and of large results, which are about depthwise, less. */
+Test(conv2d_rows, every_row_passes_the_cross_check)
 {
-    double *values = malloc((size_t)count * sizeof *values);
-    for (int64_t i = 0; i < count; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        values[i] = (double)(seed >> 8) / (1 << 24) * 2 - 1;
-        values[i] = (double)(float)values[i];
-    }
-    return values;
-}
-
-static operands operands_new(const char *text)
-{
-    operands o;
-    cr_assert(talc_conv2d_problem_parse(text, &o.p), "%s: %s", text, talc_error_message());
-    const talc_conv2d_problem *p = &o.p;
-    o.x = numbers(p->N * p->C * p->H * p->W, 1);
-    o.w = numbers(p->OC * (p->C / p->groups) * p->KH * p->KW, 2);
-    o.bias = numbers(p->OC, 3);
-    o.residual = numbers(p->N * p->OC * p->OH * p->OW, 4);
-    return o;
-}
-
-static void operands_free(operands *o)
-{
-    free(o->x);
-    free(o->w);
-    free(o->bias);
-    free(o->residual);
-}
-
-/* Output `at` by the formula; *magnitude is the sum of the absolute values of what it adds. */
-static double expected(const operands *o, int64_t at, double *magnitude)
-{
-    const talc_conv2d_problem *p = &o->p;
-    const int64_t ow = at % p->OW, oh = at / p->OW % p->OH, oc = at / p->OW / p->OH % p->OC;
-    const int64_t n = at / p->OW / p->OH / p->OC, IC = p->C / p->groups,
-                  g = oc / (p->OC / p->groups);
-    double sum = (p->bias ? o->bias[oc] : 0) + (p->residual ? o->residual[at] : 0);
-    *magnitude = (p->bias ? fabs(o->bias[oc]) : 0) + (p->residual ? fabs(o->residual[at]) : 0);
-    for (int64_t ic = 0; ic < IC; ic++)
-        for (int64_t kh = 0; kh < p->KH; kh++)
-            for (int64_t kw = 0; kw < p->KW; kw++) {
-                const int64_t ih = source(p->padding_mode,
-                                          oh * p->stride_h - p->pad_top + kh * p->dilation_h, p->H);
-                const int64_t iw = source(
-                    p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, p->W);
-                if (ih < 0 || iw < 0)
-                    continue;
-                const double product = o->x[((n * p->C + g * IC + ic) * p->H + ih) * p->W + iw] *
-                                       o->w[((oc * IC + ic) * p->KH + kh) * p->KW + kw];
-                sum += product;
-                *magnitude += fabs(product);
-            }
-    return activation(p->activation, sum);
-}
-
-static talc_tensor *tensor_of(const double *values, talc_dtype dtype, talc_dims dims)
-{
-    return talc_cast(talc_from_host(cpu_device(), TALC_F64, dims, values), dtype);
-}
-
-static int64_t end_option(int64_t pad)
-{
-    return pad == 0 ? TALC_ZERO : pad;
-}
-
-static talc_tensor *run(const operands *o, const char *row, talc_dtype dtype)
-{
-    const talc_conv2d_problem *p = &o->p;
-    talc_tensor *x = tensor_of(o->x, dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
-    talc_tensor *w = tensor_of(o->w, dtype, TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW));
-    talc_tensor *bias = p->bias ? tensor_of(o->bias, dtype, TALC_DIMS(p->OC)) : NULL;
-    talc_conv2d_options options = {
-        .stride = { p->stride_h, p->stride_w },
-        .padding = { p->pad_top, p->pad_left },
-        .padding_end = { end_option(p->pad_bottom), end_option(p->pad_right) },
-        .padding_mode = p->padding_mode,
-        .dilation = { p->dilation_h, p->dilation_w },
-        .groups = p->groups,
-        .activation = p->activation,
-        .algorithm = row,
-    };
-    if (p->residual)
-        options.residual = tensor_of(o->residual, dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
-    return talc_conv2d(x, w, bias, &options);
-}
-
-static double element(const talc_tensor *y, int64_t i)
-{
-    return y->dtype == TALC_F32 ? (double)((const float *)y->data)[i]
-                                : ((const double *)y->data)[i];
-}
-
-/* Checks every output, or a sample of a large result, against the bound of a strict row. */
-static void check(const operands *o, const char *text, const char *row, const talc_tensor *y)
-{
-    const talc_conv2d_problem *p = &o->p;
-    cr_assert(y != NULL, "%s %s: %s", text, row, talc_error_message());
-    const double u = y->dtype == TALC_F32 ? FLT_EPSILON / 2.0 : DBL_EPSILON / 2;
-    const int64_t K = p->C / p->groups * p->KH * p->KW, count = talc_numel(y);
-    const int64_t step = count * K > 2000000 ? 37 : 1;
-    for (int64_t i = 0; i < count; i += step) {
-        double magnitude, due = expected(o, i, &magnitude);
-        /* A result of float64 sums for float64 data is the yardstick's own rounding away. */
-        const double bound = ((double)K + 4) * u * (magnitude + 1) * (y->dtype == TALC_F64 ? 2 : 1);
-        const double error = fabs(element(y, i) - due);
-        cr_assert(error <= bound, "%s %s %s: output %lld is %.17g instead of %.17g", text, row,
-                  talc_dtype_name(y->dtype), (long long)i, element(y, i), due);
-    }
-}
-
-static const char *row_name(char initial)
-{
-    static const char *const names[] = { "depthwise", "pointwise", "im2col", "reference" };
-    for (int i = 0; i < 4; i++)
-        if (names[i][0] == initial)
-            return names[i];
-    return NULL;
-}
-
-static void each_case(void (*test)(const operands *o, const char *text, const char *row,
-                                   talc_dtype dtype))
-{
+    const uint64_t few = KIND(EXACT) | KIND(THREADS) | KIND(GUARDS);
     for (int i = 0; i < CASES; i++) {
-        operands o = operands_new(cases[i].problem);
-        for (const char *initial = cases[i].rows; *initial != '\0'; initial++)
-            for (talc_dtype dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
-                talc_scope *scope = talc_scope_enter();
-                test(&o, cases[i].problem, row_name(*initial), dtype);
-                talc_scope_leave(scope);
-            }
-        operands_free(&o);
+        const char *text = cases[i].problem;
+        char ran[8] = "", again[8] = "", wide[TALC_CHECK_TEXT];
+        snprintf(wide, sizeof wide, "%s_f64", text);
+        if (strchr(cases[i].rows, 'r') != NULL) {
+            check_rows(text, OF_VALUES, NULL, ran);
+            check_rows(wide, few | KIND(RANDOM), NULL, again);
+            cr_expect(strcmp(again, cases[i].rows) == 0, "%s: the rows %s ran", wide, again);
+        } else {
+            check_rows(text, few, "depthwise", ran);
+        }
+        cr_expect(strcmp(ran, cases[i].rows) == 0, "%s: the rows %s ran", text, ran);
     }
     assert_no_failure();
-    assert_all_freed();
-}
-
-static void test_values(const operands *o, const char *text, const char *row, talc_dtype dtype)
-{
-    check(o, text, row, run(o, row, dtype));
-}
-
-Test(conv2d_rows, every_row_computes_the_formula)
-{
-    each_case(test_values);
-}
-
-static void test_threads(const operands *o, const char *text, const char *row, talc_dtype dtype)
-{
-    talc_set_threads(1);
-    talc_tensor *alone = run(o, row, dtype);
-    for (int threads = 2; threads <= 3; threads++) {
-        talc_set_threads(threads);
-        talc_tensor *y = run(o, row, dtype);
-        assert_no_failure();
-        cr_assert(memcmp(y->data, alone->data, talc_nbytes(y)) == 0,
-                  "%s %s: other bits with %d threads", text, row, threads);
-    }
-}
-
-Test(conv2d_rows, bits_do_not_depend_on_the_number_of_threads)
-{
-    each_case(test_threads);
-}
-
-static void test_limits(const operands *o, const char *text, const char *row, talc_dtype dtype)
-{
-    static const size_t limits[] = { 1 << 20, 64 << 10, 1 << 10 };
-    if (strcmp(row, "im2col") != 0)
-        return;
-    for (int i = 0; i < 3; i++) {
-        talc_conv2d_explanation explanation;
-        talc_workspace_set_limit(cpu_device(), limits[i]);
-        cr_assert(talc_conv2d_explain(cpu_device(), &o->p,
-                                      &(talc_conv2d_options){ .algorithm = row }, &explanation));
-        const talc_conv2d_candidate *chosen = &explanation.candidates[explanation.chosen];
-        cr_assert(explanation.chosen >= 0 && chosen->workspace <= limits[i],
-                  "%s: workspace %zu of %zu", text, chosen->workspace, limits[i]);
-        check(o, text, row, run(o, row, dtype));
-    }
-}
-
-Test(conv2d_rows, im2col_works_in_any_workspace)
-{
-    each_case(test_limits);
-}
-
-/* A NaN in x reaches the outputs whose window holds it and no others, for every row. */
-Test(conv2d_rows, a_nan_touches_only_the_windows_that_hold_it)
-{
-    static const char *const problems[] = { "n2c1h9w20o1k3x3p1x1", "n2c3h7w9o4k1x1" };
-    static const char *const rows[] = { "dir", "pir" };
-    for (int i = 0; i < 2; i++)
-        for (const char *initial = rows[i]; *initial != '\0'; initial++) {
-            operands o = operands_new(problems[i]);
-            const talc_conv2d_problem *p = &o.p;
-            o.x[4 * p->W + 5] = NAN; /* image 0, channel 0, row 4, column 5 */
-            talc_tensor *y = run(&o, row_name(*initial), TALC_F32);
-            assert_no_failure();
-            for (int64_t at = 0; at < talc_numel(y); at++) {
-                const int64_t ow = at % p->OW, oh = at / p->OW % p->OH,
-                              n = at / p->OW / p->OH / p->OC;
-                const bool due =
-                    n == 0 && llabs(oh - 4) <= p->pad_top && llabs(ow - 5) <= p->pad_left;
-                cr_assert(isnan(element(y, at)) == due, "%s %s: output %lld", problems[i],
-                          row_name(*initial), (long long)at);
-            }
-            operands_free(&o);
-        }
     assert_all_freed();
 }
 

@@ -20,53 +20,27 @@ typedef struct entropy_case {
     double scale; /* of the logits; 0: 4 */
 } entropy_case;
 
-#define DIMS1(a)                                                                                   \
-    {                                                                                              \
-        1,                                                                                         \
-        {                                                                                          \
-            a                                                                                      \
-        }                                                                                          \
-    }
-#define DIMS2(a, b)                                                                                \
-    {                                                                                              \
-        2,                                                                                         \
-        {                                                                                          \
-            a, b                                                                                   \
-        }                                                                                          \
-    }
-#define DIMS4(a, b, c, d)                                                                          \
-    {                                                                                              \
-        4,                                                                                         \
-        {                                                                                          \
-            a, b, c, d                                                                             \
-        }                                                                                          \
-    }
+// clang-format off
+#define DIMS1(a)          { 1, { a } }
+#define DIMS2(a, b)       { 2, { a, b } }
+#define DIMS4(a, b, c, d) { 4, { a, b, c, d } }
 
 static const entropy_case entropy_cases[] = {
     { DIMS2(1, 1), TALC_F32, false, { 0 }, 0 },
     { DIMS2(7, 10), TALC_F32, false, { 0 }, 0 },
     { DIMS2(7, 10), TALC_F64, true, { .reduction = TALC_REDUCTION_SUM }, 0 },
     { DIMS2(300, 37), TALC_F32, true, { .label_smoothing = 0.3 }, 0 },
-    { DIMS2(65, 1000),
-      TALC_F32,
-      false,
-      { .reduction = TALC_REDUCTION_NONE, .label_smoothing = 1 },
-      30 },
+    { DIMS2(65, 1000), TALC_F32, false, { .reduction = TALC_REDUCTION_NONE, .label_smoothing = 1 }, 30 },
     { DIMS2(3, 20011), TALC_F64, false, { .reduction = TALC_REDUCTION_NONE }, 100 },
     { DIMS1(9), TALC_F32, false, { .ignore_index = 4 }, 0 },
     { DIMS1(9), TALC_F64, false, { .reduction = TALC_REDUCTION_NONE }, 0 },
     { DIMS4(2, 5, 13, 17), TALC_F32, false, { .ignore_index = TALC_ZERO }, 0 },
-    { DIMS4(2, 5, 13, 17),
-      TALC_F32,
-      true,
-      { .reduction = TALC_REDUCTION_NONE, .ignore_index = 2 },
-      0 },
-    { DIMS4(3, 21, 4, 5),
-      TALC_F64,
-      true,
-      { .reduction = TALC_REDUCTION_SUM, .label_smoothing = 0.1, .ignore_index = 255 },
-      0 },
+    { DIMS4(2, 5, 13, 17), TALC_F32, true, { .reduction = TALC_REDUCTION_NONE, .ignore_index = 2 }, 0 },
+    { DIMS4(3, 21, 4, 5), TALC_F64, true,
+      { .reduction = TALC_REDUCTION_SUM, .label_smoothing = 0.1, .ignore_index = 255 }, 0 },
 };
+// clang-format on
+
 enum { CASES = sizeof entropy_cases / sizeof *entropy_cases };
 
 /* Classes, ignored ones and -100 or whatever stands for them. */
