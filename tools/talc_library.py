@@ -58,9 +58,9 @@ class Device(Structure):  # tensor/device.h, the beginning
 
 
 # Each op's list in the backend, and how many function pointers follow the talc_algorithm in a row of it.
-LISTS = {"conv2d": ("conv2d", 3), "max_pool2d": ("pool2d", 2), "avg_pool2d": ("pool2d", 2),
+LISTS = {"conv2d": ("conv2d", 4), "max_pool2d": ("pool2d", 2), "avg_pool2d": ("pool2d", 2),
          "adaptive_avg_pool2d": ("pool2d", 2), "batch_norm2d": ("batch_norm2d", 3), "linear": ("matmul", 2),
-         "matmul": ("matmul", 2), "softmax": ("softmax", 2), "log_softmax": ("softmax", 2), "sum": ("reduce", 3),
+         "matmul": ("matmul", 2), "softmax": ("softmax", 3), "log_softmax": ("softmax", 3), "sum": ("reduce", 3),
          "mean": ("reduce", 3), "max": ("reduce", 3), "argmax": ("reduce", 3)}
 
 T = POINTER(Tensor)
