@@ -168,12 +168,12 @@ typedef struct taps {
     int64_t padded; /* how many there are with those in the padding */
 } taps;
 
-static taps window_taps(int64_t o, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
-                        int64_t extent)
+static taps window_taps(int64_t o, int64_t kernel, int64_t stride, int64_t pad_begin,
+                        int64_t pad_end, int64_t dilation, int64_t extent)
 {
-    taps t = { .first = o * stride - pad, .step = dilation };
+    taps t = { .first = o * stride - pad_begin, .step = dilation };
     t.end = talc_smaller(t.first + (kernel - 1) * dilation + 1, extent);
-    t.padded = talc_smaller(t.first + kernel, extent + pad) - t.first;
+    t.padded = talc_smaller(t.first + kernel, extent + pad_end) - t.first;
     while (t.first < 0)
         t.first += dilation;
     return t;
@@ -217,11 +217,11 @@ bool talc_check_due_pool2d(const check_ran *ran, check_model_due *due)
         const int64_t plane = i / (p->OW * p->OH) * p->H * p->W;
         const taps rows = adaptive
                               ? adaptive_taps(oh, p->OH, p->H)
-                              : window_taps(oh, p->KH, p->stride_h, p->pad_h,
+                              : window_taps(oh, p->KH, p->stride_h, p->pad_top, p->pad_bottom,
                                             p->kind == TALC_POOL2D_MAX ? p->dilation_h : 1, p->H);
         const taps columns =
             adaptive ? adaptive_taps(ow, p->OW, p->W)
-                     : window_taps(ow, p->KW, p->stride_w, p->pad_w,
+                     : window_taps(ow, p->KW, p->stride_w, p->pad_left, p->pad_right,
                                    p->kind == TALC_POOL2D_MAX ? p->dilation_w : 1, p->W);
         sums sum = { 0 };
         if (p->kind == TALC_POOL2D_MAX) {
