@@ -20,6 +20,8 @@
 OP(max_3,  bench_max_pool(x, 3, 1, 1),         bench_window(side, index, 3, 1, 1))
 OP(max_5,  bench_max_pool(x, 5, 1, 2),         bench_window(side, index, 5, 1, 2))
 OP(max_3s, bench_max_pool(x, 3, 2, 1),         bench_window(side, index, 3, 2, 1))
+OP(max_4,  bench_max_pool(x, 4, 1, 0),         bench_window(side, index, 4, 1, 0))
+OP(max_11, bench_max_pool(x, 11, 11, 0),       bench_window(side, index, 11, 11, 0))
 OP(max_2,  bench_max_pool(x, 2, 2, 0),         bench_window(side, index, 2, 2, 0))
 OP(max_3i, bench_max_pool_indices(x, 3, 1, 1), bench_window(side, index, 3, 1, 1))
 OP(max_2i, bench_max_pool_indices(x, 2, 2, 0), bench_window(side, index, 2, 2, 0))
@@ -33,6 +35,8 @@ OP(to_1,   talc_adaptive_avg_pool2d(x, 1, 1),  bench_adaptive(side, index, 1))
 #define IS_max_3  "maximum 3x3, stride 1",               1,   1,    bench_largest,  bench_largest
 #define IS_max_5  "maximum 5x5, stride 1",               1,   1,    bench_largest,  bench_largest
 #define IS_max_3s "maximum 3x3, stride 2",               1,   1,    bench_largest,  bench_largest
+#define IS_max_4  "maximum 4x4, stride 1",               1,   1,    bench_largest,  bench_largest
+#define IS_max_11 "maximum 11x11",                       1,   1,    bench_largest,  bench_largest
 #define IS_max_2  "maximum 2x2",                         1,   1,    bench_largest,  bench_largest
 #define IS_max_3i "maximum 3x3, stride 1, with indices", 3,   2,    bench_largest,  bench_largest
 #define IS_max_2i "maximum 2x2, with indices",           1.5, 1.25, bench_largest,  bench_largest
@@ -45,8 +49,9 @@ OP(to_1,   talc_adaptive_avg_pool2d(x, 1, 1),  bench_adaptive(side, index, 1))
 /* ROW(op, planes' side) */
 #define ROWS(ROW)                                                                                           \
     ROW(max_3, 512) ROW(max_3, 64) ROW(max_3, 56) ROW(max_3, 28) ROW(max_3, 14) ROW(max_3, 8) ROW(max_3, 7) \
-    ROW(max_3s, 147) ROW(max_3s, 112) ROW(max_3s, 28) ROW(max_3s, 14) ROW(max_3s, 8) ROW(max_3s, 7)         \
-    ROW(max_2, 8) ROW(max_2, 7) ROW(max_2, 4)                                                               \
+    ROW(max_3s, 147) ROW(max_3s, 112) ROW(max_3s, 56) ROW(max_3s, 28) ROW(max_3s, 14) ROW(max_3s, 8) ROW(max_3s, 7)         \
+    ROW(max_2, 112) ROW(max_2, 56) ROW(max_2, 8) ROW(max_2, 7) ROW(max_2, 4)                                \
+    ROW(max_4, 512) ROW(max_11, 2048)                                                                       \
     ROW(max_5, 512) ROW(max_5, 56) ROW(max_5, 28) ROW(max_5, 20) ROW(max_5, 13) ROW(max_5, 8)               \
     ROW(max_3i, 512) ROW(max_3i, 64) ROW(max_3i, 14)                                                        \
     ROW(max_2i, 512) ROW(max_2i, 64) ROW(max_2i, 14)                                                        \
