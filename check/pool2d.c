@@ -44,14 +44,16 @@ static taps taps_h(const talc_pool2d_problem *p, int64_t oh)
 {
     if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
         return adaptive_taps(oh, p->H, p->OH);
-    return (taps){ oh * p->stride_h - p->pad_h, p->KH, p->dilation_h, p->H, p->H + p->pad_h };
+    return (taps){ oh * p->stride_h - p->pad_top, p->KH, p->dilation_h, p->H,
+                   p->H + p->pad_bottom };
 }
 
 static taps taps_w(const talc_pool2d_problem *p, int64_t ow)
 {
     if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
         return adaptive_taps(ow, p->W, p->OW);
-    return (taps){ ow * p->stride_w - p->pad_w, p->KW, p->dilation_w, p->W, p->W + p->pad_w };
+    return (taps){ ow * p->stride_w - p->pad_left, p->KW, p->dilation_w, p->W,
+                   p->W + p->pad_right };
 }
 
 /* Those that lie inside the image. */
@@ -193,8 +195,6 @@ static check_due average_due(const talc_pool2d_problem *p, const double *plane, 
             sizes += fabs(x);
             terms++;
         }
-    if (terms == 0)
-        return due;
     const bool padding_too = !p->exclude_padding;
     const long double divisor =
         p->divisor > 0 ? (long double)p->divisor

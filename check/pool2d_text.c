@@ -23,20 +23,28 @@ typedef struct mistake {
 } mistake;
 
 /* How many windows start inside: 0 when not one fits, or the numbers are too large. */
-static int64_t windows(int64_t extent, int64_t kernel, int64_t stride, int64_t pad,
-                       int64_t dilation, bool ceil_mode)
+static int64_t windows(int64_t extent, int64_t kernel, int64_t stride, int64_t pad_begin,
+                       int64_t pad_end, int64_t dilation, bool ceil_mode)
 {
     int64_t span, padded;
-    if (!talc_multiply(kernel - 1, dilation, &span) || !talc_add_checked(extent, 2 * pad, &padded))
+    if (!talc_multiply(kernel - 1, dilation, &span) ||
+        !talc_add_checked(extent, pad_begin, &padded) ||
+        !talc_add_checked(padded, pad_end, &padded))
         return 0;
     const int64_t room = padded - 1 - span;
     if (!ceil_mode)
         return room < 0 ? 0 : room / stride + 1;
     /* ceil(room / stride) + 1, of which the last must start before the bottom padding. */
     int64_t count = room > 0 ? room / stride + (room % stride != 0) + 1 : room > -stride ? 1 : 0;
-    if (count > 1 && (count - 1) * stride >= extent + pad)
+    if (count > 1 && (count - 1) * stride >= extent + pad_begin)
         count--;
     return count;
+}
+
+/* Whether padding is smaller than a window, which may pass 2^63. */
+static bool below_window(int64_t pad, int64_t kernel, int64_t dilation)
+{
+    return pad == 0 || (kernel > 1 && (pad - 1) / (kernel - 1) < dilation);
 }
 
 static mistake check_windows(const talc_pool2d_problem *p)
@@ -45,12 +53,15 @@ static mistake check_windows(const talc_pool2d_problem *p)
         return (mistake){ KERNEL, "a kernel of at least 1x1" };
     if (p->stride_h < 1 || p->stride_w < 1)
         return (mistake){ STRIDE, "a stride of at least 1x1" };
-    if (p->pad_h > p->KH / 2 || p->pad_w > p->KW / 2)
-        return (mistake){ PADDING, "a padding of at most half the kernel" };
     if (p->dilation_h < 1 || p->dilation_w < 1)
         return (mistake){ DILATION, "a dilation of at least 1x1" };
     if (p->kind != TALC_POOL2D_MAX && (p->dilation_h > 1 || p->dilation_w > 1))
         return (mistake){ DILATION, "no dilation, which only max_pool2d has" };
+    if (!below_window(p->pad_top, p->KH, p->dilation_h) ||
+        !below_window(p->pad_bottom, p->KH, p->dilation_h) ||
+        !below_window(p->pad_left, p->KW, p->dilation_w) ||
+        !below_window(p->pad_right, p->KW, p->dilation_w))
+        return (mistake){ PADDING, "a padding smaller than the kernel with its dilation" };
     return (mistake){ 0, NULL };
 }
 
@@ -67,8 +78,10 @@ static mistake complete(pool_problem *own)
         const mistake found = check_windows(p);
         if (found.wanted != NULL)
             return found;
-        p->OH = windows(p->H, p->KH, p->stride_h, p->pad_h, p->dilation_h, own->ceil_mode);
-        p->OW = windows(p->W, p->KW, p->stride_w, p->pad_w, p->dilation_w, own->ceil_mode);
+        p->OH = windows(p->H, p->KH, p->stride_h, p->pad_top, p->pad_bottom, p->dilation_h,
+                        own->ceil_mode);
+        p->OW = windows(p->W, p->KW, p->stride_w, p->pad_left, p->pad_right, p->dilation_w,
+                        own->ceil_mode);
         if (p->OH == 0 || p->OW == 0)
             return (mistake){ KERNEL, "a kernel that fits the padded input" };
     } else if (p->OH > INT32_MAX || p->OW > INT32_MAX) {
@@ -80,6 +93,17 @@ static mistake complete(pool_problem *own)
 }
 
 // ---- Text ---------------------------------------------------------------------------------------------------
+
+/* "p" and top, left, and bottom, right where they differ. */
+static bool read_padding(check_reader *r, talc_pool2d_problem *p)
+{
+    if (!talc_check_read_pair(r, 'p', true, &p->pad_top, &p->pad_left))
+        return false;
+    p->pad_bottom = p->pad_top;
+    p->pad_right = p->pad_left;
+    return *r->at != 'x' || (talc_check_read_field(r, 'x', false, &p->pad_bottom) &&
+                             talc_check_read_field(r, 'x', false, &p->pad_right));
+}
 
 static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *places[PARTS])
 {
@@ -101,7 +125,7 @@ static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *plac
     if (!talc_check_read_pair(r, 's', true, &p->stride_h, &p->stride_w))
         return false;
     places[PADDING] = r->at;
-    if (!talc_check_read_pair(r, 'p', true, &p->pad_h, &p->pad_w))
+    if (!read_padding(r, p))
         return false;
     places[DILATION] = r->at;
     return talc_check_read_pair(r, 'd', true, &p->dilation_h, &p->dilation_w);
@@ -178,7 +202,9 @@ const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC
     else
         talc_check_append(text,
                           "k%" PRId64 "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
-                          p->KH, p->KW, p->stride_h, p->stride_w, p->pad_h, p->pad_w);
+                          p->KH, p->KW, p->stride_h, p->stride_w, p->pad_top, p->pad_left);
+    if (p->pad_bottom != p->pad_top || p->pad_right != p->pad_left)
+        talc_check_append(text, "x%" PRId64 "x%" PRId64, p->pad_bottom, p->pad_right);
     if (p->kind == TALC_POOL2D_MAX)
         talc_check_append(text, "d%" PRId64 "x%" PRId64, p->dilation_h, p->dilation_w);
     talc_check_append(text, "%s%s%s", own->ceil_mode ? "_ceil" : "",
@@ -190,6 +216,20 @@ const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC
 }
 
 // ---- Random problems ----------------------------------------------------------------------------------------
+
+/* Half a kernel at most and the same on opposite sides, as most networks have it, or anything below a window. */
+static void draw_padding(uint64_t *state, talc_pool2d_problem *p)
+{
+    const int64_t most_h = p->dilation_h * (p->KH - 1), most_w = p->dilation_w * (p->KW - 1);
+    p->pad_top = p->pad_bottom = talc_check_draw(state, 0, p->KH / 2);
+    p->pad_left = p->pad_right = talc_check_draw(state, 0, p->KW / 2);
+    if (talc_check_draw(state, 0, 2) > 0)
+        return;
+    p->pad_top = talc_check_draw(state, 0, most_h);
+    p->pad_left = talc_check_draw(state, 0, most_w);
+    p->pad_bottom = talc_check_draw(state, 0, most_h);
+    p->pad_right = talc_check_draw(state, 0, most_w);
+}
 
 static void draw_windows(uint64_t *state, pool_problem *own)
 {
@@ -206,10 +246,9 @@ static void draw_windows(uint64_t *state, pool_problem *own)
         p->KH = p->KW = talc_check_draw(state, 2, 3);
         p->stride_h = p->stride_w = talc_check_draw(state, 1, 2);
     }
-    p->pad_h = talc_check_draw(state, 0, p->KH / 2);
-    p->pad_w = talc_check_draw(state, 0, p->KW / 2);
     p->dilation_h = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
     p->dilation_w = max && talc_check_draw(state, 0, 2) == 0 ? talc_check_draw(state, 1, 3) : 1;
+    draw_padding(state, p);
     own->ceil_mode = talc_check_draw(state, 0, 1) != 0;
     p->indices = max && talc_check_draw(state, 0, 1) != 0;
     p->exclude_padding = p->kind == TALC_POOL2D_AVG && talc_check_draw(state, 0, 1) != 0;

@@ -51,7 +51,8 @@ const char *const talc_check_quick[] = {
     "max_pool2d:n2c3h9w8k2x2", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_indices", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3",
     "max_pool2d:n3c5h8w8k3x3s1x1p1x1", "max_pool2d:n2c3h13w13k3x3s2x2p1x1", "avg_pool2d:n2c3h5w130k3x3s1x1",
     "avg_pool2d:n2c3h7w7k3x3s1x1p1x1_exclude", "adaptive_avg_pool2d:n2c3h7w6o7x6",
-    "avg_pool2d:n2c3h9w10k3x3s2x2p1x1", "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude",
+    "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude",
+    "max_pool2d:n2c3h9w10k3x2s2x1p2x0x1x1_indices", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0",
     "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5", "avg_pool2d:n1c2h9w9k3x2_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3",
 
     /* Matrix products. */

@@ -202,6 +202,9 @@ const char *const talc_check_edges[] = {
 
     /* Maxima: a last window partly outside, dilation, windows without an element, indices. */
     "max_pool2d:n1c2h8w9k3x3s2x2_ceil", "max_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil",
+    "max_pool2d:n1c2h9w10k3x3s1x1p2x0x1x2_indices", "max_pool2d:n1c2h9w10k2x2s2x2p1x0x0x1_ceil",
+    "max_pool2d:n1c2h9w10k3x2s2x1p3x0x4x2d2x3_ceil_indices", "max_pool2d:n1c2h1w1k3x3s1x1p2x2",
+    "max_pool2d:n1c2h9w37k5x5s1x1p4x0x0x4_f64", "max_pool2d:n1c2h9w10k3x3s2x2p0x0x1x1",
     "max_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil", "max_pool2d:n1c2h4w4k1x1s3x3_ceil",
     "max_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil", "max_pool2d:n1c2h9w10k3x3s1x1d2x3",
     "max_pool2d:n1c2h9w10k3x3s2x1p1x1d3x2", "max_pool2d:n1c2h12w10k2x4s3x2p1x2d4x2_ceil",
@@ -221,6 +224,9 @@ const char *const talc_check_edges[] = {
 
     /* Averages: a last window partly outside, a divisor, f64. */
     "avg_pool2d:n1c2h8w9k3x3s2x2_ceil", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil",
+    "avg_pool2d:n1c2h9w10k3x3s1x1p2x0x1x2", "avg_pool2d:n1c2h9w10k2x2s2x2p1x0x0x1_ceil",
+    "avg_pool2d:n1c2h9w10k4x3s3x2p0x2x3x1_ceil_exclude", "avg_pool2d:n1c2h1w1k3x3s1x1p2x2_exclude",
+    "avg_pool2d:n1c2h9w37k5x5s1x1p4x0x0x4_exclude", "avg_pool2d:n1c2h9w10k3x3s2x2p0x0x1x1_f64",
     "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude", "avg_pool2d:n1c2h7w7k2x2s3x3p1x1_ceil",
     "avg_pool2d:n1c2h5w5k2x2s4x4p1x1_ceil_exclude", "avg_pool2d:n1c2h9w8k3x3s2x2p1x1_divisor7",
     "avg_pool2d:n1c2h9w8k3x3_divisor1", "avg_pool2d:n1c2h8w9k3x3s2x2p1x1_ceil_exclude_divisor5",

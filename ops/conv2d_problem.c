@@ -2,6 +2,7 @@
 #include "ops/conv2d.h"
 
 #include "ops/operand.h"
+#include "ops/padding.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>
@@ -10,11 +11,7 @@
 
 static bool at_least(int64_t low, const char *what, int64_t h, int64_t w)
 {
-    if (h < low || w < low)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "conv2d: %s [%" PRId64 ",%" PRId64 "] must be at least %" PRId64, what, h, w,
-                  low);
-    return !talc_failed();
+    return talc_pair_at_least("conv2d", low, what, h, w);
 }
 
 static bool positive(const char *what, int64_t value)
@@ -126,49 +123,18 @@ bool talc_conv2d_problem_check(talc_conv2d_problem *p)
 
 // ---- From operands ------------------------------------------------------------------------------------------
 
-static int64_t or_default(int64_t value, int64_t fallback)
-{
-    return value == 0 ? fallback : value == TALC_ZERO ? 0 : value;
-}
-
 static bool set_padding(const talc_conv2d_options *o, talc_conv2d_problem *p)
 {
-    if (!o->padding_same) {
-        p->pad_top = or_default(o->padding[0], 0);
-        p->pad_left = or_default(o->padding[1], 0);
-        p->pad_bottom = or_default(o->padding_end[0], p->pad_top);
-        p->pad_right = or_default(o->padding_end[1], p->pad_left);
-        return true;
-    }
-    if (o->padding[0] != 0 || o->padding[1] != 0 || o->padding_end[0] != 0 ||
-        o->padding_end[1] != 0) {
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "conv2d: padding_same excludes padding [%" PRId64 ",%" PRId64 "]", o->padding[0],
-                  o->padding[1]);
+    talc_padding sides;
+    if (!talc_padding_of("conv2d", o->padding, o->padding_end, o->padding_same,
+                         (const int64_t[]){ p->KH, p->KW },
+                         (const int64_t[]){ p->stride_h, p->stride_w },
+                         (const int64_t[]){ p->dilation_h, p->dilation_w }, &sides))
         return false;
-    }
-    if (p->stride_h != 1 || p->stride_w != 1) {
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "conv2d: padding_same needs stride 1, stride is [%" PRId64 ",%" PRId64 "]",
-                  p->stride_h, p->stride_w);
-        return false;
-    }
-    int64_t total_h, total_w;
-    if (!at_least(1, "kernel", p->KH, p->KW) ||
-        !at_least(1, "dilation", p->dilation_h, p->dilation_w))
-        return false;
-    if (!talc_multiply(p->dilation_h, p->KH - 1, &total_h) ||
-        !talc_multiply(p->dilation_w, p->KW - 1, &total_w)) {
-        talc_fail(TALC_TOO_LARGE,
-                  "conv2d: kernel [%" PRId64 ",%" PRId64 "] with dilation [%" PRId64 ",%" PRId64
-                  "] passes 2^63",
-                  p->KH, p->KW, p->dilation_h, p->dilation_w);
-        return false;
-    }
-    p->pad_top = total_h / 2;
-    p->pad_left = total_w / 2;
-    p->pad_bottom = total_h - p->pad_top;
-    p->pad_right = total_w - p->pad_left;
+    p->pad_top = sides.top;
+    p->pad_left = sides.left;
+    p->pad_bottom = sides.bottom;
+    p->pad_right = sides.right;
     return true;
 }
 
@@ -220,11 +186,11 @@ bool talc_conv2d_problem_of(const talc_tensor *x, const talc_tensor *w, const ta
                               .OC = w->dims[0],
                               .KH = w->dims[2],
                               .KW = w->dims[3],
-                              .stride_h = or_default(o->stride[0], 1),
-                              .stride_w = or_default(o->stride[1], 1),
-                              .dilation_h = or_default(o->dilation[0], 1),
-                              .dilation_w = or_default(o->dilation[1], 1),
-                              .groups = or_default(o->groups, 1),
+                              .stride_h = talc_or_default(o->stride[0], 1),
+                              .stride_w = talc_or_default(o->stride[1], 1),
+                              .dilation_h = talc_or_default(o->dilation[0], 1),
+                              .dilation_w = talc_or_default(o->dilation[1], 1),
+                              .groups = talc_or_default(o->groups, 1),
                               .padding_mode = o->padding_mode,
                               .bias = bias != NULL,
                               .residual = o->residual != NULL,

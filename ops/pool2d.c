@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/operand.h"
+#include "ops/padding.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 #include "tensor/memory.h"
@@ -40,31 +41,57 @@ static bool read_input(const talc_tensor *x, talc_pool2d_problem *p)
     return true;
 }
 
-/* True when both numbers of a pair lie in their ranges. */
-static bool check_pair(const char *op, const char *name, int64_t h, int64_t w, int64_t low,
-                       int64_t high_h, int64_t high_w, const char *rule)
+/* Every window reaches into the image. */
+static bool check_padding(const char *op, const char *name, int64_t h, int64_t w,
+                          const talc_pool2d_problem *p)
 {
-    if (h >= low && w >= low && h <= high_h && w <= high_w)
-        return true;
-    talc_fail(TALC_BAD_ARGUMENT, "%s: %s [%" PRId64 ",%" PRId64 "] %s", op, name, h, w, rule);
-    return false;
-}
-
-/* Every window holds a pixel. */
-static bool check_padding(const char *op, const talc_pool2d_problem *p)
-{
-    if (p->pad_h >= 0 && p->pad_w >= 0 && p->pad_h <= p->KH / 2 && p->pad_w <= p->KW / 2)
+    int64_t most_h, most_w;
+    if (!talc_multiply(p->dilation_h, p->KH - 1, &most_h))
+        most_h = INT64_MAX;
+    if (!talc_multiply(p->dilation_w, p->KW - 1, &most_w))
+        most_w = INT64_MAX;
+    if (h >= 0 && w >= 0 && h <= most_h && w <= most_w)
         return true;
     talc_fail(TALC_BAD_ARGUMENT,
-              "%s: padding [%" PRId64 ",%" PRId64 "] must be from 0 to half the kernel [%" PRId64
+              "%s: %s [%" PRId64 ",%" PRId64 "] must be from 0 to [%" PRId64 ",%" PRId64
+              "], less than the kernel [%" PRId64 ",%" PRId64 "] with dilation [%" PRId64
               ",%" PRId64 "]",
-              op, p->pad_h, p->pad_w, p->KH, p->KW);
+              op, name, h, w, most_h, most_w, p->KH, p->KW, p->dilation_h, p->dilation_w);
     return false;
 }
 
-static int64_t or_default(int64_t value, int64_t fallback)
+static bool read_padding(const talc_pool2d_options *o, talc_pool2d_problem *p)
 {
-    return value == 0 ? fallback : value;
+    const char *op = op_names[p->kind];
+    talc_padding sides;
+    if (!talc_padding_of(op, o->padding, o->padding_end, o->padding_same, o->kernel,
+                         (const int64_t[]){ p->stride_h, p->stride_w },
+                         (const int64_t[]){ p->dilation_h, p->dilation_w }, &sides))
+        return false;
+    p->pad_top = sides.top;
+    p->pad_left = sides.left;
+    p->pad_bottom = sides.bottom;
+    p->pad_right = sides.right;
+    return check_padding(op, "padding", p->pad_top, p->pad_left, p) &&
+           check_padding(op, "padding_end", p->pad_bottom, p->pad_right, p);
+}
+
+/* Options that only one kind of pooling has. */
+static bool check_kind(const talc_pool2d_problem *p)
+{
+    const char *op = op_names[p->kind];
+    if (p->kind != TALC_POOL2D_MAX && (p->dilation_h != 1 || p->dilation_w != 1))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: dilation [%" PRId64 ",%" PRId64 "] is an option of max_pool2d", op,
+                  p->dilation_h, p->dilation_w);
+    else if (p->kind == TALC_POOL2D_MAX && (p->exclude_padding || p->divisor != 0))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: exclude_padding and divisor_override are options of avg_pool2d", op);
+    else if (p->divisor < 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: divisor_override %" PRId64 " must be at least 1, or 0 for none", op,
+                  p->divisor);
+    return !talc_failed();
 }
 
 static bool read_options(const talc_pool2d_options *options, talc_pool2d_problem *p)
@@ -74,69 +101,53 @@ static bool read_options(const talc_pool2d_options *options, talc_pool2d_problem
         return false;
     p->KH = options->kernel[0];
     p->KW = options->kernel[1];
-    p->stride_h = or_default(options->stride[0], p->KH);
-    p->stride_w = or_default(options->stride[1], p->KW);
-    p->pad_h = options->padding[0];
-    p->pad_w = options->padding[1];
-    p->dilation_h = or_default(options->dilation[0], 1);
-    p->dilation_w = or_default(options->dilation[1], 1);
+    p->stride_h = talc_or_default(options->stride[0], p->KH);
+    p->stride_w = talc_or_default(options->stride[1], p->KW);
+    p->dilation_h = talc_or_default(options->dilation[0], 1);
+    p->dilation_w = talc_or_default(options->dilation[1], 1);
     p->exclude_padding = options->exclude_padding;
     p->divisor = options->divisor_override;
-    if (!check_pair(op, "kernel", p->KH, p->KW, 1, INT64_MAX, INT64_MAX, "must be at least 1") ||
-        !check_pair(op, "stride", p->stride_h, p->stride_w, 1, INT64_MAX, INT64_MAX,
-                    "must be at least 1") ||
-        !check_padding(op, p))
-        return false;
-    if (p->kind == TALC_POOL2D_MAX) {
-        if (!check_pair(op, "dilation", p->dilation_h, p->dilation_w, 1, INT64_MAX, INT64_MAX,
-                        "must be at least 1"))
-            return false;
-        if (p->exclude_padding || p->divisor != 0) {
-            talc_fail(TALC_BAD_ARGUMENT,
-                      "%s: exclude_padding and divisor_override are options of avg_pool2d", op);
-            return false;
-        }
-        return true;
-    }
-    if (p->divisor < 0) {
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "%s: divisor_override %" PRId64 " must be at least 1, or 0 for none", op,
-                  p->divisor);
-        return false;
-    }
-    return check_pair(op, "dilation", p->dilation_h, p->dilation_w, 1, 1, 1,
-                      "is an option of max_pool2d");
+    return talc_pair_at_least(op, 1, "kernel", p->KH, p->KW) &&
+           talc_pair_at_least(op, 1, "stride", p->stride_h, p->stride_w) && check_kind(p) &&
+           talc_pair_at_least(op, 1, "dilation", p->dilation_h, p->dilation_w) &&
+           read_padding(options, p);
 }
 
 /* The number of windows along one dimension, or 0 when not one fits. */
-static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int64_t pad,
-                             int64_t dilation, bool ceil_mode)
+static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int64_t pad_begin,
+                             int64_t pad_end, int64_t dilation, bool ceil_mode)
 {
     int64_t reach, padded;
-    if (!talc_multiply(kernel - 1, dilation, &reach) || !talc_add_checked(extent, 2 * pad, &padded))
+    if (!talc_multiply(kernel - 1, dilation, &reach) ||
+        !talc_add_checked(extent, pad_begin, &padded) ||
+        !talc_add_checked(padded, pad_end, &padded))
         return 0;
     int64_t room = padded - 1 - reach; /* places where a window may start, less one */
     if (room < 0)
         /* Rounding up lets one window start that ends past the padded image, but not by a stride or more. */
         return ceil_mode && room > -stride ? 1 : 0;
     int64_t out = room / stride + 1;
-    if (ceil_mode && room % stride != 0 && out * stride < extent + pad)
+    if (ceil_mode && room % stride != 0 && out * stride < extent + pad_begin)
         out++;
     return out;
 }
 
 static bool find_output(const talc_tensor *x, bool ceil_mode, talc_pool2d_problem *p)
 {
-    p->OH = output_extent(p->H, p->KH, p->stride_h, p->pad_h, p->dilation_h, ceil_mode);
-    p->OW = output_extent(p->W, p->KW, p->stride_w, p->pad_w, p->dilation_w, ceil_mode);
+    p->OH = output_extent(p->H, p->KH, p->stride_h, p->pad_top, p->pad_bottom, p->dilation_h,
+                          ceil_mode);
+    p->OW = output_extent(p->W, p->KW, p->stride_w, p->pad_left, p->pad_right, p->dilation_w,
+                          ceil_mode);
     if (p->OH > 0 && p->OW > 0)
         return true;
     char text[TALC_DIMS_TEXT];
     talc_fail(TALC_BAD_SHAPE,
               "%s: no window of kernel [%" PRId64 ",%" PRId64 "] with dilation [%" PRId64
-              ",%" PRId64 "] fits x %s with padding [%" PRId64 ",%" PRId64 "]",
+              ",%" PRId64 "] fits x %s with padding [%" PRId64 ",%" PRId64 "] and [%" PRId64
+              ",%" PRId64 "]",
               op_names[p->kind], p->KH, p->KW, p->dilation_h, p->dilation_w,
-              talc_dims_text(talc_dims_of(x), text), p->pad_h, p->pad_w);
+              talc_dims_text(talc_dims_of(x), text), p->pad_top, p->pad_left, p->pad_bottom,
+              p->pad_right);
     return false;
 }
 
@@ -161,9 +172,9 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
     const talc_pool2d_problem *p = problem;
     snprintf(text, TALC_RUN_TEXT,
              "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "o%" PRId64 "x%" PRId64 "k%" PRId64
-             "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
-             p->N, p->C, p->H, p->W, p->OH, p->OW, p->KH, p->KW, p->stride_h, p->stride_w, p->pad_h,
-             p->pad_w);
+             "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
+             p->N, p->C, p->H, p->W, p->OH, p->OW, p->KH, p->KW, p->stride_h, p->stride_w,
+             p->pad_top, p->pad_left, p->pad_bottom, p->pad_right);
 }
 
 static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,
@@ -241,9 +252,14 @@ talc_tensor *talc_max_pool2d_indices(const talc_tensor *x, const talc_pool2d_opt
 talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW)
 {
     talc_pool2d_problem problem = { .kind = TALC_POOL2D_ADAPTIVE_AVG, .OH = OH, .OW = OW };
-    if (!read_input(x, &problem) ||
-        !check_pair(op_names[problem.kind], "output size", OH, OW, 0, INT32_MAX, INT32_MAX,
-                    "must be from 0 to 2147483647"))
+    if (!read_input(x, &problem))
         return NULL;
+    if (OH < 0 || OW < 0 || OH > INT32_MAX || OW > INT32_MAX) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "adaptive_avg_pool2d: output size [%" PRId64 ",%" PRId64
+                  "] must be from 0 to 2147483647",
+                  OH, OW);
+        return NULL;
+    }
     return pool(x, NULL, &problem, NULL);
 }

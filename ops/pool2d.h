@@ -1,27 +1,28 @@
 /// 2-D pooling: the maximum or the average of each window of each channel.
 ///
 ///     max:  y[n, c, oh, ow] = max over kh, kw of x[n, c, ih, iw],
-///           ih = oh * stride_h - padding_h + kh * dilation_h, iw likewise, over the taps inside the image
+///           ih = oh * stride_h - top + kh * dilation_h, iw likewise, over the taps inside the image
 ///     avg:  y[n, c, oh, ow] = 1/D * sum over the same taps of x, with dilation 1
-///           D = divisor_override when given; else the window's elements inside the padded image; with exclude_padding
-///           those inside the image
+///           D = divisor_override when given; else the window's elements inside the padded image, which what ceil_mode adds
+///           is no part of; with exclude_padding those inside the image
 ///     adaptive avg: the average over ih = floor(oh * H / OH) .. ceil((oh + 1) * H / OH) - 1, iw likewise
 ///
 /// Shapes: x [N, C, H, W] or [C, H, W], y alike with OH, OW for H, W, where
-///     OH = floor((H + 2 * padding_h - dilation_h * (KH - 1) - 1) / stride_h) + 1
-/// and ceil_mode rounds up instead, unless the last window would then start past the image and its top padding.
+///     OH = floor((H + top + bottom - dilation_h * (KH - 1) - 1) / stride_h) + 1
+/// and ceil_mode rounds up instead, unless the last window would then start past the image, in its bottom padding or beyond.
 /// N may be 0, the other extents of x not. Types: f32 or f64.
 ///
-/// The maximum of a window that holds NaN is NaN; of one without any tap inside the image, which dilation and ceil_mode
-/// allow, -infinity. An average over no element is 0.
+/// The maximum of a window that holds NaN is NaN. Every window reaches into the image, as padding is smaller than a window; with
+/// a dilation larger than the image all taps may still lie around it: that maximum is -infinity, as in PyTorch, and its index -1.
 ///
 /// Gradients: max: dx[indices[o]] += dy[o]; avg: every tap of window o inside the image gets dy[o] / D.
 ///
-/// Errors: NULL x, another rank or type, an empty extent other than N, kernel, stride or dilation below 1, padding outside
-/// 0 .. kernel / 2, a negative divisor, an option of the other kind of pooling, a kernel larger than the padded input,
-/// an algorithm that does not exist or refuses, no memory.
+/// Errors: NULL x, another rank or type, an empty extent other than N, kernel, stride or dilation below 1, padding that
+/// is negative or above dilation * (kernel - 1), `same` with a stride, a negative divisor, an option of the other kind of pooling,
+/// a kernel larger than the padded input, an algorithm that does not exist or refuses, no memory.
 ///
-/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and adaptive_avg_pool2d.
+/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and adaptive_avg_pool2d, which have one padding for
+/// both sides, of at most half the kernel.
 #ifndef TALC_OPS_POOL2D_H
 #define TALC_OPS_POOL2D_H
 
@@ -31,9 +32,11 @@ TALC_BEGIN_DECLARATIONS
 
 /// Pairs are height, width. Each element stands for itself: {2} is stride 2 down and the default across.
 typedef struct talc_pool2d_options {
-    int64_t kernel[2];        ///< both are required
-    int64_t stride[2];        ///< 0: the kernel
-    int64_t padding[2];       ///< at most half the kernel
+    int64_t kernel[2];  ///< both are required
+    int64_t stride[2];  ///< 0: the kernel
+    int64_t padding[2]; ///< top and left, and bottom and right unless padding_end says otherwise
+    int64_t padding_end[2]; ///< bottom and right; 0: as top and left; TALC_ZERO: none
+    bool padding_same; ///< OH = H, OW = W at stride 1; an odd total puts the larger half at the end
     int64_t dilation[2];      ///< max only; 0: 1
     bool ceil_mode;           ///< a last window that is partly outside counts
     bool exclude_padding;     ///< avg only; PyTorch's count_include_pad is the opposite
@@ -76,7 +79,7 @@ typedef struct talc_pool2d_problem {
     int64_t OH, OW;
     int64_t KH, KW; ///< this and the rest: 0 in adaptive pooling
     int64_t stride_h, stride_w;
-    int64_t pad_h, pad_w; ///< at either side; ceil_mode shows in OH and OW
+    int64_t pad_top, pad_left, pad_bottom, pad_right; ///< ceil_mode shows in OH and OW
     int64_t dilation_h, dilation_w;
     bool exclude_padding;
     int64_t divisor; ///< 0: the window's own

@@ -10,7 +10,7 @@ typedef struct talc_pool2d_axis {
     int64_t extent; ///< of the input
     int64_t out;    ///< of the output
     int64_t kernel; ///< 0: adaptive
-    int64_t stride, pad, dilation;
+    int64_t stride, pad_begin, pad_end, dilation;
 } talc_pool2d_axis;
 
 /// Input indices first, first + step, ... below end; all inside 0 .. extent - 1. first == end: none.
@@ -21,13 +21,15 @@ typedef struct talc_pool2d_window {
 
 TALC_HOST_DEVICE static inline talc_pool2d_axis talc_pool2d_axis_h(const talc_pool2d_problem *p)
 {
-    talc_pool2d_axis axis = { p->H, p->OH, p->KH, p->stride_h, p->pad_h, p->dilation_h };
+    talc_pool2d_axis axis = { p->H,       p->OH,         p->KH,        p->stride_h,
+                              p->pad_top, p->pad_bottom, p->dilation_h };
     return axis;
 }
 
 TALC_HOST_DEVICE static inline talc_pool2d_axis talc_pool2d_axis_w(const talc_pool2d_problem *p)
 {
-    talc_pool2d_axis axis = { p->W, p->OW, p->KW, p->stride_w, p->pad_w, p->dilation_w };
+    talc_pool2d_axis axis = { p->W,        p->OW,        p->KW,        p->stride_w,
+                              p->pad_left, p->pad_right, p->dilation_w };
     return axis;
 }
 
@@ -46,10 +48,10 @@ TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_poo
         return window;
     }
     talc_range taps =
-        talc_window_taps(o, axis.stride, axis.pad, axis.dilation, axis.kernel, axis.extent);
-    int64_t start = o * axis.stride - axis.pad;
+        talc_window_taps(o, axis.stride, axis.pad_begin, axis.dilation, axis.kernel, axis.extent);
+    int64_t start = o * axis.stride - axis.pad_begin;
     int64_t reach = start + (axis.kernel - 1) * axis.dilation + 1;
-    int64_t padded_end = axis.extent + axis.pad;
+    int64_t padded_end = axis.extent + axis.pad_end;
     window.step = axis.dilation;
     window.first = start + taps.lo * axis.dilation;
     window.end = taps.lo < taps.hi ? start + (taps.hi - 1) * axis.dilation + 1 : window.first;

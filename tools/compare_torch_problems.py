@@ -210,55 +210,96 @@ def pool_image(rng, dtype, nan=False):
     return fill(rng, dtype, shape[1:] if rng.random() < 0.2 else shape, nan)
 
 
-def pool_window(rng, image, dilated):
-    """Kernel, stride, padding, dilation that fit the image."""
-    while True:
-        kernel, stride = pair(rng, 1, one(rng, 3, 7)), pair(rng, 1, 4)
-        padding = [int(rng.integers(0, k // 2 + 1)) for k in kernel]
-        dilation = pair(rng, 1, 3) if dilated and rng.random() < 0.5 else [1, 1]
-        if all(e + 2 * p > d * (k - 1) for e, p, d, k in zip(image.shape[-2:], padding, dilation, kernel)):
-            return kernel, stride, padding, dilation
+class Window:
+    """Kernel, stride, padding of each side, dilation and rounding, which fit the image."""
 
+    def __init__(self, rng, image, dilated):
+        self.extents = image.shape[-2:]
+        self.ceil = rng.random() < 0.4
+        while True:
+            self.kernel, self.stride = pair(rng, 1, one(rng, 3, 7)), pair(rng, 1, 4)
+            self.dilation = pair(rng, 1, 3) if dilated and rng.random() < 0.5 else [1, 1]
+            most = [d * (k - 1) for d, k in zip(self.dilation, self.kernel)]
+            self.same = rng.random() < 0.1
+            self.plain = not self.same and rng.random() < 0.5  # what PyTorch's own pooling takes
+            if self.same:
+                self.stride = [1, 1]
+                self.pads = [m // 2 for m in most] + [m - m // 2 for m in most]
+            elif self.plain:
+                self.pads = 2 * [int(rng.integers(0, k // 2 + 1)) for k in self.kernel]
+            else:
+                self.pads = [int(rng.integers(0, m + 1)) for m in 2 * most]
+            if all(e + b + a > m for e, b, a, m in zip(self.extents, self.pads, self.pads[2:], most)):
+                return
 
-def pool_text(x, window, dtype, **flags):
-    parts = [f"{letter}{v[0]}x{v[1]}" for letter, v in zip("kspd", window)]
-    return "x".join(map(str, x.shape)) + ":" + "".join(parts) + words(dtype, **flags)
+    def options(self, *rest):
+        begin, end = ([0, 0], [0, 0]) if self.same else (self.pads[:2], [p or ZERO for p in self.pads[2:]])
+        return byref(Pool2dOptions(Pair(*self.kernel), Pair(*self.stride), Pair(*begin), Pair(*end), self.same,
+                                   Pair(*self.dilation), self.ceil, *rest))
+
+    def padding(self):
+        """What is left for PyTorch to pad, after pad()."""
+        return self.pads[:2] if self.plain else [0, 0]
+
+    def pad(self, x, value):
+        top, left, bottom, right = self.pads
+        return x if self.plain else F.pad(x, (left, right, top, bottom), value=value)
+
+    def crop(self, y):
+        """Without what ceil_mode adds in the padding at the end, which is part of the image for PyTorch when pad() put it there."""
+        counts = []
+        for e, b, a, k, s, d in zip(self.extents, self.pads, self.pads[2:], self.kernel, self.stride, self.dilation):
+            room = e + b + a - d * (k - 1) - 1
+            count = (-(-room // s) if self.ceil else room // s) + 1
+            counts.append(count - (self.ceil and (count - 1) * s >= e + b))
+        return y[..., :counts[0], :counts[1]]
+
+    def text(self, x, dtype, **flags):
+        parts = zip("kspd", [self.kernel, self.stride, self.pads, self.dilation])
+        return ("x".join(map(str, x.shape)) + ":" + "".join(letter + "x".join(map(str, v)) for letter, v in parts)
+                + words(dtype, ceil=self.ceil, same=self.same, **flags))
 
 
 def max_pool2d(rng, dtype):
     x = pool_image(rng, dtype, nan=True)
-    window, ceil, indices = pool_window(rng, x, True), rng.random() < 0.4, rng.random() < 0.5
+    window, indices = Window(rng, x, True), rng.random() < 0.5
 
     def call(talc, x):
-        options = byref(Pool2dOptions(*[Pair(*v) for v in window], ceil))
         if not indices:
-            return [talc.max_pool2d(x, options)]
+            return [talc.max_pool2d(x, window.options())]
         where = T()
-        return [talc.max_pool2d_indices(x, options, byref(where)), where]
+        return [talc.max_pool2d_indices(x, window.options(), byref(where)), where]
 
     def dues():
-        y, where = F.max_pool2d(torch.from_numpy(x), *window, ceil_mode=ceil, return_indices=True)
+        padded = window.pad(torch.from_numpy(x), -np.inf)
+        y, where = map(window.crop, F.max_pool2d(padded, window.kernel, window.stride, window.padding(), window.dilation,
+                                                 window.ceil, return_indices=True))
+        if not window.plain:  # an index counts in the image alone
+            h, w = where // padded.shape[-1] - window.pads[0], where % padded.shape[-1] - window.pads[1]
+            where = h * x.shape[-1] + w
         where = where.masked_fill(torch.isneginf(y), -1)  # a window beside the image has no element
         return [Due(y.numpy()), Due(where.numpy())][:1 + indices]
 
-    return Case(pool_text(x, window, dtype, ceil=ceil, indices=indices), [x], call, dues)
+    return Case(window.text(x, dtype, indices=indices), [x], call, dues)
 
 
 def avg_pool2d(rng, dtype):
     x = pool_image(rng, dtype)
-    window, ceil, exclude = pool_window(rng, x, False), rng.random() < 0.4, rng.random() < 0.4
+    window, exclude = Window(rng, x, False), rng.random() < 0.4
     divisor = int(rng.integers(1, 20)) if rng.random() < 0.3 else 0
-    kernel, stride, padding, _ = window
+
+    def average(x, include, divisor):
+        return window.crop(F.avg_pool2d(window.pad(x, 0), window.kernel, window.stride, window.padding(), window.ceil,
+                                        include, divisor or None))
 
     def pool(x):
-        return F.avg_pool2d(x, kernel, stride, padding, ceil, not exclude, divisor or None)
+        if window.plain or divisor or not exclude:
+            return average(x, not exclude, divisor)
+        return average(x, True, 1) / average(torch.ones_like(x), True, 1)
 
-    def call(talc, x):
-        options = Pool2dOptions(Pair(*kernel), Pair(*stride), Pair(*padding), Pair(), ceil, exclude, divisor)
-        return [talc.avg_pool2d(x, byref(options))]
-
-    text = pool_text(x, window[:3], dtype, ceil=ceil, exclude=exclude, divisor=divisor and f"divisor{divisor}")
-    return Case(text, [x], call, lambda: [summed(pool, [x], dtype, kernel[0] * kernel[1], divided=True)])
+    text = window.text(x, dtype, exclude=exclude, divisor=divisor and f"divisor{divisor}")
+    return Case(text, [x], lambda talc, x: [talc.avg_pool2d(x, window.options(exclude, divisor))],
+                lambda: [summed(pool, [x], dtype, window.kernel[0] * window.kernel[1], divided=True)])
 
 
 def adaptive_avg_pool2d(rng, dtype):

@@ -31,8 +31,9 @@ class Conv2dOptions(Structure):  # ops/conv2d.h
 
 
 class Pool2dOptions(Structure):  # ops/pool2d.h
-    _fields_ = [("kernel", Pair), ("stride", Pair), ("padding", Pair), ("dilation", Pair), ("ceil_mode", c_bool),
-                ("exclude_padding", c_bool), ("divisor_override", c_int64), ("algorithm", c_char_p)]
+    _fields_ = [("kernel", Pair), ("stride", Pair), ("padding", Pair), ("padding_end", Pair),
+                ("padding_same", c_bool), ("dilation", Pair), ("ceil_mode", c_bool), ("exclude_padding", c_bool),
+                ("divisor_override", c_int64), ("algorithm", c_char_p)]
 
 
 class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
@@ -58,9 +59,9 @@ class Device(Structure):  # tensor/device.h, the beginning
 
 
 # Each op's list in the backend, and how many function pointers follow the talc_algorithm in a row of it.
-LISTS = {"conv2d": ("conv2d", 3), "max_pool2d": ("pool2d", 2), "avg_pool2d": ("pool2d", 2),
+LISTS = {"conv2d": ("conv2d", 4), "max_pool2d": ("pool2d", 2), "avg_pool2d": ("pool2d", 2),
          "adaptive_avg_pool2d": ("pool2d", 2), "batch_norm2d": ("batch_norm2d", 3), "linear": ("matmul", 2),
-         "matmul": ("matmul", 2), "softmax": ("softmax", 2), "log_softmax": ("softmax", 2), "sum": ("reduce", 3),
+         "matmul": ("matmul", 2), "softmax": ("softmax", 3), "log_softmax": ("softmax", 3), "sum": ("reduce", 3),
          "mean": ("reduce", 3), "max": ("reduce", 3), "argmax": ("reduce", 3)}
 
 T = POINTER(Tensor)
@@ -159,7 +160,7 @@ def known_results(talc):
     residual = talc.upload(np.ones((1, 1, 2, 2), np.float32))
     options = Conv2dOptions(Pair(2, 1), Pair(1, 0), Pair(ZERO, 1), False, 2, Pair(0, 2), 0, 1, residual)
     kernel = talc.upload(np.array([1, 10], np.float32).reshape(1, 1, 1, 2))
-    pool = Pool2dOptions(Pair(2, 2), Pair(2, 1), Pair(), Pair(), True, False, 2)
+    pool = Pool2dOptions(Pair(2, 2), Pair(2, 1), Pair(), Pair(), False, Pair(), True, False, 2)
     norm = BatchNorm2dOptions(False, 0, ZERO, 1)
     linear = LinearOptions(1, tensor(1, 1))
     results = [

@@ -52,12 +52,10 @@ static talc_status run_rows(const talc_pool2d_problem *p, const talc_pool2d_argu
                              &context);
 }
 
-/* What the sum over a window is divided by; 1 where it holds no element, for 0 to stay. */
+/* What the sum over a window is divided by. */
 static double window_divisor(const talc_pool2d_problem *p, talc_pool2d_window h,
                              talc_pool2d_window w)
 {
-    if (h.first == h.end || w.first == w.end)
-        return 1;
     if (p->divisor > 0)
         return (double)p->divisor;
     return p->exclude_padding ? (double)(h.end - h.first) * (double)(w.end - w.first)
@@ -70,7 +68,7 @@ static double window_divisor(const talc_pool2d_problem *p, talc_pool2d_window h,
 static int64_t first_column(talc_pool2d_axis axis, int64_t o)
 {
     int64_t start =
-        axis.kernel == 0 ? talc_pool2d_window_of(axis, o).first : o * axis.stride - axis.pad;
+        axis.kernel == 0 ? talc_pool2d_window_of(axis, o).first : o * axis.stride - axis.pad_begin;
     return start < 0 ? 0 : start;
 }
 
@@ -79,7 +77,7 @@ static int64_t end_column(talc_pool2d_axis axis, int64_t o)
 {
     if (axis.kernel == 0)
         return talc_pool2d_window_of(axis, o).end;
-    return o * axis.stride - axis.pad + (axis.kernel - 1) * axis.dilation + 1;
+    return o * axis.stride - axis.pad_begin + (axis.kernel - 1) * axis.dilation + 1;
 }
 
 /* The outputs with all taps inside the input; adaptive windows, which are uneven, count as none. */
@@ -87,9 +85,10 @@ static talc_range inner_outputs(talc_pool2d_axis axis)
 {
     talc_range inner = { 0, 0 };
     if (axis.kernel > 0) {
-        const talc_range last = talc_window_outputs(axis.kernel - 1, axis.stride, axis.pad,
+        const talc_range last = talc_window_outputs(axis.kernel - 1, axis.stride, axis.pad_begin,
                                                     axis.dilation, axis.out, axis.extent);
-        inner = talc_window_outputs(0, axis.stride, axis.pad, axis.dilation, axis.out, axis.extent);
+        inner = talc_window_outputs(0, axis.stride, axis.pad_begin, axis.dilation, axis.out,
+                                    axis.extent);
         inner.hi = talc_smaller(inner.hi, last.hi);
     }
     return inner;

@@ -31,7 +31,7 @@ static void NAMED(combine_columns_inside)(const talc_pool2d_problem *p, int64_t 
                                           int64_t c0, const T *restrict columns, T *restrict y)
 {
     const int64_t stride = p->stride_w;
-    const T *first = columns + (begin * stride - p->pad_w - c0);
+    const T *first = columns + (begin * stride - p->pad_left - c0);
     y += begin;
     for (int64_t i = 0; i < end - begin; i++)
         y[i] = first[i * stride];

@@ -2,6 +2,7 @@
  * oracles have tests/check/test_check_oracles.c. */
 #include "check/case.h"
 #include "check/family.h"
+#include "check/pool2d.h"
 #include "ops/backend.h"
 #include "tests/support/hooks.h"
 
@@ -38,6 +39,8 @@ Test(check_families, texts_are_read_and_written)
         { "max_pool2d:n2c3h9w9k3x3", "max_pool2d:n2c3h9w9k3x3s3x3p0x0d1x1" },
         { "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_indices_ceil_f64",
           "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_ceil_indices_f64" },
+        { "max_pool2d:n2c3h9w9k3x3p1x2x1x2", "max_pool2d:n2c3h9w9k3x3s3x3p1x2d1x1" },
+        { "avg_pool2d:n2c3h9w8k3x2p1x0x2x1", "avg_pool2d:n2c3h9w8k3x2s3x2p1x0x2x1" },
         { "avg_pool2d:n2c3h9w8k3x2p1x1_f32", "avg_pool2d:n2c3h9w8k3x2s3x2p1x1" },
         { "avg_pool2d:n2c3h9w8k3x2s1x1d1x1_divisor5_exclude_ceil",
           "avg_pool2d:n2c3h9w8k3x2s1x1p0x0_ceil_exclude_divisor5" },
@@ -97,8 +100,9 @@ static const struct {
     { "max_pool2d:", "n3037000500c3037000500h1w1k1x1", "an input below 2^63 bytes" },
     { "max_pool2d:n2c3h9w9", "k0x3", "a kernel of at least 1x1" },
     { "max_pool2d:n2c3h9w9k3x3", "s0x1", "a stride of at least 1x1" },
-    { "max_pool2d:n2c3h9w9k3x3", "p2x1", "a padding of at most half the kernel" },
-    { "max_pool2d:n2c3h9w9k3x3s1x1", "p0x2", "a padding of at most half the kernel" },
+    { "max_pool2d:n2c3h9w9k3x3", "p3x1", "a padding smaller than the kernel with its dilation" },
+    { "max_pool2d:n2c3h9w9k3x3s1x1", "p0x2x0x5d1x2",
+      "a padding smaller than the kernel with its dilation" },
     { "max_pool2d:n2c3h9w9k3x3", "d1x0", "a dilation of at least 1x1" },
     { "max_pool2d:n2c3h9w9", "k10x3", "a kernel that fits the padded input" },
     { "max_pool2d:n2c3h9w9", "k3x3d5x1", "a kernel that fits the padded input" },
@@ -252,17 +256,18 @@ Test(check_families, pooling_has_as_many_outputs_as_the_op_gives)
         talc_check_pool2d.random(seed, &problem);
         talc_check_pool2d.operands(&problem, list);
         talc_check_pool2d.print(&problem, text);
-        int k[2], s[2], p[2], d[2] = { 1, 1 };
-        const char *fields = strchr(strchr(text, 'w'), 'k');
-        if (fields == NULL)
+        const talc_pool2d_problem *p = &talc_check_pool2d_of(&problem)->p;
+        if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
             continue;
-        sscanf(fields, "k%dx%ds%dx%dp%dx%dd%dx%d", &k[0], &k[1], &s[0], &s[1], &p[0], &p[1], &d[0],
-               &d[1]);
-        const talc_pool2d_options options = { .kernel = { k[0], k[1] },
-                                              .stride = { s[0], s[1] },
-                                              .padding = { p[0], p[1] },
-                                              .dilation = { d[0], d[1] },
-                                              .ceil_mode = strstr(text, "_ceil") != NULL };
+        const talc_pool2d_options options = {
+            .kernel = { p->KH, p->KW },
+            .stride = { p->stride_h, p->stride_w },
+            .padding = { p->pad_top, p->pad_left },
+            .padding_end = { p->pad_bottom == 0 ? TALC_ZERO : p->pad_bottom,
+                             p->pad_right == 0 ? TALC_ZERO : p->pad_right },
+            .dilation = { p->dilation_h, p->dilation_w },
+            .ceil_mode = strstr(text, "_ceil") != NULL
+        };
         talc_tensor *x =
             talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(1, 1, list[0].dims[2], list[0].dims[3]));
         talc_tensor *y = talc_max_pool2d(x, &options);

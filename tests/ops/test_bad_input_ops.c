@@ -237,11 +237,11 @@ Test(bad_input_ops, pooling)
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [0,2] must be at least 1", MAX(.kernel = { 0, 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [2,-2] must be at least 1", MAX(.kernel = { 2, -2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: stride [-1,2] must be at least 1", MAX(.kernel = { 2, 2 }, .stride = { -1 }));
-    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [2,0] must be from 0 to half the kernel [2,2]", MAX(.kernel = { 2, 2 }, .padding = { 2 }));
-    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,-1] must be from 0 to half the kernel [2,2]", MAX(.kernel = { 2, 2 }, .padding = { 0, -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [2,0] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", MAX(.kernel = { 2, 2 }, .padding = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,-1] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", MAX(.kernel = { 2, 2 }, .padding = { 0, -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: dilation [-1,1] must be at least 1", MAX(.kernel = { 2, 2 }, .dilation = { -1 }));
-    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [8,2] with dilation [1,1] fits x [2,4,7,6] with padding [0,0]", MAX(.kernel = { 8, 2 }));
-    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [3,2] with dilation [9223372036854775807,1] fits x [2,4,7,6] with padding [0,0]", MAX(.kernel = { 3, 2 }, .dilation = { INT64_MAX }));
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [8,2] with dilation [1,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 8, 2 }));
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [3,2] with dilation [9223372036854775807,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 3, 2 }, .dilation = { INT64_MAX }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .divisor_override = 3));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .exclude_padding = true));
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", AVG(.kernel = { 2, 2 }, .dilation = { 2 }));

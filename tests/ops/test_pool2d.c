@@ -13,13 +13,14 @@ typedef struct pooled {
     int64_t *indices;
 } pooled;
 
-static int64_t extent_out(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d, bool ceil_mode)
+static int64_t extent_out(int64_t in, int64_t k, int64_t s, int64_t before, int64_t after,
+                          int64_t d, bool ceil_mode)
 {
     int64_t out = 0;
-    for (int64_t start = -p;; start += s) {
-        bool fits = start + d * (k - 1) + 1 <= in + p;
+    for (int64_t start = -before;; start += s) {
+        bool fits = start + d * (k - 1) + 1 <= in + after;
         /* With ceil_mode the first window that does not fit is the last one, if it starts early enough. */
-        bool extra = ceil_mode && start < in && start - s + d * (k - 1) + 1 < in + p;
+        bool extra = ceil_mode && start < in && start - s + d * (k - 1) + 1 < in + after;
         if (!fits && !extra)
             return out;
         out++;
@@ -30,12 +31,15 @@ static int64_t extent_out(int64_t in, int64_t k, int64_t s, int64_t p, int64_t d
 
 static pooled oracle(bool max, const double *x, const int64_t dims[4], const talc_pool2d_options *o)
 {
-    int64_t k[2], s[2], d[2], out[2];
+    int64_t k[2], s[2], d[2], out[2], before[2], after[2];
     for (int i = 0; i < 2; i++) {
         k[i] = o->kernel[i];
         s[i] = o->stride[i] == 0 ? k[i] : o->stride[i];
         d[i] = o->dilation[i] == 0 ? 1 : o->dilation[i];
-        out[i] = extent_out(dims[2 + i], k[i], s[i], o->padding[i], d[i], o->ceil_mode);
+        const int64_t end = o->padding_end[i] == 0 ? o->padding[i] : o->padding_end[i];
+        before[i] = o->padding_same ? d[i] * (k[i] - 1) / 2 : o->padding[i];
+        after[i] = o->padding_same ? d[i] * (k[i] - 1) - before[i] : end == TALC_ZERO ? 0 : end;
+        out[i] = extent_out(dims[2 + i], k[i], s[i], before[i], after[i], d[i], o->ceil_mode);
     }
     const int64_t planes = dims[0] * dims[1], H = dims[2], W = dims[3];
     pooled result = { out[0], out[1],
@@ -49,9 +53,9 @@ static pooled oracle(bool max, const double *x, const int64_t dims[4], const tal
                 int64_t inside = 0, padded = 0, index = -1;
                 for (int64_t kh = 0; kh < k[0]; kh++)
                     for (int64_t kw = 0; kw < k[1]; kw++) {
-                        int64_t ih = oh * s[0] - o->padding[0] + kh * d[0];
-                        int64_t iw = ow * s[1] - o->padding[1] + kw * d[1];
-                        padded += ih < H + o->padding[0] && iw < W + o->padding[1];
+                        int64_t ih = oh * s[0] - before[0] + kh * d[0];
+                        int64_t iw = ow * s[1] - before[1] + kw * d[1];
+                        padded += ih < H + after[0] && iw < W + after[1];
                         if (ih < 0 || iw < 0 || ih >= H || iw >= W)
                             continue;
                         double v = x[(plane * H + ih) * W + iw];
@@ -120,11 +124,21 @@ static talc_pool2d_options draw_options(bool max, const int64_t dims[4])
 {
     talc_pool2d_options o = { .ceil_mode = draw(2) == 0 };
     for (int i = 0; i < 2; i++) {
-        int64_t most = dims[2 + i] < 6 ? dims[2 + i] : 6;
-        o.kernel[i] = 1 + draw(most);
+        int64_t largest = dims[2 + i] < 6 ? dims[2 + i] : 6;
+        o.kernel[i] = 1 + draw(largest);
         o.stride[i] = draw(5);
-        o.padding[i] = draw(o.kernel[i] / 2 + 1);
         o.dilation[i] = max ? draw(4) : 0;
+        const int64_t most = (o.kernel[i] - 1) * (o.dilation[i] == 0 ? 1 : o.dilation[i]);
+        o.padding[i] = draw(most + 1);
+        if (draw(2) == 0)
+            o.padding_end[i] = draw(4) == 0 ? TALC_ZERO : draw(most + 1);
+    }
+    if (draw(8) == 0) {
+        o.padding_same = true;
+        for (int i = 0; i < 2; i++) {
+            o.stride[i] = 1;
+            o.padding[i] = o.padding_end[i] = 0;
+        }
     }
     if (!max) {
         o.exclude_padding = draw(2) == 0;
@@ -141,11 +155,12 @@ static void check_drawn_case(int number, const char *algorithm)
     talc_pool2d_options o = draw_options(max, dims);
     o.algorithm = algorithm;
     char what[200];
-    snprintf(what, sizeof what, "case %d %s %s %s h%d w%d k%dx%d s%dx%d p%dx%d d%dx%d ceil%d",
-             number, algorithm, max ? "max" : "avg", talc_dtype_name(dtype), (int)dims[2],
-             (int)dims[3], (int)o.kernel[0], (int)o.kernel[1], (int)o.stride[0], (int)o.stride[1],
-             (int)o.padding[0], (int)o.padding[1], (int)o.dilation[0], (int)o.dilation[1],
-             o.ceil_mode);
+    snprintf(what, sizeof what,
+             "case %d %s %s %s h%d w%d k%dx%d s%dx%d p%dx%d,%dx%d d%dx%d same%d ceil%d", number,
+             algorithm, max ? "max" : "avg", talc_dtype_name(dtype), (int)dims[2], (int)dims[3],
+             (int)o.kernel[0], (int)o.kernel[1], (int)o.stride[0], (int)o.stride[1],
+             (int)o.padding[0], (int)o.padding[1], (int)o.padding_end[0], (int)o.padding_end[1],
+             (int)o.dilation[0], (int)o.dilation[1], o.padding_same, o.ceil_mode);
 
     talc_scope *scope = talc_scope_enter();
     double *values;
@@ -259,6 +274,28 @@ Test(pool2d, values_are_those_of_pytorch)
         assert_values(talc_adaptive_avg_pool2d(sample(), 3, 4), third, 1e-15, names[i]);
         assert_values(talc_adaptive_avg_pool2d(sample(), 7, 3), seventh, 1e-15, names[i]);
     }
+    assert_all_freed();
+}
+
+/* The sample under padding that PyTorch's own pooling does not take: there F.pad is first. */
+Test(pool2d, padding_of_each_side_is_that_of_a_padded_image_in_pytorch)
+{
+    talc_pool2d_options o = {
+        .kernel = { 3, 2 }, .stride = { 2, 3 }, .padding = { 2, 1 }, .padding_end = { 1, TALC_ZERO }
+    };
+    talc_tensor *indices;
+    assert_values(talc_max_pool2d_indices(sample(), &o, &indices),
+                  (const double[]){ -4, 6, 5, 6, 6, 5, 6, 5, 4 }, 0, "max");
+    assert_values(indices, (const double[]){ 0, 3, 6, 14, 3, 6, 14, 17, 20 }, 0, "indices");
+    assert_values(talc_avg_pool2d(sample(), &o),
+                  (const double[]){ -4.0 / 6, 5.0 / 6, 3.0 / 6, 3.0 / 6, 12.0 / 6, 6.0 / 6,
+                                    11.0 / 6, 6.0 / 6, 0.0 / 6 },
+                  1e-15, "avg");
+    o.exclude_padding = true;
+    assert_values(talc_avg_pool2d(sample(), &o),
+                  (const double[]){ -4.0 / 1, 5.0 / 2, 3.0 / 2, 3.0 / 3, 12.0 / 6, 6.0 / 6,
+                                    11.0 / 3, 6.0 / 6, 0.0 / 6 },
+                  1e-15, "avg without padding");
     assert_all_freed();
 }
 
@@ -450,10 +487,19 @@ Test(pool2d, every_mistake_is_named)
     DUE(MAX(.kernel = { 2 }), TALC_BAD_ARGUMENT, "max_pool2d: kernel [2,0] must be at least 1")
     DUE(MAX(.kernel = { 2, 2 }, .stride = { -1, 1 }), TALC_BAD_ARGUMENT,
         "max_pool2d: stride [-1,1] must be at least 1")
-    DUE(MAX(.kernel = { 2, 3 }, .padding = { 1, 2 }), TALC_BAD_ARGUMENT,
-        "max_pool2d: padding [1,2] must be from 0 to half the kernel [2,3]")
+    DUE(MAX(.kernel = { 2, 3 }, .padding = { 1, 5 }, .dilation = { 1, 2 }), TALC_BAD_ARGUMENT,
+        "max_pool2d: padding [1,5] must be from 0 to [1,4], less than the kernel [2,3] with "
+        "dilation [1,2]")
+    DUE(AVG(.kernel = { 2, 3 }, .padding_end = { 2 }), TALC_BAD_ARGUMENT,
+        "avg_pool2d: padding_end [2,0] must be from 0 to [1,2], less than the kernel [2,3] with "
+        "dilation [1,1]")
     DUE(MAX(.kernel = { 2, 3 }, .padding = { -1, 0 }), TALC_BAD_ARGUMENT,
-        "max_pool2d: padding [-1,0] must be from 0 to half the kernel [2,3]")
+        "max_pool2d: padding [-1,0] must be from 0 to [1,2], less than the kernel [2,3] with "
+        "dilation [1,1]")
+    DUE(AVG(.kernel = { 2, 3 }, .padding_same = true), TALC_BAD_ARGUMENT,
+        "avg_pool2d: padding_same needs stride 1, stride is [2,3]")
+    DUE(MAX(.kernel = { 2, 3 }, .padding_same = true, .padding = { 0, 1 }), TALC_BAD_ARGUMENT,
+        "max_pool2d: padding_same excludes padding [0,1]")
     DUE(MAX(.kernel = { 2, 3 }, .dilation = { -2, 1 }), TALC_BAD_ARGUMENT,
         "max_pool2d: dilation [-2,1] must be at least 1")
     DUE(MAX(.kernel = { 2, 3 }, .exclude_padding = true), TALC_BAD_ARGUMENT,
@@ -464,13 +510,13 @@ Test(pool2d, every_mistake_is_named)
         "avg_pool2d: divisor_override -4 must be at least 1, or 0 for none")
     DUE(AVG(.kernel = { 5, 3 }), TALC_BAD_SHAPE,
         "avg_pool2d: no window of kernel [5,3] with dilation [1,1] fits x [2,3,4,5] "
-        "with padding [0,0]")
+        "with padding [0,0] and [0,0]")
     DUE(MAX(.kernel = { 2, 3 }, .dilation = { INT64_MAX, 1 }), TALC_BAD_SHAPE,
         "max_pool2d: no window of kernel [2,3] with dilation [9223372036854775807,1] fits x "
-        "[2,3,4,5] with padding [0,0]")
+        "[2,3,4,5] with padding [0,0] and [0,0]")
     DUE(MAX(.kernel = { INT64_MAX, 3 }, .padding = { INT64_MAX / 2, 0 }), TALC_BAD_SHAPE,
         "max_pool2d: no window of kernel [9223372036854775807,3] with dilation [1,1] fits x "
-        "[2,3,4,5] with padding [4611686018427387903,0]")
+        "[2,3,4,5] with padding [4611686018427387903,0] and [4611686018427387903,0]")
     DUE(MAX(.kernel = { 2, 2 }, .algorithm = "winograd"), TALC_NOT_FOUND,
         "max_pool2d on cpu: there is no algorithm 'winograd'")
     talc_tensor *indices = x;

@@ -89,7 +89,7 @@ static talc_status pool_of_zeros(talc_device *device, const talc_pool2d_problem 
 {
     const talc_status status = pool(device, p, a);
     for (int64_t i = 0; i < p->N * p->C * p->OH * p->OW; i++) {
-        const bool top = p->pad_h > 0 && i / p->OW % p->OH == 0;
+        const bool top = p->pad_top > 0 && i / p->OW % p->OH == 0;
         if (top && load(p->dtype, a->y, i) < 0)
             store(p->dtype, a->y, i, 0);
     }
@@ -129,12 +129,23 @@ static talc_status pool_without_divisor(talc_device *device, const talc_pool2d_p
     return pool(device, &other, a);
 }
 
+/* As if the padding at the end were that at the beginning. */
+static talc_status pool_pads_alike(talc_device *device, const talc_pool2d_problem *p,
+                                   const talc_pool2d_arguments *a)
+{
+    talc_pool2d_problem other = *p;
+    other.pad_bottom = p->pad_top;
+    other.pad_right = p->pad_left;
+    return pool(device, &other, a);
+}
+
 POOL_ROW(nan_ignored, pool_ignores_nan);
 POOL_ROW(zero_padding, pool_of_zeros);
 POOL_ROW(indices_transposed, pool_indices_transposed);
 POOL_ROW(padding_counted, pool_counts_padding);
 POOL_ROW(padding_left_out, pool_leaves_out_padding);
 POOL_ROW(divisor_ignored, pool_without_divisor);
+POOL_ROW(padding_alike, pool_pads_alike);
 
 // ---- Matrix products ----------------------------------------------------------------------------------------
 
@@ -457,6 +468,8 @@ const op_mutant op_mutants[] = {
       "avg_pool2d:n2c3h9w7k3x3s2x2p1x1_exclude", &padding_counted.algorithm },
     { "avg pool excludes", "padding does not count where it must",
       "avg_pool2d:n2c3h9w7k3x3s2x2p1x1", &padding_left_out.algorithm },
+    { "avg pool sides", "bottom and right are padded as top and left",
+      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0", &padding_alike.algorithm },
     { "avg pool divisor", "divisor_override ignored", "avg_pool2d:n2c3h9w7k3x3_divisor5",
       &divisor_ignored.algorithm },
     { "matmul transpose", "transposed b read as it is stored", "matmul:b2m5n6k7_ta_tb_bias",

@@ -1,0 +1,102 @@
+/// 2-D pooling: maximum, average and adaptive average.
+///
+///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
+///
+/// x [N, C, H, W], y [N, C, OH, OW], contiguous; the windows are those of ops/pool2d_window.h. Sums are in the data's own type. All
+/// kernels are bound by memory.
+///
+///   auto       the fastest of those below.
+///   tiled      small square windows out of shared memory, some outputs of a column a thread (tiled.cuh).
+///   separable  windows of any size, first down and then across (separable.cuh).
+///   window     any window: a thread an output, or 8, 32 or 256 where windows are large and far apart (window.cuh).
+///
+/// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in separable; threads that share a window
+/// add their sums as a tree. The order follows from the problem alone.
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/pool2d/separable.cuh"
+#include "backends/cuda/pool2d/tiled.cuh"
+#include "backends/cuda/pool2d/window.cuh"
+
+namespace
+{
+
+/* Adaptive windows of one size are plain ones. */
+static talc_pool2d_problem plain(talc_pool2d_problem p)
+{
+    if (p.kind == TALC_POOL2D_ADAPTIVE_AVG && p.H % p.OH == 0 && p.W % p.OW == 0) {
+        p.kind = TALC_POOL2D_AVG;
+        p.KH = p.stride_h = p.H / p.OH;
+        p.KW = p.stride_w = p.W / p.OW;
+        p.dilation_h = p.dilation_w = 1;
+    }
+    return p;
+}
+
+struct auto_row {
+    static const char *refuses(const talc_pool2d_problem *)
+    {
+        return NULL;
+    }
+
+    /* Threads of `separable` read all columns, also between windows; an image that is one window is contiguous already. */
+    static bool is_for_separable(const talc_pool2d_problem *p)
+    {
+        const bool far = p->kind != TALC_POOL2D_ADAPTIVE_AVG &&
+                         p->stride_w > 4 * ((p->KW - 1) * p->dilation_w + 1);
+        const bool one = p->OH == 1 && p->OW == 1 && p->H * p->W >= 1024;
+        return !far && !one && separable_row::refuses(p) == NULL;
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static void launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        if (tiled_row::refuses(p) == NULL)
+            tiled_row::launch<State, T>(device, p, arguments);
+        else if (is_for_separable(p))
+            separable_row::launch<State, T>(device, p, arguments);
+        else
+            window_row::launch<State, T>(device, p, arguments);
+    }
+};
+
+template <typename Row>
+static talc_status run(talc_device *device, const talc_pool2d_problem *problem,
+                       const talc_pool2d_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "pool2d");
+    if (status != TALC_OK)
+        return status;
+    const talc_pool2d_problem p = plain(*problem);
+    return talc_cuda_with_dtype(p.dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if (p.kind != TALC_POOL2D_MAX)
+            Row::template launch<total, T>(device, &p, arguments);
+        else if (p.indices)
+            Row::template launch<located_maximum, T>(device, &p, arguments);
+        else
+            Row::template launch<maximum, T>(device, &p, arguments);
+        return talc_cuda_launched(device, "pool2d");
+    });
+}
+
+template <typename Row> static const char *refuses(const talc_pool2d_problem *problem)
+{
+    const talc_pool2d_problem p = plain(*problem);
+    return p.direction == TALC_FORWARD ? Row::refuses(&p) : "only the forward direction";
+}
+
+template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
+{
+    return { { name, { "the data's own type", TALC_STRICT, false } }, refuses<Row>, run<Row> };
+}
+
+} // namespace
+
+const talc_pool2d_algorithm talc_cuda_pool2d[] = {
+    row<auto_row>("auto"),
+    row<tiled_row>("tiled"),
+    row<separable_row>("separable"),
+    row<window_row>("window"),
+    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+};

@@ -1,0 +1,146 @@
+/// Pooling windows of every kind, out of device memory, a thread or a group of threads an output.
+/// Private to backends/cuda/pool2d.
+#ifndef TALC_BACKENDS_CUDA_POOL2D_WINDOW_CUH
+#define TALC_BACKENDS_CUDA_POOL2D_WINDOW_CUH
+
+#include "backends/cuda/pool2d/state.cuh"
+
+namespace
+{
+
+/* Elements from .. end - 1 of an image, those of one thread of `threads`, by 16-byte loads but for the ends. */
+template <typename State, typename T, typename Index>
+static __device__ void add_contiguous(State &state, const T *image, Index from, Index end,
+                                      int thread, int threads)
+{
+    constexpr int V = ACCESS / sizeof(T), AT_ONCE = 4;
+    const Index first = from + (Index)(-((uintptr_t)(image + from) / sizeof(T)) % V);
+    const Index vectors = end > first ? (end - first) / V : 0, rest = first + vectors * V;
+    for (Index i = from + thread; i < first && i < end; i += threads)
+        state.add(image[i], i);
+    for (Index i = thread; i < vectors; i += threads * AT_ONCE) {
+        vec<T, V> some[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (i + k * threads < vectors)
+                some[k] = *(const vec<T, V> *)(image + first + (i + k * threads) * V);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (i + k * threads < vectors)
+#pragma unroll
+                for (int v = 0; v < V; v++)
+                    state.add(some[k].of[v], first + (i + k * threads) * V + v);
+    }
+    for (Index i = rest + thread; i < end; i += threads)
+        state.add(image[i], i);
+}
+
+/* The taps of a window that one thread of `threads` has. */
+template <typename State, typename T, typename Index>
+static __device__ void add_taps(State &state, const T *image, taps<Index> h, taps<Index> w,
+                                const window_plan<Index> &plan, int thread, int threads)
+{
+    using Unsigned = typename axis<Index>::Unsigned;
+    constexpr int AT_ONCE = 8;
+    const Index h_step = (Index)plan.h.dilation.by, w_step = (Index)plan.w.dilation.by;
+    const Unsigned columns = (Unsigned)((w.end - w.first + w_step - 1) / w_step);
+    const Unsigned count = columns * (Unsigned)((h.end - h.first + h_step - 1) / h_step);
+    for (Unsigned tap = thread; tap < count; tap += threads * AT_ONCE) {
+        T value[AT_ONCE];
+        Index place[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) {
+            const Unsigned t = tap + k * threads, row = t / columns;
+            place[k] = (h.first + (Index)row * h_step) * plan.w.extent + w.first +
+                       (Index)(t - row * columns) * w_step;
+            if (t < count)
+                value[k] = image[place[k]];
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (tap + k * threads < count)
+                state.add(value[k], place[k]);
+    }
+}
+
+/* Each output is the work of `threads` neighbouring threads. */
+template <typename State, typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    pool_window(const T *x, T *y, int64_t *indices, typename axis<Index>::Unsigned count,
+                int threads, const window_plan<Index> plan)
+{
+    using Unsigned = typename axis<Index>::Unsigned;
+    __shared__ alignas(ACCESS) char shared[BLOCK / WARP * sizeof(State)];
+    const Unsigned groups = BLOCK / threads, group = threadIdx.x / threads;
+    const int thread = (int)threadIdx.x % threads;
+    const Index W = plan.w.extent;
+    const Index h_step = (Index)plan.h.dilation.by, w_step = (Index)plan.w.dilation.by;
+    for (Unsigned first = blockIdx.x * groups; first < count; first += gridDim.x * groups) {
+        const bool real = first + group < count; /* the others take part in the barriers */
+        const Unsigned at = real ? first + group : first;
+        const Unsigned row = plan.w.out.quotient(at), plane = plan.h.out.quotient(row);
+        const taps<Index> h = plan.h.window((Index)(row - plane * plan.h.out.by));
+        const taps<Index> w = plan.w.window((Index)(at - row * plan.w.out.by));
+        const T *image = x + (int64_t)plane * plan.h.extent * W;
+        State state;
+        if (threads == 1)
+            for (Index ih = h.first; ih < h.end; ih += h_step)
+#pragma unroll 4
+                for (Index iw = w.first; iw < w.end; iw += w_step)
+                    state.add(image[ih * W + iw], ih * W + iw);
+        else if (w.end - w.first == W && w_step == 1 && h_step == 1)
+            add_contiguous(state, image, h.first * W, h.end * W, thread, threads);
+        else if (w.first < w.end)
+            add_taps(state, image, h, w, plan, thread, threads);
+        state = join_group(state, threads, (State *)shared);
+        if constexpr (State::AVERAGES)
+            state.value /= plan.template size<T>(h, w);
+        if (real && thread == 0)
+            store(state, y, indices, (int64_t)at);
+    }
+}
+
+/* Threads an output: several where windows are large and far apart, else neighbouring outputs read neighbouring elements. */
+static int threads_of(const talc_pool2d_problem *p)
+{
+    const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+    const double size = (double)(adaptive ? p->H / p->OH + 1 : p->KH) *
+                        (double)(adaptive ? p->W / p->OW + 1 : p->KW);
+    const int64_t apart = p->OW == 1 ? p->W : adaptive ? p->W / p->OW : p->stride_w;
+    return size < 16 || apart < 8 ? 1 : size < 256 ? 8 : size < 16384 ? WARP : BLOCK;
+}
+
+template <typename State, typename T, typename Index>
+static void launch_window(talc_device *device, const talc_pool2d_problem *p,
+                          const talc_pool2d_arguments *arguments, int64_t a_plane)
+{
+    const int threads = threads_of(p);
+    const window_plan<Index> plan(p);
+    for_slices<T>(p, arguments, a_plane, [&](plane_slice<T> some) {
+        const int64_t count = some.planes * p->OH * p->OW;
+        const unsigned blocks = blocks_of(device, pieces(count, BLOCK / threads));
+        pool_window<State, T, Index><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
+            some.x, some.y, some.indices, (typename axis<Index>::Unsigned)count, threads, plan);
+    });
+}
+
+struct window_row {
+    static const char *refuses(const talc_pool2d_problem *)
+    {
+        return NULL;
+    }
+
+    template <template <typename, typename> class State, typename T>
+    static void launch(talc_device *device, const talc_pool2d_problem *p,
+                       const talc_pool2d_arguments *arguments)
+    {
+        if (is_narrow(p))
+            launch_window<State<T, int>, T, int>(device, p, arguments, p->OH * p->OW);
+        else
+            launch_window<State<T, int64_t>, T, int64_t>(device, p, arguments, 1);
+    }
+};
+
+} // namespace
+
+#endif

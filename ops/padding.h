@@ -1,0 +1,23 @@
+/// The padding of a window op, from its options. Private to ops/.
+#ifndef TALC_OPS_PADDING_H
+#define TALC_OPS_PADDING_H
+
+#include "tensor/api.h"
+
+typedef struct talc_padding {
+    int64_t top, left, bottom, right;
+} talc_padding;
+
+/// An option that is left out, 0, is `fallback`; TALC_ZERO is 0.
+int64_t talc_or_default(int64_t value, int64_t fallback);
+
+/// The sides that `padding`, `padding_end` and `same` ask for, all pairs being height, width. False, with an error of `op`, when
+/// `same` meets padding, a stride or a kernel whose extent passes 2^63. That a side is not negative is left to the caller.
+bool talc_padding_of(const char *op, const int64_t padding[2], const int64_t padding_end[2],
+                     bool same, const int64_t kernel[2], const int64_t stride[2],
+                     const int64_t dilation[2], talc_padding *sides);
+
+/// False, with an error of `op`, unless h and w are at least `low`.
+bool talc_pair_at_least(const char *op, int64_t low, const char *what, int64_t h, int64_t w);
+
+#endif
