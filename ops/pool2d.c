@@ -170,11 +170,15 @@ static const talc_pool2d_algorithm *choose(talc_device *device, const char *forc
 static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 {
     const talc_pool2d_problem *p = problem;
-    snprintf(text, TALC_RUN_TEXT,
-             "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "o%" PRId64 "x%" PRId64 "k%" PRId64
-             "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
-             p->N, p->C, p->H, p->W, p->OH, p->OW, p->KH, p->KW, p->stride_h, p->stride_w,
-             p->pad_top, p->pad_left, p->pad_bottom, p->pad_right);
+    const int used =
+        snprintf(text, TALC_RUN_TEXT,
+                 "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "o%" PRId64 "x%" PRId64 "k%" PRId64
+                 "x%" PRId64 "s%" PRId64 "x%" PRId64 "p%" PRId64 "x%" PRId64,
+                 p->N, p->C, p->H, p->W, p->OH, p->OW, p->KH, p->KW, p->stride_h, p->stride_w,
+                 p->pad_top, p->pad_left);
+    if (p->pad_bottom != p->pad_top || p->pad_right != p->pad_left)
+        snprintf(text + used, TALC_RUN_TEXT - (size_t)used, "x%" PRId64 "x%" PRId64, p->pad_bottom,
+                 p->pad_right);
 }
 
 static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,

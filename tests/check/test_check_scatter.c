@@ -43,6 +43,17 @@ static int64_t field(const char *text, char letter, bool second, int64_t absent)
     return second ? strtoll(at + 1, NULL, 10) : first;
 }
 
+/* The padding behind the last element: p1x2x3x4 has that of the beginning first, p1x2 is the same at both ends. */
+static int64_t padding_end(const char *text, bool second)
+{
+    const char *at = strstr(strchr(text, ':'), "p");
+    long long sides[4] = { 0 };
+    if (at == NULL ||
+        sscanf(at, "p%lldx%lldx%lldx%lld", &sides[0], &sides[1], &sides[2], &sides[3]) < 4)
+        return field(text, 'p', second, 0);
+    return sides[second ? 3 : 2];
+}
+
 static bool has(const char *text, const char *word)
 {
     return strstr(text, word) != NULL;
@@ -51,7 +62,7 @@ static bool has(const char *text, const char *word)
 /* Whether element i is in window o, and of which size the window is within the padding. */
 typedef struct window_axis {
     bool adaptive;
-    int64_t extent, out, kernel, stride, pad, dilation;
+    int64_t extent, out, kernel, stride, pad, pad_end, dilation;
 } window_axis;
 
 static bool in_window(const window_axis *axis, int64_t i, int64_t o)
@@ -67,7 +78,7 @@ static int64_t window_size(const window_axis *axis, int64_t o, bool exclude)
     int64_t inside = 0;
     for (int64_t i = 0; i < axis->extent; i++)
         inside += in_window(axis, i, o);
-    const int64_t rest = axis->extent + 2 * axis->pad - o * axis->stride;
+    const int64_t rest = axis->extent + axis->pad + axis->pad_end - o * axis->stride;
     return exclude || axis->adaptive ? inside : axis->kernel < rest ? axis->kernel : rest;
 }
 
@@ -91,6 +102,7 @@ static void scatter_pool(const char *text, const posed *self, scattered *into)
                             field(text, 'k', false, 0),
                             field(text, 's', false, 0),
                             field(text, 'p', false, 0),
+                            padding_end(text, false),
                             field(text, 'd', false, 1) };
     const window_axis w = { adaptive,
                             x[3],
@@ -98,6 +110,7 @@ static void scatter_pool(const char *text, const posed *self, scattered *into)
                             field(text, 'k', true, 0),
                             field(text, 's', true, 0),
                             field(text, 'p', true, 0),
+                            padding_end(text, true),
                             field(text, 'd', true, 1) };
     const char *word = strstr(text, "_divisor");
     const double fixed = word == NULL ? 0 : strtod(word + 8, NULL);
