@@ -53,17 +53,29 @@ static void expect_rows_pass(uint64_t kinds, const char *(*text)(int index))
     assert_all_freed();
 }
 
-static const char *third_case(int index)
+/* Ten of the problems have nine tenths of all products; that these are exact, and the large results below, are tests of
+ * their own. */
+static const char *cheap_case(int index)
 {
-    return conv2d_case(3 * index);
+    for (int i = 0; conv2d_case(i) != NULL; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
+        if (talc_conv2d_flops(&problem) < 2e6 && index-- == 0)
+            return conv2d_case(i);
+    }
+    return NULL;
+}
+
+static const char *third_cheap_case(int index)
+{
+    return cheap_case(3 * index);
 }
 
 /* Rows, called without the op, between guard bands; some off alignment and in small workspaces too. */
 Test(conv2d, rows_pass_the_cross_check)
 {
     expect_rows_pass(KIND(RANDOM) | KIND(CONSTANT) | KIND(GUARDS) | KIND(INPUTS) | KIND(STATUS),
-                     conv2d_case);
-    expect_rows_pass(KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(GUARDS), third_case);
+                     cheap_case);
+    expect_rows_pass(KIND(MISALIGNED) | KIND(WORKSPACE) | KIND(GUARDS), third_cheap_case);
 }
 
 /* Results larger than a cache, which rows may write differently, of planes whose rows are aligned to nothing. */
