@@ -113,6 +113,9 @@ static int forks(void)
 
 int main(void)
 {
+#if defined(__SANITIZE_ADDRESS__)
+    return 77; /* skipped: its allocator may be locked for ever in a child of a process whose threads allocate */
+#endif
     device_name = getenv("TALC_TEST_DEVICE");
     device_name = device_name == NULL ? "cpu" : device_name;
     /* The first leave this process without any device, so they come first. */
