@@ -60,12 +60,12 @@ static size_t address_space_left(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return SIZE_MAX;
-    unsigned long long pages = 0;
+    char text[64] = "";
     FILE *file = fopen("/proc/self/statm", "r");
-    const bool known = file != NULL && fscanf(file, "%llu", &pages) == 1;
+    const bool known = file != NULL && fgets(text, sizeof text, file) != NULL;
     if (file != NULL)
         fclose(file);
-    const size_t used = (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+    const size_t used = (size_t)strtoull(text, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
     return known && used < limit.rlim_cur ? (size_t)limit.rlim_cur - used : 0;
 }
 
