@@ -3,6 +3,7 @@
 ///     y[i...] = f(x[i...])        y[i...] = f(a[i...], b[i...])
 ///
 /// Memory-bound; map.cuh has the ways through strided operands.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/map.cuh"
 
 using namespace talc;
@@ -52,13 +53,12 @@ static void unary_float(talc_device *device, talc_unary_function function, const
     }
 }
 
-static const char *unary_refuses(const talc_unary_problem *problem)
+static const char *plan_unary(const talc_device *, const talc_unary_problem *, size_t, talc_plan *)
 {
-    (void)problem;
     return NULL;
 }
 
-static talc_status unary_run(talc_device *device, const talc_unary_problem *p,
+static talc_status unary_run(talc_device *device, const talc_unary_problem *p, const talc_plan *,
                              const talc_unary_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "elementwise");
@@ -84,9 +84,9 @@ static talc_status unary_run(talc_device *device, const talc_unary_problem *p,
     return talc_cuda_launched(device, "elementwise");
 }
 
-const talc_unary_algorithm talc_cuda_unary[] = {
-    { { "direct", { "the data's own type", TALC_STRICT, false } }, unary_refuses, unary_run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+const talc_algorithm talc_cuda_unary[] = {
+    talc_cuda_row<plan_unary, unary_run>("direct", { "the data's own type", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
 
 // ---- Two operands -------------------------------------------------------------------------------------------
@@ -139,13 +139,13 @@ static int64_t to_integer(double value, double low, double high)
     return value >= high ? (high >= 0x1p63 ? INT64_MAX : (int64_t)high) : (int64_t)value;
 }
 
-static const char *binary_refuses(const talc_binary_problem *problem)
+static const char *plan_binary(const talc_device *, const talc_binary_problem *, size_t,
+                               talc_plan *)
 {
-    (void)problem;
     return NULL;
 }
 
-static talc_status binary_run(talc_device *device, const talc_binary_problem *p,
+static talc_status binary_run(talc_device *device, const talc_binary_problem *p, const talc_plan *,
                               const talc_binary_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "elementwise");
@@ -174,7 +174,7 @@ static talc_status binary_run(talc_device *device, const talc_binary_problem *p,
     return talc_cuda_launched(device, "elementwise");
 }
 
-const talc_binary_algorithm talc_cuda_binary[] = {
-    { { "direct", { "the data's own type", TALC_STRICT, false } }, binary_refuses, binary_run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+const talc_algorithm talc_cuda_binary[] = {
+    talc_cuda_row<plan_binary, binary_run>("direct", { "the data's own type", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

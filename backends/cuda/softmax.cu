@@ -17,6 +17,7 @@
 /// Along memory, accesses are of 16 bytes wherever softmaxes begin, as long as they begin at the same place of a pack in x and
 /// in y. Exponentials are in the data's type. Sums are too, of some tens of elements and then of a tree, where x is read once;
 /// f64 in the others.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/softmax_cluster.cuh"
 #include "backends/cuda/softmax_held.cuh"
 #include "backends/cuda/softmax_parts.cuh"
@@ -340,7 +341,7 @@ static void launch_cut(talc_device *device, const talc_softmax_problem *p, parts
         softmax_whole<T, COUNT><<<blocks, BLOCK, 0, stream>>>(y, x, cut, plan);
         return;
     }
-    running<T> *states = (running<T> *)a->workspace;
+    running<T> *states = (running<T> *)a->base.workspace;
     const unsigned joining = blocks_of(device, pieces(p->outer, BLOCK / WARP));
     softmax_states<T, COUNT><<<blocks, BLOCK, 0, stream>>>(states, x, cut, plan);
     softmax_join<<<joining, BLOCK, 0, stream>>>(states, cut.parts, p->outer);
@@ -362,7 +363,8 @@ static void launch_any(talc_device *device, const talc_softmax_problem *p,
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *registers_refuses(const talc_softmax_problem *p)
+static const char *plan_registers(const talc_device *, const talc_softmax_problem *p, size_t,
+                                  talc_plan *)
 {
     if (is_across(p))
         return p->extent > MOST_ACROSS ? "softmaxes side by side have over 1024 elements" : NULL;
@@ -373,7 +375,8 @@ static const char *registers_refuses(const talc_softmax_problem *p)
                : NULL;
 }
 
-static const char *cluster_refuses(const talc_softmax_problem *p)
+static const char *plan_cluster(const talc_device *, const talc_softmax_problem *p, size_t,
+                                talc_plan *)
 {
     return is_across(p) ? "softmaxes lie side by side"
            : p->extent > MOST_BYTES / (int64_t)talc_dtype_size(p->dtype)
@@ -382,21 +385,24 @@ static const char *cluster_refuses(const talc_softmax_problem *p)
                             : "not every GPU is of compute capability 9.0";
 }
 
-static const char *any(const talc_softmax_problem *problem)
+static const char *plan_parts(const talc_device *, const talc_softmax_problem *p, size_t,
+                              talc_plan *plan)
 {
-    (void)problem;
+    const parts_plan cut = cut_of(p, true);
+    if (cut.parts > 1)
+        plan->workspace = (size_t)cut.parts * (size_t)p->outer * sizeof(running<double>);
     return NULL;
 }
 
-static size_t parts_workspace(const talc_softmax_problem *p)
+static const char *plan_whole(const talc_device *, const talc_softmax_problem *, size_t,
+                              talc_plan *)
 {
-    const parts_plan cut = cut_of(p, true);
-    return cut.parts == 1 ? 0 : (size_t)cut.parts * (size_t)p->outer * sizeof(running<double>);
+    return NULL;
 }
 
 /* One of the launches above, of both types. */
 template <auto F32, auto F64>
-static talc_status run(talc_device *device, const talc_softmax_problem *p,
+static talc_status run(talc_device *device, const talc_softmax_problem *p, const talc_plan *,
                        const talc_softmax_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "softmax");
@@ -406,22 +412,14 @@ static talc_status run(talc_device *device, const talc_softmax_problem *p,
     return talc_cuda_launched(device, "softmax");
 }
 
-const talc_softmax_algorithm talc_cuda_softmax[] = {
-    { { "registers", { "the data's own type", TALC_STRICT, false } },
-      registers_refuses,
-      NULL,
-      run<launch_registers<float>, launch_registers<double>> },
-    { { "cluster", { "the data's own type", TALC_STRICT, false } },
-      cluster_refuses,
-      NULL,
-      run<launch_cluster<float>, launch_cluster<double>> },
-    { { "parts", { "the data's own type, sums in f64", TALC_STRICT, false } },
-      any,
-      parts_workspace,
-      run<launch_any<float, true>, launch_any<double, true>> },
-    { { "whole", { "the data's own type, sums in f64", TALC_STRICT, false } },
-      any,
-      NULL,
-      run<launch_any<float, false>, launch_any<double, false>> },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+const talc_algorithm talc_cuda_softmax[] = {
+    talc_cuda_row<plan_registers, run<launch_registers<float>, launch_registers<double>>>(
+        "registers", { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_row<plan_cluster, run<launch_cluster<float>, launch_cluster<double>>>(
+        "cluster", { "the data's own type", TALC_STRICT, false }),
+    talc_cuda_row<plan_parts, run<launch_any<float, true>, launch_any<double, true>>>(
+        "parts", { "the data's own type, sums in f64", TALC_STRICT, false }),
+    talc_cuda_row<plan_whole, run<launch_any<float, false>, launch_any<double, false>>>(
+        "whole", { "the data's own type, sums in f64", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
