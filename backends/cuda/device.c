@@ -370,9 +370,9 @@ talc_device *talc_cuda_find(const char *name)
 {
     if (opener != 0 && opener != getpid()) {
         talc_fail(TALC_BAD_DEVICE,
-                  "device_get: '%.40s': the process that forked this one uses the GPUs; a child "
+                  "device_get: '%s': the process that forked this one uses the GPUs; a child "
                   "has them only where its parent had not opened them",
-                  name);
+                  TALC_SHOWN(name));
         return NULL;
     }
     pthread_mutex_lock(&opening);
