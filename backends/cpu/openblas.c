@@ -170,15 +170,32 @@ static int take_buffers(void)
     return count;
 }
 
-static bool wait_until_quiet(void);
+/* Until when a wait that begins now lasts. */
+static struct timespec end_of_patience(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_SECONDS;
+    return until;
+}
+
+/* With the lock: false when threads are still in it after a while. */
+static bool wait_until_quiet(void)
+{
+    const struct timespec until = end_of_patience();
+    int error = 0;
+    blas.waiting++;
+    while (blas.busy > 0 && error == 0)
+        error = pthread_cond_timedwait(&blas.changed, &blas.lock, &until);
+    blas.waiting--;
+    return blas.busy == 0;
+}
 
 /* OpenBLAS gives its buffers back when the process ends, whoever is in it. Other threads' products end before, and they begin
  * no more; what this thread still computes, in the program's own exit handlers, it computes alone. */
 static void end_at_exit(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_SECONDS;
+    const struct timespec until = end_of_patience();
     /* Not for ever: exit may be called by a signal handler of a thread that has the lock. */
     if (inside || pthread_mutex_timedlock(&blas.lock, &until) != 0)
         return;
@@ -229,18 +246,13 @@ static void set_threads(int threads)
         blas.call.openblas_set_num_threads(threads);
 }
 
-static void wait_for_change(void)
-{
-    blas.waiting++;
-    pthread_cond_wait(&blas.changed, &blas.lock);
-    blas.waiting--;
-}
-
 void talc_openblas_enter(void)
 {
     pthread_mutex_lock(&blas.lock);
+    blas.waiting++;
     while (!may_enter())
-        wait_for_change();
+        pthread_cond_wait(&blas.changed, &blas.lock);
+    blas.waiting--;
     if (blas.busy++ == 0) {
         blas.threads = blas.call.openblas_get_num_threads();
         set_threads(1);
@@ -258,20 +270,6 @@ void talc_openblas_leave(void)
     if (blas.waiting > 0)
         pthread_cond_broadcast(&blas.changed);
     pthread_mutex_unlock(&blas.lock);
-}
-
-/* With the lock: false when threads are still in it after a while. */
-static bool wait_until_quiet(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_SECONDS;
-    int error = 0;
-    blas.waiting++;
-    while (blas.busy > 0 && error == 0)
-        error = pthread_cond_timedwait(&blas.changed, &blas.lock, &until);
-    blas.waiting--;
-    return blas.busy == 0;
 }
 
 // ---- Forks --------------------------------------------------------------------------------------------------
