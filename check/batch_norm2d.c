@@ -207,13 +207,13 @@ static int operands(const check_problem *problem, check_operand list[CHECK_OPERA
                               .count = p->C == 0 ? 0 : p->N * p->H * p->W * p->C };
     const check_role running = p->training ? CHECK_UPDATED : CHECK_READ;
     const struct {
-        int at;
         const char *name;
+        int at;
         check_role role;
     } channels[] = {
-        { at.weight, "weight", CHECK_READ },          { at.bias, "bias", CHECK_READ },
-        { at.running_mean, "running_mean", running }, { at.running_var, "running_var", running },
-        { at.mean, "mean", CHECK_WRITTEN },           { at.rstd, "rstd", CHECK_WRITTEN },
+        { "weight", at.weight, CHECK_READ },          { "bias", at.bias, CHECK_READ },
+        { "running_mean", at.running_mean, running }, { "running_var", at.running_var, running },
+        { "mean", at.mean, CHECK_WRITTEN },           { "rstd", at.rstd, CHECK_WRITTEN },
     };
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         if (channels[i].at >= 0)

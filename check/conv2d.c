@@ -7,6 +7,7 @@
 #include "check/activation.h"
 #include "check/data.h"
 #include "check/model_due.h"
+#include "check/trial.h"
 #include "ops/backend.h"
 #include "ops/conv2d.h"
 
@@ -43,8 +44,7 @@ static const char *op_name(const check_problem *problem)
 
 static double terms(const check_problem *problem)
 {
-    const talc_conv2d_problem *p = conv2d_of(problem);
-    return (double)(p->C / p->groups) * (double)p->KH * (double)p->KW;
+    return talc_check_terms(conv2d_of(problem));
 }
 
 static bool curved(const talc_conv2d_problem *p)

@@ -404,6 +404,14 @@ bool talc_check_trusted(const check_oracle *oracle, const check_values *results,
     return *fed < 8 || (double)*nonzero >= least * (double)*fed;
 }
 
+/* As compared where results must be the same bits: -0 is not 0, and a NaN is itself. */
+static uint64_t bits_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 bool talc_check_same(const check_oracle *oracle, const check_values *a, const check_values *b,
                      char reason[256])
 {
@@ -413,7 +421,7 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
         if (memcmp(a->of[number], b->of[number], (size_t)operand->count * sizeof(double)) == 0)
             continue;
         for (int64_t e = 0; e < operand->count; e++)
-            if (memcmp(&a->of[number][e], &b->of[number][e], sizeof(double)) != 0) {
+            if (bits_of(a->of[number][e]) != bits_of(b->of[number][e])) {
                 char at[128];
                 int64_t where[TALC_MAX_RANK] = { 0 };
                 coordinates(operand, e, where);

@@ -27,6 +27,11 @@ typedef struct part {
     talc_check *check;
 } part;
 
+typedef struct turn {
+    int64_t part;
+    double cost;
+} turn;
+
 typedef struct many {
     talc_check *check;
     const char *const *problems;
@@ -37,7 +42,7 @@ typedef struct many {
     int64_t next;         /* in `turns`, that nobody has taken */
     int64_t part_count;
     part *parts;         /* in the order of the problems */
-    const part **turns;  /* in the order in which they are taken */
+    turn *turns;         /* in the order in which they are taken */
     talc_status failure; /* of the first problem that could not be checked */
     int64_t failed;      /* its part */
     char message[1024];
@@ -64,10 +69,10 @@ static double cost_of(const char *problem)
 
 static int by_turn(const void *a, const void *b)
 {
-    const part *x = *(const part *const *)a, *y = *(const part *const *)b;
+    const turn *x = a, *y = b;
     if (x->cost != y->cost)
         return x->cost > y->cost ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
+    return (x->part > y->part) - (x->part < y->part);
 }
 
 static bool cut(many *self)
@@ -85,7 +90,7 @@ static bool cut(many *self)
             self->parts[self->part_count++] = (part){ .first = i, .count = 1, .cost = cost };
     }
     for (int64_t i = 0; i < self->part_count; i++)
-        self->turns[i] = &self->parts[i];
+        self->turns[i] = (turn){ i, self->parts[i].cost };
     qsort(self->turns, (size_t)self->part_count, sizeof *self->turns, by_turn);
     return true;
 }
@@ -96,7 +101,7 @@ static int64_t take(many *self)
     int64_t taken = -1;
     pthread_mutex_lock(&self->lock);
     while (taken < 0 && self->next < self->part_count) {
-        const int64_t index = self->turns[self->next++] - self->parts;
+        const int64_t index = self->turns[self->next++].part;
         taken = self->failure == TALC_OK || index < self->failed ? index : -1;
     }
     pthread_mutex_unlock(&self->lock);

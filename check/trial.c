@@ -174,7 +174,8 @@ int64_t talc_check_y_count(const talc_conv2d_problem *p)
 
 double talc_check_terms(const talc_conv2d_problem *p)
 {
-    return (double)(p->C / p->groups) * (double)p->KH * (double)p->KW;
+    const int64_t channels = p->C / p->groups;
+    return (double)channels * (double)p->KH * (double)p->KW;
 }
 
 static int64_t outputs(int64_t padded, int64_t dilation, int64_t K, int64_t stride)
