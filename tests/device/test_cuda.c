@@ -254,7 +254,7 @@ Test(cuda, a_softmax_of_an_expanded_tensor_is_where_its_result_is)
     talc_device *gpu = talc_device_get("cuda");
     const talc_tensor *row = talc_rand(gpu, TALC_F32, TALC_DIMS(1, 40000));
     const talc_tensor *rows = talc_expand(row, TALC_DIMS(5, 40000));
-    static const char *const algorithms[] = { "cluster", "parts", NULL };
+    static const char *const algorithms[] = { "cluster", "two_pass", NULL };
     for (int i = 0; i < 3; i++) {
         const talc_tensor *y = softmax_by(algorithms[i], rows);
         if (y == NULL && strstr(talc_error_message(), "compute capability") != NULL) {
@@ -265,13 +265,13 @@ Test(cuda, a_softmax_of_an_expanded_tensor_is_where_its_result_is)
         assert_same_bits("rows", softmax_by(algorithms[i], talc_contiguous(rows)), y);
     }
     const talc_tensor *plane = talc_rand(gpu, TALC_F32, TALC_DIMS(2, 1, 300));
-    cr_assert_null(softmax_by("registers", talc_expand(plane, TALC_DIMS(2, 1025, 300))));
-    cr_assert(strstr(talc_error_message(), "softmaxes side by side have over 1024 elements"), "%s",
+    cr_assert_null(softmax_by("warp", talc_expand(plane, TALC_DIMS(2, 129, 300))));
+    cr_assert(strstr(talc_error_message(), "softmaxes side by side are over 512 bytes long"), "%s",
               talc_error_message());
     talc_error_clear();
-    const talc_tensor *planes = talc_expand(plane, TALC_DIMS(2, 1000, 300));
-    assert_same_bits("planes", softmax_by("registers", talc_contiguous(planes)),
-                     softmax_by("registers", planes));
+    const talc_tensor *planes = talc_expand(plane, TALC_DIMS(2, 100, 300));
+    assert_same_bits("planes", softmax_by("warp", talc_contiguous(planes)),
+                     softmax_by("warp", planes));
     assert_no_failure();
     assert_all_freed();
 }

@@ -1,0 +1,273 @@
+/// Softmax and log-softmax over one dimension of a strided array.
+///
+///     y_i = exp(x_i - m) / sum_j exp(x_j - m)        y_i = x_i - m - log(sum_j exp(x_j - m))        m = max_j x_j
+///
+/// Memory-bound: what counts is that each element is read once, by coalesced accesses, of 16 bytes where rows are whole vectors.
+///
+///   warp       Up to 4 KiB along memory, 512 bytes across it: held in the registers of 1 to 32 lanes.
+///   cluster    Along memory, up to 64 KiB: held in the shared memory of a block; up to 1.8 MB where GPUs have thread block
+///              clusters, of 2 to 16 blocks.
+///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two launches.
+///   one_block  The same without workspace: softmaxes are not cut.
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/softmax/cluster.cuh"
+#include "backends/cuda/softmax/two_pass.cuh"
+#include "backends/cuda/softmax/warp.cuh"
+
+using namespace talc;
+
+namespace /* other kernels have types of the same names */
+{
+
+/* Whether softmaxes lie side by side, closer than the elements of one: in x, or in y where x repeats an element. */
+static bool is_strided(const talc_softmax_problem *p)
+{
+    if (p->outer_rank == 0)
+        return false;
+    const int last = p->outer_rank - 1;
+    return p->x_stride == 0 || p->x_strides[last] == 0 ? p->y_strides[last] < p->y_stride
+                                                       : p->x_strides[last] < p->x_stride;
+}
+
+/* Whether both arrays are aligned and each softmax consists of whole vectors. */
+template <typename T>
+static bool is_whole(const talc_softmax_problem *p, const talc_softmax_arguments *a)
+{
+    constexpr int COUNT = ACCESS / sizeof(T);
+    bool whole = p->x_stride == 1 && p->y_stride == 1 && p->extent % COUNT == 0 &&
+                 is_aligned(a->x) && is_aligned(a->y);
+    for (int i = 0; i < p->outer_rank; i++)
+        whole &= p->x_strides[i] % COUNT == 0 && p->y_strides[i] % COUNT == 0;
+    return whole;
+}
+
+/* Whether both arrays are aligned and softmaxes lie one behind the other, without gaps. */
+static bool is_dense(const talc_softmax_problem *p, const talc_softmax_arguments *a)
+{
+    return p->x_stride == 1 && p->y_stride == 1 && is_aligned(a->x) && is_aligned(a->y) &&
+           (p->outer_rank == 0 ||
+            (p->outer_rank == 1 && p->x_strides[0] == p->extent && p->y_strides[0] == p->extent));
+}
+
+// ---- warp ---------------------------------------------------------------------------------------------------
+
+/* Bytes that a lane holds: the fewer, the higher the occupancy. */
+constexpr int HELD = 128;
+
+/* The most lanes of softmaxes side by side: a warp then reads 32 neighbouring bytes or more. */
+constexpr int STRIDED_LANES = 4;
+
+template <typename T, int COUNT, softmax_layout LAYOUT>
+static void launch_lanes(talc_device *device, const talc_softmax_problem *p,
+                         const talc_softmax_arguments *a)
+{
+    constexpr int EACH = COUNT * (int)sizeof(T), HELD_SHORT = LAYOUT == ALONG ? 32 : 64;
+    constexpr int SHORT_LANES = LAYOUT != ALONG ? 1 : COUNT > 1 ? 4 : WARP;
+    const int count = (int)p->extent / COUNT;
+    const bool is_short = count * EACH <= SHORT_LANES * HELD_SHORT;
+    /* Of longer vectors along memory four lanes at least, whose accesses are coalesced. */
+    int shift = !is_short && LAYOUT == ALONG ? 2 : 0;
+    while ((is_short ? HELD_SHORT : HELD) << shift < count * EACH)
+        shift++;
+    /* A block for each piece of longer ones: blocks that begin and end at any time read and write at any time. */
+    const int64_t work = pieces(p->outer, BLOCK >> shift);
+    const int64_t blocks = shift == 0 ? blocks_of(device, work) : work < INT_MAX ? work : INT_MAX;
+    const int bytes =
+        LAYOUT == STAGED ? (BLOCK >> shift) * count * EACH + BLOCK / WARP * 2 * ACCESS : 0;
+    const auto kernel = is_short ? softmax_warp<T, COUNT, HELD_SHORT / EACH, LAYOUT>
+                                 : softmax_warp<T, COUNT, HELD / EACH, LAYOUT>;
+    kernel<<<(unsigned)blocks, BLOCK, bytes, talc_cuda_stream(device)>>>(
+        (T *)a->y, (const T *)a->x, shift, count, softmax_plan(p));
+}
+
+template <typename T>
+static void launch_warp(talc_device *device, const talc_softmax_problem *p,
+                        const talc_softmax_arguments *a)
+{
+    if (is_strided(p))
+        launch_lanes<T, 1, STRIDED>(device, p, a);
+    else if (is_whole<T>(p, a))
+        launch_lanes<T, ACCESS / sizeof(T), ALONG>(device, p, a);
+    else if (is_dense(p, a))
+        launch_lanes<T, 1, STAGED>(device, p, a);
+    else
+        launch_lanes<T, 1, ALONG>(device, p, a);
+}
+
+// ---- cluster ------------------------------------------------------------------------------------------------
+
+/* Bytes of a softmax that a block holds where enough blocks can share it, so that three run side by side, and the most that it
+ * can hold. */
+constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
+
+/* Threads of the blocks that run side by side: more wait for each other longer than they load faster; and bytes of their slots
+ * that may hold nothing. */
+constexpr int64_t RUNNING = 960, LEAST_THREADS = 128, SPARE = LEAST_THREADS * ACCESS;
+
+/* Whether every GPU runs the machine code made for compute capability 9.0: PTX for newer ones knows no clusters. */
+static bool has_clusters()
+{
+    int count = 0, major = 9;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    for (int i = 0; i < count && error == cudaSuccess && major == 9; i++)
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i);
+    if (error != cudaSuccess)
+        (void)cudaGetLastError(); /* this one, as it is the last */
+    return error == cudaSuccess && major == 9;
+}
+
+/* By clusters of at most `most` blocks; false when the GPU cannot run them. */
+template <typename T, int COUNT>
+static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
+                          const talc_softmax_arguments *a, int most)
+{
+    constexpr int EACH = COUNT * (int)sizeof(T);
+    constexpr auto kernel = softmax_cluster<T, COUNT>;
+    const int64_t count = p->extent / COUNT;
+    int blocks = 1, clusters = 1;
+    while (blocks < most && count * EACH > blocks * STORED)
+        blocks *= 2;
+    const int64_t own = pieces(count, blocks);
+    const int64_t side_by_side = (MOST_STORED + 1024) / (own * EACH + 1024);
+    /* So many that the vectors come out nearly even: what they have room for is held. */
+    int64_t threads = LEAST_THREADS;
+    for (int64_t i = threads; i <= MOST_THREADS && i <= RUNNING / side_by_side; i += WARP)
+        if (pieces(own, i) * i <= pieces(own, threads) * threads)
+            threads = i;
+    /* Several times as many clusters as run side by side: they drift apart, and some read while others write. */
+    const int64_t drifting =
+        talc_cuda_state_of(device)->multiprocessors * side_by_side * 8 / blocks;
+    const int64_t bytes = pieces(own, threads) * threads * EACH;
+
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = { (unsigned)blocks, 1, 1 };
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)((p->outer < drifting ? p->outer : drifting) * blocks));
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = talc_cuda_stream(device);
+    config.attrs = &cluster;
+    config.numAttrs = blocks > 1;
+    if (bytes > STORED / 2) /* else what every kernel may have is enough */
+        (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   (has_clusters() ? MOST_STORED : STORED) + SPARE);
+    if (blocks > PORTABLE_BLOCKS &&
+        (cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) !=
+             cudaSuccess ||
+         cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) != cudaSuccess ||
+         clusters == 0)) {
+        (void)cudaGetLastError(); /* of a larger cluster than runs here */
+        return false;
+    }
+    (void)cudaLaunchKernelEx(&config, kernel, (T *)a->y, (const T *)a->x, blocks, (int)count,
+                             softmax_plan(p));
+    return true;
+}
+
+template <typename T>
+static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
+                           const talc_softmax_arguments *a)
+{
+    const auto launch =
+        is_whole<T>(p, a) ? launch_blocks<T, ACCESS / sizeof(T)> : launch_blocks<T, 1>;
+    if (!launch(device, p, a, MOST_BLOCKS))
+        (void)launch(device, p, a, PORTABLE_BLOCKS);
+}
+
+// ---- two_pass and one_block ---------------------------------------------------------------------------------
+
+/* Blocks that keep any GPU busy, and elements that are worth a block's while. */
+constexpr int64_t ENOUGH_BLOCKS = 1024, PART = 8192;
+
+/* The cut depends on the problem alone. */
+static softmax_cut cut_of(const talc_softmax_problem *p, bool in_parts)
+{
+    softmax_cut cut = { is_strided(p) ? (int)(LINE / talc_dtype_size(p->dtype)) : 1, p->extent, 1 };
+    const int64_t part = PART / cut.width, columns = pieces(p->outer, cut.width);
+    if (in_parts && columns > 0 && columns <= ENOUGH_BLOCKS / 2 && p->extent >= 2 * part) {
+        cut.length = pieces(pieces(p->extent, ENOUGH_BLOCKS / columns), part) * part;
+        cut.parts = pieces(p->extent, cut.length);
+    }
+    return cut;
+}
+
+template <typename T, bool IN_PARTS>
+static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
+                            const talc_softmax_arguments *a)
+{
+    const softmax_cut cut = cut_of(p, IN_PARTS);
+    const dim3 grid(blocks_of(device, pieces(p->outer, cut.width)), (unsigned)cut.parts);
+    for (int pass = cut.parts == 1 ? BOTH : FIRST; pass <= (cut.parts == 1 ? BOTH : SECOND); pass++)
+        softmax_two_pass<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
+            (T *)a->y, (const T *)a->x, (running<T> *)a->workspace, (softmax_pass)pass, cut,
+            softmax_plan(p));
+}
+
+} // namespace
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const char *warp_refuses(const talc_softmax_problem *p)
+{
+    const int64_t most = HELD / (int64_t)talc_dtype_size(p->dtype);
+    return is_strided(p) && p->extent > STRIDED_LANES * most
+               ? "softmaxes side by side are over 512 bytes long"
+           : p->extent > WARP * most ? "a softmax is over 4096 bytes long"
+                                     : NULL;
+}
+
+static const char *cluster_refuses(const talc_softmax_problem *p)
+{
+    const int64_t most = PORTABLE_BLOCKS * MOST_STORED, size = (int64_t)talc_dtype_size(p->dtype);
+    return is_strided(p)             ? "softmaxes lie side by side"
+           : p->extent > most / size ? "a softmax is over 1835008 bytes long"
+           : p->extent > STORED / size && !has_clusters()
+               ? "a softmax is over 65536 bytes long, and not every GPU is of compute capability "
+                 "9.0"
+               : NULL;
+}
+
+static const char *any(const talc_softmax_problem *problem)
+{
+    (void)problem;
+    return NULL;
+}
+
+static size_t two_pass_workspace(const talc_softmax_problem *p)
+{
+    const softmax_cut cut = cut_of(p, true);
+    return cut.parts == 1 ? 0 : (size_t)cut.parts * (size_t)p->outer * sizeof(running<double>);
+}
+
+enum softmax_row { IN_WARP, IN_CLUSTER, IN_TWO_PASSES, IN_ONE_BLOCK };
+
+template <softmax_row ROW>
+static talc_status run(talc_device *device, const talc_softmax_problem *p,
+                       const talc_softmax_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "softmax");
+    if (status != TALC_OK)
+        return status;
+    return talc_cuda_with_dtype(p->dtype, [&](auto type) {
+        using T = typename decltype(type)::type;
+        if constexpr (ROW == IN_WARP)
+            launch_warp<T>(device, p, a);
+        else if constexpr (ROW == IN_CLUSTER)
+            launch_cluster<T>(device, p, a);
+        else
+            launch_two_pass<T, ROW == IN_TWO_PASSES>(device, p, a);
+        return talc_cuda_launched(device, "softmax");
+    });
+}
+
+constexpr talc_arithmetic OWN_TYPE = { "the data's own type", TALC_STRICT, false };
+constexpr talc_arithmetic SUMS_IN_F64 = { "the data's own type, sums in f64", TALC_STRICT, false };
+
+const talc_softmax_algorithm talc_cuda_softmax[] = {
+    { { "warp", OWN_TYPE }, warp_refuses, NULL, run<IN_WARP> },
+    { { "cluster", OWN_TYPE }, cluster_refuses, NULL, run<IN_CLUSTER> },
+    { { "two_pass", SUMS_IN_F64 }, any, two_pass_workspace, run<IN_TWO_PASSES> },
+    { { "one_block", SUMS_IN_F64 }, any, NULL, run<IN_ONE_BLOCK> },
+    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+};

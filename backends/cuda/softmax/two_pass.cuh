@@ -1,0 +1,134 @@
+/// Softmaxes of any length and strides, whose elements are read twice. Private to backends/cuda/softmax.
+///
+/// A thread keeps the largest element so far and the sum relative to it. The threads of a block stand in rows of `width`: those
+/// of a row have softmaxes that lie side by side, so that their accesses are coalesced, and a column of threads shares one; with
+/// a width of 1 the whole block reads along it. Few long softmaxes are cut into parts, in two launches.
+///
+/// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
+#ifndef TALC_BACKENDS_CUDA_SOFTMAX_TWO_PASS_CUH
+#define TALC_BACKENDS_CUDA_SOFTMAX_TWO_PASS_CUH
+
+#include "backends/cuda/softmax/softmax.cuh"
+
+namespace talc
+{
+
+/// The maximum of elements and the sum of exp(x - maximum), where a maximum of -infinity counts as 0.
+template <typename T> struct running {
+    T m = -(T)INFINITY;
+    double sum = 0;
+
+    __device__ void rescale(T to)
+    {
+        if (to > m) {
+            if (m != -(T)INFINITY) /* else the sum is 0, or NaN */
+                sum *= (double)exp(m - to);
+            m = to;
+        }
+    }
+    __device__ void join(running other)
+    {
+        rescale(other.m);
+        other.rescale(m);
+        sum += other.sum;
+    }
+    template <int N> __device__ void add(T (&x)[N])
+    {
+        T most = m;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            most = larger()(most, x[i]);
+        rescale(most);
+        most = m == -(T)INFINITY ? 0 : m;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = exp(x[i] - most);
+        sum += (double)tree_sum<N>(x);
+    }
+};
+
+/// How softmaxes are cut: `width` of them are a block's, each in `parts` of `length` elements.
+struct softmax_cut {
+    int width;
+    int64_t length, parts;
+};
+
+/// Loads of a thread in flight.
+constexpr int LOADS = 8;
+
+/// The state of a column of threads, for all of them.
+template <typename T>
+static __device__ running<T> join_column(running<T> state, int width, running<T> *shared)
+{
+    __syncthreads(); /* what an earlier call left is read */
+    shared[threadIdx.x] = state;
+    for (int half = BLOCK / 2; half >= width; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) {
+            state.join(shared[threadIdx.x + half]);
+            shared[threadIdx.x] = state;
+        }
+    }
+    __syncthreads();
+    return shared[threadIdx.x % width];
+}
+
+/// FIRST leaves the state of each part in states[parts][outer], SECOND joins those of a softmax and writes y; BOTH does without
+/// where there is one part. The grid is of columns and parts.
+enum softmax_pass { BOTH, FIRST, SECOND };
+
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK, 4)
+    softmax_two_pass(T *y, const T *x, running<T> *states, softmax_pass pass, const softmax_cut cut,
+                     const softmax_plan plan)
+{
+    __shared__ running<T> shared[BLOCK];
+    const int rows = BLOCK / cut.width, row = threadIdx.x / cut.width, batch = rows * LOADS;
+    const int64_t begin = blockIdx.y * cut.length, rest = plan.extent - begin;
+    const int64_t end = rest < cut.length ? rest : cut.length;
+    const int64_t last = (end - 1) / batch * batch;
+    for (int64_t first = (int64_t)blockIdx.x * cut.width; first < plan.outer;
+         first += (int64_t)gridDim.x * cut.width) {
+        const int64_t softmax = first + threadIdx.x % cut.width;
+        const bool real = softmax < plan.outer;
+        int64_t at[2];
+        plan.at.offsets((uint64_t)(real ? softmax : first), at);
+        const T *from = x + at[1] + (begin + row) * plan.x_stride;
+        T *to = y + at[0] + (begin + row) * plan.y_stride;
+        T values[LOADS];
+        const auto load = [&](int64_t i) {
+#pragma unroll
+            for (int k = 0; k < LOADS; k++)
+                values[k] =
+                    i + row + k * rows < end ? from[(i + k * rows) * plan.x_stride] : -(T)INFINITY;
+        };
+        running<T> state;
+        if (pass == SECOND)
+#pragma unroll 4
+            for (int k = row; k < (int)cut.parts; k += rows)
+                state.join(states[k * plan.outer + (real ? softmax : first)]);
+        else
+            for (int64_t i = 0; i <= last; i += batch) {
+                load(i);
+                state.add(values);
+            }
+        state = join_column(state, cut.width, shared);
+        if (pass == FIRST) {
+            if (real && row == 0)
+                states[blockIdx.y * plan.outer + softmax] = state;
+            continue;
+        }
+        const softmax_of<T> by(plan.log, state.m, state.sum);
+        for (int64_t i = last; i >= 0; i -= batch) { /* what was read last is still in a cache */
+            load(i);
+#pragma unroll
+            for (int k = 0; k < LOADS; k++)
+                if (real && i + row + k * rows < end)
+                    to[(i + k * rows) * plan.y_stride] = by.of_element(values[k]);
+        }
+    }
+}
+
+} // namespace talc
+
+#endif
