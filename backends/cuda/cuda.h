@@ -33,6 +33,9 @@ extern const struct talc_backend talc_cuda_backend;
 /// GPUs beyond these are not seen.
 enum { TALC_CUDA_GPUS = 16 };
 
+/// Bytes up to which a kernel is queued in less time than a copy of the runtime's.
+enum { TALC_CUDA_SMALL_COPY = 1 << 18 };
+
 /// What a GPU is, for kernels that size themselves by it, and what has become of it.
 typedef struct talc_cuda_state {
     int index;

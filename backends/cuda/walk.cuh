@@ -11,9 +11,6 @@ namespace talc
 
 constexpr int BLOCK = 256;
 
-/// Bytes up to which a kernel is queued in less time than a copy of the runtime's.
-constexpr size_t SMALL_COPY = (size_t)1 << 18;
-
 /// Blocks of BLOCK threads for `threads` of them; kernels loop when there are more than a few waves of blocks.
 inline unsigned blocks_for(const talc_device *device, int64_t threads)
 {

@@ -167,7 +167,7 @@ static talc_status take_out_large(talc_device *device, talc_join_problem *p, voi
     int left = 0;
     for (int i = 0; i < p->count; i++) {
         const auto part = p->parts[i];
-        if (part.bytes <= SMALL_COPY) {
+        if (part.bytes <= TALC_CUDA_SMALL_COPY) {
             p->parts[left++] = part;
             continue;
         }

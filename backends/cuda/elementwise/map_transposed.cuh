@@ -1,0 +1,208 @@
+/// Maps (map.h): the transposing kernel, for operands whose neighbours lie along another dimension, S, than y's, D. Private to
+/// backends/cuda.
+///
+///     a [D, S]: read along S         shared [D, S + padding]         y [S, D]: written along D
+///          d0    | - - - - >              | . . . . |                     s0    | - - - - >
+///          d0+1  | - - - - >   ------>    | . . . . |     ------>         s0+1  | - - - - >
+///
+/// A block has a tile: 2^height by 2^width elements of the plane that S and D span, at one place of the other dimensions. Where one of
+/// the two is short, as the 3 channels of a picture are, the tile is the longer in the other. Elements of up to 4 bytes move R at a
+/// time where S is read and W at a time where D is written, 4 where they are aligned: a thread then transposes patches of R by W in
+/// registers. One at a time, f32 reaches two thirds of the rate of a copy; f64 needs no more.
+#ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
+#define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
+
+#include "backends/cuda/elementwise/map_element.cuh"
+
+namespace talc
+{
+
+struct transposed_plan {
+    map_operands m;
+    map_index others;                     ///< the dimensions but S and D
+    int64_t across[ARRAYS], down[ARRAYS]; ///< strides along D and along S
+    bool staged[ARRAYS];                  ///< the operand goes through shared memory
+    uint32_t S, D;
+    int height, width;    ///< of a tile, the logarithms
+    uint32_t pitch, room; ///< in shared memory: of a row and of an operand, in elements
+    divisor<uint32_t> tiles_down, tiles_across; ///< of S and of D
+    uint32_t tiles;
+};
+
+/* A thread's way over a tile, of 2^fast units beside each other and 2^slow behind each other. Steps go in the slow direction; in the fast
+ * one, a round for each unit of the slow one, where that is longer than a block. */
+struct tile_walk {
+    uint32_t fast, slow; ///< the thread's first unit
+    bool is_long;
+    int log_step; ///< units of a step
+    uint32_t rounds;
+
+    __device__ __forceinline__ tile_walk(int log_fast, int log_slow)
+    {
+        fast = threadIdx.x & ((1u << log_fast) - 1), slow = threadIdx.x >> log_fast;
+        is_long = log_fast > LOG_BLOCK;
+        log_step = is_long ? LOG_BLOCK : LOG_BLOCK - log_fast;
+        rounds = is_long ? 1u << log_slow : 1;
+    }
+
+    /// Steps of a round in which the thread finds a unit, of so many that are there.
+    __device__ __forceinline__ uint32_t steps(uint32_t round, uint32_t fast_units,
+                                              uint32_t slow_units) const
+    {
+        const uint32_t at = is_long ? fast : slow, end = is_long ? fast_units : slow_units;
+        const bool inside = is_long ? slow + round < slow_units : fast < fast_units;
+        return inside && at < end ? (end - at + (1u << log_step) - 1) >> log_step : 0;
+    }
+
+    /// From a step to the next, when units lie so far apart.
+    template <typename Stride>
+    __device__ __forceinline__ Stride step(Stride fast_stride, Stride slow_stride) const
+    {
+        return (is_long ? fast_stride : slow_stride) << log_step;
+    }
+
+  private:
+    static constexpr int LOG_BLOCK = 8;
+    static_assert(1 << LOG_BLOCK == BLOCK, "a unit a thread");
+};
+
+/* A tile's row in shared memory. Those of a patch lie apart, so that threads beside each other read rows beside each other. */
+template <int W> __device__ __forceinline__ uint32_t tile_row(uint32_t d, int width)
+{
+    return W == 1 ? d : ((d % W) << width) / W + d / W;
+}
+
+template <int N> constexpr int LOG2 = N == 1 ? 0 : 2;
+
+/* Fetches a tile of an operand, of which `high` by `wide` elements are there, R at a time. */
+template <int R, int W, typename T>
+__device__ __forceinline__ void fetch_tile(const transposed_plan &p, int o, T *tile, const T *from,
+                                           uint32_t high, uint32_t wide)
+{
+    constexpr int K = R == 1 ? 8 : 4;
+    const tile_walk walk(p.height - LOG2<R>, p.width);
+    const int64_t step = walk.step(R * p.down[o], p.across[o]);
+    const uint32_t step_s = walk.step<uint32_t>(R, 0), step_d = walk.step<uint32_t>(0, 1);
+#pragma unroll 1
+    for (uint32_t round = 0; round < walk.rounds; round++) {
+        const uint32_t steps = walk.steps(round, high / R, wide);
+        uint32_t s = walk.fast * R, d = walk.slow + round;
+        const T *next = from + s * p.down[o] + d * p.across[o];
+#pragma unroll 1
+        for (uint32_t done = 0; done < steps; done += K) {
+            vec<T, R> held[K];
+#pragma unroll
+            for (int k = 0; k < K; k++, next += step)
+                if (done + k < steps)
+                    held[k] = *(const vec<T, R> *)next;
+#pragma unroll
+            for (int k = 0; k < K; k++, s += step_s, d += step_d)
+                if (done + k < steps)
+                    *(vec<T, R> *)(tile + tile_row<W>(d, p.width) * p.pitch + s) = held[k];
+        }
+    }
+}
+
+/* R rows of W elements along D: columns of an operand's tile, transposed, or from memory. */
+template <int R, int W, typename T>
+__device__ __forceinline__ void load_patch(const transposed_plan &p, int o, T *values,
+                                           const T *from)
+{
+    if (p.m.x[o] == NULL)
+        return;
+    if (!p.staged[o]) {
+#pragma unroll
+        for (int i = 0; i < R; i++)
+            load<W>(values + i * W, from + i * p.down[o], p.across[o]);
+        return;
+    }
+#pragma unroll
+    for (int e = 0; e < W; e++) {
+        const vec<T, R> row = *(const vec<T, R> *)(from + ((e << p.width) / W) * p.pitch);
+#pragma unroll
+        for (int i = 0; i < R; i++)
+            values[i * W + e] = row.of[i];
+    }
+}
+
+/* Blocks that a multiprocessor is to hold; patches and the functions of f64 need registers. */
+template <typename T, int PATCH>
+constexpr int RESIDENT = std::is_same_v<T, double> ? 3
+                         : PATCH > 4               ? 3
+                                                   : 5;
+
+template <typename T, int R, int W, bool CASTS>
+static __global__ void __launch_bounds__(BLOCK, RESIDENT<T, R * W>)
+    map_transposed(const transposed_plan p)
+{
+    extern __shared__ __align__(16) unsigned char tile_bytes[];
+    T *const tile = (T *)tile_bytes;
+    const uint32_t rest = p.tiles_across.quotient(blockIdx.x);
+    const uint32_t d0 = (blockIdx.x - rest * p.tiles_across.by) << p.width;
+    const uint32_t other = p.tiles_down.quotient(rest);
+    const uint32_t s0 = (rest - other * p.tiles_down.by) << p.height;
+    const uint32_t high = min(p.S - s0, 1u << p.height), wide = min(p.D - d0, 1u << p.width);
+    const map_offsets at = p.others.find(other);
+    const T *from[ARRAYS];
+#pragma unroll
+    for (int o = A; o < ARRAYS; o++) {
+        from[o] = (const T *)p.m.x[o] + at.of[o] + s0 * p.down[o] + d0 * p.across[o];
+        if (p.staged[o])
+            fetch_tile<R, W>(p, o, tile + (o - A) * p.room, from[o], high, wide);
+    }
+    __syncthreads();
+
+    /* Units of R rows of W elements. An operand's are in its tile or in memory; bytes in patches are copied alone. */
+    constexpr int PATCH = R * W, K = PATCH == 1 ? 4 : 1;
+    const tile_walk walk(p.width - LOG2<W>, p.height - LOG2<R>);
+    int64_t step[ARRAYS];
+#pragma unroll
+    for (int o = 0; o < ARRAYS; o++)
+        step[o] = p.staged[o] ? walk.step<int64_t>(p.pitch, R)
+                              : walk.step(W * p.across[o], R * p.down[o]);
+#pragma unroll 1
+    for (uint32_t round = 0; round < walk.rounds; round++) {
+        const uint32_t steps = walk.steps(round, wide / W, high / R);
+        const uint32_t s = (walk.slow + round) * R, d = walk.fast * W;
+        int64_t to = at.of[Y] + (s0 + s) * p.down[Y] + (d0 + d) * p.across[Y];
+        const T *next[ARRAYS];
+#pragma unroll
+        for (int o = A; o < ARRAYS; o++)
+            next[o] = p.staged[o] ? tile + (o - A) * p.room + walk.fast * p.pitch + s
+                                  : from[o] + s * p.down[o] + d * p.across[o];
+#pragma unroll 1
+        for (uint32_t done = 0; done < steps; done += K) {
+            T a[K * PATCH], b[K * PATCH];
+#pragma unroll
+            for (int k = 0; k < K * PATCH; k++)
+                a[k] = b[k] = scalar_of<T>(p.m);
+#pragma unroll
+            for (int k = 0; k < K; k++, next[A] += step[A], next[B] += step[B]) {
+                if (done + k >= steps)
+                    continue;
+                if constexpr (PATCH == 1) {
+                    if (p.m.x[A] != NULL)
+                        a[k] = *next[A];
+                    if (p.m.x[B] != NULL)
+                        b[k] = *next[B];
+                } else {
+                    load_patch<R, W>(p, A, a, next[A]);
+                    load_patch<R, W>(p, B, b, next[B]);
+                }
+            }
+            if (!CASTS && (sizeof(T) > 1 || PATCH == 1))
+                apply(p.m.function, a, b);
+#pragma unroll
+            for (int k = 0; k < K; k++, to += step[Y])
+                if (done + k < steps)
+#pragma unroll
+                    for (int i = 0; i < R; i++)
+                        store_results<CASTS, W>(p.m, to + i * p.down[Y], p.across[Y],
+                                                a + k * PATCH + i * W);
+        }
+    }
+}
+
+} // namespace talc
+
+#endif
