@@ -452,39 +452,25 @@ void talc_check_batch_norm2d_moments(const check_problem *problem, const check_v
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_batch_norm2d_algorithm *typed(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_batch_norm2d_algorithm *)(const void *)row;
+    return &read_only(problem)->p;
 }
 
-static bool has_functions(const talc_algorithm *row)
-{
-    return typed(row)->refuses != NULL && typed(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
+static bool is_empty(const check_problem *problem)
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    if (p->N == 0 || p->C == 0 || p->H == 0 || p->W == 0)
-        return "the result is empty";
-    return typed(row)->refuses(p);
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)device, (void)limit;
-    const talc_batch_norm2d_algorithm *own = typed(row);
-    return own->workspace == NULL ? 0 : own->workspace(&read_only(problem)->p);
+    return p->N == 0 || p->C == 0 || p->H == 0 || p->W == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
     const norm_problem *own = read_only(problem);
     const places at = places_of(own);
     const bool training = own->p.training;
     const talc_batch_norm2d_arguments arguments = {
+        .base = { workspace },
         .x = pointers[at.x],
         .weight = own->plain ? NULL : pointers[at.weight],
         .bias = own->plain ? NULL : pointers[at.bias],
@@ -492,11 +478,9 @@ static talc_status run(const talc_algorithm *row, talc_device *device, const che
         .running_var = own->untracked ? NULL : pointers[at.running_var],
         .y = pointers[at.y],
         .mean = training ? pointers[at.mean] : NULL,
-        .rstd = training ? pointers[at.rstd] : NULL,
-        .workspace = memory,
-        .workspace_bytes = bytes,
+        .rstd = training ? pointers[at.rstd] : NULL
     };
-    return typed(row)->run(device, &own->p, &arguments);
+    return row->run(device, &own->p, plan, &arguments);
 }
 
 const check_family talc_check_batch_norm2d = {
@@ -514,9 +498,7 @@ const check_family talc_check_batch_norm2d = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, batch_norm2d),
-    .row_size = sizeof(talc_batch_norm2d_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
-    .workspace = workspace,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

@@ -317,8 +317,9 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     stage.count = family->operands(problem, stage.operands);
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
-    const size_t workspace_bytes = talc_check_workspace(family, row, device, problem, limit);
-    lay_out(&stage, options, workspace_bytes);
+    talc_plan plan;
+    (void)talc_check_plan(family, row, device, problem, limit, &plan);
+    lay_out(&stage, options, plan.workspace);
     bool done = room_grow(room, room_bytes(&stage));
     if (done) {
         draw(&stage, values, options, room);
@@ -328,9 +329,8 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
         void *pointers[CHECK_OPERANDS] = { NULL };
         for (int i = 0; i < stage.count; i++)
             pointers[i] = address(&stage, stage.of[i].begin);
-        talc_status status =
-            family->run(row, device, problem, pointers,
-                        address(&stage, stage.of[stage.count].begin), workspace_bytes);
+        talc_status status = family->run(row, device, problem, pointers, &plan,
+                                         address(&stage, stage.of[stage.count].begin));
         if (status == TALC_OK && !talc_device_synchronize(device))
             status = talc_error_status();
         if (status != TALC_OK || talc_failed())

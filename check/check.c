@@ -46,6 +46,11 @@ typedef struct session {
     int64_t unwritten;     /* elements of outputs, in the last run */
 } session;
 
+static const char *plan_of(const session *s, int row, size_t limit, talc_plan *plan)
+{
+    return talc_check_plan(s->family, s->rows[row], s->check->device, &s->problem, limit, plan);
+}
+
 static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
 {
     return (talc_check_outcome){ .op = s->family->op(&s->problem),
@@ -222,10 +227,9 @@ static bool check_variants(session *s)
                 return false;
         }
         const check_run_options smallest = { .workspace_limit = 0 };
-        if (runs(s, TALC_CHECK_WORKSPACE) &&
-            talc_check_workspace(s->family, s->rows[row], s->check->device, &s->problem, SIZE_MAX) >
-                0 &&
-            !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
+        talc_plan plan;
+        if (runs(s, TALC_CHECK_WORKSPACE) && plan_of(s, row, SIZE_MAX, &plan) == NULL &&
+            plan.workspace > 0 && !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
             return false;
     }
     return true;
@@ -318,11 +322,11 @@ static double memory_of(const session *s)
     check_operand operands[CHECK_OPERANDS];
     const int count = s->family->operands(&s->problem, operands);
     double workspace = 0;
-    for (int row = 0; row < s->row_count; row++)
-        workspace =
-            fmax(workspace,
-                 (double)talc_check_workspace(s->family, s->rows[row], s->check->device,
-                                              &s->problem, talc_workspace_limit(s->check->device)));
+    for (int row = 0; row < s->row_count; row++) {
+        talc_plan plan;
+        if (plan_of(s, row, talc_workspace_limit(s->check->device), &plan) == NULL)
+            workspace = fmax(workspace, (double)plan.workspace);
+    }
     double bytes =
         talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
     bytes += 3 * workspace;
@@ -363,7 +367,8 @@ static bool sort_out_rows(session *s)
         talc_check_summary *summary = talc_check_summary_of(s->check, op, s->rows[i]);
         if (summary == NULL)
             return false;
-        const bool refuses = s->family->refuses(s->rows[i], &s->problem) != NULL;
+        talc_plan plan;
+        const bool refuses = plan_of(s, i, talc_workspace_limit(s->check->device), &plan) != NULL;
         summary->refused += refuses;
         summary->problems += !refuses;
         if (!refuses)
@@ -388,8 +393,8 @@ static bool is_usable(const session *s, const talc_algorithm *row)
                   TALC_SHOWN(row->name), strlen(row->name), most);
         return false;
     }
-    if (!s->family->complete(row)) {
-        talc_fail(TALC_BAD_ARGUMENT, "check: row '%s' of %s has no function 'refuses' or no 'run'",
+    if (row->plan == NULL || row->run == NULL) {
+        talc_fail(TALC_BAD_ARGUMENT, "check: row '%s' of %s has no function 'plan' or no 'run'",
                   TALC_SHOWN(row->name), op);
         return false;
     }

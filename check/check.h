@@ -121,9 +121,8 @@ TALC_API bool talc_check_problem(talc_check *check, const char *problem);
 TALC_API bool talc_check_problems(talc_check *check, const char *const *problems, int64_t count,
                                   void (*step)(void *context, const char *problem), void *context);
 
-/// The same as talc_check_problem for one row, which need not be in any table: `row` begins a talc_conv2d_algorithm for a problem of conv2d, and
-/// so on. False with TALC_BAD_ARGUMENT for one without a name, with a name of more than 31 characters, or without `refuses`
-/// or `run`.
+/// The same as talc_check_problem for one row, which need not be in any table: it takes the problem and arguments of the text's op.
+/// False with TALC_BAD_ARGUMENT for one without a name, with a name of more than 31 characters, or without `plan` or `run`.
 TALC_API bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row);
 
 // ---- A convolution's result at some outputs -----------------------------------------------------------------

@@ -389,30 +389,18 @@ bool talc_check_conv2d_pose(const check_ran *ran, check_problem *problem)
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_conv2d_algorithm *conv2d_row(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_conv2d_algorithm *)(const void *)row;
+    return conv2d_of(problem);
 }
 
-static bool has_functions(const talc_algorithm *row)
+static bool is_empty(const check_problem *problem)
 {
-    return conv2d_row(row)->refuses != NULL && conv2d_row(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
-{
-    return conv2d_row(row)->refuses(conv2d_of(problem));
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    const talc_conv2d_algorithm *r = conv2d_row(row);
-    return r->workspace == NULL ? 0 : r->workspace(device, conv2d_of(problem), limit);
+    return conv2d_of(problem)->N == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *room, size_t room_bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
     const talc_conv2d_problem *p = conv2d_of(problem);
     slot slots[CHECK_OPERANDS];
@@ -420,14 +408,13 @@ static talc_status run(const talc_algorithm *row, talc_device *device, const che
     const int count = slots_of(p, slots);
     for (int i = 0; i < count; i++)
         of[slots[i]] = pointers[i];
-    const talc_conv2d_arguments arguments = { .x = of[SLOT_X],
+    const talc_conv2d_arguments arguments = { .base = { workspace },
+                                              .x = of[SLOT_X],
                                               .w = of[SLOT_W],
                                               .bias = of[SLOT_BIAS],
                                               .residual = of[SLOT_RESIDUAL],
-                                              .y = of[SLOT_Y],
-                                              .workspace = room,
-                                              .workspace_bytes = room_bytes };
-    return conv2d_row(row)->run(device, p, &arguments);
+                                              .y = of[SLOT_Y] };
+    return row->run(device, p, plan, &arguments);
 }
 
 static const char *const ops[] = { "conv2d", NULL };
@@ -445,9 +432,7 @@ const check_family talc_check_conv2d = {
     .due = due,
     .terms = terms,
     .list = offsetof(struct talc_backend, conv2d),
-    .row_size = sizeof(talc_conv2d_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
-    .workspace = workspace,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

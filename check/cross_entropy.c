@@ -285,41 +285,23 @@ bool talc_check_cross_entropy_pose(const check_ran *ran, check_problem *problem)
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_cross_entropy_algorithm *typed(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_cross_entropy_algorithm *)(const void *)row;
+    return &read_only(problem)->p;
 }
 
-static bool has_functions(const talc_algorithm *row)
+static bool is_empty(const check_problem *problem)
 {
-    return typed(row)->refuses != NULL && typed(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
-{
-    const entropy_problem *own = read_only(problem);
-    return own->x.count == 0 ? "there are no samples" : typed(row)->refuses(&own->p);
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)limit;
-    const entropy_problem *own = read_only(problem);
-    return typed(row)->workspace == NULL || own->x.count == 0
-               ? 0
-               : typed(row)->workspace(device, &own->p);
+    return read_only(problem)->x.count == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
-    const talc_cross_entropy_arguments arguments = { .y = pointers[2],
-                                                     .x = pointers[0],
-                                                     .labels = pointers[1],
-                                                     .workspace = memory,
-                                                     .workspace_bytes = bytes };
-    return typed(row)->run(device, &read_only(problem)->p, &arguments);
+    const talc_cross_entropy_arguments arguments = {
+        .base = { workspace }, .y = pointers[2], .x = pointers[0], .labels = pointers[1]
+    };
+    return row->run(device, &read_only(problem)->p, plan, &arguments);
 }
 
 const check_family talc_check_cross_entropy = {
@@ -334,9 +316,7 @@ const check_family talc_check_cross_entropy = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
-    .row_size = sizeof(talc_cross_entropy_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
-    .workspace = workspace,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

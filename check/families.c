@@ -29,18 +29,20 @@ const check_family *talc_check_parse(const char *text, check_problem *problem)
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index)
 {
-    const char *row;
+    const talc_algorithm *row;
     memcpy(&row, (const char *)device->backend + family->list, sizeof row);
-    for (; row != NULL; row += family->row_size, index--) {
-        const talc_algorithm *algorithm = (const talc_algorithm *)(const void *)row;
-        if (algorithm->name == NULL || index == 0)
-            return algorithm->name == NULL ? NULL : algorithm;
+    while (row != NULL && row->name != NULL && index > 0) {
+        row++;
+        index--;
     }
-    return NULL;
+    return row == NULL || row->name == NULL ? NULL : row;
 }
 
-size_t talc_check_workspace(const check_family *family, const talc_algorithm *row,
-                            const talc_device *device, const check_problem *problem, size_t limit)
+const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit,
+                            talc_plan *plan)
 {
-    return family->workspace == NULL ? 0 : family->workspace(row, device, problem, limit);
+    *plan = (talc_plan){ .workspace = 0 };
+    return family->is_empty(problem) ? "there is nothing to compute"
+                                     : row->plan(device, family->posed(problem), limit, plan);
 }

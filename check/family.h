@@ -89,18 +89,15 @@ typedef struct check_family {
     /// sample.
     double (*terms)(const check_problem *problem);
 
-    /// Where a backend keeps its list of rows, as an offset into struct talc_backend, and the size of a row.
-    size_t list, row_size;
-    /// Whether the row has the functions that every row must have.
-    bool (*complete)(const talc_algorithm *row);
-    const char *(*refuses)(const talc_algorithm *row, const check_problem *problem);
-    /// Bytes that it uses under `limit`. NULL: no row of the op uses any.
-    size_t (*workspace)(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit);
-    /// Runs it on device pointers to contiguous operands, in the order of `operands`.
+    /// Where a backend keeps its list of rows, as an offset into struct talc_backend.
+    size_t list;
+    /// The problem as its rows take it, and whether it has no result to compute.
+    const void *(*posed)(const check_problem *problem);
+    bool (*is_empty)(const check_problem *problem);
+    /// Runs a row on device pointers to contiguous operands, in the order of `operands`.
     talc_status (*run)(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *workspace,
-                       size_t workspace_bytes);
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan,
+                       void *workspace);
 } check_family;
 
 extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
@@ -113,9 +110,10 @@ extern const check_family *const talc_check_families[];
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index);
 
-/// Bytes that a row uses under `limit`.
-size_t talc_check_workspace(const check_family *family, const talc_algorithm *row,
-                            const talc_device *device, const check_problem *problem, size_t limit);
+/// Why the row cannot do the problem under `limit`; NULL when it can, with its plan.
+const char *talc_check_plan(const check_family *family, const talc_algorithm *row,
+                            const talc_device *device, const check_problem *problem, size_t limit,
+                            talc_plan *plan);
 
 /// Finds the family of a text and reads the problem; NULL with a failure.
 const check_family *talc_check_parse(const char *text, check_problem *problem);

@@ -318,38 +318,31 @@ bool talc_check_matmul_pose(const check_ran *ran, check_problem *problem)
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_matmul_algorithm *typed(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_matmul_algorithm *)(const void *)row;
+    return &read_only(problem)->p;
 }
 
-static bool has_functions(const talc_algorithm *row)
-{
-    return typed(row)->refuses != NULL && typed(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
+static bool is_empty(const check_problem *problem)
 {
     const talc_matmul_problem *p = &read_only(problem)->p;
-    if (p->batch == 0 || p->M == 0 || p->N == 0)
-        return "the result is empty";
-    return typed(row)->refuses(p);
+    return p->batch == 0 || p->M == 0 || p->N == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
-    (void)memory, (void)bytes;
     const talc_matmul_problem *p = &read_only(problem)->p;
     const places at = places_of(p);
     const talc_matmul_arguments arguments = {
+        .base = { workspace },
         .y = pointers[at.y],
         .a = pointers[at.a],
         .b = pointers[at.b],
         .bias = p->bias ? pointers[at.bias] : NULL,
         .residual = p->residual ? pointers[at.residual] : NULL,
     };
-    return typed(row)->run(device, p, &arguments);
+    return row->run(device, p, plan, &arguments);
 }
 
 const check_family talc_check_matmul = {
@@ -364,8 +357,7 @@ const check_family talc_check_matmul = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, matmul),
-    .row_size = sizeof(talc_matmul_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

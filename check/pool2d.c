@@ -224,33 +224,26 @@ static double terms(const check_problem *problem)
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_pool2d_algorithm *typed(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_pool2d_algorithm *)(const void *)row;
+    return &talc_check_pool2d_of(problem)->p;
 }
 
-static bool has_functions(const talc_algorithm *row)
-{
-    return typed(row)->refuses != NULL && typed(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
+static bool is_empty(const check_problem *problem)
 {
     const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
-    if (p->N == 0 || p->OH == 0 || p->OW == 0)
-        return "the result is empty";
-    return typed(row)->refuses(p);
+    return p->N == 0 || p->OH == 0 || p->OW == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
-    (void)memory, (void)bytes;
     const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
-    const talc_pool2d_arguments arguments = { .x = pointers[X],
+    const talc_pool2d_arguments arguments = { .base = { workspace },
+                                              .x = pointers[X],
                                               .y = pointers[Y],
                                               .indices = p->indices ? pointers[INDICES] : NULL };
-    return typed(row)->run(device, p, &arguments);
+    return row->run(device, p, plan, &arguments);
 }
 
 const check_family talc_check_pool2d = {
@@ -265,8 +258,7 @@ const check_family talc_check_pool2d = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, pool2d),
-    .row_size = sizeof(talc_pool2d_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

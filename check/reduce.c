@@ -355,39 +355,24 @@ bool talc_check_reduce_pose(const check_ran *ran, check_problem *problem)
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_reduce_algorithm *typed(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_reduce_algorithm *)(const void *)row;
+    return &read_only(problem)->p;
 }
 
-static bool has_functions(const talc_algorithm *row)
+static bool is_empty(const check_problem *problem)
 {
-    return typed(row)->refuses != NULL && typed(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
-{
-    const reduce_problem *own = read_only(problem);
-    if (own->p.outputs == 0 || own->p.K == 0)
-        return "there is nothing to reduce";
-    return typed(row)->refuses(&own->p);
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)device, (void)limit;
-    const talc_reduce_algorithm *own = typed(row);
-    return own->workspace == NULL ? 0 : own->workspace(&read_only(problem)->p);
+    const talc_reduce_problem *p = &read_only(problem)->p;
+    return p->outputs == 0 || p->K == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
-    const talc_reduce_arguments arguments = {
-        .y = pointers[1], .x = pointers[0], .workspace = memory, .workspace_bytes = bytes
-    };
-    return typed(row)->run(device, &read_only(problem)->p, &arguments);
+    const talc_reduce_arguments arguments = { .base = { workspace },
+                                              .y = pointers[1],
+                                              .x = pointers[0] };
+    return row->run(device, &read_only(problem)->p, plan, &arguments);
 }
 
 const check_family talc_check_reduce = {
@@ -402,9 +387,7 @@ const check_family talc_check_reduce = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, reduce),
-    .row_size = sizeof(talc_reduce_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
-    .workspace = workspace,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

@@ -250,37 +250,23 @@ bool talc_check_softmax_pose(const check_ran *ran, check_problem *problem)
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const talc_softmax_algorithm *typed(const talc_algorithm *row)
+static const void *posed(const check_problem *problem)
 {
-    return (const talc_softmax_algorithm *)(const void *)row;
+    return &read_only(problem)->p;
 }
 
-static bool has_functions(const talc_algorithm *row)
+static bool is_empty(const check_problem *problem)
 {
-    return typed(row)->refuses != NULL && typed(row)->run != NULL;
-}
-
-static const char *refuses(const talc_algorithm *row, const check_problem *problem)
-{
-    const softmax_problem *own = read_only(problem);
-    return own->x.count == 0 ? "the result is empty" : typed(row)->refuses(&own->p);
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)device, (void)limit;
-    const talc_softmax_algorithm *own = typed(row);
-    return own->workspace == NULL ? 0 : own->workspace(&read_only(problem)->p);
+    return read_only(problem)->x.count == 0;
 }
 
 static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], void *memory, size_t bytes)
+                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
 {
-    const talc_softmax_arguments arguments = {
-        .y = pointers[1], .x = pointers[0], .workspace = memory, .workspace_bytes = bytes
-    };
-    return typed(row)->run(device, &read_only(problem)->p, &arguments);
+    const talc_softmax_arguments arguments = { .base = { workspace },
+                                               .y = pointers[1],
+                                               .x = pointers[0] };
+    return row->run(device, &read_only(problem)->p, plan, &arguments);
 }
 
 const check_family talc_check_softmax = {
@@ -298,9 +284,7 @@ const check_family talc_check_softmax = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, softmax),
-    .row_size = sizeof(talc_softmax_algorithm),
-    .complete = has_functions,
-    .refuses = refuses,
-    .workspace = workspace,
+    .posed = posed,
+    .is_empty = is_empty,
     .run = run,
 };

@@ -112,7 +112,9 @@ static check_problem posed_of(const talc_conv2d_problem *problem)
 bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem)
 {
     const check_problem posed = posed_of(problem);
-    return talc_check_conv2d.refuses(trial->row, &posed) == NULL;
+    talc_plan plan;
+    return talc_check_plan(&talc_check_conv2d, trial->row, trial->device, &posed,
+                           talc_workspace_limit(trial->device), &plan) == NULL;
 }
 
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,

@@ -5,18 +5,23 @@
 
 static bool mistaken; /* the left padding used at the top too */
 
-static const char *refuses(const talc_conv2d_problem *p)
+static const char *plan(const talc_device *device, const void *problem, size_t limit,
+                        talc_plan *planned)
 {
+    (void)device, (void)limit, (void)planned;
+    const talc_conv2d_problem *p = problem;
     if (p->dtype != TALC_F32 || p->padding_mode != TALC_PADDING_ZEROS)
         return "elements are not f32 or the padding is not zeros";
     const bool plain = !p->residual && p->activation == TALC_ACTIVATION_NONE;
     return plain ? NULL : "there is more than a sum and a bias";
 }
 
-static talc_status run(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a)
+static talc_status run(talc_device *device, const void *problem, const talc_plan *planned,
+                       const void *arguments)
 {
-    (void)device;
+    (void)device, (void)planned;
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
     const float *x = a->x, *w = a->w, *bias = a->bias;
     const int64_t IC = p->C / p->groups, K = IC * p->KH * p->KW,
                   top = mistaken ? p->pad_left : p->pad_top;
@@ -37,9 +42,10 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p,
 }
 
 /* The arithmetic is what the row is judged by: f32 sums, every element as accurate as those have to be. */
-static const talc_conv2d_algorithm mine = {
-    .algorithm = { "mine", { "f32 products and sums", TALC_STRICT, false } },
-    .refuses = refuses,
+static const talc_algorithm mine = {
+    .name = "mine",
+    .arithmetic = { "f32 products and sums", TALC_STRICT, false },
+    .plan = plan,
     .run = run,
 };
 
@@ -50,7 +56,7 @@ int main(int count, char **arguments)
     char problem[TALC_CHECK_TEXT];
     for (int64_t i = 0; talc_check_set_problem("quick", i, 1, problem) != NULL; i++)
         if (strchr(problem, ':') == NULL) /* a convolution */
-            talc_check_row(check, problem, &mine.algorithm);
+            talc_check_row(check, problem, &mine);
     talc_check_print(stdout, check);
     if (talc_failed())
         fprintf(stderr, "%s\n", talc_error_message());

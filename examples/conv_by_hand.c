@@ -125,9 +125,9 @@ static bool compute_by_talc(talc_device *device, const convolution *c, const flo
         !talc_conv2d_explain(device, &problem, &options, &explanation))
         return false;
     bool equal = true;
-    printf("   %s on %s:\n", c->title, explanation.device);
-    for (int i = 0; i < explanation.count; i++) {
-        const talc_conv2d_candidate *candidate = &explanation.candidates[i];
+    printf("   %s on %s:\n", c->title, explanation.decision.device);
+    for (int i = 0; i < explanation.decision.count; i++) {
+        const talc_candidate *candidate = &explanation.decision.candidates[i];
         float result[OC * P] = { 0 };
         options.algorithm = candidate->name;
         if (!candidate->refused)

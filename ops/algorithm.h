@@ -1,13 +1,16 @@
-/// What every algorithm row of a backend's table begins with.
+/// Algorithm rows: what a backend supplies for each op.
 ///
-/// A backend supplies, for each op, a list of rows, most specialised first, the general `reference` last, ended by a
-/// row without a name. The first row that does not refuse, is of an admitted precision class and fits the workspace
-/// limit runs.
+/// A backend has, for each op, a list of rows, most specialised first, the general `reference` last, ended by a row
+/// without a name. Of those that can do the problem, are of an admitted precision class and fit the workspace limit, the
+/// one of the least estimated time runs, or the first where the list does not estimate; `reference` where no other can.
 #ifndef TALC_OPS_ALGORITHM_H
 #define TALC_OPS_ALGORITHM_H
 
 #include "../tensor/device.h"
 #include "../tensor/precision.h"
+
+#include <stdio.h>
+#include <string.h>
 
 TALC_BEGIN_DECLARATIONS
 
@@ -21,10 +24,73 @@ typedef struct talc_arithmetic {
 /// What a problem asks for: the op itself, or its gradient by the input or by the weights.
 typedef enum talc_direction { TALC_FORWARD, TALC_GRAD_INPUT, TALC_GRAD_WEIGHT } talc_direction;
 
+/// How a row would do a problem. Made once a call, and handed to the run.
+typedef struct talc_plan {
+    size_t workspace; ///< bytes, at most the limit wherever the row can work in pieces that small
+    double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
+    union {
+        int64_t alignment;
+        unsigned char bytes[240];
+    } own; ///< what the row keeps for its run
+} talc_plan;
+
+/// Keeps a row's own plan, at most sizeof plan.own bytes of plain data, and gives it back.
+static inline void talc_plan_keep(talc_plan *plan, const void *own, size_t bytes)
+{
+    memcpy(plan->own.bytes, own, bytes < sizeof plan->own ? bytes : sizeof plan->own);
+}
+
+static inline const void *talc_plan_own(const talc_plan *plan)
+{
+    return &plan->own;
+}
+
+/// What every op's arguments begin with.
+typedef struct talc_arguments {
+    void *workspace; ///< plan.workspace bytes, 64-byte aligned; NULL for none
+} talc_arguments;
+
+/// A row. `problem` and `arguments` are those of the op: talc_softmax_problem and talc_softmax_arguments, and so on.
 typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
     talc_arithmetic arithmetic;
+    /// NULL when the row can do the problem, with the plan filled, whose workspace and seconds are 0 beforehand; else why it
+    /// cannot. Follows from the problem, the device's properties and the limit alone; on the CPU the workspace has room for the
+    /// threads besides, on whose number no result depends. A row never refuses because another is faster.
+    const char *(*plan)(const talc_device *device, const void *problem, size_t limit,
+                        talc_plan *plan);
+    /// Runs a non-empty problem.
+    talc_status (*run)(talc_device *device, const void *problem, const talc_plan *plan,
+                       const void *arguments);
 } talc_algorithm;
+
+/// The plan of rows that can do every problem and need nothing for it.
+const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,
+                          talc_plan *plan);
+
+/// A row's decision as an explanation tells of it.
+typedef struct talc_candidate {
+    const char *name;
+    talc_arithmetic arithmetic;
+    size_t workspace; ///< bytes that it would use under the limit
+    double seconds;   ///< estimated; 0 where the list does not estimate
+    bool refused;
+    char reason[96]; ///< why it was refused; "" when it was not
+} talc_candidate;
+
+enum { TALC_MAX_ROWS = 24 };
+
+/// A whole decision, before anything runs.
+typedef struct talc_explanation {
+    char op[32], device[24];
+    size_t workspace_limit;
+    int count;  ///< candidates, in the order of the list
+    int chosen; ///< index, -1 when every one refuses
+    talc_candidate candidates[TALC_MAX_ROWS];
+} talc_explanation;
+
+/// Prints an explanation for people.
+TALC_API void talc_explanation_print(FILE *file, const talc_explanation *explanation);
 
 /// Forces one algorithm by name for this thread's calls of an op: "conv2d", "linear", "max_pool2d", "sum", "relu", ..., the
 /// name that begins its error messages. NULL takes that back. Whether the device has such a row shows when the op runs;

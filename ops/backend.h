@@ -1,4 +1,4 @@
-/// All that a backend supplies to ops: one list of algorithm rows an op (ops/algorithm.h), typed in the op's header.
+/// All that a backend supplies to ops: one list of algorithm rows an op (ops/algorithm.h).
 ///
 /// A list may be absent (NULL): the op then fails on that device with TALC_UNSUPPORTED. Nothing falls back to
 /// another device.
@@ -9,15 +9,15 @@
 
 struct talc_backend {
     const char *name; ///< "cpu"
-    const struct talc_batch_norm2d_algorithm *batch_norm2d;
-    const struct talc_binary_algorithm *binary;
-    const struct talc_conv2d_algorithm *conv2d;
-    const struct talc_cross_entropy_algorithm *cross_entropy;
-    const struct talc_matmul_algorithm *matmul;
-    const struct talc_pool2d_algorithm *pool2d;
-    const struct talc_reduce_algorithm *reduce;
-    const struct talc_softmax_algorithm *softmax;
-    const struct talc_unary_algorithm *unary;
+    const struct talc_algorithm *batch_norm2d;
+    const struct talc_algorithm *binary;
+    const struct talc_algorithm *conv2d;
+    const struct talc_algorithm *cross_entropy;
+    const struct talc_algorithm *matmul;
+    const struct talc_algorithm *pool2d;
+    const struct talc_algorithm *reduce;
+    const struct talc_algorithm *softmax;
+    const struct talc_algorithm *unary;
 };
 
 #endif

@@ -104,24 +104,6 @@ static bool check_statistics(const operands *o, const talc_batch_norm2d_problem 
            check_written(o, "running_var", o->running_var);
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
-
-static const talc_batch_norm2d_algorithm *choose(talc_device *device, const char *forced,
-                                                 const talc_batch_norm2d_problem *problem,
-                                                 size_t *workspace)
-{
-    talc_choice choice = talc_choice_begin(OP, device, forced, 0);
-    const talc_batch_norm2d_algorithm *row = device->backend->batch_norm2d;
-    for (; row != NULL && row->algorithm.name != NULL; row++) {
-        const char *refusal = row->refuses(problem);
-        *workspace = refusal != NULL || row->workspace == NULL ? 0 : row->workspace(problem);
-        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
-            return row;
-    }
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 // ---- Run ----------------------------------------------------------------------------------------------------
 
 /* Contiguous handles on the operands; the running statistics are themselves in training. */
@@ -151,27 +133,18 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->H, p->W, p->training ? "_training" : "");
 }
 
-static talc_status run(const talc_batch_norm2d_algorithm *row, const talc_batch_norm2d_problem *p,
-                       size_t workspace, const operands *packed, talc_tensor *y)
+static talc_status run(const talc_choice *choice, const talc_batch_norm2d_problem *p,
+                       const operands *packed, talc_tensor *y)
 {
-    talc_block block;
-    talc_status status = talc_block_new(y->device, OP, workspace, &block);
-    if (status != TALC_OK)
-        return status;
-    const talc_batch_norm2d_arguments arguments = {
+    talc_batch_norm2d_arguments arguments = {
         .x = packed->x->data,
         .weight = talc_operand_data(packed->weight),
         .bias = talc_operand_data(packed->bias),
         .running_mean = talc_operand_data(packed->running_mean),
         .running_var = talc_operand_data(packed->running_var),
         .y = y->data,
-        .workspace = block.data,
-        .workspace_bytes = workspace,
     };
-    talc_run frame = talc_run_begin(OP, y->device, row->algorithm.name, problem_text, p);
-    status = talc_run_end(&frame, row->run(y->device, p, &arguments));
-    talc_block_free(y->device, block);
-    return status;
+    return talc_choice_run(choice, problem_text, p, p, &arguments.base);
 }
 
 talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
@@ -189,9 +162,9 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     if (!read_options(o, &problem) || !check_statistics(&given, &problem))
         return NULL;
 
-    size_t workspace;
-    const talc_batch_norm2d_algorithm *row = choose(x->device, o->algorithm, &problem, &workspace);
-    if (row == NULL)
+    talc_choice choice;
+    if (!talc_choose(&choice, OP, x->device, x->device->backend->batch_norm2d, &problem,
+                     o->algorithm, 0))
         return NULL;
 
     talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
@@ -200,7 +173,7 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     talc_observer *observer = talc_observe_pause();
     operands packed;
     talc_status status =
-        pack(&given, &packed) ? run(row, &problem, workspace, &packed, y) : talc_error_status();
+        pack(&given, &packed) ? run(&choice, &problem, &packed, y) : talc_error_status();
     if (status == TALC_OK && problem.training && running_mean != NULL) {
         talc_tensor_written(running_mean);
         talc_tensor_written(running_var);
@@ -208,7 +181,7 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     release(&packed);
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed(OP, &row->algorithm, &problem,
+    talc_observed(OP, talc_chosen(&choice), &problem,
                   (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var }, 5, y);
     return y;
 }

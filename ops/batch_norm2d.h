@@ -62,26 +62,14 @@ typedef struct talc_batch_norm2d_problem {
 /// problem's dtype, for the gradient, where they are not NULL. The input gradient reads x, dy, weight, bias, mean, rstd and
 /// writes dx, dweight, dbias. Others are NULL.
 typedef struct talc_batch_norm2d_arguments {
+    talc_arguments base;
     const void *x, *weight, *bias;
     void *running_mean, *running_var;
     void *y;
     void *mean, *rstd;
     const void *dy;
     void *dx, *dweight, *dbias;
-    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
-    size_t workspace_bytes;
 } talc_batch_norm2d_arguments;
-
-typedef struct talc_batch_norm2d_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_batch_norm2d_problem *problem);
-    /// Bytes it uses. NULL: none.
-    size_t (*workspace)(const talc_batch_norm2d_problem *problem);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_batch_norm2d_problem *problem,
-                       const talc_batch_norm2d_arguments *arguments);
-} talc_batch_norm2d_algorithm;
 
 TALC_END_DECLARATIONS
 

@@ -58,88 +58,207 @@ bool talc_algorithm_force(const char *op, const char *name)
 
 // ---- Choice -------------------------------------------------------------------------------------------------
 
-talc_choice talc_choice_begin(const char *op, talc_device *device, const char *forced,
-                              unsigned precision)
+const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,
+                          talc_plan *plan)
 {
-    talc_choice choice; /* what refused_count does not count stays as it is */
-    choice.op = op;
-    choice.device = device;
-    choice.forced = forced != NULL ? forced : talc_algorithm_forced(op);
-    choice.precision = precision != 0 ? precision | TALC_STRICT : talc_precision_admitted();
-    choice.limit = talc_workspace_limit(device);
-    choice.forced_seen = false;
-    choice.refused_count = 0;
-    return choice;
+    (void)device, (void)problem, (void)limit, (void)plan;
+    return NULL;
 }
 
-const char *talc_choice_refusal(const talc_choice *choice, const talc_algorithm *row,
-                                const char *refusal, size_t workspace, char text[96])
+static void begin(talc_choice *choice, const char *op, talc_device *device, const char *forced,
+                  unsigned precision)
 {
-    if (choice->forced != NULL && strcmp(choice->forced, row->name) != 0) {
-        char name[64];
-        snprintf(text, 96, "'%s' is asked for",
-                 talc_shown(choice->forced, SIZE_MAX, name, sizeof name));
+    choice->op = op;
+    choice->device = device;
+    choice->forced = forced != NULL ? forced : talc_algorithm_forced(op);
+    choice->precision = precision != 0 ? precision | TALC_STRICT : talc_precision_admitted();
+    choice->limit = talc_workspace_limit(device);
+    choice->count = 0;
+    choice->chosen = -1;
+}
+
+static bool is_asked_for(const talc_choice *choice, const talc_algorithm *row)
+{
+    return choice->forced == NULL || strcmp(choice->forced, row->name) == 0;
+}
+
+/* Why a row that was considered may not run; NULL when it may. */
+static const char *refusal_of(const talc_choice *choice, const talc_considered *considered,
+                              char text[96])
+{
+    const talc_algorithm *row = considered->row;
+    if (!is_asked_for(choice, row)) {
+        snprintf(text, 96, "'%.60s' is asked for", choice->forced);
         return text;
     }
-    if (refusal != NULL)
-        return refusal;
+    if (considered->refusal != NULL)
+        return considered->refusal;
     if ((row->arithmetic.precision & choice->precision) == 0) {
         snprintf(text, 96, "precision class %s is not admitted",
                  talc_precision_name(row->arithmetic.precision));
         return text;
     }
-    if (workspace > choice->limit) {
+    if (considered->plan.workspace > choice->limit) {
         char needed[TALC_BYTES_TEXT], limit[TALC_BYTES_TEXT];
         snprintf(text, 96, "needs %s of workspace, the limit is %s",
-                 talc_bytes_text((double)workspace, needed),
+                 talc_bytes_text((double)considered->plan.workspace, needed),
                  talc_bytes_text((double)choice->limit, limit));
         return text;
     }
     return NULL;
 }
 
-static void dispatch_line(const talc_choice *choice, const talc_algorithm *row, const char *reason)
+static bool may_run(const talc_choice *choice, const talc_considered *considered)
 {
-    if ((talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0)
-        fprintf(stderr, "talc,dispatch,%s,%s,%s,%s\n", choice->device->name, choice->op, row->name,
-                reason == NULL ? "chosen" : reason);
+    return is_asked_for(choice, considered->row) && considered->refusal == NULL &&
+           (considered->row->arithmetic.precision & choice->precision) != 0 &&
+           considered->plan.workspace <= choice->limit;
 }
 
-bool talc_choice_admits(talc_choice *choice, const talc_algorithm *row, const char *refusal,
-                        size_t workspace)
+/* A row without an estimate is `reference`, or in a list where none has one: the first that may run does. */
+static bool is_better(const talc_choice *choice, const talc_considered *considered)
 {
-    if (choice->forced != NULL && strcmp(choice->forced, row->name) != 0)
-        return false;
-    choice->forced_seen = true;
-    char text[96];
-    const char *reason = talc_choice_refusal(choice, row, refusal, workspace, text);
-    dispatch_line(choice, row, reason);
-    if (reason == NULL)
-        return true;
-    if (choice->refused_count < TALC_MAX_REFUSED) {
-        int i = choice->refused_count++;
-        choice->refused[i].row = row;
-        choice->refused[i].refusal = refusal;
-        choice->refused[i].workspace = workspace;
+    return choice->chosen < 0 ||
+           (considered->plan.seconds > 0 &&
+            considered->plan.seconds < choice->rows[choice->chosen].plan.seconds);
+}
+
+/* The one place where rows are chosen. Without `all` it stops where the rest cannot change the choice. */
+static void consider(talc_choice *choice, const talc_algorithm *rows, const void *problem, bool all)
+{
+    for (const talc_algorithm *row = rows;
+         row != NULL && row->name != NULL && choice->count < TALC_MAX_ROWS; row++) {
+        talc_considered *considered = &choice->rows[choice->count];
+        considered->row = row;
+        considered->refusal = NULL;
+        considered->plan.workspace = 0;
+        considered->plan.seconds = 0;
+        if (all || is_asked_for(choice, row))
+            considered->refusal =
+                row->plan(choice->device, problem, choice->limit, &considered->plan);
+        if (may_run(choice, considered) && is_better(choice, considered))
+            choice->chosen = choice->count;
+        choice->count++;
+        if (!all && choice->chosen >= 0 && choice->rows[choice->chosen].plan.seconds == 0)
+            return;
     }
-    return false;
 }
 
-talc_status talc_choice_fail(const talc_choice *choice)
+static void print_dispatch(const talc_choice *choice)
 {
-    if (choice->forced != NULL && !choice->forced_seen)
-        return talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
-                         choice->device->name, TALC_SHOWN(choice->forced));
-    char reasons[640] = ""; /* "name: reason; ..." */
-    size_t used = 0;
-    for (int i = 0; i < choice->refused_count && used < sizeof reasons; i++) {
-        const talc_algorithm *row = choice->refused[i].row;
+    for (int i = 0; i < choice->count; i++) {
         char text[96];
-        const char *reason = talc_choice_refusal(choice, row, choice->refused[i].refusal,
-                                                 choice->refused[i].workspace, text);
+        const char *reason = refusal_of(choice, &choice->rows[i], text);
+        if (!is_asked_for(choice, choice->rows[i].row))
+            continue;
+        if (reason == NULL)
+            reason = i == choice->chosen ? "chosen" : "estimated to take longer";
+        fprintf(stderr, "talc,dispatch,%s,%s,%s,%s\n", choice->device->name, choice->op,
+                choice->rows[i].row->name, reason);
+    }
+}
+
+static bool fail(const talc_choice *choice)
+{
+    char reasons[640] = "", shown[64]; /* "name: reason; ..." */
+    size_t used = 0;
+    bool found = choice->forced == NULL;
+    for (int i = 0; i < choice->count && used < sizeof reasons; i++) {
+        const talc_algorithm *row = choice->rows[i].row;
+        char text[96];
+        if (!is_asked_for(choice, row))
+            continue;
+        found = true;
+        const char *reason = refusal_of(choice, &choice->rows[i], text);
         used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s: %s",
                                  used == 0 ? "" : "; ", row->name, reason);
     }
-    return talc_fail(TALC_UNSUPPORTED, "%s on %s: %s", choice->op, choice->device->name,
-                     used > 0 ? reasons : "this device has no algorithm for it");
+    if (!found)
+        talc_fail(TALC_NOT_FOUND, "%s on %s: there is no algorithm '%s'", choice->op,
+                  choice->device->name, talc_shown(choice->forced, SIZE_MAX, shown, sizeof shown));
+    else
+        talc_fail(TALC_UNSUPPORTED, "%s on %s: %s", choice->op, choice->device->name,
+                  used > 0 ? reasons : "this device has no algorithm for it");
+    return false;
+}
+
+bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
+                 const talc_algorithm *rows, const void *problem, const char *forced,
+                 unsigned precision)
+{
+    begin(choice, op, device, forced, precision);
+    consider(choice, rows, problem, false);
+    if ((talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0)
+        print_dispatch(choice);
+    return choice->chosen >= 0 || fail(choice);
+}
+
+void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
+                         const void *problem, const char *forced, unsigned precision,
+                         talc_explanation *explanation)
+{
+    talc_choice choice;
+    begin(&choice, op, device, forced, precision);
+    consider(&choice, rows, problem, true);
+    *explanation = (talc_explanation){ .workspace_limit = choice.limit,
+                                       .count = choice.count,
+                                       .chosen = choice.chosen };
+    snprintf(explanation->op, sizeof explanation->op, "%s", op);
+    snprintf(explanation->device, sizeof explanation->device, "%s", device->name);
+    for (int i = 0; i < choice.count; i++) {
+        const talc_considered *considered = &choice.rows[i];
+        talc_candidate *candidate = &explanation->candidates[i];
+        char text[96];
+        const char *reason = refusal_of(&choice, considered, text);
+        *candidate = (talc_candidate){ .name = considered->row->name,
+                                       .arithmetic = considered->row->arithmetic,
+                                       .refused = reason != NULL };
+        if (considered->refusal == NULL) {
+            candidate->workspace = considered->plan.workspace;
+            candidate->seconds = considered->plan.seconds;
+        }
+        snprintf(candidate->reason, sizeof candidate->reason, "%s", reason == NULL ? "" : reason);
+    }
+}
+
+void talc_explanation_print(FILE *file, const talc_explanation *e)
+{
+    fprintf(file, "  on %s, in the order in which they are tried:\n", e->device);
+    for (int i = 0; i < e->count; i++) {
+        const talc_candidate *c = &e->candidates[i];
+        char workspace[TALC_BYTES_TEXT];
+        if (c->refused) {
+            fprintf(file, "      %-12s refuses: %s\n", c->name, c->reason);
+            continue;
+        }
+        fprintf(file, "   %s %-12s %s, %s, workspace %s", i == e->chosen ? "->" : "  ", c->name,
+                c->arithmetic.text, talc_precision_name(c->arithmetic.precision),
+                talc_bytes_text((double)c->workspace, workspace));
+        if (c->seconds > 0)
+            fprintf(file, ", estimated %.3g ms", c->seconds * 1e3);
+        fprintf(file, "\n");
+    }
+    if (e->chosen < 0)
+        fprintf(file, "   -> none: the call would fail\n");
+}
+
+const talc_algorithm *talc_chosen(const talc_choice *choice)
+{
+    return choice->rows[choice->chosen].row;
+}
+
+talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, const void *subject,
+                            const void *problem, talc_arguments *arguments)
+{
+    const talc_considered *chosen = &choice->rows[choice->chosen];
+    talc_device *device = choice->device;
+    talc_block block;
+    talc_status status = talc_block_new(device, choice->op, chosen->plan.workspace, &block);
+    if (status != TALC_OK)
+        return status;
+    arguments->workspace = block.data;
+    const talc_run frame = talc_run_begin(choice->op, device, chosen->row->name, write, subject);
+    status = talc_run_end(&frame, chosen->row->run(device, problem, &chosen->plan, arguments));
+    talc_block_free(device, block);
+    return status;
 }

@@ -6,54 +6,6 @@
 #include "tensor/observe.h"
 #include "tensor/run.h"
 
-static size_t workspace_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
-                           const talc_conv2d_problem *problem)
-{
-    /* An empty problem never runs. */
-    return row->workspace == NULL || problem->N == 0
-               ? 0
-               : row->workspace(choice->device, problem, choice->limit);
-}
-
-/* Why a row leaves the problem, which it can do, to a later one. One that is asked for by name does not. */
-static const char *yield_of(const talc_conv2d_algorithm *row, const talc_choice *choice,
-                            const talc_conv2d_problem *problem, const char *refusal,
-                            size_t workspace)
-{
-    char text[96];
-    if (row->yields == NULL || choice->forced != NULL ||
-        talc_choice_refusal(choice, &row->algorithm, refusal, workspace, text) != NULL)
-        return NULL;
-    return row->yields(choice->device, problem, choice->limit);
-}
-
-/* The row that runs, and its workspace: the first that can and does not yield, else the first that can. */
-static const talc_conv2d_algorithm *choose(talc_device *device, const talc_conv2d_problem *problem,
-                                           const talc_conv2d_options *options, size_t *workspace)
-{
-    talc_choice choice =
-        talc_choice_begin("conv2d", device, options == NULL ? NULL : options->algorithm,
-                          options == NULL ? 0 : options->precision);
-    const talc_conv2d_algorithm *yielding = NULL;
-    for (const talc_conv2d_algorithm *row = device->backend->conv2d;
-         row != NULL && row->algorithm.name != NULL; row++) {
-        const char *refusal = row->refuses(problem);
-        *workspace = refusal != NULL ? 0 : workspace_of(row, &choice, problem);
-        const char *yield = yield_of(row, &choice, problem, refusal, *workspace);
-        yielding = yield != NULL && yielding == NULL ? row : yielding;
-        if (talc_choice_admits(&choice, &row->algorithm, yield != NULL ? yield : refusal,
-                               *workspace))
-            return row;
-    }
-    if (yielding != NULL) {
-        *workspace = workspace_of(yielding, &choice, problem);
-        if (talc_choice_admits(&choice, &yielding->algorithm, NULL, *workspace))
-            return yielding;
-    }
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 /* Contiguous handles on the operands, all of this call's own. */
 typedef struct operands {
     talc_tensor *x, *w, *bias, *residual;
@@ -83,28 +35,17 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
     talc_conv2d_problem_text(problem, text);
 }
 
-static talc_status run(const talc_conv2d_algorithm *row, const talc_conv2d_problem *problem,
-                       size_t workspace, const operands *packed, talc_tensor *y)
+static talc_status run(const talc_choice *choice, const talc_conv2d_problem *problem,
+                       const operands *packed, talc_tensor *y)
 {
-    talc_block block;
-    talc_status status = talc_block_new(y->device, "conv2d", workspace, &block);
-    if (status != TALC_OK)
-        return status;
-    const talc_conv2d_arguments arguments = {
+    talc_conv2d_arguments arguments = {
         .x = packed->x->data,
         .w = packed->w->data,
         .bias = talc_operand_data(packed->bias),
         .residual = talc_operand_data(packed->residual),
         .y = y->data,
-        .workspace = block.data,
-        .workspace_bytes = workspace,
     };
-    talc_run frame =
-        talc_run_begin("conv2d", y->device, row->algorithm.name, problem_text, problem);
-    status = row->run(y->device, problem, &arguments);
-    status = talc_run_end(&frame, status);
-    talc_block_free(y->device, block);
-    return status;
+    return talc_choice_run(choice, problem_text, problem, problem, &arguments.base);
 }
 
 talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
@@ -115,9 +56,10 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
         !talc_operand_precision("conv2d", options == NULL ? 0 : options->precision))
         return NULL;
 
-    size_t workspace;
-    const talc_conv2d_algorithm *row = choose(x->device, &problem, options, &workspace);
-    if (row == NULL)
+    talc_choice choice;
+    if (!talc_choose(&choice, "conv2d", x->device, x->device->backend->conv2d, &problem,
+                     options == NULL ? NULL : options->algorithm,
+                     options == NULL ? 0 : options->precision))
         return NULL;
 
     const talc_tensor *residual = options == NULL ? NULL : options->residual;
@@ -128,10 +70,10 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
         y = talc_tensor_new("conv2d", x->device, x->dtype,
                             TALC_DIMS(problem.N, problem.OC, problem.OH, problem.OW));
     if (y != NULL && problem.N > 0)
-        y = talc_result(y, run(row, &problem, workspace, &packed, y));
+        y = talc_result(y, run(&choice, &problem, &packed, y));
     operands_release(&packed);
     talc_observe_resume(observer);
-    talc_observed("conv2d", &row->algorithm, &problem,
+    talc_observed("conv2d", talc_chosen(&choice), &problem,
                   (const talc_tensor *const[]){ x, w, bias, residual }, 4, y);
     return y;
 }
@@ -148,43 +90,11 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
         !talc_operand_precision("conv2d", options == NULL ? 0 : options->precision))
         return false;
 
-    talc_choice choice =
-        talc_choice_begin("conv2d", device, options == NULL ? NULL : options->algorithm,
-                          options == NULL ? 0 : options->precision);
-    talc_conv2d_explanation e = { .problem = checked,
-                                  .flops = talc_conv2d_flops(&checked),
-                                  .bytes = talc_conv2d_bytes(&checked),
-                                  .workspace_limit = choice.limit,
-                                  .chosen = -1 };
-    snprintf(e.device, sizeof e.device, "%s", device->name);
-    const talc_conv2d_algorithm *row = device->backend->conv2d;
-    for (; row != NULL && row->algorithm.name != NULL && e.count < TALC_CONV2D_MAX_CANDIDATES;
-         row++) {
-        talc_conv2d_candidate *candidate = &e.candidates[e.count];
-        candidate->name = row->algorithm.name;
-        candidate->arithmetic = row->algorithm.arithmetic;
-        const char *refusal = row->refuses(&checked);
-        candidate->workspace = refusal != NULL ? 0 : workspace_of(row, &choice, &checked);
-        char text[96];
-        const char *reason =
-            talc_choice_refusal(&choice, &row->algorithm, refusal, candidate->workspace, text);
-        candidate->refused = reason != NULL;
-        if (!candidate->refused) {
-            reason = yield_of(row, &choice, &checked, refusal, candidate->workspace);
-            candidate->yields = reason != NULL;
-        }
-        snprintf(candidate->reason, sizeof candidate->reason, "%s", reason == NULL ? "" : reason);
-        if (reason == NULL && e.chosen < 0)
-            e.chosen = e.count;
-        e.count++;
-    }
-    /* Nobody is left to yield to. */
-    for (int i = 0; i < e.count && e.chosen < 0; i++)
-        if (!e.candidates[i].refused) {
-            e.candidates[i].yields = false;
-            e.candidates[i].reason[0] = '\0';
-            e.chosen = i;
-        }
-    *explanation = e;
+    explanation->problem = checked;
+    explanation->flops = talc_conv2d_flops(&checked);
+    explanation->bytes = talc_conv2d_bytes(&checked);
+    talc_choice_explain("conv2d", device, device->backend->conv2d, &checked,
+                        options == NULL ? NULL : options->algorithm,
+                        options == NULL ? 0 : options->precision, &explanation->decision);
     return true;
 }

@@ -99,26 +99,11 @@ TALC_API double talc_conv2d_bytes(const talc_conv2d_problem *problem);
 
 // ---- Explaining ---------------------------------------------------------------------------------------------
 
-enum { TALC_CONV2D_MAX_CANDIDATES = 24 };
-
-typedef struct talc_conv2d_candidate {
-    const char *name;
-    talc_arithmetic arithmetic;
-    size_t workspace; ///< bytes it would use under the limit
-    bool refused;
-    bool yields;     ///< it can, but one of the later rows does it better and can too
-    char reason[96]; ///< why it was refused or yields; "" when neither
-} talc_conv2d_candidate;
-
 /// The whole decision, before anything runs.
 typedef struct talc_conv2d_explanation {
-    char device[24];
     talc_conv2d_problem problem;
     double flops, bytes;
-    size_t workspace_limit;
-    int count;  ///< candidates, in the order in which they are tried
-    int chosen; ///< index, -1 when every one refuses
-    talc_conv2d_candidate candidates[TALC_CONV2D_MAX_CANDIDATES];
+    talc_explanation decision;
 } talc_conv2d_explanation;
 
 /// Explains what `problem` would run on `device`; of the options, which may be NULL, only algorithm and precision count.
@@ -135,31 +120,12 @@ TALC_API void talc_conv2d_explanation_print(FILE *file, const talc_conv2d_explan
 /// Device pointers to contiguous operands, [N,C,H,W] and so on. Forward reads x, w, bias, residual and writes y;
 /// the input gradient reads dy, w and writes dx; the weight gradient reads x, dy and writes dw. Others are NULL.
 typedef struct talc_conv2d_arguments {
+    talc_arguments base;
     const void *x, *w, *bias, *residual;
     const void *dy;
     void *y;
     void *dx, *dw;
-    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
-    size_t workspace_bytes;
 } talc_conv2d_arguments;
-
-typedef struct talc_conv2d_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_conv2d_problem *problem);
-    /// Bytes it uses when it may use `limit`: at most limit where it can work in pieces that small. Asked of non-empty
-    /// problems only. NULL: none.
-    size_t (*workspace)(const talc_device *device, const talc_conv2d_problem *problem,
-                        size_t limit);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_conv2d_problem *problem,
-                       const talc_conv2d_arguments *arguments);
-    /// Why the row leaves a problem that it can do to a later one, which does it better where they may use `limit`; NULL
-    /// when it does not. Follows from the problem, the device and the limit alone. A row that yields runs where no later
-    /// row does, and wherever it is asked for by name. NULL: it never yields.
-    const char *(*yields)(const talc_device *device, const talc_conv2d_problem *problem,
-                          size_t limit);
-} talc_conv2d_algorithm;
 
 TALC_END_DECLARATIONS
 

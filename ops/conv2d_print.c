@@ -35,8 +35,7 @@ void talc_conv2d_explanation_print(FILE *file, const talc_conv2d_explanation *e)
     print_problem(file, &e->problem);
 
     const talc_conv2d_problem *p = &e->problem;
-    char bytes[TALC_BYTES_TEXT], matrix[TALC_BYTES_TEXT], limit[TALC_BYTES_TEXT],
-        workspace[TALC_BYTES_TEXT];
+    char bytes[TALC_BYTES_TEXT], matrix[TALC_BYTES_TEXT], limit[TALC_BYTES_TEXT];
     int64_t K = p->C / p->groups * p->KH * p->KW;
     double whole_matrix = (double)p->C * (double)p->KH * (double)p->KW * (double)p->OH *
                           (double)p->OW * (double)p->N * (double)talc_dtype_size(p->dtype);
@@ -46,20 +45,7 @@ void talc_conv2d_explanation_print(FILE *file, const talc_conv2d_explanation *e)
             e->bytes > 0 ? e->flops / e->bytes : 0, K);
     fprintf(file, "  the whole im2col matrix would take %s, the workspace limit is %s\n",
             talc_bytes_text(whole_matrix, matrix),
-            talc_bytes_text((double)e->workspace_limit, limit));
+            talc_bytes_text((double)e->decision.workspace_limit, limit));
 
-    fprintf(file, "  on %s, in the order in which they are tried:\n", e->device);
-    for (int i = 0; i < e->count; i++) {
-        const talc_conv2d_candidate *c = &e->candidates[i];
-        if (c->refused)
-            fprintf(file, "      %-12s refuses: %s\n", c->name, c->reason);
-        else if (c->yields)
-            fprintf(file, "      %-12s yields: %s\n", c->name, c->reason);
-        else
-            fprintf(file, "   %s %-12s %s, %s, workspace %s\n", i == e->chosen ? "->" : "  ",
-                    c->name, c->arithmetic.text, talc_precision_name(c->arithmetic.precision),
-                    talc_bytes_text((double)c->workspace, workspace));
-    }
-    if (e->chosen < 0)
-        fprintf(file, "   -> none: the call would fail\n");
+    talc_explanation_print(file, &e->decision);
 }

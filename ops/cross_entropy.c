@@ -106,26 +106,6 @@ static talc_cross_entropy_problem problem_of(const talc_tensor *x,
     return p;
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
-
-static const talc_cross_entropy_algorithm *choose(talc_device *device, const char *forced,
-                                                  const talc_cross_entropy_problem *problem,
-                                                  size_t *workspace)
-{
-    talc_choice choice = talc_choice_begin(OP, device, forced, 0);
-    const talc_cross_entropy_algorithm *row = device->backend->cross_entropy;
-    for (; row != NULL && row->algorithm.name != NULL; row++) {
-        const char *refusal = row->refuses(problem);
-        *workspace = refusal != NULL || row->workspace == NULL || problem->samples == 0
-                         ? 0
-                         : row->workspace(device, problem);
-        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
-            return row;
-    }
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 // ---- Run ----------------------------------------------------------------------------------------------------
 
 /* "n128c10": samples and classes. */
@@ -135,23 +115,11 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
     snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64, p->samples, p->C);
 }
 
-static talc_status run(const talc_cross_entropy_algorithm *row, const talc_cross_entropy_problem *p,
-                       size_t workspace, const talc_tensor *x, const talc_tensor *labels,
-                       talc_tensor *y)
+static talc_status run(const talc_choice *choice, const talc_cross_entropy_problem *p,
+                       const talc_tensor *x, const talc_tensor *labels, talc_tensor *y)
 {
-    talc_block block;
-    talc_status status = talc_block_new(y->device, OP, workspace, &block);
-    if (status != TALC_OK)
-        return status;
-    const talc_cross_entropy_arguments arguments = { .y = y->data,
-                                                     .x = x->data,
-                                                     .labels = labels->data,
-                                                     .workspace = block.data,
-                                                     .workspace_bytes = workspace };
-    const talc_run frame = talc_run_begin(OP, y->device, row->algorithm.name, write_problem, p);
-    status = talc_run_end(&frame, row->run(y->device, p, &arguments));
-    talc_block_free(y->device, block);
-    return status;
+    talc_cross_entropy_arguments arguments = { .y = y->data, .x = x->data, .labels = labels->data };
+    return talc_choice_run(choice, write_problem, p, p, &arguments.base);
 }
 
 talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tensor *labels,
@@ -162,10 +130,9 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     if (!check_operands(logits, labels) || !check_options(o))
         return NULL;
     const talc_cross_entropy_problem problem = problem_of(logits, o);
-    size_t workspace;
-    const talc_cross_entropy_algorithm *row =
-        choose(logits->device, o->algorithm, &problem, &workspace);
-    if (row == NULL)
+    talc_choice choice;
+    if (!talc_choose(&choice, OP, logits->device, logits->device->backend->cross_entropy, &problem,
+                     o->algorithm, 0))
         return NULL;
     const bool whole = problem.reduction == TALC_REDUCTION_NONE;
     if (problem.samples == 0 && !whole)
@@ -179,12 +146,12 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     talc_observer *observer = talc_observe_pause();
     talc_tensor *packed = talc_operand_contiguous(OP, labels);
     talc_status status =
-        packed == NULL ? talc_error_status() : run(row, &problem, workspace, logits, packed, y);
+        packed == NULL ? talc_error_status() : run(&choice, &problem, logits, packed, y);
     talc_release(packed);
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed(OP, &row->algorithm, &problem, (const talc_tensor *const[]){ logits, labels }, 2,
-                  y);
+    talc_observed(OP, talc_chosen(&choice), &problem,
+                  (const talc_tensor *const[]){ logits, labels }, 2, y);
     return y;
 }
 

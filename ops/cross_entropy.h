@@ -72,25 +72,13 @@ typedef struct talc_cross_entropy_problem {
 
 /// Forward reads x and labels and writes y; the input gradient reads x, labels and dy and writes dx. Others are NULL.
 typedef struct talc_cross_entropy_arguments {
+    talc_arguments base;
     void *y;
     const void *x;
     const int64_t *labels;
     const void *dy;
     void *dx;
-    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
-    size_t workspace_bytes;
 } talc_cross_entropy_arguments;
-
-typedef struct talc_cross_entropy_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_cross_entropy_problem *problem);
-    /// Bytes it uses. NULL: none.
-    size_t (*workspace)(const talc_device *device, const talc_cross_entropy_problem *problem);
-    /// Runs a problem.
-    talc_status (*run)(talc_device *device, const talc_cross_entropy_problem *problem,
-                       const talc_cross_entropy_arguments *arguments);
-} talc_cross_entropy_algorithm;
 
 TALC_END_DECLARATIONS
 

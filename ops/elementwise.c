@@ -22,18 +22,6 @@ static const char *const binary_names[] = {
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-static const talc_unary_algorithm *choose_unary(const char *op, talc_device *device,
-                                                const talc_unary_problem *problem)
-{
-    talc_choice choice = talc_choice_begin(op, device, NULL, 0);
-    const talc_unary_algorithm *row = device->backend->unary;
-    for (; row != NULL && row->algorithm.name != NULL; row++)
-        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
-            return row;
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
 {
     const char *op = unary_names[function];
@@ -50,15 +38,14 @@ static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
     memcpy(problem.x_strides, x->strides, sizeof problem.x_strides);
     problem.rank = talc_shape_coalesce(
         y->rank, problem.dims, (int64_t *const[]){ problem.y_strides, problem.x_strides }, 2);
-    const talc_unary_algorithm *row = choose_unary(op, x->device, &problem);
-    if (row == NULL || talc_numel(y) == 0)
+    talc_choice choice;
+    if (!talc_choose(&choice, op, x->device, x->device->backend->unary, &problem, NULL, 0) ||
+        talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    talc_run run = talc_run_begin(op, x->device, row->algorithm.name, talc_run_dims, y);
-    talc_status status = row->run(x->device, &problem, &(talc_unary_arguments){ y->data, x->data });
-    status = talc_run_end(&run, status);
-    y = talc_result(y, status);
-    talc_observed(op, &row->algorithm, &problem, &x, 1, y);
+    talc_unary_arguments arguments = { .y = y->data, .x = x->data };
+    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
+    talc_observed(op, talc_chosen(&choice), &problem, &x, 1, y);
     return y;
 }
 
@@ -83,18 +70,6 @@ talc_tensor *talc_tanh(const talc_tensor *x)
 }
 
 // ---- Two operands -------------------------------------------------------------------------------------------
-
-static const talc_binary_algorithm *choose_binary(const char *op, talc_device *device,
-                                                  const talc_binary_problem *problem)
-{
-    talc_choice choice = talc_choice_begin(op, device, NULL, 0);
-    const talc_binary_algorithm *row = device->backend->binary;
-    for (; row != NULL && row->algorithm.name != NULL; row++)
-        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
-            return row;
-    talc_choice_fail(&choice);
-    return NULL;
-}
 
 /* b is NULL for a scalar second operand. */
 static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
@@ -128,17 +103,16 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
         y->rank, problem.dims,
         (int64_t *const[]){ problem.y_strides, problem.a_strides, problem.b_strides },
         b != NULL ? 3 : 2);
-    const talc_binary_algorithm *row = choose_binary(op, a->device, &problem);
-    if (row == NULL || talc_numel(y) == 0)
+    talc_choice choice;
+    if (!talc_choose(&choice, op, a->device, a->device->backend->binary, &problem, NULL, 0) ||
+        talc_numel(y) == 0)
         return talc_result(y, talc_error_status());
 
-    talc_run run = talc_run_begin(op, a->device, row->algorithm.name, talc_run_dims, y);
-    talc_status status =
-        row->run(a->device, &problem,
-                 &(talc_binary_arguments){ y->data, a->data, b == NULL ? NULL : b->data });
-    status = talc_run_end(&run, status);
-    y = talc_result(y, status);
-    talc_observed(op, &row->algorithm, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
+    talc_binary_arguments arguments = { .y = y->data,
+                                        .a = a->data,
+                                        .b = b == NULL ? NULL : b->data };
+    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
+    talc_observed(op, talc_chosen(&choice), &problem, (const talc_tensor *const[]){ a, b }, 2, y);
     return y;
 }
 

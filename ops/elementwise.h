@@ -57,18 +57,10 @@ typedef struct talc_unary_problem {
 } talc_unary_problem;
 
 typedef struct talc_unary_arguments {
+    talc_arguments base;
     void *y;
     const void *x;
 } talc_unary_arguments;
-
-typedef struct talc_unary_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_unary_problem *problem);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_unary_problem *problem,
-                       const talc_unary_arguments *arguments);
-} talc_unary_algorithm;
 
 /// y[i...] = f(a[i...], b[i...]); broadcast operands have stride 0 where they stretch. With `b_is_scalar`, b is NULL
 /// and `scalar`, rounded to dtype, stands for every b.
@@ -85,19 +77,11 @@ typedef struct talc_binary_problem {
 } talc_binary_problem;
 
 typedef struct talc_binary_arguments {
+    talc_arguments base;
     void *y;
     const void *a;
     const void *b;
 } talc_binary_arguments;
-
-typedef struct talc_binary_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_binary_problem *problem);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_binary_problem *problem,
-                       const talc_binary_arguments *arguments);
-} talc_binary_algorithm;
 
 TALC_END_DECLARATIONS
 

@@ -113,16 +113,17 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
         talc_operand_contiguous("linear", bias); /* nothing is made while a failure stands */
     talc_tensor *residual_used = talc_operand_contiguous("linear", options->residual);
     talc_matmul_problem problem = { 0 };
-    const talc_matmul_algorithm *row = NULL;
+    const talc_algorithm *row = NULL;
     talc_status status = talc_error_status();
     if (status == TALC_OK) {
         problem = problem_of(x_used, weight_used, bias != NULL, options);
-        row = talc_matmul_choose("linear", x->device, options->algorithm, options->precision,
-                                 &problem);
-        talc_matmul_arguments arguments = { y->data, x_used->data, weight_used->data,
-                                            talc_operand_data(bias_used),
-                                            talc_operand_data(residual_used) };
-        status = talc_matmul_run("linear", x->device, row, &problem, &arguments);
+        talc_matmul_arguments arguments = { .y = y->data,
+                                            .a = x_used->data,
+                                            .b = weight_used->data,
+                                            .bias = talc_operand_data(bias_used),
+                                            .residual = talc_operand_data(residual_used) };
+        status = talc_matmul_run("linear", x->device, options->algorithm, options->precision,
+                                 &problem, &arguments, &row);
     }
     talc_release(x_used);
     talc_release(weight_used);
@@ -130,7 +131,7 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
     talc_release(residual_used);
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed("linear", row == NULL ? NULL : &row->algorithm, &problem,
+    talc_observed("linear", row, &problem,
                   (const talc_tensor *const[]){ x, weight, bias, options->residual }, 4, y);
     return y;
 }

@@ -30,19 +30,6 @@ bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64
     return true;
 }
 
-const talc_matmul_algorithm *talc_matmul_choose(const char *op, talc_device *device,
-                                                const char *forced, unsigned precision,
-                                                const talc_matmul_problem *problem)
-{
-    talc_choice choice = talc_choice_begin(op, device, forced, precision);
-    const talc_matmul_algorithm *row = device->backend->matmul;
-    for (; row != NULL && row->algorithm.name != NULL; row++)
-        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
-            return row;
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 {
     const talc_matmul_problem *p = problem;
@@ -51,16 +38,18 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->transpose_b ? "_tb" : "");
 }
 
-talc_status talc_matmul_run(const char *op, talc_device *device, const talc_matmul_algorithm *row,
-                            const talc_matmul_problem *p, const talc_matmul_arguments *arguments)
+talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
+                            unsigned precision, const talc_matmul_problem *p,
+                            talc_matmul_arguments *arguments, const talc_algorithm **row)
 {
-    if (row == NULL)
+    talc_choice choice;
+    *row = NULL;
+    if (!talc_choose(&choice, op, device, device->backend->matmul, p, forced, precision))
         return talc_error_status();
-    if (p->batch == 0 || p->M == 0 || p->N == 0)
-        return TALC_OK;
-
-    talc_run run = talc_run_begin(op, device, row->algorithm.name, problem_text, p);
-    return talc_run_end(&run, row->run(device, p, arguments));
+    *row = talc_chosen(&choice);
+    return p->batch == 0 || p->M == 0 || p->N == 0
+               ? TALC_OK
+               : talc_choice_run(&choice, problem_text, p, p, &arguments->base);
 }
 
 // ---- Checks and shapes --------------------------------------------------------------------------------------
@@ -201,20 +190,17 @@ talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
     talc_tensor *a_used = y == NULL ? NULL : multipliable(a, true);
     talc_tensor *b_used = a_used == NULL ? NULL : multipliable(b, false);
     talc_matmul_problem problem = { 0 };
-    const talc_matmul_algorithm *row = NULL;
+    const talc_algorithm *row = NULL;
     talc_status status = talc_error_status();
     if (b_used != NULL) {
         problem = problem_of(a_used, b_used, batch);
-        row = talc_matmul_choose("matmul", a->device, NULL, 0, &problem);
-        status = talc_matmul_run(
-            "matmul", a->device, row, &problem,
-            &(talc_matmul_arguments){ .y = y->data, .a = a_used->data, .b = b_used->data });
+        talc_matmul_arguments arguments = { .y = y->data, .a = a_used->data, .b = b_used->data };
+        status = talc_matmul_run("matmul", a->device, NULL, 0, &problem, &arguments, &row);
     }
     talc_release(a_used);
     talc_release(b_used);
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed("matmul", row == NULL ? NULL : &row->algorithm, &problem,
-                  (const talc_tensor *const[]){ a, b }, 2, y);
+    talc_observed("matmul", row, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
     return y;
 }

@@ -45,19 +45,11 @@ typedef struct talc_matmul_problem {
 } talc_matmul_problem;
 
 typedef struct talc_matmul_arguments {
+    talc_arguments base;
     void *y;
     const void *a, *b;
     const void *bias, *residual; ///< NULL when there is none
 } talc_matmul_arguments;
-
-typedef struct talc_matmul_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_matmul_problem *problem);
-    /// Runs a problem whose y is not empty; K may be 0.
-    talc_status (*run)(talc_device *device, const talc_matmul_problem *problem,
-                       const talc_matmul_arguments *arguments);
-} talc_matmul_algorithm;
 
 TALC_END_DECLARATIONS
 

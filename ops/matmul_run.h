@@ -9,14 +9,9 @@
 bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
                         bool *transposed, int64_t *ld);
 
-/// The row that `op` runs; NULL with a failure. `forced` and `precision` as in talc_choice_begin.
-const talc_matmul_algorithm *talc_matmul_choose(const char *op, talc_device *device,
-                                                const char *forced, unsigned precision,
-                                                const talc_matmul_problem *problem);
-
-/// Runs the problem on a row, unless y is empty; NULL, for which the failure stands, passes.
-talc_status talc_matmul_run(const char *op, talc_device *device, const talc_matmul_algorithm *row,
-                            const talc_matmul_problem *problem,
-                            const talc_matmul_arguments *arguments);
+/// Chooses a row for `op` and runs the problem on it, unless y is empty. Gives the row, NULL with a failure where there is none.
+talc_status talc_matmul_run(const char *op, talc_device *device, const char *forced,
+                            unsigned precision, const talc_matmul_problem *problem,
+                            talc_matmul_arguments *arguments, const talc_algorithm **row);
 
 #endif

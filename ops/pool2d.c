@@ -151,20 +151,6 @@ static bool find_output(const talc_tensor *x, bool ceil_mode, talc_pool2d_proble
     return false;
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
-
-static const talc_pool2d_algorithm *choose(talc_device *device, const char *forced,
-                                           const talc_pool2d_problem *problem)
-{
-    talc_choice choice = talc_choice_begin(op_names[problem->kind], device, forced, 0);
-    const talc_pool2d_algorithm *row = device->backend->pool2d;
-    for (; row != NULL && row->algorithm.name != NULL; row++)
-        if (talc_choice_admits(&choice, &row->algorithm, row->refuses(problem), 0))
-            return row;
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 // ---- Run ----------------------------------------------------------------------------------------------------
 
 static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
@@ -181,21 +167,13 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
                  p->pad_right);
 }
 
-static talc_status run(talc_device *device, const talc_pool2d_algorithm *row,
-                       const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments)
-{
-    talc_run timed =
-        talc_run_begin(op_names[p->kind], device, row->algorithm.name, problem_text, p);
-    return talc_run_end(&timed, row->run(device, p, arguments));
-}
-
 /* x is checked and the problem complete. */
 static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_pool2d_problem *p,
                          talc_tensor **indices)
 {
     const char *op = op_names[p->kind];
-    const talc_pool2d_algorithm *row = choose(x->device, forced, p);
-    if (row == NULL)
+    talc_choice choice;
+    if (!talc_choose(&choice, op, x->device, x->device->backend->pool2d, p, forced, 0))
         return NULL;
     talc_dims dims = talc_dims_of(x);
     dims.dim[x->rank - 2] = p->OH;
@@ -206,18 +184,19 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_po
         y != NULL && p->indices ? talc_tensor_new(op, x->device, TALC_I64, dims) : NULL;
     talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
     talc_status status = talc_error_status();
-    if (status == TALC_OK && talc_numel(y) > 0)
-        status =
-            run(x->device, row, p,
-                &(talc_pool2d_arguments){
-                    .x = packed->data, .y = y->data, .indices = at == NULL ? NULL : at->data });
+    if (status == TALC_OK && talc_numel(y) > 0) {
+        talc_pool2d_arguments arguments = { .x = packed->data,
+                                            .y = y->data,
+                                            .indices = at == NULL ? NULL : at->data };
+        status = talc_choice_run(&choice, problem_text, p, p, &arguments.base);
+    }
     talc_release(packed);
     at = talc_result(at, status);
     if (indices != NULL)
         *indices = at;
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed(op, &row->algorithm, p, &x, 1, y);
+    talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
     return y;
 }
 

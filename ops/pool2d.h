@@ -88,21 +88,13 @@ typedef struct talc_pool2d_problem {
 /// Device pointers to contiguous operands. Forward reads x and writes y, and indices when the problem says so; the input
 /// gradient reads dy, and indices for max, and writes dx. Others are NULL.
 typedef struct talc_pool2d_arguments {
+    talc_arguments base;
     const void *x;
     void *y;
     int64_t *indices;
     const void *dy;
     void *dx;
 } talc_pool2d_arguments;
-
-typedef struct talc_pool2d_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_pool2d_problem *problem);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_pool2d_problem *problem,
-                       const talc_pool2d_arguments *arguments);
-} talc_pool2d_algorithm;
 
 TALC_END_DECLARATIONS
 

@@ -92,23 +92,6 @@ static talc_reduce_problem problem_of(talc_reduce_function function, const talc_
     return p;
 }
 
-// ---- Choice -------------------------------------------------------------------------------------------------
-
-static const talc_reduce_algorithm *choose(const char *op, talc_device *device,
-                                           const talc_reduce_problem *problem, size_t *workspace)
-{
-    talc_choice choice = talc_choice_begin(op, device, NULL, 0);
-    const talc_reduce_algorithm *row = device->backend->reduce;
-    for (; row != NULL && row->algorithm.name != NULL; row++) {
-        const char *refusal = row->refuses(problem);
-        *workspace = refusal != NULL || row->workspace == NULL ? 0 : row->workspace(problem);
-        if (talc_choice_admits(&choice, &row->algorithm, refusal, *workspace))
-            return row;
-    }
-    talc_choice_fail(&choice);
-    return NULL;
-}
-
 // ---- Run ----------------------------------------------------------------------------------------------------
 
 /* What no element sums up to, and averages to. */
@@ -134,23 +117,6 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              talc_dtype_name(p->dtype));
 }
 
-static talc_status run(const char *op, const talc_reduce_algorithm *row,
-                       const talc_reduce_problem *p, size_t workspace, const talc_tensor *x,
-                       talc_tensor *y)
-{
-    talc_block block;
-    talc_status status = talc_block_new(y->device, op, workspace, &block);
-    if (status != TALC_OK)
-        return status;
-    const talc_reduce_arguments arguments = {
-        .y = y->data, .x = x->data, .workspace = block.data, .workspace_bytes = workspace
-    };
-    talc_run timed = talc_run_begin(op, y->device, row->algorithm.name, problem_text, p);
-    status = talc_run_end(&timed, row->run(y->device, p, &arguments));
-    talc_block_free(y->device, block);
-    return status;
-}
-
 static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
                            bool keep_dims)
 {
@@ -165,15 +131,17 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
     talc_reduce_problem problem = problem_of(function, x, reduced);
     if (problem.K == 0)
         return without_elements(op, function, x, dims);
-    size_t workspace;
-    const talc_reduce_algorithm *row = choose(op, x->device, &problem, &workspace);
-    talc_tensor *y = row == NULL ? NULL : talc_tensor_new(op, x->device, problem.y_dtype, dims);
+    talc_choice choice;
+    if (!talc_choose(&choice, op, x->device, x->device->backend->reduce, &problem, NULL, 0))
+        return NULL;
+    talc_tensor *y = talc_tensor_new(op, x->device, problem.y_dtype, dims);
     if (y == NULL || talc_numel(y) == 0)
         return y;
-    y = talc_result(y, run(op, row, &problem, workspace, x, y));
+    talc_reduce_arguments arguments = { .y = y->data, .x = x->data };
+    y = talc_result(y, talc_choice_run(&choice, problem_text, &problem, &problem, &arguments.base));
     talc_reduce_observed observed = { .function = function };
     memcpy(observed.reduced, reduced, sizeof observed.reduced);
-    talc_observed(op, &row->algorithm, &observed, &x, 1, y);
+    talc_observed(op, talc_chosen(&choice), &observed, &x, 1, y);
     return y;
 }
 

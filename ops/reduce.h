@@ -63,22 +63,10 @@ typedef struct talc_reduce_problem {
 } talc_reduce_problem;
 
 typedef struct talc_reduce_arguments {
+    talc_arguments base;
     void *y;
     const void *x;
-    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
-    size_t workspace_bytes;
 } talc_reduce_arguments;
-
-typedef struct talc_reduce_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_reduce_problem *problem);
-    /// Bytes it uses. NULL: none.
-    size_t (*workspace)(const talc_reduce_problem *problem);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_reduce_problem *problem,
-                       const talc_reduce_arguments *arguments);
-} talc_reduce_algorithm;
 
 TALC_END_DECLARATIONS
 

@@ -42,22 +42,10 @@ typedef struct talc_softmax_problem {
 } talc_softmax_problem;
 
 typedef struct talc_softmax_arguments {
+    talc_arguments base;
     void *y;
     const void *x;
-    void *workspace; ///< as many bytes as the row's `workspace` said, 64-byte aligned
-    size_t workspace_bytes;
 } talc_softmax_arguments;
-
-typedef struct talc_softmax_algorithm {
-    talc_algorithm algorithm;
-    /// NULL when the row can do the problem, else the reason.
-    const char *(*refuses)(const talc_softmax_problem *problem);
-    /// Bytes it uses. NULL: none.
-    size_t (*workspace)(const talc_softmax_problem *problem);
-    /// Runs a non-empty problem.
-    talc_status (*run)(talc_device *device, const talc_softmax_problem *problem,
-                       const talc_softmax_arguments *arguments);
-} talc_softmax_algorithm;
 
 TALC_END_DECLARATIONS
 

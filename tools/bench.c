@@ -143,7 +143,7 @@ static double bytes_of(const talc_conv2d_problem *p)
            (double)talc_dtype_size(p->dtype);
 }
 
-static contender algorithm_contender(const bench_operands *operands, const talc_conv2d_candidate *c,
+static contender algorithm_contender(const bench_operands *operands, const talc_candidate *c,
                                      const bench_settings *settings)
 {
     const double flops = talc_conv2d_flops(&operands->problem);
@@ -198,13 +198,13 @@ static bool add_algorithms(bench *self, const bench_settings *settings)
     const talc_conv2d_options options = { .precision = EVERY_CLASS };
     if (!talc_conv2d_explain(settings->device, &self->operands.problem, &options, &explanation))
         return false;
-    for (int i = 0; i < explanation.count; i++) {
-        const talc_conv2d_candidate *c = &explanation.candidates[i];
+    for (int i = 0; i < explanation.decision.count; i++) {
+        const talc_candidate *c = &explanation.decision.candidates[i];
         if (settings->algorithm == NULL || strcmp(settings->algorithm, c->name) == 0)
             self->contenders[self->count++] = algorithm_contender(&self->operands, c, settings);
     }
     if (self->count == 0)
-        talc_fail(TALC_NOT_FOUND, "conv2d on %s has no algorithm '%s'", explanation.device,
+        talc_fail(TALC_NOT_FOUND, "conv2d on %s has no algorithm '%s'", explanation.decision.device,
                   TALC_SHOWN(settings->algorithm == NULL ? "" : settings->algorithm));
     return !talc_failed();
 }

@@ -19,7 +19,7 @@
 
 #define BENCH_COLD_BYTES    2.5e8
 
-enum { BENCH_CONTENDERS = TALC_CONV2D_MAX_CANDIDATES + 4, BENCH_REPEATS = 100, BENCH_SETS = 32 };
+enum { BENCH_CONTENDERS = TALC_MAX_ROWS + 4, BENCH_REPEATS = 100, BENCH_SETS = 32 };
 
 /// The operands of a problem; bias and residual are NULL where it has none. x and residual are the first of their sets.
 typedef struct bench_operands {

@@ -64,8 +64,8 @@ static void print_device(const talc_device *device, const device_report *r)
            tool_bytes((double)r->memory.libraries, libraries));
     printf("  workspace  at most %s\n", tool_bytes((double)talc_workspace_limit(device), limit));
     printf("  conv2d     in the order in which they are tried\n");
-    for (int i = 0; i < r->explanation.count; i++) {
-        const talc_conv2d_candidate *c = &r->explanation.candidates[i];
+    for (int i = 0; i < r->explanation.decision.count; i++) {
+        const talc_candidate *c = &r->explanation.decision.candidates[i];
         printf("    %-16s %-10s %s\n", c->name, talc_precision_name(c->arithmetic.precision),
                c->arithmetic.text);
     }
@@ -74,8 +74,8 @@ static void print_device(const talc_device *device, const device_report *r)
 static json_t *device_json(const talc_device *device, const device_report *r)
 {
     json_t *algorithms = json_array();
-    for (int i = 0; i < r->explanation.count; i++) {
-        const talc_conv2d_candidate *c = &r->explanation.candidates[i];
+    for (int i = 0; i < r->explanation.decision.count; i++) {
+        const talc_candidate *c = &r->explanation.decision.candidates[i];
         json_array_append_new(algorithms, json_pack("{s:s, s:s, s:s}", "name", c->name,
                                                     "arithmetic", c->arithmetic.text, "class",
                                                     talc_precision_name(c->arithmetic.precision)));

@@ -160,7 +160,7 @@ typedef struct outcome {
 
 static talc_precision precision_of(const pass *self)
 {
-    return self->explanation.candidates[self->explanation.chosen].arithmetic.precision;
+    return self->explanation.decision.candidates[self->explanation.decision.chosen].arithmetic.precision;
 }
 
 static bool forward_once(talc_module *model, talc_tensor *x, pass *result)
@@ -303,20 +303,18 @@ static void print_tensor(const char *name, const talc_tensor *tensor, const char
 static void print_algorithms(const talc_conv2d_explanation *e)
 {
     char workspace[TOOL_TEXT];
-    for (int i = 0; i < e->count; i++) {
-        const talc_conv2d_candidate *c = &e->candidates[i];
-        const bool chosen = i == e->chosen;
+    for (int i = 0; i < e->decision.count; i++) {
+        const talc_candidate *c = &e->decision.candidates[i];
+        const bool chosen = i == e->decision.chosen;
         printf("  %-10s %s%s %-12s%s ", i == 0 ? "algorithm" : "", chosen ? tool_bold() : "",
                chosen ? "->" : "  ", c->name, chosen ? tool_plain() : "");
         if (c->refused)
             printf("%srefuses: %s%s\n", tool_dim(), c->reason, tool_plain());
-        else if (c->yields)
-            printf("%syields: %s%s\n", tool_dim(), c->reason, tool_plain());
         else
             printf("%s, %s, workspace %s%s\n", c->arithmetic.text,
                    talc_precision_name(c->arithmetic.precision),
                    tool_bytes((double)c->workspace, workspace),
-                   chosen ? ": the first that can" : "");
+                   chosen ? ": chosen" : "");
     }
     printf("\n");
 }
@@ -411,7 +409,7 @@ static json_t *pass_json(const pass *r)
 {
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "device",
                      talc_device_name(r->device), "description", r->properties.description,
-                     "algorithm", r->explanation.candidates[r->explanation.chosen].name,
+                     "algorithm", r->explanation.decision.candidates[r->explanation.decision.chosen].name,
                      "explanation", tool_json_explanation(&r->explanation), "seconds",
                      tool_real(r->seconds), "first_seconds",
                      r->first_seconds > 0 ? tool_real(r->first_seconds) : json_null(), "gflops",

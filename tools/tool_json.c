@@ -93,20 +93,20 @@ json_t *tool_json_problem(const talc_conv2d_problem *p)
 json_t *tool_json_explanation(const talc_conv2d_explanation *e)
 {
     json_t *candidates = json_array();
-    for (int i = 0; i < e->count; i++) {
-        const talc_conv2d_candidate *c = &e->candidates[i];
+    for (int i = 0; i < e->decision.count; i++) {
+        const talc_candidate *c = &e->decision.candidates[i];
         json_array_append_new(candidates,
-                              json_pack("{s:s, s:s, s:s, s:b, s:I, s:b, s:b, s:s}", "name", c->name,
+                              json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:b, s:s}", "name", c->name,
                                         "arithmetic", c->arithmetic.text, "class",
                                         talc_precision_name(c->arithmetic.precision),
                                         "wide_accumulator", c->arithmetic.wide_accumulator,
-                                        "workspace", (json_int_t)c->workspace, "refused",
-                                        c->refused, "yields", c->yields, "reason", c->reason));
+                                        "workspace", (json_int_t)c->workspace, "seconds",
+                                        c->seconds, "refused", c->refused, "reason", c->reason));
     }
-    return json_pack("{s:s, s:o, s:I, s:o, s:s?}", "device", e->device, "problem",
+    return json_pack("{s:s, s:o, s:I, s:o, s:s?}", "device", e->decision.device, "problem",
                      tool_json_problem(&e->problem), "workspace_limit",
-                     (json_int_t)e->workspace_limit, "candidates", candidates, "chosen",
-                     e->chosen < 0 ? NULL : e->candidates[e->chosen].name);
+                     (json_int_t)e->decision.workspace_limit, "candidates", candidates, "chosen",
+                     e->decision.chosen < 0 ? NULL : e->decision.candidates[e->decision.chosen].name);
 }
 
 static void free_text(char *text)

@@ -49,8 +49,11 @@ static void keep_statistics(const talc_batch_norm2d_problem *p,
     talc_cpu_store(p->dtype, a->running_var, c, (1 - m) * old_var + m * (var * M / (M - 1)));
 }
 
-static const char *refuses(const talc_batch_norm2d_problem *p)
+static const char *forward_plan(const talc_device *device, const void *problem, size_t limit,
+                                talc_plan *plan)
 {
+    (void)device, (void)limit, (void)plan;
+    const talc_batch_norm2d_problem *p = problem;
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
@@ -224,11 +227,20 @@ static size_t blocks_workspace(const talc_batch_norm2d_problem *p)
     return parts * sizeof(moments) + C * sizeof(affine);
 }
 
-static talc_status blocks_run(talc_device *device, const talc_batch_norm2d_problem *p,
-                              const talc_batch_norm2d_arguments *a)
+static const char *blocks_plan(const talc_device *device, const void *problem, size_t limit,
+                               talc_plan *plan)
 {
-    (void)device;
-    norm_context context = { p, a, plan_of(p), NULL, a->workspace };
+    plan->workspace = blocks_workspace(problem);
+    return forward_plan(device, problem, limit, plan);
+}
+
+static talc_status blocks_run(talc_device *device, const void *problem, const talc_plan *planned,
+                              const void *arguments)
+{
+    (void)device, (void)planned;
+    const talc_batch_norm2d_problem *p = problem;
+    const talc_batch_norm2d_arguments *a = arguments;
+    norm_context context = { p, a, plan_of(p), NULL, a->base.workspace };
     const int64_t blocks = context.plan.blocks;
     context.moments = (moments *)(context.affine + p->C);
     talc_status status = TALC_OK;
@@ -287,19 +299,20 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
         keep_statistics(p, a, c, mean, var);
 }
 
-static talc_status reference_run(talc_device *device, const talc_batch_norm2d_problem *problem,
-                                 const talc_batch_norm2d_arguments *arguments)
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
 {
-    (void)device;
-    for (int64_t c = 0; c < problem->C; c++)
-        reference_channel(problem, arguments, c);
+    (void)device, (void)planned;
+    const talc_batch_norm2d_problem *p = problem;
+    for (int64_t c = 0; c < p->C; c++)
+        reference_channel(p, arguments, c);
     return TALC_OK;
 }
 
 // clang-format off
-const talc_batch_norm2d_algorithm talc_cpu_batch_norm2d[] = {
-    { { "blocks",    { "f64 statistics, then the data's own type", TALC_STRICT, false } }, refuses, blocks_workspace, blocks_run },
-    { { "reference", { "f64 accumulation",                         TALC_STRICT, true } },  refuses, NULL,             reference_run },
-    { { NULL, { 0 } }, NULL, NULL, NULL },
+const talc_algorithm talc_cpu_batch_norm2d[] = {
+    { "blocks", { "f64 statistics, then the data's own type", TALC_STRICT, false }, blocks_plan,  blocks_run },
+    { "reference", { "f64 accumulation",                         TALC_STRICT, true },  forward_plan, reference_run },
+    { .name = NULL },
 };
 // clang-format on

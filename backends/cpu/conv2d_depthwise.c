@@ -207,7 +207,8 @@ static void depthwise_piece(void *context, int64_t piece, int worker)
     const depthwise_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const depthwise_plan *plan = &c->plan;
-    char *in = (char *)c->arguments->workspace + plan->offsets_bytes + (size_t)worker * plan->slice;
+    char *in =
+        (char *)c->arguments->base.workspace + plan->offsets_bytes + (size_t)worker * plan->slice;
     char *out = in + plan->in * (int64_t)talc_dtype_size(p->dtype);
 
     const int64_t tiles = plan->row_blocks * plan->column_blocks, i = piece % tiles;
@@ -225,8 +226,11 @@ static void depthwise_piece(void *context, int64_t piece, int worker)
 
 // ---- The row ------------------------------------------------------------------------------------------------
 
-const char *talc_cpu_conv2d_depthwise_refuses(const talc_conv2d_problem *p)
+const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void *problem,
+                                           size_t limit, talc_plan *plan)
 {
+    (void)device;
+    const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->groups != p->C)
@@ -236,33 +240,29 @@ const char *talc_cpu_conv2d_depthwise_refuses(const talc_conv2d_problem *p)
     if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||
         p->stride_h > FARTHEST || p->stride_w > FARTHEST)
         return "the dilated kernel or the stride is longer than 65536";
+    const depthwise_plan own = plan_of(p);
+    int64_t workers = talc_smaller(talc_cpu_threads(), own.pieces);
+    if (limit > own.offsets_bytes)
+        workers = talc_smaller(workers, (int64_t)((limit - own.offsets_bytes) / own.slice));
+    plan->workspace = own.offsets_bytes + own.slice * (size_t)(workers > 1 ? workers : 1);
+    talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
 
-size_t talc_cpu_conv2d_depthwise_workspace(const talc_device *device,
-                                           const talc_conv2d_problem *problem, size_t limit)
+talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const void *problem,
+                                          const talc_plan *plan, const void *arguments)
 {
     (void)device;
-    const depthwise_plan plan = plan_of(problem);
-    int64_t workers = talc_smaller(talc_cpu_threads(), plan.pieces);
-    if (limit > plan.offsets_bytes)
-        workers = talc_smaller(workers, (int64_t)((limit - plan.offsets_bytes) / plan.slice));
-    return plan.offsets_bytes + plan.slice * (size_t)(workers > 1 ? workers : 1);
-}
-
-talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const talc_conv2d_problem *p,
-                                          const talc_conv2d_arguments *arguments)
-{
-    (void)device;
-    int64_t *offsets = arguments->workspace;
-    depthwise_context context = { p, arguments, plan_of(p), offsets, stores_of(p, arguments->y) };
-    const int64_t width = context.plan.width, in_row = context.plan.slots * width;
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
+    const depthwise_plan *own = talc_plan_own(plan);
+    int64_t *offsets = a->base.workspace;
+    depthwise_context context = { p, a, *own, offsets, stores_of(p, a->y) };
+    const int64_t width = own->width, in_row = own->slots * width;
     for (int64_t kh = 0; kh < p->KH; kh++)
         for (int64_t kw = 0; kw < p->KW; kw++)
-            offsets[kh * p->KW + kw] = kh * p->dilation_h * in_row +
-                                       kw % context.plan.slots * width +
+            offsets[kh * p->KW + kw] = kh * p->dilation_h * in_row + kw % own->slots * width +
                                        kw * p->dilation_w / p->stride_w;
-    const size_t slices =
-        (arguments->workspace_bytes - context.plan.offsets_bytes) / context.plan.slice;
-    return talc_cpu_parallel_limited(context.plan.pieces, (int)slices, depthwise_piece, &context);
+    const size_t slices = (plan->workspace - own->offsets_bytes) / own->slice;
+    return talc_cpu_parallel_limited(own->pieces, (int)slices, depthwise_piece, &context);
 }

@@ -237,7 +237,7 @@ static void im2col_piece(void *context, int64_t piece, int worker)
     const im2col_block block = { p, size, t.j, t.columns, plan->columns };
     const bool staged = plan->images > 1;
 
-    char *B = (char *)a->workspace + (size_t)worker * plan->slice;
+    char *B = (char *)a->base.workspace + (size_t)worker * plan->slice;
     char *y = (char *)a->y + ((t.n * p->OC + t.oc) * plan->P + t.j) * size;
     char *C = staged ? B + plan->rows * plan->columns * size : y;
     const int64_t ldc = staged ? plan->columns : plan->P;
@@ -268,31 +268,27 @@ static void im2col_piece(void *context, int64_t piece, int worker)
         }
 }
 
-const char *talc_cpu_conv2d_im2col_refuses(const talc_conv2d_problem *problem)
+const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *problem,
+                                        size_t limit, talc_plan *plan)
 {
-    if (problem->direction != TALC_FORWARD)
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    if (p->direction != TALC_FORWARD)
         return "only the forward direction";
+    const im2col_plan own = plan_of(p, limit);
+    int64_t workers = talc_smaller(talc_cpu_threads(), pieces_of(p, &own));
+    workers = talc_smaller(workers, (int64_t)(limit / own.slice));
+    plan->workspace = own.slice * (size_t)(workers > 1 ? workers : 1);
+    talc_plan_keep(plan, &own, sizeof own);
     return talc_openblas_refuses();
 }
 
-size_t talc_cpu_conv2d_im2col_workspace(const talc_device *device,
-                                        const talc_conv2d_problem *problem, size_t limit)
+talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
+                                       const talc_plan *plan, const void *arguments)
 {
     (void)device;
-    const im2col_plan plan = plan_of(problem, limit);
-    int64_t workers = talc_smaller(talc_cpu_threads(), pieces_of(problem, &plan));
-    workers = talc_smaller(workers, (int64_t)(limit / plan.slice));
-    return plan.slice * (size_t)(workers > 1 ? workers : 1);
-}
-
-talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const talc_conv2d_problem *problem,
-                                       const talc_conv2d_arguments *arguments)
-{
-    im2col_context context = { problem, arguments, plan_of(problem, talc_workspace_limit(device)) };
-    /* The limit may have changed since the workspace was made. */
-    if (context.plan.slice > arguments->workspace_bytes)
-        context.plan = plan_of(problem, arguments->workspace_bytes);
-    return talc_cpu_parallel_limited(pieces_of(problem, &context.plan),
-                                     (int)(arguments->workspace_bytes / context.plan.slice),
+    const im2col_plan *own = talc_plan_own(plan);
+    im2col_context context = { problem, arguments, *own };
+    return talc_cpu_parallel_limited(pieces_of(problem, own), (int)(plan->workspace / own->slice),
                                      im2col_piece, &context);
 }

@@ -54,8 +54,11 @@ static void pointwise_piece(void *context, int64_t piece, int worker)
                                  talc_cpu_at(p->dtype, a->residual, at + oc * P));
 }
 
-const char *talc_cpu_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
+const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void *problem,
+                                           size_t limit, talc_plan *plan)
 {
+    (void)device, (void)limit, (void)plan;
+    const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->KH != 1 || p->KW != 1)
@@ -67,17 +70,18 @@ const char *talc_cpu_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
     return talc_openblas_refuses();
 }
 
-talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const talc_conv2d_problem *problem,
-                                          const talc_conv2d_arguments *arguments)
+talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *problem,
+                                          const talc_plan *plan, const void *arguments)
 {
-    (void)device;
-    const int64_t OC = problem->OC / problem->groups, P = problem->OH * problem->OW;
-    pointwise_context c = { .problem = problem, .arguments = arguments };
-    const int64_t wanted = talc_cpu_pieces(PIECES, problem->N * problem->groups);
+    (void)device, (void)plan;
+    const talc_conv2d_problem *p = problem;
+    const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
+    pointwise_context c = { .problem = p, .arguments = arguments };
+    const int64_t wanted = talc_cpu_pieces(PIECES, p->N * p->groups);
     c.column_blocks = talc_larger(talc_cpu_pieces(P, COLUMNS), talc_smaller(wanted, P / NARROW));
     c.columns = talc_cpu_pieces(talc_cpu_pieces(P, c.column_blocks), 16) * 16;
     c.column_blocks = talc_cpu_pieces(P, c.columns);
-    const int64_t planes = problem->N * problem->groups * c.column_blocks;
+    const int64_t planes = p->N * p->groups * c.column_blocks;
     const int64_t most =
         talc_smaller(talc_cpu_pieces(PIECES, planes), talc_cpu_pieces(OC, CHANNELS));
     c.channels = talc_cpu_pieces(OC, most);

@@ -74,17 +74,19 @@ static void reference_piece(void *context, int64_t piece, int worker)
         output_row_f64(p, c->arguments, plane / p->OC, plane % p->OC, oh);
 }
 
-const char *talc_cpu_conv2d_reference_refuses(const talc_conv2d_problem *problem)
+const char *talc_cpu_conv2d_reference_plan(const talc_device *device, const void *problem,
+                                           size_t limit, talc_plan *plan)
 {
-    if (problem->direction != TALC_FORWARD)
-        return "only the forward direction";
-    return NULL;
+    (void)device, (void)limit, (void)plan;
+    const talc_conv2d_problem *p = problem;
+    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
-talc_status talc_cpu_conv2d_reference_run(talc_device *device, const talc_conv2d_problem *problem,
-                                          const talc_conv2d_arguments *arguments)
+talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *problem,
+                                          const talc_plan *plan, const void *arguments)
 {
-    (void)device;
-    reference_context context = { problem, arguments };
-    return talc_cpu_parallel(problem->N * problem->OC * problem->OH, reference_piece, &context);
+    (void)device, (void)plan;
+    const talc_conv2d_problem *p = problem;
+    reference_context context = { p, arguments };
+    return talc_cpu_parallel(p->N * p->OC * p->OH, reference_piece, &context);
 }

@@ -27,14 +27,14 @@ talc_status talc_cpu_join(talc_device *device, const talc_join_problem *problem,
 talc_status talc_cpu_random(talc_device *device, const talc_random_problem *problem, void *dst);
 
 /* The lists of the tables; unary and binary share a file, each other one has its own. */
-extern const talc_batch_norm2d_algorithm talc_cpu_batch_norm2d[];
-extern const talc_binary_algorithm talc_cpu_binary[];
-extern const talc_conv2d_algorithm talc_cpu_conv2d[];
-extern const talc_cross_entropy_algorithm talc_cpu_cross_entropy[];
-extern const talc_matmul_algorithm talc_cpu_matmul[];
-extern const talc_pool2d_algorithm talc_cpu_pool2d[];
-extern const talc_reduce_algorithm talc_cpu_reduce[];
-extern const talc_softmax_algorithm talc_cpu_softmax[];
-extern const talc_unary_algorithm talc_cpu_unary[];
+extern const talc_algorithm talc_cpu_batch_norm2d[];
+extern const talc_algorithm talc_cpu_binary[];
+extern const talc_algorithm talc_cpu_conv2d[];
+extern const talc_algorithm talc_cpu_cross_entropy[];
+extern const talc_algorithm talc_cpu_matmul[];
+extern const talc_algorithm talc_cpu_pool2d[];
+extern const talc_algorithm talc_cpu_reduce[];
+extern const talc_algorithm talc_cpu_softmax[];
+extern const talc_algorithm talc_cpu_unary[];
 
 #endif

@@ -120,7 +120,7 @@ static talc_status check_labels(const talc_cross_entropy_problem *p, const int64
 static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a,
                        loss_function *loss)
 {
-    entropy_plan plan = { p, a, loss, per_piece_of(p), a->workspace };
+    entropy_plan plan = { p, a, loss, per_piece_of(p), a->base.workspace };
     const int64_t pieces = talc_cpu_pieces(p->samples, plan.per_piece);
     talc_status status = check_labels(p, a->labels);
     if (status == TALC_OK)
@@ -140,35 +140,36 @@ static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_ent
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *refuses(const talc_cross_entropy_problem *p)
+static const char *forward_plan(const talc_device *device, const void *problem, size_t limit,
+                                talc_plan *plan)
 {
+    (void)device, (void)limit;
+    const talc_cross_entropy_problem *p = problem;
+    if (p->samples > 0)
+        plan->workspace = (size_t)talc_cpu_pieces(p->samples, per_piece_of(p)) * sizeof(part);
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
-static size_t workspace(const talc_device *device, const talc_cross_entropy_problem *p)
+static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
+                            const void *arguments)
 {
-    (void)device;
-    return (size_t)talc_cpu_pieces(p->samples, per_piece_of(p)) * sizeof(part);
+    (void)device, (void)planned;
+    const talc_cross_entropy_problem *p = problem;
+    return run(p, arguments, p->dtype == TALC_F32 ? rows_f32 : rows_f64);
 }
 
-static talc_status rows_run(talc_device *device, const talc_cross_entropy_problem *problem,
-                            const talc_cross_entropy_arguments *arguments)
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
 {
-    (void)device;
-    return run(problem, arguments, problem->dtype == TALC_F32 ? rows_f32 : rows_f64);
-}
-
-static talc_status reference_run(talc_device *device, const talc_cross_entropy_problem *problem,
-                                 const talc_cross_entropy_arguments *arguments)
-{
-    (void)device;
-    return run(problem, arguments, problem->dtype == TALC_F32 ? wide_f32 : rows_f64);
+    (void)device, (void)planned;
+    const talc_cross_entropy_problem *p = problem;
+    return run(p, arguments, p->dtype == TALC_F32 ? wide_f32 : rows_f64);
 }
 
 // clang-format off
-const talc_cross_entropy_algorithm talc_cpu_cross_entropy[] = {
-    { { "rows",      { "the data's own type, sums in f64", TALC_STRICT, false } }, refuses, workspace, rows_run },
-    { { "reference", { "f64",                              TALC_STRICT, true } },  refuses, workspace, reference_run },
-    { { NULL, { 0 } }, NULL, NULL, NULL },
+const talc_algorithm talc_cpu_cross_entropy[] = {
+    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, forward_plan, rows_run },
+    { "reference", { "f64",                              TALC_STRICT, true },  forward_plan, reference_run },
+    { .name = NULL },
 };
 // clang-format on

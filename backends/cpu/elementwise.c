@@ -97,24 +97,19 @@ static void unary_piece(void *context, int64_t piece, int worker)
                   talc_walk_row_stride(&c->walk, p->x_strides));
 }
 
-static const char *unary_refuses(const talc_unary_problem *problem)
+static talc_status unary_run(talc_device *device, const void *problem, const talc_plan *planned,
+                             const void *arguments)
 {
-    (void)problem;
-    return NULL;
-}
-
-static talc_status unary_run(talc_device *device, const talc_unary_problem *problem,
-                             const talc_unary_arguments *arguments)
-{
-    (void)device;
-    unary_context context = { problem, arguments->y, arguments->x,
-                              talc_walk_of(problem->rank, problem->dims) };
+    (void)device, (void)planned;
+    const talc_unary_problem *p = problem;
+    const talc_unary_arguments *a = arguments;
+    unary_context context = { p, a->y, a->x, talc_walk_of(p->rank, p->dims) };
     return talc_cpu_parallel(context.walk.pieces, unary_piece, &context);
 }
 
-const talc_unary_algorithm talc_cpu_unary[] = {
-    { { "reference", { "the data's own type", TALC_STRICT, false } }, unary_refuses, unary_run },
-    { { NULL, { 0 } }, NULL, NULL },
+const talc_algorithm talc_cpu_unary[] = {
+    { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, unary_run },
+    { .name = NULL },
 };
 
 // ---- Two operands -------------------------------------------------------------------------------------------
@@ -218,30 +213,25 @@ static void binary_piece(void *context, int64_t piece, int worker)
     }
 }
 
-static const char *binary_refuses(const talc_binary_problem *problem)
+static talc_status binary_run(talc_device *device, const void *problem, const talc_plan *planned,
+                              const void *arguments)
 {
-    (void)problem;
-    return NULL;
-}
-
-static talc_status binary_run(talc_device *device, const talc_binary_problem *problem,
-                              const talc_binary_arguments *arguments)
-{
-    binary_context context = { problem, arguments->y, arguments->a, arguments->b,
-                               talc_walk_of(problem->rank, problem->dims) };
+    (void)planned;
+    const talc_binary_problem *p = problem;
+    const talc_binary_arguments *operands = arguments;
+    binary_context context = { p, operands->y, operands->a, operands->b,
+                               talc_walk_of(p->rank, p->dims) };
     /* A scalar becomes an operand of one element; the conversion is the device's own. */
     int64_t scalar;
-    if (problem->b_is_scalar) {
-        const talc_fill_problem fill = { .dtype = problem->dtype,
-                                         .rank = 0,
-                                         .value = problem->scalar };
+    if (p->b_is_scalar) {
+        const talc_fill_problem fill = { .dtype = p->dtype, .rank = 0, .value = p->scalar };
         talc_cpu_fill(device, &fill, &scalar);
         context.b = (const char *)&scalar;
     }
     return talc_cpu_parallel(context.walk.pieces, binary_piece, &context);
 }
 
-const talc_binary_algorithm talc_cpu_binary[] = {
-    { { "reference", { "the data's own type", TALC_STRICT, false } }, binary_refuses, binary_run },
-    { { NULL, { 0 } }, NULL, NULL },
+const talc_algorithm talc_cpu_binary[] = {
+    { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, binary_run },
+    { .name = NULL },
 };

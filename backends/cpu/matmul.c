@@ -152,18 +152,20 @@ static void openblas_piece(void *context, int64_t piece, int worker)
     talc_openblas_leave();
 }
 
-static const char *openblas_refuses(const talc_matmul_problem *problem)
+static const char *openblas_plan(const talc_device *device, const void *problem, size_t limit,
+                                 talc_plan *plan)
 {
+    (void)device, (void)limit, (void)plan;
     (void)problem;
     return talc_openblas_refuses();
 }
 
-static talc_status openblas_run(talc_device *device, const talc_matmul_problem *problem,
-                                const talc_matmul_arguments *arguments)
+static talc_status openblas_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                const void *arguments)
 {
-    (void)device;
+    (void)device, (void)planned;
     matmul_plan plan = plan_of(problem, arguments);
-    const int64_t groups = talc_cpu_pieces(problem->batch, plan.group);
+    const int64_t groups = talc_cpu_pieces(plan.problem->batch, plan.group);
     return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_piece, &plan);
 }
 
@@ -199,24 +201,16 @@ static void reference_piece(void *context, int64_t piece, int worker)
     reference_row(plan->problem, plan->arguments, piece / M, piece % M);
 }
 
-static const char *accepts_all(const talc_matmul_problem *problem)
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
 {
-    (void)problem;
-    return NULL;
-}
-
-static talc_status reference_run(talc_device *device, const talc_matmul_problem *problem,
-                                 const talc_matmul_arguments *arguments)
-{
-    (void)device;
+    (void)device, (void)planned;
     matmul_plan plan = { .problem = problem, .arguments = arguments };
-    return talc_cpu_parallel(problem->batch * problem->M, reference_piece, &plan);
+    return talc_cpu_parallel(plan.problem->batch * plan.problem->M, reference_piece, &plan);
 }
 
-const talc_matmul_algorithm talc_cpu_matmul[] = {
-    { { "openblas", { "the data's own type, FMA", TALC_STRICT, false } },
-      openblas_refuses,
-      openblas_run },
-    { { "reference", { "f64 accumulation", TALC_STRICT, true } }, accepts_all, reference_run },
-    { { NULL, { 0 } }, NULL, NULL },
+const talc_algorithm talc_cpu_matmul[] = {
+    { "openblas", { "the data's own type, FMA", TALC_STRICT, false }, openblas_plan, openblas_run },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { .name = NULL },
 };

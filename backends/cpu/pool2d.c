@@ -115,8 +115,11 @@ static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *
         pool_row_f64(p, row, arguments->x, arguments->y);
 }
 
-static const char *rows_refuses(const talc_pool2d_problem *p)
+static const char *rows_plan(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
 {
+    (void)device, (void)limit, (void)plan;
+    const talc_pool2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->indices)
@@ -129,10 +132,10 @@ static const char *rows_refuses(const talc_pool2d_problem *p)
     return NULL;
 }
 
-static talc_status rows_run(talc_device *device, const talc_pool2d_problem *problem,
-                            const talc_pool2d_arguments *arguments)
+static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
+                            const void *arguments)
 {
-    (void)device;
+    (void)device, (void)planned;
     return run_rows(problem, arguments, rows_row);
 }
 
@@ -166,22 +169,25 @@ static void reference_row(const talc_pool2d_problem *p, const talc_pool2d_argume
     }
 }
 
-static const char *reference_refuses(const talc_pool2d_problem *p)
+static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
 {
+    (void)device, (void)limit, (void)plan;
+    const talc_pool2d_problem *p = problem;
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
-static talc_status reference_run(talc_device *device, const talc_pool2d_problem *problem,
-                                 const talc_pool2d_arguments *arguments)
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
 {
-    (void)device;
+    (void)device, (void)planned;
     return run_rows(problem, arguments, reference_row);
 }
 
 // clang-format off
-const talc_pool2d_algorithm talc_cpu_pool2d[] = {
-    { { "rows",      { "the data's own type", TALC_STRICT, false } }, rows_refuses,      rows_run },
-    { { "reference", { "f64 accumulation",    TALC_STRICT, true } },  reference_refuses, reference_run },
-    { { NULL, { 0 } }, NULL, NULL },
+const talc_algorithm talc_cpu_pool2d[] = {
+    { "rows", { "the data's own type", TALC_STRICT, false }, rows_plan,      rows_run },
+    { "reference", { "f64 accumulation",    TALC_STRICT, true },  reference_plan, reference_run },
+    { .name = NULL },
 };
 // clang-format on

@@ -191,16 +191,20 @@ static void blocked_piece(void *context, int64_t piece, int worker)
         block_part(plan, block, 0);
 }
 
-static const char *blocked_refuses(const talc_reduce_problem *p)
+static const char *blocked_plan(const talc_device *device, const void *problem, size_t limit,
+                                talc_plan *plan)
 {
+    (void)device, (void)limit, (void)plan;
+    const talc_reduce_problem *p = problem;
     return talc_dtype_is_float(p->dtype) ? NULL : "x must be f32 or f64";
 }
 
-static talc_status blocked_run(talc_device *device, const talc_reduce_problem *problem,
-                               const talc_reduce_arguments *arguments)
+static talc_status blocked_run(talc_device *device, const void *problem, const talc_plan *planned,
+                               const void *arguments)
 {
-    (void)device;
-    reduce_plan plan = plan_of(problem, arguments);
+    (void)device, (void)planned;
+    const talc_reduce_problem *p = problem;
+    reduce_plan plan = plan_of(p, arguments);
     partial partials[PARTIALS];
     plan.partials = partials;
     if (plan.parts == 1)
@@ -208,11 +212,11 @@ static talc_status blocked_run(talc_device *device, const talc_reduce_problem *p
                                  &plan);
 
     talc_status status = talc_cpu_parallel(plan.blocks * plan.parts, blocked_piece, &plan);
-    for (int64_t output = 0; status == TALC_OK && output < problem->outputs; output++) {
+    for (int64_t output = 0; status == TALC_OK && output < p->outputs; output++) {
         partial result = partials[output];
         for (int64_t part = 1; part < plan.parts; part++)
-            combine(problem->function, &result, partials[part * problem->outputs + output]);
-        write_result(problem, plan.y, output, result);
+            combine(p->function, &result, partials[part * p->outputs + output]);
+        write_result(p, plan.y, output, result);
     }
     return status;
 }
@@ -288,30 +292,22 @@ static void reference_piece(void *context, int64_t piece, int worker)
     }
 }
 
-static const char *reference_refuses(const talc_reduce_problem *problem)
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
 {
-    (void)problem;
-    return NULL;
+    (void)device, (void)planned;
+    const talc_reduce_problem *p = problem;
+    const talc_reduce_arguments *a = arguments;
+    reduce_plan plan = { .problem = p, .x = a->x, .y = a->y };
+    plan.per_piece = talc_larger(1, PIECE / p->K);
+    return talc_cpu_parallel(talc_cpu_pieces(p->outputs, plan.per_piece), reference_piece, &plan);
 }
 
-static talc_status reference_run(talc_device *device, const talc_reduce_problem *problem,
-                                 const talc_reduce_arguments *arguments)
-{
-    (void)device;
-    reduce_plan plan = { .problem = problem, .x = arguments->x, .y = arguments->y };
-    plan.per_piece = talc_larger(1, PIECE / problem->K);
-    return talc_cpu_parallel(talc_cpu_pieces(problem->outputs, plan.per_piece), reference_piece,
-                             &plan);
-}
-
-const talc_reduce_algorithm talc_cpu_reduce[] = {
-    { { "blocked", { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false } },
-      blocked_refuses,
-      NULL,
+const talc_algorithm talc_cpu_reduce[] = {
+    { "blocked",
+      { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false },
+      blocked_plan,
       blocked_run },
-    { { "reference", { "f64 accumulation", TALC_STRICT, true } },
-      reference_refuses,
-      NULL,
-      reference_run },
-    { { NULL, { 0 } }, NULL, NULL, NULL },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { .name = NULL },
 };

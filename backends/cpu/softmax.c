@@ -136,16 +136,10 @@ static void rows_piece(void *context, int64_t piece, int worker)
             rows_block_f64(plan, locate(plan, block));
 }
 
-static const char *accepts_all(const talc_softmax_problem *problem)
+static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
+                            const void *arguments)
 {
-    (void)problem;
-    return NULL;
-}
-
-static talc_status rows_run(talc_device *device, const talc_softmax_problem *problem,
-                            const talc_softmax_arguments *arguments)
-{
-    (void)device;
+    (void)device, (void)planned;
     softmax_plan plan = plan_of(problem, arguments, WIDTH);
     return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), rows_piece, &plan);
 }
@@ -182,19 +176,16 @@ static void reference_piece(void *context, int64_t piece, int worker)
         reference_softmax(plan, locate(plan, block));
 }
 
-static talc_status reference_run(talc_device *device, const talc_softmax_problem *problem,
-                                 const talc_softmax_arguments *arguments)
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
 {
-    (void)device;
+    (void)device, (void)planned;
     softmax_plan plan = plan_of(problem, arguments, 1);
     return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), reference_piece, &plan);
 }
 
-const talc_softmax_algorithm talc_cpu_softmax[] = {
-    { { "rows", { "the data's own type, sums in f64", TALC_STRICT, false } },
-      accepts_all,
-      NULL,
-      rows_run },
-    { { "reference", { "f64", TALC_STRICT, true } }, accepts_all, NULL, reference_run },
-    { { NULL, { 0 } }, NULL, NULL, NULL },
+const talc_algorithm talc_cpu_softmax[] = {
+    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, talc_plan_any, rows_run },
+    { "reference", { "f64", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { .name = NULL },
 };

@@ -13,6 +13,7 @@
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/batch_norm2d_moments.cuh"
 
 using namespace talc;
@@ -213,7 +214,7 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.y = (T *)a->y;
     plan.mean = (T *)a->mean;
     plan.rstd = (T *)a->rstd;
-    plan.channels = (moments *)a->workspace;
+    plan.channels = (moments *)a->base.workspace;
     plan.parts = plan.channels + p->C;
     return plan;
 }
@@ -304,30 +305,29 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *parts_refuses(const talc_batch_norm2d_problem *p)
-{
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
-    return p->training && p->N * p->H * p->W <= PART_VALUES
-               ? "a channel of a training batch has up to 16384 values"
-               : NULL;
-}
-
-static size_t parts_workspace(const talc_batch_norm2d_problem *p)
-{
-    const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
-                                               : plan_of<double>(p, NULL).parts_of_channel;
-    return p->training ? (size_t)p->C * (size_t)(parts + 1) * sizeof(moments) : 0;
-}
-
-static const char *channels_refuses(const talc_batch_norm2d_problem *p)
+static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
+                                 talc_plan *)
 {
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
+static const char *plan_parts(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
+                              talc_plan *plan)
+{
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->training && p->N * p->H * p->W <= PART_VALUES)
+        return "a channel of a training batch has up to 16384 values";
+    const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
+                                               : plan_of<double>(p, NULL).parts_of_channel;
+    if (p->training)
+        plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
+    return NULL;
+}
+
 /* launch_parts or launch_channels, of both types. */
 template <auto F32, auto F64>
-static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p,
+static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, const talc_plan *,
                        const talc_batch_norm2d_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "batch_norm2d");
@@ -337,14 +337,10 @@ static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p,
     return talc_cuda_launched(device, "batch_norm2d");
 }
 
-const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[] = {
-    { { "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false } },
-      parts_refuses,
-      parts_workspace,
-      run<launch_parts<float>, launch_parts<double>> },
-    { { "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false } },
-      channels_refuses,
-      NULL,
-      run<launch_channels<float>, launch_channels<double>> },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+const talc_algorithm talc_cuda_batch_norm2d[] = {
+    talc_cuda_row<plan_parts, run<launch_parts<float>, launch_parts<double>>>(
+        "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
+    talc_cuda_row<plan_channels, run<launch_channels<float>, launch_channels<double>>>(
+        "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -329,26 +329,31 @@ static void run(talc_device *device, const talc_conv2d_problem *p, const talc_co
         run_outputs<T>(device, p, a);
 }
 
-const char *talc_cuda_conv2d_depthwise_refuses(const talc_conv2d_problem *problem)
+const char *talc_cuda_conv2d_depthwise_plan(const talc_device *device, const void *problem, size_t,
+                                            talc_plan *plan)
 {
-    if (problem->direction != TALC_FORWARD)
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction != TALC_FORWARD)
         return "only the forward direction";
-    if (problem->groups != problem->C)
+    if (p->groups != p->C)
         return "groups are not the input channels";
-    if (problem->padding_mode != TALC_PADDING_ZEROS)
+    if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1);
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const talc_conv2d_problem *problem,
-                                           const talc_conv2d_arguments *arguments)
+talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const void *problem,
+                                           const talc_plan *, const void *arguments)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (problem->dtype == TALC_F32)
-        run<float>(device, problem, arguments);
+    if (p->dtype == TALC_F32)
+        run<float>(device, p, a);
     else
-        run<double>(device, problem, arguments);
+        run<double>(device, p, a);
     return talc_cuda_launched(device, "conv2d");
 }

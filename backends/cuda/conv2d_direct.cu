@@ -275,12 +275,12 @@ static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, 
 }
 
 template <typename T>
-static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
+static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t bytes,
                       const talc_conv2d_arguments *a)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     return with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
-        if (plan.packed > a->workspace_bytes ||
+        if (plan.packed > bytes ||
             (plan.shared > 48 << 10 &&
              cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   (int)plan.shared) != cudaSuccess)) {
@@ -288,7 +288,7 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
             return false;
         }
         const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-        T *packed = (T *)a->workspace;
+        T *packed = (T *)a->base.workspace;
         const int64_t count = (int64_t)(plan.packed / sizeof(T));
         with_index(count, [&](auto zero) {
             using Index = decltype(zero);
@@ -322,25 +322,6 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p,
     });
 }
 
-template <typename T>
-static size_t packed_bytes(const talc_device *device, const talc_conv2d_problem *p)
-{
-    size_t bytes = 0;
-    with_tiles<T>(device, p, [&](auto, const tiled_plan &plan) {
-        bytes = plan.packed;
-        return true;
-    });
-    return bytes;
-}
-
-size_t talc_cuda_conv2d_direct_workspace(const talc_device *device,
-                                         const talc_conv2d_problem *problem, size_t limit)
-{
-    const size_t bytes = problem->dtype == TALC_F32 ? packed_bytes<float>(device, problem)
-                                                    : packed_bytes<double>(device, problem);
-    return bytes <= limit ? bytes : 0; /* `textbook` needs none */
-}
-
 /* How much of its tiles a problem fills, from the first threads to the last. */
 static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
 {
@@ -349,52 +330,56 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
            (double)(plan.column_tiles * plan.width);
 }
 
-const char *talc_cuda_conv2d_direct_yields(const talc_device *device,
-                                           const talc_conv2d_problem *problem, size_t limit)
+/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. */
+static double tiled_share(const talc_conv2d_problem *p, double fill)
 {
-    /* What measurements against im2col say; an H200 at its default clocks. */
-    constexpr int64_t SHORT = 5;
-    constexpr double MOSTLY = 0.7;
-    if (problem->dtype != TALC_F32)
-        return "f64 products are faster by im2col";
-    double fill = 0;
-    size_t packed = 0;
-    with_tiles<float>(device, problem, [&](auto, const tiled_plan &plan) {
-        fill = filled(problem, plan);
-        packed = plan.packed;
+    constexpr int64_t LONG = 5;
+    const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
+    return (slides ? 0.95 : 0.6) * fill;
+}
+
+template <typename T>
+static void plan_direct(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                        talc_plan *plan)
+{
+    constexpr double TEXTBOOK = 0.1;
+    double share = TEXTBOOK;
+    with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
+        if (tiles.packed <= limit) {
+            plan->workspace = tiles.packed;
+            share = tiled_share(p, filled(p, tiles));
+        }
         return true;
     });
-    if (fill == 0)
-        return "it would be small, or go without tiles";
-    if (problem->stride_h != 1 || problem->stride_w != 1)
-        return "strides above 1 are faster by im2col";
-    if (problem->KW < SHORT)
-        return "kernels less than 5 taps wide are faster by im2col";
-    /* What is left, `textbook`, keeps up with im2col where that can occupy few multiprocessors only. */
-    if (packed > limit)
-        return talc_cuda_conv2d_im2col_tiles(device, problem, limit) * 8 >=
-                       talc_cuda_state_of(device)->multiprocessors
-                   ? "its tiles do not fit the workspace"
-                   : NULL;
-    return fill < MOSTLY ? "its tiles would stay empty for a good part" : NULL;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
 }
 
-const char *talc_cuda_conv2d_direct_refuses(const talc_conv2d_problem *problem)
+const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *problem,
+                                         size_t limit, talc_plan *plan)
 {
-    return problem->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->dtype == TALC_F32)
+        plan_direct<float>(device, p, limit, plan);
+    else
+        plan_direct<double>(device, p, limit, plan);
+    return NULL;
 }
 
-talc_status talc_cuda_conv2d_direct_run(talc_device *device, const talc_conv2d_problem *problem,
-                                        const talc_conv2d_arguments *arguments)
+talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem,
+                                        const talc_plan *plan, const void *arguments)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (problem->dtype == TALC_F32) {
-        if (!run_tiled<float>(device, problem, arguments))
-            run_textbook<float>(device, problem, arguments);
-    } else if (!run_tiled<double>(device, problem, arguments)) {
-        run_textbook<double>(device, problem, arguments);
+    if (p->dtype == TALC_F32) {
+        if (!run_tiled<float>(device, p, plan->workspace, a))
+            run_textbook<float>(device, p, a);
+    } else if (!run_tiled<double>(device, p, plan->workspace, a)) {
+        run_textbook<double>(device, p, a);
     }
     return talc_cuda_launched(device, "conv2d");
 }

@@ -86,8 +86,6 @@ static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *
     return fit / unit * unit;
 }
 
-/* The plan for `limit` is the plan for the bytes it asks for, too: `_workspace` makes it from the limit, `_run` from the
- * bytes that it got. */
 static im2col_plan plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), room = (int64_t)(limit / size);
@@ -229,7 +227,7 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *arguments,
                             const talc_cuda_conv2d_part &part)
 {
-    T *b = (T *)arguments->workspace;
+    T *b = (T *)arguments->base.workspace;
     const T *x = (const T *)arguments->x;
     if (is_narrow(p))
         build<T, int32_t>(device, p, x, b, part);
@@ -241,14 +239,13 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
 
 template <typename T>
 static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
-                            const talc_conv2d_arguments *arguments)
+                            const talc_conv2d_arguments *arguments, const im2col_plan &plan)
 {
-    const im2col_plan plan = plan_of(device, p, arguments->workspace_bytes);
     const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
     const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
     talc_status status = TALC_OK;
     talc_cuda_conv2d_part part = {};
-    part.b = arguments->workspace;
+    part.b = arguments->base.workspace;
     part.ldb = plan.ld;
     part.b_stride = rows * plan.ld;
     for (int64_t slice = 0; slice < slices; slice += plan.slices)
@@ -266,33 +263,34 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
     return talc_cuda_launched(device, "conv2d");
 }
 
-const char *talc_cuda_conv2d_im2col_refuses(const talc_conv2d_problem *p)
+const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *problem,
+                                         size_t limit, talc_plan *plan)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
+    const im2col_plan own = plan_of(device, p, limit);
+    const double outputs = (double)p->N * (double)p->groups * (double)p->OH * (double)p->OW;
+    const double matrix =
+        (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
+    plan->workspace = own.bytes;
+    /* B is written, then read by the product. cuBLAS makes f64 products on tensor cores. */
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, p->dtype == TALC_F64 ? 2 : 0.9,
+                                             talc_conv2d_bytes(p), 2) +
+                    talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
+    talc_plan_keep(plan, &own, sizeof own);
     return talc_cuda_blas_refuses();
 }
 
-size_t talc_cuda_conv2d_im2col_workspace(const talc_device *device, const talc_conv2d_problem *p,
-                                         size_t limit)
+talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem,
+                                        const talc_plan *plan, const void *arguments)
 {
-    return plan_of(device, p, limit).bytes;
-}
-
-int64_t talc_cuda_conv2d_im2col_tiles(const talc_device *device, const talc_conv2d_problem *p,
-                                      size_t limit)
-{
-    const im2col_plan plan = plan_of(device, p, limit);
-    return plan.slices * divided(p->OC / p->groups, TILE_CHANNELS) *
-           divided(plan.columns, TILE_COLUMNS);
-}
-
-talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const talc_conv2d_problem *p,
-                                        const talc_conv2d_arguments *arguments)
-{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    const im2col_plan &own = *(const im2col_plan *)talc_plan_own(plan);
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    return p->dtype == TALC_F32 ? convolve<float>(device, p, arguments)
-                                : convolve<double>(device, p, arguments);
+    return p->dtype == TALC_F32 ? convolve<float>(device, p, a, own)
+                                : convolve<double>(device, p, a, own);
 }

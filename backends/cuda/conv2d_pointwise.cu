@@ -20,8 +20,11 @@ static void end_outputs(talc_device *device, const talc_conv2d_problem *p,
                          p->N * p->OC * p->OH * p->OW);
 }
 
-const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
+const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const void *problem, size_t,
+                                            talc_plan *plan)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, talc_conv2d_bytes(p), 2);
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->KH != 1 || p->KW != 1)
@@ -33,9 +36,11 @@ const char *talc_cuda_conv2d_pointwise_refuses(const talc_conv2d_problem *p)
     return talc_cuda_blas_refuses();
 }
 
-talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const talc_conv2d_problem *p,
-                                           const talc_conv2d_arguments *arguments)
+talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *problem,
+                                           const talc_plan *, const void *given)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
     talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;

@@ -6,34 +6,29 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Most specialised first; the first row that neither refuses nor yields runs. `workspace` is NULL where none is used,
-/// `yields` where a row never does.
+/// Each estimates; the least runs.
 // clang-format off
-//    name       workspace                           yields                          arithmetic                                        precision
-#define TALC_CUDA_CONV2D_TABLE(X)                                                                                                                 \
-    X(depthwise, NULL,                               NULL,                           "the data's own type, FMA",                       TALC_STRICT) \
-    X(split,     NULL,                               NULL,                           "the data's own type, FMA",                       TALC_STRICT) \
-    X(pointwise, NULL,                               NULL,                           "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
-    X(direct,    talc_cuda_conv2d_direct_workspace,  talc_cuda_conv2d_direct_yields, "the data's own type, FMA",                       TALC_STRICT) \
-    X(im2col,    talc_cuda_conv2d_im2col_workspace,  NULL,                           "products in the data's own type by cuBLAS, FMA", TALC_STRICT)
+//    name       arithmetic                                        precision
+#define TALC_CUDA_CONV2D_TABLE(X)                                                       \
+    X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \
+    X(split,     "the data's own type, FMA",                       TALC_STRICT) \
+    X(pointwise, "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
+    X(direct,    "the data's own type, FMA",                       TALC_STRICT) \
+    X(im2col,    "products in the data's own type by cuBLAS, FMA", TALC_STRICT)
 // clang-format on
 
-/* Those with NULL in the table define no _workspace or no _yields. */
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
-    const char *talc_cuda_conv2d_##name##_refuses(const talc_conv2d_problem *problem);             \
-    size_t talc_cuda_conv2d_##name##_workspace(const talc_device *device,                          \
-                                               const talc_conv2d_problem *problem, size_t limit);  \
-    talc_status talc_cuda_conv2d_##name##_run(talc_device *device,                                 \
-                                              const talc_conv2d_problem *problem,                  \
-                                              const talc_conv2d_arguments *arguments);             \
-    const char *talc_cuda_conv2d_##name##_yields(                                                  \
-        const talc_device *device, const talc_conv2d_problem *problem, size_t limit);
+    const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
+                                               size_t limit, talc_plan *plan);                     \
+    talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
+                                              const talc_plan *plan, const void *arguments);
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
 
-/// How many of cuBLAS's tiles im2col has at once under the limit.
-int64_t talc_cuda_conv2d_im2col_tiles(const talc_device *device, const talc_conv2d_problem *problem,
-                                      size_t limit);
+/// An estimate: the time for the problem's products at a share of what FFMA can do, or for so many bytes at the rate of a copy,
+/// whichever is longer, and for the launches.
+double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,
+                                double share, double bytes, int launches);
 
 TALC_END_DECLARATIONS
 

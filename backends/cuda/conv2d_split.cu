@@ -252,8 +252,10 @@ static bool is_small(const talc_conv2d_problem *p)
     return outputs * (double)(p->C / p->groups) * (double)(p->KH * p->KW) <= MOST_WORK;
 }
 
-const char *talc_cuda_conv2d_split_refuses(const talc_conv2d_problem *p)
+const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *problem, size_t,
+                                        talc_plan *plan)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->padding_mode != TALC_PADDING_ZEROS)
@@ -264,12 +266,15 @@ const char *talc_cuda_conv2d_split_refuses(const talc_conv2d_problem *p)
         return "an extent or a plane of x passes 2^20, or the slices 65,535";
     if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)talc_dtype_size(p->dtype) > MOST_SHARED)
         return "the weights of 4 channels do not fit shared memory";
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.25, talc_conv2d_bytes(p), 1);
     return NULL;
 }
 
-talc_status talc_cuda_conv2d_split_run(talc_device *device, const talc_conv2d_problem *p,
-                                       const talc_conv2d_arguments *arguments)
+talc_status talc_cuda_conv2d_split_run(talc_device *device, const void *problem, const talc_plan *,
+                                       const void *given)
 {
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;

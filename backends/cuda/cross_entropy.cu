@@ -12,6 +12,7 @@
 ///
 /// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/counter.h"
 #include "backends/cuda/fault.h"
 #include "backends/cuda/group.cuh"
@@ -340,18 +341,16 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *refuses(const talc_cross_entropy_problem *p)
+static const char *plan_rows(const talc_device *device, const talc_cross_entropy_problem *p, size_t,
+                             talc_plan *plan)
 {
+    if (p->samples > 0)
+        plan->workspace = blocks_for_parts(device, p) * sizeof(part);
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
-static size_t workspace(const talc_device *device, const talc_cross_entropy_problem *p)
-{
-    return blocks_for_parts(device, p) * sizeof(part);
-}
-
 static talc_status run(talc_device *device, const talc_cross_entropy_problem *problem,
-                       const talc_cross_entropy_arguments *arguments)
+                       const talc_plan *, const talc_cross_entropy_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "cross_entropy");
     if (status != TALC_OK)
@@ -359,7 +358,7 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
     talc_cuda_fault *fault = talc_cuda_fault_of(device, "cross_entropy");
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
-    const gathering to = { (part *)arguments->workspace, talc_cuda_counter(device),
+    const gathering to = { (part *)arguments->base.workspace, talc_cuda_counter(device),
                            problem->reduction, fault };
     if (problem->dtype == TALC_F32)
         launch<float>(device, problem, arguments, to);
@@ -368,10 +367,8 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
     return talc_cuda_launched(device, "cross_entropy");
 }
 
-const talc_cross_entropy_algorithm talc_cuda_cross_entropy[] = {
-    { { "rows", { "the data's own type, sums in f64", TALC_STRICT, false } },
-      refuses,
-      workspace,
-      run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+const talc_algorithm talc_cuda_cross_entropy[] = {
+    talc_cuda_row<plan_rows, run>("rows",
+                                  { "the data's own type, sums in f64", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -133,15 +133,15 @@ bool talc_cuda_used_by_others(void);
 void talc_cuda_blas_close(talc_device *device);
 
 /* The lists of the tables. */
-extern const talc_batch_norm2d_algorithm talc_cuda_batch_norm2d[];
-extern const talc_binary_algorithm talc_cuda_binary[];
-extern const talc_pool2d_algorithm talc_cuda_pool2d[];
-extern const talc_reduce_algorithm talc_cuda_reduce[];
-extern const talc_softmax_algorithm talc_cuda_softmax[];
-extern const talc_conv2d_algorithm talc_cuda_conv2d[];
-extern const talc_cross_entropy_algorithm talc_cuda_cross_entropy[];
-extern const talc_matmul_algorithm talc_cuda_matmul[];
-extern const talc_unary_algorithm talc_cuda_unary[];
+extern const talc_algorithm talc_cuda_batch_norm2d[];
+extern const talc_algorithm talc_cuda_binary[];
+extern const talc_algorithm talc_cuda_pool2d[];
+extern const talc_algorithm talc_cuda_reduce[];
+extern const talc_algorithm talc_cuda_softmax[];
+extern const talc_algorithm talc_cuda_conv2d[];
+extern const talc_algorithm talc_cuda_cross_entropy[];
+extern const talc_algorithm talc_cuda_matmul[];
+extern const talc_algorithm talc_cuda_unary[];
 
 TALC_END_DECLARATIONS
 

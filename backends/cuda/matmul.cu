@@ -11,6 +11,7 @@
 /// problem, and needs no library.
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/blas.h"
 #include "backends/cuda/conv2d_epilogue.cuh"
 #include "ops/matmul.h"
@@ -113,7 +114,7 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
         dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
 }
 
-static const char *dot_refuses(const talc_matmul_problem *p)
+static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t, talc_plan *)
 {
     if (p->M > MOST_ROWS)
         return "more than 4 rows";
@@ -126,7 +127,7 @@ static const char *dot_refuses(const talc_matmul_problem *p)
     return NULL;
 }
 
-static talc_status dot_run(talc_device *device, const talc_matmul_problem *p,
+static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
                            const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
@@ -141,7 +142,8 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p,
 
 // ---- cublas -------------------------------------------------------------------------------------------------
 
-static const char *cublas_refuses(const talc_matmul_problem *p)
+static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p, size_t,
+                               talc_plan *)
 {
     /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
     const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
@@ -233,7 +235,7 @@ static void end_products(talc_device *device, const talc_matmul_problem *p,
     epilogue_in_place<T>(device, last, (T *)arguments->y, 1, p->N, p->batch * p->M * p->N);
 }
 
-static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
+static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
                               const talc_matmul_arguments *arguments)
 {
     talc_status status = talc_cuda_enter(device, "matmul");
@@ -366,13 +368,13 @@ static void direct(talc_device *device, const talc_matmul_problem *p,
         launch<T, false, false>(device, p, arguments);
 }
 
-static const char *direct_refuses(const talc_matmul_problem *problem)
+static const char *plan_direct(const talc_device *, const talc_matmul_problem *, size_t,
+                               talc_plan *)
 {
-    (void)problem;
     return NULL;
 }
 
-static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
+static talc_status direct_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
                               const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
@@ -385,13 +387,11 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
     return talc_cuda_launched(device, "matmul");
 }
 
-const talc_matmul_algorithm talc_cuda_matmul[] = {
-    { { "dot", { "the data's own type, FMA", TALC_STRICT, false } }, dot_refuses, dot_run },
-    { { "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false } },
-      cublas_refuses,
-      cublas_run },
-    { { "direct", { "the data's own type, FMA", TALC_STRICT, false } },
-      direct_refuses,
-      direct_run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+const talc_algorithm talc_cuda_matmul[] = {
+    talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
+    talc_cuda_row<plan_cublas, cublas_run>(
+        "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
+    talc_cuda_row<plan_direct, direct_run>("direct",
+                                           { "the data's own type, FMA", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

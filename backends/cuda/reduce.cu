@@ -15,6 +15,7 @@
 /// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/reduce_columns.cuh"
 #include "backends/cuda/reduce_rows.cuh"
 
@@ -357,7 +358,7 @@ static void launch(talc_device *device, const talc_reduce_problem *p,
 {
     const int64_t parts = parts_of(p, in_parts);
     target<State> to = { (typename State::result_type *)a->y,
-                         parts > 1 ? (State *)a->workspace : NULL, p->outputs,
+                         parts > 1 ? (State *)a->base.workspace : NULL, p->outputs,
                          p->function == TALC_MEAN ? (double)p->K : 0 };
     launch_parts(device, p, to, (const T *)a->x, in_parts);
     if (parts == 1)
@@ -368,7 +369,7 @@ static void launch(talc_device *device, const talc_reduce_problem *p,
     to.partials = NULL;
     join_parts<State>
         <<<blocks_of(device, pieces(p->outputs, width)), BLOCK, 0, talc_cuda_stream(device)>>>(
-            to, (const State *)a->workspace, width, parts);
+            to, (const State *)a->base.workspace, width, parts);
 }
 
 template <typename T>
@@ -406,38 +407,31 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p,
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *refuses(const talc_reduce_problem *problem)
+static const char *plan_parts(const talc_device *, const talc_reduce_problem *p, size_t,
+                              talc_plan *plan)
 {
-    (void)problem;
+    const int64_t parts = parts_of(p, true);
+    if (parts > 1)
+        plan->workspace = (size_t)parts * (size_t)p->outputs * sizeof(place<double>);
     return NULL;
 }
 
-static size_t parts_workspace(const talc_reduce_problem *p)
+static const char *plan_whole(const talc_device *, const talc_reduce_problem *, size_t, talc_plan *)
 {
-    const int64_t parts = parts_of(p, true);
-    return parts == 1 ? 0 : (size_t)parts * (size_t)p->outputs * sizeof(place<double>);
+    return NULL;
 }
 
-static talc_status parts_run(talc_device *device, const talc_reduce_problem *problem,
-                             const talc_reduce_arguments *arguments)
+template <bool PARTS>
+static talc_status run_row(talc_device *device, const talc_reduce_problem *problem,
+                           const talc_plan *, const talc_reduce_arguments *arguments)
 {
-    return run(device, problem, arguments, true);
+    return run(device, problem, arguments, PARTS);
 }
 
-static talc_status whole_run(talc_device *device, const talc_reduce_problem *problem,
-                             const talc_reduce_arguments *arguments)
-{
-    return run(device, problem, arguments, false);
-}
-
-const talc_reduce_algorithm talc_cuda_reduce[] = {
-    { { "parts", { "f64 accumulation of sums of four", TALC_STRICT, false } },
-      refuses,
-      parts_workspace,
-      parts_run },
-    { { "whole", { "f64 accumulation of sums of four", TALC_STRICT, false } },
-      refuses,
-      NULL,
-      whole_run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+const talc_algorithm talc_cuda_reduce[] = {
+    talc_cuda_row<plan_parts, run_row<true>>(
+        "parts", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+    talc_cuda_row<plan_whole, run_row<false>>(
+        "whole", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

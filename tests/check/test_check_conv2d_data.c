@@ -218,6 +218,7 @@ Test(check_conv2d_data, random_problems)
         multiplied = 0, grouped = 0, exact_fit = 0;
     for (uint64_t seed = 0; seed < COUNT; seed++) {
         check_problem problem, again;
+        talc_plan plan;
         char text[TALC_CHECK_TEXT];
         family->random(seed, &problem);
         family->random(seed, &again);
@@ -229,7 +230,8 @@ Test(check_conv2d_data, random_problems)
                       p->OH > 0 && p->OW > 0,
                   "seed %d: %s: %s", (int)seed, text, talc_error_message());
         for (int i = 0; talc_check_row_at(family, cpu, i) != NULL; i++)
-            accepted[i] += family->refuses(talc_check_row_at(family, cpu, i), &problem) == NULL;
+            accepted[i] += talc_check_plan(family, talc_check_row_at(family, cpu, i), cpu, &problem,
+                                           SIZE_MAX, &plan) == NULL;
         modes[p->padding_mode]++;
         f64 += p->dtype == TALC_F64;
         dear += talc_conv2d_flops(p) > 2e6;

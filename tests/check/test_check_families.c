@@ -404,16 +404,17 @@ Test(check_families, the_rows_of_the_cpu_pass)
     assert_all_freed();
 }
 
-static const char *never(const talc_conv2d_problem *problem)
+static const char *never(const talc_device *device, const void *problem, size_t limit,
+                         talc_plan *plan)
 {
-    (void)problem;
+    (void)device, (void)problem, (void)limit, (void)plan;
     return "it never does";
 }
 
-static talc_status not_run(talc_device *device, const talc_conv2d_problem *problem,
-                           const talc_conv2d_arguments *arguments)
+static talc_status not_run(talc_device *device, const void *problem, const talc_plan *plan,
+                           const void *arguments)
 {
-    (void)device, (void)problem, (void)arguments;
+    (void)device, (void)problem, (void)plan, (void)arguments;
     return TALC_UNSUPPORTED;
 }
 
@@ -421,14 +422,14 @@ static talc_status not_run(talc_device *device, const talc_conv2d_problem *probl
 Test(check_families, too_many_rows_are_a_failure)
 {
     enum { MOST = 32 };
-    talc_conv2d_algorithm rows[MOST + 2] = { { .algorithm = { .name = NULL } } };
+    talc_algorithm rows[MOST + 2] = { { .name = NULL } };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
     backend.conv2d = rows;
     device.backend = &backend;
     for (int i = 0; i < MOST + 1; i++) {
-        rows[i].algorithm.name = i < 2 ? "first" : "other";
-        rows[i].refuses = never;
+        rows[i].name = i < 2 ? "first" : "other";
+        rows[i].plan = never;
         rows[i].run = not_run;
     }
     talc_check *check = talc_check_new(&(talc_check_options){ .device = &device });
@@ -445,7 +446,7 @@ Test(check_families, too_many_rows_are_a_failure)
     cr_assert(talc_check_summary_at(check, 0)->refused == MOST - 1);
     talc_check_free(check);
 
-    rows[MOST].algorithm.name = NULL;
+    rows[MOST].name = NULL;
     check = talc_check_new(&(talc_check_options){ .device = &device });
     cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"), "%s", talc_error_message());
     cr_assert(talc_check_summary_count(check) == 2);
@@ -475,10 +476,11 @@ Test(check_families, empty_problems_reach_no_row)
         check_problem problem;
         const check_family *family = parsed(texts[i], &problem);
         const talc_algorithm *row;
+        talc_plan plan;
         int rows = 0;
         for (; (row = talc_check_row_at(family, cpu_device(), rows)) != NULL; rows++)
-            cr_assert(family->refuses(row, &problem) != NULL, "%s: %s takes it", texts[i],
-                      row->name);
+            cr_assert(talc_check_plan(family, row, cpu_device(), &problem, SIZE_MAX, &plan) != NULL,
+                      "%s: %s takes it", texts[i], row->name);
         cr_assert(rows == 2 && talc_check_row_at(family, cpu_device(), rows + 5) == NULL);
     }
     assert_all_freed();

@@ -33,22 +33,26 @@ static int find_problems(void)
 
 // ---- A device whose memory counts as its own, with a row that is wrong at times -------------------------------
 
-static const char *none(const talc_conv2d_problem *problem)
+static const char *but_sevens(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
 {
-    return problem->OC % 7 == 0 ? "seven" : NULL;
+    (void)device, (void)limit, (void)plan;
+    return ((const talc_conv2d_problem *)problem)->OC % 7 == 0 ? "seven" : NULL;
 }
 
 /* Streams that do nothing: how many there are, and which were in use. */
 static atomic_int streams_made, streams_left;
 static _Atomic uint32_t streams_used;
 
-static talc_status wrong_at_times(talc_device *device, const talc_conv2d_problem *problem,
-                                  const talc_conv2d_arguments *arguments)
+static talc_status wrong_at_times(talc_device *device, const void *posed, const talc_plan *plan,
+                                  const void *given)
 {
-    const talc_conv2d_algorithm *row = talc_cpu_conv2d;
-    while (strcmp(row->algorithm.name, "reference") != 0)
+    const talc_conv2d_problem *problem = posed;
+    const talc_conv2d_arguments *arguments = given;
+    const talc_algorithm *row = talc_cpu_conv2d;
+    while (strcmp(row->name, "reference") != 0)
         row++;
-    const talc_status status = row->run(device, problem, arguments);
+    const talc_status status = row->run(device, problem, plan, arguments);
     atomic_fetch_or(&streams_used, UINT32_C(1) << talc_stream_number(device));
     if (problem->OC == 4 && problem->dtype == TALC_F32)
         ((float *)arguments->y)[problem->OH * problem->OW - 1] += 1;
@@ -85,11 +89,10 @@ static void stream_free(talc_device *device, void *stream)
 
 static talc_device *other_device(void)
 {
-    static talc_conv2d_algorithm rows[] = { { .algorithm = { "wrong",
-                                                             { "f32", TALC_STRICT, false } },
-                                              .refuses = none,
-                                              .run = wrong_at_times },
-                                            { .algorithm = { NULL, { 0 } } } };
+    static const talc_algorithm rows[] = {
+        { "wrong", { "f32", TALC_STRICT, false }, but_sevens, wrong_at_times },
+        { .name = NULL },
+    };
     static struct talc_backend backend;
     static talc_device_interface interface;
     static talc_device device;

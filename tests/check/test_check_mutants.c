@@ -245,35 +245,27 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
     assert_all_freed();
 }
 
-static const char *takes_all(const talc_conv2d_problem *problem)
+static talc_status runs_nothing(talc_device *device, const void *problem, const talc_plan *plan,
+                                const void *arguments)
 {
-    (void)problem;
-    return NULL;
-}
-
-static talc_status runs_nothing(talc_device *device, const talc_conv2d_problem *problem,
-                                const talc_conv2d_arguments *arguments)
-{
-    (void)device, (void)problem, (void)arguments;
+    (void)device, (void)problem, (void)plan, (void)arguments;
     return TALC_OK;
 }
 
-static size_t needs_too_much(const talc_device *device, const talc_conv2d_problem *problem,
-                             size_t limit)
+static const char *plan_too_much(const talc_device *device, const void *problem, size_t limit,
+                                 talc_plan *plan)
 {
     (void)device, (void)problem, (void)limit;
-    return (size_t)1 << 50;
+    plan->workspace = (size_t)1 << 50;
+    return NULL;
 }
 
 /* What a check needs is known before anything is allocated. */
 Test(check_mutants, a_workspace_beyond_memory)
 {
-    const talc_conv2d_algorithm row = { .algorithm.name = "greedy",
-                                        .refuses = takes_all,
-                                        .workspace = needs_too_much,
-                                        .run = runs_nothing };
+    const talc_algorithm row = { .name = "greedy", .plan = plan_too_much, .run = runs_nothing };
     talc_check *check = check_new();
-    cr_assert(!talc_check_row(check, problems[0], &row.algorithm));
+    cr_assert(!talc_check_row(check, problems[0], &row));
     cr_assert(talc_error_status() == TALC_NO_MEMORY &&
                   strstr(talc_error_message(), "operands, workspace and the oracle") != NULL,
               "%s", talc_error_message());
@@ -308,21 +300,21 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
 Test(check_mutants, rows_that_lack_something_are_refused)
 {
     static const struct {
-        talc_conv2d_algorithm row;
+        talc_algorithm row;
         const char *message;
     } cases[] = {
-        { { .refuses = takes_all, .run = runs_nothing }, "has no name" },
-        { { .algorithm.name = "", .refuses = takes_all, .run = runs_nothing }, "has no name" },
-        { { .algorithm.name = "a", .refuses = takes_all }, "no 'run'" },
-        { { .algorithm.name = "a", .run = runs_nothing }, "no function 'refuses'" },
-        { { .algorithm.name = "a_name_of_thirty_two_characters_",
-            .refuses = takes_all,
+        { { .plan = talc_plan_any, .run = runs_nothing }, "has no name" },
+        { { .name = "", .plan = talc_plan_any, .run = runs_nothing }, "has no name" },
+        { { .name = "a", .plan = talc_plan_any }, "no 'run'" },
+        { { .name = "a", .run = runs_nothing }, "no function 'plan'" },
+        { { .name = "a_name_of_thirty_two_characters_",
+            .plan = talc_plan_any,
             .run = runs_nothing },
           "32 characters, at most 31" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         talc_check *check = check_new();
-        cr_assert(!talc_check_row(check, problems[0], &cases[i].row.algorithm));
+        cr_assert(!talc_check_row(check, problems[0], &cases[i].row));
         cr_assert(talc_error_status() == TALC_BAD_ARGUMENT &&
                       strstr(talc_error_message(), cases[i].message) != NULL,
                   "%d: %s", (int)i, talc_error_message());
@@ -330,11 +322,11 @@ Test(check_mutants, rows_that_lack_something_are_refused)
         cr_assert_eq(talc_check_summary_count(check), 0);
         talc_check_free(check);
     }
-    const talc_conv2d_algorithm longest = { .algorithm.name = "a_name_of_thirty_one_characters",
-                                            .refuses = takes_all,
-                                            .run = runs_nothing };
+    const talc_algorithm longest = { .name = "a_name_of_thirty_one_characters",
+                                     .plan = talc_plan_any,
+                                     .run = runs_nothing };
     talc_check *check = check_new();
-    cr_assert(talc_check_row(check, problems[0], &longest.algorithm), "%s", talc_error_message());
+    cr_assert(talc_check_row(check, problems[0], &longest), "%s", talc_error_message());
     cr_assert_eq(talc_check_summary_count(check), 1);
     talc_check_free(check);
     assert_all_freed();

@@ -38,7 +38,9 @@ static void expect_all(const talc_algorithm *row, int number, const char *text)
     check_problem problem;
     char reason[256];
     cr_assert(talc_check_parse(text, &problem) != NULL, "%s", talc_error_message());
-    if (talc_check_conv2d.refuses(row, &problem) != NULL)
+    talc_plan plan;
+    if (talc_check_plan(&talc_check_conv2d, row, cpu_device(), &problem, (size_t)32 << 20, &plan) !=
+        NULL)
         return;
     for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
         const check_property_result result =

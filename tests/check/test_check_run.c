@@ -53,24 +53,20 @@ static int64_t past_y, change_x = -1; /* likewise of y; which byte of x it chang
 static unsigned char expected;        /* what each byte of the workspace must be */
 static bool as_expected;
 
-static const char *takes_all(const talc_softmax_problem *problem)
+static const char *plan_room(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
 {
-    (void)problem;
+    (void)device, (void)problem;
+    plan->workspace = room < limit ? room : limit;
     return NULL;
-}
-
-static size_t workspace(const talc_algorithm *row, const talc_device *device,
-                        const check_problem *problem, size_t limit)
-{
-    (void)row, (void)device, (void)problem;
-    return room < limit ? room : limit;
 }
 
 /* Writes 0.5 to every element of y, and where it is told to. */
 static talc_status write_halves(const talc_algorithm *row, talc_device *device,
                                 const check_problem *problem, void *const pointers[CHECK_OPERANDS],
-                                void *bytes, size_t count)
+                                const talc_plan *plan, void *bytes)
 {
+    const size_t count = plan->workspace;
     check_operand list[CHECK_OPERANDS];
     unsigned char *of = bytes;
     (void)row, (void)device;
@@ -93,14 +89,14 @@ static talc_status write_halves(const talc_algorithm *row, talc_device *device,
     return TALC_OK;
 }
 
-static const talc_softmax_algorithm mine = { .algorithm = { "mine", { "f32", TALC_STRICT, false } },
-                                             .refuses = takes_all };
+static const talc_algorithm mine = { .name = "mine",
+                                     .arithmetic = { "f32", TALC_STRICT, false },
+                                     .plan = plan_room };
 
 static check_run_report run_with(talc_device *device, check_room *reused, bool finite)
 {
     static const int64_t elements = 5 * 33;
     check_family family = talc_check_softmax;
-    family.workspace = workspace;
     family.run = write_halves;
     posed self = pose("softmax:5x33@1");
     check_values results;
@@ -109,8 +105,8 @@ static check_run_report run_with(talc_device *device, check_room *reused, bool f
     cr_assert(talc_check_values_new(self.family, &self.problem, &results));
     self.family->fill(&self.problem, TALC_CHECK_RANDOM, 1, &self.values);
     expected = finite ? 0x3F : 0xFF;
-    cr_assert(talc_check_run(&family, &mine.algorithm, device, &self.problem, &self.values,
-                             &options, reused, &results, &report),
+    cr_assert(talc_check_run(&family, &mine, device, &self.problem, &self.values, &options, reused,
+                             &results, &report),
               "%s", talc_error_message());
     cr_assert(report.status == TALC_OK && report.unwritten == 0);
     for (int64_t i = 0; i < elements; i++)

@@ -68,8 +68,8 @@ static check_open judged(const char *op, const void *problem, const talc_algorit
 Test(check_step, bounds_of_both_runs)
 {
     const double u = 0x1p-24;
-    const talc_algorithm strict = { "a", { "f32", TALC_STRICT, false } },
-                         wide = { "b", { "f64", TALC_STRICT, true } };
+    const talc_algorithm strict = { .name = "a", .arithmetic = { "f32", TALC_STRICT, false } },
+                         wide = { .name = "b", .arithmetic = { "f64", TALC_STRICT, true } };
     talc_check_model_layer layer = { .own = 0 };
 
     /* The sum of one element; the reference's element may be off by 2, and so be up to 5. */

@@ -102,32 +102,32 @@ static void expect_convolution(const char *text)
     for (int i = 0; i < SAMPLES; i++)
         due[i] = conv2d_due(&p, x, w, place(count, i));
     talc_tensor *first = NULL;
-    for (int row = 0; row < explanation.count; row++) {
-        if (explanation.candidates[row].refused)
+    for (int row = 0; row < explanation.decision.count; row++) {
+        if (explanation.decision.candidates[row].refused)
             continue;
         talc_scope *run = talc_scope_enter();
         poison(count);
-        talc_tensor *y =
-            talc_conv2d(x, w, NULL,
-                        &(talc_conv2d_options){ .padding = { p.pad_top, p.pad_left },
-                                                .groups = p.groups,
-                                                .algorithm = explanation.candidates[row].name });
-        cr_assert(y != NULL, "%s by %s: %s", text, explanation.candidates[row].name,
+        talc_tensor *y = talc_conv2d(
+            x, w, NULL,
+            &(talc_conv2d_options){ .padding = { p.pad_top, p.pad_left },
+                                    .groups = p.groups,
+                                    .algorithm = explanation.decision.candidates[row].name });
+        cr_assert(y != NULL, "%s by %s: %s", text, explanation.decision.candidates[row].name,
                   talc_error_message());
         for (int i = 0; i < SAMPLES; i++)
             cr_assert(element(y, place(count, i)) == due[i], "%s by %s: element %lld is %g, due %g",
-                      text, explanation.candidates[row].name, (long long)place(count, i),
+                      text, explanation.decision.candidates[row].name, (long long)place(count, i),
                       element(y, place(count, i)), due[i]);
         if (first != NULL) {
             const talc_tensor *off = talc_sub(y, first);
             const double most =
                 talc_item(talc_max(talc_mul(off, off), TALC_DIMS(0, 1, 2, 3), false));
             cr_assert(most == 0, "%s by %s: off the first row by %g", text,
-                      explanation.candidates[row].name, sqrt(most));
+                      explanation.decision.candidates[row].name, sqrt(most));
         }
         first = first == NULL ? talc_retain(y) : first;
         talc_scope_leave(run);
-        cr_log_info("%s by %s", text, explanation.candidates[row].name);
+        cr_log_info("%s by %s", text, explanation.decision.candidates[row].name);
     }
     cr_assert(first != NULL, "%s: no row takes it", text);
     talc_release(first);

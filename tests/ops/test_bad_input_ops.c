@@ -191,7 +191,7 @@ Test(bad_input_ops, conv2d)
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
 
     talc_conv2d_problem problem = { .N = 77 };
-    talc_conv2d_explanation explanation = { .count = 77 };
+    talc_conv2d_explanation explanation = { .decision.count = 77 };
     REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem is NULL", talc_conv2d_problem_of(image, weight, NULL, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem is NULL", talc_conv2d_problem_check(NULL));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: channels 0 must be at least 1", talc_conv2d_problem_check(&(talc_conv2d_problem){ 0 }));
@@ -210,7 +210,7 @@ Test(bad_input_ops, conv2d)
     HARMLESS(talc_conv2d_problem_parse("n1c1h3w3o1k3x3", &small));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x8 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: batch -1 must not be negative", talc_conv2d_explain(cpu_device(), &(talc_conv2d_problem){ .N = -1 }, NULL, &explanation));
-    HARMLESS(problem.N == 77 && explanation.count == 77);
+    HARMLESS(problem.N == 77 && explanation.decision.count == 77);
     HARMLESS(talc_conv2d_flops(NULL) == 0 && talc_conv2d_bytes(NULL) == 0);
     HARMLESS(talc_conv2d_flops(&(talc_conv2d_problem){ 0 }) == 0 && talc_conv2d_flops(&(talc_conv2d_problem){ .C = INT64_MIN, .groups = -1 }) == 0);
     HARMLESS((talc_conv2d_explanation_print(NULL, &explanation), talc_conv2d_explanation_print(stderr, NULL), true));

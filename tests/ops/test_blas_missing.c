@@ -41,15 +41,18 @@ static const char *not_installed(void)
 
 // ---- What the rows say --------------------------------------------------------------------------------------
 
+static talc_cuda_state state = { .multiprocessors = 132 };
+static const talc_device gpu = { .name = "cuda:0", .state = &state };
+
 static const talc_matmul_problem product = {
     .dtype = TALC_F32, .M = 300, .N = 300, .K = 300, .lda = 300, .ldb = 300, .batch = 1
 };
 
 static const char *matmul_refusal(const char *name)
 {
-    for (const talc_matmul_algorithm *row = talc_cuda_matmul; row->algorithm.name != NULL; row++)
-        if (strcmp(row->algorithm.name, name) == 0)
-            return row->refuses(&product);
+    for (const talc_algorithm *row = talc_cuda_matmul; row->name != NULL; row++)
+        if (strcmp(row->name, name) == 0)
+            return row->plan(&gpu, &product, (size_t)32 << 20, &(talc_plan){ .workspace = 0 });
     return "there is no such row";
 }
 
@@ -70,9 +73,9 @@ static const char *conv2d_refusal(const char *name)
                                             .groups = 1,
                                             .OH = 64,
                                             .OW = 64 };
-    for (const talc_conv2d_algorithm *row = talc_cuda_conv2d; row->algorithm.name != NULL; row++)
-        if (strcmp(row->algorithm.name, name) == 0)
-            return row->refuses(&pointwise);
+    for (const talc_algorithm *row = talc_cuda_conv2d; row->name != NULL; row++)
+        if (strcmp(row->name, name) == 0)
+            return row->plan(&gpu, &pointwise, (size_t)32 << 20, &(talc_plan){ .workspace = 0 });
     return "there is no such row";
 }
 

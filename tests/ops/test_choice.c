@@ -6,28 +6,36 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *plan_large(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    plan->workspace = 1 << 20;
+    return NULL;
+}
+
+static const char *plan_odd(const talc_device *device, const void *problem, size_t limit,
+                            talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit, (void)plan;
+    return "it is odd";
+}
+
 /* A list as a backend may have it one day: most specialised first, classes mixed. */
 static const talc_algorithm rows[] = {
-    { "fft", { "FFT", TALC_NORMWISE, false } },
-    { "tensor_cores", { "tf32 products", TALC_TF32, false } },
-    { "large", { "f32", TALC_STRICT, false } },
-    { "reference", { "f64 accumulation", TALC_STRICT, true } },
+    { .name = "fft", .arithmetic = { "FFT", TALC_NORMWISE, false }, .plan = talc_plan_any },
+    { .name = "tensor_cores", .arithmetic = { "tf32", TALC_TF32, false }, .plan = talc_plan_any },
+    { .name = "large", .arithmetic = { "f32", TALC_STRICT, false }, .plan = plan_large },
+    { .name = "reference", .arithmetic = { "f64", TALC_STRICT, true }, .plan = talc_plan_any },
+    { .name = NULL },
 };
-enum { ROWS = sizeof rows / sizeof *rows };
-
-/* "large" needs a megabyte of workspace. */
-static const char *chosen(talc_choice choice)
-{
-    for (int i = 0; i < ROWS; i++)
-        if (talc_choice_admits(&choice, &rows[i], NULL, i == 2 ? 1 << 20 : 0))
-            return rows[i].name;
-    talc_choice_fail(&choice);
-    return "none";
-}
 
 static const char *chosen_with(const char *forced, unsigned precision)
 {
-    return chosen(talc_choice_begin("op", cpu_device(), forced, precision));
+    talc_choice choice;
+    return talc_choose(&choice, "op", cpu_device(), rows, NULL, forced, precision)
+               ? talc_chosen(&choice)->name
+               : "none";
 }
 
 Test(choice, the_first_row_of_an_admitted_class_that_fits_runs)
@@ -79,15 +87,17 @@ Test(choice, a_forced_row_runs_or_says_why_not)
 
 Test(choice, reasons_of_every_row_are_given)
 {
-    talc_choice choice = talc_choice_begin("op", cpu_device(), NULL, 0);
-    for (int i = 0; i < ROWS; i++)
-        cr_assert(!talc_choice_admits(&choice, &rows[i], i < 2 ? NULL : "it is odd", 0));
-    talc_choice_fail(&choice);
+    const talc_algorithm odd = { .name = "reference",
+                                 .arithmetic = { "f64", TALC_STRICT, true },
+                                 .plan = plan_odd };
+    talc_algorithm refusing[] = { rows[0], rows[1], rows[2], odd, rows[4] };
+    refusing[2].plan = plan_odd;
+    talc_choice choice;
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), refusing, NULL, NULL, 0));
     assert_failure(TALC_UNSUPPORTED,
                    "op on cpu: fft: precision class normwise is not admitted; tensor_cores: "
                    "precision class tf32 is not admitted; large: it is odd; reference: it is odd");
-    choice = talc_choice_begin("op", cpu_device(), NULL, 0);
-    talc_choice_fail(&choice);
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), NULL, NULL, NULL, 0));
     assert_failure(TALC_UNSUPPORTED, "op on cpu: this device has no algorithm for it");
     assert_all_freed();
 }

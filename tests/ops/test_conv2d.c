@@ -94,22 +94,23 @@ Test(conv2d, large_results_are_exact)
 
 Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
 {
-    int taken[TALC_CONV2D_MAX_CANDIDATES] = { 0 }, cases = 0;
-    talc_conv2d_explanation explanation = { .count = 0 };
+    int taken[TALC_MAX_ROWS] = { 0 }, cases = 0;
+    talc_conv2d_explanation explanation = { .flops = 0 };
     for (; conv2d_case(cases) != NULL; cases++) {
         const talc_conv2d_problem problem = conv2d_parse(conv2d_case(cases));
         explanation = conv2d_explanation(tested_device(), &problem);
-        cr_assert(explanation.count > 0);
-        cr_expect(explanation.chosen >= 0, "%s: no algorithm", conv2d_case(cases));
-        for (int j = 0; j < explanation.count; j++)
-            taken[j] += !explanation.candidates[j].refused;
+        cr_assert(explanation.decision.count > 0);
+        cr_expect(explanation.decision.chosen >= 0, "%s: no algorithm", conv2d_case(cases));
+        for (int j = 0; j < explanation.decision.count; j++)
+            taken[j] += !explanation.decision.candidates[j].refused;
     }
-    for (int j = 0; j < explanation.count; j++)
-        cr_expect(taken[j] >= 12, "%s takes only %d cases", explanation.candidates[j].name,
+    for (int j = 0; j < explanation.decision.count; j++)
+        cr_expect(taken[j] >= 12, "%s takes only %d cases", explanation.decision.candidates[j].name,
                   taken[j]);
     if (talc_device_is_host(tested_device()))
-        cr_expect(strcmp(explanation.candidates[explanation.count - 1].name, "reference") == 0);
-    cr_expect(taken[explanation.count - 1] == cases && cases > 400);
+        cr_expect(strcmp(explanation.decision.candidates[explanation.decision.count - 1].name,
+                         "reference") == 0);
+    cr_expect(taken[explanation.decision.count - 1] == cases && cases > 400);
     assert_all_freed();
 }
 

@@ -24,17 +24,17 @@ Test(conv2d_determinism, thread_counts_and_repetition_change_no_bit)
         const talc_conv2d_problem problem = conv2d_parse(conv2d_case(i));
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
         conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
-        for (int j = 0; j < e.count; j++) {
-            if (e.candidates[j].refused)
+        for (int j = 0; j < e.decision.count; j++) {
+            if (e.decision.candidates[j].refused)
                 continue;
             cr_assert(talc_set_threads(1));
-            double *due = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+            double *due = conv2d_values(cpu_device(), &data, e.decision.candidates[j].name);
             for (int threads = 1; threads <= 4; threads++) {
                 cr_assert(talc_set_threads(threads));
-                double *values = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+                double *values = conv2d_values(cpu_device(), &data, e.decision.candidates[j].name);
                 const int64_t at = first_difference(values, due, data.y_count);
                 cr_expect(at < 0, "%s %s: %d threads change element %d", conv2d_case(i),
-                          e.candidates[j].name, threads, (int)at);
+                          e.decision.candidates[j].name, threads, (int)at);
                 free(values);
             }
             free(due);
@@ -52,7 +52,8 @@ Test(conv2d_determinism, what_is_explained_is_what_runs)
         const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
         conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, (uint64_t)i);
         double *chosen = conv2d_values(cpu_device(), &data, NULL);
-        double *named = conv2d_values(cpu_device(), &data, e.candidates[e.chosen].name);
+        double *named =
+            conv2d_values(cpu_device(), &data, e.decision.candidates[e.decision.chosen].name);
         cr_expect(first_difference(chosen, named, data.y_count) < 0, "%s", conv2d_case(i));
         free(chosen);
         free(named);
@@ -94,20 +95,21 @@ Test(conv2d_determinism, threads_may_share_operands)
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
     conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 3);
     conv2d_operands operands = conv2d_operands_new(cpu_device(), &data, 0);
-    for (int i = 0; i < e.count; i++) {
-        if (e.candidates[i].refused)
+    for (int i = 0; i < e.decision.count; i++) {
+        if (e.decision.candidates[i].refused)
             continue;
-        double *due = conv2d_values(cpu_device(), &data, e.candidates[i].name);
+        double *due = conv2d_values(cpu_device(), &data, e.decision.candidates[i].name);
         pthread_t threads[THREADS];
         shared_call calls[THREADS];
         for (int t = 0; t < THREADS; t++) {
-            calls[t] = (shared_call){ &operands, &problem,     e.candidates[i].name,
+            calls[t] = (shared_call){ &operands, &problem,     e.decision.candidates[i].name,
                                       due,       data.y_count, false };
             cr_assert(pthread_create(&threads[t], NULL, call_many_times, &calls[t]) == 0);
         }
         for (int t = 0; t < THREADS; t++) {
             pthread_join(threads[t], NULL);
-            cr_expect(calls[t].right, "%s: thread %d had another result", e.candidates[i].name, t);
+            cr_expect(calls[t].right, "%s: thread %d had another result",
+                      e.decision.candidates[i].name, t);
         }
         free(due);
     }
@@ -125,11 +127,11 @@ static void expect_contained(const conv2d_data *data, const conv2d_data *clean, 
                              const char *what)
 {
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &data->problem);
-    for (int i = 0; i < e.count; i++) {
-        if (e.candidates[i].refused)
+    for (int i = 0; i < e.decision.count; i++) {
+        if (e.decision.candidates[i].refused)
             continue;
-        double *y = conv2d_values(cpu_device(), data, e.candidates[i].name);
-        double *due = conv2d_values(cpu_device(), clean, e.candidates[i].name);
+        double *y = conv2d_values(cpu_device(), data, e.decision.candidates[i].name);
+        double *due = conv2d_values(cpu_device(), clean, e.decision.candidates[i].name);
         int64_t wrong = -1, reached = 0;
         for (int64_t j = 0; j < data->y_count; j++) {
             const check_due element = conv2d_due(data, j);
@@ -143,7 +145,7 @@ static void expect_contained(const conv2d_data *data, const conv2d_data *clean, 
             wrong = same || wrong >= 0 ? wrong : j;
         }
         cr_expect(wrong < 0, "%s %s, %s: element %d is %g, the oracle has %g", text,
-                  e.candidates[i].name, what, (int)wrong, y[wrong < 0 ? 0 : wrong],
+                  e.decision.candidates[i].name, what, (int)wrong, y[wrong < 0 ? 0 : wrong],
                   (double)conv2d_due(data, wrong < 0 ? 0 : wrong).value);
         cr_expect(reached > 0 && reached < data->y_count, "%s, %s: reaches %d of %d outputs", text,
                   what, (int)reached, (int)data->y_count);
@@ -246,13 +248,13 @@ Test(conv2d_determinism, negative_zeros_are_zeros)
             data.bias[j] = -0.0;
         for (int64_t j = 0; problem.residual && j < data.y_count; j++)
             data.residual[j] = -0.0;
-        for (int j = 0; j < e.count; j++) {
-            if (e.candidates[j].refused)
+        for (int j = 0; j < e.decision.count; j++) {
+            if (e.decision.candidates[j].refused)
                 continue;
-            double *y = conv2d_values(cpu_device(), &data, e.candidates[j].name);
+            double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].name);
             for (int64_t k = 0; k < data.y_count; k++)
-                cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i], e.candidates[j].name,
-                          (int)k, y[k]);
+                cr_assert(y[k] == 0, "%s %s: element %d is %g", texts[i],
+                          e.decision.candidates[j].name, (int)k, y[k]);
             free(y);
         }
         conv2d_data_free(&data);

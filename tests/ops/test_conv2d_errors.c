@@ -117,7 +117,7 @@ Test(conv2d_errors, a_device_without_rows_says_so)
     const talc_conv2d_problem problem = conv2d_parse("n1c3h8w8o4k3x3");
     talc_conv2d_explanation explanation;
     cr_assert(talc_conv2d_explain(&bare, &problem, NULL, &explanation));
-    cr_assert(explanation.count == 0 && explanation.chosen == -1);
+    cr_assert(explanation.decision.count == 0 && explanation.decision.chosen == -1);
     assert_all_freed();
 }
 
@@ -285,7 +285,7 @@ Test(conv2d_errors, explain)
     const talc_conv2d_problem good = conv2d_parse("n1c4h8w9o6k3x3");
     talc_conv2d_problem bad = good;
     bad.stride_w = 0;
-    talc_conv2d_explanation e = { .count = -7 };
+    talc_conv2d_explanation e = { .decision.count = -7 };
     cr_assert(!talc_conv2d_explain(NULL, &good, NULL, &e));
     assert_failure(TALC_NULL_ARGUMENT, "conv2d_explain: device is NULL");
     cr_assert(!talc_conv2d_explain(cpu_device(), NULL, NULL, &e));
@@ -294,7 +294,7 @@ Test(conv2d_errors, explain)
     assert_failure(TALC_NULL_ARGUMENT, "conv2d_explain: explanation is NULL");
     cr_assert(!talc_conv2d_explain(cpu_device(), &bad, NULL, &e));
     assert_failure(TALC_BAD_ARGUMENT, "conv2d: stride [1,0] must be at least 1");
-    cr_assert(e.count == -7, "a failing explain wrote its result");
+    cr_assert(e.decision.count == -7, "a failing explain wrote its result");
     talc_conv2d_explanation_print(NULL, &e);
     talc_conv2d_explanation_print(stdout, NULL);
     assert_no_failure();
@@ -315,17 +315,18 @@ Test(conv2d_errors, a_forced_row_refuses_with_its_reason)
         talc_scope *scope = talc_scope_enter();
         const talc_tensor *x = zeros(TALC_DIMS(1, 4, 6, 6));
         const talc_tensor *w = zeros(TALC_DIMS(4, 4 / problem.groups, problem.KH, problem.KW));
-        for (int j = 0; j < e.count; j++) {
-            if (!e.candidates[j].refused)
+        for (int j = 0; j < e.decision.count; j++) {
+            if (!e.decision.candidates[j].refused)
                 continue;
             refusals++;
-            cr_assert(strlen(e.candidates[j].reason) > 0);
+            cr_assert(strlen(e.decision.candidates[j].reason) > 0);
             char message[256];
-            snprintf(message, sizeof message, "conv2d on cpu: %s: %s", e.candidates[j].name,
-                     e.candidates[j].reason);
-            talc_conv2d_options options = conv2d_options(&problem, NULL, e.candidates[j].name);
+            snprintf(message, sizeof message, "conv2d on cpu: %s: %s",
+                     e.decision.candidates[j].name, e.decision.candidates[j].reason);
+            talc_conv2d_options options =
+                conv2d_options(&problem, NULL, e.decision.candidates[j].name);
             expect_failure(x, w, NULL, &options, TALC_UNSUPPORTED, message);
-            cr_assert(talc_algorithm_force("conv2d", e.candidates[j].name));
+            cr_assert(talc_algorithm_force("conv2d", e.decision.candidates[j].name));
             options.algorithm = NULL;
             expect_failure(x, w, NULL, &options, TALC_UNSUPPORTED, message);
             options.algorithm = "reference";
@@ -373,11 +374,11 @@ Test(conv2d_errors, every_allocation_may_fail)
                       *w = zeros(TALC_DIMS(6, 2, 3, 3));
     const talc_tensor *bias = zeros(TALC_DIMS(6)),
                       *residual = talc_transpose(zeros(TALC_DIMS(6, 2, 9, 8)), 0, 1);
-    for (int i = 0; i < e.count; i++) {
-        if (e.candidates[i].refused)
+    for (int i = 0; i < e.decision.count; i++) {
+        if (e.decision.candidates[i].refused)
             continue;
         const talc_conv2d_options options =
-            conv2d_options(&problem, residual, e.candidates[i].name);
+            conv2d_options(&problem, residual, e.decision.candidates[i].name);
         talc_tensor *y = NULL;
         int failures = -1;
         for (; y == NULL && failures < 100; failures++) {
@@ -391,12 +392,12 @@ Test(conv2d_errors, every_allocation_may_fail)
                 cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());
                 talc_error_clear();
                 cr_assert(talc_device_memory(cpu_device()).live == live,
-                          "%s: allocation %d leaves bytes behind", e.candidates[i].name,
+                          "%s: allocation %d leaves bytes behind", e.decision.candidates[i].name,
                           failures + 1);
             }
         }
-        cr_assert(y != NULL && failures >= 3, "%s: %d allocations could fail", e.candidates[i].name,
-                  failures);
+        cr_assert(y != NULL && failures >= 3, "%s: %d allocations could fail",
+                  e.decision.candidates[i].name, failures);
         talc_release(y);
     }
     assert_all_freed();

@@ -19,15 +19,20 @@ static talc_conv2d_problem problem_of(const char *text)
     return problem;
 }
 
-/* im2col plans once for the limit and once more for the bytes that it asked for and got. Returns those. */
+static talc_plan plan_by(const char *name, const talc_conv2d_problem *p, size_t limit)
+{
+    talc_plan plan = { .workspace = 0 };
+    const talc_algorithm *row = talc_cuda_conv2d;
+    while (strcmp(row->name, name) != 0)
+        row++;
+    (void)row->plan(&gpu, p, limit, &plan);
+    return plan;
+}
+
+/* The bytes that im2col plans with. */
 static size_t planned(const talc_conv2d_problem *p, size_t limit)
 {
-    const size_t asked = talc_cuda_conv2d_im2col_workspace(&gpu, p, limit);
-    const size_t again = talc_cuda_conv2d_im2col_workspace(&gpu, p, asked);
-    char text[TALC_CONV2D_TEXT];
-    cr_assert(asked == again, "%s, %d multiprocessors, limit %zu: asked %zu, would use %zu",
-              talc_conv2d_problem_text(p, text), state.multiprocessors, limit, asked, again);
-    return asked;
+    return plan_by("im2col", p, limit).workspace;
 }
 
 /* 2,048 columns of one channel, the least that is asked for where not even four fit. */
@@ -96,32 +101,28 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
               rows);
 }
 
-/* Where its tiles do not fit, im2col is faster by far if its own parts are large enough to occupy the GPU. */
-Test(conv2d_plans, direct_yields_where_its_tiles_do_not_fit)
+/* Long rows of taps are for direct while its tiles fit; strides, short kernels and empty tiles for im2col. */
+Test(conv2d_plans, direct_and_im2col_by_their_estimates)
 {
     static const struct {
         const char *text;
-        size_t bytes; /* of the tiles' weights: C x taps x OC f32 */
         size_t limit;
-        const char *reason;
+        bool direct;
     } cases[] = {
-        { "n8c64h512w256o128k5x7", 1146880, (size_t)512 << 20, NULL },
-        { "n8c64h512w256o128k5x7", 1146880, 1146880, NULL },
-        { "n8c64h512w256o128k5x7", 1146880, 1146879, NULL }, /* 9 tiles of 132 */
-        { "n16c512h64w64o512k5x5p2x2", 26214400, 26214400, NULL },
-        { "n16c512h64w64o512k5x5p2x2", 26214400, (size_t)16 << 20,
-          "its tiles do not fit the workspace" },
+        { "n8c64h512w256o128k5x7", (size_t)512 << 20, true },
+        { "n8c32h512w512o64k5x9", (size_t)512 << 20, true },
+        { "n16c512h64w64o512k5x5p2x2", (size_t)16 << 20, false }, /* its weights take 25 MiB */
+        { "n16c256h56w56o256k3x3p1x1", (size_t)512 << 20, false },
+        { "n64c64h56w56o128k5x5s2x2p2x2", (size_t)512 << 20, false },
+        { "n8c64h512w256o128k5x7_f64", (size_t)512 << 20, false },
     };
     state = (talc_cuda_state){ .multiprocessors = 132 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i].text);
-        const size_t bytes = talc_cuda_conv2d_direct_workspace(&gpu, &p, cases[i].limit);
-        cr_assert(bytes == (cases[i].bytes <= cases[i].limit ? cases[i].bytes : 0), "%zu: %zu", i,
-                  bytes);
-        const char *reason = talc_cuda_conv2d_direct_yields(&gpu, &p, cases[i].limit);
-        const char *due = cases[i].reason;
-        cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
-                  "%zu: %s", i, reason);
+        const double direct = plan_by("direct", &p, cases[i].limit).seconds,
+                     im2col = plan_by("im2col", &p, cases[i].limit).seconds;
+        cr_expect(direct > 0 && im2col > 0 && (direct < im2col) == cases[i].direct,
+                  "%s: direct %g s, im2col %g s", cases[i].text, direct, im2col);
     }
 }
 
@@ -135,7 +136,8 @@ Test(conv2d_plans, split_says_what_is_too_large)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i][0]);
-        const char *reason = talc_cuda_conv2d_split_refuses(&p), *due = cases[i][1];
+        talc_plan plan;
+        const char *reason = talc_cuda_conv2d_split_plan(&gpu, &p, 0, &plan), *due = cases[i][1];
         cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
                   "%s: %s", cases[i][0], reason);
     }

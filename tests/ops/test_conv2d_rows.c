@@ -120,10 +120,11 @@ Test(conv2d_rows, rows_say_why_they_refuse)
         cr_assert(talc_conv2d_problem_parse(refusals[i].problem, &problem), "%s",
                   talc_error_message());
         cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &explanation));
-        for (int j = 0; j < explanation.count; j++)
-            if (strcmp(explanation.candidates[j].name, refusals[i].row) == 0)
-                cr_assert(strcmp(explanation.candidates[j].reason, refusals[i].reason) == 0,
-                          "%s: %s", refusals[i].problem, explanation.candidates[j].reason);
+        for (int j = 0; j < explanation.decision.count; j++)
+            if (strcmp(explanation.decision.candidates[j].name, refusals[i].row) == 0)
+                cr_assert(strcmp(explanation.decision.candidates[j].reason, refusals[i].reason) ==
+                              0,
+                          "%s: %s", refusals[i].problem, explanation.decision.candidates[j].reason);
     }
     assert_all_freed();
 }
@@ -136,95 +137,121 @@ Test(conv2d_rows, only_the_forward_direction)
     problem.direction = TALC_GRAD_INPUT;
     talc_conv2d_explanation explanation;
     cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &explanation));
-    cr_assert(explanation.count > 0 && explanation.chosen == -1);
-    for (int i = 0; i < explanation.count; i++)
-        cr_assert(strcmp(explanation.candidates[i].reason, "only the forward direction") == 0, "%s",
-                  explanation.candidates[i].reason);
+    cr_assert(explanation.decision.count > 0 && explanation.decision.chosen == -1);
+    for (int i = 0; i < explanation.decision.count; i++)
+        cr_assert(strcmp(explanation.decision.candidates[i].reason, "only the forward direction") ==
+                      0,
+                  "%s", explanation.decision.candidates[i].reason);
     assert_all_freed();
 }
 
-// ---- Rows that yield ----------------------------------------------------------------------------------------
+// ---- Estimates ----------------------------------------------------------------------------------------------
 
-static const char *takes_all(const talc_conv2d_problem *problem)
+static double estimates[2]; /* of the rows that follow, in seconds */
+static const char *refusals_now[2];
+
+static const char *plan_1(const talc_device *device, const void *problem, size_t limit,
+                          talc_plan *plan)
 {
-    (void)problem;
-    return NULL;
+    (void)device, (void)problem, (void)limit;
+    plan->seconds = estimates[0];
+    return refusals_now[0];
 }
 
-static const char *takes_none(const talc_conv2d_problem *problem)
+static const char *plan_2(const talc_device *device, const void *problem, size_t limit,
+                          talc_plan *plan)
 {
-    (void)problem;
-    return "takes none";
+    (void)device, (void)problem, (void)limit;
+    plan->seconds = estimates[1];
+    return refusals_now[1];
 }
 
-/* To whatever comes after it, where x has one channel. */
-static const char *yields(const talc_device *device, const talc_conv2d_problem *problem,
-                          size_t limit)
+static talc_status write_number(const void *arguments, float number)
 {
-    (void)limit;
-    return strcmp(talc_device_name(device), "cpu") == 0 && problem->C == 1 ? "one channel" : NULL;
-}
-
-static talc_status write_1(talc_device *device, const talc_conv2d_problem *problem,
-                           const talc_conv2d_arguments *arguments)
-{
-    (void)device, (void)problem;
-    *(float *)arguments->y = 1;
+    *(float *)((const talc_conv2d_arguments *)arguments)->y = number;
     return TALC_OK;
 }
 
-static talc_status write_2(talc_device *device, const talc_conv2d_problem *problem,
-                           const talc_conv2d_arguments *arguments)
+static talc_status write_1(talc_device *device, const void *problem, const talc_plan *plan,
+                           const void *arguments)
 {
-    (void)device, (void)problem;
-    *(float *)arguments->y = 2;
-    return TALC_OK;
+    (void)device, (void)problem, (void)plan;
+    return write_number(arguments, 1);
 }
 
-/* The number of the row that a convolution of C channels runs, which explain has to say too. */
-static int row_run(talc_device *device, int64_t C, const char *forced)
+static talc_status write_2(talc_device *device, const void *problem, const talc_plan *plan,
+                           const void *arguments)
+{
+    (void)device, (void)problem, (void)plan;
+    return write_number(arguments, 2);
+}
+
+static talc_status write_3(talc_device *device, const void *problem, const talc_plan *plan,
+                           const void *arguments)
+{
+    (void)device, (void)problem, (void)plan;
+    return write_number(arguments, 3);
+}
+
+/* The number of the row that runs, which explain has to say too. */
+static int row_run(talc_device *device, const char *forced)
 {
     const talc_conv2d_options options = { .algorithm = forced };
     talc_scope *scope = talc_scope_enter();
-    const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, C, 1, 1));
-    const talc_tensor *w = talc_ones(device, TALC_F32, TALC_DIMS(1, C, 1, 1));
-    const int row = (int)talc_item(talc_conv2d(x, w, NULL, &options));
+    const talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(1, 1, 1, 1));
+    const int row = (int)talc_item(talc_conv2d(x, x, NULL, &options));
     cr_assert(!talc_failed(), "%s", talc_error_message());
     talc_conv2d_problem problem;
     talc_conv2d_explanation e;
-    cr_assert(talc_conv2d_problem_of(x, w, NULL, &options, &problem));
+    cr_assert(talc_conv2d_problem_of(x, x, NULL, &options, &problem));
     cr_assert(talc_conv2d_explain(device, &problem, &options, &e));
-    cr_assert(e.chosen == row - 1, "row %d ran, explain says %d", row, e.chosen + 1);
-    const bool first_yields = row == 2 && forced == NULL;
-    cr_assert(e.candidates[0].yields == first_yields && !e.candidates[1].yields);
-    cr_assert(!first_yields || strcmp(e.candidates[0].reason, "one channel") == 0);
+    cr_assert(e.decision.chosen == row - 1, "row %d ran, explain says %d", row,
+              e.decision.chosen + 1);
+    for (int i = 0; i < 2; i++)
+        cr_assert(e.decision.candidates[i].refused ||
+                  e.decision.candidates[i].seconds == estimates[i]);
     talc_scope_leave(scope);
     return row;
 }
 
-Test(conv2d_rows, a_row_yields_to_a_later_one_that_can)
+Test(conv2d_rows, the_least_estimate_runs)
 {
-    talc_conv2d_algorithm rows[] = {
-        { .algorithm = { "first", { "none", TALC_STRICT, false } },
-          .refuses = takes_all,
-          .run = write_1,
-          .yields = yields },
-        { .algorithm = { "second", { "none", TALC_STRICT, false } },
-          .refuses = takes_all,
-          .run = write_2 },
-        { .algorithm = { .name = NULL } },
+    const talc_algorithm rows[] = {
+        { "first", { "none", TALC_STRICT, false }, plan_1, write_1 },
+        { "second", { "none", TALC_STRICT, false }, plan_2, write_2 },
+        { "reference", { "none", TALC_STRICT, false }, talc_plan_any, write_3 },
+        { .name = NULL },
     };
     talc_device device = *cpu_device();
     struct talc_backend backend = *device.backend;
     backend.conv2d = rows;
     device.backend = &backend;
-    cr_expect(row_run(&device, 2, NULL) == 1);
-    cr_expect(row_run(&device, 1, NULL) == 2);
-    cr_expect(row_run(&device, 1, "first") == 1, "a row that is asked for does not yield");
-    cr_expect(row_run(&device, 2, "second") == 2);
-    rows[1].refuses = takes_none;
-    cr_expect(row_run(&device, 1, NULL) == 1, "nobody is left to yield to");
-    rows[0].refuses = takes_none;
+    static const struct {
+        double estimates[2];
+        const char *refusals[2];
+        const char *forced;
+        int runs;
+    } choices[] = {
+        { { 0, 0 }, { NULL, NULL }, NULL, 1 }, /* without estimates the first that can */
+        { { 0, 0 }, { "refuses", NULL }, NULL, 2 },
+        { { 2, 1 }, { NULL, NULL }, NULL, 2 },
+        { { 1, 2 }, { NULL, NULL }, NULL, 1 },
+        { { 1, 1 }, { NULL, NULL }, NULL, 1 },
+        { { 2, 1 }, { NULL, "refuses" }, NULL, 1 },
+        { { 2, 1 }, { NULL, NULL }, "first", 1 }, /* what is asked for runs */
+        { { 2, 1 }, { "refuses", "refuses" }, NULL, 3 },
+        { { 1, 2 }, { NULL, NULL }, "reference", 3 },
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        memcpy(estimates, choices[i].estimates, sizeof estimates);
+        memcpy(refusals_now, choices[i].refusals, sizeof refusals_now);
+        const int row = row_run(&device, choices[i].forced);
+        cr_expect(row == choices[i].runs, "case %zu: row %d ran, not %d", i, row, choices[i].runs);
+    }
+
+    const talc_algorithm refusing[] = { rows[0], rows[1], rows[3] };
+    backend.conv2d = refusing;
+    refusals_now[0] = refusals_now[1] = "takes none";
     const talc_tensor *x = talc_ones(&device, TALC_F32, TALC_DIMS(1, 1, 1, 1));
     cr_assert(talc_conv2d(x, x, NULL, NULL) == NULL);
     cr_assert_str_eq(talc_error_message(), "conv2d on cpu: first: takes none; second: takes none");

@@ -126,11 +126,11 @@ Test(conv2d_seeds, float64_is_float64)
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
     const talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(1, 1, 1, 1), &pixel);
     const talc_tensor *w = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(1, 1, 1, 1), &weight);
-    for (int i = 0; i < e.count; i++)
-        if (!e.candidates[i].refused) {
-            const talc_conv2d_options options = { .algorithm = e.candidates[i].name };
+    for (int i = 0; i < e.decision.count; i++)
+        if (!e.decision.candidates[i].refused) {
+            const talc_conv2d_options options = { .algorithm = e.decision.candidates[i].name };
             cr_assert(talc_item(talc_conv2d(x, w, NULL, &options)) == pixel * weight, "%s",
-                      e.candidates[i].name);
+                      e.decision.candidates[i].name);
         }
     assert_all_freed();
 }
@@ -148,10 +148,10 @@ Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
             cr_assert(talc_workspace_set_limit(cpu, limit));
             const talc_conv2d_problem problem = conv2d_parse(texts[i]);
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
-            cr_assert(e.workspace_limit == limit);
+            cr_assert(e.decision.workspace_limit == limit);
             bool im2col = false;
-            for (int j = 0; j < e.count; j++) {
-                const talc_conv2d_candidate *row = &e.candidates[j];
+            for (int j = 0; j < e.decision.count; j++) {
+                const talc_candidate *row = &e.decision.candidates[j];
                 cr_expect(row->refused || row->workspace <= limit,
                           "%s %s: %zu bytes of workspace, the limit is %zu", texts[i], row->name,
                           row->workspace, limit);
@@ -184,10 +184,10 @@ Test(conv2d_seeds, coordinates_may_be_large)
             cr_assert(talc_conv2d_problem_of(x, w, NULL, &options, &problem), "%s",
                       talc_error_message());
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
-            for (int j = 0; j < e.count; j++) {
-                if (e.candidates[j].refused)
+            for (int j = 0; j < e.decision.count; j++) {
+                if (e.decision.candidates[j].refused)
                     continue;
-                options.algorithm = e.candidates[j].name;
+                options.algorithm = e.decision.candidates[j].name;
                 const talc_tensor *y = talc_conv2d(x, w, NULL, &options);
                 cr_assert(y != NULL, "%s: %s", options.algorithm, talc_error_message());
                 const float *values = talc_data(y, TALC_F32);
@@ -214,11 +214,11 @@ Test(conv2d_seeds, small_workspaces_give_the_same_result)
             expect_exact(texts[i]);
             const talc_conv2d_problem problem = conv2d_parse(texts[i]);
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
-            for (int row = 0; row < e.count && limits[j] >= 4096; row++)
-                cr_expect(strcmp(e.candidates[row].name, "im2col") != 0 ||
-                              !e.candidates[row].refused,
+            for (int row = 0; row < e.decision.count && limits[j] >= 4096; row++)
+                cr_expect(strcmp(e.decision.candidates[row].name, "im2col") != 0 ||
+                              !e.decision.candidates[row].refused,
                           "%s: im2col refuses under %zu bytes: %s", texts[i], limits[j],
-                          e.candidates[row].reason);
+                          e.decision.candidates[row].reason);
         }
     cr_assert(talc_workspace_set_limit(cpu, before));
     assert_all_freed();
@@ -237,8 +237,8 @@ Test(conv2d_seeds, no_row_needs_more_than_the_limit)
             cr_assert(talc_workspace_set_limit(cpu, limit));
             const talc_conv2d_problem problem = conv2d_parse(texts[i]);
             const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
-            for (int j = 0; j < e.count; j++) {
-                const talc_conv2d_candidate *row = &e.candidates[j];
+            for (int j = 0; j < e.decision.count; j++) {
+                const talc_candidate *row = &e.decision.candidates[j];
                 cr_expect(row->refused || row->workspace <= limit,
                           "%s %s: %zu bytes, the limit is %zu", texts[i], row->name, row->workspace,
                           limit);
@@ -260,22 +260,22 @@ Test(conv2d_seeds, no_more_memory_is_used_than_announced)
     const talc_conv2d_explanation e = conv2d_explanation(cpu, &problem);
     const talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(4, 16, 40, 36));
     const talc_tensor *w = talc_ones(cpu, TALC_F32, TALC_DIMS(8, 16, 5, 7));
-    for (int i = 0; i < e.count; i++) {
-        if (e.candidates[i].refused)
+    for (int i = 0; i < e.decision.count; i++) {
+        if (e.decision.candidates[i].refused)
             continue;
-        const talc_conv2d_options options = { .algorithm = e.candidates[i].name };
+        const talc_conv2d_options options = { .algorithm = e.decision.candidates[i].name };
         const size_t live = talc_device_memory(cpu).live;
         talc_memory_reset_peak(cpu);
         talc_tensor *y = talc_conv2d(x, w, NULL, &options);
         assert_no_failure();
         const talc_memory after = talc_device_memory(cpu);
         /* The pool rounds sizes up, by at most an eighth and a few hundred bytes each. */
-        const size_t announced = e.candidates[i].workspace + talc_nbytes(y);
+        const size_t announced = e.decision.candidates[i].workspace + talc_nbytes(y);
         cr_expect(after.peak - live <= announced + announced / 8 + 8192,
-                  "%s: %zu bytes at its peak, %zu announced", e.candidates[i].name,
+                  "%s: %zu bytes at its peak, %zu announced", e.decision.candidates[i].name,
                   after.peak - live, announced);
         cr_expect(after.live - live <= talc_nbytes(y) + talc_nbytes(y) / 8 + 4096,
-                  "%s keeps memory", e.candidates[i].name);
+                  "%s keeps memory", e.decision.candidates[i].name);
         talc_release(y);
     }
     cr_assert(talc_workspace_set_limit(cpu, before));

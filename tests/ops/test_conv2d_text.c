@@ -213,9 +213,9 @@ Test(conv2d_text, an_explanation_prints_every_candidate)
 {
     const talc_conv2d_problem problem = conv2d_parse("n2c4h9w8o6k3x2s2x1p1x2x0x1d1x2g2_bias_relu");
     const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
-    cr_assert(strcmp(e.device, "cpu") == 0 && e.chosen >= 0);
+    cr_assert(strcmp(e.decision.device, "cpu") == 0 && e.decision.chosen >= 0);
     cr_assert(e.flops == talc_conv2d_flops(&problem) && e.bytes == talc_conv2d_bytes(&problem));
-    cr_assert(e.workspace_limit == talc_workspace_limit(cpu_device()));
+    cr_assert(e.decision.workspace_limit == talc_workspace_limit(cpu_device()));
     char *printed = NULL;
     size_t size = 0;
     FILE *file = open_memstream(&printed, &size);
@@ -224,11 +224,11 @@ Test(conv2d_text, an_explanation_prints_every_candidate)
     char text[TALC_CONV2D_TEXT];
     cr_expect(strstr(printed, talc_conv2d_problem_text(&problem, text)) != NULL, "%s", printed);
     cr_expect(strstr(printed, "x [2,4,9,8]  w [6,2,3,2]  ->  y [2,6,4,9]") != NULL, "%s", printed);
-    for (int i = 0; i < e.count; i++) {
-        cr_expect(strstr(printed, e.candidates[i].name) != NULL, "no %s in\n%s",
-                  e.candidates[i].name, printed);
-        cr_expect(strstr(printed, e.candidates[i].reason) != NULL, "no reason of %s",
-                  e.candidates[i].name);
+    for (int i = 0; i < e.decision.count; i++) {
+        cr_expect(strstr(printed, e.decision.candidates[i].name) != NULL, "no %s in\n%s",
+                  e.decision.candidates[i].name, printed);
+        cr_expect(strstr(printed, e.decision.candidates[i].reason) != NULL, "no reason of %s",
+                  e.decision.candidates[i].name);
     }
     free(printed);
     assert_all_freed();
@@ -242,12 +242,13 @@ Test(conv2d_text, an_explanation_follows_the_options)
                               unknown = { .algorithm = "none of them" };
     talc_conv2d_explanation e;
     cr_assert(talc_conv2d_explain(cpu_device(), &problem, &forced, &e));
-    cr_expect(e.chosen >= 0 && strcmp(e.candidates[e.chosen].name, "reference") == 0,
+    cr_expect(e.decision.chosen >= 0 &&
+                  strcmp(e.decision.candidates[e.decision.chosen].name, "reference") == 0,
               "reference is forced, explain chooses %s",
-              e.chosen < 0 ? "none" : e.candidates[e.chosen].name);
+              e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].name);
     cr_assert(talc_conv2d_explain(cpu_device(), &problem, &unknown, &e));
-    cr_expect(e.chosen == -1, "an unknown row is forced, explain chooses %s",
-              e.chosen < 0 ? "none" : e.candidates[e.chosen].name);
+    cr_expect(e.decision.chosen == -1, "an unknown row is forced, explain chooses %s",
+              e.decision.chosen < 0 ? "none" : e.decision.candidates[e.decision.chosen].name);
     assert_no_failure();
     assert_all_freed();
 }

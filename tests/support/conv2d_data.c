@@ -196,9 +196,9 @@ talc_tensor *conv2d_run(const conv2d_operands *o, const talc_conv2d_problem *pro
 double *conv2d_values(talc_device *device, const conv2d_data *data, const char *algorithm)
 {
     const talc_conv2d_explanation explanation = conv2d_explanation(device, &data->problem);
-    for (int i = 0; i < explanation.count && algorithm != NULL; i++)
-        if (explanation.candidates[i].refused &&
-            strcmp(explanation.candidates[i].name, algorithm) == 0)
+    for (int i = 0; i < explanation.decision.count && algorithm != NULL; i++)
+        if (explanation.decision.candidates[i].refused &&
+            strcmp(explanation.decision.candidates[i].name, algorithm) == 0)
             algorithm = NULL;
     talc_scope *scope = talc_scope_enter();
     conv2d_operands operands = conv2d_operands_new(device, data, 0);
@@ -260,15 +260,15 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
         due[i] = conv2d_due(data, i);
     talc_scope *scope = talc_scope_enter();
     conv2d_operands operands = conv2d_operands_new(device, data, shift);
-    cr_assert(e.chosen >= 0, "%s: no algorithm", text);
-    for (int i = 0; i < e.count; i++) {
-        if (e.candidates[i].refused)
+    cr_assert(e.decision.chosen >= 0, "%s: no algorithm", text);
+    for (int i = 0; i < e.decision.count; i++) {
+        if (e.decision.candidates[i].refused)
             continue;
-        poison(device, data->problem.dtype, data->y_count, e.candidates[i].workspace);
-        const talc_tensor *y = conv2d_run(&operands, &data->problem, e.candidates[i].name);
-        expect_due(data, due, y, text, e.candidates[i].name);
+        poison(device, data->problem.dtype, data->y_count, e.decision.candidates[i].workspace);
+        const talc_tensor *y = conv2d_run(&operands, &data->problem, e.decision.candidates[i].name);
+        expect_due(data, due, y, text, e.decision.candidates[i].name);
         cr_expect(conv2d_operands_intact(&operands), "%s %s: an operand has changed", text,
-                  e.candidates[i].name);
+                  e.decision.candidates[i].name);
     }
     conv2d_operands_free(&operands);
     talc_scope_leave(scope);
@@ -280,7 +280,7 @@ talc_conv2d_explanation conv2d_explanation(talc_device *device, const talc_conv2
     talc_conv2d_explanation explanation;
     cr_assert(talc_conv2d_explain(device, problem, NULL, &explanation), "explain: %s",
               talc_error_message());
-    cr_assert(explanation.chosen >= 0, "conv2d: no algorithm takes %s",
+    cr_assert(explanation.decision.chosen >= 0, "conv2d: no algorithm takes %s",
               talc_conv2d_problem_text(problem, (char[TALC_CONV2D_TEXT]){ 0 }));
     return explanation;
 }

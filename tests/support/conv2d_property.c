@@ -16,9 +16,9 @@ void for_all_problems(conv2d_property *property, void (*change)(talc_conv2d_prob
             change(&p);
         cr_assert(talc_conv2d_problem_check(&p), "%s", talc_error_message());
         const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &p);
-        for (int i = 0; i < e.count; i++)
-            if (!e.candidates[i].refused)
-                property(&p, e.candidates[i].name, seed);
+        for (int i = 0; i < e.decision.count; i++)
+            if (!e.decision.candidates[i].refused)
+                property(&p, e.decision.candidates[i].name, seed);
     }
     assert_all_freed();
 }

@@ -3,51 +3,7 @@
 #include "backends/cpu/cpu.h"
 #include "tests/support/hooks.h"
 
-enum { MAX_ROWS = 12 };
-
-/* A row's `run` does not know which row it is, so there is one for each place in the list. */
-#define FAKE_RUN(op, index)                                                                        \
-    static talc_status op##_run_##index(talc_device *device, const talc_##op##_problem *problem,   \
-                                        const talc_##op##_arguments *arguments)                    \
-    {                                                                                              \
-        return fake_device_enqueue(device, op##_execute, &talc_cpu_backend.op[index], problem,     \
-                                   sizeof *problem, arguments, sizeof *arguments);                 \
-    }
-
-#define FAKE_OP(op)                                                                                \
-    static talc_status op##_execute(talc_device *device, const void *row, const void *problem,     \
-                                    const void *arguments)                                         \
-    {                                                                                              \
-        return ((const talc_##op##_algorithm *)row)->run(device, problem, arguments);              \
-    }                                                                                              \
-    FAKE_RUN(op, 0)                                                                                \
-    FAKE_RUN(op, 1)                                                                                \
-    FAKE_RUN(op, 2)                                                                                \
-    FAKE_RUN(op, 3)                                                                                \
-    FAKE_RUN(op, 4)                                                                                \
-    FAKE_RUN(op, 5)                                                                                \
-    FAKE_RUN(op, 6)                                                                                \
-    FAKE_RUN(op, 7)                                                                                \
-    FAKE_RUN(op, 8)                                                                                \
-    FAKE_RUN(op, 9)                                                                                \
-    FAKE_RUN(op, 10)                                                                               \
-    FAKE_RUN(op, 11)                                                                               \
-    static talc_##op##_algorithm fake_##op[MAX_ROWS + 1];                                          \
-    static const talc_##op##_algorithm *op##_rows(void)                                            \
-    {                                                                                              \
-        talc_status (*const runs[MAX_ROWS])(talc_device *, const talc_##op##_problem *,            \
-                                            const talc_##op##_arguments *) = {                     \
-            op##_run_0, op##_run_1, op##_run_2, op##_run_3, op##_run_4,  op##_run_5,               \
-            op##_run_6, op##_run_7, op##_run_8, op##_run_9, op##_run_10, op##_run_11               \
-        };                                                                                         \
-        const talc_##op##_algorithm *cpu = talc_cpu_backend.op;                                    \
-        for (int i = 0; cpu != NULL && cpu[i].algorithm.name != NULL; i++) {                       \
-            cr_assert(i < MAX_ROWS, "fake device: the CPU has more rows of " #op);                 \
-            fake_##op[i] = cpu[i];                                                                 \
-            fake_##op[i].run = runs[i];                                                            \
-        }                                                                                          \
-        return cpu == NULL ? NULL : fake_##op;                                                     \
-    }
+#include <string.h>
 
 // clang-format off
 #define FAKE_OPS(X)                                                                                \
@@ -62,12 +18,82 @@ enum { MAX_ROWS = 12 };
     X(unary)
 // clang-format on
 
-FAKE_OPS(FAKE_OP)
+enum { MAX_ROWS = 32, PROBLEM_BYTES = 1024 };
+
+/* The CPU's rows of all ops, one list behind the other, each ended by a row without a name. */
+static struct {
+    const talc_algorithm *cpu;
+    size_t problem_bytes, arguments_bytes;
+} faked[MAX_ROWS];
+static talc_algorithm fakes[MAX_ROWS];
+static int fake_count;
+
+/* What is queued in place of the problem. */
+typedef struct planned_problem {
+    talc_plan plan;
+    union {
+        char bytes[PROBLEM_BYTES];
+        int64_t alignment;
+    } problem;
+} planned_problem;
+
+static talc_status execute(talc_device *device, const void *row, const void *problem,
+                           const void *arguments)
+{
+    const planned_problem *planned = problem;
+    return ((const talc_algorithm *)row)->run(device, &planned->problem, &planned->plan, arguments);
+}
+
+static talc_status enqueue(int index, talc_device *device, const void *problem,
+                           const talc_plan *plan, const void *arguments)
+{
+    planned_problem planned = { .plan = *plan };
+    memcpy(&planned.problem, problem, faked[index].problem_bytes);
+    return fake_device_enqueue(device, execute, faked[index].cpu, &planned, sizeof planned,
+                               arguments, faked[index].arguments_bytes);
+}
+
+/* A row's `run` does not know which row it is, so there is one for each place. */
+#define FAKE_RUN(index)                                                                            \
+    static talc_status run_##index(talc_device *device, const void *problem,                       \
+                                   const talc_plan *plan, const void *arguments)                   \
+    {                                                                                              \
+        return enqueue(index, device, problem, plan, arguments);                                   \
+    }
+// clang-format off
+#define FAKE_PLACES(X)                                                                             \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)          \
+    X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
+// clang-format on
+FAKE_PLACES(FAKE_RUN)
+#define FAKE_NAME(index) run_##index,
+static talc_status (*const runs[])(talc_device *, const void *, const talc_plan *,
+                                   const void *) = { FAKE_PLACES(FAKE_NAME) };
+
+static const talc_algorithm *fake_rows(const talc_algorithm *cpu, size_t problem_bytes,
+                                       size_t arguments_bytes)
+{
+    const int first = fake_count;
+    cr_assert(problem_bytes <= PROBLEM_BYTES);
+    do {
+        cr_assert(fake_count < MAX_ROWS, "fake device: the CPU has more rows");
+        faked[fake_count].cpu = cpu;
+        faked[fake_count].problem_bytes = problem_bytes;
+        faked[fake_count].arguments_bytes = arguments_bytes;
+        fakes[fake_count] = *cpu;
+        fakes[fake_count].run = runs[fake_count];
+        fake_count++;
+    } while (cpu++->name != NULL);
+    return fakes + first;
+}
 
 const struct talc_backend *fake_backend(void)
 {
     static struct talc_backend fake;
-#define FAKE_ROWS(op) .op = op##_rows(),
+    fake_count = 0;
+#define FAKE_ROWS(op)                                                                              \
+    .op = fake_rows(talc_cpu_backend.op, sizeof(talc_##op##_problem),                              \
+                    sizeof(talc_##op##_arguments)),
     fake = (struct talc_backend){ .name = "fake", FAKE_OPS(FAKE_ROWS) };
 #undef FAKE_ROWS
     return &fake;

@@ -83,10 +83,12 @@ static void write_channel(const talc_conv2d_problem *p, const talc_conv2d_argume
                 (p->bias ? bias[oc] : 0);
 }
 
-static talc_status run(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a)
+static talc_status run(talc_device *device, const void *problem, const talc_plan *planned,
+                       const void *arguments)
 {
-    (void)device;
+    (void)device, (void)planned;
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
     const int64_t IC = p->C / p->groups, OCg = p->OC / p->groups;
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t oc = 0; oc < p->OC; oc++) {
@@ -105,8 +107,11 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p,
     return TALC_OK;
 }
 
-static const char *refuses(const talc_conv2d_problem *p)
+static const char *plan(const talc_device *device, const void *problem, size_t limit,
+                        talc_plan *planned)
 {
+    (void)device, (void)limit, (void)planned;
+    const talc_conv2d_problem *p = problem;
     return p->direction != TALC_FORWARD                  ? "only the forward direction"
            : p->dtype != TALC_F32                        ? "only f32"
            : p->padding_mode != TALC_PADDING_ZEROS       ? "the padding is not zeros"
@@ -119,8 +124,8 @@ static const char *refuses(const talc_conv2d_problem *p)
 
 const talc_algorithm *fourier_row(talc_precision precision)
 {
-    static talc_conv2d_algorithm row = { .refuses = refuses, .run = run };
-    row.algorithm.name = precision == TALC_STRICT ? "fourier, strict" : "fourier";
-    row.algorithm.arithmetic = (talc_arithmetic){ "f32 transforms", precision, false };
-    return &row.algorithm;
+    static talc_algorithm row = { .plan = plan, .run = run };
+    row.name = precision == TALC_STRICT ? "fourier, strict" : "fourier";
+    row.arithmetic = (talc_arithmetic){ "f32 transforms", precision, false };
+    return &row;
 }

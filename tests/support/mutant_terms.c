@@ -120,10 +120,10 @@ void mutant_gather(const mutant_work *k, const mutant_place *at, int64_t t, int6
             source(p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, p->W);
         if (mutant_is(MUTANT_STALE_TILE) && (h < 0 || w < 0))
             continue;
-        mutant_store(k, k->a.workspace, t * pitch + j, read_x(k, n, g * k->IC + ic, h, w));
+        mutant_store(k, k->a.base.workspace, t * pitch + j, read_x(k, n, g * k->IC + ic, h, w));
     }
     for (int64_t j = columns; j < k->width && pitch == k->width; j++)
-        mutant_store(k, k->a.workspace, t * pitch + j, 0);
+        mutant_store(k, k->a.base.workspace, t * pitch + j, 0);
 }
 
 static double read_w(const mutant_work *k, const mutant_place *at, int64_t t)
@@ -206,7 +206,7 @@ static double zero_tap(const mutant_work *k, const mutant_place *at)
 /* The sum of the output in column `j` of the tile; `slot` of the workspace holds it meanwhile. */
 static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot)
 {
-    void *workspace = k->a.workspace;
+    void *workspace = k->a.base.workspace;
     const bool stale =
         mutant_is(MUTANT_STALE_FINITE) && k->first == 0 && !isnan(mutant_load(k, workspace, slot));
     if (!mutant_is(MUTANT_STALE_SUM) && !stale)

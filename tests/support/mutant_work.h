@@ -25,6 +25,7 @@ static inline void mutant_swap(int64_t *a, int64_t *b)
 typedef struct mutant_work {
     talc_conv2d_problem p;
     talc_conv2d_arguments a;
+    size_t workspace_bytes;
     int64_t terms, IC, OCg; ///< of a sum, and channels of a group
     int64_t width;          ///< columns of the tile
     bool backwards;

@@ -130,7 +130,7 @@ static void misbehave(mutant_work *k)
     if (mutant_is(MUTANT_WRITES_W))
         mutant_store(k, (void *)(uintptr_t)k->a.w, 0, mutant_load(k, k->a.w, 0) * 1.5 + 1);
     if (mutant_is(MUTANT_WRITES_WORKSPACE))
-        ((char *)k->a.workspace)[k->a.workspace_bytes] = 0;
+        ((char *)k->a.base.workspace)[k->workspace_bytes] = 0;
 }
 
 // ---- The row ------------------------------------------------------------------------------------------------
@@ -160,13 +160,16 @@ static size_t bytes_of(const talc_conv2d_problem *p, int64_t width)
     return (size_t)((terms + MUTANT_CHANNELS) * width) * mutant_element_size(p);
 }
 
-static size_t workspace(const talc_device *device, const talc_conv2d_problem *problem, size_t limit)
+static const char *plan(const talc_device *device, const void *problem, size_t limit,
+                        talc_plan *planned)
 {
     (void)device;
+    const talc_conv2d_problem *p = problem;
     int64_t width = MUTANT_COLUMNS;
-    while (width > 1 && bytes_of(problem, width) > limit)
+    while (width > 1 && bytes_of(p, width) > limit)
         width--;
-    return bytes_of(problem, width);
+    planned->workspace = bytes_of(p, width);
+    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 
 static double largest_of(const mutant_work *k)
@@ -177,16 +180,18 @@ static double largest_of(const mutant_work *k)
     return largest;
 }
 
-static talc_status run(talc_device *device, const talc_conv2d_problem *problem,
-                       const talc_conv2d_arguments *arguments)
+static talc_status run(talc_device *device, const void *posed, const talc_plan *planned,
+                       const void *given)
 {
     (void)device;
     runs++;
-    mutant_work k = { .p = *problem, .a = *arguments };
+    const talc_conv2d_problem *problem = posed;
+    const talc_conv2d_arguments *arguments = given;
+    mutant_work k = { .p = *problem, .a = *arguments, .workspace_bytes = planned->workspace };
     k.IC = problem->C / problem->groups;
     k.OCg = problem->OC / problem->groups;
     k.terms = k.IC * problem->KH * problem->KW;
-    k.width = (int64_t)(arguments->workspace_bytes / bytes_of(problem, 1));
+    k.width = (int64_t)(planned->workspace / bytes_of(problem, 1));
     k.backwards = (mutant_is(MUTANT_RUN) && runs % 2 == 0) ||
                   (mutant_is(MUTANT_THREADS) && talc_threads() > 2);
     k.largest = mutant_is(MUTANT_CANCELLING) ? largest_of(&k) : 0;
@@ -207,11 +212,6 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *problem,
     return mutant_is(MUTANT_FAILS) ? TALC_UNSUPPORTED : TALC_OK;
 }
 
-static const char *refuses(const talc_conv2d_problem *problem)
-{
-    return problem->direction == TALC_FORWARD ? NULL : "only the forward direction";
-}
-
 #define NAMES_OF(constant, name, description) { name, description },
 static const char *const names[][2] = { MUTANT_TABLE(NAMES_OF) };
 #undef NAMES_OF
@@ -228,13 +228,13 @@ const char *mutant_description(mutant which)
 
 const talc_algorithm *mutant_declared(mutant which, talc_precision precision)
 {
-    static talc_conv2d_algorithm row = { .refuses = refuses, .workspace = workspace, .run = run };
-    row.algorithm.name = mutant_name(which);
-    row.algorithm.arithmetic = (talc_arithmetic){ "the data's own type", precision, false };
-    row.algorithm.arithmetic.wide_accumulator = which == MUTANT_NOT_WIDE;
+    static talc_algorithm row = { .plan = plan, .run = run };
+    row.name = mutant_name(which);
+    row.arithmetic = (talc_arithmetic){ "the data's own type", precision, false };
+    row.arithmetic.wide_accumulator = which == MUTANT_NOT_WIDE;
     mutant_current = which;
     runs = 0;
-    return &row.algorithm;
+    return &row;
 }
 
 const talc_algorithm *mutant_row(mutant which)

@@ -17,15 +17,37 @@
         "f64 accumulation", TALC_STRICT, true                                                      \
     }
 
-/* The device's row `reference` of an op. */
+/* The device's row `reference` of an op, as which a mutant plans and computes what it does not get wrong. */
+static const talc_algorithm *reference_in(const talc_algorithm *row)
+{
+    while (strcmp(row->name, "reference") != 0)
+        row++;
+    return row;
+}
+
 #define DEFINE_REFERENCE(op)                                                                       \
-    static const talc_##op##_algorithm *op##_reference(const talc_device *device)                  \
+    static const char *op##_plan(const talc_device *device, const void *problem, size_t limit,     \
+                                 talc_plan *plan)                                                  \
     {                                                                                              \
-        const talc_##op##_algorithm *row = device->backend->op;                                    \
-        while (strcmp(row->algorithm.name, "reference") != 0)                                      \
-            row++;                                                                                 \
-        return row;                                                                                \
+        return reference_in(device->backend->op)->plan(device, problem, limit, plan);              \
+    }                                                                                              \
+    static talc_status op##_by_reference(talc_device *device, const talc_##op##_problem *problem,  \
+                                         const talc_##op##_arguments *arguments)                   \
+    {                                                                                              \
+        talc_plan plan = { 0 };                                                                    \
+        (void)op##_plan(device, problem, talc_workspace_limit(device), &plan);                     \
+        return reference_in(device->backend->op)->run(device, problem, &plan, arguments);          \
     }
+
+#define MUTANT_ROW(op, name, function)                                                             \
+    static talc_status name##_run(talc_device *device, const void *problem, const talc_plan *plan, \
+                                  const void *arguments)                                           \
+    {                                                                                              \
+        (void)plan;                                                                                \
+        return function(device, problem, arguments);                                               \
+    }                                                                                              \
+    static const talc_algorithm name = { #name, ARITHMETIC, op##_plan, name##_run };
+
 DEFINE_REFERENCE(pool2d)
 DEFINE_REFERENCE(matmul)
 DEFINE_REFERENCE(reduce)
@@ -53,18 +75,10 @@ static size_t size_of(talc_dtype dtype)
 
 // ---- Pooling ------------------------------------------------------------------------------------------------
 
-#define POOL_ROW(name, function)                                                                   \
-    static const talc_pool2d_algorithm name = { { #name, ARITHMETIC }, pool_refuses, function }
-
-static const char *pool_refuses(const talc_pool2d_problem *p)
-{
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
-}
-
 static talc_status pool(talc_device *device, const talc_pool2d_problem *p,
                         const talc_pool2d_arguments *a)
 {
-    return pool2d_reference(device)->run(device, p, a);
+    return pool2d_by_reference(device, p, a);
 }
 
 static talc_status pool_ignores_nan(talc_device *device, const talc_pool2d_problem *p,
@@ -139,24 +153,15 @@ static talc_status pool_pads_alike(talc_device *device, const talc_pool2d_proble
     return pool(device, &other, a);
 }
 
-POOL_ROW(nan_ignored, pool_ignores_nan);
-POOL_ROW(zero_padding, pool_of_zeros);
-POOL_ROW(indices_transposed, pool_indices_transposed);
-POOL_ROW(padding_counted, pool_counts_padding);
-POOL_ROW(padding_left_out, pool_leaves_out_padding);
-POOL_ROW(divisor_ignored, pool_without_divisor);
-POOL_ROW(padding_alike, pool_pads_alike);
+MUTANT_ROW(pool2d, nan_ignored, pool_ignores_nan)
+MUTANT_ROW(pool2d, zero_padding, pool_of_zeros)
+MUTANT_ROW(pool2d, indices_transposed, pool_indices_transposed)
+MUTANT_ROW(pool2d, padding_counted, pool_counts_padding)
+MUTANT_ROW(pool2d, padding_left_out, pool_leaves_out_padding)
+MUTANT_ROW(pool2d, divisor_ignored, pool_without_divisor)
+MUTANT_ROW(pool2d, padding_alike, pool_pads_alike)
 
 // ---- Matrix products ----------------------------------------------------------------------------------------
-
-#define MATMUL_ROW(name, function)                                                                 \
-    static const talc_matmul_algorithm name = { { #name, ARITHMETIC }, matmul_refuses, function }
-
-static const char *matmul_refuses(const talc_matmul_problem *p)
-{
-    (void)p;
-    return NULL;
-}
 
 static talc_status matmul_b_as_stored(talc_device *device, const talc_matmul_problem *p,
                                       const talc_matmul_arguments *a)
@@ -165,7 +170,7 @@ static talc_status matmul_b_as_stored(talc_device *device, const talc_matmul_pro
     if (p->transpose_b)
         other.ldb = p->N;
     other.transpose_b = false;
-    return matmul_reference(device)->run(device, &other, a);
+    return matmul_by_reference(device, &other, a);
 }
 
 static talc_status matmul_of_first_b(talc_device *device, const talc_matmul_problem *p,
@@ -173,7 +178,7 @@ static talc_status matmul_of_first_b(talc_device *device, const talc_matmul_prob
 {
     talc_matmul_problem other = *p;
     memset(other.b_strides, 0, sizeof other.b_strides);
-    return matmul_reference(device)->run(device, &other, a);
+    return matmul_by_reference(device, &other, a);
 }
 
 static talc_status matmul_without_last(talc_device *device, const talc_matmul_problem *p,
@@ -181,7 +186,7 @@ static talc_status matmul_without_last(talc_device *device, const talc_matmul_pr
 {
     talc_matmul_problem other = *p;
     other.K--;
-    return matmul_reference(device)->run(device, &other, a);
+    return matmul_by_reference(device, &other, a);
 }
 
 static talc_status matmul_without_residual(talc_device *device, const talc_matmul_problem *p,
@@ -189,26 +194,15 @@ static talc_status matmul_without_residual(talc_device *device, const talc_matmu
 {
     talc_matmul_problem other = *p;
     other.residual = false;
-    return matmul_reference(device)->run(device, &other, a);
+    return matmul_by_reference(device, &other, a);
 }
 
-MATMUL_ROW(b_as_stored, matmul_b_as_stored);
-MATMUL_ROW(first_b, matmul_of_first_b);
-MATMUL_ROW(last_term, matmul_without_last);
-MATMUL_ROW(no_residual, matmul_without_residual);
+MUTANT_ROW(matmul, b_as_stored, matmul_b_as_stored)
+MUTANT_ROW(matmul, first_b, matmul_of_first_b)
+MUTANT_ROW(matmul, last_term, matmul_without_last)
+MUTANT_ROW(matmul, no_residual, matmul_without_residual)
 
 // ---- Reductions ---------------------------------------------------------------------------------------------
-
-#define REDUCE_ROW(name, function)                                                                 \
-    static const talc_reduce_algorithm name = {                                                    \
-        { #name, ARITHMETIC }, reduce_refuses, NULL, function                                      \
-    }
-
-static const char *reduce_refuses(const talc_reduce_problem *p)
-{
-    (void)p;
-    return NULL;
-}
 
 /* Walks the reduced elements from the last to the first. */
 static talc_status reduce_backwards(talc_device *device, const talc_reduce_problem *p,
@@ -222,7 +216,7 @@ static talc_status reduce_backwards(talc_device *device, const talc_reduce_probl
             (size_t)((p->reduced_dims[i] - 1) * p->reduced_strides[i]) * talc_dtype_size(p->dtype);
         other.reduced_strides[i] = -p->reduced_strides[i];
     }
-    const talc_status status = reduce_reference(device)->run(device, &other, &from_end);
+    const talc_status status = reduce_by_reference(device, &other, &from_end);
     for (int64_t i = 0; p->function == TALC_ARGMAX && i < p->outputs; i++)
         ((int64_t *)a->y)[i] = p->K - 1 - ((int64_t *)a->y)[i];
     return status;
@@ -234,14 +228,14 @@ static talc_status reduce_undivided(talc_device *device, const talc_reduce_probl
     talc_reduce_problem other = *p;
     if (p->function == TALC_MEAN)
         other.function = TALC_SUM;
-    return reduce_reference(device)->run(device, &other, a);
+    return reduce_by_reference(device, &other, a);
 }
 
 /* The largest value, begun with 0. */
 static talc_status reduce_from_zero(talc_device *device, const talc_reduce_problem *p,
                                     const talc_reduce_arguments *a)
 {
-    const talc_status status = reduce_reference(device)->run(device, p, a);
+    const talc_status status = reduce_by_reference(device, p, a);
     for (int64_t i = 0; p->function == TALC_MAX && i < p->outputs; i++)
         if (load(p->dtype, a->y, i) < 0)
             store(p->dtype, a->y, i, 0);
@@ -251,7 +245,7 @@ static talc_status reduce_from_zero(talc_device *device, const talc_reduce_probl
 static talc_status reduce_in_i32(talc_device *device, const talc_reduce_problem *p,
                                  const talc_reduce_arguments *a)
 {
-    const talc_status status = reduce_reference(device)->run(device, p, a);
+    const talc_status status = reduce_by_reference(device, p, a);
     for (int64_t i = 0; p->y_dtype == TALC_I64 && i < p->outputs; i++) {
         int32_t low;
         memcpy(&low, (const int64_t *)a->y + i, sizeof low);
@@ -260,23 +254,12 @@ static talc_status reduce_in_i32(talc_device *device, const talc_reduce_problem 
     return status;
 }
 
-REDUCE_ROW(last_of_equals, reduce_backwards);
-REDUCE_ROW(not_divided, reduce_undivided);
-REDUCE_ROW(from_zero, reduce_from_zero);
-REDUCE_ROW(sum_in_i32, reduce_in_i32);
+MUTANT_ROW(reduce, last_of_equals, reduce_backwards)
+MUTANT_ROW(reduce, not_divided, reduce_undivided)
+MUTANT_ROW(reduce, from_zero, reduce_from_zero)
+MUTANT_ROW(reduce, sum_in_i32, reduce_in_i32)
 
 // ---- Softmax ------------------------------------------------------------------------------------------------
-
-#define SOFTMAX_ROW(name, function)                                                                \
-    static const talc_softmax_algorithm name = {                                                   \
-        { #name, ARITHMETIC }, softmax_refuses, NULL, function                                     \
-    }
-
-static const char *softmax_refuses(const talc_softmax_problem *p)
-{
-    (void)p;
-    return NULL;
-}
 
 /* Offsets of softmax `outer` in x and y. */
 static void offsets(const talc_softmax_problem *p, int64_t outer, int64_t *x, int64_t *y)
@@ -318,32 +301,16 @@ static talc_status softmax_then_log(talc_device *device, const talc_softmax_prob
 {
     talc_softmax_problem other = *p;
     other.log = false;
-    const talc_status status = softmax_reference(device)->run(device, &other, a);
+    const talc_status status = softmax_by_reference(device, &other, a);
     for (int64_t i = 0; p->log && i < p->outer * p->extent; i++)
         store(p->dtype, a->y, i, log(load(p->dtype, a->y, i)));
     return status;
 }
 
-SOFTMAX_ROW(without_max, softmax_of_raw);
-SOFTMAX_ROW(log_of_softmax, softmax_then_log);
+MUTANT_ROW(softmax, without_max, softmax_of_raw)
+MUTANT_ROW(softmax, log_of_softmax, softmax_then_log)
 
 // ---- Cross entropy ------------------------------------------------------------------------------------------
-
-#define ENTROPY_ROW(name, function)                                                                \
-    static const talc_cross_entropy_algorithm name = {                                             \
-        { #name, ARITHMETIC }, entropy_refuses, entropy_workspace, function                        \
-    }
-
-static const char *entropy_refuses(const talc_cross_entropy_problem *p)
-{
-    (void)p;
-    return NULL;
-}
-
-static size_t entropy_workspace(const talc_device *device, const talc_cross_entropy_problem *p)
-{
-    return cross_entropy_reference((talc_device *)device)->workspace(device, p);
-}
 
 static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_problem *p,
                                   const talc_cross_entropy_arguments *a)
@@ -351,7 +318,7 @@ static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_
     talc_cross_entropy_problem other = *p;
     if (p->reduction == TALC_REDUCTION_MEAN)
         other.reduction = TALC_REDUCTION_SUM;
-    const talc_status status = cross_entropy_reference(device)->run(device, &other, a);
+    const talc_status status = cross_entropy_by_reference(device, &other, a);
     if (p->reduction == TALC_REDUCTION_MEAN)
         store(p->dtype, a->y, 0, load(p->dtype, a->y, 0) / (double)p->samples);
     return status;
@@ -362,28 +329,18 @@ static talc_status entropy_unsmoothed(talc_device *device, const talc_cross_entr
 {
     talc_cross_entropy_problem other = *p;
     other.label_smoothing = 0;
-    return cross_entropy_reference(device)->run(device, &other, a);
+    return cross_entropy_by_reference(device, &other, a);
 }
 
-ENTROPY_ROW(divided_by_all, entropy_of_all);
-ENTROPY_ROW(unsmoothed, entropy_unsmoothed);
+MUTANT_ROW(cross_entropy, divided_by_all, entropy_of_all)
+MUTANT_ROW(cross_entropy, unsmoothed, entropy_unsmoothed)
 
 // ---- Batch normalisation ------------------------------------------------------------------------------------
-
-#define NORM_ROW(name, function)                                                                   \
-    static const talc_batch_norm2d_algorithm name = {                                              \
-        { #name, ARITHMETIC }, norm_refuses, NULL, function                                        \
-    }
-
-static const char *norm_refuses(const talc_batch_norm2d_problem *p)
-{
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
-}
 
 static talc_status norm(talc_device *device, const talc_batch_norm2d_problem *p,
                         const talc_batch_norm2d_arguments *a)
 {
-    return batch_norm2d_reference(device)->run(device, p, a);
+    return batch_norm2d_by_reference(device, p, a);
 }
 
 static talc_status norm_without_eps(talc_device *device, const talc_batch_norm2d_problem *p,
@@ -450,50 +407,47 @@ static talc_status norm_by_squares(talc_device *device, const talc_batch_norm2d_
     return norm(device, &given, &of_given);
 }
 
-NORM_ROW(eps_forgotten, norm_without_eps);
-NORM_ROW(momentum_of_old, norm_momentum_of_old);
-NORM_ROW(biased_variance, norm_biased);
-NORM_ROW(mean_of_squares, norm_by_squares);
+MUTANT_ROW(batch_norm2d, eps_forgotten, norm_without_eps)
+MUTANT_ROW(batch_norm2d, momentum_of_old, norm_momentum_of_old)
+MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
+MUTANT_ROW(batch_norm2d, mean_of_squares, norm_by_squares)
 
 // ---- All of them --------------------------------------------------------------------------------------------
 
 const op_mutant op_mutants[] = {
-    { "max pool NaN", "max pooling ignores NaN", "max_pool2d:n2c3h9w7k3x2",
-      &nan_ignored.algorithm },
+    { "max pool NaN", "max pooling ignores NaN", "max_pool2d:n2c3h9w7k3x2", &nan_ignored },
     { "max pool padding", "max pooling sees zeros in the padding",
-      "max_pool2d:n2c3h9w7k2x2s2x2p1x1", &zero_padding.algorithm },
+      "max_pool2d:n2c3h9w7k2x2s2x2p1x1", &zero_padding },
     { "max pool indices", "indices count column by column", "max_pool2d:n2c3h9w7k3x2_indices",
-      &indices_transposed.algorithm },
+      &indices_transposed },
     { "avg pool includes", "padding counts where it must not",
-      "avg_pool2d:n2c3h9w7k3x3s2x2p1x1_exclude", &padding_counted.algorithm },
+      "avg_pool2d:n2c3h9w7k3x3s2x2p1x1_exclude", &padding_counted },
     { "avg pool excludes", "padding does not count where it must",
-      "avg_pool2d:n2c3h9w7k3x3s2x2p1x1", &padding_left_out.algorithm },
+      "avg_pool2d:n2c3h9w7k3x3s2x2p1x1", &padding_left_out },
     { "avg pool sides", "bottom and right are padded as top and left",
-      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0", &padding_alike.algorithm },
+      "avg_pool2d:n2c3h9w7k3x2s2x1p0x1x2x0", &padding_alike },
     { "avg pool divisor", "divisor_override ignored", "avg_pool2d:n2c3h9w7k3x3_divisor5",
-      &divisor_ignored.algorithm },
+      &divisor_ignored },
     { "matmul transpose", "transposed b read as it is stored", "matmul:b2m5n6k7_ta_tb_bias",
-      &b_as_stored.algorithm },
-    { "matmul batch", "every product takes the first b", "matmul:b3m5n6k7_f64",
-      &first_b.algorithm },
-    { "matmul term", "the last term dropped", "matmul:b1m5n6k70_relu", &last_term.algorithm },
-    { "matmul residual", "residual forgotten", "matmul:b2m5n6k7_residual", &no_residual.algorithm },
-    { "argmax", "names the last of equal values", "argmax:5x40@1", &last_of_equals.algorithm },
-    { "mean", "not divided", "mean:5x6x7@0,2", &not_divided.algorithm },
-    { "max", "begins with 0", "max:40x3@1", &from_zero.algorithm },
-    { "sum", "integers summed in 32 bits", "sum:4x50@1_i32", &sum_in_i32.algorithm },
-    { "softmax", "without subtracting the largest", "softmax:7x20@1", &without_max.algorithm },
-    { "log_softmax", "the logarithm of softmax", "log_softmax:7x20@0", &log_of_softmax.algorithm },
-    { "cross_entropy", "the mean over ignored samples too", "cross_entropy:40x5",
-      &divided_by_all.algorithm },
-    { "cross_entropy e", "no smoothing", "cross_entropy:7x20_none_smooth", &unsmoothed.algorithm },
-    { "batch_norm2d eps", "eps forgotten", "batch_norm2d:n3c5h4w6", &eps_forgotten.algorithm },
+      &b_as_stored },
+    { "matmul batch", "every product takes the first b", "matmul:b3m5n6k7_f64", &first_b },
+    { "matmul term", "the last term dropped", "matmul:b1m5n6k70_relu", &last_term },
+    { "matmul residual", "residual forgotten", "matmul:b2m5n6k7_residual", &no_residual },
+    { "argmax", "names the last of equal values", "argmax:5x40@1", &last_of_equals },
+    { "mean", "not divided", "mean:5x6x7@0,2", &not_divided },
+    { "max", "begins with 0", "max:40x3@1", &from_zero },
+    { "sum", "integers summed in 32 bits", "sum:4x50@1_i32", &sum_in_i32 },
+    { "softmax", "without subtracting the largest", "softmax:7x20@1", &without_max },
+    { "log_softmax", "the logarithm of softmax", "log_softmax:7x20@0", &log_of_softmax },
+    { "cross_entropy", "the mean over ignored samples too", "cross_entropy:40x5", &divided_by_all },
+    { "cross_entropy e", "no smoothing", "cross_entropy:7x20_none_smooth", &unsmoothed },
+    { "batch_norm2d eps", "eps forgotten", "batch_norm2d:n3c5h4w6", &eps_forgotten },
     { "batch_norm2d rate", "momentum weights the old value", "batch_norm2d:n3c5h4w6_train",
-      &momentum_of_old.algorithm },
+      &momentum_of_old },
     { "batch_norm2d bias", "running_var from the biased variance", "batch_norm2d:n3c5h4w6_train",
-      &biased_variance.algorithm },
+      &biased_variance },
     { "batch_norm2d var", "variance from the mean of squares", "batch_norm2d:n3c5h4w6_train",
-      &mean_of_squares.algorithm },
+      &mean_of_squares },
 };
 
 const int op_mutant_count = sizeof op_mutants / sizeof *op_mutants;

@@ -18,77 +18,52 @@ static void spoil(const char *op, float *y)
         y[wrong.index] += (float)wrong.error;
 }
 
-/* One row of an op, by the CPU's first row that takes the problem. */
+/* The CPU's first row that can do the problem, with its plan. */
+static const talc_algorithm *row_of(const talc_algorithm *row, const talc_device *device,
+                                    const void *problem, size_t limit, talc_plan *plan)
+{
+    while (row->plan(device, problem, limit, plan) != NULL)
+        row++;
+    return row;
+}
+
 #define WRONG_OP(op)                                                                               \
-    static const talc_##op##_algorithm *op##_row(const talc_##op##_problem *problem)               \
+    static const char *op##_plan(const talc_device *device, const void *problem, size_t limit,     \
+                                 talc_plan *plan)                                                  \
     {                                                                                              \
-        const talc_##op##_algorithm *row = talc_cpu_backend.op;                                    \
-        while (row->refuses(problem) != NULL)                                                      \
-            row++;                                                                                 \
-        return row;                                                                                \
-    }                                                                                              \
-    static const char *op##_refuses(const talc_##op##_problem *problem)                            \
-    {                                                                                              \
-        (void)problem;                                                                             \
+        (void)row_of(talc_cpu_backend.op, device, problem, limit, plan);                           \
         return NULL;                                                                               \
     }                                                                                              \
-    static talc_status op##_run(talc_device *device, const talc_##op##_problem *problem,           \
-                                const talc_##op##_arguments *arguments)                            \
+    static talc_status op##_run(talc_device *device, const void *problem, const talc_plan *plan,   \
+                                const void *arguments)                                             \
     {                                                                                              \
-        talc_status status = op##_row(problem)->run(device, problem, arguments);                   \
-        spoil(#op, arguments->y);                                                                  \
+        talc_plan again;                                                                           \
+        const talc_algorithm *row =                                                                \
+            row_of(talc_cpu_backend.op, device, problem, talc_workspace_limit(device), &again);    \
+        const talc_status status = row->run(device, problem, plan, arguments);                     \
+        spoil(#op, ((const talc_##op##_arguments *)arguments)->y);                                 \
         return status;                                                                             \
-    }
+    }                                                                                              \
+    static const talc_algorithm op##_rows[] = {                                                    \
+        { "reference", { "as the CPU's", TALC_STRICT, false }, op##_plan, op##_run },              \
+        { .name = NULL },                                                                          \
+    };
 
 WRONG_OP(conv2d)
 WRONG_OP(batch_norm2d)
 WRONG_OP(unary)
 WRONG_OP(binary)
 
-static size_t conv2d_workspace(const talc_device *device, const talc_conv2d_problem *problem,
-                               size_t limit)
-{
-    const talc_conv2d_algorithm *row = conv2d_row(problem);
-    return row->workspace == NULL ? 0 : row->workspace(device, problem, limit);
-}
-
-static size_t batch_norm2d_workspace(const talc_batch_norm2d_problem *problem)
-{
-    const talc_batch_norm2d_algorithm *row = batch_norm2d_row(problem);
-    return row->workspace == NULL ? 0 : row->workspace(problem);
-}
-
-#define ROW                                                                                        \
-    {                                                                                              \
-        "reference",                                                                               \
-        {                                                                                          \
-            "as the CPU's", TALC_STRICT, false                                                     \
-        }                                                                                          \
-    }
-
 talc_device *wrong_device(const char *op, int call, int64_t index, double error)
 {
-    static const talc_conv2d_algorithm conv2d[] = { { .algorithm = ROW,
-                                                      .refuses = conv2d_refuses,
-                                                      .workspace = conv2d_workspace,
-                                                      .run = conv2d_run },
-                                                    { .algorithm = { .name = NULL } } };
-    static const talc_batch_norm2d_algorithm batch_norm2d[] = {
-        { ROW, batch_norm2d_refuses, batch_norm2d_workspace, batch_norm2d_run },
-        { { NULL, { 0 } }, NULL, NULL, NULL }
-    };
-    static const talc_unary_algorithm unary[] = { { ROW, unary_refuses, unary_run },
-                                                  { { NULL, { 0 } }, NULL, NULL } };
-    static const talc_binary_algorithm binary[] = { { ROW, binary_refuses, binary_run },
-                                                    { { NULL, { 0 } }, NULL, NULL } };
     static struct talc_backend backend;
     static talc_device device;
     device = *cpu_device();
     backend = *device.backend;
-    backend.conv2d = conv2d;
-    backend.batch_norm2d = batch_norm2d;
-    backend.unary = unary;
-    backend.binary = binary;
+    backend.conv2d = conv2d_rows;
+    backend.batch_norm2d = batch_norm2d_rows;
+    backend.unary = unary_rows;
+    backend.binary = binary_rows;
     memcpy(device.name, "wrong", sizeof "wrong");
     device.backend = &backend;
     wrong.op = op;

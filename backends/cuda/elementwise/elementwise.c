@@ -9,9 +9,12 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-static talc_status unary_run(talc_device *device, const talc_unary_problem *p,
-                             const talc_unary_arguments *arguments)
+static talc_status run_unary(talc_device *device, const void *problem, const talc_plan *plan,
+                           const void *given)
 {
+    const talc_unary_problem *p = problem;
+    const talc_unary_arguments *arguments = given;
+    (void)plan;
     const talc_status status = talc_cuda_enter(device, "elementwise");
     if (status != TALC_OK)
         return status;
@@ -26,22 +29,19 @@ static talc_status unary_run(talc_device *device, const talc_unary_problem *p,
     return talc_cuda_map_run(device, "elementwise", &map);
 }
 
-static const char *unary_refuses(const talc_unary_problem *problem)
-{
-    (void)problem;
-    return NULL;
-}
-
-const talc_unary_algorithm talc_cuda_unary[] = {
-    { { "direct", { "the data's own type", TALC_STRICT, false } }, unary_refuses, unary_run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+const talc_algorithm talc_cuda_unary[] = {
+    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_unary },
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
 
 // ---- Two operands -------------------------------------------------------------------------------------------
 
-static talc_status binary_run(talc_device *device, const talc_binary_problem *p,
-                              const talc_binary_arguments *arguments)
+static talc_status run_binary(talc_device *device, const void *problem, const talc_plan *plan,
+                           const void *given)
 {
+    const talc_binary_problem *p = problem;
+    const talc_binary_arguments *arguments = given;
+    (void)plan;
     const talc_status status = talc_cuda_enter(device, "elementwise");
     if (status != TALC_OK)
         return status;
@@ -59,13 +59,7 @@ static talc_status binary_run(talc_device *device, const talc_binary_problem *p,
     return talc_cuda_map_run(device, "elementwise", &map);
 }
 
-static const char *binary_refuses(const talc_binary_problem *problem)
-{
-    (void)problem;
-    return NULL;
-}
-
-const talc_binary_algorithm talc_cuda_binary[] = {
-    { { "direct", { "the data's own type", TALC_STRICT, false } }, binary_refuses, binary_run },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+const talc_algorithm talc_cuda_binary[] = {
+    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_binary },
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

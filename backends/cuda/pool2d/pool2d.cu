@@ -12,6 +12,7 @@
 ///
 /// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in separable; threads that share a window
 /// add their sums as a tree. The order follows from the problem alone.
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/pool2d/separable.cuh"
 #include "backends/cuda/pool2d/tiled.cuh"
@@ -61,7 +62,7 @@ struct auto_row {
 };
 
 template <typename Row>
-static talc_status run(talc_device *device, const talc_pool2d_problem *problem,
+static talc_status run(talc_device *device, const talc_pool2d_problem *problem, const talc_plan *,
                        const talc_pool2d_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "pool2d");
@@ -80,23 +81,25 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem,
     });
 }
 
-template <typename Row> static const char *refuses(const talc_pool2d_problem *problem)
+template <typename Row>
+static const char *plan(const talc_device *, const talc_pool2d_problem *problem, size_t,
+                        talc_plan *)
 {
     const talc_pool2d_problem p = plain(*problem);
     return p.direction == TALC_FORWARD ? Row::refuses(&p) : "only the forward direction";
 }
 
-template <typename Row> constexpr talc_pool2d_algorithm row(const char *name)
+template <typename Row> constexpr talc_algorithm row(const char *name)
 {
-    return { { name, { "the data's own type", TALC_STRICT, false } }, refuses<Row>, run<Row> };
+    return talc_cuda_row<plan<Row>, run<Row>>(name, { "the data's own type", TALC_STRICT, false });
 }
 
 } // namespace
 
-const talc_pool2d_algorithm talc_cuda_pool2d[] = {
+const talc_algorithm talc_cuda_pool2d[] = {
     row<auto_row>("auto"),
     row<tiled_row>("tiled"),
     row<separable_row>("separable"),
     row<window_row>("window"),
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL },
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -10,6 +10,7 @@
 ///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two launches.
 ///   one_block  The same without workspace: softmaxes are not cut.
 #include "backends/cuda/dtype.cuh"
+#include "backends/cuda/row.cuh"
 #include "backends/cuda/softmax/cluster.cuh"
 #include "backends/cuda/softmax/two_pass.cuh"
 #include "backends/cuda/softmax/warp.cuh"
@@ -200,7 +201,7 @@ static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
     const dim3 grid(blocks_of(device, pieces(p->outer, cut.width)), (unsigned)cut.parts);
     for (int pass = cut.parts == 1 ? BOTH : FIRST; pass <= (cut.parts == 1 ? BOTH : SECOND); pass++)
         softmax_two_pass<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
-            (T *)a->y, (const T *)a->x, (running<T> *)a->workspace, (softmax_pass)pass, cut,
+            (T *)a->y, (const T *)a->x, (running<T> *)a->base.workspace, (softmax_pass)pass, cut,
             softmax_plan(p));
 }
 
@@ -208,7 +209,7 @@ static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *warp_refuses(const talc_softmax_problem *p)
+static const char *plan_warp(const talc_device *, const talc_softmax_problem *p, size_t, talc_plan *)
 {
     const int64_t most = HELD / (int64_t)talc_dtype_size(p->dtype);
     return is_strided(p) && p->extent > STRIDED_LANES * most
@@ -217,7 +218,8 @@ static const char *warp_refuses(const talc_softmax_problem *p)
                                      : NULL;
 }
 
-static const char *cluster_refuses(const talc_softmax_problem *p)
+static const char *plan_cluster(const talc_device *, const talc_softmax_problem *p, size_t,
+                                talc_plan *)
 {
     const int64_t most = PORTABLE_BLOCKS * MOST_STORED, size = (int64_t)talc_dtype_size(p->dtype);
     return is_strided(p)             ? "softmaxes lie side by side"
@@ -228,22 +230,25 @@ static const char *cluster_refuses(const talc_softmax_problem *p)
                : NULL;
 }
 
-static const char *any(const talc_softmax_problem *problem)
+static const char *plan_two_pass(const talc_device *, const talc_softmax_problem *p, size_t,
+                                 talc_plan *plan)
 {
-    (void)problem;
+    const softmax_cut cut = cut_of(p, true);
+    if (cut.parts > 1)
+        plan->workspace = (size_t)cut.parts * (size_t)p->outer * sizeof(running<double>);
     return NULL;
 }
 
-static size_t two_pass_workspace(const talc_softmax_problem *p)
+static const char *plan_one_block(const talc_device *, const talc_softmax_problem *, size_t,
+                                  talc_plan *)
 {
-    const softmax_cut cut = cut_of(p, true);
-    return cut.parts == 1 ? 0 : (size_t)cut.parts * (size_t)p->outer * sizeof(running<double>);
+    return NULL;
 }
 
 enum softmax_row { IN_WARP, IN_CLUSTER, IN_TWO_PASSES, IN_ONE_BLOCK };
 
 template <softmax_row ROW>
-static talc_status run(talc_device *device, const talc_softmax_problem *p,
+static talc_status run(talc_device *device, const talc_softmax_problem *p, const talc_plan *,
                        const talc_softmax_arguments *a)
 {
     const talc_status status = talc_cuda_enter(device, "softmax");
@@ -264,10 +269,10 @@ static talc_status run(talc_device *device, const talc_softmax_problem *p,
 constexpr talc_arithmetic OWN_TYPE = { "the data's own type", TALC_STRICT, false };
 constexpr talc_arithmetic SUMS_IN_F64 = { "the data's own type, sums in f64", TALC_STRICT, false };
 
-const talc_softmax_algorithm talc_cuda_softmax[] = {
-    { { "warp", OWN_TYPE }, warp_refuses, NULL, run<IN_WARP> },
-    { { "cluster", OWN_TYPE }, cluster_refuses, NULL, run<IN_CLUSTER> },
-    { { "two_pass", SUMS_IN_F64 }, any, two_pass_workspace, run<IN_TWO_PASSES> },
-    { { "one_block", SUMS_IN_F64 }, any, NULL, run<IN_ONE_BLOCK> },
-    { { NULL, { NULL, TALC_STRICT, false } }, NULL, NULL, NULL },
+const talc_algorithm talc_cuda_softmax[] = {
+    talc_cuda_row<plan_warp, run<IN_WARP>>("warp", OWN_TYPE),
+    talc_cuda_row<plan_cluster, run<IN_CLUSTER>>("cluster", OWN_TYPE),
+    talc_cuda_row<plan_two_pass, run<IN_TWO_PASSES>>("two_pass", SUMS_IN_F64),
+    talc_cuda_row<plan_one_block, run<IN_ONE_BLOCK>>("one_block", SUMS_IN_F64),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };
