@@ -330,24 +330,31 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
            (double)(plan.column_tiles * plan.width);
 }
 
-/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. */
-static double tiled_share(const talc_conv2d_problem *p, double fill)
+/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. The first step of a tile and
+ * its results take the time of two more; the last wave of blocks may not fill the GPU. */
+static double tiled_share(const talc_device *device, const talc_conv2d_problem *p,
+                          const tiled_plan &plan)
 {
     constexpr int64_t LONG = 5;
+    const int64_t resident =
+        talc_cuda_state_of(device)->multiprocessors * (p->dtype == TALC_F32 ? 2 : 1);
+    const int64_t waves = (plan.tiles + resident - 1) / resident;
     const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
-    return (slides ? 0.95 : 0.6) * fill;
+    return (slides ? 0.95 : 0.6) * filled(p, plan) * (double)plan.steps / (double)(plan.steps + 2) *
+           (double)plan.tiles / (double)(waves * resident);
 }
 
 template <typename T>
 static void plan_direct(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
                         talc_plan *plan)
 {
-    constexpr double TEXTBOOK = 0.1;
-    double share = TEXTBOOK;
+    /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
+    const int64_t OC = p->OC / p->groups;
+    double share = 0.1 * (double)OC / (double)((OC + OUTPUTS - 1) / OUTPUTS * OUTPUTS);
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
             plan->workspace = tiles.packed;
-            share = tiled_share(p, filled(p, tiles));
+            share = tiled_share(device, p, tiles);
         }
         return true;
     });

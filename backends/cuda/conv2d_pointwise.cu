@@ -24,7 +24,7 @@ const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const voi
                                             talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, talc_conv2d_bytes(p), 2);
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, talc_conv2d_bytes(p), 3);
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->KH != 1 || p->KW != 1)

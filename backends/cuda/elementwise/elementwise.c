@@ -10,7 +10,7 @@
 // ---- One operand --------------------------------------------------------------------------------------------
 
 static talc_status run_unary(talc_device *device, const void *problem, const talc_plan *plan,
-                           const void *given)
+                             const void *given)
 {
     const talc_unary_problem *p = problem;
     const talc_unary_arguments *arguments = given;
@@ -37,7 +37,7 @@ const talc_algorithm talc_cuda_unary[] = {
 // ---- Two operands -------------------------------------------------------------------------------------------
 
 static talc_status run_binary(talc_device *device, const void *problem, const talc_plan *plan,
-                           const void *given)
+                              const void *given)
 {
     const talc_binary_problem *p = problem;
     const talc_binary_arguments *arguments = given;

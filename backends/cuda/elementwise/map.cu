@@ -163,9 +163,8 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
     if (along == last || m.dims[along] * m.dims[last] < 2 * BLOCK)
         return false;
     transposed_plan p = {};
-    talc_cuda_map others = m;
+    talc_cuda_map others = {};
     int64_t planes = 1;
-    others.rank = 0;
     for (int i = 0; i < last; i++)
         if (i != along) {
             planes *= others.dims[others.rank] = m.dims[i];
@@ -184,11 +183,13 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
         staged = p.staged[o] ? o : staged;
     }
     choose_tile(p, log2_ceiling(TILE / sizeof(T)), sizeof(T) == 1 ? 2 : 1);
-    bool reads = sizeof(T) == 4 ? m.function != TALC_CUDA_CAST
-                                : sizeof(T) == 1 && m.function == TALC_CUDA_COPY;
+    bool reads = std::is_same_v<T, float> ? m.function != TALC_CUDA_CAST
+                                          : sizeof(T) < 8 && m.function == TALC_CUDA_COPY;
     const bool writes = reads && p.D % 4 == 0;
     for (int o = A; o < ARRAYS; o++)
         reads = reads && (!p.staged[o] || reads_fours<T>(p, o, others));
+    /* One of the two is enough for elements of 4 bytes, and bytes need both. */
+    reads = sizeof(T) == 1 ? reads && writes : reads && !writes;
     /* An odd number of words, or of units that are read: columns lie in different banks. */
     const uint32_t height = 1u << p.height, width = 1u << p.width;
     const uint32_t unit = sizeof(T) == 1 || reads ? 4 : 1;
@@ -199,16 +200,14 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
     const size_t bytes = staged * p.room * sizeof(T);
     if (m.function == TALC_CUDA_CAST)
         launch_tiles<T, 1, 1, true>(device, p, tiles, bytes);
-    else if (!reads && !writes)
+    else if (sizeof(T) == 1 && reads)
+        launch_tiles<T, sizeof(T) == 1 ? 4 : 1, sizeof(T) == 1 ? 4 : 1>(device, p, tiles, bytes);
+    else if (sizeof(T) == 4 && writes)
+        launch_tiles<T, 1, sizeof(T) == 4 ? 4 : 1>(device, p, tiles, bytes);
+    else if (sizeof(T) == 4 && reads)
+        launch_tiles<T, sizeof(T) == 4 ? 4 : 1, 1>(device, p, tiles, bytes);
+    else
         launch_tiles<T, 1, 1>(device, p, tiles, bytes);
-    else if constexpr (sizeof(T) < 8) {
-        if (reads && writes)
-            launch_tiles<T, 4, 4>(device, p, tiles, bytes);
-        else if (reads)
-            launch_tiles<T, 4, 1>(device, p, tiles, bytes);
-        else
-            launch_tiles<T, 1, 4>(device, p, tiles, bytes);
-    }
     return true;
 }
 

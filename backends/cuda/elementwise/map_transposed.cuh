@@ -6,13 +6,15 @@
 ///          d0+1  | - - - - >   ------>    | . . . . |     ------>         s0+1  | - - - - >
 ///
 /// A block has a tile: 2^height by 2^width elements of the plane that S and D span, at one place of the other dimensions. Where one of
-/// the two is short, as the 3 channels of a picture are, the tile is the longer in the other. Elements of up to 4 bytes move R at a
-/// time where S is read and W at a time where D is written, 4 where they are aligned: a thread then transposes patches of R by W in
-/// registers. One at a time, f32 reaches two thirds of the rate of a copy; f64 needs no more.
+/// the two is short, as the 3 channels of a picture are, the tile is the longer in the other. Elements move R at a time where S is read and W at a time where D is
+/// written. Of elements of 4 bytes one of the two is 4 where they are aligned, of bytes both: a thread then transposes patches of 4 by 4
+/// in registers.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
 
 #include "backends/cuda/elementwise/map_element.cuh"
+
+#include <cuda_pipeline.h>
 
 namespace talc
 {
@@ -79,7 +81,7 @@ template <int R, int W, typename T>
 __device__ __forceinline__ void fetch_tile(const transposed_plan &p, int o, T *tile, const T *from,
                                            uint32_t high, uint32_t wide)
 {
-    constexpr int K = R == 1 ? 8 : 4;
+    constexpr int BYTES = R * (int)sizeof(T);
     const tile_walk walk(p.height - LOG2<R>, p.width);
     const int64_t step = walk.step(R * p.down[o], p.across[o]);
     const uint32_t step_s = walk.step<uint32_t>(R, 0), step_d = walk.step<uint32_t>(0, 1);
@@ -88,19 +90,42 @@ __device__ __forceinline__ void fetch_tile(const transposed_plan &p, int o, T *t
         const uint32_t steps = walk.steps(round, high / R, wide);
         uint32_t s = walk.fast * R, d = walk.slow + round;
         const T *next = from + s * p.down[o] + d * p.across[o];
+        if constexpr (BYTES >= 4) {
+#pragma unroll 4
+            for (uint32_t done = 0; done < steps; done++, next += step, s += step_s, d += step_d)
+                __pipeline_memcpy_async(tile + tile_row<W>(d, p.width) * p.pitch + s, next, BYTES);
+        } else {
+            /* Bytes one at a time: asynchronous copies are of four at least. */
+            constexpr int K = 8;
 #pragma unroll 1
-        for (uint32_t done = 0; done < steps; done += K) {
-            vec<T, R> held[K];
+            for (uint32_t done = 0; done < steps; done += K) {
+                T held[K];
 #pragma unroll
-            for (int k = 0; k < K; k++, next += step)
-                if (done + k < steps)
-                    held[k] = *(const vec<T, R> *)next;
+                for (int k = 0; k < K; k++, next += step)
+                    if (done + k < steps)
+                        held[k] = *next;
 #pragma unroll
-            for (int k = 0; k < K; k++, s += step_s, d += step_d)
-                if (done + k < steps)
-                    *(vec<T, R> *)(tile + tile_row<W>(d, p.width) * p.pitch + s) = held[k];
+                for (int k = 0; k < K; k++, s += step_s, d += step_d)
+                    if (done + k < steps)
+                        tile[tile_row<W>(d, p.width) * p.pitch + s] = held[k];
+            }
         }
     }
+}
+
+/* Four words of four bytes, by eight instructions. */
+__device__ __forceinline__ void transpose_bytes(const uint32_t (&in)[4], void *values)
+{
+    uint32_t out[4];
+    const uint32_t low_first = __byte_perm(in[0], in[1], 0x5140);
+    const uint32_t low_last = __byte_perm(in[2], in[3], 0x5140);
+    const uint32_t high_first = __byte_perm(in[0], in[1], 0x7362);
+    const uint32_t high_last = __byte_perm(in[2], in[3], 0x7362);
+    out[0] = __byte_perm(low_first, low_last, 0x5410);
+    out[1] = __byte_perm(low_first, low_last, 0x7632);
+    out[2] = __byte_perm(high_first, high_last, 0x5410);
+    out[3] = __byte_perm(high_first, high_last, 0x7632);
+    memcpy(values, out, sizeof out);
 }
 
 /* R rows of W elements along D: columns of an operand's tile, transposed, or from memory. */
@@ -116,24 +141,31 @@ __device__ __forceinline__ void load_patch(const transposed_plan &p, int o, T *v
             load<W>(values + i * W, from + i * p.down[o], p.across[o]);
         return;
     }
+    if constexpr (sizeof(T) == 1) {
+        uint32_t rows[W];
 #pragma unroll
-    for (int e = 0; e < W; e++) {
-        const vec<T, R> row = *(const vec<T, R> *)(from + ((e << p.width) / W) * p.pitch);
+        for (int e = 0; e < W; e++)
+            rows[e] = *(const uint32_t *)(from + ((e << p.width) / W) * p.pitch);
+        transpose_bytes(rows, values);
+    } else {
 #pragma unroll
-        for (int i = 0; i < R; i++)
-            values[i * W + e] = row.of[i];
+        for (int e = 0; e < W; e++) {
+            const vec<T, R> row = *(const vec<T, R> *)(from + ((e << p.width) / W) * p.pitch);
+#pragma unroll
+            for (int i = 0; i < R; i++)
+                values[i * W + e] = row.of[i];
+        }
     }
 }
 
-/* Blocks that a multiprocessor is to hold; patches and the functions of f64 need registers. */
-template <typename T, int PATCH>
-constexpr int RESIDENT = std::is_same_v<T, double> ? 3
-                         : PATCH > 4               ? 3
-                                                   : 5;
+/* Whether a patch is copied: the arithmetic of integers is not worth kernels of its own. */
+template <typename T, int PATCH> constexpr bool COPIES = PATCH > 1 && std::is_integral_v<T>;
+
+/* Blocks that a multiprocessor is to hold; the functions of f64 need registers. */
+template <typename T> constexpr int RESIDENT = std::is_same_v<T, double> ? 3 : 5;
 
 template <typename T, int R, int W, bool CASTS>
-static __global__ void __launch_bounds__(BLOCK, RESIDENT<T, R * W>)
-    map_transposed(const transposed_plan p)
+static __global__ void __launch_bounds__(BLOCK, RESIDENT<T>) map_transposed(const transposed_plan p)
 {
     extern __shared__ __align__(16) unsigned char tile_bytes[];
     T *const tile = (T *)tile_bytes;
@@ -150,6 +182,8 @@ static __global__ void __launch_bounds__(BLOCK, RESIDENT<T, R * W>)
         if (p.staged[o])
             fetch_tile<R, W>(p, o, tile + (o - A) * p.room, from[o], high, wide);
     }
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
     __syncthreads();
 
     /* Units of R rows of W elements. An operand's are in its tile or in memory; bytes in patches are copied alone. */
@@ -187,10 +221,11 @@ static __global__ void __launch_bounds__(BLOCK, RESIDENT<T, R * W>)
                         b[k] = *next[B];
                 } else {
                     load_patch<R, W>(p, A, a, next[A]);
-                    load_patch<R, W>(p, B, b, next[B]);
+                    if (!COPIES<T, PATCH>)
+                        load_patch<R, W>(p, B, b, next[B]);
                 }
             }
-            if (!CASTS && (sizeof(T) > 1 || PATCH == 1))
+            if (!CASTS && !COPIES<T, PATCH>)
                 apply(p.m.function, a, b);
 #pragma unroll
             for (int k = 0; k < K; k++, to += step[Y])

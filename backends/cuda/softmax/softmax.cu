@@ -12,6 +12,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/softmax/cluster.cuh"
+#include "backends/cuda/softmax/thread.cuh"
 #include "backends/cuda/softmax/two_pass.cuh"
 #include "backends/cuda/softmax/warp.cuh"
 
@@ -73,12 +74,28 @@ static void launch_lanes(talc_device *device, const talc_softmax_problem *p,
     /* A block for each piece of longer ones: blocks that begin and end at any time read and write at any time. */
     const int64_t work = pieces(p->outer, BLOCK >> shift);
     const int64_t blocks = shift == 0 ? blocks_of(device, work) : work < INT_MAX ? work : INT_MAX;
-    const int bytes =
-        LAYOUT == STAGED ? (BLOCK >> shift) * count * EACH + BLOCK / WARP * 2 * ACCESS : 0;
     const auto kernel = is_short ? softmax_warp<T, COUNT, HELD_SHORT / EACH, LAYOUT>
                                  : softmax_warp<T, COUNT, HELD / EACH, LAYOUT>;
-    kernel<<<(unsigned)blocks, BLOCK, bytes, talc_cuda_stream(device)>>>(
-        (T *)a->y, (const T *)a->x, shift, count, softmax_plan(p));
+    kernel<<<(unsigned)blocks, BLOCK, 0, talc_cuda_stream(device)>>>((T *)a->y, (const T *)a->x,
+                                                                     shift, count, softmax_plan(p));
+}
+
+/* Blocks of a multiprocessor: few, which take many softmaxes one after the other. */
+constexpr int64_t PIPELINED = 16;
+
+template <typename T>
+static void launch_thread(talc_device *device, const talc_softmax_problem *p,
+                          const talc_softmax_arguments *a)
+{
+    const int64_t work = pieces(p->outer, BLOCK);
+    const int64_t most = talc_cuda_state_of(device)->multiprocessors * PIPELINED;
+    const int bytes = 2 * BLOCK * (int)(p->extent * (int64_t)sizeof(T));
+    if (bytes > 48 << 10)
+        (void)cudaFuncSetAttribute(softmax_thread<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   bytes);
+    softmax_thread<T>
+        <<<(unsigned)(work < most ? work : most), BLOCK, bytes, talc_cuda_stream(device)>>>(
+            (T *)a->y, (const T *)a->x, (int)p->extent, p->outer, p->log);
 }
 
 template <typename T>
@@ -89,8 +106,8 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
         launch_lanes<T, 1, STRIDED>(device, p, a);
     else if (is_whole<T>(p, a))
         launch_lanes<T, ACCESS / sizeof(T), ALONG>(device, p, a);
-    else if (is_dense(p, a))
-        launch_lanes<T, 1, STAGED>(device, p, a);
+    else if (is_dense(p, a) && p->extent * (int64_t)sizeof(T) <= HELD)
+        launch_thread<T>(device, p, a);
     else
         launch_lanes<T, 1, ALONG>(device, p, a);
 }
@@ -209,7 +226,8 @@ static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *plan_warp(const talc_device *, const talc_softmax_problem *p, size_t, talc_plan *)
+static const char *plan_warp(const talc_device *, const talc_softmax_problem *p, size_t,
+                             talc_plan *)
 {
     const int64_t most = HELD / (int64_t)talc_dtype_size(p->dtype);
     return is_strided(p) && p->extent > STRIDED_LANES * most

@@ -1,7 +1,6 @@
 /// Softmaxes that the registers of a warp hold: read once, written once. Private to backends/cuda/softmax.
 ///
-/// 1 to 32 lanes share a softmax. Rows that are no whole vectors go through shared memory, into which the warp copies all of its
-/// rows as they lie: accesses of the rows themselves would not be coalesced.
+/// 1 to 32 threads share a softmax.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_WARP_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_WARP_CUH
 
@@ -10,31 +9,14 @@
 namespace talc
 {
 
-/// STRIDED: softmaxes lie side by side, and so do the lanes that read a row of them. STAGED: by way of shared memory.
-enum softmax_layout { ALONG, STRIDED, STAGED };
-
-/// `copy` of `count` elements by the lanes of a warp, by vectors where they are whole; both arrays begin at the same place of one.
-template <typename T, typename Copy>
-static __device__ void by_vectors(T *to, const T *from, int count, Copy copy)
-{
-    constexpr int COUNT = ACCESS / sizeof(T);
-    using vector = vec<T, COUNT>;
-    const int begin = -(int)((uintptr_t)from / sizeof(T) % COUNT);
-    for (int i = begin + (int)(threadIdx.x % WARP) * COUNT; i < count; i += WARP * COUNT)
-        if (i >= 0 && i + COUNT <= count)
-            copy((vector *)(to + i), (const vector *)(from + i));
-        else
-            for (int e = 0; e < COUNT; e++)
-                if (i + e >= 0 && i + e < count)
-                    copy(to + i + e, from + i + e);
-}
+/// STRIDED: softmaxes lie side by side, and so do the threads that read a row of them.
+enum softmax_layout { ALONG, STRIDED };
 
 /// A softmax is `count` vectors, shared by 1 << shift lanes, of which each holds at most HELD.
 template <typename T, int COUNT, int HELD, softmax_layout LAYOUT>
 static __global__ void __launch_bounds__(BLOCK, 3)
     softmax_warp(T *y, const T *x, int shift, int count, const softmax_plan plan)
 {
-    extern __shared__ __align__(LINE) char stored[];
     using vector = vec<T, COUNT>;
     constexpr int SUMS = 4;
     const int lanes = 1 << shift, rows = WARP >> shift;
@@ -44,30 +26,16 @@ static __global__ void __launch_bounds__(BLOCK, 3)
     const int step = LAYOUT == STRIDED ? rows : 1;
     const int rounds = (count + lanes - 1) >> shift;
     const int own = (count - place + lanes - 1) >> shift; /* of this lane */
-    const int64_t x_stride = LAYOUT == STAGED ? 1 : COUNT > 1 ? COUNT : plan.x_stride;
-    const int64_t y_stride = LAYOUT == STAGED ? 1 : COUNT > 1 ? COUNT : plan.y_stride;
-    constexpr int WHOLE = ACCESS / sizeof(T); /* elements of a vector to copy by */
-    const int room = (rows * count + 2 * WHOLE - 1) / WHOLE * WHOLE;
+    const int64_t x_stride = COUNT > 1 ? COUNT : plan.x_stride;
+    const int64_t y_stride = COUNT > 1 ? COUNT : plan.y_stride;
     const int64_t hop = (int64_t)gridDim.x * (BLOCK / WARP) * rows;
     for (int64_t first = ((int64_t)blockIdx.x * (BLOCK / WARP) + warp) * rows; first < plan.outer;
          first += hop) {
         const int real = (int)(plan.outer - first < rows ? plan.outer - first : rows);
-        T *all = (T *)stored + warp * room + first * count % WHOLE, *to;
-        const T *from;
-        if constexpr (LAYOUT == STAGED) {
-            by_vectors(all, x + first * count, real * count, [](auto *into, const auto *out) {
-                __pipeline_memcpy_async(into, out, sizeof *into);
-            });
-            __pipeline_commit();
-            __pipeline_wait_prior(0);
-            __syncwarp();
-            from = to = all + row * count + place;
-        } else {
-            int64_t at[2];
-            plan.at.offsets((uint64_t)(first + (row < real ? row : 0)), at);
-            from = x + at[1] + place * x_stride;
-            to = y + at[0] + place * y_stride;
-        }
+        int64_t at[2];
+        plan.at.offsets((uint64_t)(first + (row < real ? row : 0)), at);
+        const T *from = x + at[1] + place * x_stride;
+        T *to = y + at[0] + place * y_stride;
         vector held[HELD];
         T m = -(T)INFINITY, sums[SUMS] = {};
 #pragma unroll
@@ -105,16 +73,6 @@ static __global__ void __launch_bounds__(BLOCK, 3)
                     held[k].of[e] = by.of_held(held[k].of[e]);
                 store_vector(to, held[k]);
             }
-        if constexpr (LAYOUT == STAGED) {
-            __syncwarp();
-            by_vectors(y + first * count, all, real * count, [](auto *into, const auto *out) {
-                if constexpr (sizeof *into == ACCESS)
-                    store_vector((T *)into, *out);
-                else
-                    *into = *out;
-            });
-            __syncwarp();
-        }
     }
 }
 
