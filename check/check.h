@@ -8,7 +8,7 @@
 ///
 ///     talc_check *check = talc_check_new(&(talc_check_options){ .device = device });
 ///     talc_check_problem(check, "n2c5h9w9o7k3x3p1x1");          every row of conv2d
-///     talc_check_row(check, "n2c5h9w9o7k3x3", &mine.algorithm);  a row of one's own
+///     talc_check_row(check, "n2c5h9w9o7k3x3", &mine);            a row of one's own
 ///     talc_check_print(stdout, check);
 ///     bool right = talc_check_passed(check);
 ///     talc_check_free(check);
@@ -159,6 +159,15 @@ TALC_API bool talc_check_sample_between(const talc_check_sample *sample, const t
                                         talc_precision a_precision, const talc_tensor *b,
                                         talc_precision b_precision,
                                         talc_check_sample_report *report);
+
+// ---- Explaining ---------------------------------------------------------------------------------------------
+
+/// Which row the op of a problem's text would run on the device, and why the others would not; nothing runs, and no operand is
+/// made. Elementwise ops have texts here, which are not checked: relu:8x16_f64, add:8x16, add:8x16,8x1 for a second operand of
+/// another shape; _reversed, _i32, _i64, _u8 as above. `algorithm` is forced; NULL: the thread's. That every row refuses is an
+/// answer, not a failure. False for NULL, a text that does not parse and a problem with nothing to compute.
+TALC_API bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
+                           talc_explanation *explanation);
 
 // ---- Sets of problems ---------------------------------------------------------------------------------------
 

@@ -221,9 +221,20 @@ void talc_choice_explain(const char *op, talc_device *device, const talc_algorit
     }
 }
 
+static bool estimates(const talc_explanation *e)
+{
+    for (int i = 0; i < e->count; i++)
+        if (e->candidates[i].seconds > 0)
+            return true;
+    return false;
+}
+
 void talc_explanation_print(FILE *file, const talc_explanation *e)
 {
-    fprintf(file, "  on %s, in the order in which they are tried:\n", e->device);
+    if (file == NULL || e == NULL)
+        return;
+    fprintf(file, "  on %s; %s runs:\n", e->device,
+            estimates(e) ? "the one of the least estimate" : "the first that does not refuse");
     for (int i = 0; i < e->count; i++) {
         const talc_candidate *c = &e->candidates[i];
         char workspace[TALC_BYTES_TEXT];

@@ -1,5 +1,5 @@
-/// talc explain: which algorithm a convolution would use, and why: nothing runs and no operand is made. And what becomes of each layer
-/// of a model, by one forward pass.
+/// talc explain: which algorithm an op would use, and why: nothing runs and no operand is made. And what becomes of each layer of a
+/// model, by one forward pass.
 #include "tools/conv2d_arguments.h"
 #include "tools/models.h"
 #include "tools/problems.h"
@@ -64,12 +64,14 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nlenet|resnet20|resnet20-b",
-    .doc = "Which algorithm a convolution would use, and why, before anything runs. Of a model, by "
-           "one forward "
-           "pass: what became of each layer, which ones are fused, and by which algorithm.\v"
-           "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, or a name: A1, B1, A, "
-           "B, conv64, "
-           "... (talc bench --list shows them).",
+    .doc = "Which algorithm an op would use, and why, before anything runs. Of a model, by one "
+           "forward pass: what became of each layer, which ones are fused, and by which "
+           "algorithm.\v"
+           "PROBLEM is a convolution, n8c64h512w256o128k5x7s1x1p0x0d1x1g1 or a name: A1, B1, A, "
+           "B, conv64, ... (talc bench --list shows them). For other ops it is a text as talc "
+           "check takes it: max_pool2d:n1c8h9w9k3x3s2x2, matmul:m5n6k7_tb_bias (a linear layer), "
+           "sum:8x16@1, softmax:64x1000@1, cross_entropy:8x10, batch_norm2d:n8c16h7w7_relu; or "
+           "an elementwise op of that shape: relu:8x16, add:8x16,8x1.",
     .children = children,
 };
 
@@ -88,15 +90,56 @@ static talc_tensor *shape_only(talc_device *device, talc_dtype dtype, const char
     return talc_expand(talc_zeros(device, dtype, ones), dims);
 }
 
+/* The problem, "conv2d:" left out. */
+static const char *conv2d_text(const arguments *self)
+{
+    const char *text = self->texts[0];
+    return strncmp(text, "conv2d:", 7) == 0 ? text + 7 : text;
+}
+
 static bool find_problem(talc_device *device, const arguments *self, talc_conv2d_problem *problem)
 {
     if (self->texts[1] == NULL)
-        return problem_read(self->texts[0], problem);
+        return problem_read(conv2d_text(self), problem);
     const talc_tensor *x = shape_only(device, self->dtype, self->texts[0]);
     const talc_tensor *w = shape_only(device, self->dtype, self->texts[1]);
     const talc_tensor *bias =
         self->bias && w != NULL ? talc_zeros(device, self->dtype, TALC_DIMS(w->dims[0])) : NULL;
     return !talc_failed() && talc_conv2d_problem_of(x, w, bias, &self->conv2d.options, problem);
+}
+
+static int print_decision(const talc_explanation *e, const char *text, bool json)
+{
+    char limit[TOOL_TEXT];
+    if (json)
+        return tool_json_print(tool_json_explanation(e, json_pack("{s:s}", "text", text)));
+    printf("%s\n  the workspace limit is %s\n", text,
+           tool_bytes((double)e->workspace_limit, limit));
+    talc_explanation_print(stdout, e);
+    return tool_finish();
+}
+
+static int explain_op(const char *text, const char *algorithm, talc_device *device, bool json)
+{
+    talc_explanation explanation;
+    return talc_explain(device, text, algorithm, &explanation)
+               ? print_decision(&explanation, text, json)
+               : tool_usage_talc();
+}
+
+static int explain_conv2d(const arguments *self, talc_device *device)
+{
+    talc_conv2d_problem problem;
+    talc_conv2d_explanation explanation;
+    if (!find_problem(device, self, &problem))
+        return tool_usage_talc();
+    if (!talc_conv2d_explain(device, &problem, &self->conv2d.options, &explanation))
+        return tool_fail_talc();
+    if (self->tool.json)
+        return tool_json_print(
+            tool_json_explanation(&explanation.decision, tool_json_problem(&problem)));
+    talc_conv2d_explanation_print(stdout, &explanation);
+    return tool_finish();
 }
 
 static int print_steps(const talc_device *device, const talc_module_explanation *explanation,
@@ -139,19 +182,13 @@ int command_explain(int argc, char **argv)
     arguments self = { .dtype = TALC_F32 };
     tool_parse(&argp, argc, argv, &self);
     talc_device *device = tool_open(&self.tool);
-    talc_conv2d_problem problem;
-    talc_conv2d_explanation explanation;
     if (device == NULL)
         return tool_fail_talc();
+    const char *algorithm = self.conv2d.options.algorithm;
     const tool_model *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
     if (known != NULL)
-        return explain_model(known, self.conv2d.options.algorithm, device, self.tool.json);
-    if (!find_problem(device, &self, &problem))
-        return tool_usage_talc();
-    if (!talc_conv2d_explain(device, &problem, &self.conv2d.options, &explanation))
-        return tool_fail_talc();
-    if (self.tool.json)
-        return tool_json_print(tool_json_explanation(&explanation));
-    talc_conv2d_explanation_print(stdout, &explanation);
-    return tool_finish();
+        return explain_model(known, algorithm, device, self.tool.json);
+    if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)
+        return explain_op(self.texts[0], algorithm, device, self.tool.json);
+    return explain_conv2d(&self, device);
 }

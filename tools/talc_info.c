@@ -63,7 +63,7 @@ static void print_device(const talc_device *device, const device_report *r)
            tool_bytes((double)r->memory.reserved, reserved),
            tool_bytes((double)r->memory.libraries, libraries));
     printf("  workspace  at most %s\n", tool_bytes((double)talc_workspace_limit(device), limit));
-    printf("  conv2d     in the order in which they are tried\n");
+    printf("  conv2d     its algorithms\n");
     for (int i = 0; i < r->explanation.decision.count; i++) {
         const talc_candidate *c = &r->explanation.decision.candidates[i];
         printf("    %-16s %-10s %s\n", c->name, talc_precision_name(c->arithmetic.precision),

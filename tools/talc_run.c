@@ -160,7 +160,8 @@ typedef struct outcome {
 
 static talc_precision precision_of(const pass *self)
 {
-    return self->explanation.decision.candidates[self->explanation.decision.chosen].arithmetic.precision;
+    return self->explanation.decision.candidates[self->explanation.decision.chosen]
+        .arithmetic.precision;
 }
 
 static bool forward_once(talc_module *model, talc_tensor *x, pass *result)
@@ -313,8 +314,7 @@ static void print_algorithms(const talc_conv2d_explanation *e)
         else
             printf("%s, %s, workspace %s%s\n", c->arithmetic.text,
                    talc_precision_name(c->arithmetic.precision),
-                   tool_bytes((double)c->workspace, workspace),
-                   chosen ? ": chosen" : "");
+                   tool_bytes((double)c->workspace, workspace), chosen ? ": chosen" : "");
     }
     printf("\n");
 }
@@ -407,15 +407,16 @@ static json_t *check_json(const talc_check_sample_report *report)
 
 static json_t *pass_json(const pass *r)
 {
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "device",
-                     talc_device_name(r->device), "description", r->properties.description,
-                     "algorithm", r->explanation.decision.candidates[r->explanation.decision.chosen].name,
-                     "explanation", tool_json_explanation(&r->explanation), "seconds",
-                     tool_real(r->seconds), "first_seconds",
-                     r->first_seconds > 0 ? tool_real(r->first_seconds) : json_null(), "gflops",
-                     tool_real(r->explanation.flops / r->seconds / 1e9), "peak_memory",
-                     (json_int_t)r->memory.peak, "resident_peak", (json_int_t)r->resident, "check",
-                     check_json(&r->check));
+    return json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "device", talc_device_name(r->device),
+        "description", r->properties.description, "algorithm",
+        r->explanation.decision.candidates[r->explanation.decision.chosen].name, "explanation",
+        tool_json_explanation(&r->explanation.decision, tool_json_problem(&r->explanation.problem)),
+        "seconds", tool_real(r->seconds), "first_seconds",
+        r->first_seconds > 0 ? tool_real(r->first_seconds) : json_null(), "gflops",
+        tool_real(r->explanation.flops / r->seconds / 1e9), "peak_memory",
+        (json_int_t)r->memory.peak, "resident_peak", (json_int_t)r->resident, "check",
+        check_json(&r->check));
 }
 
 /* What is said of the first device stands beside what is said of all. */

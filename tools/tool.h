@@ -119,8 +119,9 @@ json_t *tool_json_dims(talc_dims dims);
 /// All fields of a problem, and its text.
 json_t *tool_json_problem(const talc_conv2d_problem *problem);
 
-/// Device, workspace limit, candidates with their reasons, and the chosen one's name or null.
-json_t *tool_json_explanation(const talc_conv2d_explanation *explanation);
+/// Op, device, the problem, which it takes over, workspace limit, candidates with their reasons, and the chosen one's name or
+/// null.
+json_t *tool_json_explanation(const talc_explanation *explanation, json_t *problem);
 
 /// Prints on stdout, in ASCII, and releases `json`. Returns the exit code.
 int tool_json_print(json_t *json);

@@ -90,11 +90,11 @@ json_t *tool_json_problem(const talc_conv2d_problem *p)
     return json;
 }
 
-json_t *tool_json_explanation(const talc_conv2d_explanation *e)
+json_t *tool_json_explanation(const talc_explanation *e, json_t *problem)
 {
     json_t *candidates = json_array();
-    for (int i = 0; i < e->decision.count; i++) {
-        const talc_candidate *c = &e->decision.candidates[i];
+    for (int i = 0; i < e->count; i++) {
+        const talc_candidate *c = &e->candidates[i];
         json_array_append_new(candidates,
                               json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:b, s:s}", "name", c->name,
                                         "arithmetic", c->arithmetic.text, "class",
@@ -103,10 +103,9 @@ json_t *tool_json_explanation(const talc_conv2d_explanation *e)
                                         "workspace", (json_int_t)c->workspace, "seconds",
                                         c->seconds, "refused", c->refused, "reason", c->reason));
     }
-    return json_pack("{s:s, s:o, s:I, s:o, s:s?}", "device", e->decision.device, "problem",
-                     tool_json_problem(&e->problem), "workspace_limit",
-                     (json_int_t)e->decision.workspace_limit, "candidates", candidates, "chosen",
-                     e->decision.chosen < 0 ? NULL : e->decision.candidates[e->decision.chosen].name);
+    return json_pack("{s:s, s:s, s:o, s:I, s:o, s:s?}", "op", e->op, "device", e->device, "problem",
+                     problem, "workspace_limit", (json_int_t)e->workspace_limit, "candidates",
+                     candidates, "chosen", e->chosen < 0 ? NULL : e->candidates[e->chosen].name);
 }
 
 static void free_text(char *text)

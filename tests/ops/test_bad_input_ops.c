@@ -283,4 +283,31 @@ Test(bad_input_ops, batch_norm2d)
     refused_end(20);
 }
 
+static bool explained(const char *problem)
+{
+    talc_explanation explanation;
+    return talc_explain(cpu_device(), problem, NULL, &explanation);
+}
+
+Test(bad_input_ops, explain)
+{
+    talc_explanation explanation = { .count = 77 };
+    REFUSED(TALC_NULL_ARGUMENT, "explain: device is NULL", talc_explain(NULL, "relu:3", NULL, &explanation));
+    REFUSED(TALC_NULL_ARGUMENT, "explain: problem is NULL", talc_explain(cpu_device(), NULL, NULL, &explanation));
+    REFUSED(TALC_NULL_ARGUMENT, "explain: explanation is NULL", talc_explain(cpu_device(), "relu:3", NULL, NULL));
+    REFUSED(TALC_NOT_FOUND, "check: problem 'gelu:3': there is no op 'gelu' at position 0", explained("gelu:3"));
+    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3x': expected a number at position 7", explained("relu:3x"));
+    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3,3': expected '_' or the end at position 6", explained("relu:3,3"));
+    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3_i32': expected f32 or f64 at position 6", explained("relu:3_i32"));
+    REFUSED(TALC_BAD_ARGUMENT, "div: problem 'div:3_u8': expected f32 or f64 at position 5", explained("div:3_u8"));
+    REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:3_f32_f64': expected reversed at position 10", explained("add:3_f32_f64"));
+    REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:8x3,4': expected a shape that broadcasts with the first at position 8", explained("add:8x3,4"));
+    REFUSED(TALC_BAD_ARGUMENT, "mul: problem 'mul:2147483648x1,1x2147483648': expected operands and a result below 2^63 bytes at position 4", explained("mul:2147483648x1,1x2147483648"));
+    REFUSED(TALC_BAD_ARGUMENT, "explain: problem 'relu:3x0' has nothing to compute", explained("relu:3x0"));
+    REFUSED(TALC_BAD_ARGUMENT, "explain: problem 'sum:0x3@0' has nothing to compute", explained("sum:0x3@0"));
+    HARMLESS(explanation.count == 77);
+    HARMLESS((talc_explanation_print(NULL, &explanation), talc_explanation_print(stderr, NULL), true));
+    refused_end(13);
+}
+
 // clang-format on

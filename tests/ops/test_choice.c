@@ -1,6 +1,8 @@
 #include "tests/support/hooks.h"
 
+#include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/elementwise.h"
 #include "tensor/run.h"
 
 #include <stdio.h>
@@ -167,5 +169,95 @@ Test(choice, a_run_is_a_range_where_a_profiler_listens)
     cr_assert_str_eq(ranges, "<cpu:op large [2,3]>");
     cr_assert(frame(&device, TALC_BAD_SHAPE) == TALC_BAD_SHAPE);
     cr_assert_str_eq(ranges, "<cpu:op large [2,3]><cpu:op large [2,3]>", "one stays open");
+    assert_all_freed();
+}
+
+/* What an elementwise row was asked for last. */
+static struct posed {
+    int function, rank;
+    talc_dtype dtype;
+    int64_t of[4][TALC_MAX_RANK]; /* dimensions, strides of y and of the operands */
+} posed;
+
+static void pose(int function, talc_dtype dtype, int rank, const int64_t *const of[4])
+{
+    memset(&posed, 0, sizeof posed);
+    posed.function = function;
+    posed.dtype = dtype;
+    posed.rank = rank;
+    for (int i = 0; i < 4 && of[i] != NULL; i++)
+        memcpy(posed.of[i], of[i], (size_t)rank * sizeof **of);
+}
+
+static const char *plan_unary(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    const talc_unary_problem *p = problem;
+    pose((int)p->function, p->dtype, p->rank,
+         (const int64_t *const[]){ p->dims, p->y_strides, p->x_strides, NULL });
+    return NULL;
+}
+
+static const char *plan_binary(const talc_device *device, const void *problem, size_t limit,
+                               talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    const talc_binary_problem *p = problem;
+    pose((int)p->function, p->dtype, p->rank,
+         (const int64_t *const[]){ p->dims, p->y_strides, p->a_strides, p->b_strides });
+    return NULL;
+}
+
+static talc_status run_nothing(talc_device *device, const void *problem, const talc_plan *plan,
+                               const void *arguments)
+{
+    (void)device, (void)problem, (void)plan, (void)arguments;
+    return TALC_OK;
+}
+
+Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
+{
+    const talc_algorithm unary[] = {
+        { "only", { "none", TALC_STRICT, false }, plan_unary, run_nothing }, { .name = NULL }
+    };
+    const talc_algorithm binary[] = {
+        { "only", { "none", TALC_STRICT, false }, plan_binary, run_nothing }, { .name = NULL }
+    };
+    const struct talc_backend backend = { .name = "noting", .unary = unary, .binary = binary };
+    talc_device device = *cpu_device();
+    device.backend = &backend;
+    talc_tensor *a = talc_zeros(&device, TALC_F32, TALC_DIMS(2, 3, 4));
+    talc_tensor *column = talc_zeros(&device, TALC_F32, TALC_DIMS(3, 1));
+    talc_tensor *turned = talc_transpose(talc_zeros(&device, TALC_I32, TALC_DIMS(4, 3)), 0, 1);
+    talc_tensor *doubles = talc_transpose(talc_zeros(&device, TALC_F64, TALC_DIMS(4, 3)), 0, 1);
+    talc_tensor *vector = talc_zeros(&device, TALC_F64, TALC_DIMS(4));
+    const struct {
+        const char *text;
+        talc_tensor *(*unary)(const talc_tensor *);
+        talc_tensor *(*binary)(const talc_tensor *, const talc_tensor *);
+        const talc_tensor *a, *b;
+    } cases[] = {
+        { "relu:2x3x4", talc_relu, NULL, a, NULL },
+        { "neg:3x4_i32_reversed", talc_neg, NULL, turned, NULL },
+        { "add:2x3x4", NULL, talc_add, a, a },
+        { "sub:2x3x4,3x1", NULL, talc_sub, a, column },
+        { "mul:3x1,2x3x4_f32", NULL, talc_mul, column, a },
+        { "div:3x4,4_reversed_f64", NULL, talc_div, doubles, vector },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (cases[i].unary != NULL)
+            cases[i].unary(cases[i].a);
+        else
+            cases[i].binary(cases[i].a, cases[i].b);
+        cr_assert(!talc_failed(), "%s: %s", cases[i].text, talc_error_message());
+        const struct posed called = posed;
+        memset(&posed, 0, sizeof posed);
+        talc_explanation e;
+        cr_assert(talc_explain(&device, cases[i].text, NULL, &e), "%s", talc_error_message());
+        cr_assert(e.count == 1 && e.chosen == 0 && strncmp(e.op, cases[i].text, strlen(e.op)) == 0);
+        cr_assert(memcmp(&called, &posed, sizeof posed) == 0, "%s is another problem",
+                  cases[i].text);
+    }
     assert_all_freed();
 }

@@ -1,0 +1,185 @@
+/// Which row an op would run, from the text of a problem alone. Elementwise ops, which have no family, are read here.
+#include "check/family.h"
+#include "check/layout.h"
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/elementwise.h"
+#include "tensor/error.h"
+#include "tensor/shape.h"
+#include "tensor/shown.h"
+
+#include <string.h>
+
+// ---- Elementwise ops ----------------------------------------------------------------------------------------
+
+typedef struct elementwise_op {
+    const char *name;
+    bool binary;
+    int function; ///< of the op's table
+} elementwise_op;
+
+static const elementwise_op elementwise_ops[] = {
+#define UNARY_OP(constant, name, ...)  { #name, false, constant },
+#define BINARY_OP(constant, name, ...) { #name, true, constant },
+    TALC_UNARY_TABLE(UNARY_OP) TALC_BINARY_TABLE(BINARY_OP)
+#undef UNARY_OP
+#undef BINARY_OP
+};
+
+/* The op whose name and a colon the text begins with; NULL for another. */
+static const elementwise_op *elementwise_named(const char *text)
+{
+    for (size_t i = 0; i < sizeof elementwise_ops / sizeof *elementwise_ops; i++) {
+        const size_t length = strlen(elementwise_ops[i].name);
+        if (strncmp(text, elementwise_ops[i].name, length) == 0 && text[length] == ':')
+            return &elementwise_ops[i];
+    }
+    return NULL;
+}
+
+static bool takes_integers(const elementwise_op *op)
+{
+    return op->binary ? op->function != TALC_DIV : op->function == TALC_NEG;
+}
+
+static bool read_words(check_reader *r, const elementwise_op *op, talc_dtype *dtype, bool *reversed)
+{
+    enum { REVERSED, FIRST_DTYPE };
+    static const char *const words[] = { "reversed", "f32", "f64", "i64", "i32", "u8", NULL };
+    unsigned seen = 0;
+    for (int word = 0; word >= 0;) {
+        const char *place = r->at;
+        if (!talc_check_read_word(r, words, &seen, &word))
+            return false;
+        *reversed |= word == REVERSED;
+        if (word < FIRST_DTYPE)
+            continue;
+        seen |= ~1u; /* a second type is as wrong as the same again */
+        if (!talc_dtype_from_name(words[word], dtype) ||
+            (!talc_dtype_is_float(*dtype) && !takes_integers(op)))
+            return talc_check_unexpected_at(r, place, "f32 or f64");
+    }
+    return true;
+}
+
+/* Sets the shape that a and b broadcast to; false when they do not. */
+static bool broadcast(const check_layout *a, const check_layout *b, check_layout *y)
+{
+    talc_dims dims_a = { .rank = a->rank }, dims_b = { .rank = b->rank }, dims;
+    memcpy(dims_a.dim, a->dims, sizeof dims_a.dim);
+    memcpy(dims_b.dim, b->dims, sizeof dims_b.dim);
+    if (!talc_shape_broadcast(dims_a, dims_b, &dims))
+        return false;
+    *y = (check_layout){ .dtype = a->dtype, .rank = dims.rank };
+    memcpy(y->dims, dims.dim, sizeof dims.dim);
+    return true;
+}
+
+/* Reads "8x16x32" or, for a second operand of another shape, "8x16x32,16x1"; then the words. */
+static bool read_operands(check_reader *r, const elementwise_op *op, check_layout *a,
+                          check_layout *b, check_layout *y)
+{
+    const char *start = r->at, *second = NULL;
+    if (!talc_check_read_dims(r, a))
+        return false;
+    if (op->binary && *r->at == ',') {
+        second = ++r->at;
+        if (!talc_check_read_dims(r, b))
+            return false;
+    }
+    if (!read_words(r, op, &a->dtype, &a->reversed))
+        return false;
+    if (second == NULL)
+        *b = *a;
+    b->dtype = a->dtype;
+    b->reversed = a->reversed;
+    if (!broadcast(a, b, y))
+        return talc_check_unexpected_at(r, second, "a shape that broadcasts with the first");
+    return (talc_check_lay_out(a) && talc_check_lay_out(b) && talc_check_lay_out(y)) ||
+           talc_check_unexpected_at(r, start, "operands and a result below 2^63 bytes");
+}
+
+/* The operand's strides along y's dimensions, 0 in the stretched ones. */
+static void stretch(const check_layout *operand, const check_layout *y,
+                    int64_t strides[TALC_MAX_RANK])
+{
+    const int missing = y->rank - operand->rank;
+    for (int i = 0; i < y->rank; i++)
+        strides[i] =
+            i < missing || operand->dims[i - missing] == 1 ? 0 : operand->strides[i - missing];
+}
+
+typedef union elementwise_problem {
+    talc_unary_problem unary;
+    talc_binary_problem binary;
+} elementwise_problem;
+
+static void pose(const elementwise_op *op, const check_layout *a, const check_layout *b,
+                 const check_layout *y, elementwise_problem *problem)
+{
+    if (op->binary) {
+        talc_binary_problem *p = &problem->binary;
+        *p = (talc_binary_problem){ .function = (talc_binary_function)op->function,
+                                    .dtype = y->dtype };
+        memcpy(p->dims, y->dims, sizeof p->dims);
+        memcpy(p->y_strides, y->strides, sizeof p->y_strides);
+        stretch(a, y, p->a_strides);
+        stretch(b, y, p->b_strides);
+        p->rank = talc_shape_coalesce(
+            y->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides }, 3);
+        return;
+    }
+    talc_unary_problem *p = &problem->unary;
+    *p = (talc_unary_problem){ .function = (talc_unary_function)op->function, .dtype = y->dtype };
+    memcpy(p->dims, y->dims, sizeof p->dims);
+    memcpy(p->y_strides, y->strides, sizeof p->y_strides);
+    memcpy(p->x_strides, a->strides, sizeof p->x_strides);
+    p->rank =
+        talc_shape_coalesce(y->rank, p->dims, (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
+}
+
+// ---- All ops ------------------------------------------------------------------------------------------------
+
+static bool nothing_to_compute(const char *text)
+{
+    talc_fail(TALC_BAD_ARGUMENT, "explain: problem '%s' has nothing to compute", TALC_SHOWN(text));
+    return false;
+}
+
+static bool explain_elementwise(talc_device *device, const char *text, const elementwise_op *op,
+                                const char *algorithm, talc_explanation *explanation)
+{
+    check_layout a = { .rank = 0 }, b = { .rank = 0 }, y;
+    check_reader reader = talc_check_reader(op->name, text + strlen(op->name) + 1);
+    if (!read_operands(&reader, op, &a, &b, &y))
+        return false;
+    if (y.count == 0)
+        return nothing_to_compute(text);
+    elementwise_problem problem;
+    pose(op, &a, &b, &y, &problem);
+    talc_choice_explain(op->name, device,
+                        op->binary ? device->backend->binary : device->backend->unary, &problem,
+                        algorithm, 0, explanation);
+    return true;
+}
+
+bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
+                  talc_explanation *explanation)
+{
+    if (talc_operand_missing("explain", "device", device) ||
+        talc_operand_missing("explain", "problem", problem) ||
+        talc_operand_missing("explain", "explanation", explanation))
+        return false;
+    const elementwise_op *elementwise = elementwise_named(problem);
+    if (elementwise != NULL)
+        return explain_elementwise(device, problem, elementwise, algorithm, explanation);
+    check_problem posed;
+    const check_family *family = talc_check_parse(problem, &posed);
+    if (family == NULL)
+        return false;
+    if (family->is_empty(&posed))
+        return nothing_to_compute(problem);
+    talc_choice_explain(family->op(&posed), device, talc_check_row_at(family, device, 0),
+                        family->posed(&posed), algorithm, 0, explanation);
+    return true;
+}
