@@ -33,7 +33,7 @@ typedef struct talc_batch_norm2d_options {
     double momentum; ///< 0: 0.1; TALC_ZERO: 0, which leaves the running statistics as they are
     double eps;      ///< 0: 1e-5; TALC_ZERO: 0
     talc_activation activation; ///< applied last
-    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;
 } talc_batch_norm2d_options;
 

@@ -42,7 +42,7 @@ typedef struct talc_cross_entropy_options {
     talc_reduction reduction;
     int64_t ignore_index;   ///< 0: -100; TALC_ZERO: class 0
     double label_smoothing; ///< 0 .. 1
-    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;
 } talc_cross_entropy_options;
 

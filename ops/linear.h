@@ -22,7 +22,7 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_linear_options {
     talc_activation activation;  ///< applied last
     const talc_tensor *residual; ///< added before the activation; NULL: none
-    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;
     unsigned precision; ///< admitted classes (tensor/precision.h); 0: the thread's
 } talc_linear_options;

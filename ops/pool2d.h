@@ -41,7 +41,7 @@ typedef struct talc_pool2d_options {
     bool ceil_mode;           ///< a last window that is partly outside counts
     bool exclude_padding;     ///< avg only; PyTorch's count_include_pad is the opposite
     int64_t divisor_override; ///< avg only; 0: none
-    /// This one by name or an error; NULL: the thread's, else the first that fits.
+    /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;
 } talc_pool2d_options;
 
