@@ -151,6 +151,7 @@ static contender algorithm_contender(const bench_operands *operands, const talc_
                        .times = 1,
                        .flops = flops,
                        .bytes = bytes_of(&operands->problem),
+                       .estimate = c->seconds,
                        .precision = c->arithmetic.precision,
                        .workspace = c->workspace,
                        .run = run_next,
@@ -192,9 +193,14 @@ static bool timed(const contender *self)
     return self->reason[0] == '\0';
 }
 
+/* Every row, of whatever class, and the one that runs by default. */
 static bool add_algorithms(bench *self, const bench_settings *settings)
 {
     talc_conv2d_explanation explanation;
+    if (!talc_conv2d_explain(settings->device, &self->operands.problem, NULL, &explanation))
+        return false;
+    if (explanation.decision.chosen >= 0 && settings->algorithm == NULL)
+        self->chosen = explanation.decision.candidates[explanation.decision.chosen].name;
     const talc_conv2d_options options = { .precision = EVERY_CLASS };
     if (!talc_conv2d_explain(settings->device, &self->operands.problem, &options, &explanation))
         return false;
@@ -342,4 +348,21 @@ void bench_free(bench *self)
 {
     for (int i = 0; i < self->count; i++)
         contender_free(&self->contenders[i]);
+}
+
+bench_choice bench_choice_of(const bench *self)
+{
+    bench_choice choice = { NULL, NULL };
+    for (int i = 0; i < self->count; i++) {
+        const contender *c = &self->contenders[i];
+        if (!c->peer && c->count > 0 && self->chosen != NULL && strcmp(c->name, self->chosen) == 0)
+            choice.chosen = choice.fastest = c;
+    }
+    for (int i = 0; choice.chosen != NULL && i < self->count; i++) {
+        const contender *c = &self->contenders[i];
+        if (!c->peer && c->count > 0 && c->precision == choice.chosen->precision &&
+            contender_least(c) < contender_least(choice.fastest))
+            choice.fastest = c;
+    }
+    return choice;
 }

@@ -46,6 +46,7 @@ typedef struct contender {
     double flops;                   ///< of the problem; 0 where time alone is comparable
     double bytes;                   ///< that have to move at the least; 0 likewise
     bool host_clock;                ///< what queueing takes is timed, not the work
+    double estimate;                ///< seconds, of an algorithm; 0: none
     talc_precision precision;       ///< of an algorithm
     size_t workspace, peak;         ///< bytes of an algorithm
     talc_check_sample_report check; ///< of an algorithm
@@ -81,6 +82,8 @@ typedef struct bench {
     bench_operands operands;
     int count;
     contender contenders[BENCH_CONTENDERS];
+    /// The algorithm that a call without options would run; NULL: none, or one algorithm alone is asked for.
+    const char *chosen;
     /// The most memory that the process held while talc's algorithms ran; 0 when unknown.
     size_t resident;
 } bench;
@@ -89,6 +92,17 @@ typedef struct bench {
 /// see contender.check. The caller calls bench_free in any case.
 bool bench_problem(bench *self, const talc_conv2d_problem *problem, const bench_settings *settings);
 void bench_free(bench *self);
+
+/// What the library's choice is worth on a problem: the algorithm that it chose and the fastest of the same class, which may be
+/// the same. NULL both where the chosen one was not timed.
+typedef struct bench_choice {
+    const contender *chosen, *fastest;
+} bench_choice;
+
+/// A choice is good when its least time is at most this many times that of the fastest.
+#define BENCH_GOOD_CHOICE 1.15
+
+bench_choice bench_choice_of(const bench *self);
 
 /// Measures a device's rates: the best of several copies of a gigabyte, and of several products (an eighth of that on a host).
 bool bench_rates_measure(talc_device *device, bench_rates *rates);

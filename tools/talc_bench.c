@@ -111,7 +111,7 @@ static const struct argp argp = {
            "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
            "or a set: seeds, cpu, gpu, dw. OP is the name of another op (relu, sum_rows, ...) or a "
            "set: ops, windows for pooling, or host for what a call costs. Without any: A1, B1 and "
-           "cpu. Fails when a "
+           "cpu. An estimate is what the choice among algorithms goes by. Fails when a "
            "result is outside its algorithm's error bound.",
     .children = children,
 };
@@ -122,6 +122,13 @@ static bool right(const contender *c)
 }
 
 // ---- Plain text ---------------------------------------------------------------------------------------------
+
+/* "12.3 ms", or nothing. */
+static const char *seconds_or_nothing(double seconds, char text[TOOL_TEXT])
+{
+    text[0] = '\0';
+    return seconds > 0 ? tool_seconds(seconds, text) : text;
+}
 
 /* "12.3 %", or nothing. */
 static const char *percent(double part, double whole, char text[TOOL_TEXT])
@@ -142,16 +149,18 @@ static const char *billions(double amount, char text[TOOL_TEXT])
 
 static void print_contender(const contender *c, const bench_rates *rates)
 {
-    char least[TOOL_TEXT], median[TOOL_TEXT], workspace[TOOL_TEXT], peak[TOOL_TEXT],
-        rate[TOOL_TEXT], of_product[TOOL_TEXT], speed[TOOL_TEXT], of_copy[TOOL_TEXT];
+    char least[TOOL_TEXT], median[TOOL_TEXT], estimate[TOOL_TEXT], workspace[TOOL_TEXT],
+        peak[TOOL_TEXT], rate[TOOL_TEXT], of_product[TOOL_TEXT], speed[TOOL_TEXT],
+        of_copy[TOOL_TEXT];
     if (c->reason[0] != '\0') {
         printf("  %-20s %s%s%s\n", c->name, tool_dim(), c->reason, tool_plain());
         return;
     }
     const double seconds = contender_least(c);
-    printf("  %-20s %-9s %10s %10s %9s %8s %9s %8s", c->name,
+    printf("  %-20s %-9s %10s %10s %10s %9s %8s %9s %8s", c->name,
            c->peer ? "" : talc_precision_name(c->precision), tool_seconds(seconds, least),
-           tool_seconds(contender_median(c), median), billions(c->flops / seconds, rate),
+           tool_seconds(contender_median(c), median), seconds_or_nothing(c->estimate, estimate),
+           billions(c->flops / seconds, rate),
            percent(c->flops / seconds, rates->flops, of_product),
            billions(c->bytes / seconds, speed), percent(c->bytes / seconds, rates->bytes, of_copy));
     if (c->peer || c->check.count == 0)
@@ -164,9 +173,9 @@ static void print_contender(const contender *c, const bench_rates *rates)
 
 static void print_columns(void)
 {
-    printf("%s  %-20s %-9s %10s %10s %9s %8s %9s %8s %10s %10s %9s %8s%s\n", tool_dim(), "",
-           "class", "least", "median", "GFLOP/s", "product", "GB/s", "copy", "workspace", "peak",
-           "error", "of bound", tool_plain());
+    printf("%s  %-20s %-9s %10s %10s %10s %9s %8s %9s %8s %10s %10s %9s %8s%s\n", tool_dim(), "",
+           "class", "least", "median", "estimate", "GFLOP/s", "product", "GB/s", "copy",
+           "workspace", "peak", "error", "of bound", tool_plain());
 }
 
 /* The ratios that interest people: the reference algorithm is not meant to compete. */
@@ -191,6 +200,19 @@ static void print_ratios(const bench *self)
     }
 }
 
+static void print_choice(const bench *self)
+{
+    const bench_choice choice = bench_choice_of(self);
+    if (choice.chosen == NULL)
+        return;
+    printf("  %s is chosen", choice.chosen->name);
+    if (choice.chosen == choice.fastest)
+        printf(": the fastest of its class that was timed\n");
+    else
+        printf(": %s%.2f%s times the time of %s\n", tool_bold(),
+               bench_ratio(choice.chosen, choice.fastest), tool_plain(), choice.fastest->name);
+}
+
 static void print_bench(const bench *self, const char *name, const bench_rates *rates)
 {
     const talc_conv2d_problem *p = &self->operands.problem;
@@ -202,6 +224,7 @@ static void print_bench(const bench *self, const char *name, const bench_rates *
     print_columns();
     for (int i = 0; i < self->count; i++)
         print_contender(&self->contenders[i], rates);
+    print_choice(self);
     print_ratios(self);
     if (self->resident > 0)
         printf("  the process held at most %s while talc's algorithms ran\n",
@@ -219,9 +242,10 @@ static json_t *contender_json(const contender *c, const bench_rates *rates)
     const bool is_timed = c->reason[0] == '\0';
     const double flops = c->flops / contender_least(c), bytes = c->bytes / contender_least(c);
     json_t *json =
-        json_pack("{s:s, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", c->name, "peer",
-                  c->peer, "timed", is_timed, "reason", c->reason, "seconds_least",
+        json_pack("{s:s, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", c->name,
+                  "peer", c->peer, "timed", is_timed, "reason", c->reason, "seconds_least",
                   tool_real(contender_least(c)), "seconds_median", tool_real(contender_median(c)),
+                  "seconds_estimated", tool_real(c->estimate > 0 ? c->estimate : (double)NAN),
                   "gflops", tool_real(c->flops > 0 ? flops / 1e9 : (double)NAN), "share_of_product",
                   tool_real(c->flops > 0 ? flops / rates->flops : (double)NAN),
                   "gigabytes_per_second", tool_real(c->bytes > 0 ? bytes / 1e9 : (double)NAN),
@@ -249,10 +273,14 @@ static json_t *bench_json(const bench *self, const char *name, const bench_rates
                                                 self->contenders[j].name, "ratio",
                                                 tool_real(bench_ratio(c, &self->contenders[j]))));
     }
-    return json_pack("{s:s, s:o, s:o, s:o, s:I, s:i}", "name", name, "problem",
+    const bench_choice choice = bench_choice_of(self);
+    const bool compared = choice.chosen != NULL;
+    return json_pack("{s:s, s:o, s:o, s:o, s:s?, s:s?, s:o, s:I, s:i}", "name", name, "problem",
                      tool_json_problem(&self->operands.problem), "contenders", contenders, "ratios",
-                     ratios, "resident_peak", (json_int_t)self->resident, "sets",
-                     self->operands.sets);
+                     ratios, "chosen", self->chosen, "fastest",
+                     compared ? choice.fastest->name : NULL, "chosen_to_fastest",
+                     tool_real(compared ? bench_ratio(choice.chosen, choice.fastest) : (double)NAN),
+                     "resident_peak", (json_int_t)self->resident, "sets", self->operands.sets);
 }
 
 // ---- Run ----------------------------------------------------------------------------------------------------
@@ -283,7 +311,17 @@ typedef struct measuring {
     bench_rates rates;
     json_t *problems, *ops; ///< NULL: plain text
     bool wrong;             ///< a result was out of bounds
+    int choices, good; ///< problems whose chosen algorithm was timed, and was among the fastest
 } measuring;
+
+static void count_choice(measuring *self, const bench *measured)
+{
+    const bench_choice choice = bench_choice_of(measured);
+    if (choice.chosen == NULL)
+        return;
+    self->choices++;
+    self->good += bench_ratio(choice.chosen, choice.fastest) <= BENCH_GOOD_CHOICE;
+}
 
 /* One problem: measures and prints, or appends to the array. */
 static bool bench_one(measuring *self, const char *name)
@@ -295,6 +333,8 @@ static bool bench_one(measuring *self, const char *name)
     const bool done = problem_read(name, &problem) && bench_problem(&measured, &problem, settings);
     for (int i = 0; done && i < measured.count; i++)
         self->wrong |= !right(&measured.contenders[i]);
+    if (done)
+        count_choice(self, &measured);
     if (done && self->problems == NULL)
         print_bench(&measured, name, &self->rates);
     else if (done)
@@ -348,6 +388,14 @@ static bool bench_the_ops(measuring *self)
     return done;
 }
 
+static void print_choices(const measuring *self)
+{
+    printf("the chosen algorithm is the fastest of its class, or within %.0f %% of it, on %s%d of "
+           "%d%s "
+           "problems\n\n",
+           100 * (BENCH_GOOD_CHOICE - 1), tool_bold(), self->good, self->choices, tool_plain());
+}
+
 static bool bench_all(measuring *self)
 {
     const arguments *a = self->arguments;
@@ -357,6 +405,8 @@ static bool bench_all(measuring *self)
             ops = true;
         else if (!bench_one(self, a->problems[i]))
             return false;
+    if (self->choices > 1 && self->problems == NULL)
+        print_choices(self);
     return !ops || bench_the_ops(self);
 }
 
@@ -397,10 +447,11 @@ int command_bench(int argc, char **argv)
         !self.tool.json
             ? tool_finish()
             : tool_json_print(json_pack(
-                  "{s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "device", talc_device_name(device),
-                  "description", properties.description, "threads", talc_threads(), "repeat",
-                  self.settings.repeats, "product_flops_per_second", tool_real(run.rates.flops),
-                  "copy_bytes_per_second", tool_real(run.rates.bytes), "problems", run.problems,
-                  "ops", run.ops));
+                  "{s:s, s:s, s:i, s:i, s:o, s:o, s:i, s:i, s:o, s:o}", "device",
+                  talc_device_name(device), "description", properties.description, "threads",
+                  talc_threads(), "repeat", self.settings.repeats, "product_flops_per_second",
+                  tool_real(run.rates.flops), "copy_bytes_per_second", tool_real(run.rates.bytes),
+                  "choices", run.choices, "good_choices", run.good, "problems", run.problems, "ops",
+                  run.ops));
     return run.wrong ? tool_fail("a result is outside its algorithm's error bound") : code;
 }

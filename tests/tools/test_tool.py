@@ -267,10 +267,10 @@ class Explain(Tool):
 
     def test_every_op(self):
         for problem, due in {
-            "max_pool2d:n1c2h9w9k3x3s2x2_indices": "rows", "avg_pool2d:n1c2h9w9k3x3": "rows", "adaptive_avg_pool2d:n1c2h9w9o2x2": "rows",
+            "max_pool2d:n1c2h9w9k3x3s2x2": "rows", "max_pool2d:n1c2h9w9k3x3s2x2_indices": "reference", "avg_pool2d:n1c2h9w9k3x3": "rows", "adaptive_avg_pool2d:n1c2h9w9o2x2": "rows",
             "matmul:m5n6k7_tb_bias": "openblas", "batch_norm2d:n2c3h4w5_train": "blocks", "sum:8x16@1": "blocked", "argmax:8x16": "blocked",
             "mean:8x16@0_f64": "blocked", "softmax:8x16@1": "rows", "log_softmax:8x16@0": "rows", "cross_entropy:8x10": "rows",
-            "conv2d:n1c1h3w3o1k2x2": "im2col", "relu:8x16": "reference", "add:8x16,8x1_f64": "reference",
+            "conv2d:n1c2h3w3o1k2x2": "im2col", "relu:8x16": "reference", "add:8x16,8x1_f64": "reference",
         }.items():
             explanation = self.json("explain", problem)
             self.assertEqual((explanation["op"], explanation["chosen"]), (problem.split(":")[0], due), problem)
@@ -510,8 +510,29 @@ class Bench(Tool):
         self.assertRegex(text, r"im2col / bare product \d+\.\d\d")
         self.assertNotIn("bare product", self.ok("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--no-peers"))
 
+    def test_the_choice_is_held_against_the_fastest(self):
+        problems = ("n1c4h12w12o8k3x3", "n2c6h10w9o6k3x3p1x1g6", "n1c8h12w12o8k1x1")
+        done = self.json("bench", *problems, "--repeat", "2", "--threads", "1")
+        good = 0
+        for problem, text in zip(done["problems"], problems):
+            self.assertEqual(problem["chosen"], self.json("explain", text)["chosen"])
+            timed = {c["name"]: c for c in problem["contenders"] if c["timed"] and not c["peer"]}
+            least = min(c["seconds_least"] for c in timed.values() if c["class"] == "strict")
+            self.assertEqual(timed[problem["fastest"]]["seconds_least"], least)
+            ratio = timed[problem["chosen"]]["seconds_least"] / least
+            self.assertAlmostEqual(problem["chosen_to_fastest"], ratio, 3)
+            self.assertTrue(all(c["seconds_estimated"] is None for c in problem["contenders"]), "the CPU estimates")
+            good += ratio <= 1.15
+        self.assertEqual((done["choices"], done["good_choices"]), (3, good))
+        text = self.ok("bench", *problems[:2], "--repeat", "1", "--no-peers")
+        self.assertRegex(text, r"within 15 % of it, on \d of 2 problems")
+        self.assertEqual(len(re.findall(r"\n  (?:im2col|depthwise) is chosen: ", text)), 2)
+        self.assertIn(" estimate ", text)
+        self.assertNotIn("within 15 %", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
+
     def test_shares_are_of_the_rates(self):
         done = self.json("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--threads", "1", "--algorithm", "im2col")
+        self.assertEqual((done["choices"], done["problems"][0]["chosen"], done["problems"][0]["fastest"]), (0, None, None))
         c = done["problems"][0]["contenders"][0]
         moved = 4 * (4 * 12 * 12 + 8 * 4 * 3 * 3 + 8 * 10 * 10)
         self.assertAlmostEqual(c["gigabytes_per_second"] * 1e9 * c["seconds_least"] / moved, 1)
