@@ -26,7 +26,7 @@ typedef enum talc_direction { TALC_FORWARD, TALC_GRAD_INPUT, TALC_GRAD_WEIGHT } 
 
 /// How a row would do a problem. Made once a call, and handed to the run.
 typedef struct talc_plan {
-    size_t workspace; ///< bytes, at most the limit wherever the row can work in pieces that small
+    size_t workspace; ///< bytes, at most the limit wherever the row can work in parts that small
     double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
     union {
         int64_t alignment;

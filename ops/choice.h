@@ -36,7 +36,7 @@ bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *rows, const void *problem, const char *forced,
                  unsigned precision);
 
-/// The same decision about every row, told. Raises no failure.
+/// The same decision, with what it says of every row. Raises no failure.
 void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
                          const void *problem, const char *forced, unsigned precision,
                          talc_explanation *explanation);

@@ -1,4 +1,4 @@
-/// Cross entropy of classes: how surprised a softmax of logits is by the labels.
+/// Cross entropy of class labels under the softmax of logits.
 ///
 ///     l[n, ...] = log(sum over j of exp(x[n, j, ...] - m)) - (x[n, t, ...] - m),    t = labels[n, ...],  m = max over j of x[n, j, ...]
 ///
@@ -56,7 +56,7 @@ TALC_API talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const t
 // ---- What backends implement --------------------------------------------------------------------------------
 
 /// A checked problem: `samples` of C classes, x_stride elements apart; where a sample begins follows from its index over the
-/// outer dimensions, merged where they walk as one. Labels are contiguous, and so is y: `samples` losses, or one number.
+/// outer dimensions, merged where one stride serves two. Labels are contiguous, and so is y: `samples` losses, or one number.
 typedef struct talc_cross_entropy_problem {
     talc_direction direction; ///< forward or input gradient
     talc_dtype dtype;

@@ -46,7 +46,7 @@ typedef enum talc_binary_function {
 } talc_binary_function;
 #undef TALC_BINARY_ENUMERATOR
 
-/// y[i...] = f(x[i...]); y is contiguous, x strided. Dimensions are merged where both walk as one.
+/// y[i...] = f(x[i...]); y is contiguous, x strided. Dimensions are merged where one stride of each serves two.
 typedef struct talc_unary_problem {
     talc_unary_function function;
     talc_dtype dtype;

@@ -51,7 +51,7 @@ static bool check_operands(const talc_tensor *x, const talc_tensor *weight, cons
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
-/* The leading dimensions of x, if they walk as one, as the rows of a matrix. */
+/* The leading dimensions of x as the rows of a matrix, if one stride serves them all. */
 static bool rows_layout(const talc_tensor *x, bool *transposed, int64_t *ld)
 {
     int last = x->rank - 1;

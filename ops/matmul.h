@@ -35,7 +35,7 @@ typedef struct talc_matmul_problem {
     bool transpose_a, transpose_b;
     int64_t lda, ldb; ///< elements from one stored row of A, of B, to the next
     int64_t batch;    ///< number of products: product of batch_dims
-    int batch_rank;   ///< dimensions that walk as one are merged
+    int batch_rank;   ///< dimensions are merged where one stride serves two
     int64_t batch_dims[TALC_MAX_RANK];
     int64_t a_strides[TALC_MAX_RANK]; ///< elements; 0 where A is the same
     int64_t b_strides[TALC_MAX_RANK];

@@ -23,8 +23,8 @@ bool talc_operand_shape(const char *op, const char *name, const talc_tensor *ten
 /// False unless `activation` is one.
 bool talc_operand_activation(const char *op, talc_activation activation);
 
-/// An operand's elements without gaps, in the tensor itself, retained, where it has none: a view costs as much as the rest of
-/// a call. And the device address. Of an operand that may be absent: NULL stays NULL.
+/// A contiguous handle on an operand: the tensor itself, retained, where it is contiguous (a view would cost as much as the
+/// rest of a call), else a copy. And its device address. Both give NULL for NULL, an operand that is left out.
 talc_tensor *talc_operand_contiguous(const char *op, const talc_tensor *tensor);
 void *talc_operand_data(const talc_tensor *tensor);
 

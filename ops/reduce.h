@@ -46,7 +46,7 @@ typedef enum talc_reduce_function {
     TALC_REDUCE_COUNT
 } talc_reduce_function;
 
-/// y is contiguous in the order of the kept dimensions. The dimensions of each kind that walk as one are merged; their
+/// y is contiguous in the order of the kept dimensions. Dimensions of one kind are merged where one stride serves two; the
 /// strides are x's, in elements. No extent is 0.
 typedef struct talc_reduce_problem {
     talc_reduce_function function;

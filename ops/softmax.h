@@ -28,7 +28,7 @@ TALC_API talc_tensor *talc_log_softmax(const talc_tensor *x, int dim);
 // ---- What backends implement --------------------------------------------------------------------------------
 
 /// One softmax of `extent` elements for every index of the outer dimensions. y has x's shape and is contiguous, so its
-/// strides differ from x's. Outer dimensions that walk as one are merged; no extent is 0.
+/// strides differ from x's. Outer dimensions are merged where one stride serves two; no extent is 0.
 typedef struct talc_softmax_problem {
     talc_dtype dtype;
     bool log; ///< log_softmax
