@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails where docs/convolution.md says what programs and sources do not: output that it quotes, names, files, drawings.
+"""Fails where docs/convolution.md says what programs and sources do not: output that it quotes, names, files, drawings; and where a page
+of docs has a copy of a source that is another.
 
 usage: check_pages.py ROOT BUILD | check_pages.py --self-test
 
@@ -72,9 +73,18 @@ def stale_drawings(root):
                 if not (root / "docs" / drawn.name).exists() or drawn.read_bytes() != (root / "docs" / drawn.name).read_bytes()]
 
 
+def stale_copies(root):
+    """Files in backticks of which a page of docs has a copy behind it, in ```c, that is another."""
+    return [f"docs/{page.name}: not what {name} is"
+            for page in sorted((root / "docs").glob("*.md"))
+            for name, code in re.findall(r"`([\w/]+\.c)`[^`]*```c\n(.*?)```", page.read_text(), re.DOTALL)
+            if (root / name).read_text() != code]
+
+
 def check(root, build):
     text = (root / PAGE).read_text()
     problems = [f"{PAGE}: `{name}` is not in the sources" for name in unknown_names(text, root)]
+    problems += stale_copies(root)
     problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
     problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
     printed = {}
@@ -103,6 +113,11 @@ def self_test():
         unknown = unknown_names("`a_name` `a.c` `ops/a.c` `direct` `like_this` `no_name` `b.cu`", root)
         if unknown != ["no_name", "b.cu"]:
             failures.append(f"names: {unknown}")
+        (root / "docs").mkdir()
+        (root / "docs/a.md").write_text("This is `ops/a.c`:\n\n```c\nint a_name;```\n")
+        (root / "docs/b.md").write_text("This is `ops/a.c`:\n\n```c\nint b_name;```\n")
+        if stale_copies(root) != ["docs/b.md: not what ops/a.c is"]:
+            failures.append(f"copies: {stale_copies(root)}")
     return failures
 
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Results of some ten roundings of numbers below 20. */
 static void assert_agrees(const char *op, const talc_tensor *due, const talc_tensor *got)
@@ -61,6 +62,53 @@ Test(backend, empty_problems_are_planned_like_any_other)
     const talc_tensor *x = talc_zeros(device, TALC_F32, TALC_DIMS(2, 3, 3, 3));
     const talc_tensor *sums = talc_sum(talc_slice(x, 1, 0, 0, 1), TALC_DIMS(0, 2, 3), false);
     cr_assert(sums != NULL && talc_numel(sums) == 0, "%s", talc_error_message());
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Of the rows that can, the least estimate is chosen, or the first where none has one; `reference` where no other can. */
+static int due_choice(const talc_explanation *e)
+{
+    int due = -1;
+    for (int i = 0; i < e->count; i++) {
+        const talc_candidate *c = &e->candidates[i];
+        const bool rivals = due >= 0 && strcmp(c->name, "reference") != 0;
+        if (!c->refused && (due < 0 || (rivals && c->seconds < e->candidates[due].seconds)))
+            due = i;
+    }
+    return due;
+}
+
+static void assert_decided(const char *problem)
+{
+    talc_explanation e;
+    int estimated = 0, others = 0;
+    cr_assert(talc_explain(tested_device(), problem, NULL, &e), "%s", talc_error_message());
+    for (int i = 0; i < e.count; i++) {
+        const talc_candidate *c = &e.candidates[i];
+        cr_assert(c->refused == (c->reason[0] != '\0'));
+        if (c->refused || strcmp(c->name, "reference") == 0)
+            continue;
+        others++;
+        estimated += c->seconds > 0;
+        cr_assert(isfinite(c->seconds), "%s: %s has no time", problem, c->name);
+    }
+    cr_assert(e.count > 0 && (estimated == 0 || estimated == others), "%s: %d of %d rows estimate",
+              problem, estimated, others);
+    cr_assert(e.chosen == due_choice(&e), "%s: row %d is chosen", problem, e.chosen);
+}
+
+Test(backend, the_choice_follows_from_what_is_explained)
+{
+    static const char *const elementwise[] = {
+        "relu:64x1000",        "neg:7x5x3_reversed_i64",  "add:33x17,17",
+        "mul:8x16x9,16x1_f64", "sub:300x200_reversed_u8", "div:"
+    };
+    char text[TALC_CHECK_TEXT];
+    for (int64_t i = 0; talc_check_set_problem("quick", i, 1, text) != NULL; i++)
+        assert_decided(text);
+    for (size_t i = 0; i < sizeof elementwise / sizeof *elementwise; i++)
+        assert_decided(elementwise[i]);
     assert_no_failure();
     assert_all_freed();
 }
