@@ -5,6 +5,7 @@
 #include "check/check.h"
 
 #include "check/bound.h"
+#include "check/case.h"
 #include "check/conv2d.h"
 #include "check/data.h"
 #include "ops/operand.h"
@@ -64,10 +65,8 @@ typedef struct operands {
     const talc_tensor *x, *w, *bias, *residual;
     check_problem one;
     check_values values;
-    int y;                    /* operand */
-    int64_t block, row;       /* n * groups + g of what x holds, oc of what w holds */
-    int64_t pixels, weights;  /* of x and of w */
-    double *bias_one, *plane; /* NULL without bias, residual */
+    int64_t block, row;      /* n * groups + g of what x holds, oc of what w holds */
+    int64_t pixels, weights; /* of x and of w */
 } operands;
 
 static talc_conv2d_problem *problem_of(operands *o)
@@ -84,21 +83,14 @@ static bool operands_new(operands *o, const talc_conv2d_problem *p)
     o->pixels = one->C * p->H * p->W;
     o->weights = one->C * p->KH * p->KW;
     o->block = o->row = -1;
-    o->y = 2;
-    o->values.of[0] = talc_memory_new((size_t)o->pixels * sizeof(double), WHO);
-    o->values.of[1] = talc_memory_new((size_t)o->weights * sizeof(double), WHO);
+    o->values.of[CHECK_X] = talc_memory_new((size_t)o->pixels * sizeof(double), WHO);
+    o->values.of[CHECK_W] = talc_memory_new((size_t)o->weights * sizeof(double), WHO);
     if (p->bias)
-        o->bias_one = o->values.of[o->y++] = talc_memory_new(sizeof(double), WHO);
+        o->values.of[CHECK_BIAS] = talc_memory_new(sizeof(double), WHO);
     if (p->residual)
-        o->plane = o->values.of[o->y++] =
+        o->values.of[CHECK_RESIDUAL] =
             talc_memory_new((size_t)(p->OH * p->OW) * sizeof(double), WHO);
     return !talc_failed();
-}
-
-static void operands_free(operands *o)
-{
-    for (int i = 0; i < o->y; i++)
-        talc_memory_free(o->values.of[i]);
 }
 
 static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index)
@@ -106,16 +98,16 @@ static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index
     const int64_t plane = p->OH * p->OW, row = index / plane, n = row / p->OC, oc = row % p->OC;
     const int64_t block = n * p->groups + oc / (p->OC / p->groups);
     if (block != o->block)
-        widen(o->x, block * o->pixels, o->pixels, o->values.of[0]);
+        widen(o->x, block * o->pixels, o->pixels, o->values.of[CHECK_X]);
     if (row != o->row)
-        widen(o->w, oc * o->weights, o->weights, o->values.of[1]);
+        widen(o->w, oc * o->weights, o->weights, o->values.of[CHECK_W]);
     if (p->bias)
-        *o->bias_one = element(o->bias, oc);
+        *o->values.of[CHECK_BIAS] = element(o->bias, oc);
     if (p->residual)
-        o->plane[index % plane] = element(o->residual, index);
+        o->values.of[CHECK_RESIDUAL][index % plane] = element(o->residual, index);
     o->block = block;
     o->row = row;
-    return talc_check_conv2d.due(&o->one, &o->values, o->y, index % plane);
+    return talc_check_conv2d.due(&o->one, &o->values, CHECK_Y, index % plane);
 }
 
 static bool work_out(talc_check_sample *self, operands *o)
@@ -126,7 +118,7 @@ static bool work_out(talc_check_sample *self, operands *o)
         self->due[i] = due;
         self->S_norm = due.S > self->S_norm && isfinite(due.S) ? due.S : self->S_norm;
     }
-    operands_free(o);
+    talc_check_values_free(&o->values);
     return room;
 }
 

@@ -9,14 +9,12 @@
 
 #include "check/data.h"
 #include "check/family.h"
-#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct entropy_problem {
     talc_cross_entropy_problem p;
@@ -25,7 +23,7 @@ typedef struct entropy_problem {
 
 _Static_assert(sizeof(entropy_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
 
-static const double SMOOTHING = 0.1;
+#define SMOOTHING 0.1
 
 enum { UNCLASSED = -100 };
 
@@ -73,91 +71,69 @@ static bool complete(entropy_problem *own)
 
 // ---- Text ---------------------------------------------------------------------------------------------------
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+#define FIELD(name) offsetof(entropy_problem, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "sum", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_SUM },
+    { "none", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_NONE },
+    { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
+    { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
+    { "f32", CHECK_CHOICE, FIELD(x.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(x.dtype), TALC_F64 },
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    enum { F32, F64, REVERSED, SUM, NONE, SMOOTH, IGNORE };
-    static const char *const words[] = { "f32",  "f64",    "reversed", "sum",
-                                         "none", "smooth", "ignore",   NULL };
-    memset(problem, 0, sizeof *problem);
     entropy_problem *own = (entropy_problem *)(void *)problem;
+    const char *start = r->at;
+    (void)op;
     own->p.ignore_index = UNCLASSED;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_dims(&r, &own->x))
+    if (!talc_check_read_dims(r, &own->x))
         return false;
     if (own->x.rank == 0 || own->x.dims[class_dim(own)] == 0)
-        return talc_check_unexpected(&r, "dimensions with at least one class");
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(&r, words, &seen, &word))
-            return false;
-        if (word == F32 || word == F64) {
-            seen |= 1u << F32 | 1u << F64;
-            own->x.dtype = word == F64 ? TALC_F64 : TALC_F32;
-        }
-        if (word == SUM || word == NONE) {
-            seen |= 1u << SUM | 1u << NONE;
-            own->p.reduction = word == SUM ? TALC_REDUCTION_SUM : TALC_REDUCTION_NONE;
-        }
-        own->x.reversed |= word == REVERSED;
-        own->p.label_smoothing = word == SMOOTH ? SMOOTHING : own->p.label_smoothing;
-        own->p.ignore_index = word == IGNORE ? 0 : own->p.ignore_index;
-    }
-    return complete(own) || talc_check_unexpected_at(&r, text, "an input below 2^63 bytes");
+        return talc_check_unexpected(r, "dimensions with at least one class");
+    return talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
 }
 
-static const char *op_of(const check_problem *problem)
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
-    (void)problem;
-    return op_names[0];
+    talc_check_append_dims(text, &read_only(problem)->x);
+    talc_check_append_words(text, words, problem);
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    const entropy_problem *own = read_only(problem);
-    text[0] = '\0';
-    talc_check_append(text, "%s:", op_names[0]);
-    talc_check_append_dims(text, &own->x);
-    talc_check_append(text, "%s%s%s%s%s", own->x.reversed ? "_reversed" : "",
-                      own->p.reduction == TALC_REDUCTION_SUM    ? "_sum"
-                      : own->p.reduction == TALC_REDUCTION_NONE ? "_none"
-                                                                : "",
-                      own->p.label_smoothing > 0 ? "_smooth" : "",
-                      own->p.ignore_index == 0 ? "_ignore" : "",
-                      own->x.dtype == TALC_F64 ? "_f64" : "");
-    return text;
-}
-
-static void random_problem(uint64_t seed, check_problem *problem)
-{
-    uint64_t state = talc_check_bits(seed, 7);
-    memset(problem, 0, sizeof *problem);
     entropy_problem *own = (entropy_problem *)(void *)problem;
-    own->x.dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-    talc_check_random_dims(&state, &own->x);
+    own->x.dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    talc_check_random_dims(state, &own->x);
     if (own->x.rank == 0) {
         own->x.rank = 1;
-        own->x.dims[0] = talc_check_draw(&state, 1, 40);
+        own->x.dims[0] = talc_check_draw(state, 1, 40);
     }
-    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
-    own->p.reduction = (talc_reduction)talc_check_draw(&state, 0, 2);
-    own->p.label_smoothing = talc_check_draw(&state, 0, 2) == 0 ? SMOOTHING : 0;
-    own->p.ignore_index = talc_check_draw(&state, 0, 2) == 0 ? 0 : UNCLASSED;
-    complete(own);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->p.reduction = (talc_reduction)talc_check_draw(state, 0, 2);
+    own->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
+    own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    return complete(own);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+enum { X, LABELS, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const entropy_problem *own = read_only(problem);
     check_layout y = own->labels;
-    y.dtype = own->x.dtype;
     if (own->p.reduction != TALC_REDUCTION_NONE)
-        y = (check_layout){ .dtype = own->x.dtype, .count = 1 };
-    list[0] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[1] = talc_check_stored(&own->labels, "labels", CHECK_READ);
-    list[2] = talc_check_stored(&y, "y", CHECK_WRITTEN);
-    return 3;
+        y.rank = 0;
+    y.dtype = own->x.dtype;
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
+    list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -171,11 +147,11 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 {
     const entropy_problem *own = read_only(problem);
     const double scale = 8;
-    talc_check_fill(values->of[0], own->x.count, own->x.dtype, kind, 8, scale, seed);
+    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
     for (int64_t i = 0; i < own->labels.count; i++) {
         const uint64_t bits = talc_check_bits(seed + 1, (uint64_t)i);
-        values->of[1][i] = bits % 7 == 3 ? (double)own->p.ignore_index
-                                         : (double)((bits >> 8) % (uint64_t)own->p.C);
+        values->of[LABELS][i] = bits % 7 == 3 ? (double)own->p.ignore_index
+                                              : (double)((bits >> 8) % (uint64_t)own->p.C);
     }
 }
 
@@ -225,12 +201,12 @@ static check_due sample_due(const entropy_problem *own, const check_values *valu
             dims[rank] = own->x.dims[d];
             strides[rank++] = own->x.strides[d];
         }
-    const int64_t label = (int64_t)values->of[1][i];
+    const int64_t label = (int64_t)values->of[LABELS][i];
     if (label != own->p.ignore_index && (label < 0 || label >= own->p.C))
         return (check_due){ .value = NAN };
     return label == own->p.ignore_index
                ? nothing
-               : loss_of(own, values->of[0] + talc_check_offset(rank, dims, strides, i), label);
+               : loss_of(own, values->of[X] + talc_check_offset(rank, dims, strides, i), label);
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -249,7 +225,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
         whole.extra += one.extra;
         whole.alike += one.alike;
         sizes += (double)fabsl(one.value);
-        count += (int64_t)values->of[1][i] != own->p.ignore_index;
+        count += (int64_t)values->of[LABELS][i] != own->p.ignore_index;
     }
     whole.extra += 2 * (sqrt((double)own->labels.count) + 1) * u * sizes;
     if (own->p.reduction == TALC_REDUCTION_MEAN) {
@@ -271,23 +247,15 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_cross_entropy_pose(const check_ran *ran, check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_cross_entropy_problem *observed = ran->problem;
-    memset(problem, 0, sizeof *problem);
     entropy_problem *own = (entropy_problem *)(void *)problem;
     own->p.reduction = observed->reduction;
     own->p.label_smoothing = observed->label_smoothing;
     own->p.ignore_index = observed->ignore_index;
-    own->x = talc_check_layout_of(&ran->inputs[0]);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own);
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
 }
 
 static bool is_empty(const check_problem *problem)
@@ -295,28 +263,21 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->x.count == 0;
 }
 
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const talc_cross_entropy_arguments arguments = {
-        .base = { workspace }, .y = pointers[2], .x = pointers[0], .labels = pointers[1]
-    };
-    return row->run(device, &read_only(problem)->p, plan, &arguments);
-}
+#define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
 
 const check_family talc_check_cross_entropy = {
     .ops = op_names,
+    .stream = 7,
     .parse = parse,
     .print = print,
-    .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
-    .posed = posed,
+    .arguments = { POINTER(x), POINTER(labels), POINTER(y) },
     .is_empty = is_empty,
-    .run = run,
 };

@@ -17,10 +17,10 @@ enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed
 double talc_check_oracle_terms(const check_family *family, const check_problem *problem)
 {
     check_operand operands[CHECK_OPERANDS];
-    const int count = family->operands(problem, operands);
+    talc_check_operands(family, problem, operands);
     double terms = 0;
-    for (int i = 0; i < count; i++)
-        if (operands[i].role != CHECK_READ)
+    for (int i = 0; i < CHECK_OPERANDS; i++)
+        if (talc_check_is_output(&operands[i]))
             terms += (double)operands[i].count * family->terms(problem);
     return terms;
 }
@@ -113,10 +113,10 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
                            bool shares, check_oracle *oracle)
 {
     *oracle = (check_oracle){ .family = family, .problem = problem };
-    oracle->operands = family->operands(problem, oracle->operand);
+    talc_check_operands(family, problem, oracle->operand);
     const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
-    for (int i = 0; i < oracle->operands; i++) {
-        if (oracle->operand[i].role == CHECK_READ)
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&oracle->operand[i]))
             continue;
         oracle->outputs++;
         if (!expected_new(&oracle->expected[oracle->outputs - 1], &oracle->operand[i], i, sampled,
@@ -135,11 +135,11 @@ double talc_check_oracle_bytes(const check_family *family, const check_problem *
                                bool shares)
 {
     check_operand operands[CHECK_OPERANDS];
-    const int count = family->operands(problem, operands);
+    talc_check_operands(family, problem, operands);
     const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
     double bytes = (double)groups_of(family, problem) * sizeof(check_common);
-    for (int i = 0; i < count; i++) {
-        if (operands[i].role == CHECK_READ)
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&operands[i]))
             continue;
         const bool part = sampled && operands[i].count > CHECK_SAMPLE;
         bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + 2 * sizeof(int64_t))

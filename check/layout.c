@@ -63,14 +63,10 @@ bool talc_check_lay_out(check_layout *layout)
 
 check_operand talc_check_stored(const check_layout *layout, const char *name, check_role role)
 {
-    check_operand operand = { .name = name,
-                              .role = role,
-                              .dtype = layout->dtype,
-                              .rank = layout->rank,
-                              .count = layout->count };
+    talc_dims dims = { .rank = layout->rank };
     for (int i = 0; i < layout->rank; i++)
-        operand.dims[i] = layout->dims[layout->reversed ? layout->rank - 1 - i : i];
-    return operand;
+        dims.dim[i] = layout->dims[layout->reversed ? layout->rank - 1 - i : i];
+    return talc_check_operand(name, role, layout->dtype, dims);
 }
 
 void talc_check_random_dims(uint64_t *state, check_layout *layout)

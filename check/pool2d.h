@@ -18,10 +18,8 @@ static inline const check_pool2d_problem *talc_check_pool2d_of(const check_probl
 }
 
 /// What check/family.h says of these members.
-extern const char *const talc_check_pool2d_ops[];
-bool talc_check_pool2d_parse(const char *op, const char *text, check_problem *problem);
-const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
-const char *talc_check_pool2d_op(const check_problem *problem);
-void talc_check_pool2d_random(uint64_t seed, check_problem *problem);
+bool talc_check_pool2d_parse(check_reader *reader, int op, check_problem *problem);
+void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+bool talc_check_pool2d_random(uint64_t *state, check_problem *problem);
 
 #endif

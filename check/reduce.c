@@ -9,7 +9,6 @@
 
 #include "check/data.h"
 #include "check/family.h"
-#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
@@ -120,50 +119,39 @@ static bool read_axes(check_reader *r, reduce_problem *own)
     return true;
 }
 
-static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
+#define FIELD(name) offsetof(reduce_problem, name)
 
-/* mean takes the first two. */
-static bool read_words(check_reader *r, reduce_problem *own)
-{
-    enum { REVERSED, DTYPES };
-    static const char *const all[] = { "reversed", "f32", "f64", "i64", "i32", "u8", NULL };
-    static const char *const floats[] = { "reversed", "f32", "f64", NULL };
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(r, own->p.function == TALC_MEAN ? floats : all, &seen, &word))
-            return false;
-        own->x.reversed |= word == REVERSED;
-        if (word >= DTYPES) {
-            own->x.dtype = dtypes[word - DTYPES];
-            seen |= ~1u;
-        }
-    }
-    return true;
-}
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "f32", CHECK_CHOICE, FIELD(x.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(x.dtype), TALC_F64 },
+    { "i64", CHECK_CHOICE, FIELD(x.dtype), TALC_I64 },
+    { "i32", CHECK_CHOICE, FIELD(x.dtype), TALC_I32 },
+    { "u8", CHECK_CHOICE, FIELD(x.dtype), TALC_U8 },
+    { .word = NULL },
+};
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    memset(problem, 0, sizeof *problem);
+    const unsigned integers = 7u << 3; /* which mean does not take */
     reduce_problem *own = (reduce_problem *)(void *)problem;
-    while (strcmp(op, op_names[own->p.function]) != 0)
-        own->p.function++;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_dims(&r, &own->x) || !read_axes(&r, own) || !read_words(&r, own))
+    const char *start = r->at;
+    own->p.function = (talc_reduce_function)op;
+    if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
+        !talc_check_read_words(r, words, own->p.function == TALC_MEAN ? integers : 0, own))
         return false;
     const char *wanted = complete(own);
-    return wanted == NULL || talc_check_unexpected_at(&r, text, wanted);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
 }
 
-static const char *op_of(const check_problem *problem)
+static int op_of(const check_problem *problem)
 {
-    return op_names[read_only(problem)->p.function];
+    return (int)read_only(problem)->p.function;
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const reduce_problem *own = read_only(problem);
-    text[0] = '\0';
-    talc_check_append(text, "%s:", op_of(problem));
     talc_check_append_dims(text, &own->x);
     char separator = '@';
     for (int i = 0; i < own->x.rank && own->kept_rank > 0; i++)
@@ -171,46 +159,40 @@ static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT
             talc_check_append(text, "%c%d", separator, i);
             separator = ',';
         }
-    talc_check_append(text, "%s%s%s", own->x.reversed ? "_reversed" : "",
-                      own->x.dtype == TALC_F32 ? "" : "_",
-                      own->x.dtype == TALC_F32 ? "" : talc_dtype_name(own->x.dtype));
-    return text;
+    talc_check_append_words(text, words, own);
 }
 
-static void random_problem(uint64_t seed, check_problem *problem)
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    uint64_t state = talc_check_bits(seed, 7);
-    memset(problem, 0, sizeof *problem);
+    static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
     reduce_problem *own = (reduce_problem *)(void *)problem;
-    own->p.function = (talc_reduce_function)talc_check_draw(&state, 0, TALC_REDUCE_COUNT - 1);
-    talc_check_random_dims(&state, &own->x);
-    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
+    own->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
+    talc_check_random_dims(state, &own->x);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
     own->x.dtype =
-        talc_check_draw(&state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(&state, 0, 4)];
+        talc_check_draw(state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(state, 0, 4)];
     if (own->p.function == TALC_MEAN && !talc_dtype_is_float(own->x.dtype))
         own->x.dtype = TALC_F64;
     const int dims = own->x.rank == 0 ? 1 : own->x.rank;
     bool any = false;
     for (int i = 0; i < dims; i++)
-        any |= own->reduced[i] = talc_check_draw(&state, 0, 1) != 0;
+        any |= own->reduced[i] = talc_check_draw(state, 0, 1) != 0;
     for (int i = 0; i < dims && !any; i++)
         own->reduced[i] = true;
-    complete(own);
+    return complete(own) == NULL;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+enum { X, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const reduce_problem *own = read_only(problem);
-    list[0] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[1] = (check_operand){ .name = "y",
-                               .role = CHECK_WRITTEN,
-                               .dtype = own->p.y_dtype,
-                               .rank = own->kept_rank,
-                               .count = own->p.outputs };
-    memcpy(list[1].dims, own->kept_dims, sizeof list[1].dims);
-    return 2;
+    talc_dims kept = { .rank = own->kept_rank };
+    memcpy(kept.dim, own->kept_dims, sizeof kept.dim);
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, own->p.y_dtype, kept);
 }
 
 // ---- Data ---------------------------------------------------------------------------------------------------
@@ -265,7 +247,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 {
     const reduce_problem *own = read_only(problem);
     const check_layout *layout = &own->x;
-    double *x = values->of[0];
+    double *x = values->of[X];
     if (!talc_dtype_is_float(layout->dtype)) {
         fill_integers(layout, kind, seed, x);
         return;
@@ -317,7 +299,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const reduce_problem *own = read_only(problem);
     const talc_reduce_problem *p = &own->p;
     const double *x =
-        values->of[0] + talc_check_offset(own->kept_rank, own->kept_dims, own->kept_strides, index);
+        values->of[X] + talc_check_offset(own->kept_rank, own->kept_dims, own->kept_strides, index);
     if (is_sum(p) && talc_dtype_is_float(p->dtype))
         return sum_due(own, x);
     if (is_sum(p))
@@ -342,52 +324,35 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_reduce_pose(const check_ran *ran, check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_reduce_observed *observed = ran->problem;
-    memset(problem, 0, sizeof *problem);
     reduce_problem *own = (reduce_problem *)(void *)problem;
     own->p.function = observed->function;
     memcpy(own->reduced, observed->reduced, sizeof own->reduced);
-    own->x = talc_check_layout_of(&ran->inputs[0]);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own) == NULL;
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
 }
 
 static bool is_empty(const check_problem *problem)
 {
-    const talc_reduce_problem *p = &read_only(problem)->p;
-    return p->outputs == 0 || p->K == 0;
-}
-
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const talc_reduce_arguments arguments = { .base = { workspace },
-                                              .y = pointers[1],
-                                              .x = pointers[0] };
-    return row->run(device, &read_only(problem)->p, plan, &arguments);
+    return read_only(problem)->p.K == 0;
 }
 
 const check_family talc_check_reduce = {
     .ops = op_names,
+    .stream = 7,
     .parse = parse,
     .print = print,
     .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, reduce),
-    .posed = posed,
+    .arguments = { offsetof(talc_reduce_arguments, x), offsetof(talc_reduce_arguments, y) },
     .is_empty = is_empty,
-    .run = run,
 };

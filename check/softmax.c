@@ -8,7 +8,6 @@
 
 #include "check/data.h"
 #include "check/family.h"
-#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
@@ -16,7 +15,6 @@
 #include "tensor/shape.h"
 
 #include <math.h>
-#include <string.h>
 
 typedef struct softmax_problem {
     talc_softmax_problem p;
@@ -66,72 +64,62 @@ static bool complete(softmax_problem *own)
 
 // ---- Text ---------------------------------------------------------------------------------------------------
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, offsetof(softmax_problem, x.reversed), 1 },
+    { "f32", CHECK_CHOICE, offsetof(softmax_problem, x.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, offsetof(softmax_problem, x.dtype), TALC_F64 },
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    enum { F32, F64, REVERSED };
-    static const char *const words[] = { "f32", "f64", "reversed", NULL };
-    memset(problem, 0, sizeof *problem);
     softmax_problem *own = (softmax_problem *)(void *)problem;
-    own->p.log = strcmp(op, op_names[1]) == 0;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_dims(&r, &own->x))
+    const char *start = r->at;
+    own->p.log = op == 1;
+    if (!talc_check_read_dims(r, &own->x))
         return false;
-    if (*r.at != '@')
-        return talc_check_unexpected(&r, "'x' or '@'");
-    r.at++;
-    if (!talc_check_read_axis(&r, own->x.rank, &own->dim))
-        return false;
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(&r, words, &seen, &word))
-            return false;
-        if (word == F32 || word == F64) {
-            seen |= 1u << F32 | 1u << F64;
-            own->x.dtype = word == F64 ? TALC_F64 : TALC_F32;
-        }
-        own->x.reversed |= word == REVERSED;
-    }
-    return complete(own) || talc_check_unexpected_at(&r, text, "an input below 2^63 bytes");
+    if (*r->at != '@')
+        return talc_check_unexpected(r, "'x' or '@'");
+    r->at++;
+    return talc_check_read_axis(r, own->x.rank, &own->dim) &&
+           talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
 }
 
-static const char *op_of(const check_problem *problem)
+static int op_of(const check_problem *problem)
 {
-    return op_names[read_only(problem)->p.log];
+    return read_only(problem)->p.log;
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const softmax_problem *own = read_only(problem);
-    text[0] = '\0';
-    talc_check_append(text, "%s:", op_of(problem));
     talc_check_append_dims(text, &own->x);
-    talc_check_append(text, "@%d%s%s", own->dim, own->x.reversed ? "_reversed" : "",
-                      own->x.dtype == TALC_F64 ? "_f64" : "");
-    return text;
+    talc_check_append(text, "@%d", own->dim);
+    talc_check_append_words(text, words, own);
 }
 
-static void random_problem(uint64_t seed, check_problem *problem)
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    uint64_t state = talc_check_bits(seed, 6);
-    memset(problem, 0, sizeof *problem);
     softmax_problem *own = (softmax_problem *)(void *)problem;
-    own->p.log = talc_check_draw(&state, 0, 1) != 0;
-    own->x.dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-    talc_check_random_dims(&state, &own->x);
-    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
-    own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(&state, 0, own->x.rank - 1);
-    complete(own);
+    own->p.log = talc_check_draw(state, 0, 1) != 0;
+    own->x.dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    talc_check_random_dims(state, &own->x);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(state, 0, own->x.rank - 1);
+    return complete(own);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+enum { X, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     check_layout y = read_only(problem)->x;
-    list[0] = talc_check_stored(&y, "x", CHECK_READ);
+    list[X] = talc_check_stored(&y, "x", CHECK_READ);
     y.reversed = false;
-    list[1] = talc_check_stored(&y, "y", CHECK_WRITTEN);
-    return 2;
+    list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -146,7 +134,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const check_layout *x = &read_only(problem)->x;
     /* Logits of such a size make shares from nearly 1 to 1e-7. */
     const double scale = 8;
-    talc_check_fill(values->of[0], x->count, x->dtype, kind, 8, scale, seed);
+    talc_check_fill(values->of[X], x->count, x->dtype, kind, 8, scale, seed);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
@@ -201,7 +189,7 @@ static check_common learn(const check_problem *problem, const check_values *valu
     const check_layout *x = &own->x;
     const int64_t inner = inner_count(own), step = x->rank == 0 ? 0 : x->strides[own->dim];
     const int64_t first = group / inner * inner * own->p.extent + group % inner;
-    const double *row = values->of[0] + talc_check_offset(x->rank, x->dims, x->strides, first);
+    const double *row = values->of[X] + talc_check_offset(x->rank, x->dims, x->strides, first);
     long double most = row[0], sum = 0;
     for (int64_t j = 1; j < own->p.extent; j++)
         most = row[j * step] > most ? row[j * step] : most;
@@ -219,7 +207,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const check_common row =
         values->common != NULL ? values->common[group] : learn(problem, values, group);
     const long double from_most =
-        values->of[0][talc_check_offset(x->rank, x->dims, x->strides, index)] - row.of[MOST];
+        values->of[X][talc_check_offset(x->rank, x->dims, x->strides, index)] - row.of[MOST];
     check_due due = { 0 };
     due.value =
         own->p.log ? from_most - logl(row.of[SUM]) : exponential(x->dtype, from_most) / row.of[SUM];
@@ -237,44 +225,24 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_softmax_pose(const check_ran *ran, check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_softmax_observed *observed = ran->problem;
-    memset(problem, 0, sizeof *problem);
     softmax_problem *own = (softmax_problem *)(void *)problem;
     own->p.log = observed->log;
     own->dim = observed->dim;
-    own->x = talc_check_layout_of(&ran->inputs[0]);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own);
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
-}
-
-static bool is_empty(const check_problem *problem)
-{
-    return read_only(problem)->x.count == 0;
-}
-
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const talc_softmax_arguments arguments = { .base = { workspace },
-                                               .y = pointers[1],
-                                               .x = pointers[0] };
-    return row->run(device, &read_only(problem)->p, plan, &arguments);
 }
 
 const check_family talc_check_softmax = {
     .ops = op_names,
+    .stream = 6,
     .parse = parse,
     .print = print,
     .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
@@ -284,7 +252,5 @@ const check_family talc_check_softmax = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, softmax),
-    .posed = posed,
-    .is_empty = is_empty,
-    .run = run,
+    .arguments = { offsetof(talc_softmax_arguments, x), offsetof(talc_softmax_arguments, y) },
 };

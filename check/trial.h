@@ -5,9 +5,8 @@
 #ifndef TALC_CHECK_TRIAL_H
 #define TALC_CHECK_TRIAL_H
 
+#include "check/conv2d.h"
 #include "check/properties.h"
-
-#include "ops/conv2d.h"
 
 #include <math.h>
 
@@ -61,9 +60,6 @@ void talc_check_trial_leave(check_trial *trial);
 int64_t talc_check_x_count(const talc_conv2d_problem *problem);
 int64_t talc_check_w_count(const talc_conv2d_problem *problem);
 int64_t talc_check_y_count(const talc_conv2d_problem *problem);
-
-/// Products in an output's sum.
-double talc_check_terms(const talc_conv2d_problem *problem);
 
 /// Works out OH and OW; false when the kernel does not fit, padding is negative, or farther than its mode reaches.
 bool talc_check_settle(talc_conv2d_problem *problem);

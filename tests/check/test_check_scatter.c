@@ -159,7 +159,7 @@ static void scatter_matmul(const char *text, const posed *self, scattered *into)
     const int64_t gap = has(text, "_gaps") ? 3 : 0;
     const bool ta = has(text, "_ta") && !(has(text, "_tanh") && strstr(text, "_ta")[3] == 'n');
     const bool tb = has(text, "_tb");
-    const int y = self->count - 1;
+    const int bias = 2, residual = 3, y = 4;
     for (int64_t k = 0; k < K; k++)
         for (int64_t i = 0; i < self->list[y].count; i++) {
             const int64_t n = i % N, m = i / N % M, b = i / N / M;
@@ -175,11 +175,12 @@ static void scatter_matmul(const char *text, const posed *self, scattered *into)
             into->size[i] += (double)fabsl(term);
         }
     for (int64_t i = 0; i < self->list[y].count; i++)
-        for (int operand = 2; operand < y; operand++) {
-            const bool bias = strcmp(self->list[operand].name, "bias") == 0;
-            into->value[i] += self->values.of[operand][bias ? i % N : i];
-            into->size[i] += fabs(self->values.of[operand][bias ? i % N : i]);
-        }
+        for (int operand = bias; operand <= residual; operand++)
+            if (self->values.of[operand] != NULL) {
+                const double value = self->values.of[operand][operand == bias ? i % N : i];
+                into->value[i] += value;
+                into->size[i] += fabs(value);
+            }
     activate(text, self->list[y].count, into);
 }
 
@@ -266,7 +267,7 @@ static void scatter_norm(const char *text, const posed *self, scattered *into)
     const int64_t count = self->list[0].count;
     const long double eps = has(text, "_eps0") ? 0 : 0x1p-17L;
     const bool train = has(text, "_train"), plain = has(text, "_plain");
-    const int running = plain ? 1 : 3;
+    const int running = 3;
     long double sum[8] = { 0 }, squares[8] = { 0 };
     for (int64_t i = 0; i < count; i++) {
         sum[i / plane % C] += self->values.of[0][i];
@@ -287,10 +288,12 @@ static void scatter_norm(const char *text, const posed *self, scattered *into)
 
 static void compare(const char *text, const posed *self, const scattered *with, bool sizes)
 {
-    for (int i = 0; i < self->count; i++) {
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&self->list[i]))
+            continue;
         const char *name = self->list[i].name;
         const bool index = strcmp(name, "indices") == 0 || has(text, "argmax");
-        if (self->list[i].role == CHECK_READ || (strcmp(name, "y") != 0 && !index))
+        if (strcmp(name, "y") != 0 && !index)
             continue;
         for (int64_t e = 0; e < self->list[i].count; e++) {
             const check_due due = due_at(self, i, e);
@@ -317,8 +320,8 @@ static void assert_agrees(const check_family *family, bool sizes,
     for (uint64_t seed = 0; seed < PROBLEMS; seed++) {
         check_problem problem;
         char text[TALC_CHECK_TEXT];
-        family->random(seed, &problem);
-        posed self = pose(family->print(&problem, text));
+        talc_check_random(family, seed, &problem);
+        posed self = pose(talc_check_write(family, &problem, text));
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
             if (!family->takes(&problem, kinds[i]))
                 continue;
