@@ -46,7 +46,8 @@ class LinearOptions(Structure):  # ops/linear.h
 
 
 class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithmetic within
-    _fields_ = [("name", c_char_p), ("text", c_char_p), ("precision", c_int), ("wide_accumulator", c_bool)]
+    _fields_ = [("name", c_char_p), ("text", c_char_p), ("precision", c_int), ("wide_accumulator", c_bool),
+                ("plan", c_void_p), ("run", c_void_p)]
 
 
 class Backend(Structure):  # ops/backend.h
@@ -58,11 +59,10 @@ class Device(Structure):  # tensor/device.h, the beginning
     _fields_ = [("name", c_char * 24), ("is_host", c_bool), ("interface", c_void_p), ("backend", POINTER(Backend))]
 
 
-# Each op's list in the backend, and how many function pointers follow the talc_algorithm in a row of it.
-LISTS = {"conv2d": ("conv2d", 4), "max_pool2d": ("pool2d", 2), "avg_pool2d": ("pool2d", 2),
-         "adaptive_avg_pool2d": ("pool2d", 2), "batch_norm2d": ("batch_norm2d", 3), "linear": ("matmul", 2),
-         "matmul": ("matmul", 2), "softmax": ("softmax", 3), "log_softmax": ("softmax", 3), "sum": ("reduce", 3),
-         "mean": ("reduce", 3), "max": ("reduce", 3), "argmax": ("reduce", 3)}
+# Each op's list in the backend.
+LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d",
+         "batch_norm2d": "batch_norm2d", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
+         "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce"}
 
 T = POINTER(Tensor)
 FUNCTIONS = {  # result, then arguments
@@ -116,12 +116,11 @@ class Talc:
 
     def rows(self, op):
         """Name and wide_accumulator of every algorithm that the device has for an op."""
-        name, pointers = LISTS[op]
-        at = getattr(self.device.contents.backend.contents, name)
+        at = getattr(self.device.contents.backend.contents, LISTS[op])
         while at and Algorithm.from_address(at).name:
             row = Algorithm.from_address(at)
             yield row.name.decode(), row.wide_accumulator
-            at += ctypes.sizeof(Algorithm) + pointers * ctypes.sizeof(c_void_p)
+            at += ctypes.sizeof(Algorithm)
 
     def upload(self, array):
         array = np.ascontiguousarray(array)
