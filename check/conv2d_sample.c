@@ -8,6 +8,7 @@
 #include "check/case.h"
 #include "check/conv2d.h"
 #include "check/data.h"
+#include "check/layout.h"
 #include "ops/operand.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
@@ -191,14 +192,6 @@ typedef struct result {
     talc_arithmetic arithmetic;
 } result;
 
-static void locate(const talc_conv2d_problem *p, int64_t index, int64_t where[4])
-{
-    where[3] = index % p->OW;
-    where[2] = index / p->OW % p->OH;
-    where[1] = index / p->OW / p->OH % p->OC;
-    where[0] = index / p->OW / p->OH / p->OC;
-}
-
 /* Compares y with what is due, or with `other` where there is one. */
 static void compare(const talc_check_sample *self, const result *y, const result *other,
                     talc_check_sample_report *report)
@@ -222,7 +215,8 @@ static void compare(const talc_check_sample *self, const result *y, const result
         if (share <= report->share)
             continue;
         report->share = share;
-        locate(p, self->index[i], report->where);
+        talc_check_coordinates(4, (int64_t[]){ p->N, p->OC, p->OH, p->OW }, self->index[i],
+                               report->where);
     }
     report->share = report->share < 0 ? 0 : report->share;
 }

@@ -8,6 +8,7 @@
 #include "ops/cross_entropy.h"
 
 #include "check/data.h"
+#include "check/exponentials.h"
 #include "check/family.h"
 #include "check/layout.h"
 #include "ops/backend.h"
@@ -15,10 +16,12 @@
 #include "tensor/shape.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct entropy_problem {
     talc_cross_entropy_problem p;
     check_layout x, labels;
+    check_part outer; /* x's dimensions but that of the classes */
 } entropy_problem;
 
 _Static_assert(sizeof(entropy_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
@@ -46,23 +49,21 @@ static bool complete(entropy_problem *own)
 {
     talc_cross_entropy_problem *p = &own->p;
     const int at = class_dim(own);
-    own->labels = (check_layout){ .dtype = TALC_I64 };
-    for (int i = 0; i < own->x.rank; i++)
-        if (i != at)
-            own->labels.dims[own->labels.rank++] = own->x.dims[i];
-    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&own->labels))
+    bool along[TALC_MAX_RANK] = { false };
+    along[at] = true;
+    if (!talc_check_lay_out(&own->x) || !talc_check_part_of(&own->x, along, false, &own->outer))
+        return false;
+    own->labels = (check_layout){ .dtype = TALC_I64, .rank = own->outer.rank };
+    memcpy(own->labels.dims, own->outer.dims, sizeof own->labels.dims);
+    if (!talc_check_lay_out(&own->labels))
         return false;
     p->dtype = own->x.dtype;
     p->C = own->x.dims[at];
     p->x_stride = own->x.strides[at];
     p->samples = own->labels.count;
-    p->outer_rank = 0;
-    for (int i = 0; i < own->x.rank; i++) {
-        if (i == at)
-            continue;
-        p->outer_dims[p->outer_rank] = own->x.dims[i];
-        p->x_strides[p->outer_rank++] = own->x.strides[i];
-    }
+    p->outer_rank = own->outer.rank;
+    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->x_strides }, 1);
@@ -157,33 +158,19 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
 
-/* exp in the precision that the oracle of a type needs; for f32 the float64 one, which is several times faster. */
-static long double exponential(talc_dtype dtype, long double x)
-{
-    return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
-}
-
 /* One sample's loss; `extra` is how far it may be off. */
 static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
     const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53, e = p->label_smoothing;
-    const int64_t step = own->x.strides[class_dim(own)];
-    /* A NaN, which is no maximum, gets into the sum; so does an infinite maximum less itself. */
-    long double most = x[0], sum = 0, differences = 0;
-    for (int64_t j = 1; j < p->C; j++)
-        most = x[j * step] > most ? x[j * step] : most;
-    for (int64_t j = 0; j < p->C; j++) {
-        sum += exponential(p->dtype, x[j * step] - most);
-        differences += x[j * step] - most;
-    }
-    const long double log_sum = logl(sum), from_most = x[t * step] - most;
+    const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
+    const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
     check_due due = { .value = log_sum - from_most };
     if (e > 0)
-        due.value = (1 - e) * due.value + e * (log_sum - differences / p->C);
+        due.value = (1 - e) * due.value + e * (log_sum - row.differences / p->C);
     if (!isfinite(due.value))
         return due;
-    const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
+    const double smoothed = e > 0 ? e * (double)fabsl(row.differences) / (double)p->C : 0;
     due.extra = (4 + 2 * sqrt((double)p->C) + (1 - e) * (double)fabsl(from_most) + smoothed +
                  (double)fabsl(due.value)) *
                 u;
@@ -193,20 +180,12 @@ static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
 
 static check_due sample_due(const entropy_problem *own, const check_values *values, int64_t i)
 {
-    const check_due nothing = { 0 };
-    int64_t dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
-    int rank = 0;
-    for (int d = 0; d < own->x.rank; d++)
-        if (d != class_dim(own)) {
-            dims[rank] = own->x.dims[d];
-            strides[rank++] = own->x.strides[d];
-        }
     const int64_t label = (int64_t)values->of[LABELS][i];
-    if (label != own->p.ignore_index && (label < 0 || label >= own->p.C))
+    if (label == own->p.ignore_index)
+        return (check_due){ .value = 0 };
+    if (label < 0 || label >= own->p.C)
         return (check_due){ .value = NAN };
-    return label == own->p.ignore_index
-               ? nothing
-               : loss_of(own, values->of[X] + talc_check_offset(rank, dims, strides, i), label);
+    return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), label);
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,

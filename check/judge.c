@@ -2,6 +2,7 @@
 
 #include "check/bound.h"
 #include "check/data.h"
+#include "check/layout.h"
 #include "check/parallel.h"
 #include "tensor/memory.h"
 
@@ -226,14 +227,6 @@ void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 
 // ---- Judging ------------------------------------------------------------------------------------------------
 
-static void coordinates(const check_operand *operand, int64_t index, int64_t where[TALC_MAX_RANK])
-{
-    for (int d = operand->rank - 1; d >= 0; d--) {
-        where[d] = index % operand->dims[d];
-        index /= operand->dims[d];
-    }
-}
-
 /* Beyond the last whole block of 8 channels or 16 columns, where vector code and tiles end. */
 static bool in_tail(const check_operand *operand, const int64_t where[TALC_MAX_RANK])
 {
@@ -336,7 +329,7 @@ static void tell(const judging *self, const verdict *worst, talc_check_outcome *
     outcome->due = worst->due;
     outcome->bound = worst->bound;
     outcome->shares = self->expected->shares;
-    coordinates(self->operand, worst->index, outcome->where);
+    talc_check_coordinates(self->operand->rank, self->operand->dims, worst->index, outcome->where);
     outcome->place = worst->border                            ? "border"
                      : in_tail(self->operand, outcome->where) ? "tail"
                                                               : "inside";
@@ -424,7 +417,7 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
             if (bits_of(a->of[number][e]) != bits_of(b->of[number][e])) {
                 char at[128];
                 int64_t where[TALC_MAX_RANK] = { 0 };
-                coordinates(operand, e, where);
+                talc_check_coordinates(operand->rank, operand->dims, e, where);
                 snprintf(reason, 256, "%s is %.9g in one run and %.9g in another",
                          coordinates_text(operand, where, at), talc_check_shown(a->of[number][e]),
                          talc_check_shown(b->of[number][e]));

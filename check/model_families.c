@@ -4,6 +4,7 @@
 /// first operand, and |x| + off beside the off of the other factor.
 #include "check/model_due.h"
 
+#include "check/layout.h"
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/matmul.h"
@@ -182,27 +183,13 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
 
 // ---- Products of matrices -----------------------------------------------------------------------------------
 
-/* Which matrix of an operand belongs to matrix `batch` of the result, whose leading dimensions are `dims`. */
-static int64_t matrix_index(const check_array *operand, talc_dims dims, int64_t batch)
+/* Matrix `batch` of the result, whose leading dimensions are `dims`, is made with this one of the operand. */
+static check_array matrix_of(const check_array *operand, talc_dims dims, int64_t batch,
+                             int64_t rows, int64_t columns)
 {
-    const int own = operand->dims.rank < 2 ? 0 : operand->dims.rank - 2;
-    int64_t index = 0, step = 1;
-    for (int i = dims.rank - 1; i >= 0; i--) {
-        const int64_t at = batch % dims.dim[i];
-        const int mine = i - (dims.rank - own);
-        batch /= dims.dim[i];
-        if (mine < 0)
-            continue;
-        index += operand->dims.dim[mine] == 1 ? 0 : at * step;
-        step *= operand->dims.dim[mine];
-    }
-    return index;
-}
-
-static check_array matrix_of(const check_array *operand, int64_t index, int64_t rows,
-                             int64_t columns)
-{
-    const int64_t count = rows * columns, at = index * count;
+    const int leading = operand->dims.rank < 2 ? 0 : operand->dims.rank - 2;
+    const int64_t count = rows * columns,
+                  at = talc_check_stretched(leading, operand->dims.dim, dims, batch) * count;
     return (check_array){ operand->dtype, TALC_DIMS(rows, columns), count, operand->of + at,
                           operand->off == NULL ? NULL : operand->off + at };
 }
@@ -219,8 +206,8 @@ static bool matmul_due(const op_of_family *op, const check_ran *ran, check_model
     batch.rank -= (ra > 1) + (rb > 1);
     bool done = true;
     for (int64_t i = 0; done && i < ran->output.count; i += M * N) {
-        check_array inputs[] = { matrix_of(a, matrix_index(a, batch, i / (M * N)), M, K),
-                                 matrix_of(b, matrix_index(b, batch, i / (M * N)), K, N) };
+        check_array inputs[] = { matrix_of(a, batch, i / (M * N), M, K),
+                                 matrix_of(b, batch, i / (M * N), K, N) };
         const check_ran one = { .op = ran->op,
                                 .problem = ran->problem,
                                 .count = 2,

@@ -22,10 +22,7 @@ typedef struct reduce_problem {
     talc_reduce_problem p;
     check_layout x;
     bool reduced[TALC_MAX_RANK];
-    /* x's dimensions of both kinds, not merged; their strides are x's. */
-    int kept_rank, reduced_rank;
-    int64_t kept_dims[TALC_MAX_RANK], kept_strides[TALC_MAX_RANK];
-    int64_t reduced_dims[TALC_MAX_RANK], reduced_strides[TALC_MAX_RANK];
+    check_part kept, along; /* x's dimensions of both kinds, not merged */
 } reduce_problem;
 
 _Static_assert(sizeof(reduce_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
@@ -44,34 +41,16 @@ static bool is_sum(const talc_reduce_problem *p)
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
-/* False when a product is too large, which it can be beside an extent of 0. */
-static bool sort_dimensions(reduce_problem *own)
-{
-    const check_layout *x = &own->x;
-    talc_reduce_problem *p = &own->p;
-    p->outputs = p->K = 1;
-    for (int i = 0; i < x->rank; i++) {
-        if (own->reduced[i]) {
-            own->reduced_dims[own->reduced_rank] = x->dims[i];
-            own->reduced_strides[own->reduced_rank++] = x->strides[i];
-            if (!talc_multiply(p->K, x->dims[i], &p->K))
-                return false;
-        } else {
-            own->kept_dims[own->kept_rank] = x->dims[i];
-            own->kept_strides[own->kept_rank++] = x->strides[i];
-            if (!talc_multiply(p->outputs, x->dims[i], &p->outputs))
-                return false;
-        }
-    }
-    return true;
-}
-
 /* Sets the typed problem from layout, function and dimensions. NULL, or what was wanted. */
 static const char *complete(reduce_problem *own)
 {
     talc_reduce_problem *p = &own->p;
-    if (!talc_check_lay_out(&own->x) || !sort_dimensions(own))
+    if (!talc_check_lay_out(&own->x) ||
+        !talc_check_part_of(&own->x, own->reduced, false, &own->kept) ||
+        !talc_check_part_of(&own->x, own->reduced, true, &own->along))
         return "an input below 2^63 bytes";
+    p->outputs = own->kept.count;
+    p->K = own->along.count;
     if (p->K == 0 && !is_sum(p))
         return "at least one element to reduce";
     p->dtype = own->x.dtype;
@@ -79,12 +58,12 @@ static const char *complete(reduce_problem *own)
         p->function == TALC_ARGMAX || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
             ? TALC_I64
             : p->dtype;
-    p->kept_rank = own->kept_rank;
-    p->reduced_rank = own->reduced_rank;
-    memcpy(p->kept_dims, own->kept_dims, sizeof p->kept_dims);
-    memcpy(p->kept_strides, own->kept_strides, sizeof p->kept_strides);
-    memcpy(p->reduced_dims, own->reduced_dims, sizeof p->reduced_dims);
-    memcpy(p->reduced_strides, own->reduced_strides, sizeof p->reduced_strides);
+    p->kept_rank = own->kept.rank;
+    p->reduced_rank = own->along.rank;
+    memcpy(p->kept_dims, own->kept.dims, sizeof p->kept_dims);
+    memcpy(p->kept_strides, own->kept.strides, sizeof p->kept_strides);
+    memcpy(p->reduced_dims, own->along.dims, sizeof p->reduced_dims);
+    memcpy(p->reduced_strides, own->along.strides, sizeof p->reduced_strides);
     if (own->x.count > 0) {
         p->kept_rank = talc_shape_coalesce(p->kept_rank, p->kept_dims,
                                            (int64_t *const[]){ p->kept_strides }, 1);
@@ -154,7 +133,7 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
     const reduce_problem *own = read_only(problem);
     talc_check_append_dims(text, &own->x);
     char separator = '@';
-    for (int i = 0; i < own->x.rank && own->kept_rank > 0; i++)
+    for (int i = 0; i < own->x.rank && own->kept.rank > 0; i++)
         if (own->reduced[i]) {
             talc_check_append(text, "%c%d", separator, i);
             separator = ',';
@@ -189,8 +168,8 @@ enum { X, Y };
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const reduce_problem *own = read_only(problem);
-    talc_dims kept = { .rank = own->kept_rank };
-    memcpy(kept.dim, own->kept_dims, sizeof kept.dim);
+    talc_dims kept = { .rank = own->kept.rank };
+    memcpy(kept.dim, own->kept.dims, sizeof kept.dim);
     list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
     list[Y] = talc_check_operand("y", CHECK_WRITTEN, own->p.y_dtype, kept);
 }
@@ -267,7 +246,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 /* Element k, in row-major order of the reduced dimensions. */
 static double element(const reduce_problem *own, const double *x, int64_t k)
 {
-    return x[talc_check_offset(own->reduced_rank, own->reduced_dims, own->reduced_strides, k)];
+    return x[talc_check_part_offset(&own->along, k)];
 }
 
 static long double integer_sum(const reduce_problem *own, const double *x)
@@ -298,8 +277,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     (void)operand;
     const reduce_problem *own = read_only(problem);
     const talc_reduce_problem *p = &own->p;
-    const double *x =
-        values->of[X] + talc_check_offset(own->kept_rank, own->kept_dims, own->kept_strides, index);
+    const double *x = values->of[X] + talc_check_part_offset(&own->kept, index);
     if (is_sum(p) && talc_dtype_is_float(p->dtype))
         return sum_due(own, x);
     if (is_sum(p))

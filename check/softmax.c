@@ -7,6 +7,7 @@
 #include "ops/softmax.h"
 
 #include "check/data.h"
+#include "check/exponentials.h"
 #include "check/family.h"
 #include "check/layout.h"
 #include "ops/backend.h"
@@ -15,11 +16,13 @@
 #include "tensor/shape.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct softmax_problem {
     talc_softmax_problem p;
     check_layout x;
     int dim;
+    check_part outer; /* x's other dimensions, not merged */
 } softmax_problem;
 
 _Static_assert(sizeof(softmax_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
@@ -41,21 +44,21 @@ static bool complete(softmax_problem *own)
     y.reversed = false;
     if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
         return false;
+    bool along[TALC_MAX_RANK] = { false };
+    along[own->dim] = true;
+    check_part y_outer;
+    if (!talc_check_part_of(&own->x, along, false, &own->outer) ||
+        !talc_check_part_of(&y, along, false, &y_outer))
+        return false;
     p->dtype = own->x.dtype;
-    p->extent = p->outer = 1;
-    for (int i = 0; i < own->x.rank; i++) {
-        if (i == own->dim) {
-            p->extent = own->x.dims[i];
-            p->y_stride = y.strides[i];
-            p->x_stride = own->x.strides[i];
-            continue;
-        }
-        p->outer_dims[p->outer_rank] = own->x.dims[i];
-        p->y_strides[p->outer_rank] = y.strides[i];
-        p->x_strides[p->outer_rank++] = own->x.strides[i];
-        if (!talc_multiply(p->outer, own->x.dims[i], &p->outer))
-            return false;
-    }
+    p->extent = own->x.rank == 0 ? 1 : own->x.dims[own->dim];
+    p->x_stride = own->x.strides[own->dim];
+    p->y_stride = y.strides[own->dim];
+    p->outer = own->outer.count;
+    p->outer_rank = own->outer.rank;
+    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
+    memcpy(p->y_strides, y_outer.strides, sizeof p->y_strides);
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
@@ -139,12 +142,6 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
 
-/* exp in the precision that the oracle of a type needs; for f32 the float64 one, which is several times faster. */
-static long double exponential(talc_dtype dtype, long double x)
-{
-    return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
-}
-
 /* Sets extra and alike for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
 {
@@ -169,7 +166,7 @@ static int64_t inner_count(const softmax_problem *own)
 static int64_t groups(const check_problem *problem)
 {
     const softmax_problem *own = read_only(problem);
-    return own->x.count == 0 ? 0 : own->x.count / own->p.extent;
+    return own->x.count == 0 ? 0 : own->outer.count;
 }
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
@@ -182,20 +179,14 @@ static int64_t group_of(const check_problem *problem, int operand, int64_t index
 
 enum { MOST, SUM };
 
-/* A NaN, which is no maximum, gets into the sum; so does an infinite maximum less itself. */
 static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
 {
     const softmax_problem *own = read_only(problem);
     const check_layout *x = &own->x;
-    const int64_t inner = inner_count(own), step = x->rank == 0 ? 0 : x->strides[own->dim];
-    const int64_t first = group / inner * inner * own->p.extent + group % inner;
-    const double *row = values->of[X] + talc_check_offset(x->rank, x->dims, x->strides, first);
-    long double most = row[0], sum = 0;
-    for (int64_t j = 1; j < own->p.extent; j++)
-        most = row[j * step] > most ? row[j * step] : most;
-    for (int64_t j = 0; j < own->p.extent; j++)
-        sum += exponential(x->dtype, row[j * step] - most);
-    return (check_common){ .of = { [MOST] = most, [SUM] = sum } };
+    const check_exponentials row = talc_check_exponentials(
+        x->dtype, values->of[X] + talc_check_part_offset(&own->outer, group), own->p.x_stride,
+        own->p.extent);
+    return (check_common){ .of = { [MOST] = row.most, [SUM] = row.sum } };
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -206,11 +197,10 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const int64_t group = group_of(problem, operand, index);
     const check_common row =
         values->common != NULL ? values->common[group] : learn(problem, values, group);
-    const long double from_most =
-        values->of[X][talc_check_offset(x->rank, x->dims, x->strides, index)] - row.of[MOST];
+    const long double from_most = values->of[X][talc_check_layout_offset(x, index)] - row.of[MOST];
     check_due due = { 0 };
-    due.value =
-        own->p.log ? from_most - logl(row.of[SUM]) : exponential(x->dtype, from_most) / row.of[SUM];
+    due.value = own->p.log ? from_most - logl(row.of[SUM])
+                           : talc_check_exponential(x->dtype, from_most) / row.of[SUM];
     if (isfinite(from_most) && !isnan(due.value))
         allow(&own->p, fabsl(from_most), &due);
     return due;

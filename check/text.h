@@ -4,6 +4,8 @@
 
 #include "check/check.h"
 
+#include <string.h>
+
 /// A text being read. `start` is where positions are counted from: the beginning of the whole text, op included.
 typedef struct check_reader {
     const char *op;
@@ -51,6 +53,13 @@ void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words
 
 /// Appends to a problem's text, which it cuts at TALC_CHECK_TEXT.
 void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...) TALC_PRINTF(2, 3);
+
+/// The width of a column that has to hold the text, and `width` before.
+static inline int talc_check_longer(int width, const char *text)
+{
+    const int length = (int)strlen(text);
+    return width > length ? width : length;
+}
 
 /// *product of `count` extents that are elements of `dtype`; false when that, or its bytes, pass 2^63.
 bool talc_check_elements(talc_dtype dtype, int count, const int64_t *extents, int64_t *product);
