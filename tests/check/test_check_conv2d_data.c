@@ -1,5 +1,6 @@
 /// The data, the random problems and the rows of conv2d in the cross-check.
 #include "check/case.h"
+#include "check/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
@@ -13,13 +14,6 @@ static bool takes(const talc_conv2d_problem *p, talc_check_kind kind)
     check_problem problem;
     memcpy(&problem, p, sizeof *p);
     return talc_check_conv2d.takes(&problem, kind);
-}
-
-static double terms(const talc_conv2d_problem *p)
-{
-    check_problem problem;
-    memcpy(&problem, p, sizeof *p);
-    return talc_check_conv2d.terms(&problem);
 }
 
 static conv2d_data pose(const char *text)
@@ -148,7 +142,7 @@ Test(check_conv2d_data, enough_outputs_are_not_zero)
         conv2d_data q = conv2d_data_new(&problem, TALC_CHECK_EXACT, seed);
         char text[TALC_CONV2D_TEXT];
         talc_conv2d_problem_text(&problem, text);
-        if (terms(&problem) * (double)q.y_count < 2e5) {
+        if (talc_check_terms(&problem) * (double)q.y_count < 2e5) {
             int64_t fed = 0, nonzero = 0;
             for (int64_t i = 0; i < q.y_count; i++) {
                 const check_due due = conv2d_due(&q, i);
@@ -193,21 +187,6 @@ Test(check_conv2d_data, exact_data_where_they_are_exact)
 }
 
 // ---- Problems -----------------------------------------------------------------------------------------------
-
-Test(check_conv2d_data, texts)
-{
-    check_problem problem;
-    char text[TALC_CHECK_TEXT];
-    const char *full = "n2c4h9w9o8k3x3s2x2p1x1d1x1g2_f64_bias_relu_reflect";
-    cr_assert(talc_check_parse("conv2d:n2c4h9w9o8k3x3s2x2p1x1g2_bias_f64_relu_reflect", &problem) ==
-              family);
-    cr_assert(strcmp(talc_check_write(family, &problem, text), full) == 0, "%s", text);
-    cr_assert(talc_check_parse("n0c4h9w9o8k3x3", &problem) == family);
-    cr_assert(strcmp(talc_check_op(family, &problem), "conv2d") == 0);
-    cr_assert(talc_check_parse("conv2d:n2c4h9q9", &problem) == NULL);
-    assert_failure(TALC_BAD_ARGUMENT, "conv2d: problem 'n2c4h9q9': expected 'w' at position 6");
-    assert_all_freed();
-}
 
 Test(check_conv2d_data, random_problems)
 {

@@ -1,5 +1,5 @@
-/* Problems of the families beside conv2d: their texts, their mistakes, random ones, and what their operands are filled with. The
- * oracles have tests/check/test_check_oracles.c. */
+/* Problems of the families, of conv2d their texts alone: texts, mistakes, random ones, and what operands are filled with. The oracles
+ * have tests/check/test_check_oracles.c. */
 #include "check/case.h"
 #include "check/family.h"
 #include "check/pool2d.h"
@@ -37,6 +37,9 @@ static void assert_prints(const check_family *family, const check_problem *probl
 Test(check_families, texts_are_read_and_written)
 {
     static const char *const texts[][2] = {
+        { "conv2d:n2c4h9w9o8k3x3s2x2p1x1g2_bias_f64_relu_reflect",
+          "n2c4h9w9o8k3x3s2x2p1x1d1x1g2_f64_bias_relu_reflect" },
+        { "conv2d:n0c4h9w9o8k3x3", "n0c4h9w9o8k3x3s1x1p0x0d1x1g1" },
         { "max_pool2d:n2c3h9w9k3x3", "max_pool2d:n2c3h9w9k3x3s3x3p0x0d1x1" },
         { "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_indices_ceil_f64",
           "max_pool2d:n0c3h9w9k3x2s2x1p1x1d2x3_ceil_indices_f64" },

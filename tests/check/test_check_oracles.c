@@ -38,6 +38,8 @@ static const by_hand cases[] = {
       { 1, 2, 1, 7, 5, 10, 9, 10 } },
     { "max_pool2d:n1c2h1w2k1x2_indices", { -3, -1, 7, 2 }, 2, { 1, 0 } },
     { "max_pool2d:n1c1h1w6k1x2s1x1d1x3_indices", { 1, 2, 3, 4, 0, 0 }, 2, { 3, 1, 2 } },
+    { "max_pool2d:n1c1h6w1k2x1s1x1d3x1_indices", { 1, 2, 3, 4, 0, 0 }, 2, { 3, 1, 2 } },
+    { "max_pool2d:n1c1h1w3k1x4s1x1p0x2", { 1, 2, 9 }, 1, { 2, 9, 9, 9 } },
     /* Of several NaN the last; a window between two padded taps holds nothing. */
     { "max_pool2d:n1c1h1w4k1x3s1x1_indices", { NAN, 1, NAN, 2 }, 1, { NAN, NAN } },
     { "max_pool2d:n1c1h1w4k1x3s1x1_indices", { NAN, 1, NAN, 2 }, 2, { 2, 2 } },
@@ -53,6 +55,8 @@ static const by_hand cases[] = {
       { 6, 12, 18, 2, 4, 8 },
       1,
       { 6, 9, 15, 18, 4, 6, 10.5, 13, 2, 3, 6, 8 } },
+    { "avg_pool2d:n1c1h2w1k2x1s1x1p0x0x1x0", { 6, 12 }, 1, { 9, 6 } },
+    { "avg_pool2d:n1c1h1w2k1x2s1x1p0x0x0x1", { 6, 12 }, 1, { 9, 6 } },
     { "avg_pool2d:n1c1h2w3k2x2_ceil", { 6, 12, 18, 2, 4, 8 }, 1, { 6, 13 } },
     { "avg_pool2d:n1c1h2w3k2x2_ceil_divisor8", { 6, 12, 18, 2, 4, 8 }, 1, { 3, 3.25 } },
     /* The last window reaches one column into the padding and one past it. */
@@ -83,6 +87,11 @@ static const by_hand cases[] = {
     { "matmul:m1n2k1_sigmoid", { INFINITY, -1, 1 }, 4, { 0, 1 } },
     { "batch_norm2d:n1c1h1w2", { 3, 5, 2, 1, 1, 1 - 0x1p-17 }, 5, { 5, 9 } },
     { "batch_norm2d:n1c2h1w1_plain_eps0_relu", { 3, 5, 1, 9, 4, 4 }, 5, { 1, 0 } },
+    { "batch_norm2d:n1c2h2w1_plain_eps0", { 1, 2, 3, 4, 0, 1, 1, 4 }, 5, { 1, 2, 1, 1.5 } },
+    { "batch_norm2d:n2c2h1w1_train_eps0",
+      { 1, 5, 3, 9, 1, 10, 0, 100, 0, 0, 1, 1 },
+      5,
+      { -1, 90, 1, 110 } },
     /* mean 2, variance 1; running ones 10 and 4 before. */
     { "batch_norm2d:n1c1h1w2_train_eps0", { 1, 3, 2, 1, 10, 4 }, 5, { -1, 3 } },
     { "batch_norm2d:n2c1h1w1_train_eps0", { 1, 3, 2, 1, 10, 4 }, 6, { 2 } },
