@@ -80,21 +80,25 @@ static axis axis_of(int64_t o, int64_t stride, int64_t before, int64_t step, int
     return a;
 }
 
-/* The pixel that tap k reads, -1 for a zero. */
-static int64_t pixel(const axis *a, int64_t k, talc_padding_mode mode)
+int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent)
 {
-    int64_t i = a->start + k * a->step;
-    while (i < 0 || i >= a->size) {
+    while (i < 0 || i >= extent) {
         if (mode == TALC_PADDING_ZEROS)
             return -1;
         if (mode == TALC_PADDING_REPLICATE)
-            return i < 0 ? 0 : a->size - 1;
+            return i < 0 ? 0 : extent - 1;
         if (mode == TALC_PADDING_CIRCULAR)
-            i += i < 0 ? a->size : -a->size;
+            i += i < 0 ? extent : -extent;
         else
-            i = i < 0 ? -i : 2 * (a->size - 1) - i;
+            i = i < 0 ? -i : 2 * (extent - 1) - i;
     }
     return i;
+}
+
+/* The pixel that tap k reads, -1 for a zero. */
+static int64_t pixel(const axis *a, int64_t k, talc_padding_mode mode)
+{
+    return talc_check_source(mode, a->start + k * a->step, a->size);
 }
 
 typedef struct sum {

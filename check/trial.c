@@ -249,19 +249,3 @@ bool talc_check_shrink(talc_conv2d_problem *p)
     }
     return talc_check_settle(p);
 }
-
-int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent)
-{
-    if (i >= 0 && i < extent)
-        return i;
-    switch (mode) {
-    case TALC_PADDING_REFLECT:
-        return i < 0 ? -i : 2 * (extent - 1) - i;
-    case TALC_PADDING_REPLICATE:
-        return i < 0 ? 0 : extent - 1;
-    case TALC_PADDING_CIRCULAR:
-        return i < 0 ? i + extent : i - extent;
-    default:
-        return -1;
-    }
-}

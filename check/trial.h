@@ -68,7 +68,4 @@ bool talc_check_settle(talc_conv2d_problem *problem);
 /// the property's problems cost little. False when nothing is left to make smaller, or the problem is empty.
 bool talc_check_shrink(talc_conv2d_problem *problem);
 
-/// The index in x of what stands at coordinate i of the padded axis, -1 for zero.
-int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent);
-
 #endif
