@@ -89,13 +89,19 @@ bool talc_check_nothing_due(const check_family *family, const check_problem *pro
     return false;
 }
 
+bool talc_check_is_empty(const check_family *family, const check_problem *problem)
+{
+    return talc_check_nothing_due(family, problem) ||
+           (family->is_empty != NULL && family->is_empty(problem));
+}
+
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
 const talc_algorithm *talc_check_row_at(const check_family *family, const talc_device *device,
                                         int index)
 {
-    const talc_algorithm *row;
-    memcpy(&row, (const char *)device->backend + family->list, sizeof row);
+    const char *list = (const char *)device->backend + family->list;
+    const talc_algorithm *row = *(const talc_algorithm *const *)(const void *)list;
     while (row != NULL && row->name != NULL && index > 0) {
         row++;
         index--;
@@ -108,7 +114,6 @@ const char *talc_check_plan(const check_family *family, const talc_algorithm *ro
                             talc_plan *plan)
 {
     *plan = (talc_plan){ .workspace = 0 };
-    const bool empty = talc_check_nothing_due(family, problem) ||
-                       (family->is_empty != NULL && family->is_empty(problem));
-    return empty ? "there is nothing to compute" : row->plan(device, problem, limit, plan);
+    return talc_check_is_empty(family, problem) ? "there is nothing to compute"
+                                                : row->plan(device, problem, limit, plan);
 }

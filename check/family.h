@@ -146,7 +146,8 @@ static inline bool talc_check_is_output(const check_operand *operand)
     return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
 }
 
-/// Whether an output has no elements.
+/// Whether an output has no elements; whether no row computes the result, for that or another reason.
 bool talc_check_nothing_due(const check_family *family, const check_problem *problem);
+bool talc_check_is_empty(const check_family *family, const check_problem *problem);
 
 #endif

@@ -1,4 +1,4 @@
-/// The data, the random problems and the rows of conv2d in the cross-check.
+/// The data and the random problems of conv2d in the cross-check.
 #include "check/case.h"
 #include "check/conv2d.h"
 #include "tests/support/conv2d_data.h"
@@ -237,26 +237,5 @@ Test(check_conv2d_data, random_problems)
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         cr_assert(counts[i] > COUNT / 100, "edge %d: only %d", (int)i, counts[i]);
-    assert_all_freed();
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-/* Every operand reaches the row in its place. */
-Test(check_conv2d_data, rows_get_their_operands)
-{
-    static const char *const texts[] = {
-        "n2c4h7w6o6k3x3p1x1g2",           "n2c4h7w6o6k3x3p1x1g2_bias",
-        "n2c4h7w6o6k3x3p1x1g2_residual",  "n2c4h7w6o6k3x3p1x1g2_bias_residual_f64",
-        "n1c3h4w4o3k3x3g3_bias_residual", "n1c3h4w4o3k1x1_bias_residual",
-    };
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device() });
-    cr_assert_not_null(check);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        cr_assert(talc_check_problem(check, texts[i]), "%s", talc_error_message());
-    cr_assert(talc_check_passed(check) && talc_check_summary_count(check) >= 4);
-    for (int i = 0; i < talc_check_summary_count(check); i++)
-        cr_assert(talc_check_summary_at(check, i)->problems > 0);
-    talc_check_free(check);
     assert_all_freed();
 }
