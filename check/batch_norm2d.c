@@ -29,6 +29,7 @@ typedef struct norm_problem {
 } norm_problem;
 
 _Static_assert(sizeof(norm_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_batch_norm2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static const char *const op_names[] = { "batch_norm2d", NULL };
 static const double EPS = 0x1p-17;

@@ -314,16 +314,15 @@ static talc_status run(const check_family *family, const talc_algorithm *row,
                        const check_problem *problem, const check_stage *stage,
                        const talc_plan *plan)
 {
-    /* The arguments of any op: a talc_arguments and pointers, at most the room that two for each operand take. */
     union {
         talc_arguments base;
-        void *pointers[2 * CHECK_OPERANDS];
-    } arguments = { .pointers = { NULL } };
+        char bytes[CHECK_ARGUMENTS_BYTES];
+    } arguments = { .bytes = { 0 } }; /* of any op */
     arguments.base.workspace = address(stage, stage->of[WORKSPACE].begin);
     for (int i = 0; i < CHECK_OPERANDS; i++) {
         void *operand = address(stage, stage->of[i].begin);
         if (stage->operands[i].role != CHECK_ABSENT)
-            memcpy((char *)&arguments + family->arguments[i], &operand, sizeof operand);
+            memcpy(arguments.bytes + family->arguments[i], &operand, sizeof operand);
     }
     const talc_status status = row->run(stage->device, problem, plan, &arguments);
     return status == TALC_OK && !talc_device_synchronize(stage->device) ? talc_error_status()

@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 _Static_assert(sizeof(talc_conv2d_problem) <= CHECK_PROBLEM_BYTES, "a problem fits its place");
+_Static_assert(sizeof(talc_conv2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so do arguments");
 _Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "so does its text");
 
 static const talc_conv2d_problem *conv2d_of(const check_problem *problem)

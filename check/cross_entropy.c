@@ -25,6 +25,7 @@ typedef struct entropy_problem {
 } entropy_problem;
 
 _Static_assert(sizeof(entropy_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_cross_entropy_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 #define SMOOTHING 0.1
 

@@ -20,6 +20,7 @@ typedef struct product_problem {
 } product_problem;
 
 _Static_assert(sizeof(product_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_matmul_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 enum { GAP = 3 };
 

@@ -11,6 +11,7 @@ typedef struct check_pool2d_problem {
 } check_pool2d_problem;
 
 _Static_assert(sizeof(check_pool2d_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_pool2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static inline const check_pool2d_problem *talc_check_pool2d_of(const check_problem *problem)
 {

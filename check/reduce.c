@@ -26,6 +26,7 @@ typedef struct reduce_problem {
 } reduce_problem;
 
 _Static_assert(sizeof(reduce_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_reduce_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static const char *const op_names[] = { "sum", "mean", "max", "argmax", NULL };
 

@@ -26,6 +26,7 @@ typedef struct softmax_problem {
 } softmax_problem;
 
 _Static_assert(sizeof(softmax_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_softmax_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static const char *const op_names[] = { "softmax", "log_softmax", NULL };
 
