@@ -18,12 +18,10 @@
 #include "check/data.h"
 #include "check/family.h"
 #include "check/model_due.h"
-#include "check/text.h"
 #include "ops/backend.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 typedef struct norm_problem {
     talc_batch_norm2d_problem p;
@@ -31,6 +29,7 @@ typedef struct norm_problem {
 } norm_problem;
 
 _Static_assert(sizeof(norm_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_batch_norm2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static const char *const op_names[] = { "batch_norm2d", NULL };
 static const double EPS = 0x1p-17;
@@ -41,42 +40,6 @@ static const norm_problem *read_only(const check_problem *problem)
 }
 
 // ---- Problem and text ---------------------------------------------------------------------------------------
-
-enum {
-    F32,
-    F64,
-    TRAIN,
-    PLAIN,
-    UNTRACKED,
-    EPS0,
-    MOMENTUM0,
-    MOMENTUM1,
-    RELU,
-    SIGMOID,
-    TANH,
-};
-
-static void apply_word(norm_problem *own, int word, unsigned *seen)
-{
-    talc_batch_norm2d_problem *p = &own->p;
-    if (word == F32 || word == F64) {
-        *seen |= 1u << F32 | 1u << F64;
-        p->dtype = word == F64 ? TALC_F64 : TALC_F32;
-    } else if (word == MOMENTUM0 || word == MOMENTUM1) {
-        *seen |= 1u << MOMENTUM0 | 1u << MOMENTUM1;
-        p->momentum = word == MOMENTUM1;
-    } else if (word >= RELU) {
-        *seen |= 1u << RELU | 1u << SIGMOID | 1u << TANH;
-        p->activation = word == RELU      ? TALC_ACTIVATION_RELU
-                        : word == SIGMOID ? TALC_ACTIVATION_SIGMOID
-                                          : TALC_ACTIVATION_TANH;
-    } else if (word == EPS0) {
-        p->eps = 0;
-    }
-    p->training |= word == TRAIN;
-    own->plain |= word == PLAIN;
-    own->untracked |= word == UNTRACKED;
-}
 
 /* What is wrong with the problem; NULL: nothing. */
 static const char *wrong(const norm_problem *own)
@@ -93,136 +56,94 @@ static const char *wrong(const norm_problem *own)
     return NULL;
 }
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+#define FIELD(name) offsetof(norm_problem, name)
+
+static const check_word words[] = {
+    { "train", CHECK_FLAG, FIELD(p.training), 1 },
+    { "plain", CHECK_FLAG, FIELD(plain), 1 },
+    { "untracked", CHECK_FLAG, FIELD(untracked), 1 },
+    { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
+    { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
+    { "momentum1", CHECK_REAL, FIELD(p.momentum), 1 },
+    { "relu", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_RELU },
+    { "sigmoid", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_SIGMOID },
+    { "tanh", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_TANH },
+    { "f32", CHECK_CHOICE, FIELD(p.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(p.dtype), TALC_F64 },
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    static const char *const words[] = { "f32",       "f64",     "train",     "plain",
-                                         "untracked", "eps0",    "momentum0", "momentum1",
-                                         "relu",      "sigmoid", "tanh",      NULL };
-    memset(problem, 0, sizeof *problem);
     norm_problem *own = (norm_problem *)(void *)problem;
     talc_batch_norm2d_problem *p = &own->p;
+    const char *start = r->at;
+    (void)op;
     p->eps = EPS;
     p->momentum = 0.1;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_field(&r, 'n', false, &p->N) ||
-        !talc_check_read_field(&r, 'c', false, &p->C) ||
-        !talc_check_read_field(&r, 'h', false, &p->H) ||
-        !talc_check_read_field(&r, 'w', false, &p->W))
+    if (!talc_check_read_field(r, 'n', false, &p->N) ||
+        !talc_check_read_field(r, 'c', false, &p->C) ||
+        !talc_check_read_field(r, 'h', false, &p->H) ||
+        !talc_check_read_field(r, 'w', false, &p->W) || !talc_check_read_words(r, words, 0, own))
         return false;
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(&r, words, &seen, &word))
-            return false;
-        apply_word(own, word, &seen);
-    }
     const char *wanted = wrong(own);
-    return wanted == NULL || talc_check_unexpected_at(&r, text, wanted);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
 }
 
-static const char *op_of(const check_problem *problem)
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
-    (void)problem;
-    return op_names[0];
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, p->N, p->C, p->H,
+                      p->W);
+    talc_check_append_words(text, words, problem);
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const norm_problem *own = read_only(problem);
-    const talc_batch_norm2d_problem *p = &own->p;
-    text[0] = '\0';
-    talc_check_append(text, "batch_norm2d:n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, p->N,
-                      p->C, p->H, p->W);
-    talc_check_append(text, "%s%s%s%s%s", p->training ? "_train" : "", own->plain ? "_plain" : "",
-                      own->untracked ? "_untracked" : "", p->eps == 0 ? "_eps0" : "",
-                      p->momentum == 0   ? "_momentum0"
-                      : p->momentum == 1 ? "_momentum1"
-                                         : "");
-    if (p->activation != TALC_ACTIVATION_NONE)
-        talc_check_append(text, "_%s", talc_activation_name(p->activation));
-    talc_check_append(text, "%s", p->dtype == TALC_F64 ? "_f64" : "");
-    return text;
-}
-
-static void random_problem(uint64_t seed, check_problem *problem)
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
     static const int extents[] = { 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17 };
     enum { LAST = sizeof extents / sizeof *extents - 1 };
-    uint64_t state = talc_check_bits(seed, 9);
     norm_problem *own = (norm_problem *)(void *)problem;
     talc_batch_norm2d_problem *p = &own->p;
-    do {
-        memset(problem, 0, sizeof *problem);
-        p->dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-        p->N = talc_check_draw(&state, 1, 4);
-        p->C = talc_check_draw(&state, 1, 6);
-        p->H = extents[talc_check_draw(&state, 0, LAST)];
-        p->W = extents[talc_check_draw(&state, 0, LAST)];
-        p->training = talc_check_draw(&state, 0, 1) != 0;
-        own->plain = talc_check_draw(&state, 0, 3) == 0;
-        own->untracked = p->training && talc_check_draw(&state, 0, 3) == 0;
-        p->eps = talc_check_draw(&state, 0, 3) == 0 ? 0 : EPS;
-        p->momentum = (double[]){ 0.1, 0.1, 0, 1 }[talc_check_draw(&state, 0, 3)];
-        if (talc_check_draw(&state, 0, 2) == 0)
-            p->activation = (talc_activation)talc_check_draw(&state, TALC_ACTIVATION_RELU,
-                                                             TALC_ACTIVATION_COUNT - 1);
-    } while (wrong(own) != NULL);
+    p->dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    p->N = talc_check_draw(state, 1, 4);
+    p->C = talc_check_draw(state, 1, 6);
+    p->H = extents[talc_check_draw(state, 0, LAST)];
+    p->W = extents[talc_check_draw(state, 0, LAST)];
+    p->training = talc_check_draw(state, 0, 1) != 0;
+    own->plain = talc_check_draw(state, 0, 3) == 0;
+    own->untracked = p->training && talc_check_draw(state, 0, 3) == 0;
+    p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
+    p->momentum = (double[]){ 0.1, 0.1, 0, 1 }[talc_check_draw(state, 0, 3)];
+    if (talc_check_draw(state, 0, 2) == 0)
+        p->activation = (talc_activation)talc_check_draw(state, TALC_ACTIVATION_RELU,
+                                                         TALC_ACTIVATION_COUNT - 1);
+    return wrong(own) == NULL;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-/* Where each operand stands among those that the problem has; -1: it has not. */
-typedef struct places {
-    int x, weight, bias, running_mean, running_var, y, mean, rstd, count;
-} places;
+enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, Y, MEAN, RSTD };
 
-static places places_of(const norm_problem *own)
-{
-    places at = { 0, -1, -1, -1, -1, -1, -1, -1, 1 };
-    if (!own->plain) {
-        at.weight = at.count++;
-        at.bias = at.count++;
-    }
-    if (!own->untracked) {
-        at.running_mean = at.count++;
-        at.running_var = at.count++;
-    }
-    at.y = at.count++;
-    if (own->p.training) {
-        at.mean = at.count++;
-        at.rstd = at.count++;
-    }
-    return at;
-}
-
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
-    const places at = places_of(own);
-    const check_operand x = { .name = "x",
-                              .role = CHECK_READ,
-                              .dtype = p->dtype,
-                              .rank = 4,
-                              .dims = { p->N, p->C, p->H, p->W },
-                              .count = p->C == 0 ? 0 : p->N * p->H * p->W * p->C };
+    const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
     const check_role running = p->training ? CHECK_UPDATED : CHECK_READ;
-    const struct {
-        const char *name;
-        int at;
-        check_role role;
-    } channels[] = {
-        { "weight", at.weight, CHECK_READ },          { "bias", at.bias, CHECK_READ },
-        { "running_mean", at.running_mean, running }, { "running_var", at.running_var, running },
-        { "mean", at.mean, CHECK_WRITTEN },           { "rstd", at.rstd, CHECK_WRITTEN },
-    };
-    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
-        if (channels[i].at >= 0)
-            list[channels[i].at] =
-                (check_operand){ channels[i].name, channels[i].role, p->dtype, 1, { p->C }, p->C };
-    list[at.x] = list[at.y] = x;
-    list[at.y].name = "y";
-    list[at.y].role = CHECK_WRITTEN;
-    return at.count;
+    list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, image);
+    if (!own->plain) {
+        list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
+        list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, channels);
+    }
+    if (!own->untracked) {
+        list[RUNNING_MEAN] = talc_check_operand("running_mean", running, p->dtype, channels);
+        list[RUNNING_VAR] = talc_check_operand("running_var", running, p->dtype, channels);
+    }
+    if (p->training) {
+        list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, p->dtype, channels);
+        list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, p->dtype, channels);
+    }
 }
 
 // ---- Data ---------------------------------------------------------------------------------------------------
@@ -240,27 +161,26 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 {
     const norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
-    const places at = places_of(own);
     check_operand list[CHECK_OPERANDS];
-    operands(problem, list);
+    talc_check_operands(&talc_check_batch_norm2d, problem, list);
     const bool exact = kind == TALC_CHECK_EXACT, far = kind == TALC_CHECK_WIDE;
     const talc_check_kind of_channels = exact ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
-    double *x = values->of[at.x];
+    double *x = values->of[X];
 
-    talc_check_fill(x, list[at.x].count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 32,
+    talc_check_fill(x, list[X].count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 32,
                     far ? sqrt(3) : 1, seed);
-    for (int64_t i = 0; far && i < list[at.x].count; i++)
+    for (int64_t i = 0; far && i < list[X].count; i++)
         x[i] = talc_check_rounded(p->dtype, 1e4 + x[i]);
-    for (int i = at.x + 1; i < at.count; i++)
-        if (list[i].role != CHECK_WRITTEN)
+    for (int i = WEIGHT; i <= RUNNING_VAR; i++)
+        if (list[i].role != CHECK_ABSENT)
             talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 0.125,
                             talc_check_bits(seed, (uint64_t)i));
     for (int64_t c = 0; !exact && !own->plain && c < p->C; c++) {
-        double *weight = &values->of[at.weight][c];
+        double *weight = &values->of[WEIGHT][c];
         *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
     }
     for (int64_t c = 0; !own->untracked && c < p->C; c++) {
-        double *mean = &values->of[at.running_mean][c], *var = &values->of[at.running_var][c];
+        double *mean = &values->of[RUNNING_MEAN][c], *var = &values->of[RUNNING_VAR][c];
         *mean = far ? talc_check_rounded(p->dtype, 1e4 + *mean) : *mean;
         *var = exact ? 1 - p->eps : talc_check_rounded(p->dtype, 1 + *var * 4);
     }
@@ -283,17 +203,17 @@ static int64_t groups(const check_problem *problem)
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
     const norm_problem *own = read_only(problem);
-    return operand == places_of(own).y ? index / own->p.H / own->p.W % own->p.C : index;
+    return operand == Y ? index / own->p.H / own->p.W % own->p.C : index;
 }
 
-enum { MEAN, VAR, SIZES };
+enum { LEARNT_MEAN, LEARNT_VAR, LEARNT_SIZES };
 
 static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
 {
     const norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
     const int64_t plane = p->H * p->W;
-    const double *x = values->of[places_of(own).x], M = (double)(p->N * plane);
+    const double *x = values->of[X], M = (double)(p->N * plane);
     long double sum = 0, sizes = 0, squares = 0;
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t i = 0; i < plane; i++) {
@@ -307,21 +227,22 @@ static check_common learn(const check_problem *problem, const check_values *valu
             const long double deviation = x[(n * p->C + c) * plane + i] - mean;
             squares += deviation * deviation;
         }
-    return (check_common){ .of = { [MEAN] = mean, [VAR] = squares / M, [SIZES] = sizes / M } };
+    return (check_common){
+        .of = { [LEARNT_MEAN] = mean, [LEARNT_VAR] = squares / M, [LEARNT_SIZES] = sizes / M }
+    };
 }
 
 static statistics statistics_of(const check_problem *problem, const check_values *values, int64_t c)
 {
     const norm_problem *own = read_only(problem);
-    const places at = places_of(own);
     if (!own->p.training)
-        return (statistics){ .mean = values->of[at.running_mean][c],
-                             .var = values->of[at.running_var][c] };
+        return (statistics){ .mean = values->of[RUNNING_MEAN][c],
+                             .var = values->of[RUNNING_VAR][c] };
     const check_common of = values->common != NULL ? values->common[c] : learn(problem, values, c);
     return (statistics){ .M = (double)(own->p.N * own->p.H * own->p.W),
-                         .mean = of.of[MEAN],
-                         .var = of.of[VAR],
-                         .sizes = (double)of.of[SIZES] };
+                         .mean = of.of[LEARNT_MEAN],
+                         .var = of.of[LEARNT_VAR],
+                         .sizes = (double)of.of[LEARNT_SIZES] };
 }
 
 /* How exact a row has to be for a channel. */
@@ -355,9 +276,8 @@ static check_due y_due(const norm_problem *own, const check_values *values, cons
                        int64_t c, double x)
 {
     const talc_batch_norm2d_problem *p = &own->p;
-    const places at = places_of(own);
-    const long double weight = own->plain ? 1 : values->of[at.weight][c];
-    const long double bias = own->plain ? 0 : values->of[at.bias][c];
+    const long double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c];
+    const long double bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
     const long double scale = weight / sqrtl(of->var + p->eps), deviation = x - of->mean;
     const double s = (double)fabsl(scale), size = (double)fabsl(deviation);
     check_due due = { .value = deviation * scale + bias,
@@ -379,23 +299,22 @@ static check_due statistic_due(const norm_problem *own, const statistics *of, in
                                double before)
 {
     const talc_batch_norm2d_problem *p = &own->p;
-    const places at = places_of(own);
     const allowance may = allow(p, of);
     const long double m = p->momentum, kept = (1 - m) * before;
     const long double unbiased = of->var * of->M / (of->M - 1);
     check_due due = { .K = may.K };
-    if (operand == at.mean) {
+    if (operand == MEAN) {
         due.value = of->mean;
         due.S = may.mean;
         due.extra = may.f64 * of->sizes;
-    } else if (operand == at.rstd) {
+    } else if (operand == RSTD) {
         due.value = 1 / sqrtl(of->var + p->eps);
         due.S = (double)due.value;
         due.extra = (double)due.value * (may.rstd + may.f64);
         due.any = may.any;
     } else if (m == 0) {
         due.value = before;
-    } else if (operand == at.running_mean) {
+    } else if (operand == RUNNING_MEAN) {
         due.value = kept + m * of->mean;
         due.S = (double)(fabsl(kept) + m * may.mean);
         due.extra = (double)m * may.f64 * of->sizes;
@@ -405,7 +324,7 @@ static check_due statistic_due(const norm_problem *own, const statistics *of, in
         due.extra = (double)(m * (2 * may.variance + may.f64 * unbiased));
     }
     /* The mean of an infinity is infinite, or not a number where it is joined from parts. */
-    due.any |= isinf(due.value) && operand != at.rstd;
+    due.any |= isinf(due.value) && operand != RSTD;
     return due;
 }
 
@@ -413,12 +332,11 @@ static check_due due_of(const check_problem *problem, const check_values *values
                         int64_t index)
 {
     const norm_problem *own = read_only(problem);
-    const places at = places_of(own);
     const int64_t c = group_of(problem, operand, index);
     const statistics of = statistics_of(problem, values, c);
-    if (operand == at.y)
-        return y_due(own, values, &of, c, values->of[at.x][index]);
-    const bool running = operand == at.running_mean || operand == at.running_var;
+    if (operand == Y)
+        return y_due(own, values, &of, c, values->of[X][index]);
+    const bool running = operand == RUNNING_MEAN || operand == RUNNING_VAR;
     return statistic_due(own, &of, operand, running ? values->of[operand][c] : 0);
 }
 
@@ -430,15 +348,14 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_batch_norm2d_pose(const check_ran *ran, check_problem *problem)
+/* One of weight and bias may be missing. */
+static bool pose(const check_ran *ran, check_problem *problem)
 {
-    memset(problem, 0, sizeof *problem);
     norm_problem *own = (norm_problem *)(void *)problem;
     own->p = *(const talc_batch_norm2d_problem *)ran->problem;
-    own->p.dtype = ran->inputs[0].dtype;
+    own->p.dtype = ran->inputs[X].dtype;
     own->p.activation = TALC_ACTIVATION_NONE;
-    own->plain = ran->inputs[1].of == NULL;
-    own->untracked = ran->inputs[3].of == NULL;
+    own->untracked = ran->inputs[RUNNING_MEAN].of == NULL;
     return wrong(own) == NULL;
 }
 
@@ -450,45 +367,15 @@ void talc_check_batch_norm2d_moments(const check_problem *problem, const check_v
     *var = of.var;
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
-}
-
-static bool is_empty(const check_problem *problem)
-{
-    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    return p->N == 0 || p->C == 0 || p->H == 0 || p->W == 0;
-}
-
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const norm_problem *own = read_only(problem);
-    const places at = places_of(own);
-    const bool training = own->p.training;
-    const talc_batch_norm2d_arguments arguments = {
-        .base = { workspace },
-        .x = pointers[at.x],
-        .weight = own->plain ? NULL : pointers[at.weight],
-        .bias = own->plain ? NULL : pointers[at.bias],
-        .running_mean = own->untracked ? NULL : pointers[at.running_mean],
-        .running_var = own->untracked ? NULL : pointers[at.running_var],
-        .y = pointers[at.y],
-        .mean = training ? pointers[at.mean] : NULL,
-        .rstd = training ? pointers[at.rstd] : NULL
-    };
-    return row->run(device, &own->p, plan, &arguments);
-}
+#define POINTER(name) offsetof(talc_batch_norm2d_arguments, name)
 
 const check_family talc_check_batch_norm2d = {
     .ops = op_names,
+    .stream = 9,
     .parse = parse,
     .print = print,
-    .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
@@ -498,7 +385,6 @@ const check_family talc_check_batch_norm2d = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, batch_norm2d),
-    .posed = posed,
-    .is_empty = is_empty,
-    .run = run,
+    .arguments = { POINTER(x), POINTER(weight), POINTER(bias), POINTER(running_mean),
+                   POINTER(running_var), POINTER(y), POINTER(mean), POINTER(rstd) },
 };

@@ -85,9 +85,11 @@ bool talc_check_values_new(const check_family *family, const check_problem *prob
                            check_values *values)
 {
     check_operand operands[CHECK_OPERANDS];
-    const int count = family->operands(problem, operands);
+    talc_check_operands(family, problem, operands);
     *values = (check_values){ .of = { NULL } };
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (operands[i].role == CHECK_ABSENT)
+            continue;
         values->of[i] = talc_memory_new((size_t)operands[i].count * sizeof(double) + 1, "check");
         if (values->of[i] == NULL) {
             talc_check_values_free(values);
@@ -107,12 +109,12 @@ void talc_check_values_free(check_values *values)
 // ---- The buffer ---------------------------------------------------------------------------------------------
 
 /* The operands of a run, then the workspace, one behind the other. */
+enum { WORKSPACE = CHECK_OPERANDS, PLACES };
+
 typedef struct check_stage {
-    int count;
     check_operand operands[CHECK_OPERANDS];
-    guarded of[CHECK_OPERANDS + 1];
-    size_t
-        image; /* bytes that host and device have in common; what is left is the end of a large workspace */
+    guarded of[PLACES]; /* of an operand that is absent: nothing */
+    size_t image; /* bytes in common with the host; what is left is the end of a large workspace */
     talc_tensor *buffer;
     talc_device *device;
 } check_stage;
@@ -143,14 +145,17 @@ static guarded placed(size_t start, size_t bytes, size_t shift)
 static void lay_out(check_stage *stage, const check_run_options *options, size_t workspace_bytes)
 {
     size_t start = 0;
-    for (int i = 0; i < stage->count; i++) {
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
         const check_operand *operand = &stage->operands[i];
+        stage->of[i] = (guarded){ start, start, start, start };
+        if (operand->role == CHECK_ABSENT)
+            continue;
         const size_t size = talc_dtype_size(operand->dtype);
         stage->of[i] = placed(start, (size_t)operand->count * size, shift_of(options, i, size));
         start = stage->of[i].stop;
     }
-    const guarded *workspace = &stage->of[stage->count];
-    stage->of[stage->count] = placed(start, workspace_bytes, 0);
+    const guarded *workspace = &stage->of[WORKSPACE];
+    stage->of[WORKSPACE] = placed(start, workspace_bytes, 0);
     stage->image =
         workspace_bytes > WORKSPACE_IMAGE ? workspace->begin + WORKSPACE_IMAGE : workspace->stop;
 }
@@ -185,14 +190,14 @@ void talc_check_room_free(check_room *room)
 static void draw(const check_stage *stage, const check_values *values,
                  const check_run_options *options, check_room *room)
 {
-    for (int i = 0; i <= stage->count; i++) {
+    for (int i = 0; i < PLACES; i++) {
         const guarded *of = &stage->of[i];
         const size_t end = of->end < stage->image ? of->end : stage->image;
         memset(room->image + of->start, UNWRITTEN, of->begin - of->start);
         memset(room->image + end, UNWRITTEN, of->stop - of->end);
-        if (i == stage->count || stage->operands[i].role == CHECK_WRITTEN) {
-            const int fill = i == stage->count ? options->finite ? FINITE : UNWRITTEN
-                                               : fill_of(&stage->operands[i], options);
+        if (i == WORKSPACE || stage->operands[i].role == CHECK_WRITTEN) {
+            const int fill = i == WORKSPACE ? options->finite ? FINITE : UNWRITTEN
+                                            : fill_of(&stage->operands[i], options);
             memset(room->image + of->begin, fill, end - of->begin);
             continue;
         }
@@ -211,7 +216,7 @@ static char *address(const check_stage *stage, size_t at)
 /* Fills the rest of a large workspace with what its beginning holds, twice as much with each copy. */
 static talc_status spread(const check_stage *stage)
 {
-    const guarded *workspace = &stage->of[stage->count];
+    const guarded *workspace = &stage->of[WORKSPACE];
     talc_copy_problem problem = { .dst_dtype = TALC_U8,
                                   .src_dtype = TALC_U8,
                                   .rank = 1,
@@ -230,7 +235,7 @@ static talc_status spread(const check_stage *stage)
 
 static bool upload(check_stage *stage, const check_room *room)
 {
-    const guarded *workspace = &stage->of[stage->count];
+    const guarded *workspace = &stage->of[WORKSPACE];
     const talc_device_interface *interface = stage->device->interface;
     stage->buffer =
         talc_tensor_new("check", stage->device, TALC_U8, TALC_DIMS((int64_t)workspace->stop));
@@ -246,7 +251,7 @@ static bool upload(check_stage *stage, const check_room *room)
 
 static bool download(const check_stage *stage, check_room *room)
 {
-    const guarded *workspace = &stage->of[stage->count];
+    const guarded *workspace = &stage->of[WORKSPACE];
     const talc_device_interface *interface = stage->device->interface;
     if (stage->image == workspace->stop)
         return interface->download(stage->device, room->after, stage->buffer->data, stage->image) ==
@@ -284,14 +289,14 @@ static void inspect(const check_stage *stage, int i, const check_run_options *op
                     const check_room *room, const check_values *results, check_run_report *report)
 {
     const guarded *of = &stage->of[i];
-    const bool is_workspace = i == stage->count;
+    const bool is_workspace = i == WORKSPACE;
     const char *name = is_workspace ? "the workspace" : stage->operands[i].name;
     const size_t end = of->end < stage->image ? of->end : stage->image;
     if (!same(room, of->start, of->begin) || !same(room, end, end + (of->stop - of->end)))
         report->written = name;
     if (is_workspace)
         return;
-    if (stage->operands[i].role != CHECK_READ)
+    if (talc_check_is_output(&stage->operands[i]))
         read_results(stage, i, options, room, results, report);
     else if (!same(room, of->begin, of->end))
         report->changed = name;
@@ -304,6 +309,26 @@ static void note_failure(check_run_report *report, talc_status status)
     talc_error_clear();
 }
 
+/* Runs the row on what the buffer holds. */
+static talc_status run(const check_family *family, const talc_algorithm *row,
+                       const check_problem *problem, const check_stage *stage,
+                       const talc_plan *plan)
+{
+    union {
+        talc_arguments base;
+        char bytes[CHECK_ARGUMENTS_BYTES];
+    } arguments = { .bytes = { 0 } }; /* of any op */
+    arguments.base.workspace = address(stage, stage->of[WORKSPACE].begin);
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        void *operand = address(stage, stage->of[i].begin);
+        if (stage->operands[i].role != CHECK_ABSENT)
+            memcpy(arguments.bytes + family->arguments[i], &operand, sizeof operand);
+    }
+    const talc_status status = row->run(stage->device, problem, plan, &arguments);
+    return status == TALC_OK && !talc_device_synchronize(stage->device) ? talc_error_status()
+                                                                        : status;
+}
+
 bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_device *device,
                     const check_problem *problem, const check_values *values,
                     const check_run_options *options, check_room *room, const check_values *results,
@@ -314,7 +339,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     if (scope == NULL)
         return false;
     check_stage stage = { .device = device };
-    stage.count = family->operands(problem, stage.operands);
+    talc_check_operands(family, problem, stage.operands);
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
     talc_plan plan;
@@ -326,17 +351,11 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
         done = upload(&stage, room);
     }
     if (done) {
-        void *pointers[CHECK_OPERANDS] = { NULL };
-        for (int i = 0; i < stage.count; i++)
-            pointers[i] = address(&stage, stage.of[i].begin);
-        talc_status status = family->run(row, device, problem, pointers, &plan,
-                                         address(&stage, stage.of[stage.count].begin));
-        if (status == TALC_OK && !talc_device_synchronize(device))
-            status = talc_error_status();
+        const talc_status status = run(family, row, problem, &stage, &plan);
         if (status != TALC_OK || talc_failed())
             note_failure(report, talc_failed() ? talc_error_status() : status);
         done = download(&stage, room);
-        for (int i = 0; i <= stage.count && done; i++)
+        for (int i = 0; i < PLACES && done; i++)
             inspect(&stage, i, options, room, results, report);
     }
     talc_scope_leave(scope);

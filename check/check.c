@@ -53,7 +53,7 @@ static const char *plan_of(const session *s, int row, size_t limit, talc_plan *p
 
 static talc_check_outcome outcome_new(const session *s, int row, talc_check_kind kind)
 {
-    return (talc_check_outcome){ .op = s->family->op(&s->problem),
+    return (talc_check_outcome){ .op = talc_check_op(s->family, &s->problem),
                                  .algorithm = s->rows[row]->name,
                                  .device = s->check->device->name,
                                  .problem = s->text,
@@ -320,7 +320,7 @@ static bool check_all(session *s)
 static double memory_of(const session *s)
 {
     check_operand operands[CHECK_OPERANDS];
-    const int count = s->family->operands(&s->problem, operands);
+    talc_check_operands(s->family, &s->problem, operands);
     double workspace = 0;
     for (int row = 0; row < s->row_count; row++) {
         talc_plan plan;
@@ -330,7 +330,7 @@ static double memory_of(const session *s)
     double bytes =
         talc_check_oracle_bytes(s->family, &s->problem, s->check->options.observe != NULL);
     bytes += 3 * workspace;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < CHECK_OPERANDS; i++)
         bytes += (double)operands[i].count *
                  (3 * sizeof(double) + 3 * (double)talc_dtype_size(operands[i].dtype));
     return bytes;
@@ -348,20 +348,10 @@ static bool fits_memory(const session *s, double bytes)
     return false;
 }
 
-static bool nothing_to_compute(const session *s)
-{
-    check_operand operands[CHECK_OPERANDS];
-    const int count = s->family->operands(&s->problem, operands);
-    for (int i = 0; i < count; i++)
-        if (operands[i].role != CHECK_READ && operands[i].count == 0)
-            return true;
-    return false;
-}
-
 /* Drops the rows that refuse the problem; notes each in its summary. */
 static bool sort_out_rows(session *s)
 {
-    const char *op = s->family->op(&s->problem);
+    const char *op = talc_check_op(s->family, &s->problem);
     int kept = 0;
     for (int i = 0; i < s->row_count; i++) {
         talc_check_summary *summary = talc_check_summary_of(s->check, op, s->rows[i]);
@@ -381,7 +371,7 @@ static bool sort_out_rows(session *s)
 /* What a row of the program's own may lack, and a name that a summary does not hold whole. */
 static bool is_usable(const session *s, const talc_algorithm *row)
 {
-    const char *op = s->family->op(&s->problem);
+    const char *op = talc_check_op(s->family, &s->problem);
     const size_t most = sizeof((talc_check_summary *)NULL)->algorithm - 1;
     if (row->name == NULL || row->name[0] == '\0') {
         talc_fail(TALC_BAD_ARGUMENT, "check: the row of %s has no name", op);
@@ -428,7 +418,7 @@ static bool check_session(session *s)
     for (int row = 0; row < s->row_count; row++)
         if (!is_usable(s, s->rows[row]))
             return false;
-    const bool empty = nothing_to_compute(s);
+    const bool empty = talc_check_nothing_due(s->family, &s->problem);
     if (!empty && !sort_out_rows(s))
         return false;
     if (empty || s->row_count == 0) {
@@ -456,7 +446,7 @@ static session *session_new(talc_check *check, const char *problem)
         talc_memory_free(s);
         return NULL;
     }
-    s->family->print(&s->problem, s->text);
+    talc_check_write(s->family, &s->problem, s->text);
     return s;
 }
 
@@ -484,7 +474,7 @@ static bool check_rows(talc_check *check, const char *problem)
             continue;
         else if (s->row_count == MOST_ROWS)
             talc_fail(TALC_UNSUPPORTED, "check: %s has more than %d algorithms to check on %s",
-                      s->family->op(&s->problem), MOST_ROWS, check->device->name);
+                      talc_check_op(s->family, &s->problem), MOST_ROWS, check->device->name);
         else
             s->rows[s->row_count++] = row;
     const bool done = !talc_failed() && check_session(s);

@@ -187,22 +187,21 @@ static void draw_pointwise(uint64_t *s, talc_conv2d_problem *p)
     p->OC = p->groups * draw_channels(s);
 }
 
-void talc_check_conv2d_random(uint64_t seed, check_problem *problem)
+bool talc_check_conv2d_random(uint64_t *s, check_problem *problem)
 {
-    uint64_t s = talc_check_bits(seed, 0);
     talc_conv2d_problem *p = (talc_conv2d_problem *)(void *)problem;
-    *p = (talc_conv2d_problem){ .dtype = talc_check_draw(&s, 0, 3) == 0 ? TALC_F64 : TALC_F32 };
-    const int64_t shape = talc_check_draw(&s, 0, 2);
+    *p = (talc_conv2d_problem){ .dtype = talc_check_draw(s, 0, 3) == 0 ? TALC_F64 : TALC_F32 };
+    const int64_t shape = talc_check_draw(s, 0, 2);
     if (shape == 0)
-        draw_any(&s, p);
+        draw_any(s, p);
     else if (shape == 1)
-        draw_depthwise(&s, p);
+        draw_depthwise(s, p);
     else
-        draw_pointwise(&s, p);
-    p->N = talc_check_draw(&s, 1, 3);
-    p->bias = talc_check_draw(&s, 0, 1) == 0;
-    p->residual = talc_check_draw(&s, 0, 3) == 0;
-    p->activation = draw_activation(&s);
+        draw_pointwise(s, p);
+    p->N = talc_check_draw(s, 1, 3);
+    p->bias = talc_check_draw(s, 0, 1) == 0;
+    p->residual = talc_check_draw(s, 0, 3) == 0;
+    p->activation = draw_activation(s);
     talc_conv2d_problem_check(p);
     /* What is left of an expensive problem has the same edges. */
     while (talc_conv2d_flops(p) > 2e6 && (p->N > 1 || p->OC > p->groups || p->C > p->groups)) {
@@ -213,4 +212,5 @@ void talc_check_conv2d_random(uint64_t seed, check_problem *problem)
         else
             p->C = larger(1, p->C / p->groups / 2) * p->groups;
     }
+    return true;
 }

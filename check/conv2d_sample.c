@@ -5,8 +5,10 @@
 #include "check/check.h"
 
 #include "check/bound.h"
+#include "check/case.h"
 #include "check/conv2d.h"
 #include "check/data.h"
+#include "check/layout.h"
 #include "ops/operand.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
@@ -64,10 +66,8 @@ typedef struct operands {
     const talc_tensor *x, *w, *bias, *residual;
     check_problem one;
     check_values values;
-    int y;                    /* operand */
-    int64_t block, row;       /* n * groups + g of what x holds, oc of what w holds */
-    int64_t pixels, weights;  /* of x and of w */
-    double *bias_one, *plane; /* NULL without bias, residual */
+    int64_t block, row;      /* n * groups + g of what x holds, oc of what w holds */
+    int64_t pixels, weights; /* of x and of w */
 } operands;
 
 static talc_conv2d_problem *problem_of(operands *o)
@@ -84,21 +84,14 @@ static bool operands_new(operands *o, const talc_conv2d_problem *p)
     o->pixels = one->C * p->H * p->W;
     o->weights = one->C * p->KH * p->KW;
     o->block = o->row = -1;
-    o->y = 2;
-    o->values.of[0] = talc_memory_new((size_t)o->pixels * sizeof(double), WHO);
-    o->values.of[1] = talc_memory_new((size_t)o->weights * sizeof(double), WHO);
+    o->values.of[CHECK_X] = talc_memory_new((size_t)o->pixels * sizeof(double), WHO);
+    o->values.of[CHECK_W] = talc_memory_new((size_t)o->weights * sizeof(double), WHO);
     if (p->bias)
-        o->bias_one = o->values.of[o->y++] = talc_memory_new(sizeof(double), WHO);
+        o->values.of[CHECK_BIAS] = talc_memory_new(sizeof(double), WHO);
     if (p->residual)
-        o->plane = o->values.of[o->y++] =
+        o->values.of[CHECK_RESIDUAL] =
             talc_memory_new((size_t)(p->OH * p->OW) * sizeof(double), WHO);
     return !talc_failed();
-}
-
-static void operands_free(operands *o)
-{
-    for (int i = 0; i < o->y; i++)
-        talc_memory_free(o->values.of[i]);
 }
 
 static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index)
@@ -106,16 +99,16 @@ static check_due due_of(operands *o, const talc_conv2d_problem *p, int64_t index
     const int64_t plane = p->OH * p->OW, row = index / plane, n = row / p->OC, oc = row % p->OC;
     const int64_t block = n * p->groups + oc / (p->OC / p->groups);
     if (block != o->block)
-        widen(o->x, block * o->pixels, o->pixels, o->values.of[0]);
+        widen(o->x, block * o->pixels, o->pixels, o->values.of[CHECK_X]);
     if (row != o->row)
-        widen(o->w, oc * o->weights, o->weights, o->values.of[1]);
+        widen(o->w, oc * o->weights, o->weights, o->values.of[CHECK_W]);
     if (p->bias)
-        *o->bias_one = element(o->bias, oc);
+        *o->values.of[CHECK_BIAS] = element(o->bias, oc);
     if (p->residual)
-        o->plane[index % plane] = element(o->residual, index);
+        o->values.of[CHECK_RESIDUAL][index % plane] = element(o->residual, index);
     o->block = block;
     o->row = row;
-    return talc_check_conv2d.due(&o->one, &o->values, o->y, index % plane);
+    return talc_check_conv2d.due(&o->one, &o->values, CHECK_Y, index % plane);
 }
 
 static bool work_out(talc_check_sample *self, operands *o)
@@ -126,7 +119,7 @@ static bool work_out(talc_check_sample *self, operands *o)
         self->due[i] = due;
         self->S_norm = due.S > self->S_norm && isfinite(due.S) ? due.S : self->S_norm;
     }
-    operands_free(o);
+    talc_check_values_free(&o->values);
     return room;
 }
 
@@ -199,14 +192,6 @@ typedef struct result {
     talc_arithmetic arithmetic;
 } result;
 
-static void locate(const talc_conv2d_problem *p, int64_t index, int64_t where[4])
-{
-    where[3] = index % p->OW;
-    where[2] = index / p->OW % p->OH;
-    where[1] = index / p->OW / p->OH % p->OC;
-    where[0] = index / p->OW / p->OH / p->OC;
-}
-
 /* Compares y with what is due, or with `other` where there is one. */
 static void compare(const talc_check_sample *self, const result *y, const result *other,
                     talc_check_sample_report *report)
@@ -230,7 +215,8 @@ static void compare(const talc_check_sample *self, const result *y, const result
         if (share <= report->share)
             continue;
         report->share = share;
-        locate(p, self->index[i], report->where);
+        talc_check_coordinates(4, (int64_t[]){ p->N, p->OC, p->OH, p->OW }, self->index[i],
+                               report->where);
     }
     report->share = report->share < 0 ? 0 : report->share;
 }

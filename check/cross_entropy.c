@@ -8,8 +8,8 @@
 #include "ops/cross_entropy.h"
 
 #include "check/data.h"
+#include "check/exponentials.h"
 #include "check/family.h"
-#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
@@ -21,11 +21,13 @@
 typedef struct entropy_problem {
     talc_cross_entropy_problem p;
     check_layout x, labels;
+    check_part outer; /* x's dimensions but that of the classes */
 } entropy_problem;
 
 _Static_assert(sizeof(entropy_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_cross_entropy_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
-static const double SMOOTHING = 0.1;
+#define SMOOTHING 0.1
 
 enum { UNCLASSED = -100 };
 
@@ -48,23 +50,21 @@ static bool complete(entropy_problem *own)
 {
     talc_cross_entropy_problem *p = &own->p;
     const int at = class_dim(own);
-    own->labels = (check_layout){ .dtype = TALC_I64 };
-    for (int i = 0; i < own->x.rank; i++)
-        if (i != at)
-            own->labels.dims[own->labels.rank++] = own->x.dims[i];
-    if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&own->labels))
+    bool along[TALC_MAX_RANK] = { false };
+    along[at] = true;
+    if (!talc_check_lay_out(&own->x) || !talc_check_part_of(&own->x, along, false, &own->outer))
+        return false;
+    own->labels = (check_layout){ .dtype = TALC_I64, .rank = own->outer.rank };
+    memcpy(own->labels.dims, own->outer.dims, sizeof own->labels.dims);
+    if (!talc_check_lay_out(&own->labels))
         return false;
     p->dtype = own->x.dtype;
     p->C = own->x.dims[at];
     p->x_stride = own->x.strides[at];
     p->samples = own->labels.count;
-    p->outer_rank = 0;
-    for (int i = 0; i < own->x.rank; i++) {
-        if (i == at)
-            continue;
-        p->outer_dims[p->outer_rank] = own->x.dims[i];
-        p->x_strides[p->outer_rank++] = own->x.strides[i];
-    }
+    p->outer_rank = own->outer.rank;
+    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->x_strides }, 1);
@@ -73,91 +73,69 @@ static bool complete(entropy_problem *own)
 
 // ---- Text ---------------------------------------------------------------------------------------------------
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+#define FIELD(name) offsetof(entropy_problem, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "sum", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_SUM },
+    { "none", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_NONE },
+    { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
+    { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
+    { "f32", CHECK_CHOICE, FIELD(x.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(x.dtype), TALC_F64 },
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    enum { F32, F64, REVERSED, SUM, NONE, SMOOTH, IGNORE };
-    static const char *const words[] = { "f32",  "f64",    "reversed", "sum",
-                                         "none", "smooth", "ignore",   NULL };
-    memset(problem, 0, sizeof *problem);
     entropy_problem *own = (entropy_problem *)(void *)problem;
+    const char *start = r->at;
+    (void)op;
     own->p.ignore_index = UNCLASSED;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_dims(&r, &own->x))
+    if (!talc_check_read_dims(r, &own->x))
         return false;
     if (own->x.rank == 0 || own->x.dims[class_dim(own)] == 0)
-        return talc_check_unexpected(&r, "dimensions with at least one class");
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(&r, words, &seen, &word))
-            return false;
-        if (word == F32 || word == F64) {
-            seen |= 1u << F32 | 1u << F64;
-            own->x.dtype = word == F64 ? TALC_F64 : TALC_F32;
-        }
-        if (word == SUM || word == NONE) {
-            seen |= 1u << SUM | 1u << NONE;
-            own->p.reduction = word == SUM ? TALC_REDUCTION_SUM : TALC_REDUCTION_NONE;
-        }
-        own->x.reversed |= word == REVERSED;
-        own->p.label_smoothing = word == SMOOTH ? SMOOTHING : own->p.label_smoothing;
-        own->p.ignore_index = word == IGNORE ? 0 : own->p.ignore_index;
-    }
-    return complete(own) || talc_check_unexpected_at(&r, text, "an input below 2^63 bytes");
+        return talc_check_unexpected(r, "dimensions with at least one class");
+    return talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
 }
 
-static const char *op_of(const check_problem *problem)
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
-    (void)problem;
-    return op_names[0];
+    talc_check_append_dims(text, &read_only(problem)->x);
+    talc_check_append_words(text, words, problem);
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    const entropy_problem *own = read_only(problem);
-    text[0] = '\0';
-    talc_check_append(text, "%s:", op_names[0]);
-    talc_check_append_dims(text, &own->x);
-    talc_check_append(text, "%s%s%s%s%s", own->x.reversed ? "_reversed" : "",
-                      own->p.reduction == TALC_REDUCTION_SUM    ? "_sum"
-                      : own->p.reduction == TALC_REDUCTION_NONE ? "_none"
-                                                                : "",
-                      own->p.label_smoothing > 0 ? "_smooth" : "",
-                      own->p.ignore_index == 0 ? "_ignore" : "",
-                      own->x.dtype == TALC_F64 ? "_f64" : "");
-    return text;
-}
-
-static void random_problem(uint64_t seed, check_problem *problem)
-{
-    uint64_t state = talc_check_bits(seed, 7);
-    memset(problem, 0, sizeof *problem);
     entropy_problem *own = (entropy_problem *)(void *)problem;
-    own->x.dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-    talc_check_random_dims(&state, &own->x);
+    own->x.dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    talc_check_random_dims(state, &own->x);
     if (own->x.rank == 0) {
         own->x.rank = 1;
-        own->x.dims[0] = talc_check_draw(&state, 1, 40);
+        own->x.dims[0] = talc_check_draw(state, 1, 40);
     }
-    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
-    own->p.reduction = (talc_reduction)talc_check_draw(&state, 0, 2);
-    own->p.label_smoothing = talc_check_draw(&state, 0, 2) == 0 ? SMOOTHING : 0;
-    own->p.ignore_index = talc_check_draw(&state, 0, 2) == 0 ? 0 : UNCLASSED;
-    complete(own);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->p.reduction = (talc_reduction)talc_check_draw(state, 0, 2);
+    own->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
+    own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    return complete(own);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+enum { X, LABELS, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const entropy_problem *own = read_only(problem);
     check_layout y = own->labels;
-    y.dtype = own->x.dtype;
     if (own->p.reduction != TALC_REDUCTION_NONE)
-        y = (check_layout){ .dtype = own->x.dtype, .count = 1 };
-    list[0] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[1] = talc_check_stored(&own->labels, "labels", CHECK_READ);
-    list[2] = talc_check_stored(&y, "y", CHECK_WRITTEN);
-    return 3;
+        y.rank = 0;
+    y.dtype = own->x.dtype;
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
+    list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -171,43 +149,29 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 {
     const entropy_problem *own = read_only(problem);
     const double scale = 8;
-    talc_check_fill(values->of[0], own->x.count, own->x.dtype, kind, 8, scale, seed);
+    talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
     for (int64_t i = 0; i < own->labels.count; i++) {
         const uint64_t bits = talc_check_bits(seed + 1, (uint64_t)i);
-        values->of[1][i] = bits % 7 == 3 ? (double)own->p.ignore_index
-                                         : (double)((bits >> 8) % (uint64_t)own->p.C);
+        values->of[LABELS][i] = bits % 7 == 3 ? (double)own->p.ignore_index
+                                              : (double)((bits >> 8) % (uint64_t)own->p.C);
     }
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
-
-/* exp in the precision that the oracle of a type needs; for f32 the float64 one, which is several times faster. */
-static long double exponential(talc_dtype dtype, long double x)
-{
-    return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
-}
 
 /* One sample's loss; `extra` is how far it may be off. */
 static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
     const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53, e = p->label_smoothing;
-    const int64_t step = own->x.strides[class_dim(own)];
-    /* A NaN, which is no maximum, gets into the sum; so does an infinite maximum less itself. */
-    long double most = x[0], sum = 0, differences = 0;
-    for (int64_t j = 1; j < p->C; j++)
-        most = x[j * step] > most ? x[j * step] : most;
-    for (int64_t j = 0; j < p->C; j++) {
-        sum += exponential(p->dtype, x[j * step] - most);
-        differences += x[j * step] - most;
-    }
-    const long double log_sum = logl(sum), from_most = x[t * step] - most;
+    const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
+    const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
     check_due due = { .value = log_sum - from_most };
     if (e > 0)
-        due.value = (1 - e) * due.value + e * (log_sum - differences / p->C);
+        due.value = (1 - e) * due.value + e * (log_sum - row.differences / p->C);
     if (!isfinite(due.value))
         return due;
-    const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
+    const double smoothed = e > 0 ? e * (double)fabsl(row.differences) / (double)p->C : 0;
     due.extra = (4 + 2 * sqrt((double)p->C) + (1 - e) * (double)fabsl(from_most) + smoothed +
                  (double)fabsl(due.value)) *
                 u;
@@ -217,20 +181,12 @@ static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
 
 static check_due sample_due(const entropy_problem *own, const check_values *values, int64_t i)
 {
-    const check_due nothing = { 0 };
-    int64_t dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
-    int rank = 0;
-    for (int d = 0; d < own->x.rank; d++)
-        if (d != class_dim(own)) {
-            dims[rank] = own->x.dims[d];
-            strides[rank++] = own->x.strides[d];
-        }
-    const int64_t label = (int64_t)values->of[1][i];
-    if (label != own->p.ignore_index && (label < 0 || label >= own->p.C))
+    const int64_t label = (int64_t)values->of[LABELS][i];
+    if (label == own->p.ignore_index)
+        return (check_due){ .value = 0 };
+    if (label < 0 || label >= own->p.C)
         return (check_due){ .value = NAN };
-    return label == own->p.ignore_index
-               ? nothing
-               : loss_of(own, values->of[0] + talc_check_offset(rank, dims, strides, i), label);
+    return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), label);
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -249,7 +205,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
         whole.extra += one.extra;
         whole.alike += one.alike;
         sizes += (double)fabsl(one.value);
-        count += (int64_t)values->of[1][i] != own->p.ignore_index;
+        count += (int64_t)values->of[LABELS][i] != own->p.ignore_index;
     }
     whole.extra += 2 * (sqrt((double)own->labels.count) + 1) * u * sizes;
     if (own->p.reduction == TALC_REDUCTION_MEAN) {
@@ -271,23 +227,15 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_cross_entropy_pose(const check_ran *ran, check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_cross_entropy_problem *observed = ran->problem;
-    memset(problem, 0, sizeof *problem);
     entropy_problem *own = (entropy_problem *)(void *)problem;
     own->p.reduction = observed->reduction;
     own->p.label_smoothing = observed->label_smoothing;
     own->p.ignore_index = observed->ignore_index;
-    own->x = talc_check_layout_of(&ran->inputs[0]);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own);
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
 }
 
 static bool is_empty(const check_problem *problem)
@@ -295,28 +243,21 @@ static bool is_empty(const check_problem *problem)
     return read_only(problem)->x.count == 0;
 }
 
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const talc_cross_entropy_arguments arguments = {
-        .base = { workspace }, .y = pointers[2], .x = pointers[0], .labels = pointers[1]
-    };
-    return row->run(device, &read_only(problem)->p, plan, &arguments);
-}
+#define POINTER(name) offsetof(talc_cross_entropy_arguments, name)
 
 const check_family talc_check_cross_entropy = {
     .ops = op_names,
+    .stream = 7,
     .parse = parse,
     .print = print,
-    .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
-    .posed = posed,
+    .arguments = { POINTER(x), POINTER(labels), POINTER(y) },
     .is_empty = is_empty,
-    .run = run,
 };

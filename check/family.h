@@ -9,16 +9,17 @@
 #define TALC_CHECK_FAMILY_H
 
 #include "check/check.h"
+#include "check/text.h"
 
-enum { CHECK_OPERANDS = 8, CHECK_PROBLEM_BYTES = 1024 };
+enum { CHECK_OPERANDS = 8, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 128 };
 
-/// A problem of any family, in place.
+/// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the op's rows take.
 typedef union check_problem {
     char bytes[CHECK_PROBLEM_BYTES];
     int64_t alignment;
 } check_problem;
 
-typedef enum check_role { CHECK_READ, CHECK_WRITTEN, CHECK_UPDATED } check_role;
+typedef enum check_role { CHECK_ABSENT, CHECK_READ, CHECK_WRITTEN, CHECK_UPDATED } check_role;
 
 typedef struct check_operand {
     const char *name; ///< "x", as in the op's header
@@ -34,7 +35,8 @@ typedef struct check_common {
     long double of[3];
 } check_common;
 
-/// Elements of each operand, in the order of check_family.operands. Of an updated one, what it holds before.
+/// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of an updated one, what it
+/// holds before.
 typedef struct check_values {
     double *of[CHECK_OPERANDS];
     const check_common *common; ///< of each group; NULL: each element works out its own
@@ -53,20 +55,28 @@ typedef struct check_due {
     bool any;    ///< whatever the row gives is right
 } check_due;
 
+struct check_ran;
+
 typedef struct check_family {
     const char *const *ops; ///< the op names that texts begin with, NULL at the end
+    uint64_t stream;        ///< of random numbers, from which random problems are drawn
 
-    /// Reads what follows "op:"; all checks of the op that need no tensor. False with a failure that gives the position.
-    bool (*parse)(const char *op, const char *text, check_problem *problem);
-    /// The whole text, "op:" included unless the op is conv2d.
-    const char *(*print)(const check_problem *problem, char text[TALC_CHECK_TEXT]);
-    /// The op's name, as talc_algorithm_force takes it.
-    const char *(*op)(const check_problem *problem);
-    /// A small problem that depends on the seed alone; edge values often.
-    void (*random)(uint64_t seed, check_problem *problem);
+    /// Reads what follows "op:" of ops[op]; all checks of the op that need no tensor. False with a failure that gives the
+    /// position.
+    bool (*parse)(check_reader *reader, int op, check_problem *problem);
+    /// Appends that to a text.
+    void (*print)(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+    /// The index of the problem's op; NULL where there is only one.
+    int (*op)(const check_problem *problem);
+    /// Draws a small problem, edge values often; false when it is none, and another is drawn.
+    bool (*random)(uint64_t *state, check_problem *problem);
+    /// The problem that a model has posed to the op, without its activation, over operands without gaps. False when it is too
+    /// large.
+    bool (*pose)(const struct check_ran *ran, check_problem *problem);
 
-    /// Lists the operands that the problem has; returns how many.
-    int (*operands)(const check_problem *problem, check_operand operands[CHECK_OPERANDS]);
+    /// Describes the operands that the problem has (talc_check_operand), each in its place: those that are read or updated
+    /// first, in the order in which the op tells an observer of them.
+    void (*operands)(const check_problem *problem, check_operand operands[CHECK_OPERANDS]);
     /// Whether data of this kind means something for the problem: softmax, say, has no exact data.
     bool (*takes)(const check_problem *problem, talc_check_kind kind);
     /// Fills everything that is read (check/data.h helps): values.of[i] has room for operand i. The same arguments give the
@@ -91,13 +101,10 @@ typedef struct check_family {
 
     /// Where a backend keeps its list of rows, as an offset into struct talc_backend.
     size_t list;
-    /// The problem as its rows take it, and whether it has no result to compute.
-    const void *(*posed)(const check_problem *problem);
+    /// Where a row's arguments have each operand, as offsets into the op's talc_NAME_arguments.
+    size_t arguments[CHECK_OPERANDS];
+    /// Whether no row computes the result, though it has elements; NULL: never.
     bool (*is_empty)(const check_problem *problem);
-    /// Runs a row on device pointers to contiguous operands, in the order of `operands`.
-    talc_status (*run)(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan,
-                       void *workspace);
 } check_family;
 
 extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
@@ -117,5 +124,30 @@ const char *talc_check_plan(const check_family *family, const talc_algorithm *ro
 
 /// Finds the family of a text and reads the problem; NULL with a failure.
 const check_family *talc_check_parse(const char *text, check_problem *problem);
+
+/// The problem that belongs to a seed.
+void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem);
+
+/// The name of its op, as talc_algorithm_force takes it, and its whole text, "op:" included unless that is conv2d.
+const char *talc_check_op(const check_family *family, const check_problem *problem);
+const char *talc_check_write(const check_family *family, const check_problem *problem,
+                             char text[TALC_CHECK_TEXT]);
+
+/// An operand of these dimensions.
+check_operand talc_check_operand(const char *name, check_role role, talc_dtype dtype,
+                                 talc_dims dims);
+
+/// All operands of a problem, absent ones among them.
+void talc_check_operands(const check_family *family, const check_problem *problem,
+                         check_operand operands[CHECK_OPERANDS]);
+
+static inline bool talc_check_is_output(const check_operand *operand)
+{
+    return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
+}
+
+/// Whether an output has no elements; whether no row computes the result, for that or another reason.
+bool talc_check_nothing_due(const check_family *family, const check_problem *problem);
+bool talc_check_is_empty(const check_family *family, const check_problem *problem);
 
 #endif

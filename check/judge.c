@@ -2,6 +2,7 @@
 
 #include "check/bound.h"
 #include "check/data.h"
+#include "check/layout.h"
 #include "check/parallel.h"
 #include "tensor/memory.h"
 
@@ -17,10 +18,10 @@ enum { MOST_SHARES = 1 << 24 }; /* elements of an output whose shares are handed
 double talc_check_oracle_terms(const check_family *family, const check_problem *problem)
 {
     check_operand operands[CHECK_OPERANDS];
-    const int count = family->operands(problem, operands);
+    talc_check_operands(family, problem, operands);
     double terms = 0;
-    for (int i = 0; i < count; i++)
-        if (operands[i].role != CHECK_READ)
+    for (int i = 0; i < CHECK_OPERANDS; i++)
+        if (talc_check_is_output(&operands[i]))
             terms += (double)operands[i].count * family->terms(problem);
     return terms;
 }
@@ -113,10 +114,10 @@ bool talc_check_oracle_new(const check_family *family, const check_problem *prob
                            bool shares, check_oracle *oracle)
 {
     *oracle = (check_oracle){ .family = family, .problem = problem };
-    oracle->operands = family->operands(problem, oracle->operand);
+    talc_check_operands(family, problem, oracle->operand);
     const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
-    for (int i = 0; i < oracle->operands; i++) {
-        if (oracle->operand[i].role == CHECK_READ)
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&oracle->operand[i]))
             continue;
         oracle->outputs++;
         if (!expected_new(&oracle->expected[oracle->outputs - 1], &oracle->operand[i], i, sampled,
@@ -135,11 +136,11 @@ double talc_check_oracle_bytes(const check_family *family, const check_problem *
                                bool shares)
 {
     check_operand operands[CHECK_OPERANDS];
-    const int count = family->operands(problem, operands);
+    talc_check_operands(family, problem, operands);
     const bool sampled = talc_check_oracle_terms(family, problem) > CHECK_FULL_TERMS;
     double bytes = (double)groups_of(family, problem) * sizeof(check_common);
-    for (int i = 0; i < count; i++) {
-        if (operands[i].role == CHECK_READ)
+    for (int i = 0; i < CHECK_OPERANDS; i++) {
+        if (!talc_check_is_output(&operands[i]))
             continue;
         const bool part = sampled && operands[i].count > CHECK_SAMPLE;
         bytes += part ? (double)CHECK_SAMPLE * (sizeof(check_due) + 2 * sizeof(int64_t))
@@ -225,14 +226,6 @@ void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
 }
 
 // ---- Judging ------------------------------------------------------------------------------------------------
-
-static void coordinates(const check_operand *operand, int64_t index, int64_t where[TALC_MAX_RANK])
-{
-    for (int d = operand->rank - 1; d >= 0; d--) {
-        where[d] = index % operand->dims[d];
-        index /= operand->dims[d];
-    }
-}
 
 /* Beyond the last whole block of 8 channels or 16 columns, where vector code and tiles end. */
 static bool in_tail(const check_operand *operand, const int64_t where[TALC_MAX_RANK])
@@ -336,7 +329,7 @@ static void tell(const judging *self, const verdict *worst, talc_check_outcome *
     outcome->due = worst->due;
     outcome->bound = worst->bound;
     outcome->shares = self->expected->shares;
-    coordinates(self->operand, worst->index, outcome->where);
+    talc_check_coordinates(self->operand->rank, self->operand->dims, worst->index, outcome->where);
     outcome->place = worst->border                            ? "border"
                      : in_tail(self->operand, outcome->where) ? "tail"
                                                               : "inside";
@@ -424,7 +417,7 @@ bool talc_check_same(const check_oracle *oracle, const check_values *a, const ch
             if (bits_of(a->of[number][e]) != bits_of(b->of[number][e])) {
                 char at[128];
                 int64_t where[TALC_MAX_RANK] = { 0 };
-                coordinates(operand, e, where);
+                talc_check_coordinates(operand->rank, operand->dims, e, where);
                 snprintf(reason, 256, "%s is %.9g in one run and %.9g in another",
                          coordinates_text(operand, where, at), talc_check_shown(a->of[number][e]),
                          talc_check_shown(b->of[number][e]));

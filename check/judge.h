@@ -23,7 +23,6 @@ typedef struct check_expected {
 typedef struct check_oracle {
     const check_family *family;
     const check_problem *problem;
-    int operands;
     check_operand operand[CHECK_OPERANDS];
     int outputs;
     check_expected expected[CHECK_OPERANDS];

@@ -63,14 +63,10 @@ bool talc_check_lay_out(check_layout *layout)
 
 check_operand talc_check_stored(const check_layout *layout, const char *name, check_role role)
 {
-    check_operand operand = { .name = name,
-                              .role = role,
-                              .dtype = layout->dtype,
-                              .rank = layout->rank,
-                              .count = layout->count };
+    talc_dims dims = { .rank = layout->rank };
     for (int i = 0; i < layout->rank; i++)
-        operand.dims[i] = layout->dims[layout->reversed ? layout->rank - 1 - i : i];
-    return operand;
+        dims.dim[i] = layout->dims[layout->reversed ? layout->rank - 1 - i : i];
+    return talc_check_operand(name, role, layout->dtype, dims);
 }
 
 void talc_check_random_dims(uint64_t *state, check_layout *layout)
@@ -84,6 +80,52 @@ void talc_check_random_dims(uint64_t *state, check_layout *layout)
         layout->dims[i] = extent <= left ? extent : 1;
         left /= layout->dims[i];
     }
+}
+
+bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_RANK], bool value,
+                        check_part *part)
+{
+    *part = (check_part){ .count = 1 };
+    for (int i = 0; i < layout->rank; i++) {
+        if (chosen[i] != value)
+            continue;
+        part->dims[part->rank] = layout->dims[i];
+        part->strides[part->rank++] = layout->strides[i];
+        if (!talc_multiply(part->count, layout->dims[i], &part->count))
+            return false;
+    }
+    return true;
+}
+
+// ---- Indices ------------------------------------------------------------------------------------------------
+
+int64_t talc_check_part_offset(const check_part *part, int64_t index)
+{
+    return talc_check_offset(part->rank, part->dims, part->strides, index);
+}
+
+int64_t talc_check_layout_offset(const check_layout *layout, int64_t index)
+{
+    return talc_check_offset(layout->rank, layout->dims, layout->strides, index);
+}
+
+void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_t *where)
+{
+    for (int i = rank - 1; i >= 0; i--) {
+        where[i] = index % dims[i];
+        index /= dims[i];
+    }
+}
+
+int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index)
+{
+    int64_t at = 0, step = 1;
+    for (int i = to.rank - 1, own = rank - 1; own >= 0; i--, own--) {
+        at += dims[own] == 1 ? 0 : index % to.dim[i] * step;
+        step *= dims[own];
+        index /= to.dim[i];
+    }
+    return at;
 }
 
 int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides, int64_t index)

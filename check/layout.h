@@ -1,4 +1,4 @@
-/// Strided operands of any rank, for reductions and softmax. Private to check/.
+/// Strided operands of any rank, for reductions and softmax, and indices into such. Private to check/.
 #ifndef TALC_CHECK_LAYOUT_H
 #define TALC_CHECK_LAYOUT_H
 
@@ -15,6 +15,13 @@ typedef struct check_layout {
     int64_t count; ///< product of dims
 } check_layout;
 
+/// Some of a layout's dimensions, in their order.
+typedef struct check_part {
+    int rank;
+    int64_t dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
+    int64_t count; ///< product of dims
+} check_part;
+
 /// "8x16x32", or nothing for a scalar.
 bool talc_check_read_dims(check_reader *reader, check_layout *layout);
 void talc_check_append_dims(char text[TALC_CHECK_TEXT], const check_layout *layout);
@@ -24,6 +31,14 @@ bool talc_check_read_axis(check_reader *reader, int rank, int *axis);
 
 /// Sets strides and count from the rest; false when it is too large.
 bool talc_check_lay_out(check_layout *layout);
+
+/// The dimensions with `chosen`, or those without. False when a product is too large, which it can be beside an extent of 0.
+bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_RANK], bool value,
+                        check_part *part);
+
+/// How far element `index` of a part's dimensions, in row-major order, is from the first; of a whole layout.
+int64_t talc_check_part_offset(const check_part *part, int64_t index);
+int64_t talc_check_layout_offset(const check_layout *layout, int64_t index);
 
 /// The operand as it is stored.
 check_operand talc_check_stored(const check_layout *layout, const char *name, check_role role);
@@ -36,5 +51,11 @@ check_layout talc_check_layout_of(const check_array *array);
 
 /// The steps of an index over some dimensions in row-major order: how far it is from the first element.
 int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides, int64_t index);
+
+/// The index in each dimension of an element in row-major order.
+void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_t *where);
+
+/// The element of an operand with `rank` dimensions that is stretched to `to` by NumPy's rule.
+int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index);
 
 #endif

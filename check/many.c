@@ -62,7 +62,8 @@ static double cost_of(const char *problem)
     }
     const double terms = talc_check_oracle_terms(family, &read);
     double cost = terms < CHECK_FULL_TERMS ? terms : CHECK_FULL_TERMS;
-    for (int i = family->operands(&read, operands) - 1; i >= 0; i--)
+    talc_check_operands(family, &read, operands);
+    for (int i = 0; i < CHECK_OPERANDS; i++)
         cost += (double)operands[i].count;
     return cost < LARGE ? 0 : cost;
 }

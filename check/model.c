@@ -121,9 +121,8 @@ static bool run_check(talc_module *model, talc_tensor *x, const talc_check_model
         scope == NULL || !check_input(x) ? NULL : talc_check_remember(model);
     bool checked = false;
     if (remembered != NULL) {
-        talc_device *home =
-            talc_module_tensor_count(model) > 0 ? remembered[0].tensor->device : x->device;
-        talc_device *device = options->device != NULL ? options->device : home;
+        talc_device *device =
+            options->device != NULL ? options->device : talc_check_home(model, remembered, x);
         checked = options->activations != NULL ? with_activations(model, x, device, options, report)
                                                : with_reference(model, x, device, options, report);
     }

@@ -50,21 +50,15 @@ void talc_check_activations_close(check_activations *activations)
     *activations = (check_activations){ 0 };
 }
 
-static double *read_elements(const check_activations *activations, int64_t index, int64_t count)
+static double *read_elements(const check_activations *activations, int64_t index)
 {
-    const size_t bytes = (size_t)count * sizeof(double);
-    double *elements = talc_memory_new(bytes + 1, "check_model");
-    talc_tensor *saved =
-        elements == NULL ? NULL
-                         : talc_safetensors_read(activations->file, index, talc_device_get("cpu"));
-    talc_tensor *wide = saved == NULL ? NULL : talc_cast(saved, TALC_F64);
-    const bool read = wide != NULL && talc_to_host(wide, elements, bytes);
-    talc_release(wide);
+    check_array array = { .of = NULL };
+    double accumulated = 0;
+    talc_tensor *saved = talc_safetensors_read(activations->file, index, talc_device_get("cpu"));
+    if (saved == NULL || !talc_check_array_of(NULL, saved, &array, &accumulated))
+        talc_check_array_free(&array);
     talc_release(saved);
-    if (read)
-        return elements;
-    talc_memory_free(elements);
-    return NULL;
+    return array.of;
 }
 
 bool talc_check_activations_find(check_activations *activations, const talc_module *root,
@@ -89,10 +83,7 @@ bool talc_check_activations_find(check_activations *activations, const talc_modu
         return false;
     }
     activations->used[index] = true;
-    int64_t count = 1;
-    for (int i = 0; i < dims.rank; i++)
-        count *= dims.dim[i];
-    *elements = read_elements(activations, index, count);
+    *elements = read_elements(activations, index);
     return *elements != NULL;
 }
 
@@ -156,13 +147,6 @@ static void saving_free(saving *self)
     talc_memory_free(self->list);
 }
 
-/* The device that a model's first tensor is on, or else x. */
-static talc_device *device_of(talc_module *model, const talc_replacement *tensors,
-                              const talc_tensor *x)
-{
-    return talc_module_tensor_count(model) > 0 ? tensors[0].tensor->device : x->device;
-}
-
 bool talc_check_model_save_activations(talc_module *model, talc_tensor *x, const char *path)
 {
     const char *who = "check_model_save_activations";
@@ -174,7 +158,7 @@ bool talc_check_model_save_activations(talc_module *model, talc_tensor *x, const
     saving self = { .walk = { .apart = true, .module = save_module } };
     const bool saved =
         remembered != NULL &&
-        talc_check_walk(who, &self.walk, model, x, device_of(model, remembered, x), NULL) &&
+        talc_check_walk(who, &self.walk, model, x, talc_check_home(model, remembered, x), NULL) &&
         talc_safetensors_save(path, self.list, self.count, NULL);
     saving_free(&self);
     talc_check_restore(model, remembered);

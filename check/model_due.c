@@ -2,6 +2,7 @@
 #include "check/model_due.h"
 
 #include "check/data.h"
+#include "check/layout.h"
 #include "ops/elementwise.h"
 #include "ops/observed.h"
 #include "tensor/memory.h"
@@ -38,20 +39,6 @@ static bool unary(const check_ran *ran, check_model_due *due)
 
 // ---- Two operands -------------------------------------------------------------------------------------------
 
-/* The element of an operand that is stretched to `dims` by NumPy's rule. */
-static int64_t stretched_index(const check_array *operand, talc_dims dims, int64_t i)
-{
-    int64_t index = 0, step = 1;
-    const int behind = dims.rank - operand->dims.rank;
-    for (int d = dims.rank - 1; d >= behind; d--) {
-        const int64_t extent = operand->dims.dim[d - behind];
-        index += extent == 1 ? 0 : i % dims.dim[d] * step;
-        step *= extent;
-        i /= dims.dim[d];
-    }
-    return index;
-}
-
 typedef struct number {
     double of, off;
 } number;
@@ -87,8 +74,10 @@ static bool binary(const check_ran *ran, check_model_due *due)
     const check_array *a = &ran->inputs[0], *b = &ran->inputs[1];
     const number scalar = { talc_check_rounded(ran->output.dtype, p->scalar), 0 };
     for (int64_t i = 0; i < ran->output.count; i++) {
-        const int64_t at = stretched_index(a, ran->output.dims, i);
-        const int64_t bt = p->b_is_scalar ? 0 : stretched_index(b, ran->output.dims, i);
+        const int64_t at = talc_check_stretched(a->dims.rank, a->dims.dim, ran->output.dims, i);
+        const int64_t bt =
+            p->b_is_scalar ? 0
+                           : talc_check_stretched(b->dims.rank, b->dims.dim, ran->output.dims, i);
         binary_element(p->function, (number){ a->of[at], check_off(a, at) },
                        p->b_is_scalar ? scalar : (number){ b->of[bt], check_off(b, bt) },
                        ran->output.dtype, i, due);

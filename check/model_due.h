@@ -51,16 +51,6 @@ void talc_check_model_due_free(check_model_due *due);
 /// Ops that have a family, in model_families.c. *known becomes true for one that has. False with a failure.
 bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known);
 
-/* The problem that a model has posed to an op, without its activation, over operands without gaps. False when it is too
- * large. */
-bool talc_check_conv2d_pose(const check_ran *ran, check_problem *problem);
-bool talc_check_linear_pose(const check_ran *ran, check_problem *problem);
-bool talc_check_matmul_pose(const check_ran *ran, check_problem *problem);
-bool talc_check_batch_norm2d_pose(const check_ran *ran, check_problem *problem);
-bool talc_check_reduce_pose(const check_ran *ran, check_problem *problem);
-bool talc_check_softmax_pose(const check_ran *ran, check_problem *problem);
-bool talc_check_cross_entropy_pose(const check_ran *ran, check_problem *problem);
-
 /// How far batch norm's results may move, in model_norm.c.
 void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *problem,
                                     const check_values *values, double *spread);

@@ -4,7 +4,7 @@
 /// first operand, and |x| + off beside the off of the other factor.
 #include "check/model_due.h"
 
-#include "check/pool2d.h"
+#include "check/layout.h"
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/matmul.h"
@@ -17,30 +17,38 @@
 typedef struct op_of_family {
     const char *op;
     const check_family *family;
-    bool (*pose)(const check_ran *ran, check_problem *problem);
     bool (*due)(const struct op_of_family *op, const check_ran *ran, check_model_due *due);
     int factors; ///< operands that the result is linear in together
 } op_of_family;
 
 // ---- Asking -------------------------------------------------------------------------------------------------
 
-/* The inputs, of which the family's operands are those that are there. */
-static check_values values_of(const check_family *family, const check_problem *problem,
-                              const check_ran *ran, int *y)
+/* The inputs in their places, which are those of the family's operands. */
+static check_values values_of(const check_ran *ran)
+{
+    check_values values = { .of = { NULL } };
+    for (int i = 0; i < ran->count; i++)
+        values.of[i] = ran->inputs[i].of;
+    return values;
+}
+
+static bool pose(const check_family *family, const check_ran *ran, check_problem *problem)
+{
+    memset(problem, 0, sizeof *problem);
+    if (!family->pose(ran, problem))
+        talc_fail(TALC_BAD_SHAPE, "check_model: %s is too large to check", ran->op);
+    return !talc_failed();
+}
+
+/* The first operand that is written. */
+static int result_of(const check_family *family, const check_problem *problem)
 {
     check_operand list[CHECK_OPERANDS];
-    check_values values = { .of = { NULL } };
-    const int count = family->operands(problem, list);
-    *y = -1;
-    for (int i = 0, input = 0; i < count; i++)
-        if (list[i].role == CHECK_WRITTEN) {
-            *y = *y < 0 ? i : *y;
-        } else {
-            while (input + 1 < ran->count && ran->inputs[input].of == NULL)
-                input++;
-            values.of[i] = ran->inputs[input++].of;
-        }
-    return values;
+    int y = 0;
+    talc_check_operands(family, problem, list);
+    while (list[y].role != CHECK_WRITTEN)
+        y++;
+    return y;
 }
 
 /* What is due of each element of the output. */
@@ -48,10 +56,10 @@ static bool ask(const op_of_family *op, const check_ran *ran, check_due *due)
 {
     const check_family *family = op->family;
     check_problem problem;
-    if (!op->pose(ran, &problem))
-        return talc_fail(TALC_BAD_SHAPE, "check_model: %s is too large to check", ran->op), false;
-    int y;
-    check_values values = values_of(family, &problem, ran, &y);
+    if (!pose(family, ran, &problem))
+        return false;
+    const int y = result_of(family, &problem);
+    check_values values = values_of(ran);
     const int64_t groups = family->groups == NULL ? 0 : family->groups(&problem);
     check_common *common = talc_memory_new((size_t)groups * sizeof *common + 1, "check_model");
     if (common == NULL)
@@ -62,16 +70,6 @@ static bool ask(const op_of_family *op, const check_ran *ran, check_due *due)
     for (int64_t i = 0; i < ran->output.count; i++)
         due[i] = family->due(&problem, &values, y, i);
     talc_memory_free(common);
-    return true;
-}
-
-static bool pose_pool2d(const check_ran *ran, check_problem *problem)
-{
-    check_pool2d_problem *own = (check_pool2d_problem *)(void *)problem;
-    memset(problem, 0, sizeof *problem);
-    own->p = *(const talc_pool2d_problem *)ran->problem;
-    own->p.dtype = ran->inputs[0].dtype;
-    own->p.indices = false;
     return true;
 }
 
@@ -185,27 +183,13 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
 
 // ---- Products of matrices -----------------------------------------------------------------------------------
 
-/* Which matrix of an operand belongs to matrix `batch` of the result, whose leading dimensions are `dims`. */
-static int64_t matrix_index(const check_array *operand, talc_dims dims, int64_t batch)
+/* Matrix `batch` of the result, whose leading dimensions are `dims`, is made with this one of the operand. */
+static check_array matrix_of(const check_array *operand, talc_dims dims, int64_t batch,
+                             int64_t rows, int64_t columns)
 {
-    const int own = operand->dims.rank < 2 ? 0 : operand->dims.rank - 2;
-    int64_t index = 0, step = 1;
-    for (int i = dims.rank - 1; i >= 0; i--) {
-        const int64_t at = batch % dims.dim[i];
-        const int mine = i - (dims.rank - own);
-        batch /= dims.dim[i];
-        if (mine < 0)
-            continue;
-        index += operand->dims.dim[mine] == 1 ? 0 : at * step;
-        step *= operand->dims.dim[mine];
-    }
-    return index;
-}
-
-static check_array matrix_of(const check_array *operand, int64_t index, int64_t rows,
-                             int64_t columns)
-{
-    const int64_t count = rows * columns, at = index * count;
+    const int leading = operand->dims.rank < 2 ? 0 : operand->dims.rank - 2;
+    const int64_t count = rows * columns,
+                  at = talc_check_stretched(leading, operand->dims.dim, dims, batch) * count;
     return (check_array){ operand->dtype, TALC_DIMS(rows, columns), count, operand->of + at,
                           operand->off == NULL ? NULL : operand->off + at };
 }
@@ -222,8 +206,8 @@ static bool matmul_due(const op_of_family *op, const check_ran *ran, check_model
     batch.rank -= (ra > 1) + (rb > 1);
     bool done = true;
     for (int64_t i = 0; done && i < ran->output.count; i += M * N) {
-        check_array inputs[] = { matrix_of(a, matrix_index(a, batch, i / (M * N)), M, K),
-                                 matrix_of(b, matrix_index(b, batch, i / (M * N)), K, N) };
+        check_array inputs[] = { matrix_of(a, batch, i / (M * N), M, K),
+                                 matrix_of(b, batch, i / (M * N), K, N) };
         const check_ran one = { .op = ran->op,
                                 .problem = ran->problem,
                                 .count = 2,
@@ -300,34 +284,15 @@ static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, chec
 
 // ---- All ops ------------------------------------------------------------------------------------------------
 
-/* One of weight and bias may be missing, which the family does not know. */
 static bool batch_norm_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
-    enum { WEIGHT = 1, BIAS, INPUTS = 5 };
-    const talc_batch_norm2d_problem *p = ran->problem;
-    check_array inputs[INPUTS];
-    check_ran all = *ran;
-    memcpy(inputs, ran->inputs, sizeof inputs);
-    all.inputs = inputs;
-    double *made = talc_memory_new((size_t)p->C * sizeof *made + 1, "check_model");
-    if (made == NULL)
-        return false;
-    const bool weightless = inputs[WEIGHT].of == NULL, biasless = inputs[BIAS].of == NULL;
-    for (int64_t c = 0; c < p->C; c++)
-        made[c] = weightless;
-    if (weightless != biasless)
-        inputs[weightless ? WEIGHT : BIAS].of = made;
     check_problem problem;
-    int y;
-    const bool done = ask(op, &all, due->element);
-    if (done) {
-        op->pose(&all, &problem);
-        const check_values values = values_of(op->family, &problem, &all, &y);
-        talc_check_batch_norm2d_spread(ran, &problem, &values, due->spread);
-    }
-    due->activation = p->activation;
-    talc_memory_free(made);
-    return done;
+    if (!pose(op->family, ran, &problem) || !ask(op, ran, due->element))
+        return false;
+    const check_values values = values_of(ran);
+    talc_check_batch_norm2d_spread(ran, &problem, &values, due->spread);
+    due->activation = ((const talc_batch_norm2d_problem *)ran->problem)->activation;
+    return true;
 }
 
 static bool conv2d_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
@@ -343,21 +308,20 @@ static bool product_due(const op_of_family *op, const check_ran *ran, check_mode
 }
 
 static const op_of_family ops[] = {
-    { "conv2d", &talc_check_conv2d, talc_check_conv2d_pose, conv2d_due, 2 },
-    { "linear", &talc_check_matmul, talc_check_linear_pose, product_due, 2 },
-    { "matmul", &talc_check_matmul, talc_check_matmul_pose, matmul_due, 2 },
-    { "max_pool2d", &talc_check_pool2d, pose_pool2d, linear_due, 1 },
-    { "avg_pool2d", &talc_check_pool2d, pose_pool2d, linear_due, 1 },
-    { "adaptive_avg_pool2d", &talc_check_pool2d, pose_pool2d, linear_due, 1 },
-    { "batch_norm2d", &talc_check_batch_norm2d, talc_check_batch_norm2d_pose, batch_norm_due, 0 },
-    { "sum", &talc_check_reduce, talc_check_reduce_pose, linear_due, 1 },
-    { "mean", &talc_check_reduce, talc_check_reduce_pose, linear_due, 1 },
-    { "max", &talc_check_reduce, talc_check_reduce_pose, linear_due, 1 },
-    { "argmax", &talc_check_reduce, talc_check_reduce_pose, argmax_due, 0 },
-    { "softmax", &talc_check_softmax, talc_check_softmax_pose, softmax_due, 0 },
-    { "log_softmax", &talc_check_softmax, talc_check_softmax_pose, softmax_due, 0 },
-    { "cross_entropy", &talc_check_cross_entropy, talc_check_cross_entropy_pose, cross_entropy_due,
-      0 },
+    { "conv2d", &talc_check_conv2d, conv2d_due, 2 },
+    { "linear", &talc_check_matmul, product_due, 2 },
+    { "matmul", &talc_check_matmul, matmul_due, 2 },
+    { "max_pool2d", &talc_check_pool2d, linear_due, 1 },
+    { "avg_pool2d", &talc_check_pool2d, linear_due, 1 },
+    { "adaptive_avg_pool2d", &talc_check_pool2d, linear_due, 1 },
+    { "batch_norm2d", &talc_check_batch_norm2d, batch_norm_due, 0 },
+    { "sum", &talc_check_reduce, linear_due, 1 },
+    { "mean", &talc_check_reduce, linear_due, 1 },
+    { "max", &talc_check_reduce, linear_due, 1 },
+    { "argmax", &talc_check_reduce, argmax_due, 0 },
+    { "softmax", &talc_check_softmax, softmax_due, 0 },
+    { "log_softmax", &talc_check_softmax, softmax_due, 0 },
+    { "cross_entropy", &talc_check_cross_entropy, cross_entropy_due, 0 },
 };
 
 bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *known)

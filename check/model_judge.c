@@ -2,6 +2,7 @@
 
 #include "check/activation.h"
 #include "check/bound.h"
+#include "check/layout.h"
 #include "tensor/memory.h"
 
 #include <math.h>
@@ -12,16 +13,6 @@ void talc_check_open_free(check_open *open)
     talc_memory_free(open->spread);
     talc_memory_free(open->room);
     *open = (check_open){ 0 };
-}
-
-static talc_dims index_of(talc_dims dims, int64_t i)
-{
-    talc_dims index = { .rank = dims.rank };
-    for (int d = dims.rank - 1; d >= 0; d--) {
-        index.dim[d] = i % dims.dim[d];
-        i /= dims.dim[d];
-    }
-    return index;
 }
 
 // ---- Own ----------------------------------------------------------------------------------------------------
@@ -41,7 +32,8 @@ static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
 
 static void worst(talc_check_model_layer *layer, talc_dims dims, int64_t i, double got, double due)
 {
-    layer->where = index_of(dims, i);
+    layer->where.rank = dims.rank;
+    talc_check_coordinates(dims.rank, dims.dim, i, layer->where.dim);
     layer->got = got;
     layer->due = due;
 }

@@ -1,16 +1,12 @@
 #include "check/model_report.h"
 #include "ops/batch_norm2d.h"
 #include "tensor/memory.h"
+#include "tensor/shape.h"
 #include "tensor/shown.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool same_dims(talc_dims a, talc_dims b)
-{
-    return a.rank == b.rank && memcmp(a.dim, b.dim, (size_t)a.rank * sizeof *a.dim) == 0;
-}
 
 // ---- The reference run --------------------------------------------------------------------------------------
 
@@ -59,7 +55,7 @@ static const check_reference *recorded(check_comparison *self, const char *path,
     }
     const check_reference *reference = &self->recording->list[self->next];
     if (strcmp(reference->op, observation->op) != 0 || strcmp(reference->path, path) != 0 ||
-        !same_dims(reference->dims, dims)) {
+        !talc_shape_equal(reference->dims, dims)) {
         talc_fail(TALC_BAD_SHAPE,
                   "check_model: op %d is %s %s in '%s', the reference ran %s %s in '%s'",
                   self->next, observation->op, here, TALC_SHOWN(path), reference->op,
@@ -227,7 +223,7 @@ static bool is_open(const check_comparison *self, const talc_tensor *y)
 {
     const talc_tensor *opened = &self->opened;
     return opened->storage == y->storage && opened->data == y->data &&
-           same_dims(talc_dims_of(opened), talc_dims_of(y)) && talc_is_contiguous(y);
+           talc_shape_equal(talc_dims_of(opened), talc_dims_of(y)) && talc_is_contiguous(y);
 }
 
 void talc_check_compare_module(check_walk *walk, const char *path, int call, talc_tensor *y)

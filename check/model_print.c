@@ -1,6 +1,7 @@
 #include "check/model.h"
 
 #include "check/data.h"
+#include "check/text.h"
 #include "tensor/shown.h"
 
 #include <inttypes.h>
@@ -43,12 +44,6 @@ static const char *verdict_text(const talc_check_model_layer *layer)
     return layer->own > 1 || layer->step > 1 ? "WRONG" : "after it";
 }
 
-static int longer(int a, const char *text)
-{
-    const size_t length = strlen(text);
-    return length > (size_t)a ? (int)length : a;
-}
-
 static void print_row(FILE *file, const int widths[4], const char *const cells[COLUMNS + 1])
 {
     for (int i = 0; i < 4; i++)
@@ -89,10 +84,10 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
         difference[NUMBER_TEXT], path[TALC_SHOWN_TEXT];
     for (int i = 0; i < count; i++) {
         const talc_check_model_layer *layer = talc_check_model_at(report, i);
-        widths[0] = longer(widths[0], path_text(layer, path));
-        widths[1] = longer(widths[1], layer->op);
-        widths[2] = longer(widths[2], layer->algorithm);
-        widths[3] = longer(widths[3], talc_dims_text(layer->dims, dims));
+        widths[0] = talc_check_longer(widths[0], path_text(layer, path));
+        widths[1] = talc_check_longer(widths[1], layer->op);
+        widths[2] = talc_check_longer(widths[2], layer->algorithm);
+        widths[3] = talc_check_longer(widths[3], talc_dims_text(layer->dims, dims));
     }
     print_row(file, widths,
               (const char *const[]){ "layer", "op", "algorithm", "output", "own", "step",

@@ -1,5 +1,6 @@
 #include "check/model_trace.h"
 
+#include "check/layout.h"
 #include "check/model_walk.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
@@ -34,15 +35,9 @@ static void place(const talc_tensor *tensor, int64_t *first, int64_t *end)
         *end += (tensor->dims[i] - 1) * tensor->strides[i];
 }
 
-/* The place of element i in row-major order, from the first. */
 static int64_t offset_of(const talc_tensor *tensor, int64_t i)
 {
-    int64_t offset = 0;
-    for (int d = tensor->rank - 1; d >= 0; d--) {
-        offset += i % tensor->dims[d] * tensor->strides[d];
-        i /= tensor->dims[d];
-    }
-    return offset;
+    return talc_check_offset(tensor->rank, tensor->dims, tensor->strides, i);
 }
 
 // ---- Reading ------------------------------------------------------------------------------------------------

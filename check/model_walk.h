@@ -65,4 +65,11 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
 talc_replacement *talc_check_remember(talc_module *model);
 void talc_check_restore(talc_module *model, talc_replacement *remembered);
 
+/// The device of the model's first tensor; of one without any, x's.
+static inline talc_device *talc_check_home(talc_module *model, const talc_replacement *remembered,
+                                           const talc_tensor *x)
+{
+    return talc_module_tensor_count(model) > 0 ? remembered[0].tensor->device : x->device;
+}
+
 #endif

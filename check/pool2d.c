@@ -1,10 +1,10 @@
 /// The pooling family: max_pool2d, avg_pool2d, adaptive_avg_pool2d, forward.
 ///
-/// An average of K elements has
-/// K - 1 additions and one division: no more than the K roundings of a sum, in any order.
+/// An average of K elements has K - 1 additions and one division: no more than the K roundings of a sum, in any order.
 #include "check/pool2d.h"
 
 #include "check/data.h"
+#include "check/model_due.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
 
@@ -14,64 +14,60 @@
 
 enum { X, Y, INDICES };
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
-    list[X] = (check_operand){ "x", CHECK_READ, p->dtype, 4, { p->N, p->C, p->H, p->W }, 0 };
-    list[Y] = (check_operand){ "y", CHECK_WRITTEN, p->dtype, 4, { p->N, p->C, p->OH, p->OW }, 0 };
-    list[INDICES] = list[Y];
-    list[INDICES].name = "indices";
-    list[INDICES].dtype = TALC_I64;
-    for (int i = X; i <= INDICES; i++)
-        list[i].count = list[i].dims[0] * list[i].dims[1] * list[i].dims[2] * list[i].dims[3];
-    return p->indices ? 3 : 2;
+    const talc_dims y = TALC_DIMS(p->N, p->C, p->OH, p->OW);
+    list[X] = talc_check_operand("x", CHECK_READ, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, y);
+    if (p->indices)
+        list[INDICES] = talc_check_operand("indices", CHECK_WRITTEN, TALC_I64, y);
 }
 
-/* The taps of one output along one dimension: first, first + step, ..., `count` of them, some outside. */
+/* The taps of one output along one dimension that lie inside the image: first, first + step, ..., `count` of them. */
 typedef struct taps {
     int64_t first, count, step;
-    int64_t extent; /* of the image */
-    int64_t padded; /* one past the padded image */
+    int64_t padded; /* taps of an average, whose step is 1, inside the padded image */
+    bool border;    /* some lie outside the image */
 } taps;
 
 static taps adaptive_taps(int64_t o, int64_t extent, int64_t out)
 {
-    const int64_t first = o * extent / out, end = ((o + 1) * extent + out - 1) / out;
-    return (taps){ first, end - first, 1, extent, extent };
+    const int64_t first = o * extent / out, count = ((o + 1) * extent + out - 1) / out - first;
+    return (taps){ .first = first, .count = count, .step = 1, .padded = count };
+}
+
+/* Of a window of K taps from `first` on. */
+static taps window_taps(int64_t first, int64_t K, int64_t step, int64_t extent, int64_t pad_end)
+{
+    const int64_t before = first >= 0 ? 0 : (step - 1 - first) / step;
+    const int64_t padded = extent + pad_end - first;
+    taps inside = { .first = first + before * step, .step = step };
+    const int64_t room = inside.first < extent ? (extent - 1 - inside.first) / step + 1 : 0;
+    inside.count = K - before > room ? room : K > before ? K - before : 0;
+    inside.padded = K < padded ? K : padded;
+    inside.border = inside.count < K;
+    return inside;
 }
 
 static taps taps_h(const talc_pool2d_problem *p, int64_t oh)
 {
-    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
-        return adaptive_taps(oh, p->H, p->OH);
-    return (taps){ oh * p->stride_h - p->pad_top, p->KH, p->dilation_h, p->H,
-                   p->H + p->pad_bottom };
+    return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? adaptive_taps(oh, p->H, p->OH)
+                                               : window_taps(oh * p->stride_h - p->pad_top, p->KH,
+                                                             p->dilation_h, p->H, p->pad_bottom);
 }
 
 static taps taps_w(const talc_pool2d_problem *p, int64_t ow)
 {
-    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
-        return adaptive_taps(ow, p->W, p->OW);
-    return (taps){ ow * p->stride_w - p->pad_left, p->KW, p->dilation_w, p->W,
-                   p->W + p->pad_right };
+    return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? adaptive_taps(ow, p->W, p->OW)
+                                               : window_taps(ow * p->stride_w - p->pad_left, p->KW,
+                                                             p->dilation_w, p->W, p->pad_right);
 }
 
-/* Those that lie inside the image. */
-static taps within(taps of)
+/* What an average counts. */
+static int64_t counted(const talc_pool2d_problem *p, taps of)
 {
-    const int64_t before = of.first >= 0 ? 0 : (of.step - 1 - of.first) / of.step;
-    of.first += before * of.step;
-    of.count -= before;
-    const int64_t room = of.first < of.extent ? (of.extent - 1 - of.first) / of.step + 1 : 0;
-    of.count = of.count > room ? room : of.count < 0 ? 0 : of.count;
-    return of;
-}
-
-/* How many taps of an average, whose step is 1, lie inside the image, or inside the padded image. */
-static int64_t count_taps(taps of, bool padding_too)
-{
-    const int64_t room = of.padded - of.first;
-    return !padding_too ? within(of).count : of.count < room ? of.count : room;
+    return p->exclude_padding ? of.count : of.padded;
 }
 
 // ---- Exact averages -----------------------------------------------------------------------------------------
@@ -96,19 +92,14 @@ static bool join_multiple(int64_t number, int64_t *multiple)
 static int64_t exact_multiple(const talc_pool2d_problem *p)
 {
     int64_t of_h = 1, of_w = 1, all;
-    const bool padding_too = !p->exclude_padding;
     if (p->divisor > 0)
         return join_multiple(p->divisor, &of_h) ? of_h : 0;
-    for (int64_t oh = 0; oh < p->OH; oh++) {
-        const taps h = taps_h(p, oh);
-        if (!join_multiple(count_taps(h, padding_too), &of_h))
+    for (int64_t oh = 0; oh < p->OH; oh++)
+        if (!join_multiple(counted(p, taps_h(p, oh)), &of_h))
             return 0;
-    }
-    for (int64_t ow = 0; ow < p->OW; ow++) {
-        const taps w = taps_w(p, ow);
-        if (!join_multiple(count_taps(w, padding_too), &of_w))
+    for (int64_t ow = 0; ow < p->OW; ow++)
+        if (!join_multiple(counted(p, taps_w(p, ow)), &of_w))
             return 0;
-    }
     return talc_multiply(of_h, of_w, &all) ? all : 0;
 }
 
@@ -160,49 +151,28 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
 
-static check_due max_due(const talc_pool2d_problem *p, const double *plane, taps h, taps w,
-                         bool index)
+/* The largest element of a window, a NaN before all, and where it stands in its plane; the sum of all. */
+typedef struct window {
+    double most;
+    int64_t most_at, count;
+    long double sum, sizes;
+} window;
+
+static window window_of(const talc_pool2d_problem *p, const double *plane, taps h, taps w)
 {
-    const taps rows = within(h), columns = within(w);
-    check_due due = { .border = rows.count < h.count || columns.count < w.count };
-    double most = -INFINITY;
-    int64_t most_at = -1;
-    for (int64_t kh = 0; kh < rows.count; kh++)
-        for (int64_t kw = 0; kw < columns.count; kw++) {
-            const int64_t ih = rows.first + kh * rows.step, iw = columns.first + kw * columns.step;
-            const double x = plane[ih * p->W + iw];
-            const bool replaces = isnan(x) || (!isnan(most) && x > most);
-            if (most_at < 0 || replaces) {
-                most = x;
-                most_at = ih * p->W + iw;
+    window all = { .most = -INFINITY, .most_at = -1, .count = h.count * w.count };
+    for (int64_t kh = 0; kh < h.count; kh++)
+        for (int64_t kw = 0; kw < w.count; kw++) {
+            const int64_t at = (h.first + kh * h.step) * p->W + w.first + kw * w.step;
+            const double x = plane[at];
+            all.sum += x;
+            all.sizes += fabs(x);
+            if (all.most_at < 0 || isnan(x) || (!isnan(all.most) && x > all.most)) {
+                all.most = x;
+                all.most_at = at;
             }
         }
-    due.value = index ? (long double)most_at : (long double)most;
-    return due;
-}
-
-static check_due average_due(const talc_pool2d_problem *p, const double *plane, taps h, taps w)
-{
-    const taps rows = within(h), columns = within(w);
-    check_due due = { .border = rows.count < h.count || columns.count < w.count };
-    long double sum = 0, sizes = 0;
-    int64_t terms = 0;
-    for (int64_t kh = 0; kh < rows.count; kh++)
-        for (int64_t kw = 0; kw < columns.count; kw++) {
-            const int64_t ih = rows.first + kh * rows.step, iw = columns.first + kw * columns.step;
-            const double x = plane[ih * p->W + iw];
-            sum += x;
-            sizes += fabs(x);
-            terms++;
-        }
-    const bool padding_too = !p->exclude_padding;
-    const long double divisor =
-        p->divisor > 0 ? (long double)p->divisor
-                       : (long double)count_taps(h, padding_too) * count_taps(w, padding_too);
-    due.value = sum / divisor;
-    due.K = (double)terms;
-    due.S = isfinite(sum) ? (double)(sizes / divisor) : 0;
-    return due;
+    return all;
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -211,10 +181,19 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t plane = index / p->OW / p->OH;
-    const double *x = values->of[X] + plane * p->H * p->W;
     const taps h = taps_h(p, oh), w = taps_w(p, ow);
-    return p->kind == TALC_POOL2D_MAX ? max_due(p, x, h, w, operand == INDICES)
-                                      : average_due(p, x, h, w);
+    const window all = window_of(p, values->of[X] + plane * p->H * p->W, h, w);
+    check_due due = { .border = h.border || w.border };
+    if (p->kind == TALC_POOL2D_MAX) {
+        due.value = operand == INDICES ? (long double)all.most_at : (long double)all.most;
+        return due;
+    }
+    const long double divisor =
+        p->divisor > 0 ? (long double)p->divisor : (long double)counted(p, h) * counted(p, w);
+    due.value = all.sum / divisor;
+    due.K = (double)all.count;
+    due.S = isfinite(all.sum) ? (double)(all.sizes / divisor) : 0;
+    return due;
 }
 
 static double terms(const check_problem *problem)
@@ -222,43 +201,36 @@ static double terms(const check_problem *problem)
     return most_taps(&talc_check_pool2d_of(problem)->p);
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
-    return &talc_check_pool2d_of(problem)->p;
+    talc_pool2d_problem *p = &((check_pool2d_problem *)(void *)problem)->p;
+    *p = *(const talc_pool2d_problem *)ran->problem;
+    p->dtype = ran->inputs[X].dtype;
+    p->indices = false;
+    return true;
 }
 
-static bool is_empty(const check_problem *problem)
-{
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
-    return p->N == 0 || p->OH == 0 || p->OW == 0;
-}
+static const char *const ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", NULL };
 
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
+static int op_of(const check_problem *problem)
 {
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
-    const talc_pool2d_arguments arguments = { .base = { workspace },
-                                              .x = pointers[X],
-                                              .y = pointers[Y],
-                                              .indices = p->indices ? pointers[INDICES] : NULL };
-    return row->run(device, p, plan, &arguments);
+    return (int)talc_check_pool2d_of(problem)->p.kind;
 }
 
 const check_family talc_check_pool2d = {
-    .ops = talc_check_pool2d_ops,
+    .ops = ops,
+    .stream = 2,
     .parse = talc_check_pool2d_parse,
     .print = talc_check_pool2d_print,
-    .op = talc_check_pool2d_op,
+    .op = op_of,
     .random = talc_check_pool2d_random,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, pool2d),
-    .posed = posed,
-    .is_empty = is_empty,
-    .run = run,
+    .arguments = { offsetof(talc_pool2d_arguments, x), offsetof(talc_pool2d_arguments, y),
+                   offsetof(talc_pool2d_arguments, indices) },
 };

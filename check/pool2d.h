@@ -11,6 +11,7 @@ typedef struct check_pool2d_problem {
 } check_pool2d_problem;
 
 _Static_assert(sizeof(check_pool2d_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_pool2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static inline const check_pool2d_problem *talc_check_pool2d_of(const check_problem *problem)
 {
@@ -18,10 +19,8 @@ static inline const check_pool2d_problem *talc_check_pool2d_of(const check_probl
 }
 
 /// What check/family.h says of these members.
-extern const char *const talc_check_pool2d_ops[];
-bool talc_check_pool2d_parse(const char *op, const char *text, check_problem *problem);
-const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
-const char *talc_check_pool2d_op(const check_problem *problem);
-void talc_check_pool2d_random(uint64_t seed, check_problem *problem);
+bool talc_check_pool2d_parse(check_reader *reader, int op, check_problem *problem);
+void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
+bool talc_check_pool2d_random(uint64_t *state, check_problem *problem);
 
 #endif

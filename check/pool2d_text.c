@@ -1,16 +1,11 @@
 /// Problems of the pooling family: from text, to text, at random.
 #include "check/data.h"
 #include "check/pool2d.h"
-#include "check/text.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 typedef check_pool2d_problem pool_problem;
-
-const char *const talc_check_pool2d_ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
-                                              NULL };
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
@@ -131,72 +126,37 @@ static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *plac
     return talc_check_read_pair(r, 'd', true, &p->dilation_h, &p->dilation_w);
 }
 
-/* "_divisor" and a number, which is no fixed word. */
-static bool read_divisor(check_reader *r, talc_pool2d_problem *p)
-{
-    static const char word[] = "_divisor";
-    if (p->kind != TALC_POOL2D_AVG || p->divisor != 0 || strncmp(r->at, word, sizeof word - 1) != 0)
-        return true;
-    r->at += sizeof word - 1;
-    if (*r->at == '0')
-        return talc_check_unexpected(r, "a divisor of at least 1");
-    return talc_check_read_number(r, &p->divisor);
-}
+#define FIELD(name) offsetof(pool_problem, name)
 
-static bool read_words(check_reader *r, pool_problem *own)
-{
-    enum { F32, F64, CEIL, KIND };
-    static const char *const words[][5] = { { "f32", "f64", "ceil", "indices", NULL },
-                                            { "f32", "f64", "ceil", "exclude", NULL },
-                                            { "f32", "f64", NULL } };
-    talc_pool2d_problem *p = &own->p;
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!read_divisor(r, p) || !talc_check_read_word(r, words[p->kind], &seen, &word))
-            return false;
-        if (word == F32 || word == F64) {
-            seen |= 1u << F32 | 1u << F64;
-            p->dtype = word == F64 ? TALC_F64 : TALC_F32;
-        }
-        own->ceil_mode |= word == CEIL;
-        p->indices |= word == KIND && p->kind == TALC_POOL2D_MAX;
-        p->exclude_padding |= word == KIND && p->kind == TALC_POOL2D_AVG;
-    }
-    return true;
-}
+static const check_word words[] = {
+    { "ceil", CHECK_FLAG, FIELD(ceil_mode), 1 },
+    { "exclude", CHECK_FLAG, FIELD(p.exclude_padding), 1 },
+    { "indices", CHECK_FLAG, FIELD(p.indices), 1 },
+    { "divisor", CHECK_COUNT, FIELD(p.divisor), 0 },
+    { "f32", CHECK_CHOICE, FIELD(p.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(p.dtype), TALC_F64 },
+    { .word = NULL },
+};
 
-static talc_pool2d_kind kind_of(const char *op)
+bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
 {
-    return strcmp(op, "max_pool2d") == 0   ? TALC_POOL2D_MAX
-           : strcmp(op, "avg_pool2d") == 0 ? TALC_POOL2D_AVG
-                                           : TALC_POOL2D_ADAPTIVE_AVG;
-}
-
-bool talc_check_pool2d_parse(const char *op, const char *text, check_problem *problem)
-{
-    memset(problem, 0, sizeof *problem);
+    enum { CEIL = 1, EXCLUDE = 2, INDICES = 4, DIVISOR = 8 };
+    static const unsigned refused[] = { EXCLUDE | DIVISOR, INDICES,
+                                        CEIL | EXCLUDE | INDICES | DIVISOR };
     pool_problem *own = (pool_problem *)(void *)problem;
-    own->p.kind = kind_of(op);
-    check_reader r = talc_check_reader(op, text);
     const char *places[PARTS];
-    if (!read_sizes(&r, &own->p, places) || !read_words(&r, own))
+    own->p.kind = (talc_pool2d_kind)op;
+    if (!read_sizes(r, &own->p, places) || !talc_check_read_words(r, words, refused[op], own))
         return false;
     const mistake found = complete(own);
-    return found.wanted == NULL || talc_check_unexpected_at(&r, places[found.part], found.wanted);
+    return found.wanted == NULL || talc_check_unexpected_at(r, places[found.part], found.wanted);
 }
 
-const char *talc_check_pool2d_op(const check_problem *problem)
+void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
-    return talc_check_pool2d_ops[talc_check_pool2d_of(problem)->p.kind];
-}
-
-const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
-{
-    const pool_problem *own = talc_check_pool2d_of(problem);
-    const talc_pool2d_problem *p = &own->p;
-    text[0] = '\0';
-    talc_check_append(text, "%s:n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64,
-                      talc_check_pool2d_op(problem), p->N, p->C, p->H, p->W);
+    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
+    talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, p->N, p->C, p->H,
+                      p->W);
     if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
         talc_check_append(text, "o%" PRId64 "x%" PRId64, p->OH, p->OW);
     else
@@ -207,12 +167,7 @@ const char *talc_check_pool2d_print(const check_problem *problem, char text[TALC
         talc_check_append(text, "x%" PRId64 "x%" PRId64, p->pad_bottom, p->pad_right);
     if (p->kind == TALC_POOL2D_MAX)
         talc_check_append(text, "d%" PRId64 "x%" PRId64, p->dilation_h, p->dilation_w);
-    talc_check_append(text, "%s%s%s", own->ceil_mode ? "_ceil" : "",
-                      p->exclude_padding ? "_exclude" : "", p->indices ? "_indices" : "");
-    if (p->divisor != 0)
-        talc_check_append(text, "_divisor%" PRId64, p->divisor);
-    talc_check_append(text, "%s", p->dtype == TALC_F64 ? "_f64" : "");
-    return text;
+    talc_check_append_words(text, words, problem);
 }
 
 // ---- Random problems ----------------------------------------------------------------------------------------
@@ -256,28 +211,24 @@ static void draw_windows(uint64_t *state, pool_problem *own)
         p->divisor = talc_check_draw(state, 1, 9);
 }
 
-void talc_check_pool2d_random(uint64_t seed, check_problem *problem)
+bool talc_check_pool2d_random(uint64_t *state, check_problem *problem)
 {
     static const int extents[] = { 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 28, 33 };
     enum { EXTENTS = sizeof extents / sizeof *extents };
-    uint64_t state = talc_check_bits(seed, 2);
     pool_problem *own = (pool_problem *)(void *)problem;
     talc_pool2d_problem *p = &own->p;
-    do {
-        memset(problem, 0, sizeof *problem);
-        p->kind = (talc_pool2d_kind)talc_check_draw(&state, 0, TALC_POOL2D_KIND_COUNT - 1);
-        p->dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-        p->N = talc_check_draw(&state, 1, 3);
-        p->C = talc_check_draw(&state, 1, 5);
-        p->H = extents[talc_check_draw(&state, 0, EXTENTS - 1)];
-        p->W = talc_check_draw(&state, 0, 3) == 0
-                   ? talc_check_draw(&state, 60, 300)
-                   : extents[talc_check_draw(&state, 0, EXTENTS - 1)];
-        if (p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
-            p->OH = talc_check_draw(&state, 1, p->H + 2);
-            p->OW = talc_check_draw(&state, 1, p->W + 2);
-        } else {
-            draw_windows(&state, own);
-        }
-    } while (complete(own).wanted != NULL);
+    p->kind = (talc_pool2d_kind)talc_check_draw(state, 0, TALC_POOL2D_KIND_COUNT - 1);
+    p->dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    p->N = talc_check_draw(state, 1, 3);
+    p->C = talc_check_draw(state, 1, 5);
+    p->H = extents[talc_check_draw(state, 0, EXTENTS - 1)];
+    p->W = talc_check_draw(state, 0, 3) == 0 ? talc_check_draw(state, 60, 300)
+                                             : extents[talc_check_draw(state, 0, EXTENTS - 1)];
+    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
+        p->OH = talc_check_draw(state, 1, p->H + 2);
+        p->OW = talc_check_draw(state, 1, p->W + 2);
+    } else {
+        draw_windows(state, own);
+    }
+    return complete(own).wanted == NULL;
 }

@@ -1,16 +1,11 @@
 #include "check/results.h"
 
+#include "check/text.h"
 #include "tensor/shown.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-
-static int longer(int a, const char *text)
-{
-    const int length = (int)strlen(text);
-    return a > length ? a : length;
-}
 
 static const char *share_text(const talc_check_summary *s, char text[32])
 {
@@ -27,9 +22,9 @@ static void print_rows(FILE *file, const talc_check *check)
 {
     int op = 2, algorithm = 9, device = 6;
     for (int i = 0; i < check->summary_count; i++) {
-        op = longer(op, check->summaries[i].op);
-        algorithm = longer(algorithm, TALC_SHOWN(check->summaries[i].algorithm));
-        device = longer(device, check->summaries[i].device);
+        op = talc_check_longer(op, check->summaries[i].op);
+        algorithm = talc_check_longer(algorithm, TALC_SHOWN(check->summaries[i].algorithm));
+        device = talc_check_longer(device, check->summaries[i].device);
     }
     fprintf(file, "%-*s  %-*s  %-*s  %-8s  %8s  %8s  %8s  %8s  %12s\n", op, "op", algorithm,
             "algorithm", device, "device", "class", "problems", "refused", "checks", "failed",

@@ -9,7 +9,6 @@
 
 #include "check/data.h"
 #include "check/family.h"
-#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
@@ -23,13 +22,11 @@ typedef struct reduce_problem {
     talc_reduce_problem p;
     check_layout x;
     bool reduced[TALC_MAX_RANK];
-    /* x's dimensions of both kinds, not merged; their strides are x's. */
-    int kept_rank, reduced_rank;
-    int64_t kept_dims[TALC_MAX_RANK], kept_strides[TALC_MAX_RANK];
-    int64_t reduced_dims[TALC_MAX_RANK], reduced_strides[TALC_MAX_RANK];
+    check_part kept, along; /* x's dimensions of both kinds, not merged */
 } reduce_problem;
 
 _Static_assert(sizeof(reduce_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_reduce_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static const char *const op_names[] = { "sum", "mean", "max", "argmax", NULL };
 
@@ -45,34 +42,16 @@ static bool is_sum(const talc_reduce_problem *p)
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
-/* False when a product is too large, which it can be beside an extent of 0. */
-static bool sort_dimensions(reduce_problem *own)
-{
-    const check_layout *x = &own->x;
-    talc_reduce_problem *p = &own->p;
-    p->outputs = p->K = 1;
-    for (int i = 0; i < x->rank; i++) {
-        if (own->reduced[i]) {
-            own->reduced_dims[own->reduced_rank] = x->dims[i];
-            own->reduced_strides[own->reduced_rank++] = x->strides[i];
-            if (!talc_multiply(p->K, x->dims[i], &p->K))
-                return false;
-        } else {
-            own->kept_dims[own->kept_rank] = x->dims[i];
-            own->kept_strides[own->kept_rank++] = x->strides[i];
-            if (!talc_multiply(p->outputs, x->dims[i], &p->outputs))
-                return false;
-        }
-    }
-    return true;
-}
-
 /* Sets the typed problem from layout, function and dimensions. NULL, or what was wanted. */
 static const char *complete(reduce_problem *own)
 {
     talc_reduce_problem *p = &own->p;
-    if (!talc_check_lay_out(&own->x) || !sort_dimensions(own))
+    if (!talc_check_lay_out(&own->x) ||
+        !talc_check_part_of(&own->x, own->reduced, false, &own->kept) ||
+        !talc_check_part_of(&own->x, own->reduced, true, &own->along))
         return "an input below 2^63 bytes";
+    p->outputs = own->kept.count;
+    p->K = own->along.count;
     if (p->K == 0 && !is_sum(p))
         return "at least one element to reduce";
     p->dtype = own->x.dtype;
@@ -80,12 +59,12 @@ static const char *complete(reduce_problem *own)
         p->function == TALC_ARGMAX || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
             ? TALC_I64
             : p->dtype;
-    p->kept_rank = own->kept_rank;
-    p->reduced_rank = own->reduced_rank;
-    memcpy(p->kept_dims, own->kept_dims, sizeof p->kept_dims);
-    memcpy(p->kept_strides, own->kept_strides, sizeof p->kept_strides);
-    memcpy(p->reduced_dims, own->reduced_dims, sizeof p->reduced_dims);
-    memcpy(p->reduced_strides, own->reduced_strides, sizeof p->reduced_strides);
+    p->kept_rank = own->kept.rank;
+    p->reduced_rank = own->along.rank;
+    memcpy(p->kept_dims, own->kept.dims, sizeof p->kept_dims);
+    memcpy(p->kept_strides, own->kept.strides, sizeof p->kept_strides);
+    memcpy(p->reduced_dims, own->along.dims, sizeof p->reduced_dims);
+    memcpy(p->reduced_strides, own->along.strides, sizeof p->reduced_strides);
     if (own->x.count > 0) {
         p->kept_rank = talc_shape_coalesce(p->kept_rank, p->kept_dims,
                                            (int64_t *const[]){ p->kept_strides }, 1);
@@ -120,97 +99,80 @@ static bool read_axes(check_reader *r, reduce_problem *own)
     return true;
 }
 
-static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
+#define FIELD(name) offsetof(reduce_problem, name)
 
-/* mean takes the first two. */
-static bool read_words(check_reader *r, reduce_problem *own)
-{
-    enum { REVERSED, DTYPES };
-    static const char *const all[] = { "reversed", "f32", "f64", "i64", "i32", "u8", NULL };
-    static const char *const floats[] = { "reversed", "f32", "f64", NULL };
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(r, own->p.function == TALC_MEAN ? floats : all, &seen, &word))
-            return false;
-        own->x.reversed |= word == REVERSED;
-        if (word >= DTYPES) {
-            own->x.dtype = dtypes[word - DTYPES];
-            seen |= ~1u;
-        }
-    }
-    return true;
-}
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
+    { "f32", CHECK_CHOICE, FIELD(x.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(x.dtype), TALC_F64 },
+    { "i64", CHECK_CHOICE, FIELD(x.dtype), TALC_I64 },
+    { "i32", CHECK_CHOICE, FIELD(x.dtype), TALC_I32 },
+    { "u8", CHECK_CHOICE, FIELD(x.dtype), TALC_U8 },
+    { .word = NULL },
+};
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    memset(problem, 0, sizeof *problem);
+    const unsigned integers = 7u << 3; /* which mean does not take */
     reduce_problem *own = (reduce_problem *)(void *)problem;
-    while (strcmp(op, op_names[own->p.function]) != 0)
-        own->p.function++;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_dims(&r, &own->x) || !read_axes(&r, own) || !read_words(&r, own))
+    const char *start = r->at;
+    own->p.function = (talc_reduce_function)op;
+    if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
+        !talc_check_read_words(r, words, own->p.function == TALC_MEAN ? integers : 0, own))
         return false;
     const char *wanted = complete(own);
-    return wanted == NULL || talc_check_unexpected_at(&r, text, wanted);
+    return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
 }
 
-static const char *op_of(const check_problem *problem)
+static int op_of(const check_problem *problem)
 {
-    return op_names[read_only(problem)->p.function];
+    return (int)read_only(problem)->p.function;
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const reduce_problem *own = read_only(problem);
-    text[0] = '\0';
-    talc_check_append(text, "%s:", op_of(problem));
     talc_check_append_dims(text, &own->x);
     char separator = '@';
-    for (int i = 0; i < own->x.rank && own->kept_rank > 0; i++)
+    for (int i = 0; i < own->x.rank && own->kept.rank > 0; i++)
         if (own->reduced[i]) {
             talc_check_append(text, "%c%d", separator, i);
             separator = ',';
         }
-    talc_check_append(text, "%s%s%s", own->x.reversed ? "_reversed" : "",
-                      own->x.dtype == TALC_F32 ? "" : "_",
-                      own->x.dtype == TALC_F32 ? "" : talc_dtype_name(own->x.dtype));
-    return text;
+    talc_check_append_words(text, words, own);
 }
 
-static void random_problem(uint64_t seed, check_problem *problem)
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    uint64_t state = talc_check_bits(seed, 7);
-    memset(problem, 0, sizeof *problem);
+    static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
     reduce_problem *own = (reduce_problem *)(void *)problem;
-    own->p.function = (talc_reduce_function)talc_check_draw(&state, 0, TALC_REDUCE_COUNT - 1);
-    talc_check_random_dims(&state, &own->x);
-    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
+    own->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
+    talc_check_random_dims(state, &own->x);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
     own->x.dtype =
-        talc_check_draw(&state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(&state, 0, 4)];
+        talc_check_draw(state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(state, 0, 4)];
     if (own->p.function == TALC_MEAN && !talc_dtype_is_float(own->x.dtype))
         own->x.dtype = TALC_F64;
     const int dims = own->x.rank == 0 ? 1 : own->x.rank;
     bool any = false;
     for (int i = 0; i < dims; i++)
-        any |= own->reduced[i] = talc_check_draw(&state, 0, 1) != 0;
+        any |= own->reduced[i] = talc_check_draw(state, 0, 1) != 0;
     for (int i = 0; i < dims && !any; i++)
         own->reduced[i] = true;
-    complete(own);
+    return complete(own) == NULL;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+enum { X, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const reduce_problem *own = read_only(problem);
-    list[0] = talc_check_stored(&own->x, "x", CHECK_READ);
-    list[1] = (check_operand){ .name = "y",
-                               .role = CHECK_WRITTEN,
-                               .dtype = own->p.y_dtype,
-                               .rank = own->kept_rank,
-                               .count = own->p.outputs };
-    memcpy(list[1].dims, own->kept_dims, sizeof list[1].dims);
-    return 2;
+    talc_dims kept = { .rank = own->kept.rank };
+    memcpy(kept.dim, own->kept.dims, sizeof kept.dim);
+    list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
+    list[Y] = talc_check_operand("y", CHECK_WRITTEN, own->p.y_dtype, kept);
 }
 
 // ---- Data ---------------------------------------------------------------------------------------------------
@@ -265,7 +227,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 {
     const reduce_problem *own = read_only(problem);
     const check_layout *layout = &own->x;
-    double *x = values->of[0];
+    double *x = values->of[X];
     if (!talc_dtype_is_float(layout->dtype)) {
         fill_integers(layout, kind, seed, x);
         return;
@@ -285,7 +247,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 /* Element k, in row-major order of the reduced dimensions. */
 static double element(const reduce_problem *own, const double *x, int64_t k)
 {
-    return x[talc_check_offset(own->reduced_rank, own->reduced_dims, own->reduced_strides, k)];
+    return x[talc_check_part_offset(&own->along, k)];
 }
 
 static long double integer_sum(const reduce_problem *own, const double *x)
@@ -316,8 +278,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     (void)operand;
     const reduce_problem *own = read_only(problem);
     const talc_reduce_problem *p = &own->p;
-    const double *x =
-        values->of[0] + talc_check_offset(own->kept_rank, own->kept_dims, own->kept_strides, index);
+    const double *x = values->of[X] + talc_check_part_offset(&own->kept, index);
     if (is_sum(p) && talc_dtype_is_float(p->dtype))
         return sum_due(own, x);
     if (is_sum(p))
@@ -342,52 +303,35 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_reduce_pose(const check_ran *ran, check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_reduce_observed *observed = ran->problem;
-    memset(problem, 0, sizeof *problem);
     reduce_problem *own = (reduce_problem *)(void *)problem;
     own->p.function = observed->function;
     memcpy(own->reduced, observed->reduced, sizeof own->reduced);
-    own->x = talc_check_layout_of(&ran->inputs[0]);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own) == NULL;
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
 }
 
 static bool is_empty(const check_problem *problem)
 {
-    const talc_reduce_problem *p = &read_only(problem)->p;
-    return p->outputs == 0 || p->K == 0;
-}
-
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const talc_reduce_arguments arguments = { .base = { workspace },
-                                              .y = pointers[1],
-                                              .x = pointers[0] };
-    return row->run(device, &read_only(problem)->p, plan, &arguments);
+    return read_only(problem)->p.K == 0;
 }
 
 const check_family talc_check_reduce = {
     .ops = op_names,
+    .stream = 7,
     .parse = parse,
     .print = print,
     .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, reduce),
-    .posed = posed,
+    .arguments = { offsetof(talc_reduce_arguments, x), offsetof(talc_reduce_arguments, y) },
     .is_empty = is_empty,
-    .run = run,
 };

@@ -73,7 +73,7 @@ static const char *in_full(const char *problem, char text[TALC_CHECK_TEXT])
 {
     check_problem read;
     const check_family *family = talc_check_parse(problem, &read);
-    return family == NULL ? NULL : family->print(&read, text);
+    return family == NULL ? NULL : talc_check_write(family, &read, text);
 }
 
 const char *talc_check_problem_text(const char *problem, char text[TALC_CHECK_TEXT])
@@ -102,8 +102,8 @@ static const char *random_problem(int64_t index, uint64_t seed, char text[TALC_C
 {
     const check_family *family = family_of(index);
     check_problem problem;
-    family->random(talc_check_bits(seed, (uint64_t)index), &problem);
-    return family->print(&problem, text);
+    talc_check_random(family, talc_check_bits(seed, (uint64_t)index), &problem);
+    return talc_check_write(family, &problem, text);
 }
 
 static const char *const *set_named(const char *set)

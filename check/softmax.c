@@ -7,8 +7,8 @@
 #include "ops/softmax.h"
 
 #include "check/data.h"
+#include "check/exponentials.h"
 #include "check/family.h"
-#include "check/model_due.h"
 #include "check/layout.h"
 #include "ops/backend.h"
 #include "ops/observed.h"
@@ -22,9 +22,11 @@ typedef struct softmax_problem {
     talc_softmax_problem p;
     check_layout x;
     int dim;
+    check_part outer; /* x's other dimensions, not merged */
 } softmax_problem;
 
 _Static_assert(sizeof(softmax_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
+_Static_assert(sizeof(talc_softmax_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
 
 static const char *const op_names[] = { "softmax", "log_softmax", NULL };
 
@@ -43,21 +45,21 @@ static bool complete(softmax_problem *own)
     y.reversed = false;
     if (!talc_check_lay_out(&own->x) || !talc_check_lay_out(&y))
         return false;
+    bool along[TALC_MAX_RANK] = { false };
+    along[own->dim] = true;
+    check_part y_outer;
+    if (!talc_check_part_of(&own->x, along, false, &own->outer) ||
+        !talc_check_part_of(&y, along, false, &y_outer))
+        return false;
     p->dtype = own->x.dtype;
-    p->extent = p->outer = 1;
-    for (int i = 0; i < own->x.rank; i++) {
-        if (i == own->dim) {
-            p->extent = own->x.dims[i];
-            p->y_stride = y.strides[i];
-            p->x_stride = own->x.strides[i];
-            continue;
-        }
-        p->outer_dims[p->outer_rank] = own->x.dims[i];
-        p->y_strides[p->outer_rank] = y.strides[i];
-        p->x_strides[p->outer_rank++] = own->x.strides[i];
-        if (!talc_multiply(p->outer, own->x.dims[i], &p->outer))
-            return false;
-    }
+    p->extent = own->x.rank == 0 ? 1 : own->x.dims[own->dim];
+    p->x_stride = own->x.strides[own->dim];
+    p->y_stride = y.strides[own->dim];
+    p->outer = own->outer.count;
+    p->outer_rank = own->outer.rank;
+    memcpy(p->outer_dims, own->outer.dims, sizeof p->outer_dims);
+    memcpy(p->x_strides, own->outer.strides, sizeof p->x_strides);
+    memcpy(p->y_strides, y_outer.strides, sizeof p->y_strides);
     if (own->x.count > 0)
         p->outer_rank = talc_shape_coalesce(p->outer_rank, p->outer_dims,
                                             (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
@@ -66,72 +68,62 @@ static bool complete(softmax_problem *own)
 
 // ---- Text ---------------------------------------------------------------------------------------------------
 
-static bool parse(const char *op, const char *text, check_problem *problem)
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, offsetof(softmax_problem, x.reversed), 1 },
+    { "f32", CHECK_CHOICE, offsetof(softmax_problem, x.dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, offsetof(softmax_problem, x.dtype), TALC_F64 },
+    { .word = NULL },
+};
+
+static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    enum { F32, F64, REVERSED };
-    static const char *const words[] = { "f32", "f64", "reversed", NULL };
-    memset(problem, 0, sizeof *problem);
     softmax_problem *own = (softmax_problem *)(void *)problem;
-    own->p.log = strcmp(op, op_names[1]) == 0;
-    check_reader r = talc_check_reader(op, text);
-    if (!talc_check_read_dims(&r, &own->x))
+    const char *start = r->at;
+    own->p.log = op == 1;
+    if (!talc_check_read_dims(r, &own->x))
         return false;
-    if (*r.at != '@')
-        return talc_check_unexpected(&r, "'x' or '@'");
-    r.at++;
-    if (!talc_check_read_axis(&r, own->x.rank, &own->dim))
-        return false;
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        if (!talc_check_read_word(&r, words, &seen, &word))
-            return false;
-        if (word == F32 || word == F64) {
-            seen |= 1u << F32 | 1u << F64;
-            own->x.dtype = word == F64 ? TALC_F64 : TALC_F32;
-        }
-        own->x.reversed |= word == REVERSED;
-    }
-    return complete(own) || talc_check_unexpected_at(&r, text, "an input below 2^63 bytes");
+    if (*r->at != '@')
+        return talc_check_unexpected(r, "'x' or '@'");
+    r->at++;
+    return talc_check_read_axis(r, own->x.rank, &own->dim) &&
+           talc_check_read_words(r, words, 0, own) &&
+           (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
 }
 
-static const char *op_of(const check_problem *problem)
+static int op_of(const check_problem *problem)
 {
-    return op_names[read_only(problem)->p.log];
+    return read_only(problem)->p.log;
 }
 
-static const char *print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const softmax_problem *own = read_only(problem);
-    text[0] = '\0';
-    talc_check_append(text, "%s:", op_of(problem));
     talc_check_append_dims(text, &own->x);
-    talc_check_append(text, "@%d%s%s", own->dim, own->x.reversed ? "_reversed" : "",
-                      own->x.dtype == TALC_F64 ? "_f64" : "");
-    return text;
+    talc_check_append(text, "@%d", own->dim);
+    talc_check_append_words(text, words, own);
 }
 
-static void random_problem(uint64_t seed, check_problem *problem)
+static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    uint64_t state = talc_check_bits(seed, 6);
-    memset(problem, 0, sizeof *problem);
     softmax_problem *own = (softmax_problem *)(void *)problem;
-    own->p.log = talc_check_draw(&state, 0, 1) != 0;
-    own->x.dtype = talc_check_draw(&state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
-    talc_check_random_dims(&state, &own->x);
-    own->x.reversed = talc_check_draw(&state, 0, 2) == 0;
-    own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(&state, 0, own->x.rank - 1);
-    complete(own);
+    own->p.log = talc_check_draw(state, 0, 1) != 0;
+    own->x.dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    talc_check_random_dims(state, &own->x);
+    own->x.reversed = talc_check_draw(state, 0, 2) == 0;
+    own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(state, 0, own->x.rank - 1);
+    return complete(own);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-static int operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+enum { X, Y };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     check_layout y = read_only(problem)->x;
-    list[0] = talc_check_stored(&y, "x", CHECK_READ);
+    list[X] = talc_check_stored(&y, "x", CHECK_READ);
     y.reversed = false;
-    list[1] = talc_check_stored(&y, "y", CHECK_WRITTEN);
-    return 2;
+    list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -146,16 +138,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const check_layout *x = &read_only(problem)->x;
     /* Logits of such a size make shares from nearly 1 to 1e-7. */
     const double scale = 8;
-    talc_check_fill(values->of[0], x->count, x->dtype, kind, 8, scale, seed);
+    talc_check_fill(values->of[X], x->count, x->dtype, kind, 8, scale, seed);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
-
-/* exp in the precision that the oracle of a type needs; for f32 the float64 one, which is several times faster. */
-static long double exponential(talc_dtype dtype, long double x)
-{
-    return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
-}
 
 /* Sets extra and alike for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
@@ -181,7 +167,7 @@ static int64_t inner_count(const softmax_problem *own)
 static int64_t groups(const check_problem *problem)
 {
     const softmax_problem *own = read_only(problem);
-    return own->x.count == 0 ? 0 : own->x.count / own->p.extent;
+    return own->x.count == 0 ? 0 : own->outer.count;
 }
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
@@ -194,20 +180,14 @@ static int64_t group_of(const check_problem *problem, int operand, int64_t index
 
 enum { MOST, SUM };
 
-/* A NaN, which is no maximum, gets into the sum; so does an infinite maximum less itself. */
 static check_common learn(const check_problem *problem, const check_values *values, int64_t group)
 {
     const softmax_problem *own = read_only(problem);
     const check_layout *x = &own->x;
-    const int64_t inner = inner_count(own), step = x->rank == 0 ? 0 : x->strides[own->dim];
-    const int64_t first = group / inner * inner * own->p.extent + group % inner;
-    const double *row = values->of[0] + talc_check_offset(x->rank, x->dims, x->strides, first);
-    long double most = row[0], sum = 0;
-    for (int64_t j = 1; j < own->p.extent; j++)
-        most = row[j * step] > most ? row[j * step] : most;
-    for (int64_t j = 0; j < own->p.extent; j++)
-        sum += exponential(x->dtype, row[j * step] - most);
-    return (check_common){ .of = { [MOST] = most, [SUM] = sum } };
+    const check_exponentials row = talc_check_exponentials(
+        x->dtype, values->of[X] + talc_check_part_offset(&own->outer, group), own->p.x_stride,
+        own->p.extent);
+    return (check_common){ .of = { [MOST] = row.most, [SUM] = row.sum } };
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -218,11 +198,10 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const int64_t group = group_of(problem, operand, index);
     const check_common row =
         values->common != NULL ? values->common[group] : learn(problem, values, group);
-    const long double from_most =
-        values->of[0][talc_check_offset(x->rank, x->dims, x->strides, index)] - row.of[MOST];
+    const long double from_most = values->of[X][talc_check_layout_offset(x, index)] - row.of[MOST];
     check_due due = { 0 };
-    due.value =
-        own->p.log ? from_most - logl(row.of[SUM]) : exponential(x->dtype, from_most) / row.of[SUM];
+    due.value = own->p.log ? from_most - logl(row.of[SUM])
+                           : talc_check_exponential(x->dtype, from_most) / row.of[SUM];
     if (isfinite(from_most) && !isnan(due.value))
         allow(&own->p, fabsl(from_most), &due);
     return due;
@@ -237,44 +216,24 @@ static double terms(const check_problem *problem)
 
 // ---- In a model ---------------------------------------------------------------------------------------------
 
-bool talc_check_softmax_pose(const check_ran *ran, check_problem *problem)
+static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_softmax_observed *observed = ran->problem;
-    memset(problem, 0, sizeof *problem);
     softmax_problem *own = (softmax_problem *)(void *)problem;
     own->p.log = observed->log;
     own->dim = observed->dim;
-    own->x = talc_check_layout_of(&ran->inputs[0]);
+    own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own);
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-static const void *posed(const check_problem *problem)
-{
-    return &read_only(problem)->p;
-}
-
-static bool is_empty(const check_problem *problem)
-{
-    return read_only(problem)->x.count == 0;
-}
-
-static talc_status run(const talc_algorithm *row, talc_device *device, const check_problem *problem,
-                       void *const pointers[CHECK_OPERANDS], const talc_plan *plan, void *workspace)
-{
-    const talc_softmax_arguments arguments = { .base = { workspace },
-                                               .y = pointers[1],
-                                               .x = pointers[0] };
-    return row->run(device, &read_only(problem)->p, plan, &arguments);
 }
 
 const check_family talc_check_softmax = {
     .ops = op_names,
+    .stream = 6,
     .parse = parse,
     .print = print,
     .op = op_of,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,
@@ -284,7 +243,5 @@ const check_family talc_check_softmax = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, softmax),
-    .posed = posed,
-    .is_empty = is_empty,
-    .run = run,
+    .arguments = { offsetof(talc_softmax_arguments, x), offsetof(talc_softmax_arguments, y) },
 };

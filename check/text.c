@@ -4,16 +4,12 @@
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 // ---- Reading ------------------------------------------------------------------------------------------------
-
-check_reader talc_check_reader(const char *op, const char *text)
-{
-    return (check_reader){ .op = op, .start = text - strlen(op) - 1, .at = text };
-}
 
 bool talc_check_unexpected_at(const check_reader *reader, const char *place, const char *wanted)
 {
@@ -58,18 +54,21 @@ bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int6
            talc_check_read_field(reader, 'x', false, second);
 }
 
+// ---- Words --------------------------------------------------------------------------------------------------
+
 /* "ceil, exclude or f64": what may stand here still. */
-static const char *choices(const char *const *words, unsigned seen, char text[256])
+static const char *choices(const check_word *words, unsigned refused, char text[256])
 {
     text[0] = '\0';
     size_t used = 0;
     int left = 0;
-    for (int i = 0; words[i] != NULL; i++)
-        left += (seen >> i & 1) == 0;
-    for (int i = 0; words[i] != NULL && used < 255; i++)
-        if ((seen >> i & 1) == 0) {
+    for (int i = 0; words[i].word != NULL; i++)
+        left += (refused >> i & 1) == 0;
+    for (int i = 0; words[i].word != NULL && used < 255; i++)
+        if ((refused >> i & 1) == 0) {
             left--;
-            const int length = snprintf(text + used, 256 - used, "%s%s", words[i],
+            const int length = snprintf(text + used, 256 - used, "%s%s%s", words[i].word,
+                                        words[i].kind == CHECK_COUNT ? "N" : "",
                                         left > 1    ? ", "
                                         : left == 1 ? " or "
                                                     : "");
@@ -78,25 +77,99 @@ static const char *choices(const char *const *words, unsigned seen, char text[25
     return text[0] == '\0' ? "no more words" : text;
 }
 
-bool talc_check_read_word(check_reader *reader, const char *const *words, unsigned *seen, int *word)
+static bool read_count(check_reader *reader, const check_word *word, void *field)
 {
-    *word = -1;
-    if (*reader->at == '\0')
-        return true;
-    if (*reader->at != '_')
-        return talc_check_unexpected(reader, "'_' or the end");
-    const char *at = reader->at + 1;
-    const size_t length = strcspn(at, "_");
-    for (int i = 0; words[i] != NULL; i++)
-        if (strlen(words[i]) == length && memcmp(words[i], at, length) == 0 &&
-            (*seen >> i & 1) == 0) {
-            *seen |= 1u << i;
-            *word = i;
-            reader->at = at + length;
-            return true;
-        }
+    int64_t number = 0;
+    if (*reader->at != '0' && !talc_check_read_number(reader, &number))
+        return false;
+    if (number == 0) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "a %s of at least 1", word->word);
+        return talc_check_unexpected(reader, wanted);
+    }
+    memcpy(field, &number, sizeof number);
+    return true;
+}
+
+/* The bytes of what a word sets its field to; returns how many. */
+static size_t bytes_of(const check_word *word, unsigned char bytes[sizeof(double)])
+{
+    const int choice = (int)word->value;
+    const int64_t whole = (int64_t)word->value;
+    switch (word->kind) {
+    case CHECK_FLAG:
+        memcpy(bytes, &(bool){ true }, sizeof(bool));
+        return sizeof(bool);
+    case CHECK_CHOICE:
+        memcpy(bytes, &choice, sizeof choice);
+        return sizeof choice;
+    case CHECK_WHOLE:
+        memcpy(bytes, &whole, sizeof whole);
+        return sizeof whole;
+    default:
+        memcpy(bytes, &word->value, sizeof word->value);
+        return sizeof word->value;
+    }
+}
+
+static bool read_word(check_reader *reader, const check_word *word, char *problem)
+{
+    unsigned char bytes[sizeof(double)];
+    if (word->kind == CHECK_COUNT)
+        return read_count(reader, word, problem + word->offset);
+    const size_t size = bytes_of(word, bytes);
+    memcpy(problem + word->offset, bytes, size);
+    return true;
+}
+
+/* Whether the text goes on with a word: as a whole, or with its number behind it. */
+static bool is_word(const check_word *word, const char *at)
+{
+    const size_t length = strlen(word->word);
+    return strncmp(word->word, at, length) == 0 &&
+           (word->kind == CHECK_COUNT || at[length] == '_' || at[length] == '\0');
+}
+
+bool talc_check_read_words(check_reader *reader, const check_word *words, unsigned refused,
+                           void *problem)
+{
     char text[256];
-    return talc_check_unexpected_at(reader, at, choices(words, *seen, text));
+    while (*reader->at != '\0') {
+        if (*reader->at != '_')
+            return talc_check_unexpected(reader, "'_' or the end");
+        reader->at++;
+        int found = 0;
+        while (words[found].word != NULL &&
+               ((refused >> found & 1) != 0 || !is_word(&words[found], reader->at)))
+            found++;
+        if (words[found].word == NULL)
+            return talc_check_unexpected(reader, choices(words, refused, text));
+        reader->at += strlen(words[found].word);
+        if (!read_word(reader, &words[found], problem))
+            return false;
+        for (int i = 0; words[i].word != NULL; i++)
+            refused |= words[i].offset == words[found].offset ? 1u << i : 0;
+    }
+    return true;
+}
+
+void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words,
+                             const void *problem)
+{
+    for (const check_word *word = words; word->word != NULL; word++) {
+        const char *field = (const char *)problem + word->offset;
+        unsigned char bytes[sizeof(double)];
+        const size_t size = bytes_of(word, bytes);
+        const bool holds = memcmp(field, bytes, size) == 0;
+        int64_t number = 0;
+        if (word->kind == CHECK_COUNT)
+            memcpy(&number, field, sizeof number);
+        if (number != 0)
+            talc_check_append(text, "_%s%" PRId64, word->word, number);
+        else if (word->kind != CHECK_COUNT && holds &&
+                 (word->kind != CHECK_CHOICE || word->value != 0))
+            talc_check_append(text, "_%s", word->word);
+    }
 }
 
 // ---- Writing ------------------------------------------------------------------------------------------------

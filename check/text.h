@@ -4,15 +4,14 @@
 
 #include "check/check.h"
 
+#include <string.h>
+
 /// A text being read. `start` is where positions are counted from: the beginning of the whole text, op included.
 typedef struct check_reader {
     const char *op;
     const char *start;
     const char *at;
 } check_reader;
-
-/// Begins to read `text`, which follows "op:" in the text that it is part of.
-check_reader talc_check_reader(const char *op, const char *text);
 
 /// Raises "OP: problem 'TEXT': expected WANTED at position N"; returns false.
 bool talc_check_unexpected(const check_reader *reader, const char *wanted);
@@ -28,13 +27,39 @@ bool talc_check_read_field(check_reader *reader, char letter, bool optional, int
 bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int64_t *first,
                           int64_t *second);
 
-/// An underscore and one of `words`, a list that NULL ends: its index in *word, -1 at the end of the text. A word that is not
-/// in the list, or was read before (*seen has a bit each), is an error.
-bool talc_check_read_word(check_reader *reader, const char *const *words, unsigned *seen,
-                          int *word);
+/// A word behind an underscore, and the field of a problem that it sets. A list of them has NULL as its last word; a problem's
+/// text has those that hold, in the order of the list.
+typedef struct check_word {
+    const char *word;
+    enum {
+        CHECK_FLAG,   ///< a bool
+        CHECK_CHOICE, ///< an enumeration, `value` of it; 0, the default, is not written
+        CHECK_WHOLE,  ///< an int64_t that is `value`
+        CHECK_REAL,   ///< a double that is `value`
+        CHECK_COUNT,  ///< an int64_t that follows the word, at least 1
+    } kind;
+    size_t offset; ///< of the field
+    double value;
+} check_word;
+
+/// Reads words to the end of the text into `problem`. A word that is not in the list, is in the set `refused` (a bit each), or
+/// sets what another one has set, is an error.
+bool talc_check_read_words(check_reader *reader, const check_word *words, unsigned refused,
+                           void *problem);
+
+/// Appends the words that hold of a problem.
+void talc_check_append_words(char text[TALC_CHECK_TEXT], const check_word *words,
+                             const void *problem);
 
 /// Appends to a problem's text, which it cuts at TALC_CHECK_TEXT.
 void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...) TALC_PRINTF(2, 3);
+
+/// The width of a column that has to hold the text, and `width` before.
+static inline int talc_check_longer(int width, const char *text)
+{
+    const int length = (int)strlen(text);
+    return width > length ? width : length;
+}
 
 /// *product of `count` extents that are elements of `dtype`; false when that, or its bytes, pass 2^63.
 bool talc_check_elements(talc_dtype dtype, int count, const int64_t *extents, int64_t *product);

@@ -67,20 +67,12 @@ double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype 
 static double *row_result(check_trial *trial, const check_problem *posed,
                           const talc_conv2d_problem *problem, const double *x, const double *w)
 {
-    check_operand operands[CHECK_OPERANDS];
-    check_values values = { .of = { NULL } }, results = { .of = { NULL } };
     check_run_report report = { .status = TALC_OK };
     double *y = talc_check_trial_numbers(trial, talc_check_y_count(problem));
     if (y == NULL)
         return NULL;
-    const int count = talc_check_conv2d.operands(posed, operands);
-    for (int i = 0; i < count; i++) {
-        const bool is_x = strcmp(operands[i].name, "x") == 0;
-        if (operands[i].role == CHECK_READ)
-            values.of[i] = (double *)(is_x ? x : w);
-        else
-            values.of[i] = results.of[i] = y;
-    }
+    const check_values values = { .of = { [CHECK_X] = (double *)x, [CHECK_W] = (double *)w } };
+    const check_values results = { .of = { [CHECK_Y] = y } };
     const check_run_options options = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
     if (!talc_check_run(&talc_check_conv2d, trial->row, trial->device, posed, &values, &options,
                         &trial->room, &results, &report)) {
@@ -90,7 +82,8 @@ static double *row_result(check_trial *trial, const check_problem *posed,
     if (report.status == TALC_OK && report.written == NULL && report.changed == NULL)
         return y;
     char text[TALC_CHECK_TEXT];
-    snprintf(trial->reason, 256, "%.120s: %s%.100s", talc_check_conv2d.print(posed, text),
+    snprintf(trial->reason, 256, "%.120s: %s%.100s",
+             talc_check_write(&talc_check_conv2d, posed, text),
              report.status != TALC_OK ? "failed: "
              : report.written != NULL ? "wrote outside "
                                       : "changed ",
@@ -255,20 +248,4 @@ bool talc_check_shrink(talc_conv2d_problem *p)
         p->W = size[4];
     }
     return talc_check_settle(p);
-}
-
-int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent)
-{
-    if (i >= 0 && i < extent)
-        return i;
-    switch (mode) {
-    case TALC_PADDING_REFLECT:
-        return i < 0 ? -i : 2 * (extent - 1) - i;
-    case TALC_PADDING_REPLICATE:
-        return i < 0 ? 0 : extent - 1;
-    case TALC_PADDING_CIRCULAR:
-        return i < 0 ? i + extent : i - extent;
-    default:
-        return -1;
-    }
 }

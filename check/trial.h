@@ -5,9 +5,8 @@
 #ifndef TALC_CHECK_TRIAL_H
 #define TALC_CHECK_TRIAL_H
 
+#include "check/conv2d.h"
 #include "check/properties.h"
-
-#include "ops/conv2d.h"
 
 #include <math.h>
 
@@ -62,17 +61,11 @@ int64_t talc_check_x_count(const talc_conv2d_problem *problem);
 int64_t talc_check_w_count(const talc_conv2d_problem *problem);
 int64_t talc_check_y_count(const talc_conv2d_problem *problem);
 
-/// Products in an output's sum.
-double talc_check_terms(const talc_conv2d_problem *problem);
-
 /// Works out OH and OW; false when the kernel does not fit, padding is negative, or farther than its mode reaches.
 bool talc_check_settle(talc_conv2d_problem *problem);
 
 /// Takes off bias, residual and activation, and makes a large problem small in batch, channels, groups and image, so that
 /// the property's problems cost little. False when nothing is left to make smaller, or the problem is empty.
 bool talc_check_shrink(talc_conv2d_problem *problem);
-
-/// The index in x of what stands at coordinate i of the padded axis, -1 for zero.
-int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent);
 
 #endif

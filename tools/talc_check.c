@@ -1,6 +1,6 @@
 /// talc check: every algorithm of every op against an oracle, with a verdict that follows from error bounds.
 #include "tools/check_problems.h"
-#include "tools/check_svg.h"
+#include "tools/check_shares.h"
 #include "tools/progress.h"
 #include "tools/tool.h"
 
@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_ARGUMENTS = 64, MAX_DEVICES = 2 };
 
@@ -16,7 +15,7 @@ typedef struct arguments {
     tool_options tool;
     int count;
     const char *texts[MAX_ARGUMENTS]; ///< sets, files and problems
-    const char *algorithm, *op, *svg;
+    const char *algorithm, *op, *shares;
     int64_t random, seed;
     int64_t part, parts; ///< 1 of 1: all problems
     uint64_t kinds;
@@ -30,7 +29,7 @@ enum {
     KEY_KINDS = 'k',
     KEY_OP = 5000,
     KEY_PART,
-    KEY_SVG,
+    KEY_SHARES,
     KEY_LIST
 };
 
@@ -45,9 +44,10 @@ static const struct argp_option options[] = {
     { "kinds", KEY_KINDS, "LIST", 0, "these checks alone: exact,random,...", 1 },
     { "part", KEY_PART, "I/N", 0,
       "the I-th of N parts of the problems: every N-th, for N processes side by side", 1 },
-    { "svg", KEY_SVG, "FILE", 0,
-      "draw the first failure, or what comes nearest to its bound: the share of the bound over an "
-      "output plane, and a histogram",
+    { "shares", KEY_SHARES, "FILE.npy", 0,
+      "write the share of its bound that each element of an output uses: of the first failure, or "
+      "of "
+      "what comes nearest to its bound",
       1 },
     { "list", KEY_LIST, NULL, 0, "show the problems and check nothing", 1 },
     { 0 },
@@ -134,8 +134,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_PART:
         read_part(self, state, argument);
         return 0;
-    case KEY_SVG:
-        self->svg = argument;
+    case KEY_SHARES:
+        self->shares = argument;
         return 0;
     case KEY_LIST:
         self->list = true;
@@ -168,8 +168,7 @@ typedef struct run {
     int devices;
     talc_device *device[MAX_DEVICES];
     talc_check *check[MAX_DEVICES];
-    check_picture picture;
-    FILE *svg; /* NULL: no picture is asked for */
+    check_shares shares;
     double seconds;
 } run;
 
@@ -178,9 +177,7 @@ static void run_free(run *self)
     for (int i = 0; i < self->devices; i++)
         talc_check_free(self->check[i]);
     check_problems_free(&self->problems);
-    check_picture_free(&self->picture);
-    if (self->svg != NULL)
-        fclose(self->svg);
+    check_shares_free(&self->shares);
 }
 
 static bool add_device(run *self, const char *name)
@@ -193,8 +190,8 @@ static bool add_device(run *self, const char *name)
         .algorithm = self->arguments->algorithm,
         .kinds = self->arguments->kinds,
         .seed = (uint64_t)self->arguments->seed,
-        .observe = self->arguments->svg == NULL ? NULL : check_picture_observe,
-        .context = &self->picture,
+        .observe = self->arguments->shares == NULL ? NULL : check_shares_observe,
+        .context = &self->shares,
     };
     talc_check *check = device == NULL ? NULL : talc_check_new(&check_options);
     if (check == NULL)
@@ -238,16 +235,16 @@ static bool find_problems(run *self)
     return !talc_failed();
 }
 
-/* Before the run, which may be long; a picture of before stays until it is drawn anew. */
-static bool open_picture(run *self)
+/* Whether the file can be written, before the run, which may be long; one that is there stays until then. */
+static bool try_file(const run *self)
 {
-    const char *path = self->arguments->svg;
-    if (path == NULL)
-        return true;
-    self->svg = fopen(path, "a");
-    if (self->svg == NULL)
+    const char *path = self->arguments->shares;
+    FILE *file = path == NULL ? NULL : fopen(path, "a");
+    if (path != NULL && file == NULL)
         talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
-    return self->svg != NULL;
+    if (file != NULL)
+        fclose(file);
+    return !talc_failed();
 }
 
 static void step(void *context, const char *problem)
@@ -374,36 +371,16 @@ static int print_json(const run *self, bool passed)
                                      "seconds", tool_real(self->seconds)));
 }
 
-/* Writes the picture, if one is asked for. */
-static bool draw(run *self)
-{
-    FILE *file = self->svg;
-    const char *path = self->arguments->svg;
-    if (file == NULL)
-        return true;
-    self->svg = NULL;
-    bool written = true;
-    if (self->picture.kept) {
-        written = ftruncate(fileno(file), 0) == 0 || errno == EINVAL; /* of a pipe or a device */
-        check_picture_write(&self->picture, file);
-    }
-    written = written && !ferror(file);
-    if (fclose(file) != 0 || !written)
-        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
-    else if (!self->picture.kept)
-        talc_fail(TALC_NOT_FOUND, "%s: no check compared values, there is nothing to draw",
-                  TALC_SHOWN(path));
-    return !talc_failed();
-}
-
-/* Without its picture a run that passed has not done what was asked for, so that it reports nothing; one that failed
- * reports that. */
+/* Without its file a run that passed has not done what was asked for, so that it reports nothing; one that failed reports
+ * that. */
 static int report(run *self)
 {
     bool passed = true;
     for (int i = 0; i < self->devices; i++)
         passed = passed && talc_check_passed(self->check[i]);
-    if (!draw(self)) {
+    const char *path = self->arguments->shares;
+    const bool saved = path != NULL && check_shares_save(&self->shares, path);
+    if (path != NULL && !saved) {
         const int code = tool_usage_talc();
         if (passed)
             return code;
@@ -413,6 +390,8 @@ static int report(run *self)
         code = print_json(self, passed);
     } else {
         print_results(self);
+        if (saved)
+            printf("%s: %s\n", TALC_SHOWN(path), self->shares.what);
         code = tool_finish();
     }
     return passed ? code : TOOL_FAILED;
@@ -450,10 +429,8 @@ int command_check(int argc, char **argv)
             "infinity (data); guards, inputs, trust, misaligned, workspace, rerun, threads, "
             "status; "
             "batch, groups, dilation, stride, pointwise, padding, adjoint, linearity, shift "
-            "(relations "
-            "between convolutions). Exit code 1: something failed; 2: wrong usage, nothing ran, or "
-            "the picture could not be "
-            "drawn. "
+            "(relations between convolutions). Exit code 1: something failed; 2: wrong usage, "
+            "nothing ran, or the shares could not be written. "
             "Problems that no row took, or without anything to compute, are counted as not "
             "checked.",
         .children = children,
@@ -467,7 +444,7 @@ int command_check(int argc, char **argv)
         code = tool_usage_talc();
     else if (self.list)
         code = list(&job);
-    else if (!find_devices(&job) || !open_picture(&job) || !check_all(&job) || !something_ran(&job))
+    else if (!find_devices(&job) || !try_file(&job) || !check_all(&job) || !something_ran(&job))
         code = tool_usage_talc();
     else
         code = report(&job);

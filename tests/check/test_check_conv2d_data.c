@@ -1,5 +1,6 @@
-/// The data, the random problems and the rows of conv2d in the cross-check.
+/// The data and the random problems of conv2d in the cross-check.
 #include "check/case.h"
+#include "check/conv2d.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
 
@@ -13,13 +14,6 @@ static bool takes(const talc_conv2d_problem *p, talc_check_kind kind)
     check_problem problem;
     memcpy(&problem, p, sizeof *p);
     return talc_check_conv2d.takes(&problem, kind);
-}
-
-static double terms(const talc_conv2d_problem *p)
-{
-    check_problem problem;
-    memcpy(&problem, p, sizeof *p);
-    return talc_check_conv2d.terms(&problem);
 }
 
 static conv2d_data pose(const char *text)
@@ -148,7 +142,7 @@ Test(check_conv2d_data, enough_outputs_are_not_zero)
         conv2d_data q = conv2d_data_new(&problem, TALC_CHECK_EXACT, seed);
         char text[TALC_CONV2D_TEXT];
         talc_conv2d_problem_text(&problem, text);
-        if (terms(&problem) * (double)q.y_count < 2e5) {
+        if (talc_check_terms(&problem) * (double)q.y_count < 2e5) {
             int64_t fed = 0, nonzero = 0;
             for (int64_t i = 0; i < q.y_count; i++) {
                 const check_due due = conv2d_due(&q, i);
@@ -194,21 +188,6 @@ Test(check_conv2d_data, exact_data_where_they_are_exact)
 
 // ---- Problems -----------------------------------------------------------------------------------------------
 
-Test(check_conv2d_data, texts)
-{
-    check_problem problem;
-    char text[TALC_CHECK_TEXT];
-    const char *full = "n2c4h9w9o8k3x3s2x2p1x1d1x1g2_f64_bias_relu_reflect";
-    cr_assert(talc_check_parse("conv2d:n2c4h9w9o8k3x3s2x2p1x1g2_bias_f64_relu_reflect", &problem) ==
-              family);
-    cr_assert(strcmp(family->print(&problem, text), full) == 0, "%s", text);
-    cr_assert(talc_check_parse("n0c4h9w9o8k3x3", &problem) == family);
-    cr_assert(strcmp(family->op(&problem), "conv2d") == 0);
-    cr_assert(talc_check_parse("conv2d:n2c4h9q9", &problem) == NULL);
-    assert_failure(TALC_BAD_ARGUMENT, "conv2d: problem 'n2c4h9q9': expected 'w' at position 6");
-    assert_all_freed();
-}
-
 Test(check_conv2d_data, random_problems)
 {
     enum { COUNT = 20000 };
@@ -220,14 +199,14 @@ Test(check_conv2d_data, random_problems)
         check_problem problem, again;
         talc_plan plan;
         char text[TALC_CHECK_TEXT];
-        family->random(seed, &problem);
-        family->random(seed, &again);
+        talc_check_random(family, seed, &problem);
+        talc_check_random(family, seed, &again);
         cr_assert(memcmp(&problem, &again, sizeof(talc_conv2d_problem)) == 0, "seed %d", (int)seed);
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)(void *)&problem;
         cr_assert(!talc_failed() &&
-                      family->parse("conv2d", family->print(&problem, text), &again) &&
-                      strcmp(text, family->print(&again, (char[TALC_CHECK_TEXT]){ 0 })) == 0 &&
-                      p->OH > 0 && p->OW > 0,
+                      talc_check_parse(talc_check_write(family, &problem, text), &again) ==
+                          family &&
+                      memcmp(&problem, &again, sizeof again) == 0 && p->OH > 0 && p->OW > 0,
                   "seed %d: %s: %s", (int)seed, text, talc_error_message());
         for (int i = 0; talc_check_row_at(family, cpu, i) != NULL; i++)
             accepted[i] += talc_check_plan(family, talc_check_row_at(family, cpu, i), cpu, &problem,
@@ -258,26 +237,5 @@ Test(check_conv2d_data, random_problems)
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         cr_assert(counts[i] > COUNT / 100, "edge %d: only %d", (int)i, counts[i]);
-    assert_all_freed();
-}
-
-// ---- Rows ---------------------------------------------------------------------------------------------------
-
-/* Every operand reaches the row in its place. */
-Test(check_conv2d_data, rows_get_their_operands)
-{
-    static const char *const texts[] = {
-        "n2c4h7w6o6k3x3p1x1g2",           "n2c4h7w6o6k3x3p1x1g2_bias",
-        "n2c4h7w6o6k3x3p1x1g2_residual",  "n2c4h7w6o6k3x3p1x1g2_bias_residual_f64",
-        "n1c3h4w4o3k3x3g3_bias_residual", "n1c3h4w4o3k1x1_bias_residual",
-    };
-    talc_check *check = talc_check_new(&(talc_check_options){ .device = cpu_device() });
-    cr_assert_not_null(check);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        cr_assert(talc_check_problem(check, texts[i]), "%s", talc_error_message());
-    cr_assert(talc_check_passed(check) && talc_check_summary_count(check) >= 4);
-    for (int i = 0; i < talc_check_summary_count(check); i++)
-        cr_assert(talc_check_summary_at(check, i)->problems > 0);
-    talc_check_free(check);
     assert_all_freed();
 }

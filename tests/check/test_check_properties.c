@@ -86,8 +86,8 @@ Test(check_properties, most_random_problems_take_part)
     for (uint64_t seed = 0; seed < PROBLEMS; seed++) {
         check_problem problem;
         char text[TALC_CHECK_TEXT];
-        talc_check_conv2d.random(seed, &problem);
-        talc_check_conv2d.print(&problem, text);
+        talc_check_random(&talc_check_conv2d, seed, &problem);
+        talc_check_write(&talc_check_conv2d, &problem, text);
         cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
     }
     for (int row = 0; row < ROWS; row++) {

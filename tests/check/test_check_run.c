@@ -61,21 +61,21 @@ static const char *plan_room(const talc_device *device, const void *problem, siz
     return NULL;
 }
 
+enum { ELEMENTS = 5 * 33 };
+
 /* Writes 0.5 to every element of y, and where it is told to. */
-static talc_status write_halves(const talc_algorithm *row, talc_device *device,
-                                const check_problem *problem, void *const pointers[CHECK_OPERANDS],
-                                const talc_plan *plan, void *bytes)
+static talc_status write_halves(talc_device *device, const void *problem, const talc_plan *plan,
+                                const void *given)
 {
+    const talc_softmax_arguments *arguments = given;
     const size_t count = plan->workspace;
-    check_operand list[CHECK_OPERANDS];
-    unsigned char *of = bytes;
-    (void)row, (void)device;
-    talc_check_softmax.operands(problem, list);
-    float *y = pointers[1];
+    unsigned char *of = arguments->base.workspace;
+    float *y = arguments->y;
+    (void)device, (void)problem;
     as_expected = true;
     for (size_t i = 0; i < count; i++)
         as_expected = as_expected && of[i] == expected;
-    for (int64_t i = 0; i < list[1].count; i++)
+    for (int64_t i = 0; i < ELEMENTS; i++)
         y[i] = 0.5f;
     memset(of, 7, count);
     if (past_workspace > 0)
@@ -83,21 +83,19 @@ static talc_status write_halves(const talc_algorithm *row, talc_device *device,
     if (before_workspace > 0)
         of[-before_workspace] ^= 1;
     if (past_y > 0)
-        ((unsigned char *)(y + list[1].count))[past_y - 1] ^= 1;
+        ((unsigned char *)(y + ELEMENTS))[past_y - 1] ^= 1;
     if (change_x >= 0)
-        ((unsigned char *)pointers[0])[change_x] ^= 1;
+        ((unsigned char *)arguments->x)[change_x] ^= 1;
     return TALC_OK;
 }
 
 static const talc_algorithm mine = { .name = "mine",
                                      .arithmetic = { "f32", TALC_STRICT, false },
-                                     .plan = plan_room };
+                                     .plan = plan_room,
+                                     .run = write_halves };
 
 static check_run_report run_with(talc_device *device, check_room *reused, bool finite)
 {
-    static const int64_t elements = 5 * 33;
-    check_family family = talc_check_softmax;
-    family.run = write_halves;
     posed self = pose("softmax:5x33@1");
     check_values results;
     check_run_report report;
@@ -105,11 +103,11 @@ static check_run_report run_with(talc_device *device, check_room *reused, bool f
     cr_assert(talc_check_values_new(self.family, &self.problem, &results));
     self.family->fill(&self.problem, TALC_CHECK_RANDOM, 1, &self.values);
     expected = finite ? 0x3F : 0xFF;
-    cr_assert(talc_check_run(&family, &mine, device, &self.problem, &self.values, &options, reused,
-                             &results, &report),
+    cr_assert(talc_check_run(self.family, &mine, device, &self.problem, &self.values, &options,
+                             reused, &results, &report),
               "%s", talc_error_message());
     cr_assert(report.status == TALC_OK && report.unwritten == 0);
-    for (int64_t i = 0; i < elements; i++)
+    for (int64_t i = 0; i < ELEMENTS; i++)
         cr_assert_eq(results.of[1][i], 0.5);
     talc_check_values_free(&results);
     talc_check_values_free(&self.values);

@@ -1,8 +1,8 @@
 #include "tests/support/conv2d_data.h"
 
 #include "check/bound.h"
+#include "check/conv2d.h"
 #include "check/data.h"
-#include "check/family.h"
 #include "check/sets.h"
 #include "tests/support/hooks.h"
 
@@ -30,7 +30,7 @@ talc_conv2d_problem conv2d_random_problem(uint64_t seed)
 {
     check_problem random;
     talc_conv2d_problem problem;
-    talc_check_conv2d.random(seed, &random);
+    talc_check_random(&talc_check_conv2d, seed, &random);
     memcpy(&problem, &random, sizeof problem);
     assert_no_failure();
     return problem;
@@ -67,11 +67,7 @@ conv2d_data conv2d_data_new(const talc_conv2d_problem *p, talc_check_kind kind, 
     conv2d_data data = conv2d_data_zeros(p);
     check_problem problem;
     memcpy(&problem, p, sizeof *p);
-    check_values values = { .of = { data.x, data.w } };
-    if (p->bias)
-        values.of[2] = data.bias;
-    if (p->residual)
-        values.of[p->bias ? 3 : 2] = data.residual;
+    const check_values values = { .of = { data.x, data.w, data.bias, data.residual } };
     talc_check_conv2d.fill(&problem, kind, seed, &values);
     return data;
 }
@@ -97,17 +93,12 @@ int64_t conv2d_extent(int64_t size, int64_t kernel, int64_t stride, int64_t dila
 check_due conv2d_due(const conv2d_data *data, int64_t index)
 {
     check_problem problem;
-    check_values values = { .of = { data->x, data->w } };
-    int y = 2;
-    if (data->bias != NULL)
-        values.of[y++] = data->bias;
-    if (data->residual != NULL)
-        values.of[y++] = data->residual;
+    const check_values values = { .of = { data->x, data->w, data->bias, data->residual } };
     talc_conv2d_problem forward = data->problem;
     forward.bias = data->bias != NULL;
     forward.residual = data->residual != NULL;
     memcpy(&problem, &forward, sizeof forward);
-    return talc_check_conv2d.due(&problem, &values, y, index);
+    return talc_check_conv2d.due(&problem, &values, CHECK_Y, index);
 }
 
 // ---- On a device --------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ typedef struct posed {
     check_problem problem;
     const check_family *family;
     check_operand list[CHECK_OPERANDS];
-    int count;
     check_values values;
 } posed;
 
@@ -22,7 +21,7 @@ static inline posed pose(const char *text)
     posed self;
     self.family = talc_check_parse(text, &self.problem);
     cr_assert(self.family != NULL, "%s: %s", text, talc_error_message());
-    self.count = self.family->operands(&self.problem, self.list);
+    talc_check_operands(self.family, &self.problem, self.list);
     cr_assert(talc_check_values_new(self.family, &self.problem, &self.values));
     return self;
 }
