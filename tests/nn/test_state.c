@@ -204,27 +204,6 @@ Test(state, shapes_and_types_must_be_equal)
     assert_all_freed();
 }
 
-Test(state, null_arguments_and_absent_files)
-{
-    talc_module *net = net_new(1, TALC_F32);
-    cr_assert(!talc_module_save(NULL, path));
-    assert_failure(TALC_NULL_ARGUMENT, "module_save: module is NULL");
-    cr_assert(!talc_module_save(net, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_save: path is NULL");
-    cr_assert(!talc_module_load(NULL, path, true));
-    assert_failure(TALC_NULL_ARGUMENT, "module_load: module is NULL");
-    cr_assert(!talc_module_load(net, NULL, true));
-    assert_failure(TALC_NULL_ARGUMENT, "module_load: path is NULL");
-    cr_assert(!talc_module_load(net, "/nonexistent/file", true));
-    cr_assert(talc_error_status() == TALC_IO_ERROR, "%s", talc_error_message());
-    talc_error_clear();
-    cr_assert(!talc_module_save(net, "/nonexistent/file"));
-    cr_assert(talc_error_status() == TALC_IO_ERROR, "%s", talc_error_message());
-    talc_error_clear();
-    talc_module_free(net);
-    assert_all_freed();
-}
-
 // ---- All or nothing -----------------------------------------------------------------------------------------
 
 Test(state, a_file_cut_anywhere_leaves_everything_unchanged)

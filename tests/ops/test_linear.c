@@ -192,38 +192,3 @@ Test(linear, nan_passes_through_the_activations)
     assert_no_failure();
     assert_all_freed();
 }
-
-// ---- Errors -------------------------------------------------------------------------------------------------
-
-Test(linear, mistakes_are_named)
-{
-    talc_device *cpu = cpu_device();
-    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3)),
-                *w = talc_ones(cpu, TALC_F32, TALC_DIMS(4, 3));
-    cr_assert_null(talc_linear(NULL, w, NULL, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "linear: x is NULL");
-    cr_assert_null(talc_linear(x, NULL, NULL, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "linear: weight is NULL");
-    cr_assert_null(talc_linear(talc_ones(cpu, TALC_U8, TALC_DIMS(2, 3)), w, NULL, NULL));
-    assert_failure(TALC_BAD_DTYPE, "linear: x is u8, it must be f32 or f64");
-    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F64, TALC_DIMS(4, 3)), NULL, NULL));
-    assert_failure(TALC_BAD_DTYPE, "linear: x is f32, weight is f64");
-    cr_assert_null(talc_linear(talc_ones(cpu, TALC_F32, TALC_SCALAR), w, NULL, NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: x [] has rank 0, needs at least 1");
-    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F32, TALC_DIMS(3)), NULL, NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: weight [3] has rank 1, needs 2: [out,in]");
-    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F32, TALC_DIMS(4, 5)), NULL, NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: x [2,3] has 3 features, weight [4,5] needs 5");
-    cr_assert_null(talc_linear(x, w, talc_ones(cpu, TALC_F32, TALC_DIMS(3)), NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: bias [3] must be [4]");
-    cr_assert_null(talc_linear(x, w, talc_ones(cpu, TALC_F64, TALC_DIMS(4)), NULL));
-    assert_failure(TALC_BAD_DTYPE, "linear: x is f32, bias is f64");
-    cr_assert_null(talc_linear(x, w, NULL, &(talc_linear_options){ .residual = x }));
-    assert_failure(TALC_BAD_SHAPE, "linear: residual [2,3] must be [2,4]");
-    cr_assert_null(
-        talc_linear(x, w, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
-    assert_failure(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3");
-    cr_assert_null(talc_linear(x, w, NULL, &(talc_linear_options){ .algorithm = "im2col" }));
-    assert_failure(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'im2col'");
-    assert_all_freed();
-}

@@ -352,33 +352,3 @@ Test(reduce, no_elements_sum_to_zero_and_average_to_nan)
     assert_no_failure();
     assert_all_freed();
 }
-
-// ---- Errors -------------------------------------------------------------------------------------------------
-
-Test(reduce, mistakes_are_named)
-{
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 3));
-    cr_assert_null(talc_sum(NULL, TALC_SCALAR, false));
-    assert_failure(TALC_NULL_ARGUMENT, "sum: x is NULL");
-    cr_assert_null(talc_sum(x, TALC_DIMS(2), false));
-    assert_failure(TALC_BAD_ARGUMENT, "sum: axis 2 is outside -2..1 of x [2,3]");
-    cr_assert_null(talc_max(x, TALC_DIMS(0, INT64_MIN), false));
-    assert_failure(TALC_BAD_ARGUMENT, "max: axis -9223372036854775808 is outside -2..1 of x [2,3]");
-    cr_assert_null(talc_argmax(x, TALC_DIMS(1, -1), false));
-    assert_failure(TALC_BAD_ARGUMENT, "argmax: axes [1,-1] name dimension 1 twice");
-    cr_assert_null(talc_sum(x, ((talc_dims){ 9, { 0 } }), false));
-    assert_failure(TALC_BAD_ARGUMENT, "sum: axes has rank 9, outside 0..8");
-    cr_assert_null(talc_sum(x, ((talc_dims){ -1, { 0 } }), false));
-    assert_failure(TALC_BAD_ARGUMENT, "sum: axes has rank -1, outside 0..8");
-    cr_assert_null(talc_mean(talc_ones(cpu_device(), TALC_I64, TALC_DIMS(2)), TALC_SCALAR, false));
-    assert_failure(TALC_BAD_DTYPE, "mean: x is i64, it must be f32 or f64");
-    talc_tensor *none = talc_empty(cpu_device(), TALC_F32, TALC_DIMS(2, 0));
-    cr_assert_null(talc_max(none, TALC_DIMS(1), false));
-    assert_failure(TALC_BAD_SHAPE, "max: x [2,0] has 0 elements to reduce, needs at least 1");
-    cr_assert_null(talc_argmax(none, TALC_SCALAR, false));
-    assert_failure(TALC_BAD_SHAPE, "argmax: x [2,0] has 0 elements to reduce, needs at least 1");
-    talc_algorithm_force("sum", "blocked");
-    cr_assert_null(talc_sum(talc_ones(cpu_device(), TALC_I32, TALC_DIMS(2)), TALC_SCALAR, false));
-    assert_failure(TALC_UNSUPPORTED, "sum on cpu: blocked: x must be f32 or f64");
-    assert_all_freed();
-}

@@ -231,22 +231,3 @@ Test(softmax, empty_dimensions_and_scalars)
     assert_no_failure();
     assert_all_freed();
 }
-
-// ---- Errors -------------------------------------------------------------------------------------------------
-
-Test(softmax, mistakes_are_named)
-{
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 3));
-    cr_assert_null(talc_softmax(NULL, 0));
-    assert_failure(TALC_NULL_ARGUMENT, "softmax: x is NULL");
-    cr_assert_null(talc_log_softmax(talc_ones(cpu_device(), TALC_I64, TALC_DIMS(2)), 0));
-    assert_failure(TALC_BAD_DTYPE, "log_softmax: x is i64, it must be f32 or f64");
-    cr_assert_null(talc_softmax(x, 2));
-    assert_failure(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2");
-    cr_assert_null(talc_log_softmax(x, -3));
-    assert_failure(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2");
-    talc_algorithm_force("softmax", "online");
-    cr_assert_null(talc_softmax(x, 0));
-    assert_failure(TALC_NOT_FOUND, "softmax on cpu: there is no algorithm 'online'");
-    assert_all_freed();
-}
