@@ -297,21 +297,6 @@ Test(cross_entropy, a_label_that_is_no_class)
     assert_all_freed();
 }
 
-Test(cross_entropy, the_same_bits_for_every_number_of_threads)
-{
-    const entropy_case of = { DIMS2(257, 33), TALC_F32, false, { 0 }, 0 };
-    const int threads[] = { 1, 2, 5 };
-    double due = 0;
-    for (int i = 0; i < 3; i++) {
-        talc_set_threads(threads[i]);
-        const double got = talc_item(
-            talc_cross_entropy(logits_of(cpu_device(), &of), labels_of(cpu_device(), &of)));
-        due = i == 0 ? got : due;
-        cr_assert(got == due, "%d threads", threads[i]);
-    }
-    assert_all_freed();
-}
-
 // ---- At once ------------------------------------------------------------------------------------------------
 
 /* The sum of many losses, each of which takes many blocks of a GPU and differs from the one before, in whose memory it is. */
