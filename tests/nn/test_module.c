@@ -114,36 +114,6 @@ Test(module, an_init_that_fails_leaves_nothing)
     assert_all_freed();
 }
 
-/* Everything that allocates on the way to a tree of modules and back from its forward pass. */
-static bool use_a_tree(void)
-{
-    talc_scope *scope = talc_scope_enter();
-    talc_module *model = TALC_SEQUENTIAL(probe_new(2), probe_new(3));
-    talc_module_add(model, "box", TALC_SEQUENTIAL(probe_new(5)));
-    talc_tensor *y = talc_forward(model, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)));
-    talc_module_to(model, cpu_device());
-    bool ok = y != NULL && !talc_failed();
-    talc_module_free(model);
-    talc_scope_leave(scope);
-    return ok;
-}
-
-Test(module, every_allocation_may_fail)
-{
-    int64_t k = 0;
-    for (bool complete = false; !complete && k < 1000; k++) {
-        allow_allocations(k);
-        complete = use_a_tree();
-        allow_all_allocations();
-        cr_assert(complete || talc_error_status() == TALC_NO_MEMORY, "allocation %d: %s", (int)k,
-                  talc_error_message());
-        talc_error_clear();
-        cr_assert(live() == 0, "allocation %d leaves %zu bytes", (int)k, live());
-    }
-    cr_assert(k > 30 && k < 1000, "%d allocations", (int)k);
-    assert_all_freed();
-}
-
 // ---- Names and trees ----------------------------------------------------------------------------------------
 
 Test(module, a_child_that_is_refused_is_freed)

@@ -6,10 +6,7 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const talc_dims rank9 = { .rank = 9 };
 static const talc_dims rank_negative = { .rank = -1 };
@@ -356,6 +353,8 @@ Test(bad_input, a_standing_failure_stops_everything_that_makes_or_changes)
     STOPPED(talc_set_threads(2));
     STOPPED(talc_algorithm_force("conv2d", "reference"));
     STOPPED(talc_precision_admit(TALC_TF32));
+    STOPPED(talc_npy_save("/no/such/directory/x.npy", x));
+    STOPPED(talc_npy_load(cpu_device(), "/no/such/directory/x.npy"));
     talc_conv2d_problem problem = { .N = 1 };
     STOPPED(talc_conv2d_problem_of(x, x, NULL, NULL, &problem));
     STOPPED(talc_conv2d_problem_check(&problem));
@@ -373,74 +372,6 @@ Test(bad_input, a_standing_failure_stops_everything_that_makes_or_changes)
     cr_assert(talc_precision_admitted() == TALC_STRICT);
     assert_failure(TALC_IO_ERROR, "the first failure");
     refused_end(0);
-}
-
-// ---- Environment: read once, so each in a process of its own ------------------------------------------------
-
-/* What `read` made the library print on stderr, in a buffer that the next call overwrites. */
-static const char *warnings_of(void (*read)(void))
-{
-    static char text[4096];
-    FILE *file = tmpfile();
-    fflush(stderr);
-    int saved = dup(STDERR_FILENO);
-    dup2(fileno(file), STDERR_FILENO);
-    read();
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    close(saved);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
-}
-
-static void use_environment(void)
-{
-    talc_device *device = talc_device_default();
-    talc_threads();
-    talc_precision_admitted();
-    talc_add(talc_ones(device, TALC_F32, TALC_DIMS(2)), talc_ones(device, TALC_F32, TALC_DIMS(2)));
-}
-
-static void assert_warning(const char *name, const char *value, const char *due)
-{
-    setenv(name, value, 1);
-    const char *text = warnings_of(use_environment);
-    cr_assert(strcmp(text, due) == 0, "%s=%s\n  printed: %s\n  due:     %s", name, value, text, due);
-    cr_assert(strcmp(warnings_of(use_environment), "") == 0, "%s=%s warns twice", name, value);
-    assert_no_failure();
-    assert_all_freed();
-}
-
-#define WARNS(test, name, value, due)                                                              \
-    Test(bad_input, test)                                                                          \
-    {                                                                                              \
-        assert_warning(name, value, due);                                                          \
-    }
-
-WARNS(env_verbose, "TALC_VERBOSE", "garbage", "talc: TALC_VERBOSE=garbage is ignored: it takes error, dispatch, exec\n")
-WARNS(env_verbose_partly, "TALC_VERBOSE", "error,loud", "talc: TALC_VERBOSE=error,loud is ignored: it takes error, dispatch, exec\n")
-WARNS(env_sync, "TALC_SYNC", "yes", "talc: TALC_SYNC=yes is ignored: it takes 0, 1\n")
-WARNS(env_precision, "TALC_PRECISION", "bf16", "talc: TALC_PRECISION=bf16 is ignored: it takes strict, normwise, tf32\n")
-WARNS(env_threads_zero, "TALC_THREADS", "0", "talc: TALC_THREADS=0 is ignored: it takes a number from 1 to 1024\n")
-WARNS(env_threads_negative, "TALC_THREADS", "-1", "talc: TALC_THREADS=-1 is ignored: it takes a number from 1 to 1024\n")
-WARNS(env_threads_huge, "TALC_THREADS", "1000000000", "talc: TALC_THREADS=1000000000 is ignored: it takes a number from 1 to 1024\n")
-WARNS(env_threads_text, "TALC_THREADS", "2x", "talc: TALC_THREADS=2x is ignored: it takes a number from 1 to 1024\n")
-WARNS(env_threads_overflow, "TALC_THREADS", "99999999999999999999", "talc: TALC_THREADS=99999999999999999999 is ignored: it takes a number from 1 to 1024\n")
-WARNS(env_workspace, "TALC_WORKSPACE_MB", "1.5", "talc: TALC_WORKSPACE_MB=1.5 is ignored: it takes a number from 1 to 1048576\n")
-WARNS(env_device_long, "TALC_DEVICE", "a name that is longer than any", "talc: TALC_DEVICE=a name that is longer than any is ignored: no device has so long a name\n")
-WARNS(env_empty, "TALC_THREADS", "", "")
-
-Test(bad_input, env_device_that_does_not_exist)
-{
-    setenv("TALC_DEVICE", "gpu", 1);
-    const char *text = warnings_of(use_environment);
-    cr_assert(strcmp(text, "talc: TALC_DEVICE=gpu is ignored: device_get: there is no device 'gpu'; names are cpu, cuda, cuda:N\n") == 0,
-              "printed: '%s'", text);
-    cr_assert(strcmp(warnings_of(use_environment), "") == 0, "it warns twice");
-    assert_no_failure();
-    assert_all_freed();
 }
 
 // clang-format on

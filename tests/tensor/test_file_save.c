@@ -1,4 +1,4 @@
-/* Saving in a world that does not hold still: a limit of file size, signals that end the program, links. */
+/* Saving in a world that does not hold still: a limit of file size, signals that end the program, links, what is no file. */
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
@@ -95,6 +95,70 @@ Test(file_save, what_a_link_leads_to_is_written)
         !talc_npy_save(file_path("loop"), talc_ones(cpu_device(), TALC_F32, TALC_DIMS(300000))));
     cr_assert(strstr(talc_error_message(), "Too many levels of symbolic links") != NULL);
     talc_error_clear();
+    file_remove_all();
+    assert_all_freed();
+}
+
+static bool npy_load(const char *path)
+{
+    return talc_npy_load(cpu_device(), path) != NULL;
+}
+
+static bool npy_save(const char *path)
+{
+    return talc_npy_save(path, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)));
+}
+
+static bool safetensors_open(const char *path)
+{
+    return talc_safetensors_open(path) != NULL;
+}
+
+static bool safetensors_save(const char *path)
+{
+    return talc_safetensors_save(path, NULL, 0, NULL);
+}
+
+Test(file_save, only_regular_files_are_read_and_replaced)
+{
+    static const struct {
+        const char *name;
+        bool (*call)(const char *path);
+        bool saves;
+    } calls[] = { { "npy_load", npy_load, false },
+                  { "safetensors_open", safetensors_open, false },
+                  { "npy_save", npy_save, true },
+                  { "safetensors_save", safetensors_save, true } };
+    char pipe[512], missing[512], message[1024];
+    snprintf(pipe, sizeof pipe, "%s", file_path("pipe"));
+    snprintf(missing, sizeof missing, "%s", file_path("no/such/file"));
+    cr_assert(mkfifo(pipe, 0600) == 0);
+    const struct {
+        const char *path, *is;
+    } files[] = { { "/dev/null", "device" },
+                  { "/dev/zero", "device" },
+                  { "/tmp", "directory" },
+                  { pipe, "pipe" } };
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+            cr_assert(!calls[c].call(files[i].path));
+            snprintf(message, sizeof message, "%s: '%s' is a %s, not a regular file", calls[c].name,
+                     files[i].path, files[i].is);
+            assert_failure(TALC_IO_ERROR, message);
+        }
+        cr_assert(!calls[c].call(missing));
+        snprintf(message, sizeof message, "%s: cannot %s '%s': No such file or directory",
+                 calls[c].name, calls[c].saves ? "create a file beside" : "open", missing);
+        assert_failure(TALC_IO_ERROR, message);
+        if (calls[c].saves && geteuid() != 0) { /* root may write everywhere */
+            cr_assert(!calls[c].call("/talc-test"));
+            snprintf(message, sizeof message,
+                     "%s: cannot create a file beside '/talc-test': Permission denied",
+                     calls[c].name);
+            assert_failure(TALC_IO_ERROR, message);
+        }
+    }
+    cr_assert(file_count() == 1);
     file_remove_all();
     assert_all_freed();
 }
