@@ -236,9 +236,8 @@ static talc_tensor *extra;
 static int passes;
 
 /* What may run in passes that are not recorded only: the last pass fails. */
-static talc_tensor *fails_last(talc_module *module, talc_tensor *x)
+static talc_tensor *fails_last(talc_tensor *x)
 {
-    (void)module;
     if (++passes == 3)
         talc_device_synchronize(x->device);
     return talc_relu(x);
@@ -246,8 +245,7 @@ static talc_tensor *fails_last(talc_module *module, talc_tensor *x)
 
 Test(capture, a_failure_in_the_recorded_pass_ends_it)
 {
-    talc_module_class kind;
-    talc_module *module = module_of(&kind, fails_last);
+    talc_module *module = module_of(fails_last);
     talc_tensor *x = talc_rand(tested_device(), TALC_F32, TALC_DIMS(2, 3));
     talc_graph *graph = talc_capture(module, x);
     talc_error_clear();
@@ -262,22 +260,19 @@ Test(capture, a_failure_in_the_recorded_pass_ends_it)
     assert_all_freed();
 }
 
-static talc_tensor *adds_extra(talc_module *module, talc_tensor *x)
+static talc_tensor *adds_extra(talc_tensor *x)
 {
-    (void)module;
     return talc_add(x, extra);
 }
 
-static talc_tensor *returns_x(talc_module *module, talc_tensor *x)
+static talc_tensor *returns_x(talc_tensor *x)
 {
-    (void)module;
     return x;
 }
 
 Test(capture, tensors_that_a_pass_reads_are_held)
 {
-    talc_module_class kind, identity;
-    talc_module *module = module_of(&kind, adds_extra);
+    talc_module *module = module_of(adds_extra);
     talc_device *device = tested_device();
     talc_tensor *x = talc_full(device, TALC_F32, TALC_DIMS(300), 2);
     extra = talc_full(device, TALC_F32, TALC_DIMS(300), 3);
@@ -292,7 +287,7 @@ Test(capture, tensors_that_a_pass_reads_are_held)
     talc_graph_free(graph);
     talc_module_free(module);
 
-    module = module_of(&identity, returns_x);
+    module = module_of(returns_x);
     graph = captured(module, x);
     talc_tensor *other = talc_full(device, TALC_F32, TALC_DIMS(300), 9);
     assert_same_bits("the input as output", talc_graph_replay(graph, other), other);
@@ -301,9 +296,8 @@ Test(capture, tensors_that_a_pass_reads_are_held)
     assert_all_freed();
 }
 
-static talc_tensor *returns_extra(talc_module *module, talc_tensor *x)
+static talc_tensor *returns_extra(talc_tensor *x)
 {
-    (void)module;
     talc_copy(extra, x);
     return extra;
 }
@@ -316,8 +310,7 @@ Test(capture, the_output_is_the_graphs_own)
     const talc_dims dims = TALC_DIMS(300);
     extra = talc_zeros(device, TALC_F32, dims);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        talc_module_class kind;
-        talc_module *module = module_of(&kind, functions[i]);
+        talc_module *module = module_of(functions[i]);
         talc_graph *graph = captured(module, extra);
         talc_tensor *y = talc_graph_replay(graph, talc_full(device, TALC_F32, dims, 2));
         const uint64_t version = talc_version(y);

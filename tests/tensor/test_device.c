@@ -196,7 +196,7 @@ Test(device, every_call_that_waits_raises_a_wrong_label)
         talc_timer_stop(with.timer);
         talc_scope_leave(scope);
     }
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 // ---- Running out --------------------------------------------------------------------------------------------
@@ -233,9 +233,6 @@ Test(device, asking_for_more_than_there_is_fails_and_the_program_goes_on)
     assert_out_of_memory("empty", device, huge);
     cr_assert(talc_item(talc_sum(talc_add(x, x), TALC_SCALAR, false)) == 2000);
     assert_no_failure();
-    talc_scope_leave_all();
-    if (device == fake_device())
-        assert_fake_devices_freed();
     assert_all_freed();
 }
 
@@ -260,8 +257,5 @@ Test(device, a_full_device_gives_its_cache_back_and_goes_on)
         cr_assert_not_null(large, "%s", talc_error_message());
         talc_release(large);
     }
-    talc_scope_leave_all();
-    if (device == fake_device())
-        assert_fake_devices_freed();
     assert_all_freed();
 }
