@@ -70,9 +70,7 @@ static void make_path(void)
 
 static void assert_failure_about_file(talc_status status, const char *format)
 {
-    char due[300];
-    snprintf(due, sizeof due, format, path);
-    assert_failure(status, due);
+    assert_failure_with(status, format, path);
 }
 
 // ---- Round trip ---------------------------------------------------------------------------------------------

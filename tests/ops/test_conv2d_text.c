@@ -110,11 +110,9 @@ Test(conv2d_text, a_message_gives_the_position)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         talc_conv2d_problem p = { .N = -77 };
-        char message[256];
-        snprintf(message, sizeof message, "conv2d: problem '%s': expected %s at position %s",
-                 rows[i][0], rows[i][1], rows[i][2]);
         cr_assert(!talc_conv2d_problem_parse(rows[i][0], &p), "'%s' is accepted", rows[i][0]);
-        assert_failure(TALC_BAD_ARGUMENT, message);
+        assert_failure_with(TALC_BAD_ARGUMENT, "conv2d: problem '%s': expected %s at position %s",
+                            rows[i][0], rows[i][1], rows[i][2]);
         cr_assert(p.N == -77, "'%s': the problem was written", rows[i][0]);
     }
     assert_all_freed();

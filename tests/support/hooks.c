@@ -4,6 +4,8 @@
 #include "tensor/storage.h"
 #include "tests/support/fake_device.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,16 @@ void assert_failure(talc_status status, const char *message)
     cr_assert(strcmp(talc_error_message(), message) == 0, "\n  message: %s\n  due:     %s",
               talc_error_message(), message);
     talc_error_clear();
+}
+
+void assert_failure_with(talc_status status, const char *format, ...)
+{
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    assert_failure(status, message);
 }
 
 static int64_t allocations_left;

@@ -19,6 +19,10 @@ talc_device *tested_device(void);
 /// Passes when exactly this failure stands, and clears it.
 void assert_failure(talc_status status, const char *message);
 
+/// The same for a message that is printed by a format.
+void assert_failure_with(talc_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /// Lets the library's next `count` allocations succeed, and none after them.
 void allow_allocations(int64_t count);
 

@@ -40,10 +40,8 @@ static const char *file_of(int version, const char *header, size_t data)
 /* Loading must fail with `status` and "npy_load: 'PATH'DUE". */
 static void assert_refused(const char *path, talc_status status, const char *due)
 {
-    char message[1024];
-    snprintf(message, sizeof message, "npy_load: '%s'%s", path, due);
     cr_assert_null(talc_npy_load(cpu_device(), path), "loaded, though %s", due);
-    assert_failure(status, message);
+    assert_failure_with(status, "npy_load: '%s'%s", path, due);
 }
 
 Test(npy, files_of_numpy_are_loaded)

@@ -250,12 +250,10 @@ Test(safetensors, types_that_talc_has_not_are_refused_when_read)
     talc_tensor *z = talc_full(cpu_device(), TALC_I32, TALC_DIMS(2), 9);
     struct stat about;
     cr_assert(stat(path, &about) == 0 && truncate(path, about.st_size - 3) == 0);
-    char message[1024];
-    snprintf(message, sizeof message,
-             "safetensors_read_into: '%s' ends at byte %d, 3 bytes too early", path,
-             (int)about.st_size - 3);
     cr_assert(!talc_safetensors_read_into(file, 2, z));
-    assert_failure(TALC_IO_ERROR, message);
+    assert_failure_with(TALC_IO_ERROR,
+                        "safetensors_read_into: '%s' ends at byte %d, 3 bytes too early", path,
+                        (int)about.st_size - 3);
     cr_assert(((int32_t *)talc_data(z, TALC_I32))[0] == 9 &&
               ((float *)talc_data(y, TALC_F32))[1] == 5);
     talc_safetensors_close(file);
@@ -322,11 +320,9 @@ Test(safetensors, what_cannot_be_saved_is_refused)
     const char *path = file_path("old.safetensors");
     file_write(path, "old", 3);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        char message[512];
-        snprintf(message, sizeof message, "safetensors_save: %s", cases[c].due);
         cr_assert(!talc_safetensors_save(path, cases[c].tensors, 2, cases[c].metadata), "%s",
                   cases[c].due);
-        assert_failure(cases[c].status, message);
+        assert_failure_with(cases[c].status, "safetensors_save: %s", cases[c].due);
     }
     cr_assert(!talc_safetensors_save(path, cases[0].tensors, -1, NULL));
     assert_failure(TALC_BAD_ARGUMENT, "safetensors_save: -1 tensors are outside 0..65536");

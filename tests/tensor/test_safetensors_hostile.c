@@ -37,10 +37,8 @@ static const char *file_of(const char *header, size_t data)
 /* Opening must fail with BAD_FORMAT and "safetensors_open: 'PATH': DUE". */
 static void assert_refused(const char *path, const char *due)
 {
-    char message[1024];
-    snprintf(message, sizeof message, "safetensors_open: '%s': %s", path, due);
     cr_assert_null(talc_safetensors_open(path), "opened, though: %s", due);
-    assert_failure(TALC_BAD_FORMAT, message);
+    assert_failure_with(TALC_BAD_FORMAT, "safetensors_open: '%s': %s", path, due);
 }
 
 #define ENTRY(shape, begin, end)                                                                   \

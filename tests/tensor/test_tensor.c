@@ -162,14 +162,12 @@ Test(tensor, full_saturates_integers)
 
 Test(tensor, a_tensor_without_host_memory_says_how_much)
 {
-    char message[80];
     cr_assert_not_null(cpu_device());
     allow_allocations(0);
     cr_assert_null(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6)));
     allow_all_allocations();
-    snprintf(message, sizeof message, "tensor: out of host memory: asked %zu bytes",
-             sizeof(talc_storage));
-    assert_failure(TALC_NO_MEMORY, message);
+    assert_failure_with(TALC_NO_MEMORY, "tensor: out of host memory: asked %zu bytes",
+                        sizeof(talc_storage));
     assert_all_freed();
 }
 
@@ -251,14 +249,13 @@ Test(tensor, a_failed_wrap_leaves_the_memory_to_the_caller)
 {
     double memory[4] = { 0 };
     released note = { 0 };
-    char message[160];
     void *odd = (char *)memory + 4;
     cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(-1), memory, note_release, &note));
     talc_error_clear();
-    snprintf(message, sizeof message,
-             "wrap: address %p is not aligned for f64, which needs a multiple of 8", odd);
     cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), odd, note_release, &note));
-    assert_failure(TALC_BAD_ARGUMENT, message);
+    assert_failure_with(TALC_BAD_ARGUMENT,
+                        "wrap: address %p is not aligned for f64, which needs a multiple of 8",
+                        odd);
     cr_assert_not_null(talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(1), odd, NULL, NULL));
     assert_all_freed();
     cr_assert(note.times == 0);
