@@ -106,14 +106,13 @@ Test(capture_memory, what_a_graph_held_outlives_it_when_it_is_recorded_anew)
     talc_graph_free(graph);
     talc_module_free(module);
     gpu_stream_free(device, handle);
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 // ---- What is left of a graph that is freed --------------------------------------------------------------------
 
-static talc_tensor *adds_itself(talc_module *module, talc_tensor *x)
+static talc_tensor *adds_itself(talc_tensor *x)
 {
-    (void)module;
     return talc_add(talc_relu(x), x);
 }
 
@@ -121,8 +120,7 @@ static talc_tensor *adds_itself(talc_module *module, talc_tensor *x)
 Test(capture_memory, a_graphs_memory_is_handed_on_after_those_that_read_it)
 {
     talc_device *device = queueing_device();
-    talc_module_class kind;
-    talc_module *module = module_of(&kind, adds_itself);
+    talc_module *module = module_of(adds_itself);
     void *handle = gpu_stream_new(device);
     talc_tensor *x = full(device, 2);
     talc_graph *graph = captured(module, x);
@@ -142,24 +140,22 @@ Test(capture_memory, a_graphs_memory_is_handed_on_after_those_that_read_it)
     talc_stream_leave(stream);
     talc_module_free(module);
     gpu_stream_free(device, handle);
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 // ---- What a pass writes ---------------------------------------------------------------------------------------
 
 static talc_tensor *zeros; /* that passes only read */
 
-static talc_tensor *copies_to_extra(talc_module *module, talc_tensor *x)
+static talc_tensor *copies_to_extra(talc_tensor *x)
 {
-    (void)module;
     talc_copy(talc_slice(extra, 0, 0, MANY / 2, 1), talc_slice(x, 0, 0, MANY / 2, 1));
     talc_copy(talc_slice(extra, 0, MANY / 2, MANY, 1), talc_slice(x, 0, MANY / 2, MANY, 1));
     return talc_sub(zeros, x);
 }
 
-static talc_tensor *fills_extra(talc_module *module, talc_tensor *x)
+static talc_tensor *fills_extra(talc_tensor *x)
 {
-    (void)module;
     talc_fill(extra, 5);
     return talc_sub(zeros, x);
 }
@@ -174,8 +170,7 @@ Test(capture_memory, each_replay_writes_what_the_pass_writes_and_counts_as_a_wri
     talc_device *device = tested_device();
     zeros = full(device, 0);
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
-        talc_module_class kind;
-        talc_module *module = module_of(&kind, writers[i].forward);
+        talc_module *module = module_of(writers[i].forward);
         extra = full(device, 0);
         talc_graph *graph = captured(module, full(device, 2));
         for (int replay = 0; replay < 3; replay++) {
@@ -197,8 +192,7 @@ Test(capture_memory, a_graph_holds_what_its_replays_write)
     talc_device *device = queueing_device();
     zeros = full(device, 0);
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
-        talc_module_class kind;
-        talc_module *module = module_of(&kind, writers[i].forward);
+        talc_module *module = module_of(writers[i].forward);
         talc_tensor *x = full(device, 2);
         extra = full(device, 0);
         talc_graph *graph = captured(module, x);
@@ -210,15 +204,14 @@ Test(capture_memory, a_graph_holds_what_its_replays_write)
         talc_graph_free(graph);
         talc_module_free(module);
     }
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 static talc_tensor *mean, *var;
 
 /* Without a module's running statistics, in which it refuses a capture. */
-static talc_tensor *tracks(talc_module *module, talc_tensor *x)
+static talc_tensor *tracks(talc_tensor *x)
 {
-    (void)module;
     talc_tensor *pixels = talc_reshape(x, TALC_DIMS(1, 1, 1, MANY));
     return talc_batch_norm2d(pixels, NULL, NULL, mean, var,
                              &(talc_batch_norm2d_options){ .training = true, .momentum = 0.5 });
@@ -228,8 +221,7 @@ static talc_tensor *tracks(talc_module *module, talc_tensor *x)
 Test(capture_memory, running_statistics_that_a_pass_moves_move_with_each_replay)
 {
     talc_device *device = queueing_device();
-    talc_module_class kind;
-    talc_module *module = module_of(&kind, tracks);
+    talc_module *module = module_of(tracks);
     talc_tensor *x = full(device, 2);
     mean = talc_zeros(device, TALC_F32, TALC_DIMS(1));
     var = talc_ones(device, TALC_F32, TALC_DIMS(1));
@@ -244,14 +236,13 @@ Test(capture_memory, running_statistics_that_a_pass_moves_move_with_each_replay)
     cr_assert(talc_item(var) == 0.25, "%g", talc_item(var));
     talc_graph_free(graph);
     talc_module_free(module);
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 static talc_module *other_chain;
 
-static talc_tensor *writes_a_weight(talc_module *module, talc_tensor *x)
+static talc_tensor *writes_a_weight(talc_tensor *x)
 {
-    (void)module;
     talc_tensor *weight = talc_module_find(other_chain, "0.weight");
     talc_copy(weight, talc_reshape(talc_slice(x, 0, 0, 1, 1), TALC_DIMS(1, 1, 1, 1)));
     return talc_neg(x);
@@ -268,8 +259,7 @@ Test(capture_memory, what_is_worked_out_of_a_weight_is_made_anew_after_a_replay_
     other_chain = TALC_SEQUENTIAL(talc_nn_conv2d(&conv), talc_nn_batch_norm2d(&norm));
     talc_module_to(other_chain, device);
     talc_module_eval(other_chain);
-    talc_module_class kind;
-    talc_module *module = module_of(&kind, writes_a_weight);
+    talc_module *module = module_of(writes_a_weight);
     talc_tensor *image = talc_full(device, TALC_F32, TALC_DIMS(1, 1, 4, 4), 10);
     talc_graph *graph = captured(module, full(device, 2));
     for (int w = 3; w < 6; w++) {
@@ -354,7 +344,7 @@ Test(capture_memory, a_pass_that_cannot_be_recorded_anew_changes_nothing)
     assert_same_bits("y", talc_graph_replay(graph, full(device, 7)), full(device, 115));
     talc_graph_free(graph);
     talc_module_free(module);
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 static void *begin_counting(talc_device *device)
@@ -442,8 +432,7 @@ static void take_turns(turn *t)
 Test(capture_memory, threads_take_turns_in_streams_of_their_own)
 {
     talc_device *device = queueing_device();
-    talc_module_class kind;
-    talc_module *module = module_of(&kind, adds_itself);
+    talc_module *module = module_of(adds_itself);
     void *handle = gpu_stream_new(device);
     turn t = { .device = device, .handle = gpu_stream_new(device), .module = module };
     talc_stream *stream = talc_stream_enter(device, handle);
@@ -458,5 +447,5 @@ Test(capture_memory, threads_take_turns_in_streams_of_their_own)
     talc_module_free(module);
     gpu_stream_free(device, handle);
     gpu_stream_free(device, t.handle);
-    assert_device_freed(device);
+    assert_all_freed();
 }

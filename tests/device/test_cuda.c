@@ -53,46 +53,9 @@ Test(cuda, operands_on_two_devices_are_named)
 
 // ---- Grids --------------------------------------------------------------------------------------------------
 
-typedef talc_tensor *one_operand(const talc_tensor *x);
-
-static talc_tensor *conv_ones(const talc_tensor *x)
+static talc_tensor *ones(const talc_tensor *x, talc_dims dims)
 {
-    talc_tensor *w = talc_ones(x->device, TALC_F32, TALC_DIMS(2, x->dims[1], 1, 1));
-    return talc_conv2d(x, w, NULL, NULL);
-}
-
-static talc_tensor *conv_column(const talc_tensor *x)
-{
-    talc_tensor *w = talc_ones(x->device, TALC_F32, TALC_DIMS(1, x->dims[1], 2, 2));
-    return talc_conv2d(x, w, NULL, &(talc_conv2d_options){ .padding = { 1, 1 } });
-}
-
-static talc_tensor *conv_depthwise(const talc_tensor *x)
-{
-    talc_tensor *w = talc_ones(x->device, TALC_F32, TALC_DIMS(x->dims[1], 1, 2, 2));
-    return talc_conv2d(x, w, NULL,
-                       &(talc_conv2d_options){ .padding = { 1, 1 }, .groups = x->dims[1] });
-}
-
-static talc_tensor *pool_max(const talc_tensor *x)
-{
-    return talc_max_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } });
-}
-
-static talc_tensor *pool_mean(const talc_tensor *x)
-{
-    return talc_avg_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } });
-}
-
-static talc_tensor *pool_global(const talc_tensor *x)
-{
-    return talc_adaptive_avg_pool2d(x, 1, 1);
-}
-
-static talc_tensor *normed(const talc_tensor *x)
-{
-    talc_tensor *ones = talc_ones(x->device, TALC_F32, TALC_DIMS(x->dims[1]));
-    return talc_batch_norm2d(x, NULL, NULL, ones, ones, NULL);
+    return talc_ones(x->device, TALC_F32, dims);
 }
 
 static talc_tensor *labels_of(const talc_tensor *x)
@@ -100,72 +63,7 @@ static talc_tensor *labels_of(const talc_tensor *x)
     return talc_argmax(x, TALC_DIMS(1), false);
 }
 
-static talc_tensor *losses(const talc_tensor *x)
-{
-    return talc_cross_entropy_with(
-        x, labels_of(x), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE });
-}
-
-static talc_tensor *joined_0(const talc_tensor *x)
-{
-    return talc_concat((const talc_tensor *const[]){ x, x }, 2, 0);
-}
-
-static talc_tensor *joined_3(const talc_tensor *x)
-{
-    return talc_concat((const talc_tensor *const[]){ x, x }, 2, 3);
-}
-
-static talc_tensor *softmax_0(const talc_tensor *x)
-{
-    return talc_softmax(x, 0);
-}
-static talc_tensor *softmax_1(const talc_tensor *x)
-{
-    return talc_softmax(x, 1);
-}
-static talc_tensor *softmax_2(const talc_tensor *x)
-{
-    return talc_softmax(x, 2);
-}
-static talc_tensor *softmax_3(const talc_tensor *x)
-{
-    return talc_softmax(x, 3);
-}
-static talc_tensor *sum_0(const talc_tensor *x)
-{
-    return talc_sum(x, TALC_DIMS(0), false);
-}
-static talc_tensor *sum_1(const talc_tensor *x)
-{
-    return talc_sum(x, TALC_DIMS(1), false);
-}
-static talc_tensor *sum_2(const talc_tensor *x)
-{
-    return talc_sum(x, TALC_DIMS(2), false);
-}
-static talc_tensor *sum_3(const talc_tensor *x)
-{
-    return talc_sum(x, TALC_DIMS(3), false);
-}
-static talc_tensor *max_13(const talc_tensor *x)
-{
-    return talc_max(x, TALC_DIMS(1, 3), false);
-}
-static talc_tensor *packed_30(const talc_tensor *x)
-{
-    return talc_contiguous(talc_transpose(x, 0, 3));
-}
-static talc_tensor *packed_12(const talc_tensor *x)
-{
-    return talc_contiguous(talc_transpose(x, 1, 2));
-}
-
-static talc_tensor *added(const talc_tensor *x)
-{
-    return talc_add(talc_transpose(x, 1, 2), talc_ones(x->device, TALC_F32, TALC_DIMS(1)));
-}
-
+/* A product of a row and a column of each plane. */
 static talc_tensor *products(const talc_tensor *x)
 {
     const int64_t inner = x->dims[2] * x->dims[3];
@@ -174,33 +72,47 @@ static talc_tensor *products(const talc_tensor *x)
     return talc_matmul(rows, columns);
 }
 
+// clang-format off
+#define GRIDS(X)                                                                                                       \
+    X(conv2d_1x1,       talc_conv2d(x, ones(x, TALC_DIMS(2, x->dims[1], 1, 1)), NULL, NULL))                           \
+    X(conv2d_2x2,       talc_conv2d(x, ones(x, TALC_DIMS(1, x->dims[1], 2, 2)), NULL, &(talc_conv2d_options){ .padding = { 1, 1 } })) \
+    X(conv2d_depthwise, talc_conv2d(x, ones(x, TALC_DIMS(x->dims[1], 1, 2, 2)), NULL, &(talc_conv2d_options){ .padding = { 1, 1 }, .groups = x->dims[1] })) \
+    X(max_pool2d,       talc_max_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } }))         \
+    X(avg_pool2d,       talc_avg_pool2d(x, &(talc_pool2d_options){ .kernel = { 2, 2 }, .padding = { 1, 1 } }))         \
+    X(adaptive,         talc_adaptive_avg_pool2d(x, 1, 1))                                                             \
+    X(batch_norm2d,     talc_batch_norm2d(x, NULL, NULL, ones(x, TALC_DIMS(x->dims[1])), ones(x, TALC_DIMS(x->dims[1])), NULL)) \
+    X(argmax,           labels_of(x))                                                                                  \
+    X(cross_entropy,    talc_cross_entropy_with(x, labels_of(x), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE })) \
+    X(concat_0,         talc_concat((const talc_tensor *const[]){ x, x }, 2, 0))                                       \
+    X(concat_3,         talc_concat((const talc_tensor *const[]){ x, x }, 2, 3))                                       \
+    X(softmax_0,        talc_softmax(x, 0))                                                                            \
+    X(softmax_1,        talc_softmax(x, 1))                                                                            \
+    X(softmax_2,        talc_softmax(x, 2))                                                                            \
+    X(softmax_3,        talc_softmax(x, 3))                                                                            \
+    X(sum_0,            talc_sum(x, TALC_DIMS(0), false))                                                              \
+    X(sum_1,            talc_sum(x, TALC_DIMS(1), false))                                                              \
+    X(sum_2,            talc_sum(x, TALC_DIMS(2), false))                                                              \
+    X(sum_3,            talc_sum(x, TALC_DIMS(3), false))                                                              \
+    X(max_1_3,          talc_max(x, TALC_DIMS(1, 3), false))                                                           \
+    X(transposed_0_3,   talc_contiguous(talc_transpose(x, 0, 3)))                                                      \
+    X(transposed_1_2,   talc_contiguous(talc_transpose(x, 1, 2)))                                                      \
+    X(add,              talc_add(talc_transpose(x, 1, 2), ones(x, TALC_DIMS(1))))                                      \
+    X(matmul,           products(x))
+// clang-format on
+
+#define GRID(name, expression)                                                                     \
+    static talc_tensor *run_##name(const talc_tensor *x)                                           \
+    {                                                                                              \
+        return expression;                                                                         \
+    }
+GRIDS(GRID)
+
+#define GRID_ROW(name, expression) { #name, run_##name },
+
 static const struct {
     const char *name;
-    one_operand *run;
-} grids[] = { { "1x1 conv2d", conv_ones },
-              { "2x2 conv2d", conv_column },
-              { "depthwise conv2d", conv_depthwise },
-              { "max_pool2d", pool_max },
-              { "avg_pool2d", pool_mean },
-              { "adaptive_avg_pool2d", pool_global },
-              { "batch_norm2d", normed },
-              { "argmax", labels_of },
-              { "cross_entropy", losses },
-              { "concat 0", joined_0 },
-              { "concat 3", joined_3 },
-              { "softmax 0", softmax_0 },
-              { "softmax 1", softmax_1 },
-              { "softmax 2", softmax_2 },
-              { "softmax 3", softmax_3 },
-              { "sum 0", sum_0 },
-              { "sum 1", sum_1 },
-              { "sum 2", sum_2 },
-              { "sum 3", sum_3 },
-              { "max 1, 3", max_13 },
-              { "transposed 0, 3", packed_30 },
-              { "transposed 1, 2", packed_12 },
-              { "add", added },
-              { "matmul", products } };
+    talc_tensor *(*run)(const talc_tensor *x);
+} grids[] = { GRIDS(GRID_ROW) };
 
 /* Extents past the 65,535 blocks that the second and third dimension of a grid hold, in each place. */
 Test(cuda, extents_past_a_grids_limits_are_right)

@@ -77,6 +77,7 @@ Test(bad_input_nn, modules)
     REFUSED(TALC_NULL_ARGUMENT, "module_parameter: tensor 'weight' is NULL", talc_module_parameter(chain, "weight", NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_parameter: name is NULL", talc_module_parameter(chain, NULL, x));
     REFUSED(TALC_BAD_ARGUMENT, "module_parameter: Sequential has 'scale' already", talc_module_parameter(chain, "scale", x));
+    REFUSED(TALC_BAD_ARGUMENT, "module_buffer: a name in Sequential is empty", talc_module_buffer(chain, "", x));
     REFUSED(TALC_BAD_ARGUMENT, "module_buffer: name 'a.b' in Sequential has a dot, which separates the parts of a path", talc_module_buffer(chain, "a.b", x));
     REFUSED(TALC_NULL_ARGUMENT, "forward: module is NULL", talc_forward(NULL, x));
     REFUSED(TALC_NULL_ARGUMENT, "forward: x is NULL", talc_forward(chain, NULL));
@@ -100,7 +101,7 @@ Test(bad_input_nn, modules)
     talc_module_free(chain);
     talc_module_free(plain);
     talc_module_free(quiet);
-    refused_end(37);
+    refused_end(38);
 }
 
 Test(bad_input_nn, layers)
@@ -120,18 +121,22 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_BAD_ARGUMENT, "Conv2d: out_channels 3 is not a multiple of groups 2", CONV(.in_channels = 2, .out_channels = 3, .kernel = { 3, 3 }, .groups = 2));
     REFUSED(TALC_BAD_DTYPE, "Conv2d: parameters of i64 are not supported, they must be f32 or f64", CONV(.in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .dtype = TALC_I64));
     REFUSED(TALC_TOO_LARGE, "uniform: shape [2,9223372036854775807,3,3] of f32 needs more than 9223372036854775807 bytes", CONV(.in_channels = INT64_MAX, .out_channels = 2, .kernel = { 3, 3 }));
+    REFUSED_LIKE(TALC_TOO_LARGE, "uniform: shape ", CONV(.in_channels = INT64_MAX, .out_channels = INT64_MAX, .kernel = { 2, 2 }));
     REFUSED(TALC_NULL_ARGUMENT, "Linear: options is NULL", talc_nn_linear(NULL));
     REFUSED(TALC_BAD_ARGUMENT, "Linear: out_features 0 must be at least 1", talc_nn_linear(&(talc_linear_layer){ .in_features = 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "Linear: in_features -2 must be at least 1", talc_nn_linear(&(talc_linear_layer){ .in_features = -2, .out_features = 2 }));
     REFUSED(TALC_BAD_DTYPE, "Linear: parameters of u8 are not supported, they must be f32 or f64", talc_nn_linear(&(talc_linear_layer){ .in_features = 2, .out_features = 2, .dtype = TALC_U8 }));
     REFUSED(TALC_NULL_ARGUMENT, "BatchNorm2d: options is NULL", talc_nn_batch_norm2d(NULL));
     REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: channels 0 must be at least 1", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ 0 }));
+    REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: eps -1 must be at least 0", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .eps = -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: momentum 1.5 must be from 0 to 1", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .momentum = 1.5 }));
+    REFUSED(TALC_BAD_ARGUMENT, "AdaptiveAvgPool2d: OW 0 must be at least 1", talc_nn_adaptive_avg_pool2d(2, 0));
     REFUSED(TALC_NULL_ARGUMENT, "MaxPool2d: options is NULL", talc_nn_max_pool2d(NULL));
     REFUSED(TALC_NULL_ARGUMENT, "AvgPool2d: options is NULL", talc_nn_avg_pool2d(NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_nn_sequential_append(NULL, talc_nn_relu()));
     REFUSED(TALC_NULL_ARGUMENT, "nn_sequential_of: modules is NULL", talc_nn_sequential_of(NULL, 2));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: child '1' is NULL", TALC_SEQUENTIAL(talc_nn_relu(), NULL, talc_nn_relu()));
-    refused_end(24);
+    refused_end(28);
 }
 
 Test(bad_input_nn, files)
@@ -188,6 +193,7 @@ Test(bad_input_nn, files)
     talc_safetensors_close(file);
     REFUSED(TALC_NULL_ARGUMENT, "module_save: module is NULL", talc_module_save(NULL, missing));
     REFUSED(TALC_NULL_ARGUMENT, "module_save: path is NULL", talc_module_save(net, NULL));
+    REFUSED_LIKE(TALC_IO_ERROR, "safetensors_save: ", talc_module_save(net, "/no/such/directory/net"));
     REFUSED(TALC_NULL_ARGUMENT, "module_load: module is NULL", talc_module_load(NULL, good, true));
     REFUSED(TALC_NULL_ARGUMENT, "module_load: path is NULL", talc_module_load(net, NULL, true));
     REFUSED_LIKE(TALC_IO_ERROR, "safetensors_open: cannot open ", talc_module_load(net, missing, true));
@@ -198,7 +204,7 @@ Test(bad_input_nn, files)
     talc_module_free(net);
     talc_module_free(other);
     talc_module_free(longer);
-    refused_end(44);
+    refused_end(45);
 }
 
 // clang-format on

@@ -230,15 +230,11 @@ static void captured_heads(bool writes)
 Test(fold_shared, a_graph_records_no_fold_that_others_use)
 {
     captured_heads(false);
-    talc_scope_leave_all();
-    assert_fake_devices_freed();
     assert_all_freed();
 }
 
 Test(fold_shared, a_pass_that_writes_the_weight_folds_at_each_replay)
 {
     captured_heads(true);
-    talc_scope_leave_all();
-    assert_fake_devices_freed();
     assert_all_freed();
 }

@@ -261,14 +261,6 @@ Test(layers, functions_and_chains)
     cr_assert(strcmp(talc_module_child(layers[4], "1")->kind->name, "Tanh") == 0);
     for (int i = 0; i < 6; i++)
         talc_module_free(layers[i]);
-
-    cr_assert_null(
-        talc_nn_sequential_of((talc_module *const[]){ talc_nn_relu(), NULL, talc_nn_tanh() }, 3));
-    assert_failure(TALC_NULL_ARGUMENT, "module_add: child '1' is NULL");
-    cr_assert_null(talc_nn_sequential_of(NULL, 3));
-    assert_failure(TALC_NULL_ARGUMENT, "nn_sequential_of: modules is NULL");
-    cr_assert_null(talc_nn_sequential_append(NULL, talc_nn_relu()));
-    assert_failure(TALC_NULL_ARGUMENT, "module_add: module is NULL");
     assert_all_freed();
 }
 
@@ -318,75 +310,5 @@ Test(layers, parameters_are_drawn_as_pytorch_does)
     talc_module_free(conv);
     talc_module_free(linear);
     talc_module_free(again);
-    assert_all_freed();
-}
-
-// ---- Options ------------------------------------------------------------------------------------------------
-
-Test(layers, bad_conv2d_options)
-{
-    static const struct {
-        talc_conv2d_layer options;
-        talc_status status;
-        const char *message;
-    } cases[] = {
-        { { .in_channels = 0, .out_channels = 4, .kernel = { 3, 3 } },
-          TALC_BAD_ARGUMENT,
-          "Conv2d: in_channels 0 must be at least 1" },
-        { { .in_channels = 2, .out_channels = -1, .kernel = { 3, 3 } },
-          TALC_BAD_ARGUMENT,
-          "Conv2d: out_channels -1 must be at least 1" },
-        { { .in_channels = 2, .out_channels = 4, .kernel = { 3, 0 } },
-          TALC_BAD_ARGUMENT,
-          "Conv2d: kernel [3,0] must be at least 1" },
-        { { .in_channels = 2, .out_channels = 4, .kernel = { 3, 3 }, .groups = -2 },
-          TALC_BAD_ARGUMENT,
-          "Conv2d: groups -2 must be at least 1" },
-        { { .in_channels = 3, .out_channels = 4, .kernel = { 3, 3 }, .groups = 2 },
-          TALC_BAD_ARGUMENT,
-          "Conv2d: in_channels 3 is not a multiple of groups 2" },
-        { { .in_channels = 2, .out_channels = 5, .kernel = { 3, 3 }, .groups = 2 },
-          TALC_BAD_ARGUMENT,
-          "Conv2d: out_channels 5 is not a multiple of groups 2" },
-        { { .in_channels = 2, .out_channels = 4, .kernel = { 3, 3 }, .dtype = TALC_I32 },
-          TALC_BAD_DTYPE,
-          "Conv2d: parameters of i32 are not supported, they must be f32 or f64" },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_assert_null(talc_nn_conv2d(&cases[i].options));
-        assert_failure(cases[i].status, cases[i].message);
-    }
-    cr_assert_null(talc_nn_conv2d(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "Conv2d: options is NULL");
-    cr_assert_null(talc_nn_conv2d(&(talc_conv2d_layer){
-        .in_channels = INT64_MAX, .out_channels = INT64_MAX, .kernel = { 2, 2 } }));
-    cr_assert(talc_error_status() == TALC_TOO_LARGE, "%s", talc_error_message());
-    talc_error_clear();
-    assert_all_freed();
-}
-
-Test(layers, bad_options_of_other_layers)
-{
-    cr_assert_null(talc_nn_linear(&(talc_linear_layer){ .out_features = 3 }));
-    assert_failure(TALC_BAD_ARGUMENT, "Linear: in_features 0 must be at least 1");
-    cr_assert_null(talc_nn_linear(&(talc_linear_layer){ .in_features = 3 }));
-    assert_failure(TALC_BAD_ARGUMENT, "Linear: out_features 0 must be at least 1");
-    cr_assert_null(talc_nn_linear(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "Linear: options is NULL");
-    cr_assert_null(talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .eps = 1 }));
-    assert_failure(TALC_BAD_ARGUMENT, "BatchNorm2d: channels 0 must be at least 1");
-    cr_assert_null(talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .eps = -1 }));
-    assert_failure(TALC_BAD_ARGUMENT, "BatchNorm2d: eps -1 must be at least 0");
-    cr_assert_null(
-        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .momentum = 1.5 }));
-    assert_failure(TALC_BAD_ARGUMENT, "BatchNorm2d: momentum 1.5 must be from 0 to 1");
-    cr_assert_null(talc_nn_batch_norm2d(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "BatchNorm2d: options is NULL");
-    cr_assert_null(talc_nn_max_pool2d(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "MaxPool2d: options is NULL");
-    cr_assert_null(talc_nn_avg_pool2d(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "AvgPool2d: options is NULL");
-    cr_assert_null(talc_nn_adaptive_avg_pool2d(2, 0));
-    assert_failure(TALC_BAD_ARGUMENT, "AdaptiveAvgPool2d: OW 0 must be at least 1");
     assert_all_freed();
 }

@@ -114,63 +114,20 @@ Test(module, an_init_that_fails_leaves_nothing)
     assert_all_freed();
 }
 
-/* Everything that allocates on the way to a tree of modules and back from its forward pass. */
-static bool use_a_tree(void)
-{
-    talc_scope *scope = talc_scope_enter();
-    talc_module *model = TALC_SEQUENTIAL(probe_new(2), probe_new(3));
-    talc_module_add(model, "box", TALC_SEQUENTIAL(probe_new(5)));
-    talc_tensor *y = talc_forward(model, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)));
-    talc_module_to(model, cpu_device());
-    bool ok = y != NULL && !talc_failed();
-    talc_module_free(model);
-    talc_scope_leave(scope);
-    return ok;
-}
-
-Test(module, every_allocation_may_fail)
-{
-    int64_t k = 0;
-    for (bool complete = false; !complete && k < 1000; k++) {
-        allow_allocations(k);
-        complete = use_a_tree();
-        allow_all_allocations();
-        cr_assert(complete || talc_error_status() == TALC_NO_MEMORY, "allocation %d: %s", (int)k,
-                  talc_error_message());
-        talc_error_clear();
-        cr_assert(live() == 0, "allocation %d leaves %zu bytes", (int)k, live());
-    }
-    cr_assert(k > 30 && k < 1000, "%d allocations", (int)k);
-    assert_all_freed();
-}
-
 // ---- Names and trees ----------------------------------------------------------------------------------------
 
-Test(module, bad_names_and_missing_children_are_errors)
+Test(module, a_child_that_is_refused_is_freed)
 {
     talc_module *model = probe_new(1);
     talc_module *lost = talc_module_add(model, "first", probe_new(1));
     cr_assert(lost != NULL && freed == 0);
-    static const struct {
-        const char *name;
-        talc_status status;
-        const char *message;
-    } cases[] = {
-        { "first", TALC_BAD_ARGUMENT, "module_add: Probe has 'first' already" },
-        { "weight", TALC_BAD_ARGUMENT, "module_add: Probe has 'weight' already" },
-        { "", TALC_BAD_ARGUMENT, "module_add: a name in Probe is empty" },
-        { "a.b", TALC_BAD_ARGUMENT,
-          "module_add: name 'a.b' in Probe has a dot, which separates the parts of a path" },
-        { NULL, TALC_NULL_ARGUMENT, "module_add: name is NULL" },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cr_assert_null(talc_module_add(model, cases[i].name, probe_new(1)));
-        assert_failure(cases[i].status, cases[i].message);
-        cr_assert(freed == (int)i + 1, "the child is freed");
+    static const char *const names[] = { "first", "weight", "", "a.b", NULL };
+    for (int i = 0; i < 5; i++) {
+        cr_assert_null(talc_module_add(model, names[i], probe_new(1)));
+        cr_assert(talc_failed() && freed == i + 1);
+        talc_error_clear();
     }
     freed = 0;
-    cr_assert_null(talc_module_add(model, "child", NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_add: child 'child' is NULL");
     cr_assert_null(talc_module_add(NULL, "child", probe_new(1)));
     assert_failure(TALC_NULL_ARGUMENT, "module_add: module is NULL");
     talc_module *spare = probe_new(1);
@@ -180,43 +137,6 @@ Test(module, bad_names_and_missing_children_are_errors)
     cr_assert(freed == 2);
     talc_module_free(model);
     cr_assert(freed == 4);
-    assert_all_freed();
-}
-
-Test(module, bad_parameters_are_errors)
-{
-    talc_module *model = probe_new(1);
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1));
-    cr_assert_null(talc_module_parameter(model, "state", x));
-    assert_failure(TALC_BAD_ARGUMENT, "module_parameter: Probe has 'state' already");
-    cr_assert_null(talc_module_buffer(model, "", x));
-    assert_failure(TALC_BAD_ARGUMENT, "module_buffer: a name in Probe is empty");
-    cr_assert_null(talc_module_parameter(model, "w", NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: tensor 'w' is NULL");
-    cr_assert_null(talc_module_parameter(model, NULL, x));
-    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: name is NULL");
-    cr_assert_null(talc_module_parameter(NULL, "w", x));
-    assert_failure(TALC_NULL_ARGUMENT, "module_parameter: module is NULL");
-    cr_assert(talc_module_count(model) == 6, "the buffer does not count, nor what was refused");
-    talc_module_free(model);
-    assert_all_freed();
-}
-
-Test(module, a_module_has_one_parent_and_does_not_contain_itself)
-{
-    talc_module *a = talc_module_new(&box_class, NULL), *b = talc_module_new(&box_class, NULL);
-    talc_module *child = talc_module_add(a, "child", probe_new(1));
-    talc_module *grandchild = talc_module_add(child, "grandchild", probe_new(1));
-    cr_assert_null(talc_module_add(b, "stolen", child));
-    assert_failure(TALC_BAD_ARGUMENT, "module_add: Probe 'stolen' has a parent already, Box");
-    cr_assert_null(talc_module_add(a, "self", a));
-    assert_failure(TALC_BAD_ARGUMENT, "module_add: Box would contain itself as 'self'");
-    cr_assert_null(talc_module_add(grandchild, "root", a));
-    assert_failure(TALC_BAD_ARGUMENT, "module_add: Box would contain itself as 'root'");
-    cr_assert(freed == 0, "what was refused stays where it is");
-    talc_module_free(b);
-    talc_module_free(a);
-    cr_assert(freed == 2);
     assert_all_freed();
 }
 
@@ -329,23 +249,6 @@ Test(module, many_children_are_found_and_named_once)
     assert_all_freed();
 }
 
-Test(module, bad_classes_are_errors)
-{
-    static const talc_module_class small = { "Small", 4, NULL, NULL, NULL, NULL };
-    static const talc_module_class nameless = { NULL, sizeof(talc_module), NULL, NULL, NULL, NULL };
-    char due[120];
-    cr_assert_null(talc_module_new(NULL, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_new: kind is NULL");
-    cr_assert_null(talc_module_new(&nameless, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_new: the class's name is NULL");
-    cr_assert_null(talc_module_new(&small, NULL));
-    snprintf(due, sizeof due,
-             "module_new: Small has size 4, a struct that begins with talc_module at least %zu",
-             sizeof(talc_module));
-    assert_failure(TALC_BAD_ARGUMENT, due);
-    assert_all_freed();
-}
-
 static bool join_paths(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     char *text = context;
@@ -383,22 +286,11 @@ Test(module, paths_visit_parameters_then_buffers_then_children)
     text[0] = '\0';
     cr_assert(!talc_module_visit(model, join_paths, text));
     cr_assert_str_eq(text, "scale count* inner.weight inner.stop ");
-    cr_assert(!talc_module_visit(NULL, join_paths, text));
-    assert_failure(TALC_NULL_ARGUMENT, "module_visit: module is NULL");
-    cr_assert(!talc_module_visit(model, NULL, text));
-    assert_failure(TALC_NULL_ARGUMENT, "module_visit: visit is NULL");
     talc_module_free(model);
     assert_all_freed();
 }
 
 // ---- Forward, modes, moving ---------------------------------------------------------------------------------
-
-static talc_tensor *mute_forward(talc_module *module, talc_tensor *x)
-{
-    (void)module;
-    (void)x;
-    return NULL;
-}
 
 Test(module, forward_frees_all_but_its_result)
 {
@@ -422,27 +314,6 @@ Test(module, forward_frees_all_but_its_result)
     assert_all_freed();
 }
 
-Test(module, forward_errors)
-{
-    static const talc_module_class mute_class = { "Mute", sizeof(talc_module),
-                                                  NULL,   mute_forward,
-                                                  NULL,   NULL };
-    talc_module *box = talc_module_new(&box_class, NULL),
-                *mute = talc_module_new(&mute_class, NULL);
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1));
-    cr_assert_null(talc_forward(NULL, x));
-    assert_failure(TALC_NULL_ARGUMENT, "forward: module is NULL");
-    cr_assert_null(talc_forward(box, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "forward: x is NULL");
-    cr_assert_null(talc_forward(box, x));
-    assert_failure(TALC_UNSUPPORTED, "forward: Box has no forward");
-    cr_assert_null(talc_forward(mute, x));
-    assert_failure(TALC_BAD_ARGUMENT, "forward: Mute returned NULL without a reason");
-    talc_module_free(box);
-    talc_module_free(mute);
-    assert_all_freed();
-}
-
 Test(module, train_and_eval_reach_every_child)
 {
     talc_module *model = talc_module_new(&box_class, NULL);
@@ -451,10 +322,6 @@ Test(module, train_and_eval_reach_every_child)
     cr_assert(talc_module_eval(model) && !model->training && !child->training);
     cr_assert(talc_module_train(model) && model->training && child->training);
     cr_assert(talc_module_eval(child) && model->training && !child->training);
-    cr_assert(!talc_module_train(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_train: module is NULL");
-    cr_assert(!talc_module_eval(NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_eval: module is NULL");
     talc_module_free(model);
     assert_all_freed();
 }
@@ -466,10 +333,6 @@ Test(module, to_the_same_device_changes_nothing)
     const void *data = weight->data;
     cr_assert(talc_module_to(model, cpu_device()));
     cr_assert(weight->data == data);
-    cr_assert(!talc_module_to(NULL, cpu_device()));
-    assert_failure(TALC_NULL_ARGUMENT, "module_to: module is NULL");
-    cr_assert(!talc_module_to(model, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "module_to: device is NULL");
     talc_module_free(model);
     assert_all_freed();
 }

@@ -55,10 +55,14 @@ Test(bad_input_ops, elementwise)
     REFUSED(TALC_BAD_DTYPE, "mul: a is f64, b is i64", talc_mul(doubles, integers));
     REFUSED(TALC_BAD_DEVICE, "add: a is on cpu, b on fake", talc_add(vector, far_vector));
     REFUSED(TALC_BAD_DEVICE, "sub: a is on fake, b on cpu", talc_sub(far_vector, vector));
+    HARMLESS(talc_algorithm_force("relu", "simd") && talc_algorithm_force("mul", "simd"));
+    REFUSED(TALC_NOT_FOUND, "relu on cpu: there is no algorithm 'simd'", talc_relu(vector));
+    REFUSED(TALC_NOT_FOUND, "mul on cpu: there is no algorithm 'simd'", talc_mul(vector, vector));
+    HARMLESS(talc_algorithm_force("relu", NULL) && talc_algorithm_force("mul", NULL));
     REFUSED(TALC_BAD_SHAPE, "add: a [3,5] and b [4] do not broadcast", talc_add(matrix, vector));
     REFUSED(TALC_BAD_SHAPE, "div: a [4] and b [6] do not broadcast", talc_div(vector, bias));
     REFUSED(TALC_BAD_SHAPE, "mul: a [0,3] and b [4] do not broadcast", talc_mul(empty, vector));
-    refused_end(22);
+    refused_end(26);
 }
 
 Test(bad_input_ops, reductions)
@@ -79,12 +83,16 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_BAD_ARGUMENT, "sum: axes has rank -1, outside 0..8", talc_sum(matrix, (talc_dims){ .rank = -1 }, false));
     REFUSED(TALC_BAD_SHAPE, "max: x [0,3] has 0 elements to reduce, needs at least 1", talc_max(empty, TALC_DIMS(0), false));
     REFUSED(TALC_BAD_SHAPE, "argmax: x [0,3] has 0 elements to reduce, needs at least 1", talc_argmax(empty, TALC_SCALAR, false));
+    HARMLESS(talc_algorithm_force("sum", "blocked") && talc_algorithm_force("softmax", "online"));
+    REFUSED(TALC_UNSUPPORTED, "sum on cpu: blocked: x must be f32 or f64", talc_sum(integers, TALC_SCALAR, false));
+    REFUSED(TALC_NOT_FOUND, "softmax on cpu: there is no algorithm 'online'", talc_softmax(matrix, 0));
+    HARMLESS(talc_algorithm_force("sum", NULL) && talc_algorithm_force("softmax", NULL));
     REFUSED(TALC_NULL_ARGUMENT, "softmax: x is NULL", talc_softmax(NULL, 0));
     REFUSED(TALC_NULL_ARGUMENT, "log_softmax: x is NULL", talc_log_softmax(NULL, 0));
     REFUSED(TALC_BAD_DTYPE, "softmax: x is i64, it must be f32 or f64", talc_softmax(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2", talc_softmax(matrix, 2));
     REFUSED(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2", talc_log_softmax(matrix, -3));
-    refused_end(20);
+    refused_end(24);
 }
 
 Test(bad_input_ops, cross_entropy)
@@ -114,22 +122,29 @@ Test(bad_input_ops, cross_entropy)
 Test(bad_input_ops, products)
 {
     make_operands();
-    talc_tensor *scalar = talc_select(vector, 0, 0);
+    talc_tensor *scalar = talc_select(vector, 0, 0), *wide = talc_cast(matrix, TALC_F64);
     REFUSED(TALC_NULL_ARGUMENT, "matmul: a is NULL", talc_matmul(NULL, matrix));
     REFUSED(TALC_NULL_ARGUMENT, "matmul: b is NULL", talc_matmul(matrix, NULL));
     REFUSED(TALC_BAD_DTYPE, "matmul: a is i64, it must be f32 or f64", talc_matmul(integers, integers));
     REFUSED(TALC_BAD_DTYPE, "matmul: a is f32, b is f64", talc_matmul(vector, doubles));
     REFUSED(TALC_BAD_DEVICE, "matmul: a is on cpu, b on fake", talc_matmul(vector, far_vector));
     REFUSED(TALC_BAD_SHAPE, "matmul: a [] has rank 0, needs at least 1", talc_matmul(scalar, vector));
+    REFUSED(TALC_BAD_SHAPE, "matmul: b [] has rank 0, needs at least 1", talc_matmul(vector, scalar));
     REFUSED(TALC_BAD_SHAPE, "matmul: a [3,5] has 5 columns, b [3,5] has 3 rows", talc_matmul(matrix, matrix));
     REFUSED(TALC_BAD_SHAPE, "matmul: a [3,5] has 5 columns, b [4] has 4 rows", talc_matmul(matrix, vector));
     REFUSED(TALC_BAD_SHAPE, "matmul: the batch dimensions of a [2,4,7,6] and b [2,3,6,7] do not broadcast", talc_matmul(image, talc_slice(talc_transpose(image, 2, 3), 1, 0, 3, 1)));
+    HARMLESS(talc_algorithm_force("matmul", "strassen"));
+    REFUSED(TALC_NOT_FOUND, "matmul on cpu: there is no algorithm 'strassen'", talc_matmul(vector, vector));
+    HARMLESS(talc_algorithm_force("matmul", NULL));
     REFUSED(TALC_NULL_ARGUMENT, "linear: x is NULL", talc_linear(NULL, matrix, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "linear: weight is NULL", talc_linear(matrix, NULL, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: x [4] has 4 features, weight [3,5] needs 5", talc_linear(vector, matrix, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: weight [4] has rank 1, needs 2: [out,in]", talc_linear(matrix, vector, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: bias [4] must be [3]", talc_linear(matrix, matrix, vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "linear: residual [3,5] must be [3,3]", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .residual = matrix }));
+    REFUSED(TALC_BAD_SHAPE, "linear: x [] has rank 0, needs at least 1", talc_linear(scalar, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "linear: x is i64, it must be f32 or f64", talc_linear(integers, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "linear: x is f32, weight is f64", talc_linear(matrix, wide, NULL, NULL));
     REFUSED(TALC_BAD_DTYPE, "linear: x is f32, bias is f64", talc_linear(matrix, matrix, doubles, NULL));
     REFUSED(TALC_BAD_DEVICE, "linear: x is on cpu, bias on fake", talc_linear(matrix, matrix, far_vector, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
@@ -139,6 +154,10 @@ Test(bad_input_ops, products)
     REFUSED(TALC_BAD_ARGUMENT, "concat: count is 0, needs at least 1", talc_concat((const talc_tensor *[]){ matrix }, 0, 0));
     REFUSED(TALC_BAD_ARGUMENT, "concat: count is -1, needs at least 1", talc_concat((const talc_tensor *[]){ matrix }, -1, 0));
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors[1] is NULL", talc_concat((const talc_tensor *[]){ matrix, NULL }, 2, 0));
+    REFUSED(TALC_NULL_ARGUMENT, "concat: tensors[0] is NULL", talc_concat((const talc_tensor *[]){ NULL, matrix }, 2, 0));
+    REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[2] [3,4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, matrix, talc_slice(matrix, 1, 0, 4, 1) }, 3, 0));
+    talc_tensor *most = talc_expand(talc_ones(cpu_device(), TALC_U8, TALC_DIMS(1)), TALC_DIMS(INT64_MAX));
+    REFUSED(TALC_TOO_LARGE, "concat: dimension 0 passes INT64_MAX at tensors[1]", talc_concat((const talc_tensor *[]){ most, most }, 2, 0));
     REFUSED(TALC_BAD_ARGUMENT, "concat: dimension 2 is outside a tensor of rank 2", talc_concat((const talc_tensor *[]){ matrix, matrix }, 2, 2));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [] has rank 0, needs at least 1", talc_concat((const talc_tensor *[]){ scalar, scalar }, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[1] [4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, vector }, 2, 0));
@@ -148,25 +167,76 @@ Test(bad_input_ops, products)
     talc_tensor *endless = talc_expand(talc_slice(vector, 0, 0, 1, 1), TALC_DIMS(INT64_MAX / 8));
     REFUSED(TALC_TOO_LARGE, "concat: shape [5764607523034234875] of f32 needs more than 9223372036854775807 bytes", talc_concat((const talc_tensor *[]){ endless, endless, endless, endless, endless }, 5, 0));
     REFUSED(TALC_TOO_LARGE, "matmul: shape [1152921504606846975,1152921504606846975] of f32 needs more than 9223372036854775807 bytes", talc_matmul(talc_unsqueeze(endless, 1), talc_unsqueeze(endless, 0)));
+    refused_end(41);
+}
+
+/* talc_conv2d, and talc_conv2d_problem_of, which has to say the same and to leave the problem alone. */
+static talc_tensor *conv2d(const talc_tensor *x, const talc_tensor *w, const talc_tensor *b, const talc_conv2d_options *options)
+{
+    talc_tensor *y = talc_conv2d(x, w, b, options);
+    if (y != NULL || talc_error_status() == TALC_NOT_FOUND)
+        return y;
+    char message[512];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    const talc_status status = talc_error_status();
+    talc_error_clear();
+    talc_conv2d_problem problem = { .N = -77 };
+    cr_assert(!talc_conv2d_problem_of(x, w, b, options, &problem) && problem.N == -77, "%s: not of the problem", message);
+    cr_assert(talc_error_status() == status && strcmp(talc_error_message(), message) == 0, "%s: %s", message, talc_error_message());
+    return NULL;
+}
+
+Test(bad_input_ops, conv2d_operands)
+{
+    make_operands(); /* image [2,4,7,6], weight [6,4,3,3] */
+    talc_device *cpu = cpu_device();
+    talc_tensor *one = talc_ones(cpu, TALC_F32, TALC_DIMS(1, 1, 1, 1)), *square = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 1, 4, 4));
+    talc_tensor *huge = talc_expand(one, TALC_DIMS(1, 1, (int64_t)1 << 32, 1)), *wide = talc_cast(weight, TALC_F64);
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: x is NULL", conv2d(NULL, weight, bias, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: w is NULL", conv2d(image, NULL, bias, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "conv2d: x is NULL", conv2d(NULL, NULL, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: x [4] has rank 1, needs 4: [N,C,H,W]", conv2d(vector, weight, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: x [1,2,4,7,6] has rank 5, needs 4: [N,C,H,W]", conv2d(talc_unsqueeze(image, 0), weight, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: w [3,5] has rank 2, needs 4: [OC,C/groups,KH,KW]", conv2d(image, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: w [1,6,4,3,3] has rank 5, needs 4: [OC,C/groups,KH,KW]", conv2d(image, talc_unsqueeze(weight, 0), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: x [2,4,7,6] has 4 channels, w [6,3,3,3] with groups=1 needs 3", conv2d(image, talc_slice(weight, 1, 0, 3, 1), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: w [6,1,3,3] has 6 output channels, which groups=4 does not divide", conv2d(image, talc_slice(weight, 1, 0, 1, 1), NULL, &(talc_conv2d_options){ .groups = 4 }));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: bias [4] must be [6]", conv2d(image, weight, vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: bias [0] must be [6]", conv2d(image, weight, talc_slice(vector, 0, 0, 0, 1), NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: bias [1,6] must be [6]", conv2d(image, weight, talc_unsqueeze(bias, 0), NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: residual [2,4,7,6] must be [2,6,5,4]", conv2d(image, weight, bias, &(talc_conv2d_options){ .residual = image }));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: residual [6] must be [2,6,5,4]", conv2d(image, weight, bias, &(talc_conv2d_options){ .residual = bias }));
+    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on fake, w on cpu", conv2d(far_image, weight, NULL, NULL));
+    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, bias on fake", conv2d(image, weight, far_vector, NULL));
+    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, residual on fake", conv2d(image, weight, bias, &(talc_conv2d_options){ .residual = far_image }));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is f32, w is f64", conv2d(image, wide, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is f32, w is i64", conv2d(image, integers, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is f32, bias is f64", conv2d(image, weight, doubles, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is f32, residual is f64", conv2d(image, weight, bias, &(talc_conv2d_options){ .residual = doubles }));
+    REFUSED(TALC_BAD_DTYPE, "conv2d: x is i64, it must be f32 or f64", conv2d(integers, weight, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 4, the kernel needs 5 (extent 5, dilation 1)", conv2d(square, talc_expand(one, TALC_DIMS(1, 1, 5, 3)), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has width 4, the kernel needs 5 (extent 5, dilation 1)", conv2d(square, talc_expand(one, TALC_DIMS(1, 1, 3, 5)), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 4, the kernel needs 4294967296 (extent 4294967296, dilation 1)", conv2d(square, huge, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: channels 0 must be at least 1", conv2d(talc_slice(square, 1, 0, 0, 1), talc_slice(one, 1, 0, 0, 1), NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: output channels 0 must be at least 1", conv2d(square, talc_slice(one, 0, 0, 0, 1), NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: image [0,4] must be at least 1", conv2d(talc_slice(square, 2, 0, 0, 1), one, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: kernel [1,0] must be at least 1", conv2d(square, talc_slice(one, 3, 0, 0, 1), NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: kernel [0,1] must be at least 1", conv2d(square, talc_slice(one, 2, 0, 0, 1), NULL, &(talc_conv2d_options){ .padding_same = true }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: shape [2,1,4294967300,4294967300] of f32 needs more than 9223372036854775807 bytes", conv2d(square, one, NULL, &(talc_conv2d_options){ .padding = { (int64_t)1 << 31, (int64_t)1 << 31 } }));
     refused_end(31);
 }
 
-Test(bad_input_ops, conv2d)
+Test(bad_input_ops, conv2d_options)
 {
     make_operands();
-#define CONV2D(...) talc_conv2d(image, weight, bias, &(talc_conv2d_options){ __VA_ARGS__ })
-    REFUSED(TALC_NULL_ARGUMENT, "conv2d: x is NULL", talc_conv2d(NULL, weight, bias, NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "conv2d: w is NULL", talc_conv2d(image, NULL, bias, NULL));
-    REFUSED(TALC_BAD_SHAPE, "conv2d: x [4] has rank 1, needs 4: [N,C,H,W]", talc_conv2d(vector, weight, NULL, NULL));
-    REFUSED(TALC_BAD_SHAPE, "conv2d: w [3,5] has rank 2, needs 4: [OC,C/groups,KH,KW]", talc_conv2d(image, matrix, NULL, NULL));
-    REFUSED(TALC_BAD_SHAPE, "conv2d: x [2,4,7,6] has 4 channels, w [6,3,3,3] with groups=1 needs 3", talc_conv2d(image, talc_slice(weight, 1, 0, 3, 1), NULL, NULL));
-    REFUSED(TALC_BAD_SHAPE, "conv2d: bias [4] must be [6]", talc_conv2d(image, weight, vector, NULL));
-    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on fake, w on cpu", talc_conv2d(far_image, weight, NULL, NULL));
-    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, bias on fake", talc_conv2d(image, weight, far_vector, NULL));
-    REFUSED(TALC_BAD_DTYPE, "conv2d: x is f32, bias is f64", talc_conv2d(image, weight, doubles, NULL));
-    REFUSED(TALC_BAD_DTYPE, "conv2d: x is i64, it must be f32 or f64", talc_conv2d(integers, weight, NULL, NULL));
+#define CONV2D(...) conv2d(image, weight, bias, &(talc_conv2d_options){ __VA_ARGS__ })
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [-1,1] must be at least 1", CONV2D(.stride = { -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,0] must be at least 1", CONV2D(.stride = { 1, TALC_ZERO }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,-3] must be at least 1", CONV2D(.stride = { 1, -3 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,0] must be at least 1", CONV2D(.dilation = { 1, TALC_ZERO }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [-1,1] must be at least 1", CONV2D(.dilation = { -1, 1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding [0,-9223372036854775807] must be at least 0", CONV2D(.padding = { 0, INT64_MIN + 1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups -9223372036854775807 must be at least 1", CONV2D(.groups = INT64_MIN + 1));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,-2] must be at least 1", CONV2D(.dilation = { 0, -2 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding [-1,0] must be at least 0", CONV2D(.padding = { -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_end [0,-3] must be at least 0", CONV2D(.padding_end = { 0, -3 }));
@@ -175,6 +245,10 @@ Test(bad_input_ops, conv2d)
     REFUSED(TALC_BAD_SHAPE, "conv2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] with groups=2 needs 8", CONV2D(.groups = 2));
     REFUSED(TALC_TOO_LARGE, "conv2d: w [6,4,3,3] with groups=9223372036854775807 needs more than 2^63 channels", CONV2D(.groups = INT64_MAX));
     REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 7, the kernel needs 9 (extent 3, dilation 4)", CONV2D(.dilation = { 4 }));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has width 8, the kernel needs 13 (extent 3, dilation 6)", CONV2D(.dilation = { 1, 6 }, .padding = { 0, 1 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 4611686018427387904 passes 2^63", CONV2D(.dilation = { (int64_t)1 << 62 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 0+0, kernel 3 and dilation 9223372036854775807 passes 2^63", CONV2D(.dilation = { 1, INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 9223372036854775807+1, kernel 3 and dilation 1 passes 2^63", CONV2D(.padding = { 0, INT64_MAX }, .padding_end = { 0, 1 }));
     REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 9223372036854775807 passes 2^63", CONV2D(.dilation = { INT64_MAX }));
     REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 9223372036854775807+9223372036854775807, kernel 3 and dilation 1 passes 2^63", CONV2D(.padding = { INT64_MAX }));
     REFUSED(TALC_TOO_LARGE, "conv2d: shape [2,6,2199023255557,2199023255556] of f32 needs more than 9223372036854775807 bytes", CONV2D(.padding = { (int64_t)1 << 40, (int64_t)1 << 40 }));
@@ -182,14 +256,21 @@ Test(bad_input_ops, conv2d)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same excludes padding [1,0]", CONV2D(.padding_same = true, .padding = { 1 }));
     REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [9223372036854775807,1] passes 2^63", CONV2D(.padding_same = true, .dilation = { INT64_MAX }));
     REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 7 of height 7 is more than 6", CONV2D(.padding = { 7 }, .padding_mode = TALC_PADDING_REFLECT));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,-5] must be at least 1", CONV2D(.padding_same = true, .dilation = { 1, -5 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [1,9223372036854775807] passes 2^63", CONV2D(.padding_same = true, .dilation = { 1, INT64_MAX }));
+    REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 9 of width 6 is more than 5", CONV2D(.padding_end = { 1, 9 }, .padding_mode = TALC_PADDING_REFLECT));
     REFUSED(TALC_BAD_SHAPE, "conv2d: circular padding 8 of height 7 is more than 7", CONV2D(.padding = { 8 }, .padding_mode = TALC_PADDING_CIRCULAR));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding mode 7 is outside 0..3", CONV2D(.padding_mode = (talc_padding_mode)7));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: activation -1 is outside 0..3", CONV2D(.activation = (talc_activation)-1));
-    REFUSED(TALC_BAD_SHAPE, "conv2d: residual [2,4,7,6] must be [2,6,5,4]", CONV2D(.residual = image));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", CONV2D(.precision = 9));
-    REFUSED(TALC_BAD_DEVICE, "conv2d: x is on cpu, residual on fake", CONV2D(.residual = far_image));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_conv2d(image, weight, bias, &(talc_conv2d_options){ .precision = 9 }));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
+    REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm ''", CONV2D(.algorithm = ""));
+    refused_end(35);
+}
 
+Test(bad_input_ops, conv2d_problems)
+{
+    make_operands();
     talc_conv2d_problem problem = { .N = 77 };
     talc_conv2d_explanation explanation = { .decision.count = 77 };
     REFUSED(TALC_NULL_ARGUMENT, "conv2d: problem is NULL", talc_conv2d_problem_of(image, weight, NULL, NULL, NULL));
@@ -208,6 +289,15 @@ Test(bad_input_ops, conv2d)
     REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: explanation is NULL", talc_conv2d_explain(cpu_device(), &problem, NULL, NULL));
     talc_conv2d_problem small;
     HARMLESS(talc_conv2d_problem_parse("n1c1h3w3o1k3x3", &small));
+    talc_conv2d_problem changed = small;
+    changed.stride_w = 0;
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: stride [1,0] must be at least 1", talc_conv2d_explain(cpu_device(), &changed, NULL, &explanation));
+    changed = small;
+    changed.groups = 3;
+    REFUSED(TALC_BAD_SHAPE, "conv2d: groups=3 does not divide 1 channels and 1 output channels", talc_conv2d_problem_check(&changed));
+    HARMLESS(talc_conv2d_problem_parse("n1c4h8w9o6k3x3", &changed));
+    changed.groups = 4;
+    REFUSED(TALC_BAD_SHAPE, "conv2d: groups=4 does not divide 4 channels and 6 output channels", talc_conv2d_problem_check(&changed));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x8 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: batch -1 must not be negative", talc_conv2d_explain(cpu_device(), &(talc_conv2d_problem){ .N = -1 }, NULL, &explanation));
     HARMLESS(problem.N == 77 && explanation.decision.count == 77);
@@ -217,7 +307,7 @@ Test(bad_input_ops, conv2d)
     HARMLESS((talc_conv2d_explanation_print(stderr, &(talc_conv2d_explanation){ 0 }), true));
     HARMLESS(strcmp(talc_activation_name((talc_activation)-1), "?") == 0 && strcmp(talc_padding_mode_name((talc_padding_mode)99), "?") == 0);
     HARMLESS(strcmp(talc_conv2d_problem_text(NULL, (char[TALC_CONV2D_TEXT]){ 0 }), "NULL") == 0);
-    refused_end(55);
+    refused_end(28);
 }
 
 Test(bad_input_ops, pooling)
@@ -239,18 +329,31 @@ Test(bad_input_ops, pooling)
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: stride [-1,2] must be at least 1", MAX(.kernel = { 2, 2 }, .stride = { -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [2,0] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", MAX(.kernel = { 2, 2 }, .padding = { 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,-1] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", MAX(.kernel = { 2, 2 }, .padding = { 0, -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [1,5] must be from 0 to [1,4], less than the kernel [2,3] with dilation [1,2]", MAX(.kernel = { 2, 3 }, .padding = { 1, 5 }, .dilation = { 1, 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: padding_end [2,0] must be from 0 to [1,2], less than the kernel [2,3] with dilation [1,1]", AVG(.kernel = { 2, 3 }, .padding_end = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: padding_same needs stride 1, stride is [2,3]", AVG(.kernel = { 2, 3 }, .padding_same = true));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding_same excludes padding [0,1]", MAX(.kernel = { 2, 3 }, .padding_same = true, .padding = { 0, 1 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: dilation [-1,1] must be at least 1", MAX(.kernel = { 2, 2 }, .dilation = { -1 }));
     REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [8,2] with dilation [1,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 8, 2 }));
     REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [3,2] with dilation [9223372036854775807,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", MAX(.kernel = { 3, 2 }, .dilation = { INT64_MAX }));
+    REFUSED(TALC_BAD_SHAPE, "max_pool2d: no window of kernel [9223372036854775807,3] with dilation [1,1] fits x [2,4,7,6] with padding [4611686018427387903,0] and [4611686018427387903,0]",
+            MAX(.kernel = { INT64_MAX, 3 }, .padding = { INT64_MAX / 2, 0 }));
+    REFUSED(TALC_BAD_SHAPE, "avg_pool2d: no window of kernel [8,3] with dilation [1,1] fits x [2,4,7,6] with padding [0,0] and [0,0]", AVG(.kernel = { 8, 3 }));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .divisor_override = 3));
     REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", MAX(.kernel = { 2, 2 }, .exclude_padding = true));
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", AVG(.kernel = { 2, 2 }, .dilation = { 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: divisor_override -3 must be at least 1, or 0 for none", AVG(.kernel = { 2, 2 }, .divisor_override = -3));
     REFUSED(TALC_NOT_FOUND, "avg_pool2d on cpu: there is no algorithm 'magic'", AVG(.kernel = { 2, 2 }, .algorithm = "magic"));
+    talc_tensor *kept = image;
+    REFUSED(TALC_UNSUPPORTED, "max_pool2d on cpu: rows: it does not keep indices", talc_max_pool2d_indices(image, &(talc_pool2d_options){ .kernel = { 2, 2 }, .algorithm = "rows" }, &kept));
+    HARMLESS(kept == NULL);
+    REFUSED(TALC_BAD_DTYPE, "adaptive_avg_pool2d: x is i64, it must be f32 or f64", talc_adaptive_avg_pool2d(integers, 1, 1));
+    REFUSED(TALC_BAD_SHAPE, "adaptive_avg_pool2d: x [3,5] has rank 2, needs 4: [N,C,H,W], or 3: [C,H,W]", talc_adaptive_avg_pool2d(matrix, 1, 1));
+    REFUSED(TALC_BAD_SHAPE, "adaptive_avg_pool2d: x [1,0,3] has an empty dimension other than N", talc_adaptive_avg_pool2d(talc_unsqueeze(empty, 0), 1, 1));
     REFUSED(TALC_NULL_ARGUMENT, "adaptive_avg_pool2d: x is NULL", talc_adaptive_avg_pool2d(NULL, 1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "adaptive_avg_pool2d: output size [-1,1] must be from 0 to 2147483647", talc_adaptive_avg_pool2d(image, -1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "adaptive_avg_pool2d: output size [9223372036854775807,9223372036854775807] must be from 0 to 2147483647", talc_adaptive_avg_pool2d(image, INT64_MAX, INT64_MAX));
-    refused_end(24);
+    refused_end(35);
 }
 
 Test(bad_input_ops, batch_norm2d)
@@ -263,6 +366,10 @@ Test(bad_input_ops, batch_norm2d)
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_var is NULL, and running_mean is not", talc_batch_norm2d(image, NULL, NULL, vector, NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "batch_norm2d: running_mean is NULL, and running_var is not", talc_batch_norm2d(image, NULL, NULL, NULL, vector, &(talc_batch_norm2d_options){ .training = true }));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", talc_batch_norm2d(matrix, NULL, NULL, vector, vector, NULL));
+    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is i64, it must be f32 or f64", talc_batch_norm2d(integers, NULL, NULL, vector, vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: bias [4,1] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, talc_unsqueeze(vector, 1), vector, vector, NULL));
+    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is f32, running_mean is f64", talc_batch_norm2d(image, NULL, NULL, doubles, vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: running_var [] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, NULL, vector, talc_select(vector, 0, 0), NULL));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: weight [6] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, bias, NULL, vector, vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: running_mean [6] must be [4], one value for each channel of x [2,4,7,6]", talc_batch_norm2d(image, NULL, NULL, bias, vector, NULL));
     REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is f32, bias is f64", talc_batch_norm2d(image, NULL, doubles, vector, vector, NULL));
@@ -279,8 +386,11 @@ Test(bad_input_ops, batch_norm2d)
     talc_tensor *same = talc_expand(talc_slice(vector, 0, 0, 1, 1), TALC_DIMS(4));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean and running_var share memory, and training writes running_var", talc_batch_norm2d(image, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .training = true }));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: weight and running_var share memory, and training writes running_var", talc_batch_norm2d(image, alias, NULL, mean, variance, &(talc_batch_norm2d_options){ .training = true }));
+    talc_tensor *gaps = talc_select(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(4, 2)), 1, 0);
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_var is a view with gaps, training needs it contiguous", talc_batch_norm2d(image, NULL, NULL, vector, gaps, &(talc_batch_norm2d_options){ .training = true }));
+    HARMLESS((talc_release(talc_batch_norm2d(image, NULL, NULL, vector, gaps, NULL)), true));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean is a view with gaps, training needs it contiguous", talc_batch_norm2d(image, NULL, NULL, same, vector, &(talc_batch_norm2d_options){ .training = true }));
-    refused_end(20);
+    refused_end(26);
 }
 
 static bool explained(const char *problem)

@@ -1,7 +1,7 @@
+/// Batch normalisation as a caller has it: statistics, options, views. The values of its rows are held by test_rows.c.
 #include "tests/support/hooks.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,106 +113,36 @@ Test(batch_norm2d, values_are_those_of_pytorch)
     assert_all_freed();
 }
 
-// ---- Against f64 loops --------------------------------------------------------------------------------------
+// ---- Edges --------------------------------------------------------------------------------------------------
 
-typedef struct norm_case {
-    int64_t N, C, H, W;
-} norm_case;
-
-static void oracle(norm_case s, const double *x, bool training, const double *weight,
-                   const double *bias, double *mean, double *var, double *y)
-{
-    const int64_t HW = s.H * s.W, M = s.N * HW;
-    for (int64_t c = 0; c < s.C; c++) {
-        long double mu = mean[c], sigma2 = var[c];
-        if (training) {
-            mu = sigma2 = 0;
-            for (int64_t i = 0; i < M; i++)
-                mu += (long double)x[(i / HW * s.C + c) * HW + i % HW] / M;
-            for (int64_t i = 0; i < M; i++) {
-                long double d = x[(i / HW * s.C + c) * HW + i % HW] - mu;
-                sigma2 += d * d / M;
-            }
-            mean[c] = (double)(0.9L * mean[c] + 0.1L * mu);
-            var[c] = (double)(0.9L * var[c] + 0.1L * sigma2 * M / (M - 1));
-        }
-        for (int64_t i = 0; i < M; i++) {
-            const int64_t at = (i / HW * s.C + c) * HW + i % HW;
-            y[at] =
-                (double)((x[at] - mu) / sqrtl(sigma2 + 1e-5L) * (weight == NULL ? 1 : weight[c]) +
-                         (bias == NULL ? 0 : bias[c]));
-        }
-    }
-}
-
-static void check_case(norm_case s, talc_dtype dtype, const char *algorithm, bool training,
-                       bool affine)
-{
-    char what[120];
-    snprintf(what, sizeof what, "n%dc%dh%dw%d %s %s training=%d affine=%d", (int)s.N, (int)s.C,
-             (int)s.H, (int)s.W, talc_dtype_name(dtype), algorithm, training, affine);
-    const int64_t numel = s.N * s.C * s.H * s.W;
-    double *x = draw_values(numel, 3, 2), *weight = draw_values(s.C, 0, 1),
-           *bias = draw_values(s.C, 0, 1);
-    double *mean = draw_values(s.C, 3, 1), *var = draw_values(s.C, 8, 1);
-    double *y = malloc((size_t)numel * sizeof *y);
-    talc_scope *scope = talc_scope_enter();
-    talc_tensor *tx = tensor_of(dtype, TALC_DIMS(s.N, s.C, s.H, s.W), x);
-    talc_tensor *tw = affine ? tensor_of(dtype, TALC_DIMS(s.C), weight) : NULL;
-    talc_tensor *tb = affine ? tensor_of(dtype, TALC_DIMS(s.C), bias) : NULL;
-    talc_tensor *tm = tensor_of(dtype, TALC_DIMS(s.C), mean),
-                *tv = tensor_of(dtype, TALC_DIMS(s.C), var);
-    const talc_batch_norm2d_options o = { .training = training, .algorithm = algorithm };
-    talc_tensor *ty = talc_batch_norm2d(tx, tw, tb, tm, tv, &o);
-    oracle(s, x, training, affine ? weight : NULL, affine ? bias : NULL, mean, var, y);
-    const double tolerance = dtype == TALC_F32 ? 8 * 0x1p-24 * 3 : 1e-12;
-    assert_close(ty, y, tolerance, what);
-    assert_close(tm, mean, tolerance, what);
-    assert_close(tv, var, tolerance, what);
-    assert_close(tx, x, 0, what);
-    talc_scope_leave(scope);
-    free(x);
-    free(weight);
-    free(bias);
-    free(mean);
-    free(var);
-    free(y);
-}
-
-Test(batch_norm2d, every_algorithm_agrees_with_f64_loops)
-{
-    const norm_case cases[] = { { 2, 1, 1, 1 },    { 1, 3, 1, 2 },     { 5, 4, 3, 7 },
-                                { 700, 3, 5, 11 }, { 1, 2, 150, 151 }, { 3, 2, 130, 127 },
-                                { 40001, 1, 1, 1 } };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int bits = 0; bits < 16; bits++)
-            check_case(cases[i], (bits & 1) == 0 ? TALC_F32 : TALC_F64, algorithms[bits >> 1 & 1],
-                       (bits & 4) != 0, (bits & 8) != 0);
-    assert_all_freed();
-}
-
-/* The bound is 8 u (1 + |mu| / sigma). */
+/* The bound is 8 u (1 + |mu| / sigma); the statistics themselves are f64, so the real error is that of the last step. */
 Test(batch_norm2d, a_mean_far_from_zero_does_not_spoil_the_variance)
 {
-    const norm_case s = { 9, 2, 61, 67 };
-    const int64_t numel = 9 * 2 * 61 * 67;
-    double *x = draw_values(numel, 1e4, 1), *y = malloc((size_t)numel * sizeof *y);
-    double mean[2] = { 0 }, var[2] = { 0 };
-    oracle(s, x, true, NULL, NULL, mean, var, y);
-    for (int i = 0; i < 2; i++) {
-        talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(9, 2, 61, 67), x);
-        const talc_batch_norm2d_options o = { .training = true, .algorithm = algorithms[i] };
-        const float *data = talc_data(talc_batch_norm2d(tx, NULL, NULL, NULL, NULL, &o), TALC_F32);
-        assert_no_failure();
-        double worst = 0;
-        for (int64_t at = 0; at < numel; at++)
-            worst = fmax(worst, fabs((double)data[at] - y[at]));
-        cr_assert(worst <= 8 * 0x1p-24 * (1 + 1e4), "%s: %g", algorithms[i], worst);
-        /* The statistics themselves are f64, so the real error is that of the last step. */
-        cr_assert(worst <= 16 * 0x1p-24, "%s: %g", algorithms[i], worst);
+    enum { N = 9, C = 2, HW = 61 * 67, M = N * HW };
+    double *x = draw_values(N * C * HW, 1e4, 1);
+    talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(N, C, 61, 67), x);
+    for (int c = 0; c < C; c++) {
+        long double mean = 0, var = 0;
+        for (int i = 0; i < M; i++)
+            mean += (long double)x[(i / HW * C + c) * HW + i % HW] / M;
+        for (int i = 0; i < M; i++) {
+            const long double d = x[(i / HW * C + c) * HW + i % HW] - mean;
+            var += d * d / M;
+        }
+        for (int a = 0; a < 2; a++) {
+            const talc_batch_norm2d_options o = { .training = true, .algorithm = algorithms[a] };
+            const float *y = talc_data(talc_batch_norm2d(tx, NULL, NULL, NULL, NULL, &o), TALC_F32);
+            assert_no_failure();
+            double worst = 0;
+            for (int i = 0; i < M; i++) {
+                const int at = (i / HW * C + c) * HW + i % HW;
+                const double due = (double)((x[at] - mean) / sqrtl(var + 1e-5L));
+                worst = fmax(worst, fabs((double)y[at] - due));
+            }
+            cr_assert(worst <= 16 * 0x1p-24, "%s: %g", algorithms[a], worst);
+        }
     }
     free(x);
-    free(y);
     assert_all_freed();
 }
 
@@ -258,43 +188,19 @@ Test(batch_norm2d, momentum_zero_leaves_the_running_statistics)
     assert_all_freed();
 }
 
-Test(batch_norm2d, a_nan_stays_in_its_channel)
+Test(batch_norm2d, views_are_read_through_their_strides)
 {
-    for (int i = 0; i < 2; i++) {
-        double *x = draw_values(2 * 3 * 16, 5, 1);
-        x[16 + 3] = NAN;
-        const talc_batch_norm2d_options o = { .training = true, .algorithm = algorithms[i] };
-        talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(2, 3, 4, 4), x);
-        const float *y = talc_data(talc_batch_norm2d(tx, NULL, NULL, NULL, NULL, &o), TALC_F32);
-        for (int at = 0; at < 96; at++)
-            cr_assert((isnan(y[at]) != 0) == (at / 16 % 3 == 1), "%s: element %d", algorithms[i],
-                      at);
-        free(x);
-    }
-    assert_all_freed();
-}
-
-Test(batch_norm2d, views_and_thread_counts_change_no_bit)
-{
-    double *x = draw_values(6 * 130 * 131, 5, 1);
-    talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(3, 130, 131, 2), x);
+    double *x = draw_values(2 * 3 * 5 * 7, 5, 1);
+    talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(3, 5, 7, 2), x);
     talc_tensor *view = talc_permute(tx, TALC_DIMS(0, 3, 1, 2));
     talc_tensor *wide = tensor_of(TALC_F32, TALC_DIMS(2, 2), (const double[]){ 1, 2, 3, 4 });
     talc_tensor *weight = talc_select(wide, 1, 1);
     const talc_batch_norm2d_options o = { .training = true };
-    float *first = NULL;
-    for (int threads = 1; threads <= 3; threads++) {
-        talc_set_threads(threads);
-        talc_tensor *y =
-            talc_batch_norm2d(threads == 1 ? talc_clone(view) : view,
-                              threads == 1 ? talc_clone(weight) : weight, NULL, NULL, NULL, &o);
-        assert_no_failure();
-        if (first == NULL)
-            first = memcpy(malloc(talc_nbytes(y)), talc_data(y, TALC_F32), talc_nbytes(y));
-        cr_assert(memcmp(first, talc_data(y, TALC_F32), talc_nbytes(y)) == 0, "%d threads",
-                  threads);
-    }
-    free(first);
+    talc_tensor *y = talc_batch_norm2d(view, weight, NULL, NULL, NULL, &o);
+    talc_tensor *due =
+        talc_batch_norm2d(talc_clone(view), talc_clone(weight), NULL, NULL, NULL, &o);
+    assert_no_failure();
+    cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0);
     free(x);
     assert_all_freed();
 }
@@ -311,77 +217,5 @@ Test(batch_norm2d, an_empty_input_changes_nothing)
         cr_assert(talc_numel(y) == 0);
         assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "mean");
     }
-    assert_all_freed();
-}
-
-// ---- Errors -------------------------------------------------------------------------------------------------
-
-Test(batch_norm2d, every_mistake_is_named)
-{
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F64, TALC_DIMS(2, 3, 4, 5));
-    talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
-#define DUE(call, status, message)                                                                 \
-    cr_assert_null(call);                                                                          \
-    assert_failure(status, message);
-#define WITH(...) &(talc_batch_norm2d_options){ __VA_ARGS__ }
-    DUE(talc_batch_norm2d(NULL, NULL, NULL, mean, var, NULL), TALC_NULL_ARGUMENT,
-        "batch_norm2d: x is NULL")
-    DUE(talc_batch_norm2d(talc_ones(cpu_device(), TALC_U8, TALC_DIMS(1, 1, 1, 1)), NULL, NULL, mean,
-                          var, NULL),
-        TALC_BAD_DTYPE, "batch_norm2d: x is u8, it must be f32 or f64")
-    DUE(talc_batch_norm2d(mean, NULL, NULL, mean, var, NULL), TALC_BAD_SHAPE,
-        "batch_norm2d: x [3] has rank 1, needs 4: [N,C,H,W]")
-    DUE(talc_batch_norm2d(x, talc_ones(cpu_device(), TALC_F64, TALC_DIMS(4)), NULL, mean, var,
-                          NULL),
-        TALC_BAD_SHAPE,
-        "batch_norm2d: weight [4] must be [3], one value for each channel of x [2,3,4,5]")
-    DUE(talc_batch_norm2d(x, NULL, talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3, 1)), mean, var,
-                          NULL),
-        TALC_BAD_SHAPE,
-        "batch_norm2d: bias [3,1] must be [3], one value for each channel of x [2,3,4,5]")
-    DUE(talc_batch_norm2d(x, NULL, NULL, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3)), var,
-                          NULL),
-        TALC_BAD_DTYPE, "batch_norm2d: x is f64, running_mean is f32")
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, talc_ones(cpu_device(), TALC_F64, TALC_SCALAR),
-                          NULL),
-        TALC_BAD_SHAPE,
-        "batch_norm2d: running_var [] must be [3], one value for each channel of x [2,3,4,5]")
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, NULL, NULL), TALC_NULL_ARGUMENT,
-        "batch_norm2d: running_var is NULL, and running_mean is not")
-    DUE(talc_batch_norm2d(x, NULL, NULL, NULL, NULL, NULL), TALC_NULL_ARGUMENT,
-        "batch_norm2d: running_mean is NULL")
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.momentum = 1.5)), TALC_BAD_ARGUMENT,
-        "batch_norm2d: momentum 1.5 must be from 0 to 1")
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.eps = -1)), TALC_BAD_ARGUMENT,
-        "batch_norm2d: eps -1 must be at least 0")
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.activation = (talc_activation)9)),
-        TALC_BAD_ARGUMENT, "batch_norm2d: activation 9 is outside 0..3")
-    DUE(talc_batch_norm2d(talc_ones(cpu_device(), TALC_F64, TALC_DIMS(1, 3, 1, 1)), NULL, NULL,
-                          mean, var, WITH(.training = true)),
-        TALC_BAD_SHAPE,
-        "batch_norm2d: x [1,3,1,1] has 1 value per channel, training needs more than 1")
-    talc_tensor *gaps = talc_select(talc_ones(cpu_device(), TALC_F64, TALC_DIMS(3, 2)), 1, 0);
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, gaps, WITH(.training = true)), TALC_BAD_ARGUMENT,
-        "batch_norm2d: running_var is a view with gaps, training needs it contiguous")
-    DUE(talc_batch_norm2d(x, NULL, NULL, mean, var, WITH(.algorithm = "welford")), TALC_NOT_FOUND,
-        "batch_norm2d on cpu: there is no algorithm 'welford'")
-    cr_assert_not_null(talc_batch_norm2d(x, NULL, NULL, mean, gaps, NULL));
-    assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "running_mean");
-    assert_all_freed();
-}
-
-Test(batch_norm2d, without_memory_the_running_statistics_stay)
-{
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F64, TALC_DIMS(2, 3, 4, 5));
-    talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
-    uint64_t version = talc_version(mean);
-    allow_allocations(0);
-    cr_assert_null(talc_batch_norm2d(x, NULL, NULL, mean, var,
-                                     &(talc_batch_norm2d_options){ .training = true }));
-    allow_all_allocations();
-    cr_assert(talc_error_status() == TALC_NO_MEMORY);
-    talc_error_clear();
-    cr_assert(talc_version(mean) == version);
-    assert_close(mean, (const double[]){ 1, 2, 3 }, 0, "running_mean");
     assert_all_freed();
 }

@@ -103,10 +103,8 @@ static void products_refuse(const char *due)
                                     .ldb = 1,
                                     .ldc = 1,
                                     .batch = 1 };
-    char message[160];
-    snprintf(message, sizeof message, "matmul: cuda:0: %s", due);
     cr_assert(talc_cuda_multiply(&device, "matmul", &one) == TALC_UNSUPPORTED);
-    assert_failure(TALC_UNSUPPORTED, message);
+    assert_failure_with(TALC_UNSUPPORTED, "matmul: cuda:0: %s", due);
     cr_assert(c == 7);
 }
 

@@ -97,37 +97,3 @@ Test(concat, one_tensor_is_copied_and_the_same_one_may_come_twice)
     cr_assert(empty->rank == 2 && empty->dims[0] == 0 && empty->dims[1] == 4);
     assert_all_freed();
 }
-
-Test(concat, mistakes_name_the_tensor_by_its_index)
-{
-    talc_device *cpu = cpu_device();
-    talc_tensor *a = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3));
-    cr_assert_null(talc_concat(NULL, 2, 0));
-    assert_failure(TALC_NULL_ARGUMENT, "concat: tensors is NULL");
-    cr_assert_null(talc_concat((const talc_tensor *[]){ a }, 0, 0));
-    assert_failure(TALC_BAD_ARGUMENT, "concat: count is 0, needs at least 1");
-    cr_assert_null(talc_concat((const talc_tensor *[]){ NULL, a }, 2, 0));
-    assert_failure(TALC_NULL_ARGUMENT, "concat: tensors[0] is NULL");
-    cr_assert_null(talc_concat((const talc_tensor *[]){ a, a, NULL }, 3, 0));
-    assert_failure(TALC_NULL_ARGUMENT, "concat: tensors[2] is NULL");
-    cr_assert_null(
-        talc_concat((const talc_tensor *[]){ talc_ones(cpu, TALC_F32, TALC_SCALAR) }, 1, 0));
-    assert_failure(TALC_BAD_SHAPE, "concat: tensors[0] [] has rank 0, needs at least 1");
-    cr_assert_null(talc_concat((const talc_tensor *[]){ a, a }, 2, 2));
-    assert_failure(TALC_BAD_ARGUMENT, "concat: dimension 2 is outside a tensor of rank 2");
-    cr_assert_null(
-        talc_concat((const talc_tensor *[]){ a, talc_ones(cpu, TALC_F64, TALC_DIMS(2, 3)) }, 2, 0));
-    assert_failure(TALC_BAD_DTYPE, "concat: tensors[0] is f32, tensors[1] is f64");
-    cr_assert_null(talc_concat(
-        (const talc_tensor *[]){ a, a, talc_ones(cpu, TALC_F32, TALC_DIMS(2, 4)) }, 3, 0));
-    assert_failure(TALC_BAD_SHAPE,
-                   "concat: tensors[0] [2,3] and tensors[2] [2,4] differ outside dimension 0");
-    cr_assert_null(talc_concat(
-        (const talc_tensor *[]){ a, talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3, 1)) }, 2, 1));
-    assert_failure(TALC_BAD_SHAPE,
-                   "concat: tensors[0] [2,3] and tensors[1] [2,3,1] differ outside dimension 1");
-    talc_tensor *wide = talc_expand(talc_ones(cpu, TALC_U8, TALC_DIMS(1)), TALC_DIMS(INT64_MAX));
-    cr_assert_null(talc_concat((const talc_tensor *[]){ wide, wide }, 2, 0));
-    assert_failure(TALC_TOO_LARGE, "concat: dimension 0 passes INT64_MAX at tensors[1]");
-    assert_all_freed();
-}

@@ -70,6 +70,41 @@ static const char *third_cheap_case(int index)
     return cheap_case(3 * index);
 }
 
+/* Results depend on the operands alone: not on the number of threads, nor on what ran before. */
+Test(conv2d, threads_and_repetition_change_no_bit)
+{
+    expect_rows_pass(KIND(THREADS) | KIND(RERUN), conv2d_case);
+}
+
+/* What is not finite, in the image, the weights, the bias or the residual, touches only its windows. */
+static const char *spoilt_case(int index)
+{
+    static const char *const texts[] = { "n2c4h9w11o6k3x3p1x1",
+                                         "n2c4h9w11o6k3x3p1x1g2_bias_relu",
+                                         "n2c5h9w35o5k3x3p1x1g5",
+                                         "n2c6h7w19o9k1x1_bias",
+                                         "n2c3h9w11o4k5x7p2x3_relu",
+                                         "n2c3h9w12o4k3x2s2x3p1x0d2x1",
+                                         "n2c3h9w11o4k3x3p1x2_f64",
+                                         "n2c4h9w11o4k3x3p2x2_reflect_relu",
+                                         "n2c4h9w35o8k3x3p1x1g4_bias_relu",
+                                         "n2c3h9w11o4k3x3p1x1_tanh",
+                                         "n2c3h9w11o4k3x3p1x1_sigmoid",
+                                         "n2c20h17w19o20k3x3p1x1",
+                                         "n2c3h9w11o4k3x3p2x2_circular",
+                                         "n2c4h9w11o6k3x3g2_bias_residual",
+                                         "n2c4h9w11o6k1x1_bias_residual_relu",
+                                         "n2c5h9w35o5k3x3g5_bias_residual_relu",
+                                         "n1c3h9w8o4k2x2_f64_bias_residual",
+                                         NULL };
+    return texts[index];
+}
+
+Test(conv2d, what_is_not_finite_touches_only_its_windows)
+{
+    expect_rows_pass(KIND(NAN) | KIND(INFINITY), spoilt_case);
+}
+
 /* Rows, called without the op, between guard bands; some off alignment and in small workspaces too. */
 Test(conv2d, rows_pass_the_cross_check)
 {
@@ -149,6 +184,35 @@ Test(conv2d, views_give_what_their_copies_give)
         cr_expect(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0,
                   "view %zu", i);
     }
+    assert_all_freed();
+}
+
+/* `same` gives outputs of the image's extents, with the larger half of an odd total at the end. */
+Test(conv2d, same_padding_is_explicit_padding)
+{
+    for (int64_t k = 1; k <= 6; k++)
+        for (int64_t dilation = 1; dilation <= 3; dilation++) {
+            const int64_t total = dilation * (k - 1), wide = dilation * 2;
+            const talc_tensor *x =
+                random_tensor(cpu_device(), TALC_F32, TALC_DIMS(1, 2, 7, 9), (uint64_t)k);
+            const talc_tensor *w =
+                random_tensor(cpu_device(), TALC_F32, TALC_DIMS(3, 2, k, 3), (uint64_t)dilation);
+            const talc_conv2d_options same = { .padding_same = true,
+                                               .dilation = { dilation, dilation } };
+            const talc_conv2d_options explicit = {
+                .padding = { total / 2, wide / 2 },
+                .padding_end = { total == 0 ? TALC_ZERO : total - total / 2, wide - wide / 2 },
+                .dilation = { dilation, dilation },
+            };
+            const talc_tensor *y = talc_conv2d(x, w, NULL, &same),
+                              *due = talc_conv2d(x, w, NULL, &explicit);
+            assert_no_failure();
+            cr_assert(y->dims[2] == 7 && y->dims[3] == 9, "kernel %d, dilation %d", (int)k,
+                      (int)dilation);
+            cr_assert(talc_same_dims(y, due));
+            cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) ==
+                      0);
+        }
     assert_all_freed();
 }
 

@@ -1,6 +1,6 @@
 /* Copies, casts and elementwise ops between arrays of every layout, on the device under test: dimensions in any order, gaps, starts
- * that no pack of elements begins at, extents around those that kernels work in; and pooling of images that begin there. Numbers are
- * small integers, which every type holds; what is due comes from loops over the strides of the operands. */
+ * that no pack of elements begins at, extents around those that kernels work in. Numbers are small integers, which every type holds;
+ * what is due comes from loops over the strides of the operands. */
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
@@ -218,71 +218,5 @@ Test(layouts, elementwise_ops_of_one_operand)
             assert_room("neg", due, talc_neg(there));
             talc_scope_leave(scope);
         }
-    assert_all_freed();
-}
-
-/* Windows of K by K around each element of a plane, of those inside it: the largest, where it is first, and the mean. */
-static void pool_plane(const double *x, int H, int W, int K, double *most, double *where,
-                       double *mean)
-{
-    for (int i = 0; i < H * W; i++) {
-        const int top = i / W - K / 2, left = i % W - K / 2;
-        double sum = 0;
-        int count = 0;
-        where[i] = -1;
-        for (int h = top < 0 ? 0 : top; h < H && h < top + K; h++)
-            for (int w = left < 0 ? 0 : left; w < W && w < left + K; w++) {
-                const double value = x[h * W + w];
-                if (where[i] < 0 || value > most[i])
-                    most[i] = value, where[i] = h * W + w;
-                sum += value;
-                count++;
-            }
-        mean[i] = sum / count;
-    }
-}
-
-static void assert_pooled(int64_t planes, int H, int W, int K, int begin, talc_dtype dtype)
-{
-    char what[100];
-    snprintf(what, sizeof what, "%dx%d on %dx%d from %d on, %s", K, K, H, W, begin,
-             talc_dtype_name(dtype));
-    talc_scope *scope = talc_scope_enter();
-    const talc_dims dims = TALC_DIMS(planes, 1, H, W);
-    const int64_t count = planes * H * W;
-    talc_tensor *room = numbers(TALC_DIMS(begin + count), (unsigned)(H + W));
-    for (int i = 0; i < H * W; i++) /* a plane whose largest elements are no larger than padding */
-        ((double *)room->data)[begin + H * W + i] = -INFINITY;
-    talc_tensor *due[3];
-    for (int i = 0; i < 3; i++)
-        due[i] = talc_empty(cpu_device(), TALC_F64, dims);
-    for (int64_t at = 0; at < count; at += H * W)
-        pool_plane((double *)room->data + begin + at, H, W, K, (double *)due[0]->data + at,
-                   (double *)due[1]->data + at, (double *)due[2]->data + at);
-    talc_tensor *there = talc_to(talc_cast(room, dtype), tested_device(), dtype);
-    const talc_tensor *x = talc_view(talc_slice(there, 0, begin, TALC_END, 1), dims);
-    talc_pool2d_options options = { .kernel = { K, K },
-                                    .stride = { 1, 1 },
-                                    .padding = { K / 2, K / 2 } };
-    talc_tensor *indices = NULL, *most = talc_max_pool2d_indices(x, &options, &indices);
-    assert_room(what, due[0], most);
-    assert_room(what, due[1], indices);
-    assert_room(what, due[0], talc_max_pool2d(x, &options));
-    options.exclude_padding = true;
-    /* Rounded to the type, as the op does once. */
-    assert_room(what, talc_cast(talc_cast(due[2], dtype), TALC_F64), talc_avg_pool2d(x, &options));
-    talc_scope_leave(scope);
-}
-
-Test(layouts, pooling_of_images_that_begin_anywhere)
-{
-    static const int sides[][2] = { { 4, 4 },   { 8, 8 },   { 40, 8 },  { 12, 12 }, { 16, 16 },
-                                    { 9, 36 },  { 56, 56 }, { 7, 7 },   { 13, 17 }, { 5, 500 },
-                                    { 6, 512 }, { 30, 3 },  { 64, 64 }, { 3, 700 } };
-    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
-        for (int begin = 0; begin < 4; begin++)
-            for (int K = 3; K <= 5; K += 2)
-                for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
-                    assert_pooled(7, sides[i][0], sides[i][1], K, begin, (talc_dtype)dtype);
     assert_all_freed();
 }

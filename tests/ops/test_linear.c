@@ -102,24 +102,6 @@ Test(linear, every_row_rank_view_and_epilogue_agrees_with_the_oracle)
     assert_all_freed();
 }
 
-Test(linear, blocks_take_their_own_part_of_bias_and_residual_for_every_thread_count)
-{
-    talc_tensor *x = random_operand(TALC_F32, TALC_DIMS(211, 300), 1), *first = NULL;
-    talc_tensor *weight = random_operand(TALC_F32, TALC_DIMS(503, 300), 2);
-    talc_tensor *bias = random_operand(TALC_F32, TALC_DIMS(503), 3);
-    talc_linear_options options = { .activation = TALC_ACTIVATION_RELU,
-                                    .residual = random_operand(TALC_F32, TALC_DIMS(211, 503), 4) };
-    for (int threads = 1; threads <= 3; threads++) {
-        talc_set_threads(threads);
-        talc_tensor *y = talc_linear(x, weight, bias, &options);
-        assert_no_failure();
-        first = first == NULL ? y : first;
-        cr_assert(same_bits(first, y), "%d threads give other bits", threads);
-    }
-    check(x, weight, bias, options.residual, options.activation, first, "blocks");
-    assert_all_freed();
-}
-
 Test(linear, expanded_operands_are_used_as_what_they_show)
 {
     talc_tensor *x =
@@ -136,22 +118,6 @@ Test(linear, expanded_operands_are_used_as_what_they_show)
         assert_no_failure();
         check(x, weight, bias, residual, TALC_ACTIVATION_NONE, y, rows[row]);
     }
-    assert_all_freed();
-}
-
-Test(linear, matches_hand_values)
-{
-    /* x W^T + b worked by hand. */
-    const float x[] = { 1, 2, 3, -1, 0, 2 }, w[] = { 1, 0, -1, 2, 1, 0.5F, 0, 0, 3, -2, 4, 1 },
-                b[] = { 0.5F, -1, 0, 2 };
-    const double due[] = { -1.5, 4.5, 9, 11, -2.5, -2, 6, 6 };
-    talc_tensor *y = talc_linear(talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2, 3), x),
-                                 talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(4, 3), w),
-                                 talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(4), b), NULL);
-    assert_no_failure();
-    for (int i = 0; i < 8; i++)
-        cr_assert(element_at(y, i) == due[i], "element %d is %g instead of %g", i, element_at(y, i),
-                  due[i]);
     assert_all_freed();
 }
 
@@ -173,57 +139,5 @@ Test(linear, no_features_give_the_bias_and_no_rows_give_nothing)
                                     talc_ones(cpu_device(), TALC_F32, TALC_DIMS(3, 4)), bias, NULL);
     assert_no_failure();
     cr_assert(none->rank == 3 && none->dims[0] == 2 && none->dims[1] == 0 && none->dims[2] == 3);
-    assert_all_freed();
-}
-
-Test(linear, nan_passes_through_the_activations)
-{
-    talc_tensor *x = talc_full(cpu_device(), TALC_F32, TALC_DIMS(1, 2), NAN);
-    talc_tensor *weight = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(5, 2));
-    for (int row = 0; row < 2; row++)
-        for (int activation = 0; activation < TALC_ACTIVATION_COUNT; activation++)
-            cr_assert(
-                isnan(talc_item(talc_sum(
-                    talc_linear(x, weight, NULL,
-                                &(talc_linear_options){ .activation = (talc_activation)activation,
-                                                        .algorithm = rows[row] }),
-                    TALC_SCALAR, false))),
-                "activation %d of %s swallows NaN", activation, rows[row]);
-    assert_no_failure();
-    assert_all_freed();
-}
-
-// ---- Errors -------------------------------------------------------------------------------------------------
-
-Test(linear, mistakes_are_named)
-{
-    talc_device *cpu = cpu_device();
-    talc_tensor *x = talc_ones(cpu, TALC_F32, TALC_DIMS(2, 3)),
-                *w = talc_ones(cpu, TALC_F32, TALC_DIMS(4, 3));
-    cr_assert_null(talc_linear(NULL, w, NULL, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "linear: x is NULL");
-    cr_assert_null(talc_linear(x, NULL, NULL, NULL));
-    assert_failure(TALC_NULL_ARGUMENT, "linear: weight is NULL");
-    cr_assert_null(talc_linear(talc_ones(cpu, TALC_U8, TALC_DIMS(2, 3)), w, NULL, NULL));
-    assert_failure(TALC_BAD_DTYPE, "linear: x is u8, it must be f32 or f64");
-    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F64, TALC_DIMS(4, 3)), NULL, NULL));
-    assert_failure(TALC_BAD_DTYPE, "linear: x is f32, weight is f64");
-    cr_assert_null(talc_linear(talc_ones(cpu, TALC_F32, TALC_SCALAR), w, NULL, NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: x [] has rank 0, needs at least 1");
-    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F32, TALC_DIMS(3)), NULL, NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: weight [3] has rank 1, needs 2: [out,in]");
-    cr_assert_null(talc_linear(x, talc_ones(cpu, TALC_F32, TALC_DIMS(4, 5)), NULL, NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: x [2,3] has 3 features, weight [4,5] needs 5");
-    cr_assert_null(talc_linear(x, w, talc_ones(cpu, TALC_F32, TALC_DIMS(3)), NULL));
-    assert_failure(TALC_BAD_SHAPE, "linear: bias [3] must be [4]");
-    cr_assert_null(talc_linear(x, w, talc_ones(cpu, TALC_F64, TALC_DIMS(4)), NULL));
-    assert_failure(TALC_BAD_DTYPE, "linear: x is f32, bias is f64");
-    cr_assert_null(talc_linear(x, w, NULL, &(talc_linear_options){ .residual = x }));
-    assert_failure(TALC_BAD_SHAPE, "linear: residual [2,3] must be [2,4]");
-    cr_assert_null(
-        talc_linear(x, w, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
-    assert_failure(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3");
-    cr_assert_null(talc_linear(x, w, NULL, &(talc_linear_options){ .algorithm = "im2col" }));
-    assert_failure(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'im2col'");
     assert_all_freed();
 }

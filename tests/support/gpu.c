@@ -23,15 +23,6 @@ talc_device *queueing_device(void)
     return talc_device_is_host(device) ? fake_device() : device;
 }
 
-void assert_device_freed(talc_device *device)
-{
-    talc_scope_leave_all();
-    cr_assert(talc_device_memory(device).live == 0);
-    if (device == fake_device())
-        assert_fake_devices_freed();
-    assert_all_freed();
-}
-
 static bool is_gpu(const talc_device *device)
 {
     return strncmp(talc_device_name(device), "cuda", 4) == 0;

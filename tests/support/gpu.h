@@ -10,9 +10,6 @@ talc_device *queueing_device(void);
 /// Another of its kind; NULL: there is none.
 talc_device *queueing_device_beside(const talc_device *device);
 
-/// As assert_all_freed, which it calls, for that device.
-void assert_device_freed(talc_device *device);
-
 /// A stream of the device under test, for talc_stream_enter: made by the CUDA runtime, or a name that the fake device takes.
 void *gpu_stream_new(const talc_device *device);
 void gpu_stream_free(const talc_device *device, void *stream);

@@ -83,6 +83,12 @@ static talc_tensor *batch_norm2d_training(const op_inputs *in)
                        0);
 }
 
+static talc_tensor *uploaded(const op_inputs *in)
+{
+    static const float elements[] = { 1, 2, 3 };
+    return talc_from_host(in->a->device, TALC_F32, TALC_DIMS(3), elements);
+}
+
 /* Some that have no gaps, of several widths, and views, more than one launch takes. */
 static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
 {
@@ -111,6 +117,7 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(expand,           talc_clone(talc_expand(in->row, TALC_DIMS(3, 5))))                                             \
     X(slice,            talc_slice(in->image, 2, 1, TALC_END, 2))                                                      \
     X(full,             talc_full(in->a->device, TALC_F64, TALC_DIMS(3, 2), -2.5))                                     \
+    X(from_host,        uploaded(in))                                                                                  \
     X(arange,           talc_arange(in->a->device, TALC_F32, 1, 9, 0.5))                                               \
     X(rand,             (talc_manual_seed(1), talc_rand(in->a->device, TALC_F32, TALC_DIMS(7, 3))))                                       \
     X(randn,            (talc_manual_seed(2), talc_randn(in->a->device, TALC_F64, TALC_DIMS(7, 3))))                                      \

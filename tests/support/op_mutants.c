@@ -48,6 +48,17 @@ static const talc_algorithm *reference_in(const talc_algorithm *row)
     }                                                                                              \
     static const talc_algorithm name = { #name, ARITHMETIC, op##_plan, name##_run };
 
+/* A row that solves another problem than it was given. */
+#define MUTANT_OTHER(op, name, ...)                                                                \
+    static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
+                                       const talc_##op##_arguments *a)                             \
+    {                                                                                              \
+        talc_##op##_problem other = *p;                                                            \
+        __VA_ARGS__;                                                                               \
+        return op##_by_reference(device, &other, a);                                               \
+    }                                                                                              \
+    MUTANT_ROW(op, name, name##_function)
+
 DEFINE_REFERENCE(pool2d)
 DEFINE_REFERENCE(matmul)
 DEFINE_REFERENCE(reduce)
@@ -75,12 +86,6 @@ static size_t size_of(talc_dtype dtype)
 
 // ---- Pooling ------------------------------------------------------------------------------------------------
 
-static talc_status pool(talc_device *device, const talc_pool2d_problem *p,
-                        const talc_pool2d_arguments *a)
-{
-    return pool2d_by_reference(device, p, a);
-}
-
 static talc_status pool_ignores_nan(talc_device *device, const talc_pool2d_problem *p,
                                     const talc_pool2d_arguments *a)
 {
@@ -92,7 +97,7 @@ static talc_status pool_ignores_nan(talc_device *device, const talc_pool2d_probl
     }
     talc_pool2d_arguments cleaned = *a;
     cleaned.x = x;
-    const talc_status status = pool(device, p, &cleaned);
+    const talc_status status = pool2d_by_reference(device, p, &cleaned);
     free(x);
     return status;
 }
@@ -101,7 +106,7 @@ static talc_status pool_ignores_nan(talc_device *device, const talc_pool2d_probl
 static talc_status pool_of_zeros(talc_device *device, const talc_pool2d_problem *p,
                                  const talc_pool2d_arguments *a)
 {
-    const talc_status status = pool(device, p, a);
+    const talc_status status = pool2d_by_reference(device, p, a);
     for (int64_t i = 0; i < p->N * p->C * p->OH * p->OW; i++) {
         const bool top = p->pad_top > 0 && i / p->OW % p->OH == 0;
         if (top && load(p->dtype, a->y, i) < 0)
@@ -113,94 +118,27 @@ static talc_status pool_of_zeros(talc_device *device, const talc_pool2d_problem 
 static talc_status pool_indices_transposed(talc_device *device, const talc_pool2d_problem *p,
                                            const talc_pool2d_arguments *a)
 {
-    const talc_status status = pool(device, p, a);
+    const talc_status status = pool2d_by_reference(device, p, a);
     for (int64_t i = 0; p->indices && i < p->N * p->C * p->OH * p->OW; i++)
         a->indices[i] = a->indices[i] % p->W * p->H + a->indices[i] / p->W;
     return status;
 }
 
-static talc_status pool_counts_padding(talc_device *device, const talc_pool2d_problem *p,
-                                       const talc_pool2d_arguments *a)
-{
-    talc_pool2d_problem other = *p;
-    other.exclude_padding = false;
-    return pool(device, &other, a);
-}
-
-static talc_status pool_leaves_out_padding(talc_device *device, const talc_pool2d_problem *p,
-                                           const talc_pool2d_arguments *a)
-{
-    talc_pool2d_problem other = *p;
-    other.exclude_padding = true;
-    return pool(device, &other, a);
-}
-
-static talc_status pool_without_divisor(talc_device *device, const talc_pool2d_problem *p,
-                                        const talc_pool2d_arguments *a)
-{
-    talc_pool2d_problem other = *p;
-    other.divisor = 0;
-    return pool(device, &other, a);
-}
-
-/* As if the padding at the end were that at the beginning. */
-static talc_status pool_pads_alike(talc_device *device, const talc_pool2d_problem *p,
-                                   const talc_pool2d_arguments *a)
-{
-    talc_pool2d_problem other = *p;
-    other.pad_bottom = p->pad_top;
-    other.pad_right = p->pad_left;
-    return pool(device, &other, a);
-}
-
 MUTANT_ROW(pool2d, nan_ignored, pool_ignores_nan)
 MUTANT_ROW(pool2d, zero_padding, pool_of_zeros)
 MUTANT_ROW(pool2d, indices_transposed, pool_indices_transposed)
-MUTANT_ROW(pool2d, padding_counted, pool_counts_padding)
-MUTANT_ROW(pool2d, padding_left_out, pool_leaves_out_padding)
-MUTANT_ROW(pool2d, divisor_ignored, pool_without_divisor)
-MUTANT_ROW(pool2d, padding_alike, pool_pads_alike)
+MUTANT_OTHER(pool2d, padding_counted, other.exclude_padding = false)
+MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
+MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
+MUTANT_OTHER(pool2d, padding_alike, other.pad_bottom = p->pad_top; other.pad_right = p->pad_left)
 
 // ---- Matrix products ----------------------------------------------------------------------------------------
 
-static talc_status matmul_b_as_stored(talc_device *device, const talc_matmul_problem *p,
-                                      const talc_matmul_arguments *a)
-{
-    talc_matmul_problem other = *p;
-    if (p->transpose_b)
-        other.ldb = p->N;
-    other.transpose_b = false;
-    return matmul_by_reference(device, &other, a);
-}
-
-static talc_status matmul_of_first_b(talc_device *device, const talc_matmul_problem *p,
-                                     const talc_matmul_arguments *a)
-{
-    talc_matmul_problem other = *p;
-    memset(other.b_strides, 0, sizeof other.b_strides);
-    return matmul_by_reference(device, &other, a);
-}
-
-static talc_status matmul_without_last(talc_device *device, const talc_matmul_problem *p,
-                                       const talc_matmul_arguments *a)
-{
-    talc_matmul_problem other = *p;
-    other.K--;
-    return matmul_by_reference(device, &other, a);
-}
-
-static talc_status matmul_without_residual(talc_device *device, const talc_matmul_problem *p,
-                                           const talc_matmul_arguments *a)
-{
-    talc_matmul_problem other = *p;
-    other.residual = false;
-    return matmul_by_reference(device, &other, a);
-}
-
-MUTANT_ROW(matmul, b_as_stored, matmul_b_as_stored)
-MUTANT_ROW(matmul, first_b, matmul_of_first_b)
-MUTANT_ROW(matmul, last_term, matmul_without_last)
-MUTANT_ROW(matmul, no_residual, matmul_without_residual)
+MUTANT_OTHER(matmul, b_as_stored, other.ldb = p->transpose_b ? p->N : p->ldb;
+             other.transpose_b = false)
+MUTANT_OTHER(matmul, first_b, memset(other.b_strides, 0, sizeof other.b_strides))
+MUTANT_OTHER(matmul, last_term, other.K--)
+MUTANT_OTHER(matmul, no_residual, other.residual = false)
 
 // ---- Reductions ---------------------------------------------------------------------------------------------
 
@@ -220,15 +158,6 @@ static talc_status reduce_backwards(talc_device *device, const talc_reduce_probl
     for (int64_t i = 0; p->function == TALC_ARGMAX && i < p->outputs; i++)
         ((int64_t *)a->y)[i] = p->K - 1 - ((int64_t *)a->y)[i];
     return status;
-}
-
-static talc_status reduce_undivided(talc_device *device, const talc_reduce_problem *p,
-                                    const talc_reduce_arguments *a)
-{
-    talc_reduce_problem other = *p;
-    if (p->function == TALC_MEAN)
-        other.function = TALC_SUM;
-    return reduce_by_reference(device, &other, a);
 }
 
 /* The largest value, begun with 0. */
@@ -255,7 +184,7 @@ static talc_status reduce_in_i32(talc_device *device, const talc_reduce_problem 
 }
 
 MUTANT_ROW(reduce, last_of_equals, reduce_backwards)
-MUTANT_ROW(reduce, not_divided, reduce_undivided)
+MUTANT_OTHER(reduce, not_divided, if (p->function == TALC_MEAN) other.function = TALC_SUM)
 MUTANT_ROW(reduce, from_zero, reduce_from_zero)
 MUTANT_ROW(reduce, sum_in_i32, reduce_in_i32)
 
@@ -324,40 +253,10 @@ static talc_status entropy_of_all(talc_device *device, const talc_cross_entropy_
     return status;
 }
 
-static talc_status entropy_unsmoothed(talc_device *device, const talc_cross_entropy_problem *p,
-                                      const talc_cross_entropy_arguments *a)
-{
-    talc_cross_entropy_problem other = *p;
-    other.label_smoothing = 0;
-    return cross_entropy_by_reference(device, &other, a);
-}
-
 MUTANT_ROW(cross_entropy, divided_by_all, entropy_of_all)
-MUTANT_ROW(cross_entropy, unsmoothed, entropy_unsmoothed)
+MUTANT_OTHER(cross_entropy, unsmoothed, other.label_smoothing = 0)
 
 // ---- Batch normalisation ------------------------------------------------------------------------------------
-
-static talc_status norm(talc_device *device, const talc_batch_norm2d_problem *p,
-                        const talc_batch_norm2d_arguments *a)
-{
-    return batch_norm2d_by_reference(device, p, a);
-}
-
-static talc_status norm_without_eps(talc_device *device, const talc_batch_norm2d_problem *p,
-                                    const talc_batch_norm2d_arguments *a)
-{
-    talc_batch_norm2d_problem other = *p;
-    other.eps = 0;
-    return norm(device, &other, a);
-}
-
-static talc_status norm_momentum_of_old(talc_device *device, const talc_batch_norm2d_problem *p,
-                                        const talc_batch_norm2d_arguments *a)
-{
-    talc_batch_norm2d_problem other = *p;
-    other.momentum = 1 - p->momentum;
-    return norm(device, &other, a);
-}
 
 /* The running variance moves towards the biased one. */
 static talc_status norm_biased(talc_device *device, const talc_batch_norm2d_problem *p,
@@ -368,7 +267,7 @@ static talc_status norm_biased(talc_device *device, const talc_batch_norm2d_prob
     double *before = malloc((size_t)p->C * sizeof *before);
     for (int64_t c = 0; moves && c < p->C; c++)
         before[c] = (1 - p->momentum) * load(p->dtype, a->running_var, c);
-    const talc_status status = norm(device, p, a);
+    const talc_status status = batch_norm2d_by_reference(device, p, a);
     for (int64_t c = 0; moves && c < p->C; c++) {
         const double added = load(p->dtype, a->running_var, c) - before[c];
         store(p->dtype, a->running_var, c, before[c] + added * (M - 1) / M);
@@ -384,7 +283,7 @@ static talc_status norm_by_squares(talc_device *device, const talc_batch_norm2d_
     const int64_t plane = p->H * p->W;
     const double M = (double)(p->N * plane);
     double mean[64], var[64]; /* of floats or doubles */
-    const talc_status status = norm(device, p, a);
+    const talc_status status = batch_norm2d_by_reference(device, p, a);
     if (!p->training || p->C > 64)
         return status;
     for (int64_t c = 0; c < p->C; c++) {
@@ -404,11 +303,11 @@ static talc_status norm_by_squares(talc_device *device, const talc_batch_norm2d_
     given.training = false;
     of_given.running_mean = mean;
     of_given.running_var = var;
-    return norm(device, &given, &of_given);
+    return batch_norm2d_by_reference(device, &given, &of_given);
 }
 
-MUTANT_ROW(batch_norm2d, eps_forgotten, norm_without_eps)
-MUTANT_ROW(batch_norm2d, momentum_of_old, norm_momentum_of_old)
+MUTANT_OTHER(batch_norm2d, eps_forgotten, other.eps = 0)
+MUTANT_OTHER(batch_norm2d, momentum_of_old, other.momentum = 1 - p->momentum)
 MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
 MUTANT_ROW(batch_norm2d, mean_of_squares, norm_by_squares)
 

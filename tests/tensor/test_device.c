@@ -16,11 +16,9 @@ Test(device, a_device_with_live_tensors_is_not_closed)
 {
     talc_device *device = tested_device();
     talc_tensor *x = talc_ones(device, TALC_F32, TALC_DIMS(100));
-    char due[128];
-    snprintf(due, sizeof due, "device_close: tensors on %s still hold 512 bytes",
-             talc_device_name(device));
     cr_assert(!talc_device_close(device));
-    assert_failure(TALC_BAD_ARGUMENT, due);
+    assert_failure_with(TALC_BAD_ARGUMENT, "device_close: tensors on %s still hold 512 bytes",
+                        talc_device_name(device));
     cr_assert(talc_item(talc_sum(x, TALC_SCALAR, false)) == 100);
     talc_fail(TALC_IO_ERROR, "stands");
     cr_assert(!talc_device_close(device),
@@ -32,7 +30,6 @@ Test(device, a_device_with_live_tensors_is_not_closed)
 Test(device, a_closed_device_refuses_everything_until_it_is_opened_again)
 {
     talc_device *device = tested_device();
-    char due[128];
     talc_release(talc_ones(device, TALC_F32, TALC_DIMS(100)));
     cr_assert(talc_device_memory(device).reserved > 0);
     cr_assert(talc_device_close(device), "%s", talc_error_message());
@@ -40,33 +37,29 @@ Test(device, a_closed_device_refuses_everything_until_it_is_opened_again)
     cr_assert(talc_device_memory(device).reserved == 0 && talc_memory_trim(device) == 0);
     talc_memory_reset_peak(device);
     cr_assert_null(talc_empty(device, TALC_F32, TALC_DIMS(3)));
-    snprintf(due, sizeof due, "empty: %s is closed", talc_device_name(device));
-    assert_failure(TALC_BAD_DEVICE, due);
+    assert_failure_with(TALC_BAD_DEVICE, "empty: %s is closed", talc_device_name(device));
     cr_assert(!talc_device_synchronize(device));
-    snprintf(due, sizeof due, "device_synchronize: %s is closed", talc_device_name(device));
-    assert_failure(TALC_BAD_DEVICE, due);
+    assert_failure_with(TALC_BAD_DEVICE, "device_synchronize: %s is closed",
+                        talc_device_name(device));
 
     int handle;
     float number;
     cr_assert_null(talc_timer_start(device));
-    snprintf(due, sizeof due, "timer_start: %s is closed", talc_device_name(device));
-    assert_failure(TALC_BAD_DEVICE, due);
+    assert_failure_with(TALC_BAD_DEVICE, "timer_start: %s is closed", talc_device_name(device));
     cr_assert_null(talc_pinned(device, TALC_F32, TALC_DIMS(3)));
-    snprintf(due, sizeof due, "pinned: %s is closed", talc_device_name(device));
-    assert_failure(TALC_BAD_DEVICE, due);
+    assert_failure_with(TALC_BAD_DEVICE, "pinned: %s is closed", talc_device_name(device));
     cr_assert_null(talc_wrap(device, TALC_F32, TALC_DIMS(1), &number, NULL, NULL));
-    snprintf(due, sizeof due, "wrap: %s is closed", talc_device_name(device));
-    assert_failure(TALC_BAD_DEVICE, due);
+    assert_failure_with(TALC_BAD_DEVICE, "wrap: %s is closed", talc_device_name(device));
     for (int own = 0; own < 2; own++) {
         cr_assert_null(talc_stream_enter(device, own ? NULL : &handle));
-        snprintf(due, sizeof due, "stream_enter: %s is closed", talc_device_name(device));
-        assert_failure(TALC_BAD_DEVICE, due);
+        assert_failure_with(TALC_BAD_DEVICE, "stream_enter: %s is closed",
+                            talc_device_name(device));
         cr_assert_null(device->streams);
     }
     const size_t limit = talc_workspace_limit(device);
     cr_assert(!talc_workspace_set_limit(device, 1));
-    snprintf(due, sizeof due, "workspace_set_limit: %s is closed", talc_device_name(device));
-    assert_failure(TALC_BAD_DEVICE, due);
+    assert_failure_with(TALC_BAD_DEVICE, "workspace_set_limit: %s is closed",
+                        talc_device_name(device));
     cr_assert(talc_workspace_limit(device) == limit && talc_stream_current(device) == NULL);
 
     cr_assert(tested_device() == device);
@@ -196,7 +189,7 @@ Test(device, every_call_that_waits_raises_a_wrong_label)
         talc_timer_stop(with.timer);
         talc_scope_leave(scope);
     }
-    assert_device_freed(device);
+    assert_all_freed();
 }
 
 // ---- Running out --------------------------------------------------------------------------------------------
@@ -233,9 +226,6 @@ Test(device, asking_for_more_than_there_is_fails_and_the_program_goes_on)
     assert_out_of_memory("empty", device, huge);
     cr_assert(talc_item(talc_sum(talc_add(x, x), TALC_SCALAR, false)) == 2000);
     assert_no_failure();
-    talc_scope_leave_all();
-    if (device == fake_device())
-        assert_fake_devices_freed();
     assert_all_freed();
 }
 
@@ -260,8 +250,5 @@ Test(device, a_full_device_gives_its_cache_back_and_goes_on)
         cr_assert_not_null(large, "%s", talc_error_message());
         talc_release(large);
     }
-    talc_scope_leave_all();
-    if (device == fake_device())
-        assert_fake_devices_freed();
     assert_all_freed();
 }

@@ -410,7 +410,6 @@ Test(file_faults, the_calls_of_a_save_are_in_order)
 Test(file_faults, the_first_failure_is_the_one_told)
 {
     const char *path = file_path("twice");
-    char message[1024];
     file_write(path, "old", 3);
     talc_file_writer writer;
     undisturbed();
@@ -419,8 +418,7 @@ Test(file_faults, the_first_failure_is_the_one_told)
     cr_assert(__real_close(writer.descriptor) == 0); /* so fsync fails and then close, with EBADF */
     begin((struct fault){ FSYNC, 0, 1, ENOSPC });
     cr_assert(talc_file_commit(&writer, "save") == TALC_IO_ERROR);
-    snprintf(message, sizeof message, "save: cannot write '%s': No space left on device", path);
-    assert_failure(TALC_IO_ERROR, message);
+    assert_failure_with(TALC_IO_ERROR, "save: cannot write '%s': No space left on device", path);
     assert_holds(path, "old", "fsync and close fail");
     cr_assert(file_count() == 1);
     /* A temporary file that cannot be removed stays; the message is still about the rename. */
@@ -517,7 +515,7 @@ Test(file_faults, a_load_bears_short_and_interrupted_reads)
 Test(file_faults, a_file_that_ends_within_a_piece_or_shrinks_is_told)
 {
     const char *path = file_path("shrunk");
-    char message[1024], bytes[12];
+    char bytes[12];
     talc_file file;
     file_write(path, "0123456789", 10);
     undisturbed();
@@ -525,13 +523,11 @@ Test(file_faults, a_file_that_ends_within_a_piece_or_shrinks_is_told)
     begin((struct fault){ PREAD, 1, ALWAYS, 0 });
     most_a_call = 3;
     cr_assert(talc_file_read(&file, "load", 2, bytes, 8) == TALC_IO_ERROR);
-    snprintf(message, sizeof message, "load: '%s' ends at byte 5, 5 bytes too early", path);
-    assert_failure(TALC_IO_ERROR, message);
+    assert_failure_with(TALC_IO_ERROR, "load: '%s' ends at byte 5, 5 bytes too early", path);
     undisturbed();
     cr_assert(truncate(path, 7) == 0);
     cr_assert(talc_file_read(&file, "load", 1, bytes, 8) == TALC_IO_ERROR);
-    snprintf(message, sizeof message, "load: '%s' ends at byte 7, 2 bytes too early", path);
-    assert_failure(TALC_IO_ERROR, message);
+    assert_failure_with(TALC_IO_ERROR, "load: '%s' ends at byte 7, 2 bytes too early", path);
     cr_assert(talc_file_read(&file, "load", 1, bytes, 6) == TALC_OK &&
               memcmp(bytes, "123456", 6) == 0);
     talc_file_close(&file);

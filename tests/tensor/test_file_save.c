@@ -1,4 +1,4 @@
-/* Saving in a world that does not hold still: a limit of file size, signals that end the program, links. */
+/* Saving in a world that does not hold still: a limit of file size, signals that end the program, links, what is no file. */
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
@@ -19,15 +19,13 @@ Test(file_save, the_limit_of_file_size_is_an_error)
 {
     const char *path = file_path("kept");
     const struct rlimit limit = { 1 << 20, 1 << 20 };
-    char message[1024];
     sigset_t pending, before, after;
     file_write(path, "old", 3);
     talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(300000));
-    snprintf(message, sizeof message, "npy_save: cannot write '%s': File too large", path);
     cr_assert(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     cr_assert(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
     cr_assert(!talc_npy_save(path, x));
-    assert_failure(TALC_IO_ERROR, message);
+    assert_failure_with(TALC_IO_ERROR, "npy_save: cannot write '%s': File too large", path);
     cr_assert(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0 && sigpending(&pending) == 0);
     cr_assert(!sigismember(&pending, SIGXFSZ) &&
               sigismember(&before, SIGXFSZ) == sigismember(&after, SIGXFSZ));
@@ -95,6 +93,68 @@ Test(file_save, what_a_link_leads_to_is_written)
         !talc_npy_save(file_path("loop"), talc_ones(cpu_device(), TALC_F32, TALC_DIMS(300000))));
     cr_assert(strstr(talc_error_message(), "Too many levels of symbolic links") != NULL);
     talc_error_clear();
+    file_remove_all();
+    assert_all_freed();
+}
+
+static bool npy_load(const char *path)
+{
+    return talc_npy_load(cpu_device(), path) != NULL;
+}
+
+static bool npy_save(const char *path)
+{
+    return talc_npy_save(path, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)));
+}
+
+static bool safetensors_open(const char *path)
+{
+    return talc_safetensors_open(path) != NULL;
+}
+
+static bool safetensors_save(const char *path)
+{
+    return talc_safetensors_save(path, NULL, 0, NULL);
+}
+
+Test(file_save, only_regular_files_are_read_and_replaced)
+{
+    static const struct {
+        const char *name;
+        bool (*call)(const char *path);
+        bool saves;
+    } calls[] = { { "npy_load", npy_load, false },
+                  { "safetensors_open", safetensors_open, false },
+                  { "npy_save", npy_save, true },
+                  { "safetensors_save", safetensors_save, true } };
+    char pipe[512], missing[512];
+    snprintf(pipe, sizeof pipe, "%s", file_path("pipe"));
+    snprintf(missing, sizeof missing, "%s", file_path("no/such/file"));
+    cr_assert(mkfifo(pipe, 0600) == 0);
+    const struct {
+        const char *path, *is;
+    } files[] = { { "/dev/null", "device" },
+                  { "/dev/zero", "device" },
+                  { "/tmp", "directory" },
+                  { pipe, "pipe" } };
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+            cr_assert(!calls[c].call(files[i].path));
+            assert_failure_with(TALC_IO_ERROR, "%s: '%s' is a %s, not a regular file",
+                                calls[c].name, files[i].path, files[i].is);
+        }
+        cr_assert(!calls[c].call(missing));
+        assert_failure_with(TALC_IO_ERROR, "%s: cannot %s '%s': No such file or directory",
+                            calls[c].name, calls[c].saves ? "create a file beside" : "open",
+                            missing);
+        if (calls[c].saves && geteuid() != 0) { /* root may write everywhere */
+            cr_assert(!calls[c].call("/talc-test"));
+            assert_failure_with(TALC_IO_ERROR,
+                                "%s: cannot create a file beside '/talc-test': Permission denied",
+                                calls[c].name);
+        }
+    }
+    cr_assert(file_count() == 1);
     file_remove_all();
     assert_all_freed();
 }

@@ -289,52 +289,6 @@ Test(scope, a_thread_hands_out_what_it_made)
     assert_all_freed();
 }
 
-typedef struct hammer {
-    talc_tensor *shared;
-    int seed;
-    bool right;
-} hammer;
-
-/* Ops, scopes, views and releases of one shared tensor, all at once. */
-static void *run_hammer(void *argument)
-{
-    hammer *h = argument;
-    h->right = true;
-    for (int i = 0; i < 100 && h->right; i++) {
-        talc_scope *scope = talc_scope_enter();
-        talc_tensor *mine = talc_full(cpu_device(), TALC_F32, TALC_DIMS(300, 200), h->seed + i);
-        talc_tensor *sum = talc_add(talc_mul_scalar(mine, 2), talc_retain(h->shared));
-        const double value = talc_item(talc_select(talc_select(sum, 0, 299), 0, i));
-        h->right = value == 2.0 * (h->seed + i) + 1 && !talc_failed();
-        if (i % 10 == 0) {
-            h->right = h->right && talc_view(mine, TALC_DIMS(7)) == NULL &&
-                       talc_error_status() == TALC_BAD_SHAPE;
-            talc_error_clear();
-        }
-        talc_release(h->shared);
-        talc_scope_leave(scope);
-    }
-    return NULL;
-}
-
-Test(scope, eight_threads_work_side_by_side)
-{
-    talc_set_threads(3);
-    hammer hammers[8];
-    pthread_t threads[8];
-    talc_tensor *shared = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(300, 200));
-    for (int i = 0; i < 8; i++) {
-        hammers[i] = (hammer){ shared, 1000 * i, false };
-        pthread_create(&threads[i], NULL, run_hammer, &hammers[i]);
-    }
-    for (int i = 0; i < 8; i++) {
-        pthread_join(threads[i], NULL);
-        cr_assert(hammers[i].right, "thread %d", i);
-    }
-    cr_assert(!talc_failed());
-    assert_all_freed();
-}
-
 Test(scope, a_scope_without_memory_is_an_error)
 {
     allow_allocations(0);

@@ -6,10 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DUE(call, status, message)                                                                 \
-    cr_assert_null(call);                                                                          \
-    assert_failure(status, message);
-
 // ---- Element types ------------------------------------------------------------------------------------------
 
 Test(tensor, dtypes_have_sizes_and_names)
@@ -30,20 +26,13 @@ Test(tensor, dtypes_have_sizes_and_names)
         cr_assert(talc_dtype_from_name(due[i].name, &read) && read == due[i].dtype);
         cr_assert(talc_dtype_is_float(due[i].dtype) == (i < 2));
     }
-    talc_dtype untouched = TALC_U8;
-    cr_assert(talc_dtype_size((talc_dtype)99) == 0 && talc_dtype_size((talc_dtype)-1) == 0);
-    cr_assert_str_eq(talc_dtype_name((talc_dtype)99), "?");
-    cr_assert(!talc_dtype_from_name("f16", &untouched) && !talc_dtype_from_name(NULL, &untouched));
-    cr_assert(untouched == TALC_U8 && !talc_dtype_is_float((talc_dtype)99));
     assert_all_freed();
 }
 
 // ---- Queries ------------------------------------------------------------------------------------------------
 
-Test(tensor, queries_take_null_and_every_rank)
+Test(tensor, queries_take_every_rank)
 {
-    cr_assert(talc_dims_of(NULL).rank == 0 && talc_numel(NULL) == 0 && talc_nbytes(NULL) == 0);
-    cr_assert(!talc_is_contiguous(NULL) && !talc_same_dims(NULL, NULL) && talc_version(NULL) == 0);
     talc_dims dims = TALC_SCALAR;
     int64_t numel = 1;
     for (int rank = 0; rank <= TALC_MAX_RANK; rank++) {
@@ -115,38 +104,6 @@ Test(tensor, a_zero_dimension_is_legal)
     assert_all_freed();
 }
 
-Test(tensor, what_cannot_be_made_is_named)
-{
-    talc_device *cpu = cpu_device();
-    talc_dims nine = { .rank = 9, .dim = { 1, 1, 1, 1, 1, 1, 1, 1 } };
-    talc_dims minus = { .rank = -1 };
-    const int64_t big = INT64_C(1) << 31;
-    DUE(talc_empty(NULL, TALC_F32, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "empty: device is NULL")
-    DUE(talc_zeros(NULL, TALC_F32, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "zeros: device is NULL")
-    DUE(talc_arange(NULL, TALC_F32, 0, 1, 1), TALC_NULL_ARGUMENT, "arange: device is NULL")
-    DUE(talc_eye(NULL, TALC_F32, 1), TALC_NULL_ARGUMENT, "eye: device is NULL")
-    DUE(talc_empty_like(NULL), TALC_NULL_ARGUMENT, "empty_like: tensor is NULL")
-    DUE(talc_zeros_like(NULL), TALC_NULL_ARGUMENT, "zeros_like: tensor is NULL")
-    DUE(talc_ones(cpu, (talc_dtype)77, TALC_DIMS(1)), TALC_BAD_DTYPE, "ones: unknown dtype 77")
-    DUE(talc_arange(cpu, TALC_DTYPE_COUNT, 0, 1, 1), TALC_BAD_DTYPE, "arange: unknown dtype 5")
-    DUE(talc_full(cpu, TALC_F32, nine, 1), TALC_BAD_SHAPE, "full: rank 9 is outside 0..8")
-    DUE(talc_empty(cpu, TALC_F32, minus), TALC_BAD_SHAPE, "empty: rank -1 is outside 0..8")
-    DUE(talc_zeros(cpu, TALC_F32, TALC_DIMS(2, -3, 0)), TALC_BAD_SHAPE,
-        "zeros: shape [2,-3,0] has the negative dimension -3")
-    DUE(talc_eye(cpu, TALC_F32, -2), TALC_BAD_SHAPE,
-        "eye: shape [-2,-2] has the negative dimension -2")
-    DUE(talc_empty(cpu, TALC_U8, TALC_DIMS(big, big, 4)), TALC_TOO_LARGE,
-        "empty: shape [2147483648,2147483648,4] of u8 needs more than 9223372036854775807 bytes")
-    DUE(talc_empty(cpu, TALC_F64, TALC_DIMS(big, big)), TALC_TOO_LARGE,
-        "empty: shape [2147483648,2147483648] of f64 needs more than 9223372036854775807 bytes")
-    DUE(talc_empty(cpu, TALC_U8, TALC_DIMS(big, 0, big, 4)), TALC_TOO_LARGE,
-        "empty: shape [2147483648,0,2147483648,4] of u8 needs more than 9223372036854775807 bytes")
-    DUE(talc_from_host(cpu, TALC_F32, TALC_DIMS(2), NULL), TALC_NULL_ARGUMENT,
-        "from_host: elements is NULL")
-    cr_assert(talc_device_memory(cpu).live == 0, "a failed creator left something in its scope");
-    assert_all_freed();
-}
-
 static void assert_sequence(talc_tensor *t, const double *due, int64_t count)
 {
     assert_no_failure();
@@ -169,17 +126,6 @@ Test(tensor, arange_counts_as_numpy_does)
     assert_sequence(talc_arange(cpu, TALC_F32, 5, 5, 1), NULL, 0);
     assert_sequence(talc_arange(cpu, TALC_F32, 5, 4, 1), NULL, 0);
     assert_sequence(talc_arange(cpu, TALC_F32, 0, 1, -1), NULL, 0);
-    DUE(talc_arange(cpu, TALC_F32, 0, 1, 0), TALC_BAD_ARGUMENT,
-        "arange: from 0 to 1 in steps of 0 is no finite sequence")
-    DUE(talc_arange(cpu, TALC_F32, 0, INFINITY, 1), TALC_BAD_ARGUMENT,
-        "arange: from 0 to inf in steps of 1 is no finite sequence")
-    DUE(talc_arange(cpu, TALC_F32, -1e308, 1e308, 1), TALC_BAD_ARGUMENT,
-        "arange: from -1e+308 to 1e+308 in steps of 1 is no finite sequence")
-    DUE(talc_arange(cpu, TALC_F32, 0, 1e-300, 1e-320), TALC_BAD_ARGUMENT,
-        "arange: from 0 to 1e-300 in steps of 9.99989e-321 is no finite sequence")
-    /* 2^61 + 512 values: the size of as many f64 wraps around to 4096 bytes. */
-    DUE(talc_arange(cpu, TALC_U8, 0, 0x1p61 + 512, 1), TALC_TOO_LARGE,
-        "arange: shape [2305843009213694464] of f64 needs more than 9223372036854775807 bytes")
     assert_all_freed();
 }
 
@@ -214,35 +160,14 @@ Test(tensor, full_saturates_integers)
     assert_all_freed();
 }
 
-Test(tensor, every_allocation_of_a_creator_may_fail)
+Test(tensor, a_tensor_without_host_memory_says_how_much)
 {
-    const float values[6] = { 1, 2, 3, 4, 5, 6 };
-    for (int creator = 0; creator < 4; creator++) {
-        int failures = 0;
-        for (bool done = false; !done; failures++) {
-            allow_allocations(failures);
-            talc_tensor *t = creator == 0 ? talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6))
-                             : creator == 1
-                                 ? talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(6), values)
-                             : creator == 2 ? talc_arange(cpu_device(), TALC_F32, 0, 6, 1)
-                                            : talc_eye(cpu_device(), TALC_F32, 3);
-            allow_all_allocations();
-            done = t != NULL;
-            cr_assert(done || talc_error_status() == TALC_NO_MEMORY);
-            talc_error_clear();
-            talc_release(t);
-            cr_assert(talc_device_memory(cpu_device()).live == 0, "creator %d, allocation %d",
-                      creator, failures);
-        }
-        cr_assert(failures > 3);
-    }
+    cr_assert_not_null(cpu_device());
     allow_allocations(0);
     cr_assert_null(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(6)));
     allow_all_allocations();
-    char message[80];
-    snprintf(message, sizeof message, "tensor: out of host memory: asked %zu bytes",
-             sizeof(talc_storage));
-    assert_failure(TALC_NO_MEMORY, message);
+    assert_failure_with(TALC_NO_MEMORY, "tensor: out of host memory: asked %zu bytes",
+                        sizeof(talc_storage));
     assert_all_freed();
 }
 
@@ -260,10 +185,6 @@ Test(tensor, from_host_and_to_host_copy)
     cr_assert(back[0] == 1 && back[1] == -4 && back[2] == -2 && back[5] == -6);
     cr_assert(!talc_to_host(t, back, 23));
     assert_failure(TALC_BAD_ARGUMENT, "to_host: [2,3] of i32 has 24 bytes, the array 23");
-    cr_assert(!talc_to_host(t, NULL, 24));
-    assert_failure(TALC_NULL_ARGUMENT, "to_host: elements is NULL");
-    cr_assert(!talc_to_host(NULL, back, 24));
-    assert_failure(TALC_NULL_ARGUMENT, "to_host: tensor is NULL");
     assert_all_freed();
 }
 
@@ -277,25 +198,13 @@ Test(tensor, item_reads_every_dtype)
                   talc_dtype_name((talc_dtype)d));
     }
     cr_assert(talc_item_i64(talc_full(cpu_device(), TALC_F32, TALC_SCALAR, -1.9)) == -1);
-    cr_assert(isnan(talc_item(talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3)))));
-    assert_failure(TALC_BAD_SHAPE, "item: a tensor [2,3] has 6 elements, item needs 1");
-    cr_assert(talc_item_i64(talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(0))) == 0);
-    assert_failure(TALC_BAD_SHAPE, "item: a tensor [0] has 0 elements, item needs 1");
-    cr_assert(isnan(talc_item(NULL)));
-    assert_failure(TALC_NULL_ARGUMENT, "item: tensor is NULL");
     assert_all_freed();
 }
 
-Test(tensor, data_checks_what_it_hands_out)
+Test(tensor, data_is_where_the_view_begins)
 {
     talc_tensor *t = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(4, 6));
     cr_assert(talc_data(t, TALC_F32) == t->data);
-    DUE(talc_data(NULL, TALC_F32), TALC_NULL_ARGUMENT, "data: tensor is NULL")
-    DUE(talc_data(t, TALC_F64), TALC_BAD_DTYPE, "data: the tensor is f32, the caller asks for f64")
-    DUE(talc_data(talc_slice(t, 1, 0, 2, 1), TALC_F32), TALC_BAD_SHAPE,
-        "data: the tensor [4,2] is a view with gaps; make it talc_contiguous first")
-    DUE(talc_data(talc_transpose(t, 0, 1), TALC_F32), TALC_BAD_SHAPE,
-        "data: the tensor [6,4] is a view with gaps; make it talc_contiguous first")
     cr_assert(talc_data(talc_slice(t, 0, 1, 3, 1), TALC_F32) == (float *)t->data + 6);
     assert_all_freed();
 }
@@ -340,27 +249,14 @@ Test(tensor, a_failed_wrap_leaves_the_memory_to_the_caller)
 {
     double memory[4] = { 0 };
     released note = { 0 };
-    char message[160];
     void *odd = (char *)memory + 4;
-    DUE(talc_wrap(NULL, TALC_F64, TALC_DIMS(1), memory, note_release, &note), TALC_NULL_ARGUMENT,
-        "wrap: device is NULL")
-    DUE(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), NULL, note_release, &note),
-        TALC_NULL_ARGUMENT, "wrap: data is NULL")
-    DUE(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(-1), memory, note_release, &note),
-        TALC_BAD_SHAPE, "wrap: shape [-1] has the negative dimension -1")
-    snprintf(message, sizeof message,
-             "wrap: address %p is not aligned for f64, which needs a multiple of 8", odd);
-    DUE(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), odd, note_release, &note),
-        TALC_BAD_ARGUMENT, message)
+    cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(-1), memory, note_release, &note));
+    talc_error_clear();
+    cr_assert_null(talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(1), odd, note_release, &note));
+    assert_failure_with(TALC_BAD_ARGUMENT,
+                        "wrap: address %p is not aligned for f64, which needs a multiple of 8",
+                        odd);
     cr_assert_not_null(talc_wrap(cpu_device(), TALC_F32, TALC_DIMS(1), odd, NULL, NULL));
-    for (int i = 0; i < 2; i++) {
-        allow_allocations(i);
-        cr_assert_null(
-            talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(4), memory, note_release, &note));
-        allow_all_allocations();
-        cr_assert(talc_error_status() == TALC_NO_MEMORY);
-        talc_error_clear();
-    }
     assert_all_freed();
     cr_assert(note.times == 0);
 }

@@ -192,25 +192,6 @@ Test(threads, several_threads_call_at_once)
 
 // ---- The number of threads ----------------------------------------------------------------------------------
 
-Test(threads, numbers_out_of_range_are_named)
-{
-    cr_assert(talc_threads() >= 1);
-    cr_assert(talc_set_threads(2));
-    const int wrong[] = { 0, -1, 1025 };
-    for (int i = 0; i < 3; i++) {
-        char message[80];
-        snprintf(message, sizeof message, "set_threads: %d threads are outside 1..1024", wrong[i]);
-        cr_assert(!talc_set_threads(wrong[i]));
-        assert_failure(TALC_BAD_ARGUMENT, message);
-    }
-    talc_fail(TALC_IO_ERROR, "stands");
-    cr_assert(!talc_set_threads(3) && talc_threads() == 2);
-    assert_failure(TALC_IO_ERROR, "stands");
-    cr_assert(talc_set_threads(1024) && talc_threads() == 1024);
-    cr_assert(talc_set_threads(1));
-    assert_all_freed();
-}
-
 Test(threads, pieces_cover_the_total)
 {
     for (int64_t total = 0; total < 50; total++)

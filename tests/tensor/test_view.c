@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DUE(call, status, message)                                                                 \
-    cr_assert_null(call);                                                                          \
-    assert_failure(status, message);
-
 static uint64_t state = 3;
 
 static int64_t draw(int64_t below)
@@ -325,8 +321,9 @@ Test(view, a_permuted_view_is_not_viewable_flat_but_reshapes)
 {
     talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 6, 1);
     talc_tensor *t = talc_transpose(talc_view(x, TALC_DIMS(2, -1)), 0, 1);
-    DUE(talc_view(t, TALC_DIMS(6)), TALC_BAD_SHAPE,
-        "view: [3,2] with strides [1,3] cannot be seen as [6] without a copy (talc_reshape copies)")
+    cr_assert_null(talc_view(t, TALC_DIMS(6)));
+    assert_failure(TALC_BAD_SHAPE, "view: [3,2] with strides [1,3] cannot be seen as [6] without a "
+                                   "copy (talc_reshape copies)");
     const float *data = talc_data(talc_reshape(t, TALC_DIMS(6)), TALC_F32);
     const float due[] = { 0, 3, 1, 4, 2, 5 };
     for (int i = 0; i < 6; i++)
@@ -342,80 +339,5 @@ Test(view, huge_steps_and_bounds_do_not_overflow)
     cr_assert(talc_slice(x, 0, INT64_MIN, INT64_MAX, 1)->dims[0] == 3);
     cr_assert(talc_slice(x, 0, INT64_MAX, INT64_MIN, 1)->dims[0] == 0);
     assert_no_failure();
-    assert_all_freed();
-}
-
-Test(view, every_mistake_is_named)
-{
-    talc_tensor *x = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 4));
-    talc_tensor *none = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 0));
-    talc_dims nine = { .rank = 9 };
-    const int64_t big = INT64_C(1) << 40;
-    DUE(talc_view(NULL, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "view: tensor is NULL")
-    DUE(talc_reshape(NULL, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "reshape: tensor is NULL")
-    DUE(talc_view(x, nine), TALC_BAD_SHAPE, "view: rank 9 is outside 0..8")
-    DUE(talc_view(x, TALC_DIMS(-1, 2, -1)), TALC_BAD_SHAPE,
-        "view: shape [-1,2,-1] leaves both dimension 0 and 2 open")
-    DUE(talc_view(x, TALC_DIMS(-2, -12)), TALC_BAD_SHAPE,
-        "view: shape [-2,-12] does not fit [2,3,4]")
-    DUE(talc_view(x, TALC_DIMS(big, big)), TALC_BAD_SHAPE,
-        "view: shape [1099511627776,1099511627776] does not fit [2,3,4]")
-    DUE(talc_view(x, TALC_DIMS(5, 5)), TALC_BAD_SHAPE,
-        "view: [2,3,4] has 24 elements, shape [5,5] needs 25")
-    DUE(talc_reshape(x, TALC_DIMS(5, -1)), TALC_BAD_SHAPE,
-        "reshape: [2,3,4] has 24 elements, shape [5,-1] needs a multiple of 5")
-    DUE(talc_view(none, TALC_DIMS(0, -1)), TALC_BAD_SHAPE,
-        "view: shape [0,-1] does not determine dimension 1 of 0 elements")
-    DUE(talc_reshape(none, TALC_DIMS(0, big, big)), TALC_TOO_LARGE,
-        "reshape: shape [0,1099511627776,1099511627776] of f32 needs more than 9223372036854775807 "
-        "bytes")
-    DUE(talc_permute(NULL, TALC_DIMS(0)), TALC_NULL_ARGUMENT, "permute: tensor is NULL")
-    DUE(talc_permute(x, TALC_DIMS(0, 1)), TALC_BAD_ARGUMENT,
-        "permute: axes [0,1] are no permutation of the 3 dimensions of [2,3,4]")
-    DUE(talc_permute(x, TALC_DIMS(0, 1, -2)), TALC_BAD_ARGUMENT,
-        "permute: axes [0,1,-2] are no permutation of the 3 dimensions of [2,3,4]")
-    DUE(talc_permute(x, TALC_DIMS(0, 1, 3)), TALC_BAD_ARGUMENT,
-        "permute: axes [0,1,3] are no permutation of the 3 dimensions of [2,3,4]")
-    DUE(talc_transpose(NULL, 0, 1), TALC_NULL_ARGUMENT, "transpose: tensor is NULL")
-    DUE(talc_transpose(x, 0, 3), TALC_BAD_ARGUMENT,
-        "transpose: dimension 3 is outside a tensor of rank 3")
-    DUE(talc_transpose(x, -4, 0), TALC_BAD_ARGUMENT,
-        "transpose: dimension -4 is outside a tensor of rank 3")
-    DUE(talc_slice(NULL, 0, 0, 1, 1), TALC_NULL_ARGUMENT, "slice: tensor is NULL")
-    DUE(talc_slice(x, 3, 0, 1, 1), TALC_BAD_ARGUMENT,
-        "slice: dimension 3 is outside a tensor of rank 3")
-    DUE(talc_slice(x, 0, 0, 1, 0), TALC_BAD_ARGUMENT, "slice: step 0 must be at least 1")
-    DUE(talc_select(NULL, 0, 0), TALC_NULL_ARGUMENT, "select: tensor is NULL")
-    DUE(talc_select(x, 1, 3), TALC_BAD_ARGUMENT,
-        "select: index 3 is outside dimension 1 of extent 3")
-    DUE(talc_select(x, -2, -4), TALC_BAD_ARGUMENT,
-        "select: index -4 is outside dimension 1 of extent 3")
-    DUE(talc_select(none, 1, 0), TALC_BAD_ARGUMENT,
-        "select: index 0 is outside dimension 1 of extent 0")
-    DUE(talc_squeeze(NULL, 0), TALC_NULL_ARGUMENT, "squeeze: tensor is NULL")
-    DUE(talc_squeeze(x, 1), TALC_BAD_SHAPE,
-        "squeeze: dimension 1 of [2,3,4] has extent 3, squeeze needs 1")
-    DUE(talc_unsqueeze(NULL, 0), TALC_NULL_ARGUMENT, "unsqueeze: tensor is NULL")
-    DUE(talc_unsqueeze(x, 4), TALC_BAD_ARGUMENT, "unsqueeze: dimension 4 is outside 0..3")
-    DUE(talc_unsqueeze(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1, 1, 1, 1, 1)), 0),
-        TALC_BAD_SHAPE, "unsqueeze: the tensor has rank 8 already, the most there is")
-    DUE(talc_expand(NULL, TALC_DIMS(1)), TALC_NULL_ARGUMENT, "expand: tensor is NULL")
-    DUE(talc_expand(x, TALC_DIMS(3, 4)), TALC_BAD_SHAPE,
-        "expand: [2,3,4] of rank 3 cannot become [3,4] of rank 2")
-    DUE(talc_expand(x, TALC_DIMS(2, 6, 4)), TALC_BAD_SHAPE,
-        "expand: [2,3,4] does not stretch to [2,6,4]: dimension 1 has extent 3, not 1")
-    DUE(talc_expand(x, TALC_DIMS(-1, 2, 3, 4)), TALC_BAD_SHAPE,
-        "expand: shape [-1,2,3,4] has the negative dimension -1 (-1 keeps an extent of [2,3,4])")
-    DUE(talc_expand(x, TALC_DIMS(2, -2, 4)), TALC_BAD_SHAPE,
-        "expand: shape [2,-2,4] has the negative dimension -2 (-1 keeps an extent of [2,3,4])")
-    DUE(talc_expand(talc_ones(cpu_device(), TALC_F32, TALC_SCALAR), TALC_DIMS(big, big)),
-        TALC_TOO_LARGE,
-        "expand: shape [1099511627776,1099511627776] of f32 needs more than 9223372036854775807 "
-        "bytes")
-    DUE(talc_flatten(NULL, 0, 1), TALC_NULL_ARGUMENT, "flatten: tensor is NULL")
-    DUE(talc_flatten(x, 0, 3), TALC_BAD_ARGUMENT,
-        "flatten: dimension 3 is outside a tensor of rank 3")
-    DUE(talc_flatten(x, 2, 0), TALC_BAD_ARGUMENT,
-        "flatten: the first dimension 2 comes after the last 0")
     assert_all_freed();
 }

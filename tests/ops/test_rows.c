@@ -1,0 +1,87 @@
+/// Every row of the ops beside conv2d by the cross-check (conv2d has test_conv2d.c): on the edges of `talc check`, and on problems
+/// beside the blocks and tiles of the CPU's rows. All kinds of data, guard bands, misaligned operands, every number of threads.
+#include "check/sets.h"
+#include "tests/support/hooks.h"
+
+#include <string.h>
+
+/* Larger than what one thread or one tile takes, and a little off. */
+static const char *const more[] = {
+    "max_pool2d:n1c2h3w5003k3x3s1x1p1x1",
+    "avg_pool2d:n1c2h3w5003k3x3s1x1p1x1",
+    "max_pool2d:n1c2h3w5003k2x2_ceil",
+    "avg_pool2d:n1c2h3w5003k2x2_ceil",
+    "max_pool2d:n1c2h3w5003k1x2000s1x7p0x1000",
+    "avg_pool2d:n1c2h3w5003k1x2000s1x7p0x1000",
+    "max_pool2d:n1c2h3w5003k2x3s1x1p1x1d2x900",
+    "adaptive_avg_pool2d:n1c2h3w5003o2x11",
+    "avg_pool2d:n3c5h67w61k3x3s2x1p1x1",
+    "matmul:m301n403k277",
+    "matmul:m70n1001k300",
+    "matmul:m1001n70k300",
+    "matmul:b700m3n2k5",
+    "matmul:m1n3500k700",
+    "matmul:b7m130n131k129_oneb",
+    "matmul:m211n503k300_tb_bias_residual_relu",
+    "batch_norm2d:n700c3h5w11_train",
+    "batch_norm2d:n1c2h150w151_train",
+    "batch_norm2d:n3c2h130w127_train_f64",
+    "batch_norm2d:n40001c1h1w1_train",
+    "sum:300007",
+    "sum:2097152",
+    "sum:40x5000@1",
+    "argmax:40x5000@1",
+    "mean:2100x65@1",
+    "max:33x40x130@0,2",
+    "sum:33x40x130@0,2_reversed",
+    "argmax:300x3x130@1_reversed",
+    "argmax:4x7x60x61@0,2,3",
+    "softmax:3000x10@1",
+    "softmax:10x3000@0",
+    "softmax:2x40000@1",
+    "softmax:40000x2@0",
+    "cross_entropy:257x33",
+    NULL,
+};
+
+static void expect_passed(void *context, const talc_check_outcome *outcome)
+{
+    ++*(int *)context;
+    cr_expect(outcome->passed, "%s %s: %s", outcome->problem, outcome->algorithm, outcome->reason);
+}
+
+#define KIND(name) ((uint64_t)1 << TALC_CHECK_##name)
+
+/* Those among `problems` whose op is one of `ops`, which have spaces around them. */
+static void expect_rows_pass(const char *const *problems, const char *ops, uint64_t kinds)
+{
+    int outcomes = 0;
+    talc_check *check = talc_check_new(&(talc_check_options){ .device = tested_device(),
+                                                              .kinds = kinds,
+                                                              .observe = expect_passed,
+                                                              .context = &outcomes });
+    for (; *problems != NULL; problems++) {
+        char op[64];
+        const char *colon = strchr(*problems, ':');
+        snprintf(op, sizeof op, " %.*s ", colon == NULL ? 0 : (int)(colon - *problems), *problems);
+        if (colon != NULL && strstr(ops, op) != NULL)
+            cr_assert(talc_check_problem(check, *problems), "%s", talc_error_message());
+    }
+    cr_assert(talc_check_passed(check) && outcomes > 0);
+    talc_check_free(check);
+}
+
+#define ROWS_PASS(test, ops)                                                                       \
+    Test(rows, test)                                                                               \
+    {                                                                                              \
+        expect_rows_pass(talc_check_edges, ops, 0);                                                \
+        expect_rows_pass(more, ops, KIND(EXACT) | KIND(RANDOM) | KIND(GUARDS) | KIND(THREADS));    \
+        assert_all_freed();                                                                        \
+    }
+
+ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d ")
+ROWS_PASS(of_products, " matmul ")
+ROWS_PASS(of_batch_norm2d, " batch_norm2d ")
+ROWS_PASS(of_reductions, " sum mean max argmax ")
+ROWS_PASS(of_softmax, " softmax log_softmax ")
+ROWS_PASS(of_cross_entropy, " cross_entropy ")
