@@ -350,7 +350,7 @@ static void plan_direct(const talc_device *device, const talc_conv2d_problem *p,
 {
     /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
     const int64_t OC = p->OC / p->groups;
-    double share = 0.1 * (double)OC / (double)((OC + OUTPUTS - 1) / OUTPUTS * OUTPUTS);
+    double share = 0.05 * (double)OC / (double)((OC + OUTPUTS - 1) / OUTPUTS * OUTPUTS);
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
             plan->workspace = tiles.packed;

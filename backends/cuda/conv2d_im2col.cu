@@ -278,7 +278,7 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const int64_t OC = p->OC / p->groups;
     const double share =
         (p->dtype == TALC_F64 ? 2 : 0.9) * (double)OC / (double)((OC + 63) / 64 * 64);
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2) +
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);
     return talc_cuda_blas_refuses();

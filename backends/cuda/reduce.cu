@@ -4,9 +4,8 @@
 ///
 /// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
 /// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Rows, columns and planes that fill no whole accesses go
-/// ways of their own, where accesses are whole all the same: reduce_rows.cuh, reduce_columns.cuh, planes.cuh. Either way a tree
-/// of fixed shape joins what the threads found.
+/// can, and read across them; rows of threads share the reduced elements. Short rows (reduce_rows.cuh) and planes that are no whole
+/// accesses (planes.cuh) go through shared memory. Either way a tree of fixed shape joins what the threads found.
 ///
 ///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
 ///          of each output. The cut depends on the problem alone.
@@ -16,7 +15,7 @@
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
 #include "backends/cuda/row.cuh"
-#include "backends/cuda/reduce_columns.cuh"
+#include "backends/cuda/reduce_plan.cuh"
 #include "backends/cuda/reduce_rows.cuh"
 
 using namespace talc;
@@ -97,6 +96,35 @@ struct places {
 /* Accesses that a thread has in flight; those of 16 bytes make 64. */
 template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
 
+/* Adds a batch of accesses, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
+template <typename Counted, typename T, int COUNT, int BATCH>
+static __device__ __forceinline__ void add_fours(Counted *seen,
+                                                 const vec<T, COUNT> (&values)[BATCH], int i,
+                                                 int count)
+{
+    constexpr int FOUR = 4;
+#pragma unroll
+    for (int k = 0; k < BATCH; k += FOUR) {
+        if (i + k + FOUR <= count) {
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                vec<T, FOUR> down;
+#pragma unroll
+                for (int f = 0; f < FOUR; f++)
+                    down.of[f] = values[k + f].of[e];
+                seen[e].add(down, i + k, 1);
+            }
+        } else {
+#pragma unroll
+            for (int f = 0; f < FOUR - 1; f++)
+#pragma unroll
+                for (int e = 0; e < COUNT; e++)
+                    if (i + k + f < count)
+                        seen[e].add(vec<T, 1>{ { values[k + f].of[e] } }, i + k + f, 1);
+        }
+    }
+}
+
 template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
     reduce_along(const target<State> to, const T *x, int threads, const places at)
@@ -123,10 +151,13 @@ static __global__ void __launch_bounds__(BLOCK)
                     values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
                 at.advance(here);
             }
+            if constexpr (COUNT == 1)
+                add_fours(&seen, values, i, count);
+            else
 #pragma unroll
-            for (int k = 0; k < BATCH; k++)
-                if (i + k < count)
-                    seen.add(values[k], (i + k) * COUNT, 1);
+                for (int k = 0; k < BATCH; k++)
+                    if (i + k < count)
+                        seen.add(values[k], (i + k) * COUNT, 1);
         }
         const State own(seen, [&](int k) {
             return (begin + (int64_t)(k / COUNT) * threads) * COUNT + k % COUNT;
@@ -167,7 +198,7 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
     reduce_across(const target<State> to, const T *x, int width, const places at)
 {
-    constexpr int FOUR = 4, BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
+    constexpr int BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
     __shared__ State shared[BLOCK * COUNT];
     const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
     const int64_t begin = blockIdx.y * at.part + row;
@@ -188,26 +219,7 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
                     values[k] = *(const vec<T, COUNT> *)(x_lane + here.offset);
                 at.advance(here);
             }
-#pragma unroll
-            for (int k = 0; k < BATCH; k += FOUR) {
-                if (i + k + FOUR <= count) {
-#pragma unroll
-                    for (int e = 0; e < COUNT; e++) {
-                        vec<T, FOUR> down;
-#pragma unroll
-                        for (int f = 0; f < FOUR; f++)
-                            down.of[f] = values[k + f].of[e];
-                        seen[e].add(down, i + k, 1);
-                    }
-                } else {
-#pragma unroll
-                    for (int f = 0; f < FOUR - 1; f++)
-#pragma unroll
-                        for (int e = 0; e < COUNT; e++)
-                            if (i + k + f < count)
-                                seen[e].add(vec<T, 1>{ { values[k + f].of[e] } }, i + k + f, 1);
-                }
-            }
+            add_fours(seen, values, i, count);
         }
         State state[COUNT];
 #pragma unroll
@@ -276,11 +288,6 @@ static void launch_along(talc_device *device, const talc_reduce_problem *p, cut 
     c.part /= packed.count;
     const places at(c, c.threads, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
                     packed.dims, packed.strides);
-    const bool runs = has_odd_runs(p) && p->reduced_dims[1] > MOST_PLANE;
-    if (runs || (packed.count == 1 && p->reduced_rank == 1 && p->reduced_strides[0] == 1)) {
-        launch_rows<State, T>(device, p, c.threads, c.part, c.parts, to, x);
-        return;
-    }
     const auto kernel =
         packed.count > 1 ? reduce_along<State, T, COUNT> : reduce_along<State, T, 1>;
     const dim3 grid(blocks_of(device, pieces(at.lanes, BLOCK / c.threads)), (unsigned)c.parts);
@@ -334,15 +341,6 @@ static void launch_parts(talc_device *device, const talc_reduce_problem *p, cons
             return;
         }
     const short_rows s(p, x);
-    if constexpr (std::is_floating_point_v<T>)
-        if (has_odd_columns(p)) {
-            const column_cut columns = columns_of(p, in_parts);
-            if (columns.parts == 1 && s.serves)
-                launch_short(device, to, x, s);
-            else
-                launch_columns(device, p, columns, to, x);
-            return;
-        }
     const cut c = cut_of(p, in_parts);
     if (c.parts == 1 && s.serves)
         launch_short(device, to, x, s);

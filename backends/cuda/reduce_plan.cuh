@@ -11,9 +11,6 @@ namespace talc
 /* Blocks that keep any GPU busy, and elements that are worth a block's while. */
 constexpr int64_t ENOUGH_BLOCKS = 4096, PART = 8192;
 
-/* Columns side by side that are worth accesses of more than one. */
-constexpr int64_t LEAST_COLUMNS = 12;
-
 struct cut {
     bool across;
     int threads;         /* along: that share an output; */
@@ -42,21 +39,6 @@ static int threads_for(int64_t accesses)
     return accesses > WARP * 32 ? BLOCK : threads;
 }
 
-/* A part is some runs. */
-static cut cut_of_runs(const talc_reduce_problem *p, bool in_parts)
-{
-    const int64_t count = ACCESS / (int64_t)talc_dtype_size(p->dtype);
-    const int64_t runs = p->reduced_dims[0], K = p->reduced_dims[1];
-    cut c = { false, threads_for(pieces(K, count)), 1, runs, 1 };
-    const int64_t groups = BLOCK / c.threads, blocks = pieces(p->outputs, groups);
-    if (!in_parts)
-        return c;
-    const int64_t enough = pieces(runs * blocks, ENOUGH_BLOCKS), least = pieces(PART, K * groups);
-    c.part = enough > least ? enough : least;
-    c.parts = pieces(runs, c.part);
-    return c;
-}
-
 static cut cut_of(const talc_reduce_problem *p, bool in_parts)
 {
     cut c = { false, BLOCK, 1, p->K, 1 };
@@ -72,8 +54,6 @@ static cut cut_of(const talc_reduce_problem *p, bool in_parts)
             c.width /= 2;
         blocks = pieces(accesses, c.width);
     } else {
-        if (has_odd_runs(p) && p->reduced_dims[1] > MOST_PLANE)
-            return cut_of_runs(p, in_parts);
         c.threads = threads_for(pieces(p->K, count));
         blocks = pieces(p->outputs, BLOCK / c.threads);
     }
@@ -92,60 +72,9 @@ static plane_cut planes_of(const talc_reduce_problem *p, bool in_parts)
                      (int64_t)talc_dtype_size(p->dtype), in_parts);
 }
 
-/* Columns of which a row fills no whole accesses. Of a few, accesses would be mostly neighbours. */
-static bool has_odd_columns(const talc_reduce_problem *p)
-{
-    const int64_t count = ACCESS / (int64_t)talc_dtype_size(p->dtype);
-    const int last = p->kept_rank - 1;
-    return (p->dtype == TALC_F32 || p->dtype == TALC_F64) && p->reduced_rank == 1 && last >= 0 &&
-           p->kept_strides[last] == 1 && p->kept_dims[last] >= LEAST_COLUMNS &&
-           p->reduced_strides[0] > 1 &&
-           (p->kept_dims[last] % count != 0 || p->reduced_strides[0] % count != 0);
-}
-
-/* `unit` rows on, columns stand at the same place of an access again. A block has some units side by side, and `width` columns of
- * each row, which reach into `packs` accesses. A part is some units. */
-struct column_cut {
-    int unit, width, packs, rows;
-    int64_t part, parts;
-
-    /* For C columns in `blocks` blocks beside each other. */
-    void beside(int64_t C, int64_t count, int64_t blocks)
-    {
-        width = (int)pieces(C, blocks);
-        packs = (int)pieces(width + count - 1, count);
-        rows = BLOCK / (unit * packs);
-    }
-};
-
-static column_cut columns_of(const talc_reduce_problem *p, bool in_parts)
-{
-    const int64_t count = ACCESS / (int64_t)talc_dtype_size(p->dtype);
-    const int64_t C = p->kept_dims[p->kept_rank - 1];
-    column_cut cut = { 1, 0, 0, 0, 0, 1 };
-    while (cut.unit * p->reduced_strides[0] % count != 0)
-        cut.unit *= 2;
-    int64_t blocks = pieces(C, BLOCK / cut.unit * count - (count - 1));
-    cut.beside(C, count, blocks);
-    /* A single unit that leaves many threads idle: smaller ones, several at a time. */
-    if (cut.rows == 1 && cut.unit * cut.packs < BLOCK * 3 / 4)
-        cut.beside(C, count, ++blocks);
-    cut.part = pieces(p->K, cut.unit);
-    blocks *= p->outputs / C;
-    const int64_t least = cut.rows * 32;
-    if (in_parts && blocks > 0 && blocks <= ENOUGH_BLOCKS / 16 && cut.part >= 2 * least) {
-        const int64_t part = pieces(cut.part, ENOUGH_BLOCKS / 2 / blocks);
-        cut.part = part > least ? part : least;
-        cut.parts = pieces(pieces(p->K, cut.unit), cut.part);
-    }
-    return cut;
-}
-
 static int64_t parts_of(const talc_reduce_problem *p, bool in_parts)
 {
-    return has_odd_planes(p)    ? planes_of(p, in_parts).parts
-           : has_odd_columns(p) ? columns_of(p, in_parts).parts
-                                : cut_of(p, in_parts).parts;
+    return has_odd_planes(p) ? planes_of(p, in_parts).parts : cut_of(p, in_parts).parts;
 }
 
 } // namespace talc

@@ -1,7 +1,6 @@
-/// Reductions of rows that fill no whole accesses. Private to backends/cuda.
+/// Reductions of short rows. Private to backends/cuda.
 ///
-/// Short rows: a block copies many rows at once into shared memory, as the one run that they are in memory, and reduces them there.
-/// Long rows: a thread group takes what lies before the first whole access and after the last element by element.
+/// A block copies many rows at once into shared memory, as they lie, and reduces them there.
 #ifndef TALC_BACKENDS_CUDA_REDUCE_ROWS_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_ROWS_CUH
 
@@ -11,8 +10,6 @@
 
 namespace talc
 {
-
-// ---- Short rows ---------------------------------------------------------------------------------------------
 
 /// Bytes of a short row, and of what a block copies at a time: as much as keeps memory busy and leaves room for other blocks.
 constexpr int64_t SHORT_ROW = 512, SPAN = 32768;
@@ -126,102 +123,6 @@ static void launch_short(talc_device *device, const target<State> &to, const T *
     const auto kernel =
         s.packs > 0 ? reduce_short<State, T, ACCESS / sizeof(T)> : reduce_short<State, T, 1>;
     kernel<<<blocks, BLOCK, s.bytes(sizeof(T)), talc_cuda_stream(device)>>>(to, x, s);
-}
-
-// ---- Long rows ----------------------------------------------------------------------------------------------
-
-/* The reduction of an output is `runs` runs of K elements. A part is some runs, or where there is one run, some elements of it. */
-struct long_rows {
-    int64_t outputs, runs, stride, K; /* stride: from run to run */
-    int64_t part_runs, part_length;
-    int shift; /* 2^shift neighbours share an output, no fewer than an access has elements */
-    walk<1, uint64_t> kept;
-};
-
-/* A run's elements before the first whole access and after the last are fewer than the threads each. */
-template <typename State, typename T>
-static __global__ void __launch_bounds__(BLOCK)
-    reduce_rows(const target<State> to, const T *x, const long_rows r)
-{
-    constexpr int COUNT = ACCESS / sizeof(T), BATCH = 4;
-    __shared__ State shared[BLOCK / WARP];
-    const int threads = 1 << r.shift, groups = BLOCK >> r.shift, group = threadIdx.x >> r.shift;
-    const int thread = threadIdx.x & (threads - 1);
-    const int64_t begin = r.runs == 1 ? blockIdx.y * r.part_length : 0;
-    const int64_t length = r.K - begin < r.part_length ? r.K - begin : r.part_length;
-    const int64_t first_run = r.runs == 1 ? 0 : blockIdx.y * r.part_runs;
-    const int64_t end_run = r.runs - first_run < r.part_runs ? r.runs : first_run + r.part_runs;
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < r.outputs;
-         first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < r.outputs;
-        const int64_t output = real ? first + group : first;
-        int64_t at[1];
-        r.kept.offsets((uint64_t)output, at);
-        State state;
-        for (int64_t run = first_run; run < end_run; run++) {
-            const T *row = x + at[0] + run * r.stride + begin;
-            const int64_t k_row = run * r.K + begin;
-            const int before = (int)((ACCESS - (uintptr_t)row % ACCESS) % ACCESS / sizeof(T));
-            const int head = before < length ? before : (int)length;
-            const int64_t packs = (length - head) / COUNT, tail = head + packs * COUNT;
-            const int count = thread < packs ? (int)((packs - thread - 1) >> r.shift) + 1 : 0;
-            const vec<T, COUNT> *from = (const vec<T, COUNT> *)(row + head) + thread;
-            vec<T, 1> front, back;
-            if (thread < head)
-                front.of[0] = row[thread];
-            if (tail + thread < length)
-                back.of[0] = row[tail + thread];
-            typename State::counted seen; /* the front, the packs, the back */
-            for (int i = 0; i == 0 || i < count; i += BATCH) {
-                vec<T, COUNT> values[BATCH];
-#pragma unroll
-                for (int k = 0; k < BATCH; k++, from += threads)
-                    if (i + k < count)
-                        values[k] = *from;
-                if (i == 0 && thread < head)
-                    seen.add(front, 0, 1);
-#pragma unroll
-                for (int k = 0; k < BATCH; k++)
-                    if (i + k < count)
-                        seen.add(values[k], (i + k + 1) * COUNT, 1);
-            }
-            if (tail + thread < length)
-                seen.add(back, INT_MAX, 1);
-            state.join(State(seen, [&](int k) {
-                const int64_t before_k = (int64_t)(k / COUNT - 1) * threads + thread;
-                return k_row + (k < COUNT     ? thread
-                                : k < INT_MAX ? head + before_k * COUNT + k % COUNT
-                                              : tail + thread);
-            }));
-        }
-        state = join_group(state, threads, shared);
-        if (real && thread == 0)
-            to.write(output, state);
-    }
-}
-
-/* `part`: runs of a part, or elements where there is one run. */
-template <typename State, typename T>
-static void launch_rows(talc_device *device, const talc_reduce_problem *p, int threads,
-                        int64_t part, int64_t parts, const target<State> &to, const T *x)
-{
-    constexpr int COUNT = ACCESS / sizeof(T);
-    const bool many = p->reduced_rank == 2;
-    int shift = 0;
-    while (1 << shift < threads || 1 << shift < COUNT)
-        shift++;
-    const int64_t K = p->reduced_dims[many ? 1 : 0];
-    const long_rows rows = { p->outputs,
-                             many ? p->reduced_dims[0] : 1,
-                             many ? p->reduced_strides[0] : 0,
-                             K,
-                             many ? part : 1,
-                             many ? K : part,
-                             shift,
-                             { p->kept_rank, p->kept_dims, { p->kept_strides } } };
-    const int64_t blocks = pieces(p->outputs, BLOCK >> shift);
-    const dim3 grid(blocks_of(device, blocks), (unsigned)parts);
-    reduce_rows<State, T><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, rows);
 }
 
 } // namespace talc
