@@ -60,18 +60,19 @@ static int report(const arguments *self, const talc_tensor *y,
 {
     const talc_candidate *chosen = &explanation->decision.candidates[explanation->decision.chosen];
     if (self->tool.json) {
-        json_t *json =
-            json_pack("{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:o}", "device", explanation->decision.device,
-                      "shape", tool_json_dims(talc_dims_of(y)), "dtype", talc_dtype_name(y->dtype),
-                      "algorithm", chosen->name, "arithmetic", chosen->arithmetic.text, "seconds",
-                      tool_real(seconds), "problem", tool_json_problem(&explanation->problem),
-                      "output", tool_json_text(self->output));
+        json_t *json = json_pack(
+            "{s:s, s:o, s:s, s:s, s:s, s:o, s:o, s:o}", "device", explanation->decision.device,
+            "shape", tool_json_dims(talc_dims_of(y)), "dtype", talc_dtype_name(y->dtype),
+            "algorithm", chosen->name, "arithmetic", chosen->arithmetic.text, "seconds",
+            tool_real(seconds), "problem", tool_json_problem(&explanation->problem), "output",
+            tool_json_text(self->output));
         return tool_json_print(json);
     }
     char dims[TALC_DIMS_TEXT], time[TOOL_TEXT];
     printf("y %s %s on %s: %s (%s), %s, %.3g GFLOP/s\n", talc_dims_text(talc_dims_of(y), dims),
-           talc_dtype_name(y->dtype), explanation->decision.device, chosen->name, chosen->arithmetic.text,
-           tool_seconds(seconds, time), explanation->flops / seconds / 1e9);
+           talc_dtype_name(y->dtype), explanation->decision.device, chosen->name,
+           chosen->arithmetic.text, tool_seconds(seconds, time),
+           explanation->flops / seconds / 1e9);
     if (self->output != NULL)
         printf("written to %s\n", TALC_SHOWN(self->output));
     return tool_finish();

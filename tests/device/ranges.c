@@ -3,7 +3,7 @@
  * skipped. `ranges` alone: nobody listens, and the backend must know. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "backends/cuda/ranges.h"
+#include "backends/cuda/device/ranges.h"
 #include "talc.h"
 
 #include <dlfcn.h>

@@ -3,7 +3,7 @@
  * every Test is one. */
 #include "tests/support/hooks.h"
 
-#include "backends/cuda/blas.h"
+#include "backends/cuda/device/blas.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * multiprocessors alone. */
 #include "tests/support/hooks.h"
 
-#include "backends/cuda/conv2d_rows.h"
+#include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/cuda.h"
 #include "check/data.h"
 

@@ -1,0 +1,359 @@
+/// Depthwise convolution: every group is one input channel, so that every output plane reads one input plane.
+///
+///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over kh, kw of
+///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
+///
+/// Memory-bound. A warp computes a strip of one output plane, 32 * V columns wide (V elements are 16 bytes), and marches
+/// down it (strips.cuh): every lane has V neighbouring columns, reads its window of each row of x once and adds it to the
+/// sums of all the output rows that the row belongs to, which wait in registers:
+///
+///     lane           0         1              31
+///     row of x   [ . . . .][. . . .]  ... [. . . .] . .      a lane reads V + KW - 1 columns, from shared memory
+///     sums        KH x V    KH x V         KH x V
+///     row of y   [ . . . .][. . . .]  ... [. . . .]
+///
+/// Square kernels with M = 1 in narrow images go otherwise: by patches of 7 columns where the width is a multiple of 7
+/// (depthwise_patches.cuh), else plane after plane through shared memory (depthwise_tiles.cuh). What none of these
+/// has kernels for, as other extents or dilation, is done one output a thread.
+///
+/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
+#include "backends/cuda/conv2d/depthwise_patches.cuh"
+#include "backends/cuda/conv2d/depthwise_tiles.cuh"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/strips.cuh"
+
+using namespace talc;
+
+template <typename T> struct depthwise_problem : plane_sizes {
+    const T *x, *w;
+    T *y;
+    epilogue<T> last;
+    divisor<uint32_t> channels, multiplier; ///< OC and M
+    strip_cut cut;
+};
+
+/* What store_row does not do: the activations that are long, for the whole strip at once. */
+template <typename T>
+static __device__ void activate_strip(const epilogue<T> &last, T *y, int rows, int lane, int from,
+                                      int to, int OW)
+{
+    __syncwarp();
+    for (int row = 0; row < rows; row++)
+#pragma unroll 1
+        for (int ow = from + lane; ow < to; ow += WARP)
+            y[(int64_t)row * OW + ow] = talc_activate(last.activation, y[(int64_t)row * OW + ow]);
+}
+
+// ---- Strips -------------------------------------------------------------------------------------------------
+
+/* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
+__host__ __device__ constexpr int residents_of(int weight_bytes)
+{
+    return weight_bytes <= 80 ? 6 : weight_bytes <= 96 ? 5 : weight_bytes <= 200 ? 4 : 2;
+}
+
+template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
+static __global__ void __launch_bounds__(STRIP_WARPS *WARP, residents_of(KH *KW *(int)sizeof(T)))
+    depthwise_strips(const depthwise_problem<T> p)
+{
+    constexpr int V = 16 / sizeof(T);
+    constexpr int COUNT = (V - 1) * STRIDE + KW;     /* a lane's columns of x */
+    constexpr int OPEN = (KH + STRIDE - 1) / STRIDE; /* output rows under way */
+    constexpr int END = (KH - 1) / STRIDE,
+                  LAST = (KH - 1) % STRIDE; /* which of them ends, and when */
+    using ring_of_rows = row_ring<T, STRIDE, COUNT, SKEW, ALIGNED>;
+    __shared__ alignas(ACCESS) typename ring_of_rows::storage slots[STRIP_WARPS];
+    const int lane = (int)threadIdx.x % WARP;
+    for (uint32_t index = blockIdx.x * STRIP_WARPS + threadIdx.x / WARP; index < p.cut.strips;
+         index += gridDim.x * STRIP_WARPS) {
+        const strip s(p.cut, index, p.OH, WARP * V);
+        const uint32_t plane = s.plane;
+        const int rows = s.rows, ow = s.ow + lane * V;
+        const int channel = (int)(plane - p.channels.quotient(plane) * p.channels.by);
+        ring_of_rows ring;
+        ring.begin(slots[threadIdx.x / WARP],
+                   p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
+                   s.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH, s.ow * STRIDE - p.pad_left);
+
+        T w[KH * KW], sums[OPEN][V];
+#pragma unroll
+        for (int tap = 0; tap < KH * KW; tap++)
+            w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
+        const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
+        int64_t at = (int64_t)plane * p.OH * p.OW + (int64_t)s.oh * p.OW;
+
+#pragma unroll 1
+        for (int step = 0; step < rows + END; step += OPEN) {
+            /* Output row step + u begins; its sums are in place u until OPEN rows later. */
+#pragma unroll
+            for (int u = 0; u < OPEN; u++) {
+                if (step + u >= rows + END)
+                    break;
+#pragma unroll
+                for (int r = 0; r < STRIDE; r++) {
+                    T window[COUNT];
+                    ring.next(window);
+                    /* Row r is tap kh of the output row that began j steps ago. */
+#pragma unroll
+                    for (int j = 0; j < OPEN; j++) {
+                        const int kh = r + STRIDE * j;
+#pragma unroll
+                        for (int kw = 0; kw < KW; kw++)
+#pragma unroll
+                            for (int v = 0; v < V; v++)
+                                if (kh < KH) {
+                                    T &sum = sums[(u + OPEN - j) % OPEN][v];
+                                    const T tap = window[v * STRIDE + kw];
+                                    const T weight = w[kh < KH ? kh * KW + kw : 0];
+                                    sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
+                                }
+                    }
+                    if (r != LAST || step + u < END)
+                        continue;
+                    T out[V];
+#pragma unroll
+                    for (int v = 0; v < V; v++) {
+                        out[v] = sums[(u + OPEN - END) % OPEN][v] + bias;
+                        if (p.last.residual != nullptr && ow + v < p.OW)
+                            out[v] += p.last.residual[at + ow + v];
+                        if (p.last.activation == TALC_ACTIVATION_RELU)
+                            out[v] = epilogue_relu(out[v]);
+                    }
+                    store_row(p.y + at, out, lane, ow, p.OW);
+                    at += p.OW;
+                }
+            }
+        }
+        if (p.last.activation > TALC_ACTIVATION_RELU)
+            activate_strip(p.last, p.y + at - (int64_t)rows * p.OW, rows, lane, s.ow,
+                           min(s.ow + WARP * V, p.OW), p.OW);
+    }
+}
+
+// ---- One output a thread ------------------------------------------------------------------------------------
+
+template <typename Index> struct output_index {
+    divisor<Index> OW, OH, channels, multiplier;
+};
+
+template <typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    depthwise_outputs(const talc_conv2d_problem p, const T *x, const T *w, T *y,
+                      const epilogue<T> last, const output_index<Index> by, Index count)
+{
+    TALC_GRID_LOOP(Index, i, count)
+    {
+        const Index row = by.OW.quotient(i), plane = by.OH.quotient(row);
+        const int64_t channel = (int64_t)(plane - by.channels.quotient(plane) * by.channels.by);
+        const int64_t ow = (int64_t)(i - row * by.OW.by), oh = (int64_t)(row - plane * by.OH.by);
+        const talc_range down =
+            talc_window_taps(oh, p.stride_h, p.pad_top, p.dilation_h, p.KH, p.H);
+        const talc_range across =
+            talc_window_taps(ow, p.stride_w, p.pad_left, p.dilation_w, p.KW, p.W);
+        const T *from = x + (int64_t)by.multiplier.quotient(plane) * p.H * p.W;
+        const T *weights = w + channel * p.KH * p.KW;
+        T sum = 0;
+        for (int64_t kh = down.lo; kh < down.hi; kh++) {
+            const T *tap = from + (oh * p.stride_h - p.pad_top + kh * p.dilation_h) * p.W +
+                           ow * p.stride_w - p.pad_left;
+            for (int64_t kw = across.lo; kw < across.hi; kw++)
+                sum += tap[kw * p.dilation_w] * weights[kh * p.KW + kw];
+        }
+        y[i] = talc_epilogue(last, sum, channel, (int64_t)i);
+    }
+}
+
+template <typename T>
+static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a)
+{
+    const int64_t count = p->N * p->OC * p->OH * p->OW;
+    with_index(count, [&](auto zero) {
+        using Index = decltype(zero);
+        output_index<Index> by;
+        by.OW.set(p->OW);
+        by.OH.set(p->OH);
+        by.channels.set(p->OC);
+        by.multiplier.set(p->OC / p->C);
+        depthwise_outputs<T, Index>
+            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+                *p, (const T *)a->x, (const T *)a->w, (T *)a->y,
+                epilogue<T>(a->bias, a->residual, p->activation), by, (Index)count);
+    });
+}
+
+/* The same with 32-bit indices; KH and KW are constants of the kernel, or 0. */
+template <typename T> struct narrow_problem {
+    const T *x, *w;
+    T *y;
+    epilogue<T> last;
+    output_index<uint32_t> by;
+    int H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
+    uint32_t count;
+};
+
+template <typename T, int KH_, int KW_>
+static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_problem<T> p)
+{
+    const int KH = KH_ > 0 ? KH_ : p.KH, KW = KW_ > 0 ? KW_ : p.KW;
+    TALC_GRID_LOOP(uint32_t, i, p.count)
+    {
+        const uint32_t row = p.by.OW.quotient(i), plane = p.by.OH.quotient(row);
+        const int channel = (int)(plane - p.by.channels.quotient(plane) * p.by.channels.by);
+        const int ow = (int)(i - row * p.by.OW.by), oh = (int)(row - plane * p.by.OH.by);
+        const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
+        const T *from = p.x + (int64_t)p.by.multiplier.quotient(plane) * (p.H * p.W);
+        const T *weights = p.w + (int64_t)channel * (KH * KW);
+        T sum = 0;
+#pragma unroll(KH_ > 0 ? KH_ : 1)
+        for (int kh = 0; kh < KH; kh++) {
+            const int h = ih + kh * p.dilation_h;
+#pragma unroll(KW_ > 0 ? KW_ : 1)
+            for (int kw = 0; kw < KW; kw++) {
+                const int w = iw + kw * p.dilation_w;
+                const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+                sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
+            }
+        }
+        p.y[i] = talc_epilogue(p.last, sum, channel, i);
+    }
+}
+
+template <typename T>
+static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a)
+{
+    const double count = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
+    const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
+    const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
+    if (count > INT_MAX || h * w > INT_MAX || h + (double)p->stride_h > INT_MAX ||
+        w + (double)p->stride_w > INT_MAX)
+        return false;
+    narrow_problem<T> n = { (const T *)a->x,
+                            (const T *)a->w,
+                            (T *)a->y,
+                            epilogue<T>(a->bias, a->residual, p->activation),
+                            {},
+                            (int)p->H,
+                            (int)p->W,
+                            (int)p->KH,
+                            (int)p->KW,
+                            (int)p->stride_h,
+                            (int)p->stride_w,
+                            (int)p->pad_top,
+                            (int)p->pad_left,
+                            (int)p->dilation_h,
+                            (int)p->dilation_w,
+                            (uint32_t)count };
+    n.by.OW.set(p->OW);
+    n.by.OH.set(p->OH);
+    n.by.channels.set(p->OC);
+    n.by.multiplier.set(p->OC / p->C);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const unsigned blocks = blocks_for(device, n.count);
+    if (p->KH == 3 && p->KW == 3)
+        depthwise_narrow<T, 3, 3><<<blocks, BLOCK, 0, stream>>>(n);
+    else if (p->KH == 5 && p->KW == 5)
+        depthwise_narrow<T, 5, 5><<<blocks, BLOCK, 0, stream>>>(n);
+    else
+        depthwise_narrow<T, 0, 0><<<blocks, BLOCK, 0, stream>>>(n);
+    return true;
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+/* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element by element into shared
+ * memory, and so do those with paddings that are rare. */
+template <typename T, int KH, int KW, int STRIDE>
+static bool run_strips_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
+                          unsigned blocks, cudaStream_t stream)
+{
+    if (p->KH != KH || p->KW != KW || p->stride_h != STRIDE || p->stride_w != STRIDE)
+        return false;
+    constexpr int V = 16 / sizeof(T), SAME = (KW - 1) / 2;
+    const bool aligned = p->W % V == 0 && is_aligned(d.x);
+    if (aligned && p->pad_left == 0)
+        depthwise_strips<T, KH, KW, STRIDE, 0, true><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+    else if (aligned && p->pad_left == SAME)
+        depthwise_strips<T, KH, KW, STRIDE, (V - SAME % V) % V, true>
+            <<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+    else
+        depthwise_strips<T, KH, KW, STRIDE, 0, false><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+    return true;
+}
+
+template <typename T>
+static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a)
+{
+    const int64_t width = WARP * (16 / (int64_t)sizeof(T)), planes = p->N * p->OC;
+    /* Narrow images leave most lanes idle. */
+    const int64_t most = INT_MAX / 4;
+    if (p->dilation_h != 1 || p->dilation_w != 1 || p->OW < width * 2 / 3 || planes > most ||
+        !planes_fit(p, most))
+        return false;
+    depthwise_problem<T> d = { plane_sizes(p),
+                               (const T *)a->x,
+                               (const T *)a->w,
+                               (T *)a->y,
+                               epilogue<T>(a->bias, a->residual, p->activation),
+                               {},
+                               {},
+                               {} };
+    if (!d.cut.cut(device, planes, p->OH, p->OW, width,
+                   p->KH * p->KW <= 9    ? 8
+                   : p->KH * p->KW <= 21 ? 16
+                   : p->KH * p->KW <= 25 ? 24
+                                         : 48))
+        return false;
+    d.channels.set(p->OC);
+    d.multiplier.set(p->OC / p->C);
+    const unsigned blocks = d.cut.blocks();
+    const cudaStream_t stream = talc_cuda_stream(device);
+    return run_strips_of<T, 3, 3, 1>(p, d, blocks, stream) ||
+           run_strips_of<T, 3, 3, 2>(p, d, blocks, stream) ||
+           run_strips_of<T, 5, 5, 1>(p, d, blocks, stream) ||
+           run_strips_of<T, 5, 5, 2>(p, d, blocks, stream) ||
+           run_strips_of<T, 7, 7, 1>(p, d, blocks, stream) ||
+           run_strips_of<T, 3, 1, 1>(p, d, blocks, stream) ||
+           run_strips_of<T, 1, 3, 1>(p, d, blocks, stream) ||
+           run_strips_of<T, 3, 7, 1>(p, d, blocks, stream);
+}
+
+template <typename T>
+static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
+{
+    if (!run_patches<T>(device, p, a) && !run_strips<T>(device, p, a) &&
+        !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
+        run_outputs<T>(device, p, a);
+}
+
+const char *talc_cuda_conv2d_depthwise_plan(const talc_device *device, const void *problem, size_t,
+                                            talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->groups != p->C)
+        return "groups are not the input channels";
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return "the padding is not zeros";
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1);
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const void *problem,
+                                           const talc_plan *, const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        run<float>(device, p, a);
+    else
+        run<double>(device, p, a);
+    return talc_cuda_launched(device, "conv2d");
+}

@@ -1,0 +1,186 @@
+/// Depthwise convolution of narrow images, out of shared memory (tiles.cuh). Private to backends/cuda.
+///
+/// Kernels of K by K, S apart, every output channel with an input channel of its own. A thread marches down its column: it reads its
+/// window of each row of x once and adds it to the sums of all the output rows that the row belongs to. Sums, like x before
+/// them, go through shared memory, so that stores are 16 bytes wide whatever the width is.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
+
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/conv2d/sizes.cuh"
+#include "backends/cuda/conv2d/tiles.cuh"
+
+namespace talc
+{
+
+template <typename T> struct depthwise_tile_problem {
+    const T *x, *w;
+    T *y;
+    epilogue<T> last;
+    divisor<uint32_t> channels;
+    tile_plan plan;
+};
+
+/* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
+__host__ __device__ constexpr int tile_residents(int weight_bytes)
+{
+    return weight_bytes <= 36 ? 5 : weight_bytes <= 100 ? 4 : weight_bytes <= 200 ? 2 : 1;
+}
+
+/* Begins to copy the weights of some planes, the first of them of channel `channel`: one run, unless the channels begin
+ * anew. */
+template <typename T, int TAPS>
+static __device__ __forceinline__ T *copy_weights(const depthwise_tile_problem<T> &p, T *shared,
+                                                  uint32_t channel, int planes)
+{
+    if (channel + planes <= p.channels.by) {
+        const T *from = p.w + (int64_t)channel * TAPS;
+        shared += place_of(from);
+        copy_run(shared, from, planes * TAPS);
+        return shared;
+    }
+    for (int i = (int)threadIdx.x; i < planes * TAPS; i += BLOCK) {
+        const uint32_t its = channel + i / TAPS;
+        const uint32_t real = its - p.channels.quotient(its) * p.channels.by;
+        shared[i] = p.w[(int64_t)real * TAPS + i % TAPS];
+    }
+    return shared;
+}
+
+template <typename T, int K, int S>
+static __global__ void __launch_bounds__(BLOCK, tile_residents(K *K *(int)sizeof(T)))
+    depthwise_tiles(const depthwise_tile_problem<T> p)
+{
+    constexpr int OPEN = (K + S - 1) / S;                /* output rows under way */
+    constexpr int END = (K - 1) / S, LAST = (K - 1) % S; /* which of them ends, and when */
+    extern __shared__ __align__(LINE) unsigned char tile_bytes[];
+    const tile_plan &plan = p.plan;
+    const int above = (int)threadIdx.x / plan.OW, ow = (int)threadIdx.x - above * plan.OW;
+    const int plane = above / plan.groups, first = (above - plane * plan.groups) * plan.deep;
+    fill_tile(plan, (T *)tile_bytes, (T)0);
+    for (uint32_t unit = blockIdx.x; unit < plan.count; unit += gridDim.x) {
+        const tile t(plan, unit);
+        const T *shared = copy_tile(plan, t, (T *)tile_bytes, p.x);
+        const uint32_t channel = t.plane - p.channels.quotient(t.plane) * p.channels.by;
+        const T *weights =
+            copy_weights<T, K * K>(p, (T *)(tile_bytes + plan.bytes), channel, t.planes);
+        await_run();
+        const int64_t at = ((int64_t)t.plane * plan.OH + t.oh) * plan.OW;
+        T *results = (T *)(tile_bytes + plan.results) + place_of(p.y + at);
+        const int mine = plane < t.planes ? min(plan.deep, t.rows - first) : 0;
+        if (mine > 0) {
+            T w[K * K], sums[OPEN] = {};
+#pragma unroll
+            for (int tap = 0; tap < K * K; tap++)
+                w[tap] = weights[plane * (K * K) + tap];
+            const uint32_t its = channel + plane;
+            const T bias = p.last.bias == nullptr
+                               ? (T)0
+                               : p.last.bias[its - p.channels.quotient(its) * p.channels.by];
+            int h = (t.oh + first) * S - plan.pad_h,
+                result = (plane * t.rows + first) * plan.OW + ow;
+            const T *row =
+                shared + plane * plan.plane_pitch + (h - t.top) * plan.pitch + ow * S - plan.pad_w;
+            /* The next row of x is row r of those with which an output row begins. */
+            const auto add_row = [&](int r) {
+                if ((unsigned)h < (unsigned)t.bottom) {
+                    T taps[K];
+#pragma unroll
+                    for (int k = 0; k < K; k++)
+                        taps[k] = row[k];
+#pragma unroll
+                    for (int j = 0; j < OPEN; j++)
+#pragma unroll
+                        for (int k = 0; k < K; k++)
+                            if (r + S * j < K)
+                                sums[j] += taps[k] * w[r + S * j < K ? (r + S * j) * K + k : 0];
+                }
+                h++, row += plan.pitch;
+            };
+            const auto begin = [&] {
+#pragma unroll
+                for (int j = OPEN - 1; j > 0; j--)
+                    sums[j] = sums[j - 1];
+                sums[0] = 0;
+            };
+#pragma unroll
+            for (int step = 0; step < END; step++) {
+                begin();
+#pragma unroll
+                for (int r = 0; r < S; r++)
+                    add_row(r);
+            }
+#pragma unroll OPEN
+            for (int o = 0; o < mine; o++, result += plan.OW) {
+                begin();
+#pragma unroll
+                for (int r = 0; r < S; r++) {
+                    add_row(r);
+                    if (r == LAST)
+                        results[result] = sums[END] + bias;
+                }
+            }
+        }
+        __syncthreads(); /* x and the weights are read, the results are there */
+        const int count = t.planes * t.rows * plan.OW;
+        if (p.last.residual == nullptr && p.last.activation == TALC_ACTIVATION_NONE)
+            store_run(p.y + at, results, count, [](T sum, int) { return sum; });
+        else
+            store_run(p.y + at, results, count, [&](T sum, int i) {
+                if (p.last.residual != nullptr)
+                    sum += p.last.residual[at + i];
+                return talc_activate(p.last.activation, sum);
+            });
+    }
+}
+
+template <typename T, int K, int S>
+static bool launch_tiles(talc_device *device, const talc_conv2d_problem *p,
+                         const talc_conv2d_arguments *a)
+{
+    depthwise_tile_problem<T> d = { (const T *)a->x,
+                                    (const T *)a->w,
+                                    (T *)a->y,
+                                    epilogue<T>(a->bias, a->residual, p->activation),
+                                    {},
+                                    tile_plan(p->H, p->W, p->OH, p->OW, K, S, p->pad_top,
+                                              p->pad_left) };
+    const int64_t size = sizeof(T), beside = K * K * size;
+    if (!d.plan.cut(p->N * p->OC, is_aligned(a->x), 64 / size, size, size, beside))
+        return false;
+    d.channels.set(p->OC);
+    const int bytes = d.plan.bytes + d.plan.planes * (int)beside + LINE;
+    depthwise_tiles<T, K, S>
+        <<<blocks_of(device, d.plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
+    return true;
+}
+
+/// False when the problem is not of this kind.
+template <typename T>
+static bool run_tiles(talc_device *device, const talc_conv2d_problem *p,
+                      const talc_conv2d_arguments *a)
+{
+    const int64_t most = INT_MAX / 8, planes = p->N * p->OC;
+    if (p->OC != p->C || p->KH != p->KW || p->stride_h != p->stride_w || p->dilation_h != 1 ||
+        p->dilation_w != 1 || p->OW > BLOCK || !planes_fit(p, most) || planes > most / p->OH ||
+        p->pad_left > BLOCK || p->pad_right > BLOCK)
+        return false;
+    switch (p->KH * 10 + p->stride_h) {
+    case 31:
+        return launch_tiles<T, 3, 1>(device, p, a);
+    case 32:
+        return launch_tiles<T, 3, 2>(device, p, a);
+    case 51:
+        return launch_tiles<T, 5, 1>(device, p, a);
+    case 52:
+        return launch_tiles<T, 5, 2>(device, p, a);
+    case 71:
+        return launch_tiles<T, 7, 1>(device, p, a);
+    default:
+        return false;
+    }
+}
+
+} // namespace talc
+
+#endif

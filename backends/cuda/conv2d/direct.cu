@@ -1,0 +1,392 @@
+/// Direct convolution: every output by its formula, many at a time.
+///
+///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
+///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
+///
+/// `textbook` takes every problem: a thread computes one output pixel of OUTPUTS channels, or an eighth of the products
+/// of each where there are few outputs.
+///
+/// `tiled` (tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7 or 9 wide at stride 1,
+/// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
+///
+/// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/tiled.cuh"
+
+using namespace talc;
+
+// ---- Every problem ------------------------------------------------------------------------------------------
+
+/* Output channels of a thread, products of weights in shared memory at a time, loads of a thread at a time. */
+constexpr int OUTPUTS = 8, CHUNK = 256, AHEAD = 4;
+
+struct textbook_plan {
+    int64_t pixels, pixel_blocks, channel_blocks, blocks;
+};
+
+/* talc_window_source, the image itself first. */
+static __device__ __forceinline__ int64_t source_of(talc_padding_mode mode, int64_t i,
+                                                    int64_t extent)
+{
+    return (uint64_t)i < (uint64_t)extent ? i : talc_window_source(mode, i, extent);
+}
+
+/* The next products of one output pixel, in the order of channel, row and column of the kernel. */
+template <typename T> struct window_walk {
+    const T *plane; ///< of the first input channel
+    int64_t top, left;
+    int64_t ic, kh, kw, row;
+
+    __device__ void start(const talc_conv2d_problem &p, int64_t k)
+    {
+        const int64_t line = k / p.KW;
+        kw = k - line * p.KW;
+        ic = line / p.KH;
+        kh = line - ic * p.KH;
+        row = source_of(p.padding_mode, top + kh * p.dilation_h, p.H);
+    }
+
+    __device__ T next(const talc_conv2d_problem &p)
+    {
+        const int64_t column = source_of(p.padding_mode, left + kw * p.dilation_w, p.W);
+        const bool zero = row < 0 || column < 0;
+        const T value = zero ? (T)0 : plane[(ic * p.H + row) * p.W + column];
+        if (++kw == p.KW) {
+            kw = 0;
+            if (++kh == p.KH) {
+                kh = 0;
+                ic++;
+            }
+            row = source_of(p.padding_mode, top + kh * p.dilation_h, p.H);
+        }
+        return value;
+    }
+};
+
+/* A block has BLOCK / SLICES pixels. With SLICES above 1, for problems that have few, every thread adds up that part of
+ * each chunk, and the parts are added in order. */
+template <typename T, int SLICES>
+static __global__ void __launch_bounds__(BLOCK)
+    textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
+             const epilogue<T> last)
+{
+    constexpr int PIXELS = BLOCK / SLICES, PART = CHUNK / SLICES;
+    __shared__ T weights[CHUNK][OUTPUTS];
+    const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
+    const int slice = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
+    for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
+        int64_t rest = block / plan.pixel_blocks;
+        const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + place;
+        const int64_t first = rest % plan.channel_blocks * OUTPUTS;
+        rest /= plan.channel_blocks;
+        const int64_t g = rest % p.groups, n = rest / p.groups;
+        const bool inside = pixel < plan.pixels;
+        const int64_t oh = pixel / p.OW, ow = pixel - oh * p.OW;
+        window_walk<T> window;
+        window.plane = x + (n * p.C + g * IC) * p.H * p.W;
+        window.top = oh * p.stride_h - p.pad_top;
+        window.left = ow * p.stride_w - p.pad_left;
+        T sums[OUTPUTS] = {};
+        for (int64_t from = 0; from < K; from += CHUNK) {
+            __syncthreads();
+            for (int i = (int)threadIdx.x; i < CHUNK * OUTPUTS; i += BLOCK) {
+                const int64_t k = from + i % CHUNK, oc = first + i / CHUNK;
+                weights[i % CHUNK][i / CHUNK] = k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
+            }
+            __syncthreads();
+            const int64_t begin = from + slice * PART;
+            const int count = !inside || begin >= K ? 0
+                              : K - begin < PART    ? (int)(K - begin)
+                                                    : PART;
+            if (count > 0)
+                window.start(p, begin);
+            for (int k = 0; k < count; k += AHEAD) {
+                T values[AHEAD];
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+                    values[u] = k + u < count ? window.next(p) : (T)0;
+#pragma unroll
+                for (int u = 0; u < AHEAD; u++)
+#pragma unroll
+                    for (int i = 0; i < OUTPUTS; i++)
+                        sums[i] += values[u] * weights[slice * PART + k + u][i];
+            }
+        }
+        if (SLICES > 1) {
+            static_assert(SLICES == 1 || BLOCK <= CHUNK, "the sums have room where weights were");
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < OUTPUTS; i++)
+                weights[threadIdx.x][i] = sums[i];
+            __syncthreads();
+            if (slice > 0)
+                continue;
+#pragma unroll
+            for (int s = 1; s < SLICES; s++)
+#pragma unroll
+                for (int i = 0; i < OUTPUTS; i++)
+                    sums[i] += weights[s * PIXELS + place][i];
+        }
+        int64_t channel = g * OC + first;
+        int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
+        const T *bias = last.bias == nullptr ? nullptr : last.bias + channel;
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++)
+            if (inside && first + i < OC) {
+                T sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
+                if (last.residual != nullptr)
+                    sum += last.residual[at + i * plan.pixels];
+                y[at + i * plan.pixels] = sum;
+            }
+        /* Once in the code, not OUTPUTS times. */
+        if (last.activation != TALC_ACTIVATION_NONE && inside)
+#pragma unroll 1
+            for (int i = 0; i < OUTPUTS && first + i < OC; i++, at += plan.pixels)
+                y[at] = talc_activate(last.activation, y[at]);
+    }
+}
+
+static int64_t pieces(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+template <typename T, int SLICES>
+static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_conv2d_arguments *a)
+{
+    textbook_plan plan;
+    plan.pixels = p->OH * p->OW;
+    plan.pixel_blocks = pieces(plan.pixels, BLOCK / SLICES);
+    plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
+    plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
+    const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
+    textbook<T, SLICES><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
+        *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
+        epilogue<T>(a->bias, a->residual, p->activation));
+}
+
+template <typename T>
+static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
+                         const talc_conv2d_arguments *a)
+{
+    /* Threads with a pixel each, against what the GPU has room for. */
+    const int64_t threads = p->N * p->groups * pieces(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
+    if (threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK)
+        launch_textbook<T, 8>(device, p, a);
+    else
+        launch_textbook<T, 1>(device, p, a);
+}
+
+// ---- Choice -------------------------------------------------------------------------------------------------
+
+/* Below so many FMAs the packing of weights is not worth while. */
+constexpr int64_t FEW = (int64_t)1 << 24;
+/* Nor do tiles on fewer than that part of the GPU keep up with `textbook` on all of it. */
+constexpr int LEAST_PART = 2;
+/* Shared memory that every GPU of compute capability 8.0 and later that computes in earnest has. */
+constexpr size_t MOST_SHARED = (size_t)160 << 10;
+
+template <typename T, int KW, int STRIDE, bool WIDE>
+static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
+{
+    using Tile = tile<T, KW, STRIDE, WIDE>;
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * KW;
+    const int64_t patch_rows = (ROWS - 1) * p->stride_h + (p->KH - 1) * p->dilation_h + 1;
+    const int64_t step = taps >= 9 ? 1 : pieces(9, taps);
+    const int64_t patch = patch_rows * Tile::PITCH;
+    const int64_t bytes =
+        2 * step * (taps * Tile::CHANNELS + patch) * (int64_t)sizeof(T) + patch * 4;
+    if (bytes > (int64_t)MOST_SHARED)
+        return false;
+    plan.channels = Tile::CHANNELS;
+    plan.width = Tile::WIDTH;
+    plan.step = (int)step;
+    plan.patch = (int)patch;
+    plan.weights = (int)(taps * Tile::CHANNELS);
+    plan.steps = pieces(IC, step);
+    plan.channel_tiles = pieces(OC, Tile::CHANNELS);
+    plan.row_tiles = pieces(p->OH, ROWS);
+    plan.column_tiles = p->dilation_w * pieces(pieces(p->OW, p->dilation_w), Tile::WIDTH);
+    plan.tiles = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
+    plan.shared = (size_t)bytes;
+    plan.packed =
+        (size_t)(p->groups * plan.channel_tiles * plan.steps * step * plan.weights) * sizeof(T);
+    return true;
+}
+
+/* Calls `use` with the shape of tiles for the problem, a tile<...> and its plan; false when there is none. */
+template <typename T, int KW, int STRIDE, typename Use>
+static bool with_shape(const talc_conv2d_problem *p, int64_t least, Use use)
+{
+    tiled_plan plan;
+    const int64_t OC = p->OC / p->groups;
+    constexpr int wide = tile<T, KW, STRIDE, true>::CHANNELS;
+    /* More channels share a patch, unless half of them would stay empty. */
+    if (OC % (2 * wide) == 0 || OC % (2 * wide) > wide || OC > 8 * wide)
+        return plan_tiles<T, KW, STRIDE, false>(p, plan) && plan.tiles >= least &&
+               use(&tiled<T, KW, STRIDE, false>, plan);
+    return plan_tiles<T, KW, STRIDE, true>(p, plan) && plan.tiles >= least &&
+           use(&tiled<T, KW, STRIDE, true>, plan);
+}
+
+template <typename T, typename Use>
+static bool with_tiles(const talc_device *device, const talc_conv2d_problem *p, Use use)
+{
+    const int64_t least = talc_cuda_state_of(device)->multiprocessors / LEAST_PART;
+    const int64_t most = INT_MAX / 4, OC = p->OC / p->groups;
+    const double work = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW *
+                        (double)(p->C / p->groups) * (double)(p->KH * p->KW);
+    /* Tiles with few channels or columns would be empty for the most part. */
+    if (work < (double)FEW || OC < 8 || p->OW < 8 * p->dilation_w || OC > most ||
+        !planes_fit(p, most) || p->stride_h > 64 || p->KH > 1024 || p->dilation_h > 1024 ||
+        p->dilation_w > 1024 || (p->stride_w > 1 && p->dilation_w > 1))
+        return false;
+    if (p->stride_w == 1) {
+        switch (p->KW) {
+        case 1:
+            return with_shape<T, 1, 1>(p, least, use);
+        case 3:
+            return with_shape<T, 3, 1>(p, least, use);
+        case 5:
+            return with_shape<T, 5, 1>(p, least, use);
+        case 7:
+            return with_shape<T, 7, 1>(p, least, use);
+        case 9:
+            return with_shape<T, 9, 1>(p, least, use);
+        default:
+            return false;
+        }
+    }
+    if (p->stride_w == 2) {
+        switch (p->KW) {
+        case 1:
+            return with_shape<T, 1, 2>(p, least, use);
+        case 3:
+            return with_shape<T, 3, 2>(p, least, use);
+        case 7:
+            return with_shape<T, 7, 2>(p, least, use);
+        default:
+            return false;
+        }
+    }
+    return false;
+}
+
+template <typename T>
+static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t bytes,
+                      const talc_conv2d_arguments *a)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    return with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
+        if (plan.packed > bytes ||
+            (plan.shared > 48 << 10 &&
+             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)plan.shared) != cudaSuccess)) {
+            (void)cudaGetLastError();
+            return false;
+        }
+        const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+        T *packed = (T *)a->base.workspace;
+        const int64_t count = (int64_t)(plan.packed / sizeof(T));
+        with_index(count, [&](auto zero) {
+            using Index = decltype(zero);
+            divisor<Index> channels, taps, planes, tiles;
+            channels.set(plan.channels);
+            taps.set(p->KH * p->KW);
+            planes.set(plan.steps * plan.step);
+            tiles.set(plan.channel_tiles);
+            pack_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, stream>>>(
+                packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
+        });
+        tiled_problem<T> t = { plane_sizes(p),
+                               (const T *)a->x,
+                               packed,
+                               (T *)a->y,
+                               epilogue<T>(a->bias, a->residual, p->activation),
+                               IC,
+                               p->C,
+                               p->OC,
+                               (int)OC,
+                               (int)p->KH,
+                               (int)p->stride_h,
+                               (int)p->dilation_h,
+                               (int)p->dilation_w,
+                               p->groups,
+                               p->padding_mode,
+                               plan };
+        const int blocks = (int)(plan.tiles < INT_MAX ? plan.tiles : INT_MAX);
+        kernel<<<blocks, THREADS, plan.shared, stream>>>(t);
+        return true;
+    });
+}
+
+/* How much of its tiles a problem fills, from the first threads to the last. */
+static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
+{
+    return (double)(p->OC / p->groups) / (double)(plan.channel_tiles * plan.channels) *
+           (double)p->OH / (double)(plan.row_tiles * ROWS) * (double)p->OW /
+           (double)(plan.column_tiles * plan.width);
+}
+
+/* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. The first step of a tile and
+ * its results take the time of two more; the last wave of blocks may not fill the GPU. */
+static double tiled_share(const talc_device *device, const talc_conv2d_problem *p,
+                          const tiled_plan &plan)
+{
+    constexpr int64_t LONG = 5;
+    const int64_t resident =
+        talc_cuda_state_of(device)->multiprocessors * (p->dtype == TALC_F32 ? 2 : 1);
+    const int64_t waves = (plan.tiles + resident - 1) / resident;
+    const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
+    return (slides ? 0.95 : 0.6) * filled(p, plan) * (double)plan.steps / (double)(plan.steps + 2) *
+           (double)plan.tiles / (double)(waves * resident);
+}
+
+template <typename T>
+static void plan_direct(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                        talc_plan *plan)
+{
+    /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
+    const int64_t OC = p->OC / p->groups;
+    double share = 0.05 * (double)OC / (double)((OC + OUTPUTS - 1) / OUTPUTS * OUTPUTS);
+    with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
+        if (tiles.packed <= limit) {
+            plan->workspace = tiles.packed;
+            share = tiled_share(device, p, tiles);
+        }
+        return true;
+    });
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+}
+
+const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *problem,
+                                         size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->dtype == TALC_F32)
+        plan_direct<float>(device, p, limit, plan);
+    else
+        plan_direct<double>(device, p, limit, plan);
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem,
+                                        const talc_plan *plan, const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32) {
+        if (!run_tiled<float>(device, p, plan->workspace, a))
+            run_textbook<float>(device, p, a);
+    } else if (!run_tiled<double>(device, p, plan->workspace, a)) {
+        run_textbook<double>(device, p, a);
+    }
+    return talc_cuda_launched(device, "conv2d");
+}

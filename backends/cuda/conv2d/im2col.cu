@@ -1,0 +1,298 @@
+/// Convolution as a matrix product. For each slice s, one group of one image, with K = C/groups * KH * KW,
+///
+///     y[s, oc, j] = sum over k of w[g, oc, k] * B[s, k, j],        j = oh * OW + ow
+///     B[s, (ic * KH + kh) * KW + kw, j] = x'[s, ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///
+/// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the workspace holds: several
+/// slices, else columns of one, else rows of those too. A kernel writes it and cuBLAS multiplies it into y.
+///
+/// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a thread works out where its
+/// COLUMNS columns begin in the image once and then goes through the taps. Neighbours read and write neighbours, and x is
+/// read from memory once, from cache KH * KW times: the kernel is bound by writing B.
+///
+/// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
+/// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+#include "backends/cuda/device/blas.h"
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/conv2d/product.h"
+#include "backends/cuda/conv2d/rows.h"
+#include "ops/window.h"
+#include "tensor/extent.h"
+
+#include <type_traits>
+
+using namespace talc;
+
+/* Columns a thread has in flight. They are a warp apart, so that a warp's accesses lie beside each other. */
+constexpr int COLUMNS = 4, WARP = 32;
+
+/* Rows of B that a thread writes at least, so that its divisions by OW cost little. */
+constexpr int64_t WRITES = 16;
+
+/* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole rounds of them over the
+ * multiprocessors where there is room, so that none waits for the last tile. Fewer than LEAST columns are slower than a
+ * sum in parts. */
+constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
+
+/* What is asked for where not even four columns fit. Fewer would do, but launches would take longer than the work. */
+constexpr int64_t FEWEST = LEAST;
+
+// ---- Cutting ------------------------------------------------------------------------------------------------
+
+struct im2col_plan {
+    int64_t slices, columns, channels; /* of B at a time; channels are KH * KW rows each */
+    int64_t ld;                        /* elements from one row of B to the next */
+    size_t bytes;
+};
+
+static int64_t divided(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* The size of equal blocks of at most `most`. */
+static int64_t even(int64_t total, int64_t most)
+{
+    return most < 1 ? 1 : divided(total, divided(total, most));
+}
+
+/* Rows of B start where a 16-byte access may. */
+static int64_t aligned(int64_t columns)
+{
+    return divided(columns, 4) * 4;
+}
+
+/* What the columns of a block are a multiple of: whole rounds of tiles if that many fit, else tiles, else what a 16-byte
+ * access takes. Rounds do not cut the columns below LEAST where more fit: the plan for the bytes of a plan would then be
+ * another, with fewer channels. */
+static int64_t unit_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
+{
+    const int64_t tiles =
+        talc_cuda_state_of(device)->multiprocessors / divided(p->OC / p->groups, TILE_CHANNELS);
+    const int64_t round = tiles * TILE_COLUMNS;
+    if (tiles > 1 && fit >= round && (fit < LEAST || fit / round * round >= LEAST))
+        return round;
+    return fit >= TILE_COLUMNS ? TILE_COLUMNS : 4;
+}
+
+static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
+{
+    const int64_t P = p->OH * p->OW;
+    if (aligned(P) <= fit)
+        return P;
+    if (fit < 4)
+        return talc_smaller(FEWEST, P);
+    const int64_t unit = unit_of(device, p, fit);
+    return fit / unit * unit;
+}
+
+static im2col_plan plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
+{
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), room = (int64_t)(limit / size);
+    const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
+    im2col_plan plan = { 1, P, C, aligned(P), 0 };
+    if (C * taps <= room / plan.ld) {
+        plan.slices = even(p->N * p->groups, room / (C * taps * plan.ld));
+    } else {
+        const int64_t least = aligned(talc_smaller(P, LEAST));
+        plan.channels = even(C, talc_smaller(C, room / taps / least));
+        plan.columns = columns_of(device, p, room / (plan.channels * taps));
+        plan.ld = aligned(plan.columns);
+    }
+    plan.bytes = (size_t)(plan.slices * plan.channels * taps * plan.ld * size);
+    return plan;
+}
+
+// ---- Building B ---------------------------------------------------------------------------------------------
+
+/* A part of B and where it comes from. `Index` holds every coordinate of the padded image, and offsets in a plane. */
+template <typename Index> struct im2col_part {
+    using Count = std::make_unsigned_t<Index>;
+    Index H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
+    divisor<Count> OW;
+    talc_padding_mode mode;
+    Index column, columns; /* first, count */
+    int64_t slices, channels;
+    int64_t plane, x_stride;        /* elements of x from channel to channel, from slice to slice */
+    int64_t ld, row_step, b_stride; /* of B from row to row, channel to channel, slice to slice */
+};
+
+/* `top` and `left` are where a column's window begins in the image. With ZEROS all padding is zero. Registers for four
+ * blocks a multiprocessor are enough to keep the taps of a whole step in flight. */
+template <typename T, typename Index, bool ZEROS>
+static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
+    im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_part<Index> part)
+{
+    using Count = typename im2col_part<Index>::Count;
+    const Count thread = (Count)blockIdx.x * blockDim.x + threadIdx.x;
+    const Index first = (Index)(thread / WARP * WARP * COLUMNS + thread % WARP);
+    Index top[COLUMNS], left[COLUMNS];
+    bool live[COLUMNS];
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        const Index at = first + c * WARP;
+        const Count j = (Count)(part.column + at), oh = part.OW.quotient(j);
+        live[c] = at < part.columns;
+        top[c] = (Index)oh * part.stride_h - part.top;
+        left[c] = (Index)(j - oh * part.OW.by) * part.stride_w - part.left;
+    }
+    for (int64_t slice = blockIdx.z; slice < part.slices; slice += gridDim.z)
+        for (int64_t ic = blockIdx.y; ic < part.channels; ic += gridDim.y) {
+            const T *plane = x + slice * part.x_stride + ic * part.plane;
+            asm("" : "+l"(plane)); /* a finished address, or it is worked out anew for every load */
+            T *out = b + slice * part.b_stride + ic * part.row_step + first;
+            for (Index kh = 0; kh < part.KH; kh++) {
+                Index row[COLUMNS];
+                Index column[COLUMNS];
+                Count width[COLUMNS]; /* 0 where the row is outside */
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++) {
+                    Index h = top[c] + kh * part.dilation_h;
+                    bool inside = live[c];
+                    if (ZEROS)
+                        inside = inside && (Count)h < (Count)part.H;
+                    else if (inside)
+                        h = (Index)talc_window_source(part.mode, h, part.H);
+                    width[c] = inside ? (Count)part.W : 0;
+                    row[c] = inside ? h * part.W : 0;
+                    column[c] = left[c];
+                }
+#pragma unroll(sizeof(Index) == 4 ? 4 : 1)
+                for (Index kw = 0; kw < part.KW; kw++, out += part.ld) {
+                    T value[COLUMNS];
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; c++) {
+                        Index w = column[c];
+                        column[c] += part.dilation_w;
+                        if (!ZEROS && live[c])
+                            w = (Index)talc_window_source(part.mode, w, part.W);
+                        value[c] = (Count)w < width[c] ? __ldg(plane + (row[c] + w)) : (T)0;
+                    }
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; c++)
+                        if (live[c])
+                            out[c * WARP] = value[c];
+                }
+            }
+        }
+}
+
+/* B for `part`, whose rows start with a channel. */
+template <typename T, typename Index>
+static void build(talc_device *device, const talc_conv2d_problem *p, const T *x, T *b,
+                  const talc_cuda_conv2d_part &part)
+{
+    const int64_t taps = p->KH * p->KW, channels = part.rows / taps, channel = part.row / taps;
+    im2col_part<Index> s;
+    s.H = (Index)p->H, s.W = (Index)p->W, s.KH = (Index)p->KH, s.KW = (Index)p->KW;
+    s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
+    s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
+    s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
+    s.OW.set(p->OW);
+    s.mode = p->padding_mode;
+    s.column = (Index)part.column, s.columns = (Index)part.columns;
+    s.slices = part.slices, s.channels = channels;
+    s.plane = p->H * p->W, s.x_stride = p->C / p->groups * s.plane;
+    s.ld = part.ldb, s.row_step = taps * part.ldb, s.b_stride = part.b_stride;
+    x += part.slice * s.x_stride + channel * s.plane;
+
+    const int64_t threads = talc_clamp(divided(part.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
+    const int64_t blocks = divided(part.columns, threads * COLUMNS);
+    const int64_t slices = talc_smaller(part.slices, 65535);
+    const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)16;
+    int64_t rows = talc_smaller(channels, 65535);
+    if (taps < WRITES && blocks * slices * divided(rows * taps, WRITES) >= few)
+        rows = divided(rows * taps, WRITES);
+    const dim3 grid((unsigned)blocks, (unsigned)rows, (unsigned)slices);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    if (p->padding_mode == TALC_PADDING_ZEROS)
+        im2col_kernel<T, Index, true><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
+    else
+        im2col_kernel<T, Index, false><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
+}
+
+/* Whether 32 bits hold the padded plane, in which all coordinates and columns are; some room is for the last block. */
+static bool is_narrow(const talc_conv2d_problem *p)
+{
+    const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
+    const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
+    const double stride = (double)talc_larger(p->stride_h, p->stride_w);
+    return (h + stride * COLUMNS * BLOCK) * w < INT_MAX && w + stride < INT_MAX;
+}
+
+// ---- Running ------------------------------------------------------------------------------------------------
+
+template <typename T>
+static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_conv2d_arguments *arguments,
+                            const talc_cuda_conv2d_part &part)
+{
+    T *b = (T *)arguments->base.workspace;
+    const T *x = (const T *)arguments->x;
+    if (is_narrow(p))
+        build<T, int32_t>(device, p, x, b, part);
+    else
+        build<T, int64_t>(device, p, x, b, part);
+    const talc_status status = talc_cuda_launched(device, "conv2d");
+    return status != TALC_OK ? status : talc_cuda_conv2d_multiply(device, p, arguments, &part);
+}
+
+template <typename T>
+static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
+                            const talc_conv2d_arguments *arguments, const im2col_plan &plan)
+{
+    const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
+    const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
+    talc_status status = TALC_OK;
+    talc_cuda_conv2d_part part = {};
+    part.b = arguments->base.workspace;
+    part.ldb = plan.ld;
+    part.b_stride = rows * plan.ld;
+    for (int64_t slice = 0; slice < slices; slice += plan.slices)
+        for (int64_t column = 0; column < P; column += plan.columns)
+            for (int64_t row = 0; row < K && status == TALC_OK; row += rows) {
+                part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
+                part.column = column, part.columns = talc_smaller(plan.columns, P - column);
+                part.row = row, part.rows = talc_smaller(rows, K - row);
+                status = multiply<T>(device, p, arguments, part);
+            }
+    if (status != TALC_OK)
+        return status;
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    epilogue_in_place<T>(device, last, (T *)arguments->y, P, p->OC, p->N * p->OC * P);
+    return talc_cuda_launched(device, "conv2d");
+}
+
+const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *problem,
+                                         size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    const im2col_plan own = plan_of(device, p, limit);
+    const double outputs = (double)p->N * (double)p->groups * (double)p->OH * (double)p->OW;
+    const double matrix =
+        (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
+    plan->workspace = own.bytes;
+    /* B is written, then read by the product, whose tiles are 64 channels of a group. cuBLAS makes f64 products on tensor cores. */
+    const int64_t OC = p->OC / p->groups;
+    const double share =
+        (p->dtype == TALC_F64 ? 2 : 0.9) * (double)OC / (double)((OC + 63) / 64 * 64);
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
+                    talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
+    talc_plan_keep(plan, &own, sizeof own);
+    return talc_cuda_blas_refuses();
+}
+
+talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem,
+                                        const talc_plan *plan, const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    const im2col_plan &own = *(const im2col_plan *)talc_plan_own(plan);
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return p->dtype == TALC_F32 ? convolve<float>(device, p, a, own)
+                                : convolve<double>(device, p, a, own);
+}

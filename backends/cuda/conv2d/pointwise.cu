@@ -1,0 +1,63 @@
+/// 1x1 convolution as a matrix product without any copy. For each image n and group g,
+///
+///     y[n, g, oc, j] = sum over ic of w[g, oc, ic] * x[n, g, ic, j],        j = oh * OW + ow
+///
+/// since an image's planes [C/groups, H*W] are the matrix already. cuBLAS takes all images in one call; bias, residual and
+/// activation follow in place. Arithmetic: the data's type. No workspace.
+#include "backends/cuda/device/blas.h"
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/conv2d/product.h"
+#include "backends/cuda/conv2d/rows.h"
+
+using namespace talc;
+
+template <typename T>
+static void end_outputs(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *arguments)
+{
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    epilogue_in_place<T>(device, last, (T *)arguments->y, p->OH * p->OW, p->OC,
+                         p->N * p->OC * p->OH * p->OW);
+}
+
+const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const void *problem, size_t,
+                                            talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, talc_conv2d_bytes(p), 3);
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->KH != 1 || p->KW != 1)
+        return "the kernel is not 1x1";
+    if (p->stride_h != 1 || p->stride_w != 1)
+        return "the stride is not 1";
+    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
+        return "there is padding";
+    return talc_cuda_blas_refuses();
+}
+
+talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *problem,
+                                           const talc_plan *, const void *given)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
+    talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    const int64_t IC = p->C / p->groups, P = p->H * p->W;
+    talc_cuda_conv2d_part part = {};
+    part.slices = p->N * p->groups;
+    part.columns = P;
+    part.rows = IC;
+    part.b = arguments->x;
+    part.ldb = P;
+    part.b_stride = IC * P;
+    status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        end_outputs<float>(device, p, arguments);
+    else
+        end_outputs<double>(device, p, arguments);
+    return talc_cuda_launched(device, "conv2d");
+}

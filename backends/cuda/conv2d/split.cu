@@ -1,0 +1,300 @@
+/// Convolution of a small problem in one launch: the sum of an output is split over the threads of a block.
+///
+///     y[n, oc, oh, ow] = act( b[oc] + r[n, oc, oh, ow] + sum over ic, kh, kw of
+///                             x[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups),   x is 0 outside
+///
+/// Where there are few outputs, what takes time is not the arithmetic but waiting: for launches, and for loads that nothing
+/// hides. So there is one launch, enough blocks for every multiprocessor, and in each as many loads in flight as there can be.
+///
+/// Who computes what: a block has PIXELS neighbouring output pixels, of one image, and CHANNELS output channels. Threads are
+/// PIXELS x slices; slice s has lines s, s + slices, ... of the window, a line being the KW products of one input channel and
+/// kernel row, and CHANNELS sums in registers. A thread loads the inputs of its first lines before it helps to bring the
+/// weights into shared memory, so that both are on their way at once. At the end the slices of a warp are added by shuffles,
+/// those of the eight warps through shared memory, in the order of the warps.
+///
+/// Arithmetic: the data's type, in an order that follows from the problem and the GPU's size.
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/conv2d/rows.h"
+
+using namespace talc;
+
+constexpr int WARP = 32, WARPS = BLOCK / WARP;
+
+/* Products of more problems than these keep the GPU busy with tiles. */
+constexpr double MOST_WORK = (double)(1 << 25);
+/* Every extent, so that 32 bits hold all coordinates, and what the last dimensions of a grid hold. */
+constexpr int64_t MOST_EXTENT = 1 << 20, MOST_GRID = 65535;
+/* Shared memory that needs no asking for. */
+constexpr int64_t MOST_SHARED = 48 << 10;
+
+/* KW is the kernel's width, or 0 for any: then a line is a single product. */
+template <int KW> constexpr int LINE_WIDTH = KW > 0 ? KW : 1;
+
+/* Lines whose inputs are loaded at a time. */
+template <int KW> constexpr int LINES_AHEAD = KW == 0 ? 8 : KW <= 3 ? 6 : 4;
+
+template <typename T> struct split_problem {
+    const T *x, *w;
+    T *y;
+    epilogue<T> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
+    int H, W, KH, KW, OW, IC, OC; /* channels are a group's */
+    int stride_h, stride_w, dilation_h, dilation_w, top, left;
+    int lines, K, pixels;
+    int groups;
+    divisor<uint32_t> by_OW, by_KH, by_KW;
+};
+
+template <typename T, int COUNT>
+struct alignas(COUNT * sizeof(T) < 16 ? COUNT * sizeof(T) : 16) vector {
+    T of[COUNT];
+};
+
+template <typename T, int KW, int PIXELS, int CHANNELS>
+static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem<T> p)
+{
+    constexpr int SLICES = BLOCK / PIXELS, WIDTH = LINE_WIDTH<KW>, AHEAD = LINES_AHEAD<KW>;
+    extern __shared__ __align__(16) unsigned char shared[];
+    T *weights = (T *)shared; /* [K][CHANNELS] */
+    const int t = (int)threadIdx.x, place = t % PIXELS, slice = t / PIXELS;
+    const int pixel = (int)blockIdx.x * PIXELS + place;
+    const int first_channel = (int)blockIdx.y * CHANNELS;
+    const int image = p.groups == 1 ? (int)blockIdx.z : (int)blockIdx.z / p.groups;
+    const int g = (int)blockIdx.z - image * p.groups;
+    const int64_t n = image;
+    const int oh = (int)p.by_OW.quotient((uint32_t)pixel), ow = pixel - oh * p.OW;
+    const bool inside = pixel < p.pixels;
+    const int top = oh * p.stride_h - p.top, left = ow * p.stride_w - p.left;
+    const int plane = p.H * p.W;
+    const T *x = p.x + (n * p.groups + g) * p.IC * (int64_t)plane;
+
+    T values[AHEAD][WIDTH];
+    auto load = [&](int from) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            const int line = from + a * SLICES;
+            int row = line, kw = 0;
+            if (KW == 0) {
+                row = (int)p.by_KW.quotient((uint32_t)line);
+                kw = line - row * p.KW;
+            }
+            const int ic = (int)p.by_KH.quotient((uint32_t)row), kh = row - ic * p.KH;
+            const int h = top + kh * p.dilation_h, w = left + kw * p.dilation_w;
+            const bool live = inside && line < p.lines && (unsigned)h < (unsigned)p.H;
+            const T *at = x + (int64_t)ic * plane + h * p.W;
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) {
+                const int column = w + i * p.dilation_w;
+                values[a][i] = live && (unsigned)column < (unsigned)p.W ? __ldg(at + column) : (T)0;
+            }
+        }
+    };
+    T sums[CHANNELS] = {};
+    auto multiply = [&](int from) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            const int line = from + a * SLICES;
+            if (line >= p.lines)
+                break;
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) {
+                const vector<T, CHANNELS> w =
+                    ((const vector<T, CHANNELS> *)weights)[line * WIDTH + i];
+#pragma unroll
+                for (int c = 0; c < CHANNELS; c++)
+                    sums[c] += values[a][i] * w.of[c];
+            }
+        }
+    };
+
+    load(slice);
+    const T *w = p.w + ((int64_t)g * p.OC + first_channel) * p.K;
+#pragma unroll 4
+    for (int i = t; i < p.K * CHANNELS; i += BLOCK) {
+        const int c = i % CHANNELS;
+        weights[i] = first_channel + c < p.OC ? __ldg(w + (int64_t)c * p.K + i / CHANNELS) : (T)0;
+    }
+    __syncthreads();
+    multiply(slice);
+    for (int from = slice + AHEAD * SLICES; from < p.lines; from += AHEAD * SLICES) {
+        load(from);
+        multiply(from);
+    }
+
+    /* Lanes PIXELS apart are slices of one pixel. */
+#pragma unroll
+    for (int apart = PIXELS; apart < WARP; apart *= 2)
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++)
+            sums[c] += __shfl_down_sync(0xffffffff, sums[c], apart);
+    __syncthreads();        /* the weights are done with */
+    T *parts = (T *)shared; /* [WARPS][CHANNELS][PIXELS] */
+    const int lane = t % WARP, warp = t / WARP;
+    if (lane < PIXELS)
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++)
+            parts[(warp * CHANNELS + c) * PIXELS + place] = sums[c];
+    __syncthreads();
+    for (int i = t; i < CHANNELS * PIXELS; i += BLOCK) {
+        T sum = parts[i];
+#pragma unroll
+        for (int v = 1; v < WARPS; v++)
+            sum += parts[v * CHANNELS * PIXELS + i];
+        const int channel = first_channel + i / PIXELS;
+        const int out = pixel - place + i % PIXELS;
+        if (channel < p.OC && out < p.pixels) {
+            const int64_t oc = (int64_t)g * p.OC + channel;
+            const int64_t at = (n * p.groups * p.OC + oc) * p.pixels + out;
+            p.y[at] = talc_epilogue(p.last, sum, oc, at);
+        }
+    }
+}
+
+// ---- Launch -------------------------------------------------------------------------------------------------
+
+static int64_t pieces(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* Blocks of all images, groups, channels and pixels. */
+static int64_t blocks_of(const talc_conv2d_problem *p, int pixels, int channels)
+{
+    return p->N * p->groups * pieces(p->OC / p->groups, channels) * pieces(p->OH * p->OW, pixels);
+}
+
+template <typename T, int KW, int PIXELS, int CHANNELS>
+static void launch(talc_device *device, const talc_conv2d_problem *p,
+                   const talc_conv2d_arguments *a)
+{
+    split_problem<T> s;
+    s.x = (const T *)a->x, s.w = (const T *)a->w, s.y = (T *)a->y;
+    s.last = epilogue<T>(a->bias, a->residual, p->activation);
+    s.H = (int)p->H, s.W = (int)p->W, s.KH = (int)p->KH, s.KW = (int)p->KW, s.OW = (int)p->OW;
+    s.IC = (int)(p->C / p->groups), s.OC = (int)(p->OC / p->groups);
+    s.stride_h = (int)p->stride_h, s.stride_w = (int)p->stride_w;
+    s.dilation_h = (int)p->dilation_h, s.dilation_w = (int)p->dilation_w;
+    s.top = (int)p->pad_top, s.left = (int)p->pad_left;
+    s.K = s.IC * s.KH * s.KW, s.lines = s.K / LINE_WIDTH<KW>;
+    s.pixels = (int)(p->OH * p->OW);
+    s.groups = (int)p->groups;
+    s.by_OW.set(p->OW), s.by_KH.set(p->KH), s.by_KW.set(p->KW);
+    const int weights = s.K * CHANNELS, parts = WARPS * CHANNELS * PIXELS;
+    const dim3 grid((unsigned)pieces(s.pixels, PIXELS), (unsigned)pieces(s.OC, CHANNELS),
+                    (unsigned)(p->N * p->groups));
+    split_kernel<T, KW, PIXELS, CHANNELS>
+        <<<grid, BLOCK, (weights > parts ? weights : parts) * sizeof(T),
+           talc_cuda_stream(device)>>>(s);
+}
+
+/* As few blocks as give every multiprocessor one: larger ones load their operands for more outputs. */
+template <typename T, int KW>
+static void with_tiles(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a)
+{
+    constexpr int FEW = 4, MANY = sizeof(T) == 4 ? 8 : 4;
+    const int64_t units = talc_cuda_state_of(device)->multiprocessors;
+    const int64_t K = p->C / p->groups * p->KH * p->KW;
+    if (MANY > FEW && blocks_of(p, 32, MANY) >= 4 * units &&
+        K * MANY * (int64_t)sizeof(T) <= MOST_SHARED)
+        launch<T, KW, 32, MANY>(device, p, a);
+    else if (blocks_of(p, 32, FEW) >= units - units / 8)
+        launch<T, KW, 32, FEW>(device, p, a);
+    else if (blocks_of(p, 16, FEW) >= units - units / 8)
+        launch<T, KW, 16, FEW>(device, p, a);
+    else
+        launch<T, KW, 8, FEW>(device, p, a);
+}
+
+template <typename T>
+static void split(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
+{
+    if (p->KW == 3)
+        with_tiles<T, 3>(device, p, a);
+    else if (p->KW == 5)
+        with_tiles<T, 5>(device, p, a);
+    else
+        with_tiles<T, 0>(device, p, a);
+}
+
+/* Whether 32 bits hold every offset, and the grid has room. */
+static bool is_narrow(const talc_conv2d_problem *p)
+{
+    const int64_t extents[] = { p->N,
+                                p->C,
+                                p->H,
+                                p->W,
+                                p->OC,
+                                p->KH,
+                                p->KW,
+                                p->OH,
+                                p->OW,
+                                p->stride_h,
+                                p->stride_w,
+                                p->dilation_h,
+                                p->dilation_w,
+                                p->pad_top,
+                                p->pad_left,
+                                p->pad_bottom,
+                                p->pad_right,
+                                p->H * p->W,
+                                p->KH * p->dilation_h,
+                                p->KW * p->dilation_w };
+    for (int64_t extent : extents)
+        if (extent > MOST_EXTENT)
+            return false;
+    return p->N * p->groups <= MOST_GRID && p->OC / p->groups <= MOST_GRID;
+}
+
+static bool is_small(const talc_conv2d_problem *p)
+{
+    const double outputs = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
+    return outputs * (double)(p->C / p->groups) * (double)(p->KH * p->KW) <= MOST_WORK;
+}
+
+/* As measured on an H200 over sums of 9 to 320 products: an output takes a time of its own and one for each product, and x is read
+ * again for every four channels. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p)
+{
+    const double fours = (double)((p->OC / p->groups + 3) / 4);
+    const double products = (double)(p->C / p->groups * p->KH * p->KW);
+    const double outputs = (double)(p->N * p->groups) * (double)p->OH * (double)p->OW * fours * 4;
+    const double read = (double)p->N * (double)p->C * (double)p->H * (double)p->W * fours *
+                        (double)talc_dtype_size(p->dtype);
+    return talc_cuda_conv2d_seconds(device, p, INFINITY, read, 1) +
+           outputs * (15e-12 + 0.1e-12 * products) * 132 /
+               talc_cuda_state_of(device)->multiprocessors;
+}
+
+const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *problem, size_t,
+                                        talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return "the padding is not zeros";
+    if (!is_small(p))
+        return "more than 2^25 products";
+    if (!is_narrow(p))
+        return "an extent or a plane of x passes 2^20, or the slices 65,535";
+    if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)talc_dtype_size(p->dtype) > MOST_SHARED)
+        return "the weights of 4 channels do not fit shared memory";
+    plan->seconds = seconds(device, p);
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_split_run(talc_device *device, const void *problem, const talc_plan *,
+                                       const void *given)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        split<float>(device, p, arguments);
+    else
+        split<double>(device, p, arguments);
+    return talc_cuda_launched(device, "conv2d");
+}

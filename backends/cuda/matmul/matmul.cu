@@ -1,0 +1,397 @@
+/// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a batch of them.
+///
+/// `dot` is for few rows, as a linear layer has them at inference, and a transposed B: a block computes the outputs of one
+/// column, reading its row of the stored B once, with 16-byte accesses where alignment allows. Memory-bound, one launch.
+///
+/// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the last step is a pass of
+/// its own over y.
+///
+/// `direct` is the textbook's tiled product: a block of 256 threads computes TILE x TILE outputs, DEPTH steps of k at a
+/// time from shared memory; a thread holds SIDE x SIDE sums in registers and ends them before it stores. It takes every
+/// problem, and needs no library.
+///
+/// Arithmetic of all: the data's type, each output's sum in a fixed order.
+#include "backends/cuda/row.cuh"
+#include "backends/cuda/device/blas.h"
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "ops/matmul.h"
+
+using namespace talc;
+
+// ---- dot ----------------------------------------------------------------------------------------------------
+
+/* Each row of A costs a load from cache for each of B, so more rows are better off with tiles. */
+constexpr int MOST_ROWS = 4;
+
+struct dot_shape {
+    int M;
+    int64_t N, K, lda, ldb, batch;
+};
+
+/* Thread t of a block takes packs t, t + blockDim.x, ... of COUNT steps of k, then steps that fill no pack; the threads'
+ * sums are added pairwise. */
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    dot_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const dot_shape s,
+               const walk<2, uint64_t> products)
+{
+    struct alignas(COUNT * sizeof(T)) pack {
+        T of[COUNT];
+    };
+    __shared__ T sums[MOST_ROWS][BLOCK];
+    const int t = (int)threadIdx.x;
+    const int64_t n = blockIdx.x, packs = s.K / COUNT;
+    for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z) {
+        int64_t at[2];
+        products.offsets((uint64_t)product, at);
+        const T *left = a + at[0], *right = b + at[1] + n * s.ldb;
+        T sum[MOST_ROWS] = {};
+#pragma unroll 4
+        for (int64_t i = t; i < packs; i += blockDim.x) {
+            const pack steps = ((const pack *)right)[i];
+#pragma unroll
+            for (int m = 0; m < MOST_ROWS; m++)
+                if (m < s.M) {
+                    const pack row = ((const pack *)(left + m * s.lda))[i];
+#pragma unroll
+                    for (int e = 0; e < COUNT; e++)
+                        sum[m] += row.of[e] * steps.of[e];
+                }
+        }
+        for (int64_t k = packs * COUNT + t; k < s.K; k += blockDim.x)
+#pragma unroll
+            for (int m = 0; m < MOST_ROWS; m++)
+                if (m < s.M)
+                    sum[m] += left[m * s.lda + k] * right[k];
+#pragma unroll
+        for (int m = 0; m < MOST_ROWS; m++)
+            sums[m][t] = sum[m];
+        for (int half = (int)blockDim.x / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (t < half)
+#pragma unroll
+                for (int m = 0; m < MOST_ROWS; m++)
+                    sums[m][t] += sums[m][t + half];
+        }
+        __syncthreads();
+        if (t < s.M) {
+            const int64_t out = (product * s.M + t) * s.N + n;
+            y[out] = talc_epilogue(last, sums[t][0], n, out);
+        }
+        __syncthreads();
+    }
+}
+
+/* Whether all rows of a batch of matrices start where a 16-byte access may. */
+static bool is_aligned(const talc_matmul_problem *p, const void *data, int64_t ld,
+                       const int64_t strides[TALC_MAX_RANK])
+{
+    const int64_t count = 16 / (int64_t)talc_dtype_size(p->dtype);
+    bool aligned = (uintptr_t)data % 16 == 0 && ld % count == 0;
+    for (int i = 0; i < p->batch_rank; i++)
+        aligned = aligned && strides[i] % count == 0;
+    return aligned;
+}
+
+template <typename T>
+static void dot(talc_device *device, const talc_matmul_problem *p,
+                const talc_matmul_arguments *arguments)
+{
+    constexpr int WIDE = 16 / sizeof(T);
+    const dot_shape s = { (int)p->M, p->N, p->K, p->lda, p->ldb, p->batch };
+    const walk<2, uint64_t> products(p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides });
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    /* Long sums need threads, short ones few steps of adding their sums. */
+    const unsigned threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : p->K >= 256 ? 64 : 32;
+    const dim3 grid((unsigned)p->N, 1, (unsigned)(p->batch < 65535 ? p->batch : 65535));
+    const cudaStream_t stream = talc_cuda_stream(device);
+    T *y = (T *)arguments->y;
+    const T *a = (const T *)arguments->a, *b = (const T *)arguments->b;
+    if (is_aligned(p, a, p->M > 1 ? p->lda : 0, p->a_strides) &&
+        is_aligned(p, b, p->ldb, p->b_strides))
+        dot_kernel<T, WIDE><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
+    else
+        dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
+}
+
+static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t, talc_plan *)
+{
+    if (p->M > MOST_ROWS)
+        return "more than 4 rows";
+    if (p->transpose_a)
+        return "A is transposed";
+    if (!p->transpose_b)
+        return "B is not transposed";
+    if (p->N > INT_MAX)
+        return "more than 2^31 - 1 columns";
+    return NULL;
+}
+
+static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
+                           const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        dot<float>(device, p, arguments);
+    else
+        dot<double>(device, p, arguments);
+    return talc_cuda_launched(device, "matmul");
+}
+
+// ---- cublas -------------------------------------------------------------------------------------------------
+
+static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p, size_t,
+                               talc_plan *)
+{
+    /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
+    const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
+    if (p->K <= 256 && work <= (double)(1 << 22))
+        return "at most 2^22 products, of sums of at most 256";
+    return talc_cuda_blas_refuses();
+}
+
+/* The batch dimension with the most products; -1 for a single product. */
+static int longest(const talc_matmul_problem *p)
+{
+    int at = p->batch_rank - 1;
+    for (int i = 0; i < p->batch_rank; i++)
+        if (p->batch_dims[i] > p->batch_dims[at])
+            at = i;
+    return at;
+}
+
+/* y's strides follow from its layout: matrices without gaps, last batch dimension fastest. */
+static void y_strides(const talc_matmul_problem *p, int64_t strides[TALC_MAX_RANK])
+{
+    int64_t stride = p->M * p->N;
+    for (int i = p->batch_rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= p->batch_dims[i];
+    }
+}
+
+/* Matrices that share B and follow each other row after row are one tall matrix. */
+static void stack(talc_cuda_product *product)
+{
+    if (product->b_stride == 0 && !product->transpose_a &&
+        product->a_stride == product->M * product->lda) {
+        product->M *= product->batch;
+        product->batch = 1;
+    }
+}
+
+static talc_status cublas_products(talc_device *device, const talc_matmul_problem *p,
+                                   const talc_matmul_arguments *arguments)
+{
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int inner = longest(p);
+    int64_t strides[TALC_MAX_RANK];
+    y_strides(p, strides);
+    const int64_t batch = inner < 0 ? 1 : p->batch_dims[inner];
+    for (int64_t outer = 0; outer < p->batch / batch; outer++) {
+        int64_t rest = outer, a = 0, b = 0, y = 0;
+        for (int i = p->batch_rank - 1; i >= 0; i--) {
+            if (i == inner)
+                continue;
+            const int64_t digit = rest % p->batch_dims[i];
+            rest /= p->batch_dims[i];
+            a += digit * p->a_strides[i];
+            b += digit * p->b_strides[i];
+            y += digit * strides[i];
+        }
+        talc_cuda_product product = {};
+        product.dtype = p->dtype;
+        product.M = p->M;
+        product.N = p->N;
+        product.K = p->K;
+        product.a = (const char *)arguments->a + a * size;
+        product.b = (const char *)arguments->b + b * size;
+        product.c = (char *)arguments->y + y * size;
+        product.lda = p->lda;
+        product.ldb = p->ldb;
+        product.ldc = p->N;
+        product.transpose_a = p->transpose_a;
+        product.transpose_b = p->transpose_b;
+        product.batch = batch;
+        product.a_stride = inner < 0 ? 0 : p->a_strides[inner];
+        product.b_stride = inner < 0 ? 0 : p->b_strides[inner];
+        product.c_stride = inner < 0 ? 0 : strides[inner];
+        if (inner >= 0 && product.c_stride == p->M * p->N)
+            stack(&product);
+        const talc_status status = talc_cuda_multiply(device, "matmul", &product);
+        if (status != TALC_OK)
+            return status;
+    }
+    return TALC_OK;
+}
+
+template <typename T>
+static void end_products(talc_device *device, const talc_matmul_problem *p,
+                         const talc_matmul_arguments *arguments)
+{
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    epilogue_in_place<T>(device, last, (T *)arguments->y, 1, p->N, p->batch * p->M * p->N);
+}
+
+static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
+                              const talc_matmul_arguments *arguments)
+{
+    talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    if (p->K > 0)
+        status = cublas_products(device, p, arguments);
+    else
+        status = talc_cuda_status(
+            device, "matmul",
+            cudaMemsetAsync(arguments->y, 0,
+                            (size_t)(p->batch * p->M * p->N) * talc_dtype_size(p->dtype),
+                            talc_cuda_stream(device)));
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        end_products<float>(device, p, arguments);
+    else
+        end_products<double>(device, p, arguments);
+    return talc_cuda_launched(device, "matmul");
+}
+
+// ---- direct -------------------------------------------------------------------------------------------------
+
+constexpr int TILE = 64, DEPTH = 16, ACROSS = 16, SIDE = TILE / ACROSS;
+
+static_assert(ACROSS * ACROSS == BLOCK, "a thread for each SIDE x SIDE outputs of the tile");
+
+/* Element (m, k) of a stored matrix is at m * lda + k, or k * lda + m when it is transposed. */
+struct shape {
+    int64_t M, N, K, lda, ldb;
+    int64_t n_tiles, tiles, batch;
+};
+
+/* Element (row, k) of a tile, counted from its first; threads beside each other take elements beside each other. */
+template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
+{
+    row = ALONG_K ? element / DEPTH : element % TILE;
+    k = ALONG_K ? element % DEPTH : element / TILE;
+}
+
+/* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside: steps beyond K add 0 * 0 to a sum, and what rows
+ * beyond the last one give is not stored. One more column keeps banks apart. */
+template <bool ALONG_K, typename T>
+__device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld, int64_t first,
+                          int64_t rows, int64_t k, int64_t K)
+{
+#pragma unroll
+    for (int i = 0; i < TILE * DEPTH / BLOCK; i++) {
+        int row, step;
+        place<ALONG_K>((int)threadIdx.x + i * BLOCK, row, step);
+        const int64_t at_row = first + row, at_k = k + step;
+        const bool inside = at_row < rows && at_k < K;
+        tile[step][row] = inside ? data[ALONG_K ? at_row * ld + at_k : at_k * ld + at_row] : (T)0;
+    }
+}
+
+template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
+static __global__ void __launch_bounds__(BLOCK)
+    direct_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const shape s,
+                  const walk<2, uint64_t> products)
+{
+    __shared__ T a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
+    const int down = (int)threadIdx.x / ACROSS, across = (int)threadIdx.x % ACROSS;
+    for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z)
+        for (int64_t tile = blockIdx.x; tile < s.tiles; tile += gridDim.x) {
+            const int64_t m = tile / s.n_tiles * TILE, n = tile % s.n_tiles * TILE;
+            int64_t at[2];
+            products.offsets((uint64_t)product, at);
+            T sums[SIDE][SIDE] = {};
+            for (int64_t k = 0; k < s.K; k += DEPTH) {
+                load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
+                load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
+                __syncthreads();
+#pragma unroll
+                for (int step = 0; step < DEPTH; step++) {
+                    T left[SIDE], right[SIDE];
+#pragma unroll
+                    for (int i = 0; i < SIDE; i++) {
+                        left[i] = a_tile[step][down + i * ACROSS];
+                        right[i] = b_tile[step][across + i * ACROSS];
+                    }
+#pragma unroll
+                    for (int i = 0; i < SIDE; i++)
+#pragma unroll
+                        for (int j = 0; j < SIDE; j++)
+                            sums[i][j] += left[i] * right[j];
+                }
+                __syncthreads();
+            }
+#pragma unroll
+            for (int i = 0; i < SIDE; i++)
+#pragma unroll
+                for (int j = 0; j < SIDE; j++) {
+                    const int64_t row = m + down + i * ACROSS, column = n + across + j * ACROSS;
+                    const int64_t out = (product * s.M + row) * s.N + column;
+                    if (row < s.M && column < s.N)
+                        y[out] = talc_epilogue(last, sums[i][j], column, out);
+                }
+        }
+}
+
+template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
+static void launch(talc_device *device, const talc_matmul_problem *p,
+                   const talc_matmul_arguments *arguments)
+{
+    const int64_t n_tiles = (p->N + TILE - 1) / TILE;
+    const shape s = {
+        p->M, p->N, p->K, p->lda, p->ldb, n_tiles, (p->M + TILE - 1) / TILE * n_tiles, p->batch
+    };
+    const walk<2, uint64_t> products(p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides });
+    const dim3 grid((unsigned)(s.tiles < INT_MAX ? s.tiles : INT_MAX), 1,
+                    (unsigned)(s.batch < 65535 ? s.batch : 65535));
+    const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
+    direct_kernel<T, TRANSPOSE_A, TRANSPOSE_B><<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
+        (T *)arguments->y, (const T *)arguments->a, (const T *)arguments->b, last, s, products);
+}
+
+template <typename T>
+static void direct(talc_device *device, const talc_matmul_problem *p,
+                   const talc_matmul_arguments *arguments)
+{
+    if (p->transpose_a && p->transpose_b)
+        launch<T, true, true>(device, p, arguments);
+    else if (p->transpose_a)
+        launch<T, true, false>(device, p, arguments);
+    else if (p->transpose_b)
+        launch<T, false, true>(device, p, arguments);
+    else
+        launch<T, false, false>(device, p, arguments);
+}
+
+static const char *plan_direct(const talc_device *, const talc_matmul_problem *, size_t,
+                               talc_plan *)
+{
+    return NULL;
+}
+
+static talc_status direct_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
+                              const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    if (p->dtype == TALC_F32)
+        direct<float>(device, p, arguments);
+    else
+        direct<double>(device, p, arguments);
+    return talc_cuda_launched(device, "matmul");
+}
+
+const talc_algorithm talc_cuda_matmul[] = {
+    talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
+    talc_cuda_row<plan_cublas, cublas_run>(
+        "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
+    talc_cuda_row<plan_direct, direct_run>("direct",
+                                           { "the data's own type, FMA", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+};

@@ -1,0 +1,346 @@
+/// Batch normalisation of images.
+///
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///
+/// x, y [N, C, H, W], the rest [C], contiguous. Memory-bound.
+///
+///   parts  Outside training one kernel: a block takes a run of some thousand values, whichever planes they lie in, loads them,
+///          works out scale and shift of those planes in f64 meanwhile, and does the rest in the data's type. In training
+///          a channel is first cut into parts of about 16384 values, several planes or a piece of one. A block gives a part's
+///          mean and sum of squared deviations, in f64 and relative to one of its values; a warp or a block joins the parts of a
+///          channel by Chan's formula, in a tree of fixed shape; the first kernel follows, from the back, where x is still
+///          cached; the running statistics are written last.
+///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
+///
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#include "backends/cuda/row.cuh"
+#include "backends/cuda/norm/moments.cuh"
+
+using namespace talc;
+
+namespace /* other kernels have types of the same names */
+{
+
+/* Values that a thread of the last kernel has in flight, in bytes, and planes that its block may touch. */
+constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256;
+
+/* y = (x - mean) * scale + shift. */
+template <typename T> struct affine {
+    T mean, scale, shift;
+};
+
+// ---- Normalisation ------------------------------------------------------------------------------------------
+
+/* What the mean loses when it is rounded to the data's type goes into the shift. */
+template <typename T>
+static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c, double mean, double var)
+{
+    const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) / sqrt(var + p.eps);
+    const T rounded = (T)mean;
+    const double lost = (double)rounded == mean ? 0 : ((double)rounded - mean) * scale;
+    return { rounded, (T)scale, (T)((p.bias == NULL ? 0 : (double)p.bias[c]) + lost) };
+}
+
+template <typename T, bool TRAINING>
+static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c)
+{
+    if (TRAINING) {
+        const moments m = p.channels[c];
+        return affine_of(p, c, m.mean, m.squares / m.count);
+    }
+    return affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
+}
+
+/* The formulas of ops/elementwise_table.h. All threads take the same branch. */
+template <typename T>
+static __device__ T finish(T x, const affine<T> &by, talc_activation activation)
+{
+    x = (x - by.mean) * by.scale + by.shift;
+    if (activation == TALC_ACTIVATION_NONE)
+        return x;
+    if (activation == TALC_ACTIVATION_RELU)
+        return x < 0 ? 0 : x;
+    return activation == TALC_ACTIVATION_SIGMOID ? 1 / (1 + exp(-x)) : tanh(x);
+}
+
+/* Runs of `length` values, BYTES_IN_FLIGHT a thread at most; accesses move COUNT values. */
+template <typename T, int COUNT, bool TRAINING>
+static __global__ void __launch_bounds__(BLOCK)
+    normalise(const norm_plan<T> p, int length, int64_t runs, divisor<uint32_t> plane)
+{
+    constexpr int ACCESSES = BYTES_IN_FLIGHT / sizeof(T) / COUNT;
+    __shared__ affine<T> of_plane[MOST_PLANES];
+    for (int64_t i = blockIdx.x; i < runs; i += gridDim.x) {
+        const int64_t begin = (TRAINING ? runs - 1 - i : i) * length;
+        const int count = (int)(p.count - begin < length ? p.count - begin : length);
+        const T *x = p.x + begin;
+        vec<T, COUNT> values[ACCESSES];
+#pragma unroll
+        for (int k = 0; k < ACCESSES; k++) {
+            const int at = (k * BLOCK + (int)threadIdx.x) * COUNT;
+            if (at < count)
+                values[k] = *(const vec<T, COUNT> *)(x + at);
+        }
+        const int64_t first = begin / p.plane, rest = p.plane - (begin - first * p.plane);
+        const int left = (int)(rest < length ? rest : length);
+        const int planes =
+            count <= left ? 1 : 2 + (int)plane.quotient((uint32_t)(count - left - 1));
+        __syncthreads(); /* the run before is done */
+        if ((int)threadIdx.x < planes)
+            of_plane[threadIdx.x] = affine_of<T, TRAINING>(p, (first + (int64_t)threadIdx.x) % p.C);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < ACCESSES; k++) {
+            const int at = (k * BLOCK + (int)threadIdx.x) * COUNT;
+            if (at >= count)
+                continue;
+            int index = at < left ? 0 : 1 + (int)plane.quotient((uint32_t)(at - left));
+            int next = left + index * (int)plane.by;
+            affine<T> by = of_plane[index];
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                if (COUNT > 1 && at + e >= next) {
+                    by = of_plane[++index];
+                    next += (int)plane.by;
+                }
+                values[k].of[e] = finish(values[k].of[e], by, p.activation);
+            }
+            *(vec<T, COUNT> *)(p.y + begin + at) = values[k];
+        }
+    }
+}
+
+// ---- channels -----------------------------------------------------------------------------------------------
+
+/* A block a channel; accesses move COUNT values. */
+template <typename T, int COUNT, bool TRAINING, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    channels(const norm_plan<T> p, bool moves, divisor<Index> length)
+{
+    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    __shared__ sums shared[BLOCK / WARP];
+    __shared__ affine<T> of_channel;
+    const Index accesses = (Index)p.N * length.by;
+    for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
+        const T *x = p.x + c * p.plane;
+        T *y = p.y + c * p.plane;
+        const auto offset = [&](Index access) {
+            const Index row = length.quotient(access);
+            return (int64_t)row * p.C * p.plane + (int64_t)(access - row * length.by) * COUNT;
+        };
+        moments m;
+        if (TRAINING) {
+            const T start =
+                start_of(x[0], x[p.plane / 2], x[(p.N - 1) * p.C * p.plane + p.plane - 1]);
+            sums sum;
+            for (Index i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
+                vec<T, COUNT> values[IN_FLIGHT];
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+                    if (i + k * BLOCK < accesses)
+                        values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+#pragma unroll
+                    for (int e = 0; e < COUNT; e++)
+                        if (i + k * BLOCK < accesses)
+                            sum.add((double)values[k].of[e] - (double)start);
+            }
+            sum = join_group(sum, BLOCK, shared);
+            m = moments_of(sum, (double)start, (double)p.N * (double)p.plane);
+        }
+        __syncthreads(); /* the channel before is done */
+        if (threadIdx.x == 0)
+            of_channel = TRAINING
+                             ? affine_of(p, c, m.mean, m.squares / m.count)
+                             : affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
+        __syncthreads();
+        const affine<T> by = of_channel;
+        for (Index i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
+            vec<T, COUNT> values[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (i + k * BLOCK < accesses)
+                    values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++) {
+#pragma unroll
+                for (int e = 0; e < COUNT; e++)
+                    values[k].of[e] = finish(values[k].of[e], by, p.activation);
+                if (i + k * BLOCK < accesses)
+                    *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
+            }
+        }
+        if (TRAINING && threadIdx.x == 0) {
+            keep_moments(p, c, m);
+            if (moves)
+                move_running_of(p, c, m);
+        }
+    }
+}
+
+// ---- Launches -----------------------------------------------------------------------------------------------
+
+template <typename T>
+static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
+                            const talc_batch_norm2d_arguments *a)
+{
+    norm_plan<T> plan = {};
+    plan.N = p->N;
+    plan.C = p->C;
+    plan.plane = p->H * p->W;
+    plan.count = p->N * p->C * plan.plane;
+    plan.momentum = p->momentum;
+    plan.eps = p->eps;
+    plan.activation = p->activation;
+    if (plan.plane > 0) {
+        plan.images = plan.plane < PART_VALUES ? PART_VALUES / plan.plane : 1;
+        plan.length = plan.plane < PART_VALUES ? plan.plane : PART_VALUES;
+        plan.segments = pieces(plan.plane, plan.length);
+        plan.parts_of_channel = pieces(p->N, plan.images) * plan.segments;
+    }
+    if (has_odd_planes(plan)) {
+        const plane_cut cut = planes_of(plan);
+        plan.images = cut.images;
+        plan.parts_of_channel = cut.parts;
+    }
+    if (a == NULL)
+        return plan;
+    plan.x = (const T *)a->x;
+    plan.weight = (const T *)a->weight;
+    plan.bias = (const T *)a->bias;
+    plan.running_mean = (T *)a->running_mean;
+    plan.running_var = (T *)a->running_var;
+    plan.y = (T *)a->y;
+    plan.mean = (T *)a->mean;
+    plan.rstd = (T *)a->rstd;
+    plan.channels = (moments *)a->base.workspace;
+    plan.parts = plan.channels + p->C;
+    return plan;
+}
+
+template <typename T> static bool is_packed(const norm_plan<T> &plan, int64_t count)
+{
+    return count % (ACCESS / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) && is_aligned(plan.y);
+}
+
+template <typename T, bool TRAINING>
+static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
+{
+    constexpr int COUNT = ACCESS / sizeof(T), MOST = BLOCK * BYTES_IN_FLIGHT / sizeof(T);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    divisor<uint32_t> plane;
+    plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
+    int length = MOST; /* it may begin in one plane's last value and end in another's first */
+    if (plan.plane < MOST / (MOST_PLANES - 2))
+        length = (int)plan.plane * (MOST_PLANES - 2) / COUNT * COUNT;
+    const int64_t runs = pieces(plan.count, length);
+    const unsigned blocks = blocks_of(device, runs);
+    if (is_packed(plan, plan.count))
+        normalise<T, COUNT, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, runs, plane);
+    else
+        normalise<T, 1, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, runs, plane);
+}
+
+static bool moves_running(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+{
+    return p->training && a->running_mean != NULL && p->momentum != 0;
+}
+
+template <typename T>
+static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p,
+                         const talc_batch_norm2d_arguments *a)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const norm_plan<T> plan = plan_of<T>(p, a);
+    if (p->training) {
+        const unsigned blocks = blocks_of(device, plan.C * plan.parts_of_channel);
+        if (has_odd_planes(plan))
+            launch_planes(device, plane_moments<T>{ plan }, plan.x, planes_of(plan));
+        else if (is_packed(plan, plan.plane))
+            part_moments<T, ACCESS / sizeof(T)><<<blocks, BLOCK, 0, stream>>>(plan);
+        else
+            part_moments_of_runs<T><<<blocks, BLOCK, 0, stream>>>(plan, threads_of_run(plan));
+        const int threads = plan.parts_of_channel > 4 * WARP ? BLOCK : WARP;
+        join_channels<T><<<blocks_of(device, pieces(plan.C, BLOCK / threads)), BLOCK, 0, stream>>>(
+            plan, threads);
+    }
+    if (p->training)
+        launch_normalise<T, true>(device, plan);
+    else
+        launch_normalise<T, false>(device, plan);
+    if (moves_running(p, a))
+        move_running<T><<<blocks_for(device, plan.C), BLOCK, 0, stream>>>(plan);
+}
+
+template <typename T, int COUNT, typename Index>
+static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training,
+                               bool moves)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const unsigned blocks = blocks_of(device, plan.C);
+    divisor<Index> length;
+    length.set(plan.plane / COUNT);
+    if (training)
+        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, moves, length);
+    else
+        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, moves, length);
+}
+
+template <typename T>
+static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
+                            const talc_batch_norm2d_arguments *a)
+{
+    const norm_plan<T> plan = plan_of<T>(p, a);
+    const bool moves = moves_running(p, a);
+    if (plan.N * plan.plane > INT_MAX)
+        launch_channels_as<T, 1, uint64_t>(device, plan, p->training, moves);
+    else if (is_packed(plan, plan.plane))
+        launch_channels_as<T, ACCESS / sizeof(T), uint32_t>(device, plan, p->training, moves);
+    else
+        launch_channels_as<T, 1, uint32_t>(device, plan, p->training, moves);
+}
+
+} // namespace
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
+                                 talc_plan *)
+{
+    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+}
+
+static const char *plan_parts(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
+                              talc_plan *plan)
+{
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
+    if (p->training && p->N * p->H * p->W <= PART_VALUES)
+        return "a channel of a training batch has up to 16384 values";
+    const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
+                                               : plan_of<double>(p, NULL).parts_of_channel;
+    if (p->training)
+        plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
+    return NULL;
+}
+
+/* launch_parts or launch_channels, of both types. */
+template <auto F32, auto F64>
+static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, const talc_plan *,
+                       const talc_batch_norm2d_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "batch_norm2d");
+    if (status != TALC_OK)
+        return status;
+    (p->dtype == TALC_F32 ? F32 : F64)(device, p, arguments);
+    return talc_cuda_launched(device, "batch_norm2d");
+}
+
+const talc_algorithm talc_cuda_batch_norm2d[] = {
+    talc_cuda_row<plan_parts, run<launch_parts<float>, launch_parts<double>>>(
+        "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
+    talc_cuda_row<plan_channels, run<launch_channels<float>, launch_channels<double>>>(
+        "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+};

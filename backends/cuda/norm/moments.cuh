@@ -1,0 +1,271 @@
+/// Means and variances of channels, for batch normalisation in training. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
+#define TALC_BACKENDS_CUDA_NORM_MOMENTS_CUH
+
+#include "backends/cuda/planes.cuh"
+#include "ops/batch_norm2d.h"
+
+namespace talc
+{
+
+constexpr int64_t PART_VALUES = 16384;
+
+/* Count, mean and sum of squared deviations of some values; Chan's formula joins two. */
+struct moments {
+    double count = 0, mean = 0, squares = 0;
+
+    __device__ void join(const moments &other)
+    {
+        if (other.count == 0)
+            return;
+        const double joined = count + other.count, delta = other.mean - mean;
+        const double share = other.count / joined;
+        mean += delta * share;
+        squares += other.squares + delta * delta * (count * share);
+        count = joined;
+    }
+};
+
+struct sums {
+    double deviations = 0, squares = 0;
+
+    __device__ void add(double deviation)
+    {
+        deviations += deviation;
+        squares += deviation * deviation;
+    }
+    __device__ void join(const sums &other)
+    {
+        deviations += other.deviations;
+        squares += other.squares;
+    }
+};
+
+/* The value from which deviations are taken: the middle one of three, as from a single value that is far off all deviations would
+ * be large. Infinity and NaN are no place to start from. */
+template <typename T> static __device__ T start_of(T a, T b, T c)
+{
+    const T low = a < b ? a : b, high = a < b ? b : a, middle = c < low ? low : c > high ? high : c;
+    return middle - middle == 0 ? middle : 0;
+}
+
+/* Of `count` values whose deviations from `start` were summed up. */
+static __device__ moments moments_of(const sums &sum, double start, double count)
+{
+    moments m;
+    m.count = count;
+    m.mean = start + sum.deviations / count;
+    const double squares = sum.squares - sum.deviations * (sum.deviations / count);
+    m.squares = squares < 0 ? 0 : squares; /* NaN stays */
+    return m;
+}
+
+template <typename T> struct norm_plan {
+    const T *x, *weight, *bias;
+    T *running_mean, *running_var, *y, *mean, *rstd;
+    moments *parts;    /* [C][parts] */
+    moments *channels; /* [C] */
+    int64_t N, C, plane, count, parts_of_channel;
+    int64_t images, length,
+        segments; /* a part: planes, values of each, and parts that a plane is cut into */
+    double momentum, eps;
+    talc_activation activation;
+};
+
+// ---- Parts --------------------------------------------------------------------------------------------------
+
+/* A block's part: `rows` runs of `length` values each, C planes apart. */
+template <typename T> struct norm_part {
+    int64_t c, of_channel, rows;
+    uint32_t length;
+    const T *x;
+    T start;
+
+    __device__ norm_part(const norm_plan<T> &p, int64_t part)
+        : c(part % p.C), of_channel(part / p.C) /* blocks side by side take the same images */
+    {
+        const int64_t n = of_channel / p.segments * p.images;
+        const int64_t first = of_channel % p.segments * p.length, left = p.plane - first;
+        rows = p.N - n < p.images ? p.N - n : p.images;
+        length = (uint32_t)(left < p.length ? left : p.length);
+        x = p.x + (n * p.C + c) * p.plane + first;
+        start = start_of(x[0], x[length / 2], x[(rows - 1) * p.C * p.plane + length - 1]);
+    }
+    __device__ void end(const norm_plan<T> &p, const sums &sum) const
+    {
+        if (threadIdx.x == 0)
+            p.parts[c * p.parts_of_channel + of_channel] =
+                moments_of(sum, (double)start, (double)rows * length);
+    }
+};
+
+/* One part a block; runs are whole accesses. */
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> p)
+{
+    constexpr int IN_FLIGHT = 4;
+    __shared__ sums shared[BLOCK / WARP];
+    for (int64_t number = blockIdx.x; number < p.C * p.parts_of_channel; number += gridDim.x) {
+        const norm_part<T> part(p, number);
+        const uint32_t length = part.length / COUNT, accesses = (uint32_t)part.rows * length;
+        sums sum;
+        for (uint32_t i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
+            vec<T, COUNT> values[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++) {
+                const uint32_t access = i + k * BLOCK, row = part.rows == 1 ? 0 : access / length;
+                if (access < accesses)
+                    values[k] = *(const vec<T, COUNT> *)(part.x + row * p.C * p.plane +
+                                                         (access - row * length) * COUNT);
+            }
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+#pragma unroll
+                for (int e = 0; e < COUNT; e++)
+                    if (i + k * BLOCK < accesses)
+                        sum.add((double)values[k].of[e] - (double)part.start);
+        }
+        part.end(p, join_group(sum, BLOCK, shared));
+    }
+}
+
+/* The same of runs that are not: `threads` neighbours a run. The values before its first whole access and after the last are fewer
+ * than they each. */
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK)
+    part_moments_of_runs(const norm_plan<T> p, int threads)
+{
+    constexpr int COUNT = ACCESS / sizeof(T), IN_FLIGHT = 4;
+    __shared__ sums shared[BLOCK / WARP];
+    const int thread = threadIdx.x % threads;
+    for (int64_t number = blockIdx.x; number < p.C * p.parts_of_channel; number += gridDim.x) {
+        const norm_part<T> part(p, number);
+        const double start = (double)part.start;
+        const int length = (int)part.length;
+        sums sum;
+        for (int row = threadIdx.x / threads; row < part.rows; row += BLOCK / threads) {
+            const T *x = part.x + row * p.C * p.plane;
+            const int before = (int)((ACCESS - (uintptr_t)x % ACCESS) % ACCESS / sizeof(T));
+            const int head = before < length ? before : length, packs = (length - head) / COUNT;
+            const int tail = head + packs * COUNT;
+            const vec<T, COUNT> *from = (const vec<T, COUNT> *)(x + head);
+            const T front = thread < head ? x[thread] : part.start;
+            const T back = tail + thread < length ? x[tail + thread] : part.start;
+            for (int i = thread; i < packs; i += threads * IN_FLIGHT) {
+                vec<T, COUNT> values[IN_FLIGHT];
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+                    if (i + k * threads < packs)
+                        values[k] = from[i + k * threads];
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+#pragma unroll
+                    for (int e = 0; e < COUNT; e++)
+                        if (i + k * threads < packs)
+                            sum.add((double)values[k].of[e] - start);
+            }
+            sum.add((double)front - start);
+            sum.add((double)back - start);
+        }
+        part.end(p, join_group(sum, BLOCK, shared));
+    }
+}
+
+/* Enough that no thread of a block is without a run. */
+template <typename T> static int threads_of_run(const norm_plan<T> &p)
+{
+    int threads = WARP;
+    while (threads < BLOCK && BLOCK / threads > p.images)
+        threads *= 2;
+    return threads;
+}
+
+/* The same of planes that fill no whole accesses, for reduce_planes; a part is some images. */
+template <typename T> struct plane_moments {
+    using state = sums;
+    using start = T;
+    norm_plan<T> p;
+
+    __device__ T begin(const T *x, int64_t c, int64_t first, int64_t end) const
+    {
+        const int64_t image = p.C * p.plane, middle = first + (end - first) / 2;
+        x += c * p.plane;
+        return start_of(x[first * image], x[middle * image + p.plane / 2],
+                        x[(end - 1) * image + p.plane - 1]);
+    }
+    template <int COUNT>
+    __device__ void add(sums &sum, T from, const vec<T, COUNT> &values, int64_t, int) const
+    {
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            sum.add((double)values.of[e] - (double)from);
+    }
+    __device__ void write(int64_t c, T from, const sums &sum) const
+    {
+        const int64_t left = p.N - blockIdx.y * p.images;
+        const int64_t count = (left < p.images ? left : p.images) * p.plane;
+        p.parts[c * p.parts_of_channel + blockIdx.y] = moments_of(sum, (double)from, (double)count);
+    }
+};
+
+/* Gives out the mean and 1 / sqrt(var + eps) that the gradient needs. */
+template <typename T>
+static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const moments &m)
+{
+    if (p.mean != NULL)
+        p.mean[c] = (T)m.mean;
+    if (p.rstd != NULL)
+        p.rstd[c] = (T)(1 / sqrt(m.squares / m.count + p.eps));
+}
+
+template <typename T>
+static __device__ void move_running_of(const norm_plan<T> &p, int64_t c, const moments &m)
+{
+    const double kept = 1 - p.momentum;
+    p.running_mean[c] = (T)(kept * (double)p.running_mean[c] + p.momentum * m.mean);
+    p.running_var[c] =
+        (T)(kept * (double)p.running_var[c] + p.momentum * (m.squares / (m.count - 1)));
+}
+
+/* `threads` neighbours a channel. */
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T> p, int threads)
+{
+    __shared__ moments shared[BLOCK / WARP];
+    const int groups = BLOCK / threads, group = threadIdx.x / threads;
+    const int thread = threadIdx.x % threads;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < p.C;
+         first += (int64_t)gridDim.x * groups) {
+        const bool real = first + group < p.C;
+        const int64_t c = real ? first + group : first;
+        moments m;
+        for (int64_t part = thread; part < p.parts_of_channel; part += threads)
+            m.join(p.parts[c * p.parts_of_channel + part]);
+        m = join_group(m, threads, shared);
+        if (!real || thread != 0)
+            continue;
+        p.channels[c] = m;
+        keep_moments(p, c, m);
+    }
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK) move_running(const norm_plan<T> p)
+{
+    TALC_GRID_LOOP(int64_t, c, p.C)
+    move_running_of(p, c, p.channels[c]);
+}
+
+template <typename T> static bool has_odd_planes(const norm_plan<T> &p)
+{
+    return p.plane > 0 && p.plane <= MOST_PLANE && p.plane % (ACCESS / (int64_t)sizeof(T)) != 0;
+}
+
+template <typename T> static plane_cut planes_of(const norm_plan<T> &p)
+{
+    return plane_cut(p.N, p.C, p.plane, p.C * p.plane, sizeof(T), true);
+}
+
+} // namespace talc
+
+#endif

@@ -1,0 +1,435 @@
+/// Reductions over any dimensions of a strided array.
+///
+///     y[k...] = f over r... of x[k..., r...]
+///
+/// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
+/// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
+/// can, and read across them; rows of threads share the reduced elements. Short rows (rows.cuh) and planes that are no whole
+/// accesses (planes.cuh) go through shared memory. Either way a tree of fixed shape joins what the threads found.
+///
+///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
+///          of each output. The cut depends on the problem alone.
+///   whole  One kernel: no part, no workspace.
+///
+/// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
+///
+/// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
+#include "backends/cuda/row.cuh"
+#include "backends/cuda/reduce/plan.cuh"
+#include "backends/cuda/reduce/rows.cuh"
+
+using namespace talc;
+
+namespace /* other kernels have types of the same names */
+{
+
+// ---- Places -------------------------------------------------------------------------------------------------
+
+/* A thread's place in a reduction: a step in a run of steps, which the innermost reduced dimension is. */
+struct cursor {
+    int64_t offset, run, step;
+};
+
+/* Where lanes, each of them an output or an access of several, and the steps of their reductions, each of them an element or an
+ * access of several, stand in x. */
+struct places {
+    int64_t lanes, steps, part; /* part: in steps */
+    int64_t length, stride;     /* of a run: steps, and elements from one to the next */
+    /* What a thread moves on by: runs and steps, elements in x; and elements from a run's end to the next one's begin. */
+    int64_t hop_runs, hop_steps, hop, wrap;
+    bool deep; /* more than one dimension of runs */
+    walk<1, uint64_t> kept, runs;
+
+    /* `dims` and `strides` of steps; a thread takes every hop_th of them. */
+    places(const cut &c, int64_t hop_th, int kept_rank, const int64_t *kept_dims,
+           const int64_t *kept_strides, int rank, const int64_t *dims, const int64_t *strides)
+        : lanes(count_of(kept_rank, kept_dims)), steps(count_of(rank, dims)), part(c.part),
+          length(rank > 1 ? dims[rank - 1] : INT64_MAX), stride(rank > 0 ? strides[rank - 1] : 0),
+          hop_runs(hop_th / length), hop_steps(hop_th % length), deep(rank > 2),
+          kept(kept_rank, kept_dims, { kept_strides }),
+          runs(rank > 1 ? rank - 1 : 0, dims, { strides })
+    {
+        const int64_t run_stride = rank > 1 ? strides[rank - 2] : 0;
+        hop = hop_runs * run_stride + hop_steps * stride;
+        wrap = rank > 1 ? run_stride - length * stride : 0;
+    }
+    __device__ int64_t of_lane(int64_t lane) const
+    {
+        return talc::offset_of(kept, lane);
+    }
+    __device__ int64_t offset_of(int64_t run, int64_t step) const
+    {
+        int64_t at[1];
+        runs.offsets((uint64_t)run, at);
+        return at[0] + step * stride;
+    }
+    __device__ cursor begin(int64_t step) const
+    {
+        const int64_t run = step < length ? 0 : step / length;
+        return { offset_of(run, step - run * length), run, step - run * length };
+    }
+    __device__ void advance(cursor &here) const
+    {
+        here.offset += hop;
+        if (length == INT64_MAX) /* a single run */
+            return;
+        here.step += hop_steps;
+        here.run += hop_runs;
+        if (here.step >= length) {
+            here.step -= length;
+            here.offset += wrap;
+            here.run++;
+        }
+        if (deep)
+            here.offset = offset_of(here.run, here.step);
+    }
+    /* How many steps from `begin` on, every `hop_th`, are of this block's part: few enough to count in 32 bits. */
+    __device__ int count(int64_t begin, int hop_th) const
+    {
+        const int64_t part_end = (blockIdx.y + 1) * part, end = part_end < steps ? part_end : steps;
+        return begin < end ? (int)((end - begin - 1) / hop_th) + 1 : 0;
+    }
+};
+
+// ---- Kernels ------------------------------------------------------------------------------------------------
+
+/* Accesses that a thread has in flight; those of 16 bytes make 64. */
+template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+
+/* Adds a batch of accesses, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
+template <typename Counted, typename T, int COUNT, int BATCH>
+static __device__ __forceinline__ void add_fours(Counted *seen,
+                                                 const vec<T, COUNT> (&values)[BATCH], int i,
+                                                 int count)
+{
+    constexpr int FOUR = 4;
+#pragma unroll
+    for (int k = 0; k < BATCH; k += FOUR) {
+        if (i + k + FOUR <= count) {
+#pragma unroll
+            for (int e = 0; e < COUNT; e++) {
+                vec<T, FOUR> down;
+#pragma unroll
+                for (int f = 0; f < FOUR; f++)
+                    down.of[f] = values[k + f].of[e];
+                seen[e].add(down, i + k, 1);
+            }
+        } else {
+#pragma unroll
+            for (int f = 0; f < FOUR - 1; f++)
+#pragma unroll
+                for (int e = 0; e < COUNT; e++)
+                    if (i + k + f < count)
+                        seen[e].add(vec<T, 1>{ { values[k + f].of[e] } }, i + k + f, 1);
+        }
+    }
+}
+
+template <typename State, typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    reduce_along(const target<State> to, const T *x, int threads, const places at)
+{
+    constexpr int BATCH = IN_FLIGHT<COUNT>;
+    __shared__ State shared[BLOCK / WARP];
+    const int groups = BLOCK / threads, group = threadIdx.x / threads;
+    const int thread = threadIdx.x % threads;
+    const int64_t begin = blockIdx.y * at.part + thread;
+    const int count = at.count(begin, threads);
+    const cursor from = at.begin(begin);
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < at.lanes;
+         first += (int64_t)gridDim.x * groups) {
+        const bool real = first + group < at.lanes;
+        const int64_t output = real ? first + group : first;
+        const T *x_output = x + at.of_lane(output);
+        cursor here = from;
+        typename State::counted seen;
+        for (int i = 0; i < count; i += BATCH) {
+            vec<T, COUNT> values[BATCH];
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) {
+                if (i + k < count)
+                    values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
+                at.advance(here);
+            }
+            if constexpr (COUNT == 1)
+                add_fours(&seen, values, i, count);
+            else
+#pragma unroll
+                for (int k = 0; k < BATCH; k++)
+                    if (i + k < count)
+                        seen.add(values[k], (i + k) * COUNT, 1);
+        }
+        const State own(seen, [&](int k) {
+            return (begin + (int64_t)(k / COUNT) * threads) * COUNT + k % COUNT;
+        });
+        const State state = join_group(own, threads, shared);
+        if (real && thread == 0)
+            to.write(output, state);
+    }
+}
+
+/* Joins the states of threads that stand in rows of `width`, column by column: a tree of fixed shape. Row 0 gets the results. */
+template <typename State, int COUNT>
+static __device__ void join_rows(State (&state)[COUNT], int width, State *shared)
+{
+    const int rows = BLOCK / width, row = threadIdx.x / width;
+    if (rows == 1)
+        return;
+    __syncthreads(); /* what an earlier call left is read */
+#pragma unroll
+    for (int e = 0; e < COUNT; e++)
+        shared[e * BLOCK + threadIdx.x] = state[e];
+    for (int half = rows / 2; half > 0; half /= 2) {
+        __syncthreads();
+#pragma unroll
+        for (int e = 0; e < COUNT && row < half; e++) {
+            state[e].join(shared[e * BLOCK + threadIdx.x + half * width]);
+            shared[e * BLOCK + threadIdx.x] = state[e];
+        }
+    }
+}
+
+/* Single elements take many loads in flight; places, which take many registers too, need four blocks side by side besides. With
+ * 0 the compiler weighs registers against blocks, with 1 it takes all it can use. */
+template <typename State, int COUNT>
+constexpr int BLOCKS_ACROSS = COUNT == 1 && sizeof(State) > 8 ? 4 : 0;
+
+template <typename State, typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
+    reduce_across(const target<State> to, const T *x, int width, const places at)
+{
+    constexpr int BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
+    __shared__ State shared[BLOCK * COUNT];
+    const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
+    const int64_t begin = blockIdx.y * at.part + row;
+    const int count = at.count(begin, rows);
+    const cursor from = at.begin(begin);
+    for (int64_t first = (int64_t)blockIdx.x * width; first < at.lanes;
+         first += (int64_t)gridDim.x * width) {
+        const bool real = first + column < at.lanes;
+        const int64_t lane = real ? first + column : first;
+        const T *x_lane = x + at.of_lane(lane);
+        cursor here = from;
+        typename State::counted seen[COUNT];
+        for (int i = 0; i < count; i += BATCH) {
+            vec<T, COUNT> values[BATCH];
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) {
+                if (i + k < count)
+                    values[k] = *(const vec<T, COUNT> *)(x_lane + here.offset);
+                at.advance(here);
+            }
+            add_fours(seen, values, i, count);
+        }
+        State state[COUNT];
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            state[e] = State(seen[e], [&](int k) { return begin + (int64_t)k * rows; });
+        join_rows(state, width, shared);
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            if (real && row == 0)
+                to.write(lane * COUNT + e, state[e]);
+    }
+}
+
+template <typename State>
+static __global__ void __launch_bounds__(BLOCK)
+    join_parts(const target<State> to, const State *partials, int width, int64_t parts)
+{
+    __shared__ State shared[BLOCK];
+    const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
+    for (int64_t first = (int64_t)blockIdx.x * width; first < to.outputs;
+         first += (int64_t)gridDim.x * width) {
+        const bool real = first + column < to.outputs;
+        const int64_t output = real ? first + column : first;
+        State state[1];
+#pragma unroll 8
+        for (int64_t part = row; part < parts; part += rows)
+            state[0].join(partials[part * to.outputs + output]);
+        join_rows(state, width, shared);
+        if (real && row == 0)
+            to.write(output, state[0]);
+    }
+}
+
+// ---- Launches -----------------------------------------------------------------------------------------------
+
+/* Dimensions of which the innermost goes by in accesses of `count` elements. */
+struct packing {
+    int64_t count, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
+
+    /* One element an access where the innermost does not consist of whole aligned ones, wherever the others stand. */
+    packing(int64_t most, const void *x, int rank, const int64_t *dims_, const int64_t *strides_,
+            int others, const int64_t *other_strides)
+        : count(most), dims(), strides()
+    {
+        const int last = rank - 1;
+        if (last < 0 || strides_[last] != 1 || dims_[last] % most != 0 || !is_aligned(x))
+            count = 1;
+        for (int i = 0; i < last; i++)
+            count = strides_[i] % most == 0 ? count : 1;
+        for (int i = 0; i < others; i++)
+            count = other_strides[i] % most == 0 ? count : 1;
+        for (int i = 0; i < rank; i++) {
+            dims[i] = i == last ? dims_[i] / count : dims_[i];
+            strides[i] = i == last ? strides_[i] * count : strides_[i];
+        }
+    }
+};
+
+template <typename State, typename T>
+static void launch_along(talc_device *device, const talc_reduce_problem *p, cut c,
+                         const target<State> &to, const T *x)
+{
+    constexpr int COUNT = ACCESS / sizeof(T);
+    const packing packed(COUNT, x, p->reduced_rank, p->reduced_dims, p->reduced_strides,
+                         p->kept_rank, p->kept_strides);
+    c.part /= packed.count;
+    const places at(c, c.threads, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
+                    packed.dims, packed.strides);
+    const auto kernel =
+        packed.count > 1 ? reduce_along<State, T, COUNT> : reduce_along<State, T, 1>;
+    const dim3 grid(blocks_of(device, pieces(at.lanes, BLOCK / c.threads)), (unsigned)c.parts);
+    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.threads, at);
+}
+
+template <typename State, typename T>
+static void launch_across(talc_device *device, const talc_reduce_problem *p, const cut &c,
+                          const target<State> &to, const T *x)
+{
+    constexpr int COUNT = std::is_floating_point_v<T> ? ACCESS / sizeof(T) : 1;
+    const packing packed(COUNT, x, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
+                         p->reduced_strides);
+    const places at(c, BLOCK / c.width, p->kept_rank, packed.dims, packed.strides, p->reduced_rank,
+                    p->reduced_dims, p->reduced_strides);
+    const auto kernel =
+        packed.count > 1 ? reduce_across<State, T, COUNT> : reduce_across<State, T, 1>;
+    const dim3 grid(blocks_of(device, pieces(at.lanes, c.width)), (unsigned)c.parts);
+    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.width, at);
+}
+
+/* Of reduce_planes. */
+template <typename State> struct plane_reduction {
+    using state = State;
+    struct start {
+    };
+    target<State> to;
+
+    template <typename T> __device__ start begin(const T *, int64_t, int64_t, int64_t) const
+    {
+        return {};
+    }
+    template <typename Values>
+    __device__ void add(State &of, start, const Values &values, int64_t k, int step) const
+    {
+        of.add(values, k, step);
+    }
+    __device__ void write(int64_t c, start, const State &of) const
+    {
+        to.write(c, of);
+    }
+};
+
+template <typename State, typename T>
+static void launch_parts(talc_device *device, const talc_reduce_problem *p, const target<State> &to,
+                         const T *x, bool in_parts)
+{
+    if constexpr (std::is_floating_point_v<T>)
+        if (has_odd_planes(p)) {
+            launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
+            return;
+        }
+    const short_rows s(p, x);
+    const cut c = cut_of(p, in_parts);
+    if (c.parts == 1 && s.serves)
+        launch_short(device, to, x, s);
+    else if (c.across)
+        launch_across<State, T>(device, p, c, to, x);
+    else
+        launch_along<State, T>(device, p, c, to, x);
+}
+
+template <typename State, typename T>
+static void launch(talc_device *device, const talc_reduce_problem *p,
+                   const talc_reduce_arguments *a, bool in_parts)
+{
+    const int64_t parts = parts_of(p, in_parts);
+    target<State> to = { (typename State::result_type *)a->y,
+                         parts > 1 ? (State *)a->base.workspace : NULL, p->outputs,
+                         p->function == TALC_MEAN ? (double)p->K : 0 };
+    launch_parts(device, p, to, (const T *)a->x, in_parts);
+    if (parts == 1)
+        return;
+    int width = 1; /* of outputs that are side by side; more rows join more parts at a time */
+    while (width < 8 && width < p->outputs)
+        width *= 2;
+    to.partials = NULL;
+    join_parts<State>
+        <<<blocks_of(device, pieces(p->outputs, width)), BLOCK, 0, talc_cuda_stream(device)>>>(
+            to, (const State *)a->base.workspace, width, parts);
+}
+
+template <typename T>
+static void reduce(talc_device *device, const talc_reduce_problem *p,
+                   const talc_reduce_arguments *a, bool in_parts)
+{
+    if (p->function == TALC_MAX)
+        launch<maximum<T>, T>(device, p, a, in_parts);
+    else if (p->function == TALC_ARGMAX)
+        launch<place<T>, T>(device, p, a, in_parts);
+    else
+        launch<total<T>, T>(device, p, a, in_parts);
+}
+
+static talc_status run(talc_device *device, const talc_reduce_problem *p,
+                       const talc_reduce_arguments *arguments, bool in_parts)
+{
+    const talc_status status = talc_cuda_enter(device, "reduce");
+    if (status != TALC_OK)
+        return status;
+    switch (p->dtype) {
+#define CASE(constant, name, T, safetensors)                                                       \
+    case constant:                                                                                 \
+        reduce<T>(device, p, arguments, in_parts);                                                 \
+        break;
+        TALC_DTYPE_TABLE(CASE)
+#undef CASE
+    default:
+        break;
+    }
+    return talc_cuda_launched(device, "reduce");
+}
+
+} // namespace
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const char *plan_parts(const talc_device *, const talc_reduce_problem *p, size_t,
+                              talc_plan *plan)
+{
+    const int64_t parts = parts_of(p, true);
+    if (parts > 1)
+        plan->workspace = (size_t)parts * (size_t)p->outputs * sizeof(place<double>);
+    return NULL;
+}
+
+static const char *plan_whole(const talc_device *, const talc_reduce_problem *, size_t, talc_plan *)
+{
+    return NULL;
+}
+
+template <bool PARTS>
+static talc_status run_row(talc_device *device, const talc_reduce_problem *problem,
+                           const talc_plan *, const talc_reduce_arguments *arguments)
+{
+    return run(device, problem, arguments, PARTS);
+}
+
+const talc_algorithm talc_cuda_reduce[] = {
+    talc_cuda_row<plan_parts, run_row<true>>(
+        "parts", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+    talc_cuda_row<plan_whole, run_row<false>>(
+        "whole", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+};
