@@ -42,25 +42,17 @@ static bool takes_integers(const elementwise_op *op)
     return op->binary ? op->function != TALC_DIV : op->function == TALC_NEG;
 }
 
-static bool read_words(check_reader *r, const elementwise_op *op, talc_dtype *dtype, bool *reversed)
-{
-    enum { REVERSED, FIRST_DTYPE };
-    static const char *const words[] = { "reversed", "f32", "f64", "i64", "i32", "u8", NULL };
-    unsigned seen = 0;
-    for (int word = 0; word >= 0;) {
-        const char *place = r->at;
-        if (!talc_check_read_word(r, words, &seen, &word))
-            return false;
-        *reversed |= word == REVERSED;
-        if (word < FIRST_DTYPE)
-            continue;
-        seen |= ~1u; /* a second type is as wrong as the same again */
-        if (!talc_dtype_from_name(words[word], dtype) ||
-            (!talc_dtype_is_float(*dtype) && !takes_integers(op)))
-            return talc_check_unexpected_at(r, place, "f32 or f64");
-    }
-    return true;
-}
+#define FIELD(name) offsetof(check_layout, name)
+
+static const check_word words[] = {
+    { "reversed", CHECK_FLAG, FIELD(reversed), 1 },
+    { "f32", CHECK_CHOICE, FIELD(dtype), TALC_F32 },
+    { "f64", CHECK_CHOICE, FIELD(dtype), TALC_F64 },
+    { "i64", CHECK_CHOICE, FIELD(dtype), TALC_I64 },
+    { "i32", CHECK_CHOICE, FIELD(dtype), TALC_I32 },
+    { "u8", CHECK_CHOICE, FIELD(dtype), TALC_U8 },
+    { .word = NULL },
+};
 
 /* Sets the shape that a and b broadcast to; false when they do not. */
 static bool broadcast(const check_layout *a, const check_layout *b, check_layout *y)
@@ -79,6 +71,7 @@ static bool broadcast(const check_layout *a, const check_layout *b, check_layout
 static bool read_operands(check_reader *r, const elementwise_op *op, check_layout *a,
                           check_layout *b, check_layout *y)
 {
+    const unsigned integers = 7u << 3; /* of `words` */
     const char *start = r->at, *second = NULL;
     if (!talc_check_read_dims(r, a))
         return false;
@@ -87,7 +80,7 @@ static bool read_operands(check_reader *r, const elementwise_op *op, check_layou
         if (!talc_check_read_dims(r, b))
             return false;
     }
-    if (!read_words(r, op, &a->dtype, &a->reversed))
+    if (!talc_check_read_words(r, words, takes_integers(op) ? 0 : integers, a))
         return false;
     if (second == NULL)
         *b = *a;
@@ -150,7 +143,7 @@ static bool explain_elementwise(talc_device *device, const char *text, const ele
                                 const char *algorithm, talc_explanation *explanation)
 {
     check_layout a = { .rank = 0 }, b = { .rank = 0 }, y;
-    check_reader reader = talc_check_reader(op->name, text + strlen(op->name) + 1);
+    check_reader reader = { op->name, text, text + strlen(op->name) + 1 };
     if (!read_operands(&reader, op, &a, &b, &y))
         return false;
     if (y.count == 0)
@@ -177,9 +170,9 @@ bool talc_explain(talc_device *device, const char *problem, const char *algorith
     const check_family *family = talc_check_parse(problem, &posed);
     if (family == NULL)
         return false;
-    if (family->is_empty(&posed))
+    if (talc_check_is_empty(family, &posed))
         return nothing_to_compute(problem);
-    talc_choice_explain(family->op(&posed), device, talc_check_row_at(family, device, 0),
-                        family->posed(&posed), algorithm, 0, explanation);
+    talc_choice_explain(talc_check_op(family, &posed), device, talc_check_row_at(family, device, 0),
+                        &posed, algorithm, 0, explanation);
     return true;
 }

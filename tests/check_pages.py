@@ -59,7 +59,8 @@ def unknown_names(text, root):
     words = set()
     for path in sources:
         words.update(re.findall(r"\w+", path.read_text(errors="replace")))
-    files = {path.name for path in sources} | {path.relative_to(root).as_posix() for path in sources}
+    parts = [path.relative_to(root).parts for path in sources]
+    files = {"/".join(part[k:]) for part in parts for k in range(len(part))}
     names = re.findall(r"`([\w/.]+)`", text)
     return [name for name in names
             if (name.endswith(CODE) and name not in files) or
@@ -110,8 +111,8 @@ def self_test():
         root = pathlib.Path(folder)
         (root / "ops").mkdir()
         (root / "ops/a.c").write_text("int a_name;")
-        unknown = unknown_names("`a_name` `a.c` `ops/a.c` `direct` `like_this` `no_name` `b.cu`", root)
-        if unknown != ["no_name", "b.cu"]:
+        unknown = unknown_names("`a_name` `a.c` `ops/a.c` `pool/a.c` `direct` `like_this` `no_name` `b.cu`", root)
+        if unknown != ["pool/a.c", "no_name", "b.cu"]:
             failures.append(f"names: {unknown}")
         (root / "docs").mkdir()
         (root / "docs/a.md").write_text("This is `ops/a.c`:\n\n```c\nint a_name;```\n")

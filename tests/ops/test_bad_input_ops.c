@@ -408,8 +408,8 @@ Test(bad_input_ops, explain)
     REFUSED(TALC_NOT_FOUND, "check: problem 'gelu:3': there is no op 'gelu' at position 0", explained("gelu:3"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3x': expected a number at position 7", explained("relu:3x"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3,3': expected '_' or the end at position 6", explained("relu:3,3"));
-    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3_i32': expected f32 or f64 at position 6", explained("relu:3_i32"));
-    REFUSED(TALC_BAD_ARGUMENT, "div: problem 'div:3_u8': expected f32 or f64 at position 5", explained("div:3_u8"));
+    REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3_i32': expected reversed, f32 or f64 at position 7", explained("relu:3_i32"));
+    REFUSED(TALC_BAD_ARGUMENT, "div: problem 'div:3_u8': expected reversed, f32 or f64 at position 6", explained("div:3_u8"));
     REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:3_f32_f64': expected reversed at position 10", explained("add:3_f32_f64"));
     REFUSED(TALC_BAD_ARGUMENT, "add: problem 'add:8x3,4': expected a shape that broadcasts with the first at position 8", explained("add:8x3,4"));
     REFUSED(TALC_BAD_ARGUMENT, "mul: problem 'mul:2147483648x1,1x2147483648': expected operands and a result below 2^63 bytes at position 4", explained("mul:2147483648x1,1x2147483648"));
