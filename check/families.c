@@ -114,6 +114,7 @@ const char *talc_check_plan(const check_family *family, const talc_algorithm *ro
                             talc_plan *plan)
 {
     *plan = (talc_plan){ .workspace = 0 };
-    return talc_check_is_empty(family, problem) ? "there is nothing to compute"
-                                                : row->plan(device, problem, limit, plan);
+    return talc_check_is_empty(family, problem)
+               ? "there is nothing to compute"
+               : talc_algorithm_refuses(row, device, problem, limit, plan);
 }

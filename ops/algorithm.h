@@ -28,6 +28,9 @@ typedef enum talc_direction { TALC_FORWARD, TALC_GRAD_INPUT, TALC_GRAD_WEIGHT } 
 typedef struct talc_plan {
     size_t workspace; ///< bytes, at most the limit wherever the row can work in parts that small
     double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
+    /// Why a library that the row needs is missing, NULL when it is there. Asked of the row that would run alone, as an answer
+    /// loads the library; NULL: the row needs none.
+    const char *(*missing)(void);
     union {
         int64_t alignment;
         unsigned char bytes[240];
@@ -54,7 +57,7 @@ typedef struct talc_arguments {
 typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
     talc_arithmetic arithmetic;
-    /// NULL when the row can do the problem, with the plan filled, whose workspace and seconds are 0 beforehand; else why it
+    /// NULL when the row can do the problem, with the plan filled, whose first three members are 0 beforehand; else why it
     /// cannot. Follows from the problem, the device's properties and the limit alone; on the CPU the workspace has room for the
     /// threads besides, on whose number no result depends. A row never refuses because another is faster.
     const char *(*plan)(const talc_device *device, const void *problem, size_t limit,
@@ -63,6 +66,10 @@ typedef struct talc_algorithm {
     talc_status (*run)(talc_device *device, const void *problem, const talc_plan *plan,
                        const void *arguments);
 } talc_algorithm;
+
+/// What keeps a row from doing a problem, a library that is missing included, with `plan` filled; NULL when nothing does.
+const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
+                                   const void *problem, size_t limit, talc_plan *plan);
 
 /// The plan of rows that can do every problem and need nothing for it.
 const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,

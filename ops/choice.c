@@ -58,6 +58,16 @@ bool talc_algorithm_force(const char *op, const char *name)
 
 // ---- Choice -------------------------------------------------------------------------------------------------
 
+const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
+                                   const void *problem, size_t limit, talc_plan *plan)
+{
+    plan->workspace = 0;
+    plan->seconds = 0;
+    plan->missing = NULL;
+    const char *refusal = row->plan(device, problem, limit, plan);
+    return refusal != NULL || plan->missing == NULL ? refusal : plan->missing();
+}
+
 const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,
                           talc_plan *plan)
 {
@@ -123,6 +133,23 @@ static bool is_better(const talc_choice *choice, const talc_considered *consider
             considered->plan.seconds < choice->rows[choice->chosen].plan.seconds);
 }
 
+/* Whether the row is refused for a library that is missing; asked once. */
+static bool is_missing(talc_considered *considered)
+{
+    if (considered->refusal == NULL && considered->plan.missing != NULL)
+        considered->refusal = considered->plan.missing();
+    considered->plan.missing = NULL;
+    return considered->refusal != NULL;
+}
+
+static void choose_again(talc_choice *choice)
+{
+    choice->chosen = -1;
+    for (int i = 0; i < choice->count; i++)
+        if (may_run(choice, &choice->rows[i]) && is_better(choice, &choice->rows[i]))
+            choice->chosen = i;
+}
+
 /* The one place where rows are chosen. Without `all` it stops where the rest cannot change the choice. */
 static void consider(talc_choice *choice, const talc_algorithm *rows, const void *problem, bool all)
 {
@@ -133,15 +160,22 @@ static void consider(talc_choice *choice, const talc_algorithm *rows, const void
         considered->refusal = NULL;
         considered->plan.workspace = 0;
         considered->plan.seconds = 0;
+        considered->plan.missing = NULL;
         if (all || is_asked_for(choice, row))
             considered->refusal =
                 row->plan(choice->device, problem, choice->limit, &considered->plan);
-        if (may_run(choice, considered) && is_better(choice, considered))
+        bool takes = may_run(choice, considered) && is_better(choice, considered);
+        const bool is_last = takes && considered->plan.seconds == 0;
+        if (all || is_last)
+            takes = !is_missing(considered) && takes;
+        if (takes)
             choice->chosen = choice->count;
         choice->count++;
-        if (!all && choice->chosen >= 0 && choice->rows[choice->chosen].plan.seconds == 0)
+        if (takes && is_last && !all)
             return;
     }
+    while (choice->chosen >= 0 && is_missing(&choice->rows[choice->chosen]))
+        choose_again(choice);
 }
 
 static void print_dispatch(const talc_choice *choice)

@@ -129,6 +129,9 @@ void talc_cuda_pinned_end(talc_device *device);
 /// here on what they begin fails, and what they have begun is waited for.
 bool talc_cuda_used_by_others(void);
 
+/// Waits until nobody is opening cuBLAS; whoever begins to waits for ever. For the end of the process.
+void talc_cuda_blas_settle(void);
+
 /// Gives back the device's cuBLAS handle, if it has one.
 void talc_cuda_blas_close(talc_device *device);
 

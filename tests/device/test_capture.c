@@ -161,9 +161,9 @@ Test(capture, x_is_like_the_example)
     cr_assert_null(talc_graph_replay(graph, talc_cast(x, TALC_F64)));
     assert_failure(TALC_BAD_DTYPE, "graph_replay: the example is f32, x is f64");
     if (tested_device() != cpu_device()) {
+        const char *name = talc_device_name(tested_device());
         cr_assert_null(talc_graph_replay(graph, op_numbers(cpu_device(), lenet_case.dims, 1)));
-        assert_failure_with(TALC_BAD_DEVICE, "graph_replay: the example is on %s, x on cpu",
-                            talc_device_name(tested_device()));
+        assert_failure_with(TALC_BAD_DEVICE, "graph_replay: the example is on %s, x on cpu", name);
     }
     cr_assert_null(talc_graph_replay(graph, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "graph_replay: x is NULL");

@@ -52,7 +52,8 @@ static const char *matmul_refusal(const char *name)
 {
     for (const talc_algorithm *row = talc_cuda_matmul; row->name != NULL; row++)
         if (strcmp(row->name, name) == 0)
-            return row->plan(&gpu, &product, (size_t)32 << 20, &(talc_plan){ .workspace = 0 });
+            return talc_algorithm_refuses(row, &gpu, &product, (size_t)32 << 20,
+                                          &(talc_plan){ .workspace = 0 });
     return "there is no such row";
 }
 
@@ -75,7 +76,8 @@ static const char *conv2d_refusal(const char *name)
                                             .OW = 64 };
     for (const talc_algorithm *row = talc_cuda_conv2d; row->name != NULL; row++)
         if (strcmp(row->name, name) == 0)
-            return row->plan(&gpu, &pointwise, (size_t)32 << 20, &(talc_plan){ .workspace = 0 });
+            return talc_algorithm_refuses(row, &gpu, &pointwise, (size_t)32 << 20,
+                                          &(talc_plan){ .workspace = 0 });
     return "there is no such row";
 }
 

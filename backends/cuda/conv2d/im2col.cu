@@ -50,10 +50,10 @@ static int64_t divided(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* The size of equal blocks of at most `most`. */
+/* The size of equal blocks of at most `most`; 1 of nothing. */
 static int64_t even(int64_t total, int64_t most)
 {
-    return most < 1 ? 1 : divided(total, divided(total, most));
+    return most < 1 || total < 1 ? 1 : divided(total, divided(total, most));
 }
 
 /* Rows of B start where a 16-byte access may. */
@@ -281,7 +281,8 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);
-    return talc_cuda_blas_refuses();
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
 }
 
 talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem,

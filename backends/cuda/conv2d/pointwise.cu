@@ -33,7 +33,8 @@ const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const voi
         return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
-    return talc_cuda_blas_refuses();
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
 }
 
 talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *problem,

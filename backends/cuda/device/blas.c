@@ -9,8 +9,10 @@
 #include <cublas_v2.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* What cuBLAS asks for on Hopper when it allocates itself. */
 static const size_t WORKSPACE = (size_t)32 << 20;
@@ -36,7 +38,10 @@ static struct {
     FUNCTIONS(FUNCTION_FIELD)
     char missing[96]; /* what keeps it from being used; empty when nothing does */
 } blas;
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static atomic_bool loaded;
+
+/* Held while the library or a handle of it is opened, which the end of the process waits for. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 static void *open_library(void)
 {
@@ -69,7 +74,13 @@ static void load(void)
 
 const char *talc_cuda_blas_refuses(void)
 {
-    pthread_once(&opened, load);
+    if (!atomic_load(&loaded)) {
+        pthread_mutex_lock(&opening);
+        if (!atomic_load(&loaded))
+            load();
+        atomic_store(&loaded, true);
+        pthread_mutex_unlock(&opening);
+    }
     return blas.missing[0] == '\0' ? NULL : blas.missing;
 }
 
@@ -135,6 +146,16 @@ static void close_handles(int gpu)
     }
 }
 
+/* Never unlocked: nobody opens anything from here on. */
+void talc_cuda_blas_settle(void)
+{
+    enum { PATIENCE = 10 };
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE;
+    (void)pthread_mutex_timedlock(&opening, &until);
+}
+
 void talc_cuda_blas_close(talc_device *device)
 {
     close_handles(talc_cuda_state_of(device)->index);
@@ -177,11 +198,13 @@ static talc_status open_handle(talc_device *device, const char *who, struct hand
 {
     static pthread_once_t registered = PTHREAD_ONCE_INIT;
     h->device = device;
+    pthread_mutex_lock(&opening);
     cublasStatus_t made = blas.cublasCreate_v2(&h->blas);
     if (made != CUBLAS_STATUS_SUCCESS && talc_memory_trim(device) > 0) {
         (void)cudaGetLastError();
         made = blas.cublasCreate_v2(&h->blas);
     }
+    pthread_mutex_unlock(&opening);
     if (made == CUBLAS_STATUS_SUCCESS)
         made = blas.cublasSetMathMode(h->blas, CUBLAS_PEDANTIC_MATH);
     else

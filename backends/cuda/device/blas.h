@@ -11,7 +11,7 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// NULL when cuBLAS can be used, else what is missing, for a row's `refuses`. Opens the library.
+/// NULL when cuBLAS can be used, else what is missing, for a plan's `missing`. Opens the library.
 const char *talc_cuda_blas_refuses(void);
 
 /// Products of a batch, all row-major: C = op(A) op(B), or C += op(A) op(B); op(A) is M x K, op(B) K x N, C M x N. A

@@ -339,6 +339,8 @@ bool talc_cuda_used_by_others(void)
             end(&gpus[i].state, "the end of the process", cudaErrorCudartUnloading);
             (void)cudaDeviceSynchronize();
         }
+    if (!waited && opener == getpid())
+        talc_cuda_blas_settle();
     if (!waited)
         nanosleep(&(struct timespec){ .tv_nsec = GRACE_NANOSECONDS }, NULL);
     waited = true;

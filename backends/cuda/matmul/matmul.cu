@@ -143,13 +143,14 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
 // ---- cublas -------------------------------------------------------------------------------------------------
 
 static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p, size_t,
-                               talc_plan *)
+                               talc_plan *plan)
 {
     /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
     const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
     if (p->K <= 256 && work <= (double)(1 << 22))
         return "at most 2^22 products, of sums of at most 256";
-    return talc_cuda_blas_refuses();
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
 }
 
 /* The batch dimension with the most products; -1 for a single product. */
