@@ -104,6 +104,70 @@ Test(choice, reasons_of_every_row_are_given)
     assert_all_freed();
 }
 
+static int asked;
+
+static const char *not_installed(void)
+{
+    asked++;
+    return "it is not installed";
+}
+
+static const char *plan_seconds(talc_plan *plan, double seconds, const char *(*missing)(void))
+{
+    plan->seconds = seconds;
+    plan->missing = missing;
+    return NULL;
+}
+
+static const char *plan_fast(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    return plan_seconds(plan, 1, NULL);
+}
+
+static const char *plan_faster(const talc_device *device, const void *problem, size_t limit,
+                               talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    return plan_seconds(plan, 0.5, not_installed);
+}
+
+static const char *plan_slow(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    return plan_seconds(plan, 2, not_installed);
+}
+
+/* Asking loads the library, so only the row that would run is asked. */
+Test(choice, a_missing_library_is_looked_for_where_its_row_would_run)
+{
+    const talc_arithmetic f32 = { "f32", TALC_STRICT, false };
+    const talc_algorithm slow = { "slow", f32, plan_slow, NULL },
+                         fast = { "fast", f32, plan_fast, NULL },
+                         faster = { "faster", f32, plan_faster, NULL };
+    const talc_algorithm with_slow[] = { slow, fast, rows[3], rows[4] },
+                         with_faster[] = { faster, slow, fast, rows[3], rows[4] },
+                         without[] = { faster, slow, rows[3], rows[4] };
+    talc_choice choice;
+    cr_assert(talc_choose(&choice, "op", cpu_device(), with_slow, NULL, NULL, 0));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "fast");
+    cr_assert(asked == 0, "asked %d times", asked);
+    cr_assert(talc_choose(&choice, "op", cpu_device(), with_faster, NULL, NULL, 0));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "fast");
+    cr_assert(asked == 1, "asked %d times", asked);
+    cr_assert(talc_choose(&choice, "op", cpu_device(), without, NULL, NULL, 0));
+    cr_assert_str_eq(talc_chosen(&choice)->name, "reference");
+    cr_assert(!talc_choose(&choice, "op", cpu_device(), without, NULL, "slow", 0));
+    assert_failure(TALC_UNSUPPORTED, "op on cpu: slow: it is not installed");
+    talc_explanation explanation;
+    talc_choice_explain("op", cpu_device(), with_faster, NULL, NULL, 0, &explanation);
+    cr_assert(explanation.chosen == 2);
+    cr_assert_str_eq(explanation.candidates[1].reason, "it is not installed");
+    assert_all_freed();
+}
+
 Test(choice, sixteen_ops_may_be_forced)
 {
     char op[8];
