@@ -92,43 +92,13 @@ static bool read_operands(check_reader *r, const elementwise_op *op, check_layou
            talc_check_unexpected_at(r, start, "operands and a result below 2^63 bytes");
 }
 
-/* The operand's strides along y's dimensions, 0 in the stretched ones. */
-static void stretch(const check_layout *operand, const check_layout *y,
-                    int64_t strides[TALC_MAX_RANK])
+/* What an op sees of such an operand before it runs. */
+static talc_tensor header_of(const check_layout *layout)
 {
-    const int missing = y->rank - operand->rank;
-    for (int i = 0; i < y->rank; i++)
-        strides[i] =
-            i < missing || operand->dims[i - missing] == 1 ? 0 : operand->strides[i - missing];
-}
-
-typedef union elementwise_problem {
-    talc_unary_problem unary;
-    talc_binary_problem binary;
-} elementwise_problem;
-
-static void pose(const elementwise_op *op, const check_layout *a, const check_layout *b,
-                 const check_layout *y, elementwise_problem *problem)
-{
-    if (op->binary) {
-        talc_binary_problem *p = &problem->binary;
-        *p = (talc_binary_problem){ .function = (talc_binary_function)op->function,
-                                    .dtype = y->dtype };
-        memcpy(p->dims, y->dims, sizeof p->dims);
-        memcpy(p->y_strides, y->strides, sizeof p->y_strides);
-        stretch(a, y, p->a_strides);
-        stretch(b, y, p->b_strides);
-        p->rank = talc_shape_coalesce(
-            y->rank, p->dims, (int64_t *const[]){ p->y_strides, p->a_strides, p->b_strides }, 3);
-        return;
-    }
-    talc_unary_problem *p = &problem->unary;
-    *p = (talc_unary_problem){ .function = (talc_unary_function)op->function, .dtype = y->dtype };
-    memcpy(p->dims, y->dims, sizeof p->dims);
-    memcpy(p->y_strides, y->strides, sizeof p->y_strides);
-    memcpy(p->x_strides, a->strides, sizeof p->x_strides);
-    p->rank =
-        talc_shape_coalesce(y->rank, p->dims, (int64_t *const[]){ p->y_strides, p->x_strides }, 2);
+    talc_tensor header = { .dtype = layout->dtype, .rank = layout->rank };
+    memcpy(header.dims, layout->dims, sizeof header.dims);
+    memcpy(header.strides, layout->strides, sizeof header.strides);
+    return header;
 }
 
 // ---- All ops ------------------------------------------------------------------------------------------------
@@ -148,11 +118,18 @@ static bool explain_elementwise(talc_device *device, const char *text, const ele
         return false;
     if (y.count == 0)
         return nothing_to_compute(text);
-    elementwise_problem problem;
-    pose(op, &a, &b, &y, &problem);
-    talc_choice_explain(op->name, device,
-                        op->binary ? device->backend->binary : device->backend->unary, &problem,
-                        algorithm, 0, explanation);
+    const talc_tensor header_a = header_of(&a), header_b = header_of(&b), header_y = header_of(&y);
+    if (op->binary) {
+        const talc_binary_problem problem = talc_binary_problem_of(
+            (talc_binary_function)op->function, &header_y, &header_a, &header_b, 0);
+        talc_choice_explain(op->name, device, device->backend->binary, &problem, algorithm, 0,
+                            explanation);
+    } else {
+        const talc_unary_problem problem =
+            talc_unary_problem_of((talc_unary_function)op->function, &header_y, &header_a);
+        talc_choice_explain(op->name, device, device->backend->unary, &problem, algorithm, 0,
+                            explanation);
+    }
     return true;
 }
 

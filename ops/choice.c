@@ -58,13 +58,20 @@ bool talc_algorithm_force(const char *op, const char *name)
 
 // ---- Choice -------------------------------------------------------------------------------------------------
 
-const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
-                                   const void *problem, size_t limit, talc_plan *plan)
+/* The plan of a row for a problem, or why it has none. */
+static const char *plan_of(const talc_algorithm *row, const talc_device *device,
+                           const void *problem, size_t limit, talc_plan *plan)
 {
     plan->workspace = 0;
     plan->seconds = 0;
     plan->missing = NULL;
-    const char *refusal = row->plan(device, problem, limit, plan);
+    return row->plan(device, problem, limit, plan);
+}
+
+const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
+                                   const void *problem, size_t limit, talc_plan *plan)
+{
+    const char *refusal = plan_of(row, device, problem, limit, plan);
     return refusal != NULL || plan->missing == NULL ? refusal : plan->missing();
 }
 
@@ -158,12 +165,9 @@ static void consider(talc_choice *choice, const talc_algorithm *rows, const void
         talc_considered *considered = &choice->rows[choice->count];
         considered->row = row;
         considered->refusal = NULL;
-        considered->plan.workspace = 0;
-        considered->plan.seconds = 0;
-        considered->plan.missing = NULL;
         if (all || is_asked_for(choice, row))
             considered->refusal =
-                row->plan(choice->device, problem, choice->limit, &considered->plan);
+                plan_of(row, choice->device, problem, choice->limit, &considered->plan);
         bool takes = may_run(choice, considered) && is_better(choice, considered);
         const bool is_last = takes && considered->plan.seconds == 0;
         if (all || is_last)

@@ -22,6 +22,18 @@ static const char *const binary_names[] = {
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
+talc_unary_problem talc_unary_problem_of(talc_unary_function function, const talc_tensor *y,
+                                         const talc_tensor *x)
+{
+    talc_unary_problem problem = { .function = function, .dtype = x->dtype };
+    memcpy(problem.dims, y->dims, sizeof problem.dims);
+    memcpy(problem.y_strides, y->strides, sizeof problem.y_strides);
+    memcpy(problem.x_strides, x->strides, sizeof problem.x_strides);
+    problem.rank = talc_shape_coalesce(
+        y->rank, problem.dims, (int64_t *const[]){ problem.y_strides, problem.x_strides }, 2);
+    return problem;
+}
+
 static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
 {
     const char *op = unary_names[function];
@@ -32,12 +44,7 @@ static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
     if (y == NULL)
         return NULL;
-    talc_unary_problem problem = { .function = function, .dtype = x->dtype };
-    memcpy(problem.dims, y->dims, sizeof problem.dims);
-    memcpy(problem.y_strides, y->strides, sizeof problem.y_strides);
-    memcpy(problem.x_strides, x->strides, sizeof problem.x_strides);
-    problem.rank = talc_shape_coalesce(
-        y->rank, problem.dims, (int64_t *const[]){ problem.y_strides, problem.x_strides }, 2);
+    const talc_unary_problem problem = talc_unary_problem_of(function, y, x);
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->unary, &problem, NULL, 0) ||
         talc_numel(y) == 0)
@@ -72,6 +79,25 @@ talc_tensor *talc_tanh(const talc_tensor *x)
 // ---- Two operands -------------------------------------------------------------------------------------------
 
 /* b is NULL for a scalar second operand. */
+talc_binary_problem talc_binary_problem_of(talc_binary_function function, const talc_tensor *y,
+                                           const talc_tensor *a, const talc_tensor *b,
+                                           double scalar)
+{
+    talc_binary_problem problem = {
+        .function = function, .dtype = a->dtype, .b_is_scalar = b == NULL, .scalar = scalar
+    };
+    memcpy(problem.dims, y->dims, sizeof problem.dims);
+    memcpy(problem.y_strides, y->strides, sizeof problem.y_strides);
+    talc_shape_broadcast_strides(a, talc_dims_of(y), problem.a_strides);
+    if (b != NULL)
+        talc_shape_broadcast_strides(b, talc_dims_of(y), problem.b_strides);
+    problem.rank = talc_shape_coalesce(
+        y->rank, problem.dims,
+        (int64_t *const[]){ problem.y_strides, problem.a_strides, problem.b_strides },
+        b != NULL ? 3 : 2);
+    return problem;
+}
+
 static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
                            const talc_tensor *b, double scalar)
 {
@@ -91,18 +117,7 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
     talc_tensor *y = talc_tensor_new(op, a->device, a->dtype, dims);
     if (y == NULL)
         return NULL;
-    talc_binary_problem problem = {
-        .function = function, .dtype = a->dtype, .b_is_scalar = b == NULL, .scalar = scalar
-    };
-    memcpy(problem.dims, y->dims, sizeof problem.dims);
-    memcpy(problem.y_strides, y->strides, sizeof problem.y_strides);
-    talc_shape_broadcast_strides(a, dims, problem.a_strides);
-    if (b != NULL)
-        talc_shape_broadcast_strides(b, dims, problem.b_strides);
-    problem.rank = talc_shape_coalesce(
-        y->rank, problem.dims,
-        (int64_t *const[]){ problem.y_strides, problem.a_strides, problem.b_strides },
-        b != NULL ? 3 : 2);
+    const talc_binary_problem problem = talc_binary_problem_of(function, y, a, b, scalar);
     talc_choice choice;
     if (!talc_choose(&choice, op, a->device, a->device->backend->binary, &problem, NULL, 0) ||
         talc_numel(y) == 0)

@@ -83,6 +83,14 @@ typedef struct talc_binary_arguments {
     const void *b;
 } talc_binary_arguments;
 
+/// The problems of calls on tensors, whose data is not looked at: y is of the result's shape, to which the operands broadcast; b is
+/// NULL for `scalar`.
+talc_unary_problem talc_unary_problem_of(talc_unary_function function, const talc_tensor *y,
+                                         const talc_tensor *x);
+talc_binary_problem talc_binary_problem_of(talc_binary_function function, const talc_tensor *y,
+                                           const talc_tensor *a, const talc_tensor *b,
+                                           double scalar);
+
 TALC_END_DECLARATIONS
 
 #endif
