@@ -61,17 +61,6 @@ __device__ __forceinline__ void copy_run(T *shared, const T *from, int count)
     __pipeline_commit();
 }
 
-/// The same where `shared` stands at the same place in a piece alone, or, element by element, at another. Takes fewer registers.
-template <int THREADS = BLOCK, typename T>
-__device__ __forceinline__ void copy_run_anywhere(T *shared, const T *from, int count)
-{
-    if (place_in_access(shared) == place_in_access(from))
-        return copy_run<THREADS, false>(shared, from, count);
-    for (int i = (int)threadIdx.x; i < count; i += THREADS)
-        __pipeline_memcpy_async(shared + i, from + i, sizeof(T));
-    __pipeline_commit();
-}
-
 static __device__ __forceinline__ void await_run()
 {
     __pipeline_wait_prior(0);

@@ -215,18 +215,6 @@ __device__ __forceinline__ void store_row(T *row, const T (&values)[V], int lane
         store_shifted<3 % V>(row, values, lane, ow, OW);
 }
 
-/// The same where rows are some whole 16-byte accesses and begin at one.
-template <typename T, int V>
-__device__ __forceinline__ void store_even_row(T *row, const T (&values)[V], int ow, int OW)
-{
-    vec<T, V> out;
-#pragma unroll
-    for (int k = 0; k < V; k++)
-        out.of[k] = values[k];
-    if (ow < OW)
-        *(vec<T, V> *)(row + ow) = out;
-}
-
 } // namespace talc
 
 #endif
