@@ -1,5 +1,6 @@
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
+#include "tests/support/safetensors_reference.h"
 
 #include <math.h>
 #include <jansson.h>
@@ -9,15 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Both written by the reference implementation, safetensors 0.8 for Python. */
-static const char REFERENCE[] =
-    "\250\000\000\000\000\000\000\000{\"__metadata__\":{\"format\":\"pt\"},\"bias \\\"q\\\" "
-    "\303\251\\n\":{\"dtype\":"
-    "\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[2,"
-    "3],"
-    "\"data_offsets\":[4,28]}}   "
-    "\000\000\340@\000\000\300?\000\000\000\300\000\000@@\000\000\200@\000\000\240@"
-    "\000\000\200\177";
+/* Written by the reference implementation, safetensors 0.8 for Python. */
 static const char REFERENCE_TYPES[] =
     "\030\001\000\000\000\000\000\000{\"l\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]"
     "},\"d\":{\"dtype\":"

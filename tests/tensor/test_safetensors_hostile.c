@@ -1,20 +1,11 @@
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
+#include "tests/support/safetensors_reference.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* Written by the reference implementation, safetensors 0.8 for Python. */
-static const char REFERENCE[] =
-    "\250\000\000\000\000\000\000\000{\"__metadata__\":{\"format\":\"pt\"},\"bias \\\"q\\\" "
-    "\303\251\\n\":{\"dtype\":"
-    "\"F32\",\"shape\":[],\"data_offsets\":[0,4]},\"layer.weight\":{\"dtype\":\"F32\",\"shape\":[2,"
-    "3],"
-    "\"data_offsets\":[4,28]}}   "
-    "\000\000\340@\000\000\300?\000\000\000\300\000\000@@\000\000\200@\000\000\240@"
-    "\000\000\200\177";
 
 /* A file of a header and `data` zero bytes; `length` is what the first 8 bytes say. */
 static const char *file_with(uint64_t length, const char *header, size_t header_bytes, size_t data)
