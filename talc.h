@@ -4,9 +4,11 @@
 
 #include "backends/backends.h"
 #include "check/check.h"
+#include "check/gradient.h"
 #include "check/model.h"
 #include "nn/nn.h"
 #include "ops/ops.h"
+#include "tensor/autograd.h"
 #include "tensor/device.h"
 #include "tensor/error.h"
 #include "tensor/npy.h"

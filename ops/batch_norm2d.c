@@ -2,7 +2,9 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/gradient.h"
 #include "ops/operand.h"
+#include "ops/reduce.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 
@@ -104,6 +106,103 @@ static bool check_statistics(const operands *o, const talc_batch_norm2d_problem 
            check_written(o, "running_var", o->running_var);
 }
 
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+/* What x was normalised by, [C] each, for the gradient; NULL without one. */
+typedef struct statistics {
+    talc_tensor *mean, *rstd;
+} statistics;
+
+/* Room for what training works out; else the running statistics as they are now, which training may move later. */
+static bool statistics_new(const operands *o, const talc_batch_norm2d_problem *p, statistics *saved)
+{
+    const talc_dims channels = TALC_DIMS(p->C);
+    if (p->training) {
+        saved->mean = talc_tensor_new(OP, o->x->device, p->dtype, channels);
+        saved->rstd = talc_tensor_new(OP, o->x->device, p->dtype, channels);
+        return !talc_failed();
+    }
+    saved->mean = talc_clone_for(OP, o->running_mean);
+    talc_tensor *var = saved->mean == NULL ? NULL : talc_add_scalar(o->running_var, p->eps);
+    talc_tensor *root = var == NULL ? NULL : talc_sqrt(var);
+    talc_tensor *one = root == NULL ? NULL : talc_ones(var->device, p->dtype, TALC_SCALAR);
+    saved->rstd = one == NULL ? NULL : talc_div(one, root);
+    talc_release(var);
+    talc_release(root);
+    talc_release(one);
+    return !talc_failed();
+}
+
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_batch_norm2d_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "%s", p->N, p->C,
+             p->H, p->W, p->training ? "_training" : "");
+}
+
+/* x, weight, bias. The row gives all three at once. */
+static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
+                                  talc_tensor *gradients[])
+{
+    static const char *const op = "batch_norm2d.grad_input";
+    talc_batch_norm2d_problem p = *(const talc_batch_norm2d_problem *)talc_node_problem(node);
+    const talc_tensor *weight = talc_node_saved(node, 1), *mean = talc_node_saved(node, 2),
+                      *rstd = talc_node_saved(node, 3);
+    const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
+    const talc_tensor *g = talc_activation_gradient(p.activation, dy, talc_node_saved(node, 4));
+    g = g == NULL ? NULL : talc_contiguous_for(op, g);
+    weight = weight == NULL ? NULL : talc_contiguous_for(op, weight);
+    p.direction = TALC_GRAD_INPUT;
+    p.activation = TALC_ACTIVATION_NONE;
+    talc_choice choice;
+    if (talc_failed() ||
+        !talc_choose(&choice, op, dy->device, dy->device->backend->batch_norm2d, &p, NULL, 0))
+        return;
+    talc_tensor *dx = talc_tensor_new(op, x->device, p.dtype, talc_dims_of(x));
+    talc_tensor *dweight = talc_tensor_new(op, x->device, p.dtype, TALC_DIMS(p.C));
+    talc_tensor *dbias = talc_tensor_new(op, x->device, p.dtype, TALC_DIMS(p.C));
+    if (talc_failed())
+        return;
+    talc_batch_norm2d_arguments arguments = { .x = x->data,
+                                              .weight = talc_operand_data(weight),
+                                              .mean = mean->data,
+                                              .rstd = rstd->data,
+                                              .dy = g->data,
+                                              .dx = dx->data,
+                                              .dweight = dweight->data,
+                                              .dbias = dbias->data };
+    if (talc_numel(x) == 0) {
+        talc_fill(dweight, 0);
+        talc_fill(dbias, 0);
+    } else if (talc_choice_run(&choice, problem_text, &p, &p, &arguments.base) == TALC_OK) {
+        talc_observed(op, talc_chosen(&choice), &p,
+                      (const talc_tensor *const[]){ x, weight, mean, rstd, g }, 5, dx);
+    }
+    if (talc_failed())
+        return;
+    gradients[0] = dx;
+    gradients[1] = dweight;
+    gradients[2] = dbias;
+}
+
+static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem *p,
+                             const statistics *saved, talc_tensor *y)
+{
+    const talc_tensor *const inputs[] = { o->x, o->weight, o->bias };
+    const bool activates = p->activation != TALC_ACTIVATION_NONE;
+    return talc_tape_record(y, &(talc_note){ .op = OP,
+                                             .rule = batch_norm2d_gradient,
+                                             .inputs = inputs,
+                                             .input_count = 3,
+                                             .saved = { { "x", o->x },
+                                                        { "weight", o->weight },
+                                                        { "mean", saved->mean },
+                                                        { "rstd", saved->rstd },
+                                                        { "y", activates ? y : NULL } },
+                                             .problem = p,
+                                             .problem_bytes = sizeof *p });
+}
+
 // ---- Run ----------------------------------------------------------------------------------------------------
 
 /* Contiguous handles on the operands; the running statistics are themselves in training. */
@@ -126,15 +225,8 @@ static void release(operands *packed)
     talc_release(packed->running_var);
 }
 
-static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
-{
-    const talc_batch_norm2d_problem *p = problem;
-    snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64 "%s", p->N, p->C,
-             p->H, p->W, p->training ? "_training" : "");
-}
-
 static talc_status run(const talc_choice *choice, const talc_batch_norm2d_problem *p,
-                       const operands *packed, talc_tensor *y)
+                       const operands *packed, const statistics *saved, talc_tensor *y)
 {
     talc_batch_norm2d_arguments arguments = {
         .x = packed->x->data,
@@ -143,6 +235,8 @@ static talc_status run(const talc_choice *choice, const talc_batch_norm2d_proble
         .running_mean = talc_operand_data(packed->running_mean),
         .running_var = talc_operand_data(packed->running_var),
         .y = y->data,
+        .mean = talc_operand_data(saved->mean),
+        .rstd = talc_operand_data(saved->rstd),
     };
     return talc_choice_run(choice, problem_text, p, p, &arguments.base);
 }
@@ -168,20 +262,30 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
         return NULL;
 
     talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
-    if (y == NULL || talc_numel(y) == 0)
-        return y;
     talc_observer *observer = talc_observe_pause();
-    operands packed;
-    talc_status status =
-        pack(&given, &packed) ? run(&choice, &problem, &packed, y) : talc_error_status();
-    if (status == TALC_OK && problem.training && running_mean != NULL) {
+    statistics saved = { 0 };
+    if (y != NULL && talc_tape_wants((const talc_tensor *const[]){ x, weight, bias }, 3) &&
+        statistics_new(&given, &problem, &saved))
+        /* Before the run, because afterwards, with the running statistics written, nothing may fail. */
+        y = recorded(&given, &problem, &saved, y);
+    operands packed = { 0 };
+    talc_status status = talc_error_status();
+    const bool empty = talc_numel(y) == 0;
+    if (status == TALC_OK && !empty)
+        status = pack(&given, &packed) ? run(&choice, &problem, &packed, &saved, y)
+                                       : talc_error_status();
+    if (status == TALC_OK && !empty && problem.training && running_mean != NULL) {
         talc_tensor_written(running_mean);
         talc_tensor_written(running_var);
     }
     release(&packed);
+    talc_release(saved.mean);
+    talc_release(saved.rstd);
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed(OP, talc_chosen(&choice), &problem,
-                  (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var }, 5, y);
+    if (!empty)
+        talc_observed(OP, talc_chosen(&choice), &problem,
+                      (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var }, 5,
+                      y);
     return y;
 }

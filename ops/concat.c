@@ -5,6 +5,7 @@
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
+#include "tensor/tape.h"
 
 #include <stdio.h>
 
@@ -65,7 +66,7 @@ static bool result_dims(const talc_tensor *const *tensors, int count, int dim, t
     return true;
 }
 
-// ---- The op -------------------------------------------------------------------------------------------------
+// ---- Run ------------------------------------------------------------------------------------------------------
 
 static bool copy_into_slice(talc_tensor *y, const talc_tensor *tensor, int dim, int64_t start)
 {
@@ -112,6 +113,24 @@ static talc_status fill_in(talc_tensor *y, const talc_tensor *const *tensors, in
     return join(&problem, y);
 }
 
+// ---- Gradient -------------------------------------------------------------------------------------------------
+
+/* The problem is the dimension. */
+static void concat_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const int dim = *(const int *)talc_node_problem(node);
+    const int64_t extent = dy->dims[dim];
+    int64_t start = 0;
+    for (int i = 0; start < extent; i++) {
+        const int64_t end = start + talc_node_input_dims(node, i).dim[dim];
+        if (talc_node_wants(node, i))
+            gradients[i] = talc_slice(dy, dim, start, end, 1);
+        start = end;
+    }
+}
+
+// ---- The op ---------------------------------------------------------------------------------------------------
+
 talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
 {
     talc_dims dims;
@@ -128,5 +147,12 @@ talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
     }
     talc_observe_resume(observer);
     talc_observed("concat", NULL, &(talc_concat_observed){ dim }, tensors, count, y);
-    return y;
+    if (y == NULL || !talc_tape_wants(tensors, count))
+        return y;
+    return talc_tape_record(y, &(talc_note){ .op = "concat",
+                                             .rule = concat_gradient,
+                                             .inputs = tensors,
+                                             .input_count = count,
+                                             .problem = &dim,
+                                             .problem_bytes = sizeof dim });
 }

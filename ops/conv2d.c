@@ -2,6 +2,7 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/conv2d_gradient.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
@@ -73,9 +74,9 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
         y = talc_result(y, run(&choice, &problem, &packed, y));
     operands_release(&packed);
     talc_observe_resume(observer);
-    talc_observed("conv2d", talc_chosen(&choice), &problem,
-                  (const talc_tensor *const[]){ x, w, bias, residual }, 4, y);
-    return y;
+    const talc_tensor *const inputs[] = { x, w, bias, residual };
+    talc_observed("conv2d", talc_chosen(&choice), &problem, inputs, 4, y);
+    return talc_conv2d_record(&problem, options == NULL ? 0 : options->precision, inputs, y);
 }
 
 bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem,
@@ -93,8 +94,13 @@ bool talc_conv2d_explain(talc_device *device, const talc_conv2d_problem *problem
     explanation->problem = checked;
     explanation->flops = talc_conv2d_flops(&checked);
     explanation->bytes = talc_conv2d_bytes(&checked);
-    talc_choice_explain("conv2d", device, device->backend->conv2d, &checked,
-                        options == NULL ? NULL : options->algorithm,
+    /* Rows see a gradient's problem as talc_conv2d_gradient_problem makes it. */
+    const talc_conv2d_problem posed =
+        checked.direction == TALC_FORWARD
+            ? checked
+            : talc_conv2d_gradient_problem(&checked, checked.direction);
+    talc_choice_explain(talc_conv2d_name(checked.direction), device, device->backend->conv2d,
+                        &posed, options == NULL ? NULL : options->algorithm,
                         options == NULL ? 0 : options->precision, &explanation->decision);
     return true;
 }

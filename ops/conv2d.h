@@ -81,8 +81,8 @@ TALC_API bool talc_conv2d_problem_of(const talc_tensor *x, const talc_tensor *w,
 /// Works out OH and OW and checks everything that needs no tensor.
 TALC_API bool talc_conv2d_problem_check(talc_conv2d_problem *problem);
 
-/// The problem as text, n8c64h512w256o128k5x7s1x1p0x0d1x1g1, then _f64, _bias, _residual, _relu ..., _reflect ... as they
-/// apply; padding that differs at the end is p1x2x3x4: top, left, bottom, right. Into the caller's buffer, which it
+/// The problem as text, n8c64h512w256o128k5x7s1x1p0x0d1x1g1, then _f64, _bias, _residual, _relu ..., _reflect ..., and _dx or _dw
+/// for a gradient, as they apply; padding that differs at the end is p1x2x3x4: top, left, bottom, right. Into the caller's buffer, which it
 /// returns. The same text serves tests, failures, explain and bench.
 #define TALC_CONV2D_TEXT 320
 TALC_API const char *talc_conv2d_problem_text(const talc_conv2d_problem *problem,

@@ -32,12 +32,15 @@ const char *talc_conv2d_problem_text(const talc_conv2d_problem *p, char text[TAL
         used += snprintf(text + used, (size_t)(TALC_CONV2D_TEXT - used), "x%" PRId64 "x%" PRId64,
                          p->pad_bottom, p->pad_right);
     snprintf(text + used, (size_t)(TALC_CONV2D_TEXT - used),
-             "d%" PRId64 "x%" PRId64 "g%" PRId64 "%s%s%s%s%s%s%s", p->dilation_h, p->dilation_w,
+             "d%" PRId64 "x%" PRId64 "g%" PRId64 "%s%s%s%s%s%s%s%s", p->dilation_h, p->dilation_w,
              p->groups, p->dtype == TALC_F64 ? "_f64" : "", p->bias ? "_bias" : "",
              p->residual ? "_residual" : "", p->activation == TALC_ACTIVATION_NONE ? "" : "_",
              p->activation == TALC_ACTIVATION_NONE ? "" : talc_activation_name(p->activation),
              p->padding_mode == TALC_PADDING_ZEROS ? "" : "_",
-             p->padding_mode == TALC_PADDING_ZEROS ? "" : talc_padding_mode_name(p->padding_mode));
+             p->padding_mode == TALC_PADDING_ZEROS ? "" : talc_padding_mode_name(p->padding_mode),
+             p->direction == TALC_GRAD_INPUT    ? "_dx"
+             : p->direction == TALC_GRAD_WEIGHT ? "_dw"
+                                                : "");
     return text;
 }
 
@@ -97,7 +100,7 @@ static bool read_padding(reader *r, talc_conv2d_problem *p)
 }
 
 /* What follows an underscore. */
-enum { WORD_DTYPE, WORD_BIAS, WORD_RESIDUAL, WORD_ACTIVATION, WORD_MODE };
+enum { WORD_DTYPE, WORD_BIAS, WORD_RESIDUAL, WORD_ACTIVATION, WORD_MODE, WORD_DIRECTION };
 
 static void apply_word(talc_conv2d_problem *p, int kind, int value)
 {
@@ -109,14 +112,17 @@ static void apply_word(talc_conv2d_problem *p, int kind, int value)
         p->residual = true;
     else if (kind == WORD_ACTIVATION)
         p->activation = (talc_activation)value;
-    else
+    else if (kind == WORD_MODE)
         p->padding_mode = (talc_padding_mode)value;
+    else
+        p->direction = (talc_direction)value;
 }
 
 static bool read_word(reader *r, talc_conv2d_problem *p)
 {
-    static const char *const seconds[] = { "no second type", "no second bias", "no second residual",
-                                           "no second activation", "no second padding mode" };
+    static const char *const seconds[] = { "no second type",         "no second bias",
+                                           "no second residual",     "no second activation",
+                                           "no second padding mode", "no second direction" };
     static const struct {
         const char *word;
         int kind, value;
@@ -132,6 +138,8 @@ static bool read_word(reader *r, talc_conv2d_problem *p)
         { "reflect", WORD_MODE, TALC_PADDING_REFLECT },
         { "replicate", WORD_MODE, TALC_PADDING_REPLICATE },
         { "circular", WORD_MODE, TALC_PADDING_CIRCULAR },
+        { "dx", WORD_DIRECTION, TALC_GRAD_INPUT },
+        { "dw", WORD_DIRECTION, TALC_GRAD_WEIGHT },
     };
     r->at++;
     size_t length = strcspn(r->at, "_");
@@ -147,7 +155,7 @@ static bool read_word(reader *r, talc_conv2d_problem *p)
         return true;
     }
     return unexpected(
-        r, "f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate or circular");
+        r, "f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate, circular, dx or dw");
 }
 
 bool talc_conv2d_problem_parse(const char *text, talc_conv2d_problem *problem)

@@ -6,6 +6,7 @@
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
+#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -122,6 +123,58 @@ static talc_status run(const talc_choice *choice, const talc_cross_entropy_probl
     return talc_choice_run(choice, write_problem, p, p, &arguments.base);
 }
 
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
+                                   talc_tensor *gradients[])
+{
+    static const char *const op = "cross_entropy.grad_input";
+    const talc_tensor *labels = talc_node_saved(node, 1);
+    const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
+    const talc_tensor *loss_gradient = talc_contiguous_for(op, dy);
+    labels = talc_contiguous_for(op, labels);
+    if (talc_failed())
+        return;
+    const talc_cross_entropy_options *options = talc_node_problem(node);
+    talc_cross_entropy_problem p = problem_of(x, options);
+    p.direction = TALC_GRAD_INPUT;
+    talc_choice choice;
+    talc_tensor *dx = NULL;
+    if (talc_choose(&choice, op, x->device, x->device->backend->cross_entropy, &p, NULL, 0))
+        dx = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
+    if (dx == NULL)
+        return;
+    talc_cross_entropy_arguments arguments = {
+        .x = x->data, .labels = labels->data, .dy = loss_gradient->data, .dx = dx->data
+    };
+    if (p.samples > 0 &&
+        talc_choice_run(&choice, write_problem, &p, &p, &arguments.base) != TALC_OK)
+        return;
+    talc_observed(op, talc_chosen(&choice), &p,
+                  (const talc_tensor *const[]){ x, labels, loss_gradient }, 3, dx);
+    gradients[0] = dx;
+}
+
+/* An algorithm that is forced is the forward pass's alone. */
+static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *labels,
+                             const talc_cross_entropy_options *options, talc_tensor *y)
+{
+    if (y == NULL || !talc_tape_wants_one(logits))
+        return y;
+    talc_cross_entropy_options kept = *options;
+    kept.algorithm = NULL;
+    return talc_tape_record(y,
+                            &(talc_note){ .op = OP,
+                                          .rule = cross_entropy_gradient,
+                                          .inputs = &logits,
+                                          .input_count = 1,
+                                          .saved = { { "logits", logits }, { "labels", labels } },
+                                          .problem = &kept,
+                                          .problem_bytes = sizeof kept });
+}
+
+// ---- The op -------------------------------------------------------------------------------------------------
+
 talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tensor *labels,
                                      const talc_cross_entropy_options *options)
 {
@@ -136,13 +189,14 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
         return NULL;
     const bool whole = problem.reduction == TALC_REDUCTION_NONE;
     if (problem.samples == 0 && !whole)
-        return talc_full(logits->device, logits->dtype, TALC_SCALAR,
-                         problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0);
+        return recorded(logits, labels, o,
+                        talc_full(logits->device, logits->dtype, TALC_SCALAR,
+                                  problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0));
 
     talc_tensor *y = talc_tensor_new(OP, logits->device, logits->dtype,
                                      whole ? talc_dims_of(labels) : TALC_SCALAR);
     if (y == NULL || problem.samples == 0)
-        return y;
+        return recorded(logits, labels, o, y);
     talc_observer *observer = talc_observe_pause();
     talc_tensor *packed = talc_operand_contiguous(OP, labels);
     talc_status status =
@@ -152,7 +206,7 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     y = talc_result(y, status);
     talc_observed(OP, talc_chosen(&choice), &problem,
                   (const talc_tensor *const[]){ logits, labels }, 2, y);
-    return y;
+    return recorded(logits, labels, o, y);
 }
 
 talc_tensor *talc_cross_entropy(const talc_tensor *logits, const talc_tensor *labels)

@@ -2,9 +2,11 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/gradient.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
+#include "tensor/tape.h"
 
 #include <string.h>
 
@@ -18,7 +20,13 @@ static const char *const binary_names[] = {
 #define TALC_BINARY_NAME(constant, name, ...) #name,
     TALC_BINARY_TABLE(TALC_BINARY_NAME)
 #undef TALC_BINARY_NAME
+#define TALC_GRADIENT_NAME(constant, name, ...) #name ".grad_input",
+        TALC_UNARY_TABLE(TALC_GRADIENT_NAME)
+#undef TALC_GRADIENT_NAME
 };
+
+static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
+                           const talc_tensor *b, double scalar);
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
@@ -32,6 +40,43 @@ talc_unary_problem talc_unary_problem_of(talc_unary_function function, const tal
     problem.rank = talc_shape_coalesce(
         y->rank, problem.dims, (int64_t *const[]){ problem.y_strides, problem.x_strides }, 2);
     return problem;
+}
+
+static const int unary_saves[] = {
+#define TALC_UNARY_SAVES(constant, name, value, saved, gradient) saved,
+    TALC_UNARY_TABLE(TALC_UNARY_SAVES)
+#undef TALC_UNARY_SAVES
+};
+
+talc_tensor *talc_unary_gradient(talc_unary_function function, const talc_tensor *dy,
+                                 const talc_tensor *saved)
+{
+    const talc_binary_function gradient = TALC_BINARY_COUNT - TALC_UNARY_COUNT + (int)function;
+    return binary(gradient, dy, saved == NULL ? dy : saved, 0);
+}
+
+static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const talc_unary_function *function = talc_node_problem(node);
+    gradients[0] = talc_unary_gradient(*function, dy, talc_node_saved(node, 0));
+}
+
+static talc_tensor *unary_recorded(talc_unary_function function, const talc_tensor *x,
+                                   talc_tensor *y)
+{
+    if (!talc_tape_wants_one(x))
+        return y;
+    const int saves = unary_saves[function];
+    return talc_tape_record(y, &(talc_note){ .op = unary_names[function],
+                                             .rule = unary_gradient,
+                                             .inputs = &x,
+                                             .input_count = 1,
+                                             .saved = { { saves == TALC_SAVES_Y ? "y" : "x",
+                                                          saves == TALC_SAVES_NOTHING ? NULL
+                                                          : saves == TALC_SAVES_Y     ? y
+                                                                                      : x } },
+                                             .problem = &function,
+                                             .problem_bytes = sizeof function });
 }
 
 static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
@@ -48,12 +93,12 @@ static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->unary, &problem, NULL, 0) ||
         talc_numel(y) == 0)
-        return talc_result(y, talc_error_status());
+        return unary_recorded(function, x, talc_result(y, talc_error_status()));
 
     talc_unary_arguments arguments = { .y = y->data, .x = x->data };
     y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
     talc_observed(op, talc_chosen(&choice), &problem, &x, 1, y);
-    return y;
+    return unary_recorded(function, x, y);
 }
 
 talc_tensor *talc_neg(const talc_tensor *x)
@@ -76,6 +121,26 @@ talc_tensor *talc_tanh(const talc_tensor *x)
     return unary(TALC_TANH, x);
 }
 
+talc_tensor *talc_exp(const talc_tensor *x)
+{
+    return unary(TALC_EXP, x);
+}
+
+talc_tensor *talc_log(const talc_tensor *x)
+{
+    return unary(TALC_LOG, x);
+}
+
+talc_tensor *talc_sqrt(const talc_tensor *x)
+{
+    return unary(TALC_SQRT, x);
+}
+
+talc_tensor *talc_abs(const talc_tensor *x)
+{
+    return unary(TALC_ABS, x);
+}
+
 // ---- Two operands -------------------------------------------------------------------------------------------
 
 /* b is NULL for a scalar second operand. */
@@ -96,6 +161,65 @@ talc_binary_problem talc_binary_problem_of(talc_binary_function function, const 
         (int64_t *const[]){ problem.y_strides, problem.a_strides, problem.b_strides },
         b != NULL ? 3 : 2);
     return problem;
+}
+
+/* What da and db need; of the gradients of rows of one operand, which are not recorded themselves, nothing. */
+static const struct {
+    int a, b;
+} binary_saves[TALC_BINARY_COUNT] = {
+#define TALC_BINARY_SAVES(constant, name, value, saved_a, da, saved_b, db) { saved_a, saved_b },
+    TALC_BINARY_TABLE(TALC_BINARY_SAVES)
+#undef TALC_BINARY_SAVES
+};
+
+typedef struct binary_note {
+    talc_binary_function function;
+    bool b_is_scalar;
+    double scalar;
+} binary_note;
+
+static void binary_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const binary_note *note = talc_node_problem(node);
+    const talc_tensor *a = talc_node_saved(node, 0), *b = talc_node_saved(node, 1);
+    const talc_tensor *y = talc_node_saved(node, 2);
+    const bool wants_a = talc_node_wants(node, 0), wants_b = talc_node_wants(node, 1);
+    talc_tensor *da = NULL, *db = NULL;
+    if (note->b_is_scalar)
+        b = talc_full(dy->device, dy->dtype, TALC_SCALAR, note->scalar);
+    switch (note->function) {
+#define TALC_BINARY_GRADIENT(constant, name, value, saved_a, da_is, saved_b, db_is)                \
+    case constant:                                                                                 \
+        da = wants_a ? (talc_tensor *)(da_is) : NULL;                                              \
+        db = wants_b ? (talc_tensor *)(db_is) : NULL;                                              \
+        break;
+        TALC_BINARY_TABLE(TALC_BINARY_GRADIENT)
+#undef TALC_BINARY_GRADIENT
+    default:
+        break;
+    }
+    gradients[0] = talc_tape_sum_to(da, talc_node_input_dims(node, 0));
+    gradients[1] = talc_tape_sum_to(db, talc_node_input_dims(node, 1));
+}
+
+static talc_tensor *binary_recorded(const talc_binary_problem *p, const talc_tensor *a,
+                                    const talc_tensor *b, talc_tensor *y)
+{
+    const talc_tensor *const inputs[] = { a, b };
+    if (!talc_tape_wants(inputs, 2))
+        return y;
+    const int saves = (talc_tape_wants_one(a) ? binary_saves[p->function].a : 0) |
+                      (talc_tape_wants_one(b) ? binary_saves[p->function].b : 0);
+    const binary_note note = { p->function, p->b_is_scalar, p->scalar };
+    return talc_tape_record(y, &(talc_note){ .op = binary_names[p->function],
+                                             .rule = binary_gradient,
+                                             .inputs = inputs,
+                                             .input_count = 2,
+                                             .saved = { { "a", saves & TALC_SAVES_A ? a : NULL },
+                                                        { "b", saves & TALC_SAVES_B ? b : NULL },
+                                                        { "y", saves & TALC_SAVES_Y ? y : NULL } },
+                                             .problem = &note,
+                                             .problem_bytes = sizeof note });
 }
 
 static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
@@ -121,14 +245,14 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
     talc_choice choice;
     if (!talc_choose(&choice, op, a->device, a->device->backend->binary, &problem, NULL, 0) ||
         talc_numel(y) == 0)
-        return talc_result(y, talc_error_status());
+        return binary_recorded(&problem, a, b, talc_result(y, talc_error_status()));
 
     talc_binary_arguments arguments = { .y = y->data,
                                         .a = a->data,
                                         .b = b == NULL ? NULL : b->data };
     y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
     talc_observed(op, talc_chosen(&choice), &problem, (const talc_tensor *const[]){ a, b }, 2, y);
-    return y;
+    return binary_recorded(&problem, a, b, y);
 }
 
 /* A NULL b is a mistake here, not a scalar. */

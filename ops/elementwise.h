@@ -19,6 +19,10 @@ TALC_API talc_tensor *talc_neg(const talc_tensor *x);     ///< -x
 TALC_API talc_tensor *talc_relu(const talc_tensor *x);    ///< max(x, 0); NaN stays NaN
 TALC_API talc_tensor *talc_sigmoid(const talc_tensor *x); ///< 1 / (1 + exp(-x))
 TALC_API talc_tensor *talc_tanh(const talc_tensor *x);    ///< hyperbolic tangent
+TALC_API talc_tensor *talc_exp(const talc_tensor *x);     ///< e^x
+TALC_API talc_tensor *talc_log(const talc_tensor *x);     ///< natural logarithm
+TALC_API talc_tensor *talc_sqrt(const talc_tensor *x);    ///< square root
+TALC_API talc_tensor *talc_abs(const talc_tensor *x);     ///< absolute value
 
 /// a + b, a - b, a * b and a / b, broadcast.
 TALC_API talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b);
@@ -40,11 +44,14 @@ typedef enum talc_unary_function {
 } talc_unary_function;
 #undef TALC_UNARY_ENUMERATOR
 
-#define TALC_BINARY_ENUMERATOR(constant, ...) constant,
+#define TALC_BINARY_ENUMERATOR(constant, ...)   constant,
+#define TALC_GRADIENT_ENUMERATOR(constant, ...) constant##_GRADIENT,
 typedef enum talc_binary_function {
-    TALC_BINARY_TABLE(TALC_BINARY_ENUMERATOR) TALC_BINARY_COUNT
+    TALC_BINARY_TABLE(TALC_BINARY_ENUMERATOR) TALC_UNARY_TABLE(TALC_GRADIENT_ENUMERATOR)
+        TALC_BINARY_COUNT
 } talc_binary_function;
 #undef TALC_BINARY_ENUMERATOR
+#undef TALC_GRADIENT_ENUMERATOR
 
 /// y[i...] = f(x[i...]); y is contiguous, x strided. Dimensions are merged where one stride of each serves two.
 typedef struct talc_unary_problem {

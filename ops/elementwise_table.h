@@ -1,25 +1,39 @@
 /// The elementwise ops: one row each, for every backend and for gradients. Compiles as C and as CUDA C++.
 ///
-/// A row gives the enum constant, the function's name, the value and the derivatives as expressions in the argument
-/// x (a, b for two), and the value y. The expressions are type-generic: in C through <tgmath.h>, in C++ through
-/// overloading, so f32 data is computed in f32. NaN propagates through every row.
+/// A row of one operand gives the enum constant, the function's name, the value as an expression in the argument x, what is saved for
+/// the gradient, and the gradient as an expression in dy and s, the saved x or y. The gradient is a function of two operands, so that
+/// the kernels of these compute it: TALC_RELU has TALC_RELU_GRADIENT. A row of two operands gives the value in a and b, and
+/// for da and db which of a, b and y they need and what they are, in ops on tensors.
+///
+/// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is computed in f32. NaN
+/// propagates through every row.
 #ifndef TALC_OPS_ELEMENTWISE_TABLE_H
 #define TALC_OPS_ELEMENTWISE_TABLE_H
 
-// clang-format off
-//                constant       name      y                                   dy/dx
-#define TALC_UNARY_TABLE(X)                                                                        \
-    X(TALC_NEG,     neg,      -x,                                 -1)                              \
-    X(TALC_RELU,    relu,     x < 0 ? 0 : x,                      x > 0 ? 1 : 0)                   \
-    X(TALC_SIGMOID, sigmoid,  1 / (1 + exp(-x)),                  y * (1 - y))                     \
-    X(TALC_TANH,    tanh,     tanh(x),                            1 - y * y)
+#define TALC_SAVES_NOTHING 0
+#define TALC_SAVES_A       1 /* of one operand: x */
+#define TALC_SAVES_B       2
+#define TALC_SAVES_Y       4
 
-//                constant       name      y          dy/da         dy/db
+// clang-format off
+//                constant       name      y                     saved               dx
+#define TALC_UNARY_TABLE(X)                                                                        \
+    X(TALC_NEG,     neg,      -x,                   TALC_SAVES_NOTHING, -dy)                       \
+    X(TALC_RELU,    relu,     x < 0 ? 0 : x,        TALC_SAVES_Y,       s <= 0 ? 0 : dy)           \
+    X(TALC_SIGMOID, sigmoid,  1 / (1 + exp(-x)),    TALC_SAVES_Y,       dy * s * (1 - s))          \
+    X(TALC_TANH,    tanh,     tanh(x),              TALC_SAVES_Y,       dy * (1 - s * s))          \
+    X(TALC_EXP,     exp,      exp(x),               TALC_SAVES_Y,       dy * s)                    \
+    X(TALC_LOG,     log,      log(x),               TALC_SAVES_A,       dy / s)                    \
+    X(TALC_SQRT,    sqrt,     sqrt(x),              TALC_SAVES_Y,       dy / (s + s))              \
+    X(TALC_ABS,     abs,      fabs(x),              TALC_SAVES_A,       s == 0 ? 0 : s < 0 ? -dy : dy)
+
+//                constant       name      y          saved              da               saved                       db
 #define TALC_BINARY_TABLE(X)                                                                       \
-    X(TALC_ADD,     add,      a + b,     1,            1)                                          \
-    X(TALC_SUB,     sub,      a - b,     1,           -1)                                          \
-    X(TALC_MUL,     mul,      a * b,     b,            a)                                          \
-    X(TALC_DIV,     div,      a / b,     1 / b,       -y / b)
+    X(TALC_ADD,     add,      a + b,     TALC_SAVES_NOTHING, dy,              TALC_SAVES_NOTHING,          dy)              \
+    X(TALC_SUB,     sub,      a - b,     TALC_SAVES_NOTHING, dy,              TALC_SAVES_NOTHING,          talc_neg(dy))    \
+    X(TALC_MUL,     mul,      a * b,     TALC_SAVES_B,       talc_mul(dy, b), TALC_SAVES_A,                talc_mul(dy, a)) \
+    X(TALC_DIV,     div,      a / b,     TALC_SAVES_B,       talc_div(dy, b), TALC_SAVES_B | TALC_SAVES_Y,                 \
+      talc_neg(talc_div(talc_mul(dy, y), b)))
 // clang-format on
 
 #endif

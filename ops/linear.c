@@ -1,7 +1,9 @@
 #include "ops/linear.h"
 
+#include "ops/gradient.h"
 #include "ops/matmul_run.h"
 #include "ops/operand.h"
+#include "ops/reduce.h"
 #include "tensor/observe.h"
 
 #include <inttypes.h>
@@ -93,6 +95,64 @@ static talc_matmul_problem problem_of(const talc_tensor *x, const talc_tensor *w
     return p;
 }
 
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+typedef struct linear_note {
+    unsigned precision;
+    talc_activation activation;
+} linear_note;
+
+/* x, weight, bias, residual. The leading dimensions are one, so that dweight is one product. */
+static void linear_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const linear_note *note = talc_node_problem(node);
+    const talc_tensor *x = talc_node_saved(node, 0), *weight = talc_node_saved(node, 1);
+    talc_tensor *g = talc_activation_gradient(note->activation, dy, talc_node_saved(node, 2));
+    const talc_dims x_dims = talc_node_input_dims(node, 0);
+    const int64_t out = dy->dims[dy->rank - 1], in = x_dims.dim[x_dims.rank - 1];
+    const int64_t rows = talc_shape_numel(talc_dims_of(dy)) / (out > 0 ? out : 1);
+    talc_tensor *flat = g == NULL ? NULL : talc_reshape(g, TALC_DIMS(rows, out));
+    if (flat == NULL)
+        return;
+    if (talc_node_wants(node, 0)) {
+        talc_tensor *dx = talc_matmul_for("linear.grad_input", flat, weight, note->precision);
+        gradients[0] = dx == NULL ? NULL : talc_reshape(dx, x_dims);
+    }
+    if (talc_node_wants(node, 1)) {
+        const talc_tensor *x_rows = talc_reshape(x, TALC_DIMS(rows, in));
+        const talc_tensor *turned = x_rows == NULL ? NULL : talc_transpose(flat, 0, 1);
+        gradients[1] = turned == NULL
+                           ? NULL
+                           : talc_matmul_for("linear.grad_weight", turned, x_rows, note->precision);
+    }
+    if (talc_node_wants(node, 2))
+        gradients[2] = talc_sum(flat, TALC_DIMS(0), false);
+    gradients[3] = g;
+}
+
+static talc_tensor *recorded(const talc_tensor *x, const talc_tensor *weight,
+                             const talc_tensor *bias, const talc_linear_options *options,
+                             talc_tensor *y)
+{
+    const talc_tensor *const inputs[] = { x, weight, bias, options->residual };
+    if (y == NULL || !talc_tape_wants(inputs, 4))
+        return y;
+    const linear_note note = { options->precision != 0 ? options->precision
+                                                       : talc_precision_admitted(),
+                               options->activation };
+    const bool activates = note.activation != TALC_ACTIVATION_NONE;
+    return talc_tape_record(
+        y, &(talc_note){ .op = "linear",
+                         .rule = linear_gradient,
+                         .inputs = inputs,
+                         .input_count = 4,
+                         .saved = { { "x", talc_tape_wants_one(weight) ? x : NULL },
+                                    { "weight", talc_tape_wants_one(x) ? weight : NULL },
+                                    { "y", activates ? y : NULL } },
+                         .problem = &note,
+                         .problem_bytes = sizeof note });
+}
+
 // ---- The op -------------------------------------------------------------------------------------------------
 
 talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const talc_tensor *bias,
@@ -133,5 +193,5 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
     y = talc_result(y, status);
     talc_observed("linear", row, &problem,
                   (const talc_tensor *const[]){ x, weight, bias, options->residual }, 4, y);
-    return y;
+    return recorded(x, weight, bias, options, y);
 }

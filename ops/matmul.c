@@ -2,6 +2,7 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/gradient.h"
 #include "ops/matmul_run.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
@@ -178,7 +179,8 @@ static talc_matmul_problem problem_of(const talc_tensor *a, const talc_tensor *b
 
 // ---- The op -------------------------------------------------------------------------------------------------
 
-talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
+talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_tensor *b,
+                             unsigned precision)
 {
     talc_dims batch, dims;
     if (!talc_operand_float("matmul", "a", a) || !talc_operand_like("matmul", "a", a, "b", b) ||
@@ -186,7 +188,7 @@ talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
         return NULL;
 
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *y = talc_tensor_new("matmul", a->device, a->dtype, dims);
+    talc_tensor *y = talc_tensor_new(op, a->device, a->dtype, dims);
     talc_tensor *a_used = y == NULL ? NULL : multipliable(a, true);
     talc_tensor *b_used = a_used == NULL ? NULL : multipliable(b, false);
     talc_matmul_problem problem = { 0 };
@@ -195,7 +197,7 @@ talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
     if (b_used != NULL) {
         problem = problem_of(a_used, b_used, batch);
         talc_matmul_arguments arguments = { .y = y->data, .a = a_used->data, .b = b_used->data };
-        status = talc_matmul_run("matmul", a->device, NULL, 0, &problem, &arguments, &row);
+        status = talc_matmul_run(op, a->device, NULL, precision, &problem, &arguments, &row);
     }
     talc_release(a_used);
     talc_release(b_used);
@@ -203,4 +205,75 @@ talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
     y = talc_result(y, status);
     talc_observed("matmul", row, &problem, (const talc_tensor *const[]){ a, b }, 2, y);
     return y;
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+static talc_tensor *product(const talc_node *node, const talc_tensor *a, const talc_tensor *b)
+{
+    return a == NULL || b == NULL
+               ? NULL
+               : talc_matmul_for("matmul", a, b, *(const unsigned *)talc_node_problem(node));
+}
+
+static talc_tensor *turned(const talc_tensor *matrices)
+{
+    return matrices == NULL ? NULL : talc_transpose(matrices, -2, -1);
+}
+
+/* All rows of a tensor as one matrix, for a b that serves them all: the sum over the batch is then part of the product. */
+static const talc_tensor *rows_of(const talc_tensor *tensor)
+{
+    return tensor->rank > 2 ? talc_flatten(tensor, 0, tensor->rank - 2) : tensor;
+}
+
+static void matmul_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const talc_dims a_dims = talc_node_input_dims(node, 0), b_dims = talc_node_input_dims(node, 1);
+    const talc_tensor *a = talc_node_saved(node, 0), *b = talc_node_saved(node, 1);
+    /* Vectors as matrices, and dy as what their product would have given. */
+    if (b_dims.rank == 1) {
+        b = b == NULL ? NULL : talc_unsqueeze(b, 1);
+        dy = talc_unsqueeze(dy, -1);
+    }
+    if (a_dims.rank == 1 && dy != NULL) {
+        a = a == NULL ? NULL : talc_unsqueeze(a, 0);
+        dy = talc_unsqueeze(dy, dy->rank - 1);
+    }
+    if (dy == NULL)
+        return;
+    if (talc_node_wants(node, 0)) {
+        const talc_dims row = TALC_DIMS(1, a_dims.dim[0]);
+        talc_tensor *da =
+            talc_tape_sum_to(product(node, dy, turned(b)), a_dims.rank == 1 ? row : a_dims);
+        gradients[0] = da == NULL ? NULL : talc_reshape(da, a_dims);
+    }
+    if (talc_node_wants(node, 1)) {
+        if (b_dims.rank <= 2 && a != NULL && a->rank == dy->rank) {
+            a = rows_of(a);
+            dy = rows_of(dy);
+        }
+        const talc_dims column = TALC_DIMS(b_dims.dim[0], 1);
+        talc_tensor *db =
+            talc_tape_sum_to(product(node, turned(a), dy), b_dims.rank == 1 ? column : b_dims);
+        gradients[1] = db == NULL ? NULL : talc_reshape(db, b_dims);
+    }
+}
+
+talc_tensor *talc_matmul(const talc_tensor *a, const talc_tensor *b)
+{
+    talc_tensor *y = talc_matmul_for("matmul", a, b, 0);
+    const talc_tensor *const inputs[] = { a, b };
+    if (y == NULL || !talc_tape_wants(inputs, 2))
+        return y;
+    const unsigned precision = talc_precision_admitted();
+    return talc_tape_record(y,
+                            &(talc_note){ .op = "matmul",
+                                          .rule = matmul_gradient,
+                                          .inputs = inputs,
+                                          .input_count = 2,
+                                          .saved = { { "a", talc_tape_wants_one(b) ? a : NULL },
+                                                     { "b", talc_tape_wants_one(a) ? b : NULL } },
+                                          .problem = &precision,
+                                          .problem_bytes = sizeof precision });
 }

@@ -14,4 +14,8 @@ talc_status talc_matmul_run(const char *op, talc_device *device, const char *for
                             unsigned precision, const talc_matmul_problem *problem,
                             talc_matmul_arguments *arguments, const talc_algorithm **row);
 
+/// talc_matmul as a step of `op`, which names what is chosen, with these classes; 0: the thread's.
+talc_tensor *talc_matmul_for(const char *op, const talc_tensor *a, const talc_tensor *b,
+                             unsigned precision);
+
 #endif

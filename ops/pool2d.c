@@ -5,8 +5,9 @@
 #include "ops/operand.h"
 #include "ops/padding.h"
 #include "tensor/observe.h"
-#include "tensor/run.h"
 #include "tensor/memory.h"
+#include "tensor/run.h"
+#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -167,11 +168,62 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
                  p->pad_right);
 }
 
-/* x is checked and the problem complete. */
-static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_pool2d_problem *p,
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+static const char *const gradient_names[] = { "max_pool2d.grad_input", "avg_pool2d.grad_input",
+                                              "adaptive_avg_pool2d.grad_input" };
+
+static void pool2d_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    talc_pool2d_problem p = *(const talc_pool2d_problem *)talc_node_problem(node);
+    const talc_tensor *indices = talc_node_saved(node, 0);
+    const char *op = gradient_names[p.kind];
+    talc_choice choice;
+    p.direction = TALC_GRAD_INPUT;
+    if (!talc_choose(&choice, op, dy->device, dy->device->backend->pool2d, &p, NULL, 0))
+        return;
+    const talc_tensor *packed = talc_contiguous_for(op, dy);
+    talc_tensor *dx =
+        packed == NULL ? NULL
+                       : talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    if (dx == NULL)
+        return;
+    talc_pool2d_arguments arguments = { .dy = packed->data,
+                                        .indices = talc_operand_data(indices),
+                                        .dx = dx->data };
+    const talc_status status =
+        talc_numel(dx) == 0   ? TALC_OK
+        : talc_numel(dy) == 0 ? (talc_fill(dx, 0) ? TALC_OK : talc_error_status())
+                              : talc_choice_run(&choice, problem_text, &p, &p, &arguments.base);
+    if (status != TALC_OK)
+        return;
+    talc_observed(op, talc_chosen(&choice), &p, (const talc_tensor *const[]){ packed, indices }, 2,
+                  dx);
+    gradients[0] = dx;
+}
+
+static talc_tensor *recorded(const talc_pool2d_problem *p, const talc_tensor *x,
+                             const talc_tensor *indices, talc_tensor *y)
+{
+    if (y == NULL || !talc_tape_wants_one(x))
+        return y;
+    return talc_tape_record(y, &(talc_note){ .op = op_names[p->kind],
+                                             .rule = pool2d_gradient,
+                                             .inputs = &x,
+                                             .input_count = 1,
+                                             .saved = { { "indices", indices } },
+                                             .problem = p,
+                                             .problem_bytes = sizeof *p });
+}
+
+// ---- The op -------------------------------------------------------------------------------------------------
+
+/* x is checked and the problem complete. The gradient of max needs the indices too. */
+static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_problem *p,
                          talc_tensor **indices)
 {
     const char *op = op_names[p->kind];
+    p->indices = indices != NULL || (p->kind == TALC_POOL2D_MAX && talc_tape_wants_one(x));
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->pool2d, p, forced, 0))
         return NULL;
@@ -191,19 +243,21 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, const talc_po
         status = talc_choice_run(&choice, problem_text, p, p, &arguments.base);
     }
     talc_release(packed);
-    at = talc_result(at, status);
-    if (indices != NULL)
-        *indices = at;
     talc_observe_resume(observer);
     y = talc_result(y, status);
     talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
+    y = recorded(p, x, at, y);
+    if (indices != NULL && y != NULL)
+        *indices = at;
+    else
+        talc_release(at);
     return y;
 }
 
 static talc_tensor *pool_windows(talc_pool2d_kind kind, const talc_tensor *x,
                                  const talc_pool2d_options *options, talc_tensor **indices)
 {
-    talc_pool2d_problem problem = { .kind = kind, .indices = indices != NULL };
+    talc_pool2d_problem problem = { .kind = kind };
     if (!read_input(x, &problem) || !read_options(options, &problem) ||
         !find_output(x, options->ceil_mode, &problem))
         return NULL;

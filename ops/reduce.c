@@ -2,10 +2,12 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/elementwise.h"
 #include "ops/observed.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
+#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -117,6 +119,39 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              talc_dtype_name(p->dtype));
 }
 
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+typedef struct reduce_note {
+    talc_reduce_function function;
+    int64_t K;
+    talc_dims kept; /* x's shape with 1 for each dimension that went */
+} reduce_note;
+
+static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const reduce_note *note = talc_node_problem(node);
+    talc_tensor *each = talc_reshape(dy, note->kept);
+    if (note->function == TALC_MEAN && each != NULL)
+        each = talc_div_scalar(each, (double)note->K);
+    gradients[0] = each == NULL ? NULL : talc_expand(each, talc_node_input_dims(node, 0));
+}
+
+static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TALC_MAX_RANK],
+                             const talc_tensor *x, talc_tensor *y)
+{
+    if (y == NULL || p->function == TALC_ARGMAX || !talc_tape_wants_one(x))
+        return y;
+    const reduce_note note = { p->function, p->K, result_dims(x, reduced, true) };
+    return talc_tape_record(y, &(talc_note){ .op = names[p->function],
+                                             .rule = reduce_gradient,
+                                             .inputs = &x,
+                                             .input_count = 1,
+                                             .problem = &note,
+                                             .problem_bytes = sizeof note });
+}
+
+// ---- The op -------------------------------------------------------------------------------------------------
+
 static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
                            bool keep_dims)
 {
@@ -130,19 +165,19 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
 
     talc_reduce_problem problem = problem_of(function, x, reduced);
     if (problem.K == 0)
-        return without_elements(op, function, x, dims);
+        return recorded(&problem, reduced, x, without_elements(op, function, x, dims));
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->reduce, &problem, NULL, 0))
         return NULL;
     talc_tensor *y = talc_tensor_new(op, x->device, problem.y_dtype, dims);
     if (y == NULL || talc_numel(y) == 0)
-        return y;
+        return recorded(&problem, reduced, x, y);
     talc_reduce_arguments arguments = { .y = y->data, .x = x->data };
     y = talc_result(y, talc_choice_run(&choice, problem_text, &problem, &problem, &arguments.base));
     talc_reduce_observed observed = { .function = function };
     memcpy(observed.reduced, reduced, sizeof observed.reduced);
     talc_observed(op, talc_chosen(&choice), &observed, &x, 1, y);
-    return y;
+    return recorded(&problem, reduced, x, y);
 }
 
 talc_tensor *talc_sum(const talc_tensor *x, talc_dims axes, bool keep_dims)

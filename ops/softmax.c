@@ -2,10 +2,13 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
+#include "ops/elementwise.h"
 #include "ops/observed.h"
 #include "ops/operand.h"
+#include "ops/reduce.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
+#include "tensor/tape.h"
 
 static talc_softmax_problem problem_of(bool log, const talc_tensor *x, const talc_tensor *y,
                                        int dim)
@@ -28,6 +31,47 @@ static talc_softmax_problem problem_of(bool log, const talc_tensor *x, const tal
     return p;
 }
 
+// ---- Gradient -------------------------------------------------------------------------------------------------
+
+/* What the rules are made for: the problem is the dimension, what is saved is y. */
+static talc_tensor *sum_of(const talc_node *node, const talc_tensor *tensor)
+{
+    const int dim = *(const int *)talc_node_problem(node);
+    return tensor == NULL ? NULL : talc_sum(tensor, TALC_DIMS(dim), true);
+}
+
+static void softmax_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const talc_tensor *y = talc_node_saved(node, 0);
+    const talc_tensor *sum = sum_of(node, talc_mul(dy, y));
+    const talc_tensor *rest = sum == NULL ? NULL : talc_sub(dy, sum);
+    gradients[0] = rest == NULL ? NULL : talc_mul(y, rest);
+}
+
+static void log_softmax_gradient(const talc_node *node, const talc_tensor *dy,
+                                 talc_tensor *gradients[])
+{
+    const talc_tensor *y = talc_exp(talc_node_saved(node, 0)), *sum = sum_of(node, dy);
+    const talc_tensor *share = y == NULL || sum == NULL ? NULL : talc_mul(y, sum);
+    gradients[0] = share == NULL ? NULL : talc_sub(dy, share);
+}
+
+static talc_tensor *recorded(const char *op, bool log, const talc_tensor *x, int dim,
+                             talc_tensor *y)
+{
+    if (y == NULL || !talc_tape_wants_one(x))
+        return y;
+    return talc_tape_record(y, &(talc_note){ .op = op,
+                                             .rule = log ? log_softmax_gradient : softmax_gradient,
+                                             .inputs = &x,
+                                             .input_count = 1,
+                                             .saved = { { "y", y } },
+                                             .problem = &dim,
+                                             .problem_bytes = sizeof dim });
+}
+
+// ---- The op ---------------------------------------------------------------------------------------------------
+
 static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int dim)
 {
     if (!talc_operand_float(op, "x", x) ||
@@ -41,11 +85,11 @@ static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int 
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->softmax, &problem, NULL, 0) ||
         talc_numel(y) == 0)
-        return talc_result(y, talc_error_status());
+        return recorded(op, log, x, dim, talc_result(y, talc_error_status()));
     talc_softmax_arguments arguments = { .y = y->data, .x = x->data };
     y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
     talc_observed(op, talc_chosen(&choice), &(talc_softmax_observed){ log, dim }, &x, 1, y);
-    return y;
+    return recorded(op, log, x, dim, y);
 }
 
 talc_tensor *talc_softmax(const talc_tensor *x, int dim)

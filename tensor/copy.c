@@ -4,6 +4,7 @@
 #include "tensor/run.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
+#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -44,9 +45,37 @@ talc_tensor *talc_clone_for(const char *who, const talc_tensor *tensor)
                : packed_copy(who, "clone", tensor, tensor->dtype);
 }
 
+/* The gradient of a copy goes back to where, and as what, the tensor was. */
+typedef struct origin {
+    talc_device *device;
+    talc_dtype dtype;
+} origin;
+
+static void copy_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const origin *from = talc_node_problem(node);
+    gradients[0] = talc_to(dy, from->device, from->dtype);
+}
+
+/* The last step of the functions below: `copy` is the tensor's elements, or an alias of it. */
+static talc_tensor *recorded(const char *op, const talc_tensor *tensor, talc_tensor *copy)
+{
+    if (copy == NULL || !talc_tape_wants_one(tensor) || !talc_dtype_is_float(copy->dtype))
+        return copy;
+    if (copy->storage == tensor->storage)
+        return talc_tape_share(copy, tensor);
+    const origin from = { tensor->device, tensor->dtype };
+    return talc_tape_record(copy, &(talc_note){ .op = op,
+                                                .rule = copy_gradient,
+                                                .inputs = &tensor,
+                                                .input_count = 1,
+                                                .problem = &from,
+                                                .problem_bytes = sizeof from });
+}
+
 talc_tensor *talc_clone(const talc_tensor *tensor)
 {
-    return talc_clone_for("clone", tensor);
+    return recorded("clone", tensor, talc_clone_for("clone", tensor));
 }
 
 talc_tensor *talc_contiguous_for(const char *who, const talc_tensor *tensor)
@@ -59,7 +88,7 @@ talc_tensor *talc_contiguous_for(const char *who, const talc_tensor *tensor)
 
 talc_tensor *talc_contiguous(const talc_tensor *tensor)
 {
-    return talc_contiguous_for("contiguous", tensor);
+    return recorded("contiguous", tensor, talc_contiguous_for("contiguous", tensor));
 }
 
 talc_tensor *talc_cast_for(const char *who, const talc_tensor *tensor, talc_dtype dtype)
@@ -72,7 +101,7 @@ talc_tensor *talc_cast_for(const char *who, const talc_tensor *tensor, talc_dtyp
 
 talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
 {
-    return talc_cast_for("cast", tensor, dtype);
+    return recorded("cast", tensor, talc_cast_for("cast", tensor, dtype));
 }
 
 /* By the way that the two have in common, else through host memory; dst and src are contiguous, of one dtype. */
@@ -148,7 +177,7 @@ static talc_tensor *moved_for(const char *who, const talc_tensor *tensor, talc_d
 
 talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype)
 {
-    return moved_for("to", tensor, device, dtype);
+    return recorded("to", tensor, moved_for("to", tensor, device, dtype));
 }
 
 /* The address range, in bytes, that a non-empty tensor's elements span. */
@@ -187,7 +216,7 @@ bool talc_operand_writable(const char *who, const talc_tensor *tensor)
                       who, i, talc_dims_text(talc_dims_of(tensor), text), tensor->dims[i]);
             return false;
         }
-    return !talc_recording_refuses_device(who, tensor->device);
+    return talc_tape_writable(who, tensor) && !talc_recording_refuses_device(who, tensor->device);
 }
 
 /* Between page-locked memory and its device, as it lies there. */
@@ -210,6 +239,14 @@ bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src)
     if ((src->device != dst->device && recording_refuses(who, src->device, dst->device)) ||
         !talc_operand_writable(who, dst))
         return false;
+    if (talc_tape_wants_one(src)) {
+        talc_fail(
+            TALC_BAD_ARGUMENT,
+            "%s: src asks for a gradient, which does not go through a copy into a tensor; copy "
+            "a talc_detach of it, or after talc_no_grad_enter",
+            who);
+        return false;
+    }
     if (is_queued(dst, src)) {
         if (copy_between_devices("copy", dst, src) != TALC_OK)
             return false;

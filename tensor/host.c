@@ -113,17 +113,22 @@ static bool check_data(const talc_tensor *tensor, talc_dtype dtype)
     return !talc_failed();
 }
 
-void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
+const void *talc_data_read(const talc_tensor *tensor, talc_dtype dtype)
 {
     if (talc_operand_missing("data", "tensor", tensor) ||
         talc_recording_refuses("data", tensor->device, "show its elements to the host") ||
         !check_data(tensor, dtype))
         return NULL;
-    talc_storage *storage = tensor->storage;
-    talc_device *pinned = storage->pinned;
-    if (pinned != NULL && pinned->interface->await(pinned, storage->block.data) != TALC_OK)
+    talc_device *pinned = tensor->storage->pinned;
+    if (pinned != NULL && pinned->interface->await(pinned, tensor->storage->block.data) != TALC_OK)
         return NULL;
-    if (tensor->data != NULL)
-        atomic_fetch_add(&storage->version, 1);
+    return tensor->data;
+}
+
+void *talc_data(const talc_tensor *tensor, talc_dtype dtype)
+{
+    if (talc_data_read(tensor, dtype) == NULL)
+        return NULL;
+    atomic_fetch_add(&tensor->storage->version, 1);
     return tensor->data;
 }

@@ -5,6 +5,7 @@
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
+#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -143,6 +144,7 @@ static void storage_drop(talc_storage *storage)
 
 void talc_tensor_destroy(tensor_record *record)
 {
+    talc_node_release(record->tensor.autograd);
     storage_drop(record->tensor.storage);
     talc_memory_free(record);
 }
@@ -226,6 +228,7 @@ void talc_tensor_replace(talc_tensor *tensor, const talc_tensor *other)
     struct talc_autograd *autograd = tensor->autograd;
     *tensor = *other;
     tensor->autograd = autograd;
+    talc_tape_moved(tensor);
     storage_drop(old);
 }
 

@@ -69,7 +69,7 @@ typedef struct talc_tensor {
     talc_device *device;            ///< where data lives; borrowed
     void *data;                     ///< device address of element 0; read it through talc_data
     talc_storage *storage;          ///< counted, shared by views
-    struct talc_autograd *autograd; ///< gradient record; NULL when none
+    struct talc_autograd *autograd; ///< how it was made, for its gradient; NULL: it gets none
 } talc_tensor;
 
 // ---- Queries: they work while a failure stands --------------------------------------------------------------
@@ -156,6 +156,9 @@ TALC_API int64_t talc_item_i64(const talc_tensor *tensor);
 /// before each time, since what was worked out of the elements before, such as a folded weight, is kept.
 TALC_API void *talc_data(const talc_tensor *tensor, talc_dtype dtype);
 
+/// The same for reading alone, which is no write.
+TALC_API const void *talc_data_read(const talc_tensor *tensor, talc_dtype dtype);
+
 // ---- Views: new tensors that share the storage of their argument ---------------------------------------------
 // A dimension argument may be negative: -1 is the last.
 
@@ -205,7 +208,8 @@ TALC_API talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype);
 /// The same values on another device and as another dtype; shares storage where both are so already.
 TALC_API talc_tensor *talc_to(const talc_tensor *tensor, talc_device *device, talc_dtype dtype);
 
-/// dst[...] = src[...], casting; shapes must be equal, devices and strides may differ, overlap is allowed.
+/// dst[...] = src[...], casting; shapes must be equal, devices and strides may differ, overlap is allowed. No gradient goes
+/// through it (tensor/autograd.h): a src that asks for one is an error while the thread records.
 TALC_API bool talc_copy(talc_tensor *dst, const talc_tensor *src);
 
 /// Writes one value everywhere.

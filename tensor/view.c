@@ -2,9 +2,62 @@
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
+#include "tensor/tape.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+// ---- Gradients ------------------------------------------------------------------------------------------------
+
+/* A view, NULL passes, as the result of an op on `tensor`. */
+static talc_tensor *recorded(const char *op, talc_gradient_rule *rule, const talc_tensor *tensor,
+                             talc_tensor *view, const void *problem, size_t bytes)
+{
+    if (!talc_tape_wants_one(tensor))
+        return view;
+    return talc_tape_record(view, &(talc_note){ .op = op,
+                                                .rule = rule,
+                                                .inputs = &tensor,
+                                                .input_count = 1,
+                                                .problem = problem,
+                                                .problem_bytes = bytes });
+}
+
+static void reshape_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    gradients[0] = talc_reshape(dy, talc_node_input_dims(node, 0));
+}
+
+/* The problem is the inverse permutation. */
+static void permute_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    gradients[0] = talc_permute(dy, *(const talc_dims *)talc_node_problem(node));
+}
+
+static void expand_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    gradients[0] = talc_tape_sum_to((talc_tensor *)dy, talc_node_input_dims(node, 0));
+}
+
+/* Which elements of one dimension a view shows; `dims` is its shape with that dimension kept. */
+typedef struct part {
+    int dim;
+    int64_t start, end, step;
+    talc_dims dims;
+} part;
+
+static void slice_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const part *shown = talc_node_problem(node);
+    talc_tensor *dx = talc_zeros(dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    talc_tensor *slice =
+        dx == NULL ? NULL : talc_slice(dx, shown->dim, shown->start, shown->end, shown->step);
+    const talc_tensor *from = slice == NULL ? NULL : talc_reshape(dy, shown->dims);
+    if (from != NULL && talc_copy(slice, from))
+        gradients[0] = dx;
+}
+
+// ---- Shapes ---------------------------------------------------------------------------------------------------
 
 /* Works out a -1 in `dims` so that the shape has the tensor's number of elements, and checks that it does. */
 static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *dims)
@@ -102,7 +155,8 @@ talc_tensor *talc_view(const talc_tensor *tensor, talc_dims dims)
             talc_dims_text(dims, to));
         return NULL;
     }
-    return talc_tensor_view(tensor, dims, strides, 0);
+    return recorded("view", reshape_gradient, tensor, talc_tensor_view(tensor, dims, strides, 0),
+                    NULL, 0);
 }
 
 static talc_tensor *reshape(const char *who, const talc_tensor *tensor, talc_dims dims)
@@ -111,14 +165,15 @@ static talc_tensor *reshape(const char *who, const talc_tensor *tensor, talc_dim
         return NULL;
     int64_t strides[TALC_MAX_RANK];
     if (view_strides(tensor, dims, strides))
-        return talc_tensor_view(tensor, dims, strides, 0);
+        return recorded(who, reshape_gradient, tensor, talc_tensor_view(tensor, dims, strides, 0),
+                        NULL, 0);
     talc_tensor *packed = talc_clone_for(who, tensor);
     if (packed == NULL)
         return NULL;
     talc_shape_strides(dims, strides);
     talc_tensor *result = talc_tensor_view(packed, dims, strides, 0);
     talc_release(packed);
-    return result;
+    return recorded(who, reshape_gradient, tensor, result, NULL, 0);
 }
 
 talc_tensor *talc_reshape(const talc_tensor *tensor, talc_dims dims)
@@ -155,7 +210,7 @@ talc_tensor *talc_permute(const talc_tensor *tensor, talc_dims axes)
     if (talc_operand_missing("permute", "tensor", tensor))
         return NULL;
     char from[TALC_DIMS_TEXT], by[TALC_DIMS_TEXT];
-    talc_dims dims = { .rank = tensor->rank };
+    talc_dims dims = { .rank = tensor->rank }, inverse = dims;
     int64_t strides[TALC_MAX_RANK] = { 0 };
     unsigned seen = 0;
     bool valid = axes.rank == tensor->rank;
@@ -166,6 +221,7 @@ talc_tensor *talc_permute(const talc_tensor *tensor, talc_dims axes)
             seen |= 1U << axis;
             dims.dim[i] = tensor->dims[axis];
             strides[i] = tensor->strides[axis];
+            inverse.dim[axis] = i;
         }
     }
     if (!valid) {
@@ -174,7 +230,8 @@ talc_tensor *talc_permute(const talc_tensor *tensor, talc_dims axes)
             talc_dims_text(axes, by), tensor->rank, talc_dims_text(talc_dims_of(tensor), from));
         return NULL;
     }
-    return talc_tensor_view(tensor, dims, strides, 0);
+    return recorded("permute", permute_gradient, tensor, talc_tensor_view(tensor, dims, strides, 0),
+                    &inverse, sizeof inverse);
 }
 
 talc_tensor *talc_transpose(const talc_tensor *tensor, int dim_a, int dim_b)
@@ -213,8 +270,10 @@ talc_tensor *talc_slice(const talc_tensor *tensor, int dim, int64_t start, int64
     /* One element needs no stride, and a huge step must not overflow it. */
     if (dims.dim[axis] > 1)
         strides[axis] *= step;
-    return talc_tensor_view(tensor, dims, strides,
-                            dims.dim[axis] == 0 ? 0 : start * tensor->strides[axis]);
+    const part shown = { axis, start, end, step, dims };
+    talc_tensor *view = talc_tensor_view(tensor, dims, strides,
+                                         dims.dim[axis] == 0 ? 0 : start * tensor->strides[axis]);
+    return recorded("slice", slice_gradient, tensor, view, &shown, sizeof shown);
 }
 
 /* The tensor's shape without one dimension. */
@@ -245,7 +304,10 @@ talc_tensor *talc_select(const talc_tensor *tensor, int dim, int64_t index)
     talc_dims dims;
     int64_t strides[TALC_MAX_RANK];
     drop_dim(tensor, axis, &dims, strides);
-    return talc_tensor_view(tensor, dims, strides, counted * tensor->strides[axis]);
+    part shown = { axis, counted, counted + 1, 1, talc_dims_of(tensor) };
+    shown.dims.dim[axis] = 1;
+    talc_tensor *view = talc_tensor_view(tensor, dims, strides, counted * tensor->strides[axis]);
+    return recorded("select", slice_gradient, tensor, view, &shown, sizeof shown);
 }
 
 talc_tensor *talc_squeeze(const talc_tensor *tensor, int dim)
@@ -264,7 +326,8 @@ talc_tensor *talc_squeeze(const talc_tensor *tensor, int dim)
     talc_dims dims;
     int64_t strides[TALC_MAX_RANK];
     drop_dim(tensor, axis, &dims, strides);
-    return talc_tensor_view(tensor, dims, strides, 0);
+    return recorded("squeeze", reshape_gradient, tensor, talc_tensor_view(tensor, dims, strides, 0),
+                    NULL, 0);
 }
 
 talc_tensor *talc_unsqueeze(const talc_tensor *tensor, int dim)
@@ -288,7 +351,8 @@ talc_tensor *talc_unsqueeze(const talc_tensor *tensor, int dim)
         dims.dim[i] = i == axis ? 1 : tensor->dims[from];
         strides[i] = i == axis ? 1 : tensor->strides[from];
     }
-    return talc_tensor_view(tensor, dims, strides, 0);
+    return recorded("unsqueeze", reshape_gradient, tensor,
+                    talc_tensor_view(tensor, dims, strides, 0), NULL, 0);
 }
 
 talc_tensor *talc_expand(const talc_tensor *tensor, talc_dims dims)
@@ -327,5 +391,6 @@ talc_tensor *talc_expand(const talc_tensor *tensor, talc_dims dims)
         return NULL;
     int64_t strides[TALC_MAX_RANK];
     talc_shape_broadcast_strides(tensor, dims, strides);
-    return talc_tensor_view(tensor, dims, strides, 0);
+    return recorded("expand", expand_gradient, tensor, talc_tensor_view(tensor, dims, strides, 0),
+                    NULL, 0);
 }

@@ -12,7 +12,7 @@ static talc_unary_function function_of(talc_activation activation)
                                                    : TALC_TANH;
 }
 
-#define ACTIVATE_CASE(constant, name, value, derivative)                                           \
+#define ACTIVATE_CASE(constant, name, value, ...)                                                  \
     case constant:                                                                                 \
         for (int64_t i = 0; i < count; i++) {                                                      \
             const T x = y[i];                                                                      \

@@ -24,7 +24,7 @@
         y_row[i] = (T)(value);                                                                     \
     }
 
-#define UNARY_CASE(constant, name, value, derivative)                                              \
+#define UNARY_CASE(constant, name, value, ...)                                                     \
     case constant:                                                                                 \
         FLOAT_ROW(T, value)                                                                        \
         break;
@@ -116,30 +116,37 @@ const talc_algorithm talc_cpu_unary[] = {
 
 /* Rows in the forms that a compiler can turn into vector code, both packed and b a constant, or in any other. T is the
  * data's type, W the type to compute in. */
-#define BINARY_FORM(T, W, value, a_at, b_at)                                                       \
+#define BINARY_FORM(T, W, A, B, value, a_at, b_at)                                                 \
     for (int64_t i = 0; i < n; i++) {                                                              \
-        const W a = (W)a_row[a_at];                                                                \
-        const W b = (W)b_row[b_at];                                                                \
+        const W A = (W)a_row[a_at];                                                                \
+        const W B = (W)b_row[b_at];                                                                \
+        (void)B;                                                                                   \
         y_row[i] = (T)(value);                                                                     \
     }
 
-#define BINARY_FORMS(T, W, value)                                                                  \
+#define BINARY_FORMS(T, W, A, B, value)                                                            \
     if (a_stride == 1 && b_stride == 1) {                                                          \
-        BINARY_FORM(T, W, value, i, i)                                                             \
+        BINARY_FORM(T, W, A, B, value, i, i)                                                       \
     } else if (a_stride == 1 && b_stride == 0) {                                                   \
-        BINARY_FORM(T, W, value, i, 0)                                                             \
+        BINARY_FORM(T, W, A, B, value, i, 0)                                                       \
     } else {                                                                                       \
-        BINARY_FORM(T, W, value, i *a_stride, i *b_stride)                                         \
+        BINARY_FORM(T, W, A, B, value, i *a_stride, i *b_stride)                                   \
     }
 
-#define BINARY_CASE(constant, name, value, derivative_a, derivative_b)                             \
+#define BINARY_CASE(constant, name, value, ...)                                                    \
     case constant:                                                                                 \
-        BINARY_FORMS(T, W, value)                                                                  \
+        BINARY_FORMS(T, W, a, b, value)                                                            \
+        break;
+
+#define GRADIENT_CASE(constant, name, value, saved, gradient)                                      \
+    case constant##_GRADIENT:                                                                      \
+        BINARY_FORMS(T, W, dy, s, gradient)                                                        \
         break;
 
 #define BINARY_ROW_BODY                                                                            \
     switch (function) {                                                                            \
         TALC_BINARY_TABLE(BINARY_CASE)                                                             \
+        TALC_UNARY_TABLE(GRADIENT_CASE)                                                            \
     default:                                                                                       \
         break;                                                                                     \
     }
@@ -148,13 +155,13 @@ const talc_algorithm talc_cpu_unary[] = {
 #define BINARY_ROW_BODY_INTEGER                                                                    \
     switch (function) {                                                                            \
     case TALC_ADD:                                                                                 \
-        BINARY_FORMS(T, W, a + b)                                                                  \
+        BINARY_FORMS(T, W, a, b, a + b)                                                            \
         break;                                                                                     \
     case TALC_SUB:                                                                                 \
-        BINARY_FORMS(T, W, a - b)                                                                  \
+        BINARY_FORMS(T, W, a, b, a - b)                                                            \
         break;                                                                                     \
     case TALC_MUL:                                                                                 \
-        BINARY_FORMS(T, W, a *b)                                                                   \
+        BINARY_FORMS(T, W, a, b, a *b)                                                             \
         break;                                                                                     \
     default:                                                                                       \
         break;                                                                                     \

@@ -16,7 +16,7 @@ namespace talc
 {
 
 /* The activations have the names of elementwise ops. */
-#define TALC_EPILOGUE_FUNCTION(constant, name, value, derivative)                                  \
+#define TALC_EPILOGUE_FUNCTION(constant, name, value, ...)                                         \
     template <typename T> static __device__ T epilogue_##name(T x)                                 \
     {                                                                                              \
         return (T)(value);                                                                         \

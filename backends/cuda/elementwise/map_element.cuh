@@ -144,7 +144,7 @@ __device__ __forceinline__ void apply(int function, T (&a_values)[N], const T (&
     using U = typename arithmetic<T>::type;
     constexpr bool FLOAT = std::is_floating_point_v<T>;
     switch (function) {
-#define TALC_CASE(constant, name, value, derivative)                                               \
+#define TALC_CASE(constant, name, value, ...)                                                      \
     case constant:                                                                                 \
         if constexpr (FLOAT || constant == TALC_NEG)                                               \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
@@ -155,7 +155,7 @@ __device__ __forceinline__ void apply(int function, T (&a_values)[N], const T (&
         break;
         TALC_UNARY_TABLE(TALC_CASE)
 #undef TALC_CASE
-#define TALC_CASE(constant, name, value, derivative_a, derivative_b)                               \
+#define TALC_CASE(constant, name, value, ...)                                                      \
     case TALC_CUDA_BINARY + (int)constant:                                                         \
         if constexpr (FLOAT || constant != TALC_DIV)                                               \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
@@ -165,6 +165,18 @@ __device__ __forceinline__ void apply(int function, T (&a_values)[N], const T (&
             }                                                                                      \
         break;
         TALC_BINARY_TABLE(TALC_CASE)
+#undef TALC_CASE
+#define TALC_CASE(constant, name, value, saved, gradient)                                          \
+    case TALC_CUDA_BINARY + (int)constant##_GRADIENT:                                              \
+        if constexpr (FLOAT)                                                                       \
+            _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
+            {                                                                                      \
+                const T dy = a_values[k];                                                          \
+                [[maybe_unused]] const T s = b_values[k];                                          \
+                a_values[k] = (T)(gradient);                                                       \
+            }                                                                                      \
+        break;
+        TALC_UNARY_TABLE(TALC_CASE)
 #undef TALC_CASE
     default:
         break;

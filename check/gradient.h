@@ -1,0 +1,63 @@
+/// Gradients of one's own ops and modules, held against central differences.
+///
+///     static talc_tensor *f(talc_tensor *const x[], void *context) { return talc_mul(talc_tanh(x[0]), x[1]); }
+///
+///     talc_gradient_report report;
+///     if (!talc_check_gradient(f, NULL, inputs, 2, NULL, &report))
+///         talc_gradient_report_print(stdout, &report);
+///
+/// For random cotangents c and directions v, the slope of L(x) = sum c f(x) along v,
+///
+///     (8 (L(x + h v) - L(x - h v)) - (L(x + 2 h v) - L(x - 2 h v))) / 12 h,
+///
+/// has to be the sum over v times the gradient that talc_backward_from gives, whose norm is the measure: |difference| / |gradient|.
+/// Source: Abramowitz and Stegun, 25.3.21 to 25.3.22 (five-point formula).
+#ifndef TALC_CHECK_GRADIENT_H
+#define TALC_CHECK_GRADIENT_H
+
+#include "../nn/module.h"
+#include "../tensor/tensor.h"
+
+#include <stdio.h>
+
+TALC_BEGIN_DECLARATIONS
+
+/// A function of tensors. It does the same whenever it is called, so it draws no random numbers and moves no statistics.
+typedef talc_tensor *talc_differentiable(talc_tensor *const inputs[], void *context);
+
+typedef struct talc_gradient_options {
+    int directions;   ///< of each input; 0: 4
+    double step;      ///< h, relative to the largest element of an input; 0: 1e-4
+    double tolerance; ///< 0: 1e-6 for f64
+    uint64_t seed;
+} talc_gradient_options;
+
+typedef struct talc_gradient_report {
+    int count;        ///< slopes that were compared
+    double worst;     ///< |difference| / |gradient| of the worst
+    int input;        ///< of the worst
+    double due, got;  ///< its slope by differences, and by the gradient
+    double tolerance; ///< that it had to keep
+} talc_gradient_report;
+
+/// Checks the gradients of the f64 tensors among `inputs` that ask for one (talc_require_grad); their gradients are
+/// cleared, and each is a handle on other elements during the check. False when one is off by more than the tolerance, which is no failure, or when something
+/// fails. `options` may be NULL; the report is filled in any case. Errors: NULL arguments, no input that asks for a gradient, one of
+/// f32, and what f fails with.
+TALC_API bool talc_check_gradient(talc_differentiable *f, void *context,
+                                  talc_tensor *const inputs[], int count,
+                                  const talc_gradient_options *options,
+                                  talc_gradient_report *report);
+
+/// The same for a module on input x, with x and all its parameters as inputs. The module is f64 and in any mode; in
+/// training mode its running statistics move.
+TALC_API bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
+                                         const talc_gradient_options *options,
+                                         talc_gradient_report *report);
+
+/// "gradient: 12 slopes, worst 3.1e-11 of input 0 (tolerance 1e-06)".
+TALC_API void talc_gradient_report_print(FILE *file, const talc_gradient_report *report);
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,230 @@
+#include "ops/conv2d_gradient.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/elementwise.h"
+#include "ops/gradient.h"
+#include "ops/operand.h"
+#include "ops/reduce.h"
+#include "tensor/observe.h"
+#include "tensor/precision.h"
+#include "tensor/run.h"
+
+const char *talc_conv2d_name(talc_direction direction)
+{
+    return direction == TALC_GRAD_INPUT    ? "conv2d.grad_input"
+           : direction == TALC_GRAD_WEIGHT ? "conv2d.grad_weight"
+                                           : "conv2d";
+}
+
+// ---- Padding other than zeros ---------------------------------------------------------------------------------
+//
+// The image with its padding around it is an image without padding. Row and column i of it, outside the old image, is a copy
+// of another one inside, and the gradient there is added to that one's.
+
+static bool is_padded(const talc_conv2d_problem *p)
+{
+    return p->padding_mode != TALC_PADDING_ZEROS &&
+           p->pad_top + p->pad_bottom + p->pad_left + p->pad_right > 0;
+}
+
+talc_conv2d_problem talc_conv2d_gradient_problem(const talc_conv2d_problem *forward,
+                                                 talc_direction direction)
+{
+    talc_conv2d_problem p = *forward;
+    p.direction = direction;
+    p.bias = p.residual = false;
+    p.activation = TALC_ACTIVATION_NONE;
+    if (is_padded(forward)) {
+        p.H += p.pad_top + p.pad_bottom;
+        p.W += p.pad_left + p.pad_right;
+        p.pad_top = p.pad_bottom = p.pad_left = p.pad_right = 0;
+    }
+    p.padding_mode = TALC_PADDING_ZEROS;
+    return p;
+}
+
+/* One line across dimension `dim` of a padded image, and another. */
+typedef void line_function(talc_tensor *to, talc_tensor *from);
+
+static void copy_line(talc_tensor *to, talc_tensor *from)
+{
+    talc_copy(to, from);
+}
+
+static void add_line(talc_tensor *to, talc_tensor *from)
+{
+    const talc_tensor *sum = talc_add(to, from);
+    if (sum != NULL)
+        talc_copy(to, sum);
+}
+
+/* For each line i outside, whose value stands at line `source` inside: outside takes from inside, or adds to it. */
+static void each_line_outside(talc_tensor *padded, int dim, talc_padding_mode mode, int64_t begin,
+                              int64_t extent, bool adds)
+{
+    const int64_t total = padded->dims[dim];
+    for (int64_t i = 0; i < total; i++) {
+        if (i >= begin && i < begin + extent)
+            continue;
+        const int64_t source = begin + talc_window_source(mode, i - begin, extent);
+        talc_tensor *outside = talc_slice(padded, dim, i, i + 1, 1);
+        talc_tensor *inside = talc_slice(padded, dim, source, source + 1, 1);
+        if (talc_failed())
+            return;
+        (adds ? add_line : copy_line)(adds ? inside : outside, adds ? outside : inside);
+    }
+}
+
+/* The image inside the padding. */
+static talc_tensor *interior(const talc_conv2d_problem *p, const talc_tensor *padded, bool rows_too)
+{
+    talc_tensor *columns = talc_slice(padded, 3, p->pad_left, p->pad_left + p->W, 1);
+    return columns == NULL || !rows_too ? columns
+                                        : talc_slice(columns, 2, p->pad_top, p->pad_top + p->H, 1);
+}
+
+static talc_tensor *rows_inside(const talc_conv2d_problem *p, const talc_tensor *padded)
+{
+    return talc_slice(padded, 2, p->pad_top, p->pad_top + p->H, 1);
+}
+
+static const talc_tensor *pad(const talc_conv2d_problem *p, const talc_tensor *x)
+{
+    if (!is_padded(p))
+        return x;
+    talc_tensor *padded = talc_empty(x->device, x->dtype,
+                                     TALC_DIMS(p->N, p->C, p->H + p->pad_top + p->pad_bottom,
+                                               p->W + p->pad_left + p->pad_right));
+    talc_tensor *inside = padded == NULL ? NULL : interior(p, padded, true);
+    talc_tensor *rows = inside == NULL ? NULL : rows_inside(p, padded);
+    if (rows == NULL || !talc_copy(inside, x))
+        return NULL;
+    each_line_outside(rows, 3, p->padding_mode, p->pad_left, p->W, false);
+    each_line_outside(padded, 2, p->padding_mode, p->pad_top, p->H, false);
+    return padded;
+}
+
+static talc_tensor *unpad(const talc_conv2d_problem *p, talc_tensor *padded)
+{
+    if (padded == NULL || !is_padded(p))
+        return padded;
+    each_line_outside(padded, 2, p->padding_mode, p->pad_top, p->H, true);
+    talc_tensor *rows = rows_inside(p, padded);
+    if (rows == NULL)
+        return NULL;
+    each_line_outside(rows, 3, p->padding_mode, p->pad_left, p->W, true);
+    return talc_failed() ? NULL : interior(p, padded, true);
+}
+
+// ---- The two gradients ----------------------------------------------------------------------------------------
+
+static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
+{
+    talc_conv2d_problem_text(problem, text);
+}
+
+/* Runs the arguments' problem, where it has images, and gives `result` back. */
+static talc_tensor *run(const talc_conv2d_problem *p, const talc_tensor *const operands[2],
+                        talc_tensor *result, const char *forced, unsigned precision,
+                        talc_conv2d_arguments *arguments)
+{
+    talc_choice choice;
+    talc_device *device = result->device;
+    if (!talc_choose(&choice, talc_conv2d_name(p->direction), device, device->backend->conv2d, p,
+                     forced, precision))
+        return NULL;
+    if (p->N == 0)
+        return talc_fill(result, 0) ? result : NULL;
+    if (talc_choice_run(&choice, problem_text, p, p, &arguments->base) != TALC_OK)
+        return NULL;
+    talc_observed(choice.op, talc_chosen(&choice), p, operands, 2, result);
+    return result;
+}
+
+/* Contiguous, in the scope of the caller. */
+static const talc_tensor *packed(talc_direction direction, const talc_tensor *tensor)
+{
+    return tensor == NULL ? NULL : talc_contiguous_for(talc_conv2d_name(direction), tensor);
+}
+
+talc_tensor *talc_conv2d_grad_input(const talc_conv2d_problem *forward, const talc_tensor *dy,
+                                    const talc_tensor *w, const char *forced, unsigned precision)
+{
+    const talc_conv2d_problem p = talc_conv2d_gradient_problem(forward, TALC_GRAD_INPUT);
+    const talc_tensor *dy_packed = packed(p.direction, dy), *w_packed = packed(p.direction, w);
+    talc_tensor *dx = w_packed == NULL || dy_packed == NULL
+                          ? NULL
+                          : talc_tensor_new(talc_conv2d_name(p.direction), dy->device, dy->dtype,
+                                            TALC_DIMS(p.N, p.C, p.H, p.W));
+    if (dx == NULL)
+        return NULL;
+    talc_conv2d_arguments arguments = { .dy = dy_packed->data,
+                                        .w = w_packed->data,
+                                        .dx = dx->data };
+    const talc_tensor *const operands[] = { dy_packed, w_packed };
+    return unpad(forward, run(&p, operands, dx, forced, precision, &arguments));
+}
+
+talc_tensor *talc_conv2d_grad_weight(const talc_conv2d_problem *forward, const talc_tensor *x,
+                                     const talc_tensor *dy, const char *forced, unsigned precision)
+{
+    const talc_conv2d_problem p = talc_conv2d_gradient_problem(forward, TALC_GRAD_WEIGHT);
+    const talc_tensor *x_packed = packed(p.direction, pad(forward, x));
+    const talc_tensor *dy_packed = x_packed == NULL ? NULL : packed(p.direction, dy);
+    talc_tensor *dw = dy_packed == NULL
+                          ? NULL
+                          : talc_tensor_new(talc_conv2d_name(p.direction), dy->device, dy->dtype,
+                                            TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW));
+    if (dw == NULL)
+        return NULL;
+    talc_conv2d_arguments arguments = { .x = x_packed->data,
+                                        .dy = dy_packed->data,
+                                        .dw = dw->data };
+    const talc_tensor *const operands[] = { x_packed, dy_packed };
+    return run(&p, operands, dw, forced, precision, &arguments);
+}
+
+// ---- The rule -------------------------------------------------------------------------------------------------
+
+typedef struct conv2d_note {
+    talc_conv2d_problem problem;
+    unsigned precision;
+} conv2d_note;
+
+/* x, w, bias, residual. */
+static void conv2d_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const conv2d_note *note = talc_node_problem(node);
+    const talc_conv2d_problem *p = &note->problem;
+    const talc_tensor *x = talc_node_saved(node, 0), *w = talc_node_saved(node, 1);
+    talc_tensor *g = talc_activation_gradient(p->activation, dy, talc_node_saved(node, 2));
+    if (g == NULL)
+        return;
+    if (talc_node_wants(node, 0))
+        gradients[0] = talc_conv2d_grad_input(p, g, w, NULL, note->precision);
+    if (talc_node_wants(node, 1))
+        gradients[1] = talc_conv2d_grad_weight(p, x, g, NULL, note->precision);
+    if (talc_node_wants(node, 2))
+        gradients[2] = talc_sum(g, TALC_DIMS(0, 2, 3), false);
+    gradients[3] = g;
+}
+
+talc_tensor *talc_conv2d_record(const talc_conv2d_problem *problem, unsigned precision,
+                                const talc_tensor *const operands[4], talc_tensor *y)
+{
+    if (y == NULL || !talc_tape_wants(operands, 4))
+        return y;
+    const conv2d_note note = { *problem, precision != 0 ? precision : talc_precision_admitted() };
+    const talc_tensor *x = operands[0], *w = operands[1];
+    const bool activates = problem->activation != TALC_ACTIVATION_NONE;
+    return talc_tape_record(y, &(talc_note){ .op = "conv2d",
+                                             .rule = conv2d_gradient,
+                                             .inputs = operands,
+                                             .input_count = 4,
+                                             .saved = { { "x", talc_tape_wants_one(w) ? x : NULL },
+                                                        { "w", talc_tape_wants_one(x) ? w : NULL },
+                                                        { "y", activates ? y : NULL } },
+                                             .problem = &note,
+                                             .problem_bytes = sizeof note });
+}

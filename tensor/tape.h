@@ -1,0 +1,96 @@
+/// The tape: what autograd notes of each op. Private to talc; ops record here, tensor/autograd.c plays it backwards.
+///
+/// The last paragraph of an op records its result:
+///
+///     if (talc_tape_wants((const talc_tensor *const[]){ a, b }, 2))
+///         y = talc_tape_record(y, &(talc_note){ .op = "mul", .rule = mul_gradient, .inputs = ..., .input_count = 2,
+///                                               .saved = { { "a", a }, { "b", b } } });
+///
+/// and its rule, beside it, gives the gradients of the inputs that want one:
+///
+///     static void mul_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+///     {
+///         if (talc_node_wants(node, 0))
+///             gradients[0] = talc_tape_sum_to(talc_mul(dy, talc_node_saved(node, 1)), talc_node_input_dims(node, 0));
+///         ...
+///     }
+#ifndef TALC_TENSOR_TAPE_H
+#define TALC_TENSOR_TAPE_H
+
+#include "tensor/tensor.h"
+
+typedef struct talc_autograd talc_node;
+
+/// Gradients of a node's inputs, new tensors or dy itself, from that of its output. Nothing is recorded meanwhile, and what is
+/// made is freed when the rule returns. It computes no gradient that is not wanted; NULL is a gradient of zeros. It fails
+/// by raising a failure.
+typedef void talc_gradient_rule(const talc_node *node, const talc_tensor *dy,
+                                talc_tensor *gradients[]);
+
+/// The most tensors that a node keeps for its rule.
+enum { TALC_TAPE_SAVED = 6 };
+
+typedef struct talc_note {
+    const char *op; ///< the name that begins the op's messages; lasts as long as the program
+    talc_gradient_rule *rule;
+    const talc_tensor *const *inputs; ///< NULL where an operand was left out
+    int input_count;
+    /// What the rule needs, by the names that messages use. NULL tensors are kept as NULL.
+    struct {
+        const char *name;
+        const talc_tensor *tensor;
+    } saved[TALC_TAPE_SAVED];
+    const void *problem; ///< plain data, copied
+    size_t problem_bytes;
+} talc_note;
+
+extern _Thread_local int talc_no_grad_depth;
+
+/// Whether an op on these inputs is recorded: the one test that it costs where nothing asks for a gradient.
+static inline bool talc_tape_wants(const talc_tensor *const inputs[], int count)
+{
+    for (int i = 0; i < count; i++)
+        if (inputs[i] != NULL && inputs[i]->autograd != NULL)
+            return talc_no_grad_depth == 0;
+    return false;
+}
+
+/// Whether this one's gradient is wanted: what a rule does not need for it need not be saved.
+static inline bool talc_tape_wants_one(const talc_tensor *input)
+{
+    return talc_tape_wants(&input, 1);
+}
+
+/// Notes how y was made. Returns y; NULL, y released and a failure standing, without memory. NULL y passes.
+talc_tensor *talc_tape_record(talc_tensor *y, const talc_note *note);
+
+/// Makes `alias`, which has the elements of `base`, what base is for gradients. Returns it; NULL passes.
+talc_tensor *talc_tape_share(talc_tensor *alias, const talc_tensor *base);
+
+/// Raises why a tensor may not be written while this thread records: it is the result of a recorded op. False then.
+bool talc_tape_writable(const char *who, const talc_tensor *tensor);
+
+/// What a tensor is told when it moves to another device or shape: a gradient that no longer fits is dropped.
+void talc_tape_moved(talc_tensor *tensor);
+
+void talc_node_retain(talc_node *node);  ///< NULL passes
+void talc_node_release(talc_node *node); ///< NULL passes
+
+// ---- For rules ------------------------------------------------------------------------------------------------
+
+bool talc_node_wants(const talc_node *node, int input);
+const talc_tensor *talc_node_saved(const talc_node *node, int index);
+const void *talc_node_problem(const talc_node *node);
+
+/// The shape of an input. Also of one that wants no gradient.
+talc_dims talc_node_input_dims(const talc_node *node, int input);
+
+// ---- Implemented in ops/gradient.c: what the tape needs of ops ------------------------------------------------
+
+/// a + b, of one shape.
+talc_tensor *talc_tape_add(const talc_tensor *a, const talc_tensor *b);
+
+/// A gradient summed over the dimensions in which an operand of shape `dims` was stretched; itself where it was not. NULL passes.
+talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims);
+
+#endif

@@ -1,0 +1,149 @@
+/* Every op's gradient against central differences in float64, and what the tape promises. */
+#include "tests/support/hooks.h"
+
+#include <math.h>
+
+/* An op on up to four inputs; `low` and `high` bound their elements, of which none is nearer than 1e-3 to a kink at 0. */
+typedef struct gradient_case {
+    const char *name;
+    talc_differentiable *f;
+    int count;
+    talc_dims dims[4];
+    double low, high;
+} gradient_case;
+
+#define F(name, expression)                                                                        \
+    static talc_tensor *name(talc_tensor *const x[], void *context)                                \
+    {                                                                                              \
+        (void)context;                                                                             \
+        return expression;                                                                         \
+    }
+
+F(f_neg, talc_neg(x[0]))
+F(f_relu, talc_relu(x[0]))
+F(f_sigmoid, talc_sigmoid(x[0]))
+F(f_tanh, talc_tanh(x[0]))
+F(f_exp, talc_exp(x[0]))
+F(f_log, talc_log(x[0]))
+F(f_sqrt, talc_sqrt(x[0]))
+F(f_abs, talc_abs(x[0]))
+F(f_add, talc_add(x[0], x[1]))
+F(f_sub, talc_sub(x[0], x[1]))
+F(f_mul, talc_mul(x[0], x[1]))
+F(f_div, talc_div(x[0], x[1]))
+F(f_add_scalar, talc_add_scalar(x[0], 3))
+F(f_sub_scalar, talc_sub_scalar(x[0], 3))
+F(f_mul_scalar, talc_mul_scalar(x[0], 3))
+F(f_div_scalar, talc_div_scalar(x[0], 3))
+F(f_twice, talc_mul(talc_add(x[0], x[0]), talc_tanh(x[0])))
+F(f_view, talc_mul(talc_view(x[0], TALC_DIMS(-1)), talc_view(x[0], TALC_DIMS(-1))))
+F(f_reshape, talc_tanh(talc_reshape(talc_transpose(x[0], 0, 1), TALC_DIMS(-1))))
+F(f_permute, talc_tanh(talc_permute(x[0], TALC_DIMS(2, 0, 1))))
+F(f_slice, talc_tanh(talc_slice(x[0], 1, 1, TALC_END, 2)))
+F(f_slice_empty, talc_concat((const talc_tensor *[]){ talc_slice(x[0], 1, 1, 1, 1), x[0] }, 2, 1))
+F(f_select, talc_tanh(talc_select(x[0], -1, 1)))
+F(f_expand, talc_tanh(talc_expand(x[0], TALC_DIMS(4, 3, 5))))
+F(f_squeeze, talc_tanh(talc_unsqueeze(talc_squeeze(x[0], 1), 0)))
+F(f_flatten, talc_tanh(talc_flatten(x[0], 0, 1)))
+F(f_clone, talc_tanh(talc_clone(talc_contiguous(talc_transpose(x[0], 0, 1)))))
+F(f_concat, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1))
+F(f_softmax, talc_softmax(x[0], 1))
+F(f_log_softmax, talc_log_softmax(x[0], -1))
+F(f_softmax_middle, talc_softmax(x[0], 0))
+F(f_sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
+F(f_sum_all, talc_tanh(talc_sum(x[0], TALC_SCALAR, false)))
+F(f_mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
+F(f_matmul, talc_matmul(x[0], x[1]))
+F(f_matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
+F(f_linear, talc_linear(x[0], x[1], x[2], NULL))
+F(f_linear_fused,
+  talc_linear(x[0], x[1], x[2],
+              &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
+
+static talc_tensor *leaf(talc_device *device, talc_dims dims, double low, double high)
+{
+    talc_tensor *x = talc_uniform(cpu_device(), TALC_F64, dims, low, high);
+    /* Away from 0, where relu and abs have a kink. */
+    for (int64_t i = 0; low < 0 && i < talc_numel(x); i++) {
+        double *at = (double *)talc_data(x, TALC_F64) + i;
+        *at += *at < 0 ? -1e-2 : 1e-2;
+    }
+    x = talc_to(x, device, TALC_F64);
+    talc_require_grad(x, true);
+    return x;
+}
+
+Test(gradient, every_op_agrees_with_central_differences)
+{
+#define D TALC_DIMS
+    const gradient_case cases[] = {
+        { "neg", f_neg, 1, { D(3, 5) }, -2, 2 },
+        { "relu", f_relu, 1, { D(4, 6) }, -2, 2 },
+        { "sigmoid", f_sigmoid, 1, { D(4, 6) }, -2, 2 },
+        { "tanh", f_tanh, 1, { D(4, 6) }, -2, 2 },
+        { "exp", f_exp, 1, { D(4, 6) }, -2, 2 },
+        { "log", f_log, 1, { D(4, 6) }, 0.5, 2 },
+        { "sqrt", f_sqrt, 1, { D(4, 6) }, 0.5, 2 },
+        { "abs", f_abs, 1, { D(4, 6) }, -2, 2 },
+        { "add", f_add, 2, { D(3, 5), D(5) }, -2, 2 },
+        { "sub", f_sub, 2, { D(3, 1), D(2, 1, 5) }, -2, 2 },
+        { "mul", f_mul, 2, { D(3, 5), D(3, 5) }, -2, 2 },
+        { "mul, broadcast", f_mul, 2, { D(4, 1, 5), D(3, 1) }, -2, 2 },
+        { "mul by a scalar tensor", f_mul, 2, { D(4, 5), D(1) }, -2, 2 },
+        { "div", f_div, 2, { D(3, 5), D(5) }, 0.5, 2 },
+        { "add_scalar", f_add_scalar, 1, { D(7) }, -2, 2 },
+        { "sub_scalar", f_sub_scalar, 1, { D(7) }, -2, 2 },
+        { "mul_scalar", f_mul_scalar, 1, { D(7) }, -2, 2 },
+        { "div_scalar", f_div_scalar, 1, { D(7) }, -2, 2 },
+        { "a tensor used three times", f_twice, 1, { D(7) }, -2, 2 },
+        { "view", f_view, 1, { D(2, 3, 4) }, -2, 2 },
+        { "reshape by a copy", f_reshape, 1, { D(2, 3, 4) }, -2, 2 },
+        { "permute", f_permute, 1, { D(2, 3, 4) }, -2, 2 },
+        { "slice", f_slice, 1, { D(2, 6, 3) }, -2, 2 },
+        { "slice, empty", f_slice_empty, 1, { D(2, 6, 3) }, -2, 2 },
+        { "select", f_select, 1, { D(2, 6, 3) }, -2, 2 },
+        { "expand", f_expand, 1, { D(3, 1) }, -2, 2 },
+        { "squeeze", f_squeeze, 1, { D(3, 1, 2) }, -2, 2 },
+        { "flatten", f_flatten, 1, { D(3, 4, 2) }, -2, 2 },
+        { "clone", f_clone, 1, { D(3, 4, 2) }, -2, 2 },
+        { "concat", f_concat, 2, { D(3, 2, 2), D(3, 5, 2) }, -2, 2 },
+        { "softmax", f_softmax, 1, { D(4, 6) }, -3, 3 },
+        { "softmax of the outer dimension", f_softmax_middle, 1, { D(4, 2, 3) }, -3, 3 },
+        { "log_softmax", f_log_softmax, 1, { D(4, 6) }, -3, 3 },
+        { "sum", f_sum, 1, { D(2, 3, 4) }, -1, 1 },
+        { "sum of all", f_sum_all, 1, { D(2, 3, 4) }, -0.1, 0.1 },
+        { "mean", f_mean, 1, { D(2, 3, 4) }, -1, 1 },
+        { "matmul", f_matmul, 2, { D(3, 5), D(5, 4) }, -2, 2 },
+        { "matmul, turned", f_matmul_turned, 2, { D(5, 3), D(4, 5) }, -2, 2 },
+        { "matmul, batches", f_matmul, 2, { D(2, 3, 5), D(2, 5, 4) }, -2, 2 },
+        { "matmul, one b for all", f_matmul, 2, { D(2, 3, 5), D(5, 4) }, -2, 2 },
+        { "matmul, one a for all", f_matmul, 2, { D(3, 5), D(2, 5, 4) }, -2, 2 },
+        { "matmul, broadcast batches", f_matmul, 2, { D(2, 1, 3, 5), D(4, 5, 2) }, -2, 2 },
+        { "matmul, row", f_matmul, 2, { D(5), D(5, 4) }, -2, 2 },
+        { "matmul, column", f_matmul, 2, { D(3, 5), D(5) }, -2, 2 },
+        { "matmul, column of batches", f_matmul, 2, { D(2, 3, 5), D(5) }, -2, 2 },
+        { "matmul, two vectors", f_matmul, 2, { D(5), D(5) }, -2, 2 },
+        { "linear", f_linear, 3, { D(3, 5), D(4, 5), D(4) }, -2, 2 },
+        { "linear of a vector", f_linear, 3, { D(5), D(4, 5), D(4) }, -2, 2 },
+        { "linear of rows", f_linear, 3, { D(2, 3, 5), D(4, 5), D(4) }, -2, 2 },
+        { "linear, fused", f_linear_fused, 4, { D(2, 3, 5), D(4, 5), D(4), D(2, 3, 4) }, -1, 1 },
+    };
+#undef D
+    talc_device *device = tested_device();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const gradient_case *c = &cases[i];
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *inputs[4];
+        talc_manual_seed(i + 1);
+        for (int k = 0; k < c->count; k++)
+            inputs[k] = leaf(device, c->dims[k], c->low, c->high);
+        talc_gradient_report report;
+        const bool ok = talc_check_gradient(c->f, NULL, inputs, c->count, NULL, &report);
+        cr_assert(!talc_failed(), "%s: %s", c->name, talc_error_message());
+        cr_assert(ok && report.count == 4 * c->count,
+                  "%s: %d slopes, input %d is off by %g: %.12g instead of %.12g", c->name,
+                  report.count, report.input, report.worst, report.got, report.due);
+        talc_scope_leave(scope);
+    }
+    assert_all_freed();
+}
