@@ -6,5 +6,7 @@
 #include "fuse.h"
 #include "layers.h"
 #include "module.h"
+#include "optimizer.h"
+#include "schedule.h"
 
 #endif

@@ -18,6 +18,7 @@ struct talc_backend {
     const struct talc_algorithm *reduce;
     const struct talc_algorithm *softmax;
     const struct talc_algorithm *unary;
+    const struct talc_algorithm *update;
 };
 
 #endif

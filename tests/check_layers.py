@@ -39,7 +39,7 @@ LIBRARIES = {
 }
 
 SYSTEM = set("""
-alloca assert complex ctype dirent dlfcn emmintrin errno fcntl features fenv float getopt immintrin inttypes iso646 libgen limits locale
+alloca assert complex ctype dirent dlfcn emmintrin errno fcntl features fnmatch fenv float getopt immintrin inttypes iso646 libgen limits locale
 math poll pthread sched semaphore setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn
 string strings tgmath threads time unistd sys/ioctl sys/mman sys/resource sys/stat sys/syscall sys/time sys/types sys/wait
 """.split())

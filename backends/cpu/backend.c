@@ -11,4 +11,5 @@ const struct talc_backend talc_cpu_backend = {
     .reduce = talc_cpu_reduce,
     .softmax = talc_cpu_softmax,
     .unary = talc_cpu_unary,
+    .update = talc_cpu_update,
 };

@@ -11,6 +11,7 @@
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
+#include "ops/update.h"
 #include "tensor/device.h"
 
 /// The CPU as a device, named "cpu"; another name raises TALC_BAD_DEVICE. Opened when first asked for.
@@ -36,5 +37,6 @@ extern const talc_algorithm talc_cpu_pool2d[];
 extern const talc_algorithm talc_cpu_reduce[];
 extern const talc_algorithm talc_cpu_softmax[];
 extern const talc_algorithm talc_cpu_unary[];
+extern const talc_algorithm talc_cpu_update[];
 
 #endif

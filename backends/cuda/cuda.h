@@ -14,6 +14,7 @@
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
+#include "ops/update.h"
 #include "tensor/device.h"
 
 #include <cuda_runtime_api.h>
@@ -145,6 +146,7 @@ extern const talc_algorithm talc_cuda_conv2d[];
 extern const talc_algorithm talc_cuda_cross_entropy[];
 extern const talc_algorithm talc_cuda_matmul[];
 extern const talc_algorithm talc_cuda_unary[];
+extern const talc_algorithm talc_cuda_update[];
 
 TALC_END_DECLARATIONS
 

@@ -15,7 +15,8 @@
     X(pool2d)                                                                                      \
     X(reduce)                                                                                      \
     X(softmax)                                                                                     \
-    X(unary)
+    X(unary)                                                                                       \
+    X(update)
 // clang-format on
 
 enum { MAX_ROWS = 32, PROBLEM_BYTES = 1024 };

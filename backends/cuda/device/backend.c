@@ -11,4 +11,5 @@ const struct talc_backend talc_cuda_backend = {
     .reduce = talc_cuda_reduce,
     .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,
+    .update = talc_cuda_update,
 };

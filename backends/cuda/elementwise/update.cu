@@ -1,0 +1,121 @@
+/// Optimizer steps by the formulas of ops/update.h, in the data's own type.
+///
+/// Memory-bound, and one launch for up to TALC_UPDATE_TENSORS tensors, which pass as kernel arguments: networks have many small
+/// ones, and a launch each would cost more than the work. A block takes CHUNK elements of one tensor.
+#include "backends/cuda/group.cuh"
+#include "ops/update.h"
+
+#include <cmath>
+
+TALC_UPDATE_IN(float, sqrtf)
+TALC_UPDATE_IN(double, sqrt)
+
+using namespace talc;
+
+constexpr int CHUNK = 8 * BLOCK;
+
+/* Overloads, so that one kernel template serves both types. */
+static talc_update_float numbers_of(const talc_update_problem *p, float)
+{
+    return talc_update_in_float(p);
+}
+
+static talc_update_double numbers_of(const talc_update_problem *p, double)
+{
+    return talc_update_in_double(p);
+}
+
+static __device__ void update_element(const talc_update_float &u, float scale, float *p, float g,
+                                      float *s0, float *s1, float *s2)
+{
+    talc_update_element_float(&u, scale, p, g, s0, s1, s2);
+}
+
+static __device__ void update_element(const talc_update_double &u, double scale, double *p,
+                                      double g, double *s0, double *s1, double *s2)
+{
+    talc_update_element_double(&u, scale, p, g, s0, s1, s2);
+}
+
+template <typename T> struct updated {
+    T *parameter;
+    const T *gradient;
+    T *states[TALC_UPDATE_STATES];
+    int64_t numel;
+    int64_t first; ///< block
+};
+
+template <typename T, typename Numbers> struct update_plan {
+    Numbers numbers;
+    const T *scale;
+    int count;
+    int64_t blocks;
+    updated<T> tensors[TALC_UPDATE_TENSORS];
+};
+
+template <typename T> static __device__ T *at(T *array, int64_t i)
+{
+    return array == nullptr ? nullptr : array + i;
+}
+
+template <typename T, typename Numbers>
+static __global__ void __launch_bounds__(BLOCK)
+    update_tensors(const __grid_constant__ update_plan<T, Numbers> plan)
+{
+    const T scale = plan.scale == nullptr ? (T)1 : *plan.scale;
+    for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
+        int t = 0;
+        while (t + 1 < plan.count && block >= plan.tensors[t + 1].first)
+            t++;
+        const updated<T> &u = plan.tensors[t];
+        const int64_t lo = (block - u.first) * CHUNK + threadIdx.x;
+        const int64_t hi = min(lo - threadIdx.x + CHUNK, u.numel);
+        for (int64_t i = lo; i < hi; i += BLOCK)
+            update_element(plan.numbers, scale, u.parameter + i,
+                           u.gradient == nullptr ? (T)0 : u.gradient[i], at(u.states[0], i),
+                           at(u.states[1], i), at(u.states[2], i));
+    }
+}
+
+template <typename T>
+static talc_status launch(talc_device *device, const talc_update_problem *p,
+                          const talc_update_arguments *a)
+{
+    update_plan<T, decltype(numbers_of(p, T()))> plan = {};
+    plan.numbers = numbers_of(p, T());
+    plan.scale = (const T *)a->scale;
+    plan.count = p->count;
+    for (int i = 0; i < p->count; i++) {
+        const auto &from = a->tensors[i];
+        updated<T> &to = plan.tensors[i];
+        to.parameter = (T *)from.parameter;
+        to.gradient = (const T *)from.gradient;
+        for (int k = 0; k < TALC_UPDATE_STATES; k++)
+            to.states[k] = (T *)from.states[k];
+        to.numel = p->numel[i];
+        to.first = plan.blocks;
+        plan.blocks += pieces(p->numel[i], CHUNK);
+    }
+    if (plan.blocks == 0)
+        return TALC_OK;
+    const unsigned grid = (unsigned)(plan.blocks < (1 << 20) ? plan.blocks : 1 << 20);
+    update_tensors<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(plan);
+    return talc_cuda_launched(device, "update");
+}
+
+static talc_status run_update(talc_device *device, const void *problem, const talc_plan *plan,
+                              const void *arguments)
+{
+    (void)plan;
+    const talc_update_problem *p = (const talc_update_problem *)problem;
+    const talc_update_arguments *a = (const talc_update_arguments *)arguments;
+    const talc_status status = talc_cuda_enter(device, "update");
+    if (status != TALC_OK)
+        return status;
+    return p->dtype == TALC_F32 ? launch<float>(device, p, a) : launch<double>(device, p, a);
+}
+
+const talc_algorithm talc_cuda_update[] = {
+    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_update },
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+};

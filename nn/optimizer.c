@@ -1,0 +1,441 @@
+#include "nn/optimizer.h"
+
+#include "nn/optimizer_state.h"
+#include "ops/concat.h"
+#include "ops/elementwise.h"
+#include "ops/reduce.h"
+#include "tensor/autograd.h"
+#include "tensor/memory.h"
+#include "tensor/shown.h"
+#include "tensor/storage.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <math.h>
+
+static const char *const kind_names[] = { "sgd", "adam", "adamw", "rmsprop" };
+
+// ---- Options ------------------------------------------------------------------------------------------------
+
+static double or_default(double value, double fallback)
+{
+    return value == 0 ? fallback : value == (double)TALC_ZERO ? 0 : value;
+}
+
+static bool from_to(const char *name, double value, double low, double high)
+{
+    /* Written so that NaN is refused too. */
+    if (!(value >= low && value <= high))
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: %s %g must be from %g to %g", name, value, low,
+                  high);
+    return !talc_failed();
+}
+
+static bool belongs(const char *name, double value, bool has)
+{
+    if (value != 0 && !has)
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: %s %g is an option of another kind", name, value);
+    return !talc_failed();
+}
+
+/* Numbers in place of defaults, checked. */
+static bool complete(const talc_optimizer_options *given, talc_optimizer_options *o)
+{
+    if (talc_operand_missing("optimizer", "options", given))
+        return false;
+    if ((unsigned)given->kind >= TALC_OPTIMIZER_COUNT) {
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: kind %d is outside 0..%d", (int)given->kind,
+                  TALC_OPTIMIZER_COUNT - 1);
+        return false;
+    }
+    *o = *given;
+    const bool sgd = o->kind == TALC_SGD, rmsprop = o->kind == TALC_RMSPROP;
+    const bool adam = o->kind == TALC_ADAM || o->kind == TALC_ADAMW;
+    if (!belongs("momentum", o->momentum, sgd || rmsprop) ||
+        !belongs("dampening", o->dampening, sgd) || !belongs("nesterov", o->nesterov, sgd) ||
+        !belongs("beta1", o->beta1, adam) || !belongs("beta2", o->beta2, adam) ||
+        !belongs("alpha", o->alpha, rmsprop) || !belongs("centered", o->centered, rmsprop) ||
+        !belongs("eps", o->eps, !sgd))
+        return false;
+    o->lr = or_default(o->lr, rmsprop ? 1e-2 : 1e-3);
+    o->weight_decay = or_default(o->weight_decay, o->kind == TALC_ADAMW ? 1e-2 : 0);
+    o->momentum = or_default(o->momentum, 0);
+    o->dampening = or_default(o->dampening, 0);
+    o->beta1 = or_default(o->beta1, adam ? 0.9 : 0);
+    o->beta2 = or_default(o->beta2, adam ? 0.999 : 0);
+    o->alpha = or_default(o->alpha, rmsprop ? 0.99 : 0);
+    o->eps = or_default(o->eps, sgd ? 0 : 1e-8);
+    if (!from_to("lr", o->lr, 0, INFINITY) ||
+        !from_to("weight_decay", o->weight_decay, 0, INFINITY) ||
+        !from_to("momentum", o->momentum, 0, INFINITY) ||
+        !from_to("dampening", o->dampening, 0, 1) || !from_to("beta1", o->beta1, 0, 1) ||
+        !from_to("beta2", o->beta2, 0, 1) || !from_to("alpha", o->alpha, 0, 1) ||
+        !from_to("eps", o->eps, 0, INFINITY))
+        return false;
+    if (o->nesterov && (o->momentum == 0 || o->dampening != 0))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "optimizer: nesterov needs a momentum and no dampening, they are %g and %g",
+                  o->momentum, o->dampening);
+    else if (o->beta1 == 1 || o->beta2 == 1)
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: beta1 %g and beta2 %g must be below 1", o->beta1,
+                  o->beta2);
+    return !talc_failed();
+}
+
+// ---- Making and freeing -------------------------------------------------------------------------------------
+
+static bool count_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    if (is_buffer || !talc_dtype_is_float(tensor->dtype))
+        return true;
+    if (!talc_is_contiguous(tensor)) {
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: parameter '%s' is a view with gaps",
+                  TALC_SHOWN(path));
+        return false;
+    }
+    ++*(int *)context;
+    return true;
+}
+
+static bool note_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    talc_optimizer *optimizer = context;
+    if (is_buffer || !talc_dtype_is_float(tensor->dtype))
+        return true;
+    talc_optimized *of = &optimizer->list[optimizer->count];
+    of->path = talc_memory_string(path);
+    if (of->path == NULL)
+        return false;
+    of->parameter = talc_retain(tensor);
+    optimizer->count++;
+    return true;
+}
+
+talc_optimizer *talc_optimizer_new(talc_module *module, const talc_optimizer_options *options)
+{
+    talc_optimizer_options o;
+    int count = 0;
+    if (talc_operand_missing("optimizer", "module", module) || !complete(options, &o) ||
+        !talc_module_visit(module, count_parameter, &count))
+        return NULL;
+    if (count == 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: %s has no parameter",
+                  TALC_SHOWN(module->kind->name));
+        return NULL;
+    }
+    talc_optimizer *optimizer = talc_memory_new(sizeof *optimizer, "optimizer");
+    if (optimizer == NULL)
+        return NULL;
+    optimizer->groups = talc_memory_new(sizeof *optimizer->groups, "optimizer");
+    optimizer->list = talc_memory_new((size_t)count * sizeof *optimizer->list, "optimizer");
+    if (optimizer->groups != NULL && optimizer->list != NULL &&
+        talc_module_visit(module, note_parameter, optimizer)) {
+        optimizer->groups[0] = o;
+        optimizer->group_count = 1;
+        return optimizer;
+    }
+    talc_optimizer_free(optimizer);
+    return NULL;
+}
+
+void talc_optimizer_free(talc_optimizer *optimizer)
+{
+    if (optimizer == NULL)
+        return;
+    for (int i = 0; i < optimizer->count; i++) {
+        talc_optimized *of = &optimizer->list[i];
+        talc_memory_free(of->path);
+        talc_release(of->parameter);
+        for (int k = 0; k < TALC_UPDATE_STATES; k++)
+            talc_release(of->states[k]);
+    }
+    talc_memory_free(optimizer->list);
+    talc_memory_free(optimizer->groups);
+    talc_memory_free(optimizer);
+}
+
+bool talc_optimizer_group(talc_optimizer *optimizer, const char *pattern,
+                          const talc_optimizer_options *options)
+{
+    talc_optimizer_options o;
+    if (talc_operand_missing("optimizer_group", "optimizer", optimizer) ||
+        talc_operand_missing("optimizer_group", "pattern", pattern) || !complete(options, &o))
+        return false;
+    const talc_optimizer_kind kind = optimizer->groups[0].kind;
+    if (o.kind != kind) {
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer_group: the group is %s, the optimizer %s",
+                  kind_names[o.kind], kind_names[kind]);
+        return false;
+    }
+    int matched = 0;
+    for (int i = 0; i < optimizer->count; i++)
+        matched += fnmatch(pattern, optimizer->list[i].path, 0) == 0;
+    if (matched == 0) {
+        talc_fail(TALC_NOT_FOUND, "optimizer_group: no parameter's path matches '%s'",
+                  TALC_SHOWN(pattern));
+        return false;
+    }
+    const size_t count = (size_t)optimizer->group_count;
+    talc_optimizer_options *groups =
+        talc_memory_new((count + 1) * sizeof *groups, "optimizer group");
+    if (groups == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        groups[i] = optimizer->groups[i];
+    groups[count] = o;
+    talc_memory_free(optimizer->groups);
+    optimizer->groups = groups;
+    for (int i = 0; i < optimizer->count; i++)
+        if (fnmatch(pattern, optimizer->list[i].path, 0) == 0)
+            optimizer->list[i].group = optimizer->group_count;
+    optimizer->group_count++;
+    return true;
+}
+
+// ---- Rates --------------------------------------------------------------------------------------------------
+
+bool talc_optimizer_schedule(talc_optimizer *optimizer, const talc_schedule *s)
+{
+    static const char *const who = "optimizer_schedule";
+    if (talc_operand_missing(who, "optimizer", optimizer) ||
+        talc_operand_missing(who, "schedule", s))
+        return false;
+    const bool needs_steps = s->kind == TALC_SCHEDULE_COSINE || s->kind == TALC_SCHEDULE_ONE_CYCLE;
+    if ((unsigned)s->kind >= TALC_SCHEDULE_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: kind %d is outside 0..%d", who, (int)s->kind,
+                  TALC_SCHEDULE_COUNT - 1);
+    else if ((needs_steps && s->steps < 1) || (s->kind == TALC_SCHEDULE_STEP && s->every < 1))
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s of %s is %" PRId64 ", it must be at least 1", who,
+                  needs_steps ? "steps" : "every", talc_schedule_name(s->kind),
+                  needs_steps ? s->steps : s->every);
+    else if (s->warmup < 0)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: warmup %" PRId64 " must not be negative", who, s->warmup);
+    else if (!(s->gamma >= 0) || !(s->floor >= 0) || !(s->rise >= 0 && s->rise < 1) ||
+             !(s->div >= 0) || !(s->final_div >= 0) ||
+             !(s->warmup_start >= 0 && s->warmup_start <= 1))
+        talc_fail(
+            TALC_BAD_ARGUMENT,
+            "%s: gamma %g, floor %g, div %g and final_div %g must not be negative, rise %g and "
+            "warmup_start %g from 0 to 1",
+            who, s->gamma, s->floor, s->div, s->final_div, s->rise, s->warmup_start);
+    if (talc_failed())
+        return false;
+    optimizer->schedule = *s;
+    return true;
+}
+
+int64_t talc_optimizer_steps(const talc_optimizer *optimizer)
+{
+    return optimizer == NULL ? 0 : optimizer->steps;
+}
+
+double talc_optimizer_rate(const talc_optimizer *optimizer, int group)
+{
+    return optimizer == NULL || group < 0 || group >= optimizer->group_count
+               ? NAN
+               : talc_schedule_rate(&optimizer->schedule, optimizer->groups[group].lr,
+                                    optimizer->steps);
+}
+
+// ---- State --------------------------------------------------------------------------------------------------
+
+const char *talc_optimizer_state_name(const talc_optimizer_options *group, int state)
+{
+    static const char *const adam[] = { "exp_avg", "exp_avg_sq", NULL };
+    switch (group->kind) {
+    case TALC_SGD:
+        return state == 0 && group->momentum != 0 ? "momentum_buffer" : NULL;
+    case TALC_RMSPROP:
+        return state == 0                           ? "square_avg"
+               : state == 1 && group->centered      ? "grad_avg"
+               : state == 2 && group->momentum != 0 ? "momentum_buffer"
+                                                    : NULL;
+    default:
+        return adam[state];
+    }
+}
+
+bool talc_optimizer_state_ready(const talc_optimizer *optimizer, talc_optimized *of)
+{
+    const talc_tensor *p = of->parameter;
+    for (int k = 0; k < TALC_UPDATE_STATES; k++) {
+        if (talc_optimizer_state_name(&optimizer->groups[of->group], k) == NULL ||
+            (of->states[k] != NULL && of->states[k]->device == p->device))
+            continue;
+        talc_tensor *fresh = of->states[k] == NULL ? talc_zeros_like(p)
+                                                   : talc_to(of->states[k], p->device, p->dtype);
+        if (fresh == NULL)
+            return false;
+        talc_retain(fresh);
+        talc_scope_drop(fresh);
+        talc_release(of->states[k]);
+        of->states[k] = fresh;
+    }
+    return true;
+}
+
+// ---- Steps --------------------------------------------------------------------------------------------------
+
+void talc_optimizer_zero_grad(talc_optimizer *optimizer)
+{
+    for (int i = 0; optimizer != NULL && i < optimizer->count; i++)
+        talc_grad_clear(optimizer->list[i].parameter);
+}
+
+/* Those of `optimizer->list` that have a gradient: how many, -1 with a failure where none has. */
+static int with_gradient(const char *who, const talc_optimizer *optimizer)
+{
+    int count = 0;
+    for (int i = 0; i < optimizer->count; i++)
+        count += talc_grad(optimizer->list[i].parameter) != NULL;
+    if (count > 0)
+        return count;
+    talc_fail(TALC_BAD_ARGUMENT,
+              "%s: none of %d parameters has a gradient; talc_backward gives them theirs", who,
+              optimizer->count);
+    return -1;
+}
+
+static talc_update_problem problem_of(const talc_optimizer *optimizer, const talc_optimized *of)
+{
+    const talc_optimizer_options *o = &optimizer->groups[of->group];
+    static const talc_update_rule rules[] = { TALC_UPDATE_SGD, TALC_UPDATE_ADAM, TALC_UPDATE_ADAM,
+                                              TALC_UPDATE_RMSPROP };
+    const bool adam = rules[o->kind] == TALC_UPDATE_ADAM;
+    const double step = (double)of->steps + 1;
+    return (talc_update_problem){ .rule = rules[o->kind],
+                                  .lr = talc_optimizer_rate(optimizer, of->group),
+                                  .momentum = adam ? o->beta1 : o->momentum,
+                                  .beta2 = adam ? o->beta2 : o->alpha,
+                                  .dampening = o->dampening,
+                                  .decay = o->weight_decay,
+                                  .eps = o->eps,
+                                  .correction1 = 1 - pow(o->beta1, step),
+                                  .correction2 = 1 - pow(o->beta2, step),
+                                  .nesterov = o->nesterov,
+                                  .decoupled = o->kind == TALC_ADAMW,
+                                  .centered = o->centered,
+                                  .first = of->steps == 0 };
+}
+
+/* Whether two parameters can be updated by one problem. */
+static bool alike(const talc_optimized *a, const talc_optimized *b)
+{
+    return a->group == b->group && a->steps == b->steps &&
+           a->parameter->dtype == b->parameter->dtype &&
+           a->parameter->device == b->parameter->device;
+}
+
+static bool ready(talc_optimizer *optimizer)
+{
+    for (int i = 0; i < optimizer->count; i++) {
+        talc_optimized *of = &optimizer->list[i];
+        if (talc_grad(of->parameter) != NULL && !talc_optimizer_state_ready(optimizer, of))
+            return false;
+    }
+    return true;
+}
+
+/* Updates the parameters that are like the first of those left, and marks them; false when none is left or it failed. */
+static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updated *list)
+{
+    const talc_optimized *first = NULL;
+    int64_t count = 0;
+    for (int i = 0; i < optimizer->count; i++) {
+        const talc_optimized *of = &optimizer->list[i];
+        const talc_tensor *gradient = talc_grad(of->parameter);
+        if (done[i] || gradient == NULL || (first != NULL && !alike(first, of)))
+            continue;
+        first = first == NULL ? of : first;
+        done[i] = true;
+        list[count] = (talc_updated){ .parameter = of->parameter, .gradient = gradient };
+        for (int k = 0; k < TALC_UPDATE_STATES; k++)
+            list[count].states[k] = of->states[k];
+        count++;
+    }
+    if (count == 0)
+        return false;
+    const talc_update_problem problem = problem_of(optimizer, first);
+    return talc_update("optimizer_step", &problem, list, count, NULL);
+}
+
+bool talc_optimizer_step(talc_optimizer *optimizer)
+{
+    if (talc_operand_missing("optimizer_step", "optimizer", optimizer) ||
+        with_gradient("optimizer_step", optimizer) < 0 || !ready(optimizer))
+        return false;
+    const size_t count = (size_t)optimizer->count;
+    bool *done = talc_memory_new(count * sizeof *done, "optimizer_step");
+    talc_updated *list = talc_memory_new(count * sizeof *list, "optimizer_step");
+    if (done != NULL && list != NULL)
+        while (update_alike(optimizer, done, list))
+            ;
+    for (size_t i = 0; i < count && !talc_failed(); i++)
+        optimizer->list[i].steps += done[i];
+    optimizer->steps += !talc_failed();
+    talc_memory_free(done);
+    talc_memory_free(list);
+    return !talc_failed();
+}
+
+// ---- Clipping -----------------------------------------------------------------------------------------------
+
+/* The gradients, flat: views in this call's scope. */
+static bool list_gradients(const talc_optimizer *optimizer, talc_updated *list,
+                           const talc_tensor **flat)
+{
+    int count = 0;
+    for (int i = 0; i < optimizer->count; i++) {
+        talc_tensor *gradient = talc_grad(optimizer->list[i].parameter);
+        if (gradient == NULL)
+            continue;
+        list[count].parameter = gradient;
+        flat[count++] = talc_reshape(gradient, TALC_DIMS(-1));
+        if (talc_failed())
+            return false;
+    }
+    return true;
+}
+
+static talc_tensor *clip(const talc_optimizer *optimizer, int count, double max_norm,
+                         talc_updated *list, const talc_tensor **flat)
+{
+    if (!list_gradients(optimizer, list, flat))
+        return NULL;
+    const talc_tensor *all = talc_concat(flat, count, 0);
+    const talc_tensor *squares = all == NULL ? NULL : talc_mul(all, all);
+    const talc_tensor *sum = squares == NULL ? NULL : talc_sum(squares, TALC_SCALAR, false);
+    talc_tensor *norm = sum == NULL ? NULL : talc_sqrt(sum);
+    /* PyTorch's: max_norm / (norm + 1e-6), at most 1. */
+    const talc_tensor *most =
+        norm == NULL ? NULL : talc_full(norm->device, norm->dtype, TALC_SCALAR, max_norm);
+    const talc_tensor *ratio = most == NULL ? NULL : talc_div(most, talc_add_scalar(norm, 1e-6));
+    const talc_tensor *scale = ratio == NULL ? NULL : talc_clamp(ratio, -INFINITY, 1);
+    const talc_update_problem problem = { .rule = TALC_UPDATE_SCALE };
+    return scale != NULL && talc_update("optimizer_clip", &problem, list, count, scale) ? norm
+                                                                                        : NULL;
+}
+
+talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
+{
+    static const char *const who = "optimizer_clip";
+    if (talc_operand_missing(who, "optimizer", optimizer))
+        return NULL;
+    if (!(max_norm >= 0)) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: max_norm %g must be at least 0", who, max_norm);
+        return NULL;
+    }
+    const int count = with_gradient(who, optimizer);
+    if (count < 0)
+        return NULL;
+    talc_scope *scope = talc_scope_enter();
+    talc_updated *list = talc_memory_new((size_t)count * sizeof *list, who);
+    const talc_tensor **flat = talc_memory_new((size_t)count * sizeof *flat, who);
+    talc_tensor *norm = NULL;
+    if (list != NULL && flat != NULL)
+        norm = talc_scope_return(scope, clip(optimizer, count, max_norm, list, flat));
+    talc_memory_free(list);
+    talc_memory_free(flat);
+    talc_scope_leave(scope);
+    return norm;
+}
