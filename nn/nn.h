@@ -3,6 +3,7 @@
 #define TALC_NN_NN_H
 
 #include "capture.h"
+#include "checkpoint.h"
 #include "fuse.h"
 #include "layers.h"
 #include "module.h"

@@ -13,7 +13,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const char *const kind_names[] = { "sgd", "adam", "adamw", "rmsprop" };
+const char *talc_optimizer_kind_name(talc_optimizer_kind kind)
+{
+    static const char *const names[] = { "sgd", "adam", "adamw", "rmsprop" };
+    return (unsigned)kind < TALC_OPTIMIZER_COUNT ? names[kind] : "?";
+}
 
 // ---- Options ------------------------------------------------------------------------------------------------
 
@@ -164,7 +168,7 @@ bool talc_optimizer_group(talc_optimizer *optimizer, const char *pattern,
     const talc_optimizer_kind kind = optimizer->groups[0].kind;
     if (o.kind != kind) {
         talc_fail(TALC_BAD_ARGUMENT, "optimizer_group: the group is %s, the optimizer %s",
-                  kind_names[o.kind], kind_names[kind]);
+                  talc_optimizer_kind_name(o.kind), talc_optimizer_kind_name(kind));
         return false;
     }
     int matched = 0;

@@ -1,5 +1,5 @@
-#include "nn/entries.h"
-#include "nn/module.h"
+#include "nn/state.h"
+
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
 #include "tensor/shape.h"
@@ -11,19 +11,30 @@
 
 // ---- Saving -------------------------------------------------------------------------------------------------
 
-typedef struct names {
-    talc_named_tensor *list;
-    int count;
-} names;
+bool talc_names_add(talc_names *names, const char *name, const talc_tensor *tensor)
+{
+    char *copy = talc_memory_string(name);
+    if (copy != NULL)
+        names->list[names->count++] = (talc_named_tensor){ copy, (talc_tensor *)tensor };
+    return copy != NULL;
+}
 
 static bool note_name(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     (void)is_buffer;
-    names *named = context;
-    char *name = talc_memory_string(path);
-    if (name != NULL)
-        named->list[named->count++] = (talc_named_tensor){ name, tensor };
-    return name != NULL;
+    return talc_names_add(context, path, tensor);
+}
+
+bool talc_names_add_module(talc_names *names, talc_module *module)
+{
+    return talc_module_visit(module, note_name, names);
+}
+
+void talc_names_free(talc_names *names)
+{
+    for (int i = 0; i < names->count; i++)
+        talc_memory_free((char *)names->list[i].name);
+    talc_memory_free(names->list);
 }
 
 bool talc_module_save(talc_module *module, const char *path)
@@ -33,14 +44,12 @@ bool talc_module_save(talc_module *module, const char *path)
         return false;
     /* PyTorch's readers look for this entry. */
     static const char *const metadata[] = { "format", "pt", NULL };
-    names named = { NULL, 0 };
+    talc_names named = { NULL, 0 };
     named.list =
         talc_memory_new((size_t)talc_module_tensor_count(module) * sizeof *named.list, "save");
-    bool saved = named.list != NULL && talc_module_visit(module, note_name, &named) &&
-                 talc_safetensors_save(path, named.list, named.count, metadata);
-    for (int i = 0; i < named.count; i++)
-        talc_memory_free((char *)named.list[i].name);
-    talc_memory_free(named.list);
+    const bool saved = named.list != NULL && talc_names_add_module(&named, module) &&
+                       talc_safetensors_save(path, named.list, named.count, metadata);
+    talc_names_free(&named);
     return saved;
 }
 
@@ -50,6 +59,7 @@ typedef struct loading {
     const talc_safetensors *file;
     const char *path;
     talc_replacement *next; /* of the module's next tensor */
+    const char *besides;    /* how names begin that are not the module's; NULL: none do */
     int64_t missing, matched;
     char first_missing[TALC_SHOWN_TEXT]; /* as it is shown */
 } loading;
@@ -100,6 +110,11 @@ static const char *and_more(int64_t count, char text[48])
     return text;
 }
 
+static bool is_besides(const loading *load, const char *name)
+{
+    return load->besides != NULL && strncmp(name, load->besides, strlen(load->besides)) == 0;
+}
+
 /* The file and the module must have the same names. A file holds each name once, so that what the module did not find
  * in it are the extra ones. */
 static bool check_names(const loading *load, talc_module *module)
@@ -110,10 +125,12 @@ static bool check_names(const loading *load, talc_module *module)
                   load->first_missing, and_more(load->missing, more));
         return false;
     }
-    int64_t count = talc_safetensors_count(load->file);
-    for (int64_t i = 0; i < count; i++) {
+    int64_t total = talc_safetensors_count(load->file), count = total;
+    for (int64_t i = 0; i < total; i++)
+        count -= is_besides(load, talc_safetensors_name(load->file, i));
+    for (int64_t i = 0; i < total; i++) {
         const char *name = talc_safetensors_name(load->file, i);
-        if (talc_module_find(module, name) == NULL) {
+        if (!is_besides(load, name) && talc_module_find(module, name) == NULL) {
             talc_fail(TALC_NOT_FOUND, "module_load: '%s' has '%s'%s, %s has not",
                       TALC_SHOWN(load->path), TALC_SHOWN(name),
                       and_more(count - load->matched, more), TALC_SHOWN(module->kind->name));
@@ -123,19 +140,18 @@ static bool check_names(const loading *load, talc_module *module)
     return true;
 }
 
-static bool load_from(talc_module *module, loading *load, bool strict)
+talc_replacement *talc_state_read(const talc_safetensors *file, const char *path,
+                                  talc_module *module, bool strict, const char *besides)
 {
-    if (!talc_module_visit(module, check, load) || (strict && !check_names(load, module)))
-        return false;
+    loading load = { .path = path, .file = file, .besides = besides };
+    if (!talc_module_visit(module, check, &load) || (strict && !check_names(&load, module)))
+        return NULL;
     talc_replacement *replacements = talc_module_replacements(module);
-    load->next = replacements;
-    bool complete = replacements != NULL && talc_module_visit(module, read_fresh, load);
-    if (complete) {
-        talc_module_replace(replacements, talc_module_tensor_count(module));
-        talc_module_forget_folds(module);
-    }
+    load.next = replacements;
+    if (replacements != NULL && talc_module_visit(module, read_fresh, &load))
+        return replacements;
     talc_memory_free(replacements);
-    return complete;
+    return NULL;
 }
 
 bool talc_module_load(talc_module *module, const char *path, bool strict)
@@ -143,12 +159,18 @@ bool talc_module_load(talc_module *module, const char *path, bool strict)
     if (talc_operand_missing("module_load", "module", module) ||
         talc_operand_missing("module_load", "path", path))
         return false;
-    loading load = { .path = path, .file = talc_safetensors_open(path) };
-    if (load.file == NULL)
+    talc_safetensors *file = talc_safetensors_open(path);
+    if (file == NULL)
         return false;
     talc_scope *scope = talc_scope_enter();
-    bool loaded = scope != NULL && load_from(module, &load, strict);
+    talc_replacement *replacements =
+        scope == NULL ? NULL : talc_state_read(file, path, module, strict, NULL);
+    if (replacements != NULL) {
+        talc_module_replace(replacements, talc_module_tensor_count(module));
+        talc_module_forget_folds(module);
+    }
+    talc_memory_free(replacements);
     talc_scope_leave(scope);
-    talc_safetensors_close((talc_safetensors *)load.file);
-    return loaded;
+    talc_safetensors_close(file);
+    return replacements != NULL;
 }
