@@ -1,6 +1,6 @@
-/// The batch norm folded into the convolution before it.
+#include "nn/fold.h"
+
 #include "nn/entries.h"
-#include "nn/fusable.h"
 #include "nn/source.h"
 #include "ops/algorithm.h"
 #include "tensor/memory.h"

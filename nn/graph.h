@@ -27,8 +27,8 @@
 /// turns, each in a stream of its own: a replay, with its copy of x, waits for all that is queued in the stream of the one before,
 /// so for what is still to read its output there. What they write to the fixed input themselves they order themselves, as any
 /// tensor that two streams use. Other threads may work on the device while a graph is captured.
-#ifndef TALC_NN_CAPTURE_H
-#define TALC_NN_CAPTURE_H
+#ifndef TALC_NN_GRAPH_H
+#define TALC_NN_GRAPH_H
 
 #include "module.h"
 

@@ -1,4 +1,4 @@
-#include "nn/capture.h"
+#include "nn/graph.h"
 
 #include "nn/entries.h"
 #include "nn/source.h"
