@@ -5,6 +5,8 @@
 #include "ops/conv2d.h"
 #include "check/family.h"
 
+CHECK_PROBLEM(talc_conv2d_problem, talc_conv2d_arguments)
+
 /// Its operands.
 enum { CHECK_X, CHECK_W, CHECK_BIAS, CHECK_RESIDUAL, CHECK_Y };
 

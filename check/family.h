@@ -19,6 +19,19 @@ typedef union check_problem {
     int64_t alignment;
 } check_problem;
 
+/// The family's own view of a problem, which begins with what the op's rows take: read_only and writable.
+#define CHECK_PROBLEM(type, arguments)                                                             \
+    _Static_assert(sizeof(type) <= CHECK_PROBLEM_BYTES, "a problem has to fit");                   \
+    _Static_assert(sizeof(arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");               \
+    static inline const type *read_only(const check_problem *problem)                              \
+    {                                                                                              \
+        return (const type *)(const void *)problem;                                                \
+    }                                                                                              \
+    static inline type *writable(check_problem *problem)                                           \
+    {                                                                                              \
+        return (type *)(void *)problem;                                                            \
+    }
+
 typedef enum check_role { CHECK_ABSENT, CHECK_READ, CHECK_WRITTEN, CHECK_UPDATED } check_role;
 
 typedef struct check_operand {
