@@ -67,16 +67,16 @@ static double uniform(uint64_t bits)
     return (double)(bits >> 11) * 0x1p-52 - 1;
 }
 
-/* How much smaller the tiny values of a run are; in every other run they are denormal, which no row may take for zero. */
-static double tininess(talc_dtype dtype, int64_t run)
+/* How much smaller the tiny values of a block are; in every other block they are denormal, which no row may take for zero. */
+static double tininess(talc_dtype dtype, int64_t block)
 {
-    return run % 2 == 0 ? 0x1p-30 : talc_check_format(dtype).normal / 16;
+    return block % 2 == 0 ? 0x1p-30 : talc_check_format(dtype).normal / 16;
 }
 
 static double element(talc_dtype dtype, talc_check_kind kind, double largest, double scale,
                       uint64_t bits, int64_t i)
 {
-    enum { BINADES = 20, RUN = 64 };
+    enum { BINADES = 20, BLOCK = 64 };
     switch (kind) {
     case TALC_CHECK_EXACT:
         return (double)((int64_t)(bits % (uint64_t)(2 * (int64_t)largest + 1)) - (int64_t)largest);
@@ -86,7 +86,7 @@ static double element(talc_dtype dtype, talc_check_kind kind, double largest, do
         return ldexp((bits & 1) != 0 ? -scale : scale, -1 - (int)(bits / 2 % BINADES)) *
                (1 + (double)(bits >> 12) * 0x1p-52);
     case TALC_CHECK_TINY:
-        return uniform(bits) * (i % RUN < RUN / 2 ? scale * tininess(dtype, i / RUN) : scale);
+        return uniform(bits) * (i % BLOCK < BLOCK / 2 ? scale * tininess(dtype, i / BLOCK) : scale);
     default:
         return uniform(bits) * scale;
     }
@@ -100,7 +100,7 @@ typedef struct filling {
     uint64_t seed;
 } filling;
 
-static void fill_piece(void *context, int index, int64_t first, int64_t end)
+static void fill_chunk(void *context, int index, int64_t first, int64_t end)
 {
     const filling f = *(const filling *)context;
     (void)index;
@@ -114,7 +114,7 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 {
     const double cost = 5;
     filling all = { values, dtype, kind, largest, scale, seed };
-    talc_check_parallel(count, cost, fill_piece, &all);
+    talc_check_parallel(count, cost, fill_chunk, &all);
     const double odd = kind == TALC_CHECK_HUGE       ? 0x1p30 * scale
                        : kind == TALC_CHECK_NAN      ? NAN
                        : kind == TALC_CHECK_INFINITY ? INFINITY

@@ -1,4 +1,4 @@
-/// What an op that ran in a model must have given, element by element. Private to check/.
+/// What the output of an op that ran in a model must be, element by element. Private to check/.
 ///
 /// The exact result and what its bound follows from are the family's of the op (check/family.h), asked about the inputs that
 /// the op had; elementwise ops and copies, which have no family, are worked out here. So is how far a result may move when

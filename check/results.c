@@ -258,5 +258,5 @@ void talc_check_print(FILE *file, const talc_check *check)
                 talc_check_kind_name(f->kind), check->options.seed);
     }
     if (failed > check->failure_count)
-        fprintf(file, "\nand %" PRId64 " failures more\n", failed - check->failure_count);
+        fprintf(file, "\nand %" PRId64 " more failures\n", failed - check->failure_count);
 }

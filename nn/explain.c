@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* How far down modules are followed, and the columns that are padded. */
+/* The deepest level of modules that is followed, and the columns that are padded. */
 enum { DEPTH = 64, COLUMNS = 4, TEXT = sizeof((talc_module_step *)NULL)->does };
 
 /* Several modules on one level of the walk, or one. */
@@ -30,7 +30,7 @@ typedef struct explaining {
     const talc_module *root;
     level levels[DEPTH];
     int depth;
-    bool folding; /* ops of now are kept for later calls */
+    bool folding; /* the ops that run now make folded weights, which are kept for later calls */
     talc_module_step *steps;
     int count;
     size_t room;
