@@ -714,9 +714,9 @@ class Check(Tool):
             self.fails(2, message, "check", *arguments, "--device", "cpu", "--json")
         nothing("nothing ran on cpu: there is no algorithm 'no_such' for these problems", self.PROBLEM, "--algorithm",
                 "no_such")
-        nothing("nothing ran on cpu: no row takes", self.PROBLEM, "--algorithm", "depthwise")
+        nothing("nothing ran on cpu: every algorithm refuses", self.PROBLEM, "--algorithm", "depthwise")
         nothing("nothing ran on cpu: the problems have nothing to compute", "n0c3h9w8o4k3x3")
-        nothing("nothing ran on cpu: no row takes", "softmax:9x10@1", "--kinds", "stride")
+        nothing("nothing ran on cpu: every algorithm refuses", "softmax:9x10@1", "--kinds", "stride")
         nothing("nothing to check: none of the 1 problems is of op 'sun'", self.PROBLEM, "--op", "sun")
         nothing("nothing to check: none of the 10000 problems is of op 'sun'", "random", "5", "--op", "sun")
 
