@@ -1,5 +1,6 @@
 #include "nn/checkpoint.h"
 
+#include "nn/fold.h"
 #include "nn/optimizer_state.h"
 #include "nn/state.h"
 #include "tensor/memory.h"

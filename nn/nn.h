@@ -2,9 +2,9 @@
 #ifndef TALC_NN_NN_H
 #define TALC_NN_NN_H
 
-#include "capture.h"
 #include "checkpoint.h"
 #include "fuse.h"
+#include "graph.h"
 #include "layers.h"
 #include "module.h"
 #include "optimizer.h"

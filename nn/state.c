@@ -1,5 +1,6 @@
 #include "nn/state.h"
 
+#include "nn/fold.h"
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
 #include "tensor/shape.h"
