@@ -45,12 +45,14 @@ static bool batch_norm2d_init(talc_module *module, const void *layer_options)
     return !talc_failed();
 }
 
-static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
+talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
+                                     talc_activation activation)
 {
     talc_batch_norm2d_module *self = (talc_batch_norm2d_module *)module;
     bool tracks = self->num_batches_tracked != NULL;
     talc_batch_norm2d_options options = self->options;
     options.training = module->training || !tracks;
+    options.activation = activation;
     /* Counted before the op, because afterwards, with the running statistics written, nothing may fail. */
     talc_tensor *count = NULL;
     if (module->training && tracks)
@@ -59,7 +61,14 @@ static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
                                        self->running_var, &options);
     if (y != NULL && count != NULL)
         talc_copy(self->num_batches_tracked, count);
+    talc_release(count);
     return y;
+}
+
+static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
+{
+    return talc_batch_norm2d_apply(module, x,
+                                   ((talc_batch_norm2d_module *)module)->options.activation);
 }
 
 const talc_module_class talc_batch_norm2d_class = {

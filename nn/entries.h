@@ -60,8 +60,8 @@ void talc_module_replace(const talc_replacement *replacements, int count);
 /// Modules of a tree, its root counted.
 int talc_module_tree_count(const talc_module *module);
 
-/// Sets a tree to evaluation mode for a pass of the library's own. Returns the modes that it had, for restore, which takes them
-/// over; NULL, with a failure and the tree as it was, without memory.
+/// Sets a tree to evaluation mode, and this thread not to record gradients, for a pass of the library's own. Returns the modes that
+/// it had, for restore, which takes them over; NULL, with a failure and the tree as it was, without memory.
 bool *talc_module_evaluate(const char *who, talc_module *module);
 void talc_module_restore_modes(talc_module *module, bool *modes);
 

@@ -134,7 +134,8 @@ bool talc_fold_possible(const talc_conv2d_module *conv, const talc_batch_norm2d_
 {
     const talc_tensor *list[SOURCES];
     list_sources(conv, norm, list);
-    if (norm->base.training || norm->running_mean == NULL || norm->running_var == NULL)
+    if (conv->base.training || norm->base.training || norm->running_mean == NULL ||
+        norm->running_var == NULL)
         return false;
     for (int i = 1; i < SOURCES; i++) {
         const talc_tensor *tensor = list[i];

@@ -8,6 +8,7 @@
 #include "ops/operand.h"
 #include "tensor/environment.h"
 #include "tensor/storage.h"
+#include "tensor/tape.h"
 
 // ---- Whether --------------------------------------------------------------------------------------------------
 
@@ -73,19 +74,30 @@ typedef struct group {
     bool ends;                            /* the chain's own end is in it */
 } group;
 
-static group group_of(talc_module *const modules[], int count, const talc_chain_end *end)
+/* What was folded has no way back to the parameters that it was made from. */
+static bool records(const talc_tensor *x, const talc_conv2d_module *conv,
+                    const talc_batch_norm2d_module *norm)
+{
+    const talc_tensor *const operands[] = { x, conv->weight, conv->bias, norm->weight, norm->bias };
+    return talc_tape_wants(operands, 5);
+}
+
+static group group_of(talc_module *const modules[], int count, const talc_tensor *x,
+                      const talc_chain_end *end)
 {
     group g = { .count = 1 };
     talc_activation own;
-    if (!talc_fusion_enabled() || modules[0]->training || !is_layer(modules[0], &own))
+    if (!talc_fusion_enabled() || !is_layer(modules[0], &own))
         return g;
     if (own == TALC_ACTIVATION_NONE && count > 1)
         g.norm = norm_joins(modules[0], modules[1]);
+    if (g.norm != NULL && records(x, (const talc_conv2d_module *)modules[0], g.norm))
+        g.norm = NULL;
     if (g.norm != NULL) {
         g.count = 2;
         own = g.norm->options.activation;
     }
-    if (own == TALC_ACTIVATION_NONE && g.count < count && !modules[g.count]->training) {
+    if (own == TALC_ACTIVATION_NONE && g.count < count) {
         const talc_activation next = activation_of(modules[g.count]);
         if (activation_joins(next)) {
             own = next;
@@ -123,16 +135,6 @@ static talc_tensor *run_linear(talc_module *module, const group *g, const talc_t
     return talc_linear(x, self->weight, self->bias, &options);
 }
 
-static talc_tensor *run_batch_norm2d(talc_module *module, const group *g, const talc_tensor *x)
-{
-    const talc_batch_norm2d_module *self = (talc_batch_norm2d_module *)module;
-    talc_batch_norm2d_options options = self->options;
-    options.training = self->num_batches_tracked == NULL;
-    options.activation = g->end.activation;
-    return talc_batch_norm2d(x, self->weight, self->bias, self->running_mean, self->running_var,
-                             &options);
-}
-
 /* Tells the thread's hooks, if there are any. */
 static void tell(talc_module *const modules[], int count, talc_group_phase phase)
 {
@@ -156,7 +158,7 @@ static talc_tensor *run_group(talc_module *const modules[], const group *g, talc
     else if (first->kind == &talc_linear_class)
         y = run_linear(first, g, x);
     else
-        y = run_batch_norm2d(first, g, x);
+        y = talc_batch_norm2d_apply(first, x, g->end.activation);
     tell(modules, g->count, TALC_GROUP_ENDS);
     talc_release(weight);
     talc_release(bias);
@@ -169,7 +171,7 @@ static talc_tensor *forward_group(talc_module *const modules[], int count, talc_
 {
     const talc_forward_hooks *hooks = talc_forward_hooked();
     const bool apart = hooks != NULL && hooks->apart;
-    *g = group_of(modules, count, end);
+    *g = group_of(modules, count, x, end);
     g->ends = g->ends && !apart;
     if (g->count == 1 && !g->ends)
         return talc_forward(modules[0], x);

@@ -1,12 +1,13 @@
 /// Fusing: several modules in one launch.
 ///
-/// Outside training, Sequential and talc_forward_chain apply these neighbours as one op, whose result is written once:
+/// Sequential and talc_forward_chain apply these neighbours as one op, in training too, whose result is written once:
 ///
 ///     Conv2d [BatchNorm2d] [ReLU | Sigmoid | Tanh]     one conv2d
 ///     Linear [ReLU | Sigmoid | Tanh]                   one linear
 ///     BatchNorm2d [ReLU | Sigmoid | Tanh]              one batch_norm2d
 ///
-/// A batch norm with running statistics is folded into the convolution before it, channel by channel:
+/// Outside training, and where no gradient is recorded (talc_no_grad_enter), a batch norm with running statistics is folded into
+/// the convolution before it, channel by channel:
 ///
 ///     s = gamma / sqrt(var + eps),    w' = w s,    b' = (b - mean) s + beta
 ///

@@ -3,6 +3,7 @@
 #include "nn/entries.h"
 #include "nn/source.h"
 #include "ops/operand.h"
+#include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
@@ -133,10 +134,18 @@ static bool in_evaluation(const talc_module *module)
 
 // ---- Passes -------------------------------------------------------------------------------------------------
 
+static talc_tensor *forward(talc_graph *graph)
+{
+    talc_no_grad_enter();
+    talc_tensor *y = talc_forward(graph->module, graph->x);
+    talc_no_grad_leave();
+    return y;
+}
+
 /* Its result in the recording's memory: x, or what the program holds, may be written before the next replay. */
 static talc_tensor *forward_to_own(talc_graph *graph)
 {
-    talc_tensor *y = talc_forward(graph->module, graph->x);
+    talc_tensor *y = forward(graph);
     return y == NULL || talc_recording_owns(graph->recording, y) ? y : talc_clone_for(CAPTURE, y);
 }
 
@@ -145,7 +154,7 @@ static talc_tensor *pass(talc_graph *graph, bool pool)
 {
     if (!talc_recording_enter(CAPTURE, graph->recording, pool))
         return NULL;
-    talc_tensor *y = pool ? forward_to_own(graph) : talc_forward(graph->module, graph->x);
+    talc_tensor *y = pool ? forward_to_own(graph) : forward(graph);
     talc_recording_leave();
     return y;
 }

@@ -36,7 +36,7 @@ TALC_BEGIN_DECLARATIONS
 
 typedef struct talc_graph talc_graph;
 
-/// Captures a module's forward pass on input of the example's shape, dtype and device. The pass is run on the example, up to
+/// Captures a module's forward pass, without gradients, on input of the example's shape, dtype and device. The pass is run on the example, up to
 /// twice, before it is recorded, and writes in place what it writes. The graph belongs to the program and keeps its parameters and
 /// memory; the module outlives it. NULL on failure: NULL arguments, a module in training mode (names it), a call in the pass that
 /// cannot be recorded (names it), no memory, and whatever talc_forward fails with.

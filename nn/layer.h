@@ -32,6 +32,10 @@ typedef struct talc_batch_norm2d_module {
 extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;
 extern const talc_module_class talc_relu_class, talc_sigmoid_class, talc_tanh_class;
 
+/// Applies a batch norm, in training with its running statistics moved, and an activation last.
+talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
+                                     talc_activation activation);
+
 // ---- Parameters ---------------------------------------------------------------------------------------------
 
 /// Registers a parameter with elements uniform in +-1/sqrt(fan_in), drawn on the CPU.

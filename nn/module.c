@@ -2,6 +2,7 @@
 
 #include "nn/entries.h"
 #include "nn/fold.h"
+#include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -164,6 +165,10 @@ static talc_tensor *register_tensor(const char *who, talc_module *module, const 
     if (talc_operand_missing(who, "module", module) ||
         named_missing(who, name == NULL ? "name" : "tensor", name, tensor))
         return NULL;
+    /* Parameters are learned. */
+    if (kind == TALC_ENTRY_PARAMETER && talc_dtype_is_float(tensor->dtype) &&
+        !talc_require_grad(tensor, true))
+        return NULL;
     talc_module_entry entry = { .kind = kind, .tensor = tensor };
     return talc_module_entry_add(who, module, name, entry) ? tensor : NULL;
 }
@@ -176,6 +181,19 @@ talc_tensor *talc_module_parameter(talc_module *module, const char *name, talc_t
 talc_tensor *talc_module_buffer(talc_module *module, const char *name, talc_tensor *tensor)
 {
     return register_tensor("module_buffer", module, name, tensor, TALC_ENTRY_BUFFER);
+}
+
+static bool ask(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)path;
+    return is_buffer || !talc_dtype_is_float(tensor->dtype) ||
+           talc_require_grad(tensor, *(const bool *)context);
+}
+
+bool talc_module_require_grad(talc_module *module, bool required)
+{
+    return !talc_operand_missing("module_require_grad", "module", module) &&
+           talc_module_visit(module, ask, &required);
 }
 
 // ---- Applying -----------------------------------------------------------------------------------------------
@@ -250,13 +268,16 @@ static bool *swap_modes(talc_module *module, bool *modes)
 bool *talc_module_evaluate(const char *who, talc_module *module)
 {
     bool *modes = talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *modes, who);
-    if (modes != NULL)
+    if (modes != NULL) {
         swap_modes(module, modes); /* all false */
+        talc_no_grad_enter();
+    }
     return modes;
 }
 
 void talc_module_restore_modes(talc_module *module, bool *modes)
 {
+    talc_no_grad_leave();
     swap_modes(module, modes);
     talc_memory_free(modes);
 }
@@ -269,6 +290,7 @@ bool talc_module_to(talc_module *module, talc_device *device)
         talc_operand_missing("module_to", "device", device))
         return false;
     talc_scope *scope = talc_scope_enter();
+    talc_no_grad_enter();
     int count = talc_module_tensor_count(module);
     talc_replacement *moved = scope == NULL ? NULL : talc_module_replacements(module);
     for (int i = 0; moved != NULL && i < count && !talc_failed(); i++)
@@ -279,6 +301,7 @@ bool talc_module_to(talc_module *module, talc_device *device)
         talc_module_forget_folds(module);
     }
     talc_memory_free(moved);
+    talc_no_grad_leave();
     talc_scope_leave(scope);
     return !talc_failed();
 }

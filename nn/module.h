@@ -68,8 +68,9 @@ enum { TALC_MODULE_LEVELS = 256 };
 /// TALC_MODULE_LEVELS. A child that has a parent already, or that contains `module`, is refused and stays where it is.
 TALC_API talc_module *talc_module_add(talc_module *module, const char *name, talc_module *child);
 
-/// Registers a parameter (learned) or a buffer (state such as running_mean). The module retains the tensor and
-/// returns the handle to use, which stays the same for the module's life: moving and loading replace its storage.
+/// Registers a parameter (learned: it asks for a gradient, tensor/autograd.h) or a buffer (state such as running_mean). The module
+/// retains the tensor and returns the handle to use, which stays the same for the module's life: moving and loading replace
+/// its storage.
 TALC_API talc_tensor *talc_module_parameter(talc_module *module, const char *name,
                                             talc_tensor *tensor);
 TALC_API talc_tensor *talc_module_buffer(talc_module *module, const char *name,
@@ -77,6 +78,10 @@ TALC_API talc_tensor *talc_module_buffer(talc_module *module, const char *name,
 
 /// Applies a module.
 TALC_API talc_tensor *talc_forward(talc_module *module, talc_tensor *x);
+
+/// Whether the parameters of a tree ask for gradients: false freezes them, and drops the gradients that they have. Errors: NULL,
+/// no memory.
+TALC_API bool talc_module_require_grad(talc_module *module, bool required);
 
 TALC_API bool talc_module_train(talc_module *module); ///< sets train mode, here and in all children
 TALC_API bool talc_module_eval(talc_module *module);  ///< sets evaluation mode

@@ -31,6 +31,7 @@ int main(int argc, char **argv)
     /* A file over the size limit is then a failed write like any other. */
     (void)signal(SIGXFSZ, SIG_IGN);
     tool_json_watch();
+    talc_no_grad_enter(); /* subcommands that want gradients leave it */
     const char *name = argc < 2 ? NULL : argv[1];
     if (name == NULL) {
         print_help(stderr);
