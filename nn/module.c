@@ -6,6 +6,7 @@
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/tape.h"
 
 static _Thread_local talc_forward_hooks *current_hooks;
 
@@ -165,12 +166,17 @@ static talc_tensor *register_tensor(const char *who, talc_module *module, const 
     if (talc_operand_missing(who, "module", module) ||
         named_missing(who, name == NULL ? "name" : "tensor", name, tensor))
         return NULL;
-    /* Parameters are learned. */
-    if (kind == TALC_ENTRY_PARAMETER && talc_dtype_is_float(tensor->dtype) &&
-        !talc_require_grad(tensor, true))
+    /* Parameters are learned; one that is not registered stays as it was. */
+    const bool learns = kind == TALC_ENTRY_PARAMETER && tensor->autograd == NULL &&
+                        talc_dtype_is_float(tensor->dtype);
+    if (learns && !talc_require_grad(tensor, true))
         return NULL;
     talc_module_entry entry = { .kind = kind, .tensor = tensor };
-    return talc_module_entry_add(who, module, name, entry) ? tensor : NULL;
+    if (talc_module_entry_add(who, module, name, entry))
+        return tensor;
+    if (learns)
+        talc_tape_forget(tensor);
+    return NULL;
 }
 
 talc_tensor *talc_module_parameter(talc_module *module, const char *name, talc_tensor *tensor)

@@ -239,14 +239,6 @@ bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src)
     if ((src->device != dst->device && recording_refuses(who, src->device, dst->device)) ||
         !talc_operand_writable(who, dst))
         return false;
-    if (talc_tape_wants_one(src)) {
-        talc_fail(
-            TALC_BAD_ARGUMENT,
-            "%s: src asks for a gradient, which does not go through a copy into a tensor; copy "
-            "a talc_detach of it, or after talc_no_grad_enter",
-            who);
-        return false;
-    }
     if (is_queued(dst, src)) {
         if (copy_between_devices("copy", dst, src) != TALC_OK)
             return false;
@@ -274,6 +266,12 @@ bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src)
 
 bool talc_copy(talc_tensor *dst, const talc_tensor *src)
 {
+    if (src != NULL && talc_tape_wants_one(src)) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "copy: src asks for a gradient, which does not go through a copy into a tensor; "
+                  "copy a talc_detach of it, or after talc_no_grad_enter");
+        return false;
+    }
     return talc_copy_for("copy", dst, src);
 }
 

@@ -157,13 +157,18 @@ bool talc_require_grad(talc_tensor *tensor, bool required)
     }
     if (required == (node != NULL))
         return true;
-    if (required) {
-        tensor->autograd = node_new(tensor, &(talc_note){ 0 }, 0);
-        return tensor->autograd != NULL;
+    if (!required) {
+        talc_tape_forget(tensor);
+        return true;
     }
+    tensor->autograd = node_new(tensor, &(talc_note){ 0 }, 0);
+    return tensor->autograd != NULL;
+}
+
+void talc_tape_forget(talc_tensor *tensor)
+{
+    talc_node_release(tensor->autograd);
     tensor->autograd = NULL;
-    talc_node_release(node);
-    return true;
 }
 
 bool talc_wants_grad(const talc_tensor *tensor)

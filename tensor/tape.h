@@ -73,6 +73,9 @@ bool talc_tape_writable(const char *who, const talc_tensor *tensor);
 /// What a tensor is told when it moves to another device or shape: a gradient that no longer fits is dropped.
 void talc_tape_moved(talc_tensor *tensor);
 
+/// Makes a leaf what it was before it asked for a gradient. Works while a failure stands.
+void talc_tape_forget(talc_tensor *tensor);
+
 void talc_node_retain(talc_node *node);  ///< NULL passes
 void talc_node_release(talc_node *node); ///< NULL passes
 

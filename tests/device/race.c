@@ -90,6 +90,7 @@ static void *use_shared(void *shared)
 /* Each thread has a graph of its own of the net that all share. */
 static void *capture_shared(void *shared)
 {
+    talc_no_grad_enter(); /* as a graph does */
     const operands *in = shared;
     for (int round = 0; round < ROUNDS; round++) {
         talc_scope *scope = talc_scope_enter();

@@ -49,6 +49,9 @@ static talc_tensor *image(const model_case *model, unsigned seed)
     return talc_to(op_numbers(cpu_device(), model->dims, seed), tested_device(), TALC_F32);
 }
 
+/* A graph has no gradients, so that eager passes are compared without them. */
+TestSuite(capture, .init = talc_no_grad_enter);
+
 Test(capture, replays_give_the_bits_of_eager_passes)
 {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {

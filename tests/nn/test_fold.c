@@ -170,6 +170,9 @@ static talc_tensor *input_of(const chain_case *of, talc_device *device, talc_dty
     return talc_cast(op_numbers(device, TALC_DIMS(2, of->conv.in_channels, 7, 6), 5), dtype);
 }
 
+/* Inference: what is recorded is not folded. */
+TestSuite(fold, .init = talc_no_grad_enter);
+
 Test(fold, a_chain_is_one_op_within_its_bound)
 {
     for (int i = 0; i < CHAIN_CASES * 2; i++) {

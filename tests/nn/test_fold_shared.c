@@ -138,6 +138,9 @@ static talc_tensor *exact_sum(talc_module *module, const talc_tensor *x)
 
 // ---- What is kept -------------------------------------------------------------------------------------------
 
+/* Inference: what is recorded is not folded. */
+TestSuite(fold_shared, .init = talc_no_grad_enter);
+
 Test(fold_shared, each_norm_that_follows_has_its_fold)
 {
     talc_module *module = heads_new(cpu_device(), false);

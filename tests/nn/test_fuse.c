@@ -52,6 +52,9 @@ static talc_module *by_the_batch(void)
     return talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 6, .no_tracking = true });
 }
 
+/* Inference: what is recorded is not folded. */
+TestSuite(fuse, .init = talc_no_grad_enter);
+
 Test(fuse, neighbours_that_fit_are_fused)
 {
     assert_runs(
@@ -77,20 +80,41 @@ Test(fuse, neighbours_that_fit_are_fused)
     assert_all_freed();
 }
 
-Test(fuse, in_train_mode_nothing_is)
+Test(fuse, in_train_mode_nothing_is_folded)
 {
     talc_module *chain = TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy relu ");
+    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy ");
     /* A frozen norm behind a convolution that learns. */
     talc_module_eval(talc_module_child(chain, "1"));
     observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d relu ");
+    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
     talc_module_eval(chain);
     talc_module_train(talc_module_child(chain, "1"));
     observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy relu ");
+    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy ");
+    talc_module_free(chain);
+    assert_all_freed();
+}
+
+Test(fuse, what_is_recorded_is_not_folded)
+{
+    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    talc_no_grad_leave();
+    const talc_tensor *y = observed(chain, x);
+    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
+    cr_assert(talc_wants_grad(y));
+    /* Frozen, with an input that asks for a gradient, and with one that does not. */
+    talc_module_require_grad(chain, false);
+    talc_require_grad(x, true);
+    cr_assert(talc_wants_grad(observed(chain, x)));
+    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
+    talc_require_grad(x, false);
+    talc_forward(chain, x);
+    cr_assert(!talc_wants_grad(observed(chain, x)));
+    cr_assert_str_eq(counted.ops, "conv2d ");
     talc_module_free(chain);
     assert_all_freed();
 }

@@ -282,7 +282,7 @@ Test(bad_input_ops, conv2d_problems)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem '': expected 'n' at position 0", talc_conv2d_problem_parse("", &problem));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1 ': expected '_' or the end at position 14", talc_conv2d_problem_parse("n1c1h3w3o1k1x1 ", &problem));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n99999999999999999999c1h3w3o1k1x1': expected a number below 2^63 at position 19", talc_conv2d_problem_parse("n99999999999999999999c1h3w3o1k1x1", &problem));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1_gelu': expected f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate or circular at position 15", talc_conv2d_problem_parse("n1c1h3w3o1k1x1_gelu", &problem));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1_gelu': expected f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate, circular, dx or dw at position 15", talc_conv2d_problem_parse("n1c1h3w3o1k1x1_gelu", &problem));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups 0 must be at least 1", talc_conv2d_problem_parse("n1c1h3w3o1k1x1g0", &problem));
     REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: device is NULL", talc_conv2d_explain(NULL, &problem, NULL, &explanation));
     REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: problem is NULL", talc_conv2d_explain(cpu_device(), NULL, NULL, &explanation));

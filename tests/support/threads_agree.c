@@ -18,6 +18,7 @@ typedef struct shared {
 static void *apply(void *pointer)
 {
     shared *with = pointer;
+    talc_no_grad_enter();
     pthread_barrier_wait(&with->start);
     talc_tensor *y = talc_forward(with->module, with->x);
     return y == NULL ? NULL : host_doubles(y);
