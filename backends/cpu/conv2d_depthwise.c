@@ -10,7 +10,8 @@
 /// the stride, dilation and padding: tap t of output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop
 /// serves all problems. The common one, a 3x3 kernel of stride 1 without dilation, reads x itself. The loops stand in
 /// conv2d_depthwise_loops.h. Sums are in the data's type, taps in order; a weight over padding is multiplied by zero.
-/// Tiles follow from the problem alone, so every number of threads gives the same bits.
+/// Tiles follow from the problem alone, so every number of threads gives the same bits. The gradients stand in
+/// conv2d_depthwise_gradient.c.
 #include "backends/cpu/conv2d_epilogue.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
@@ -231,8 +232,6 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
     if (p->groups != p->C)
         return "groups are not the input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
@@ -240,6 +239,8 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
     if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||
         p->stride_h > FARTHEST || p->stride_w > FARTHEST)
         return "the dilated kernel or the stride is longer than 65536";
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_conv2d_depthwise_gradient_plan(p, limit, plan);
     const depthwise_plan own = plan_of(p);
     int64_t workers = talc_smaller(talc_cpu_threads(), own.pieces);
     if (limit > own.offsets_bytes)
@@ -255,6 +256,8 @@ talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const void *probl
     (void)device;
     const talc_conv2d_problem *p = problem;
     const talc_conv2d_arguments *a = arguments;
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_conv2d_depthwise_gradient_run(p, plan, a);
     const depthwise_plan *own = talc_plan_own(plan);
     int64_t *offsets = a->base.workspace;
     depthwise_context context = { p, a, *own, offsets, stores_of(p, a->y) };

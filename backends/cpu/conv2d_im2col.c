@@ -8,9 +8,12 @@
 /// the workspace and small enough to stay in cache, and OpenBLAS adds their product to y: sums are in the data's type.
 /// The blocks follow from the problem and the workspace limit alone, so every number of threads gives the same bits.
 ///
+/// conv2d_im2col_matrix.c builds B, conv2d_im2col_gradient.c has the gradients.
+///
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
 #include "backends/cpu/blas.h"
 #include "backends/cpu/conv2d_epilogue.h"
+#include "backends/cpu/conv2d_im2col.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/openblas.h"
@@ -42,25 +45,14 @@ typedef struct im2col_plan {
     size_t slice; /* bytes of workspace for each worker */
 } im2col_plan;
 
-/* The size of equal blocks of at most `most`, at least 1. */
-static int64_t even(int64_t total, int64_t most)
-{
-    const int64_t blocks = talc_cpu_pieces(total, most);
-    return blocks > 1 ? talc_cpu_pieces(total, blocks) : total > 1 ? total : 1;
-}
-
-/* Wide blocks start where a cache line does, when planes do. */
-static int64_t aligned(int64_t columns)
-{
-    return columns < 64 ? columns : talc_cpu_pieces(columns, 16) * 16;
-}
-
 /* Blocks of columns and images. */
 static void cut(const talc_conv2d_problem *p, im2col_plan *plan)
 {
-    plan->images = plan->P <= plan->columns / 2 ? even(p->N, plan->columns / plan->P) : 1;
-    plan->columns =
-        plan->images > 1 ? plan->images * plan->P : aligned(even(plan->P, plan->columns));
+    plan->images =
+        plan->P <= plan->columns / 2 ? talc_cpu_im2col_even(p->N, plan->columns / plan->P) : 1;
+    plan->columns = plan->images > 1
+                        ? plan->images * plan->P
+                        : talc_cpu_im2col_aligned(talc_cpu_im2col_even(plan->P, plan->columns));
     plan->image_blocks = talc_cpu_pieces(p->N, plan->images);
     plan->column_blocks = plan->images > 1 ? 1 : talc_cpu_pieces(plan->P, plan->columns);
     plan->channel_blocks = talc_cpu_pieces(p->OC / p->groups, plan->channels);
@@ -81,7 +73,7 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t room = (int64_t)(limit / 4 < SLICE_BYTES ? limit / 4 : SLICE_BYTES) / size;
     im2col_plan plan = { .K = p->C / p->groups * p->KH * p->KW, .P = p->OH * p->OW };
-    plan.rows = even(plan.K, ROWS);
+    plan.rows = talc_cpu_im2col_even(plan.K, ROWS);
     plan.columns = COLUMNS;
     plan.channels = p->OC / p->groups;
     cut(p, &plan);
@@ -104,92 +96,6 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     }
     plan.slice = ((size_t)(elements_of(&plan) * size) + 63) / 64 * 64;
     return plan;
-}
-
-// ---- Building B ---------------------------------------------------------------------------------------------
-
-/* One piece of work, and where its operands are. */
-typedef struct im2col_block {
-    const talc_conv2d_problem *problem;
-    int64_t size;         /* bytes an element */
-    int64_t first, count; /* columns: outputs first .. first + count - 1 of a plane */
-    int64_t ld;           /* elements from one row of B to the next */
-} im2col_block;
-
-#define STRIDED_COPY(suffix, type)                                                                 \
-    static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
-    {                                                                                              \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            dst[i] = src[i * stride];                                                              \
-    }
-
-STRIDED_COPY(f32, float)
-STRIDED_COPY(f64, double)
-
-static void copy_interior(const talc_conv2d_problem *p, int64_t count, char *dst, const char *src)
-{
-    if (p->stride_w == 1)
-        memcpy(dst, src, (size_t)count * talc_dtype_size(p->dtype));
-    else if (p->dtype == TALC_F32)
-        strided_copy_f32(count, (float *)(void *)dst, (const float *)(const void *)src,
-                         p->stride_w);
-    else
-        strided_copy_f64(count, (double *)(void *)dst, (const double *)(const void *)src,
-                         p->stride_w);
-}
-
-/* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from image row `row`. */
-static void copy_edge(const talc_conv2d_problem *p, int64_t kw, int64_t lo, int64_t hi, char *dst,
-                      const char *row)
-{
-    const size_t size = talc_dtype_size(p->dtype);
-    if (p->padding_mode == TALC_PADDING_ZEROS) {
-        memset(dst, 0, (size_t)(hi - lo) * size);
-        return;
-    }
-    for (int64_t ow = lo; ow < hi; ow++) {
-        const int64_t iw = talc_window_source(
-            p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, p->W);
-        memcpy(dst + (size_t)(ow - lo) * size, row + (size_t)iw * size, size);
-    }
-}
-
-/* One row of B: what tap (kh, kw) of one input plane reads for the block's outputs. */
-static void fill_row(const im2col_block *b, const char *plane, int64_t kh, int64_t kw, char *dst)
-{
-    const talc_conv2d_problem *p = b->problem;
-    const talc_range inside =
-        talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);
-    int64_t oh = b->first / p->OW, lo = b->first % p->OW, hi;
-    for (int64_t left = b->count; left > 0;
-         left -= hi - lo, dst += (hi - lo) * b->size, lo = 0, oh++) {
-        hi = talc_smaller(p->OW, lo + left);
-        const int64_t ih = talc_window_source(
-            p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, p->H);
-        if (ih < 0) {
-            memset(dst, 0, (size_t)((hi - lo) * b->size));
-            continue;
-        }
-        const char *row = plane + ih * p->W * b->size;
-        const int64_t from = inside.lo < lo ? lo : talc_smaller(inside.lo, hi);
-        const int64_t to = inside.hi < from ? from : talc_smaller(inside.hi, hi);
-        if (from > lo)
-            copy_edge(p, kw, lo, from, dst, row);
-        if (to > from)
-            copy_interior(p, to - from, dst + (from - lo) * b->size,
-                          row + (from * p->stride_w - p->pad_left + kw * p->dilation_w) * b->size);
-        if (hi > to)
-            copy_edge(p, kw, to, hi, dst + (to - lo) * b->size, row);
-    }
-}
-
-/* Rows k .. k + rows - 1 of B for the block's columns; `x` is the first input plane of the image and group. */
-static void fill_rows(const im2col_block *b, const char *x, int64_t k, int64_t rows, char *dst)
-{
-    const talc_conv2d_problem *p = b->problem;
-    const int64_t taps = p->KH * p->KW;
-    for (int64_t i = k; i < k + rows; i++, dst += b->ld * b->size)
-        fill_row(b, x + i / taps * p->H * p->W * b->size, i % taps / p->KW, i % p->KW, dst);
 }
 
 // ---- Running ------------------------------------------------------------------------------------------------
@@ -234,7 +140,7 @@ static void im2col_piece(void *context, int64_t piece, int worker)
     const im2col_plan *plan = &c->plan;
     const im2col_target t = target_of(c, piece);
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
-    const im2col_block block = { p, size, t.j, t.columns, plan->columns };
+    const talc_cpu_im2col_block block = { p, t.j, t.columns, plan->columns };
     const bool staged = plan->images > 1;
 
     char *B = (char *)a->base.workspace + (size_t)worker * plan->slice;
@@ -246,10 +152,10 @@ static void im2col_piece(void *context, int64_t piece, int worker)
     for (int64_t k = 0; k < plan->K; k += plan->rows) {
         const int64_t rows = talc_smaller(plan->rows, plan->K - k);
         for (int64_t i = 0; i < t.images; i++)
-            fill_rows(&block,
-                      (const char *)a->x +
-                          ((t.n + i) * p->C + t.g * (p->C / p->groups)) * plane * size,
-                      k, rows, B + i * plan->P * size);
+            talc_cpu_im2col_fill(
+                &block,
+                talc_cpu_at(p->dtype, a->x, ((t.n + i) * p->C + t.g * (p->C / p->groups)) * plane),
+                k, rows, B + i * plan->P * size);
         talc_blas_gemm(p->dtype, false, false, t.channels, t.images * t.columns, rows, 1,
                        talc_cpu_at(p->dtype, a->w, t.oc * plan->K + k), plan->K, B, plan->columns,
                        k == 0 ? 0 : 1, C, ldc);
@@ -274,7 +180,7 @@ const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *p
     (void)device;
     const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
+        return talc_cpu_im2col_gradient_plan(p, limit, plan);
     const im2col_plan own = plan_of(p, limit);
     int64_t workers = talc_smaller(talc_cpu_threads(), pieces_of(p, &own));
     workers = talc_smaller(workers, (int64_t)(limit / own.slice));
@@ -287,6 +193,8 @@ talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
                                        const talc_plan *plan, const void *arguments)
 {
     (void)device;
+    if (((const talc_conv2d_problem *)problem)->direction != TALC_FORWARD)
+        return talc_cpu_im2col_gradient_run(problem, plan, arguments);
     const im2col_plan *own = talc_plan_own(plan);
     im2col_context context = { problem, arguments, *own };
     return talc_cpu_parallel_limited(pieces_of(problem, own), (int)(plan->workspace / own->slice),

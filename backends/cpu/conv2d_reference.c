@@ -5,7 +5,8 @@
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
 /// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. Padding with zeros skips the taps that
-/// fall outside, so a weight over padding never counts. A piece of work is one row of one output plane.
+/// fall outside, so a weight over padding never counts. A piece of work is one row of one output plane. The gradients
+/// stand in conv2d_reference_gradient.c.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/threads.h"
@@ -77,9 +78,7 @@ static void reference_piece(void *context, int64_t piece, int worker)
 const char *talc_cpu_conv2d_reference_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)
 {
-    (void)device, (void)limit, (void)plan;
-    const talc_conv2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return talc_plan_any(device, problem, limit, plan);
 }
 
 talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *problem,
@@ -87,6 +86,8 @@ talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *probl
 {
     (void)device, (void)plan;
     const talc_conv2d_problem *p = problem;
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_conv2d_reference_gradient(p, arguments);
     reference_context context = { p, arguments };
     return talc_cpu_parallel(p->N * p->OC * p->OH, reference_piece, &context);
 }

@@ -22,4 +22,13 @@
 TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
 #undef TALC_CPU_CONV2D_FUNCTIONS
 
+/// The gradients of rows that have them in a file of their own; im2col's stand in conv2d_im2col.h.
+talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,
+                                               const talc_conv2d_arguments *arguments);
+const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *problem,
+                                                    size_t limit, talc_plan *plan);
+talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *problem,
+                                                   const talc_plan *plan,
+                                                   const talc_conv2d_arguments *arguments);
+
 #endif

@@ -129,19 +129,24 @@ Test(conv2d_rows, rows_say_why_they_refuse)
     assert_all_freed();
 }
 
-/* The rows read a direction that talc_conv2d does not pose. */
-Test(conv2d_rows, only_the_forward_direction)
+/* Gradients have the rows of the forward direction. */
+Test(conv2d_rows, gradients_by_the_same_rows)
 {
-    talc_conv2d_problem problem;
-    cr_assert(talc_conv2d_problem_parse("n1c1h3w3o1k1x1", &problem));
-    problem.direction = TALC_GRAD_INPUT;
-    talc_conv2d_explanation explanation;
-    cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &explanation));
-    cr_assert(explanation.decision.count > 0 && explanation.decision.chosen == -1);
-    for (int i = 0; i < explanation.decision.count; i++)
-        cr_assert(strcmp(explanation.decision.candidates[i].reason, "only the forward direction") ==
-                      0,
-                  "%s", explanation.decision.candidates[i].reason);
+    static const char *const problems[] = { "n2c3h9w7o4k3x3_reflect", "n2c4h8w7o6k1x1",
+                                            "n1c5h7w7o5k3x3p1x1g5" };
+    static const char *const chosen[] = { "im2col", "pointwise", "depthwise" };
+    for (int i = 0; i < 3; i++)
+        for (int direction = TALC_GRAD_INPUT; direction <= TALC_GRAD_WEIGHT; direction++) {
+            talc_conv2d_problem problem;
+            talc_conv2d_explanation e;
+            cr_assert(talc_conv2d_problem_parse(problems[i], &problem));
+            problem.direction = direction;
+            cr_assert(talc_conv2d_explain(cpu_device(), &problem, NULL, &e));
+            cr_assert(e.decision.count == 4 && e.decision.chosen >= 0);
+            const char *name = e.decision.candidates[e.decision.chosen].name;
+            cr_assert(strcmp(name, chosen[i]) == 0, "%s: %s", problems[i], name);
+            cr_assert(!e.decision.candidates[3].refused, "reference takes everything");
+        }
     assert_all_freed();
 }
 

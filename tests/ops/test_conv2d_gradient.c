@@ -1,0 +1,313 @@
+/* conv2d's gradients by every row of a device, exactly in integers: each element against the sum that defines it, the
+ * adjoint identity <conv(x, w), dy> = <x, dx> = <w, dw>, and the same bits for every number of threads. */
+#include "check/conv2d.h"
+#include "check/data.h"
+#include "tests/support/conv2d_data.h"
+#include "tests/support/hooks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const cases[] = {
+    "n2c3h9w7o4k3x3",
+    "n1c1h1w1o1k1x1",
+    "n2c6h13w11o9k3x4s2x3p2x1d2x1g3",
+    "n1c3h12w9o5k5x3p2x1x3x4_f64",
+    "n2c4h9w8o6k3x3p2x2_reflect",
+    "n2c4h9w8o6k3x5s2x1p4x3x1x2d2x1_replicate",
+    "n1c4h6w7o6k3x3s1x2p6x7_circular_f64",
+    /* Rows and columns that no output reads: their gradient is zero. */
+    "n2c2h8w9o3k2x2s3x4",
+    "n2c2h8w9o3k1x1s3x2",
+    /* Steps that are never taken. */
+    "n1c2h4w5o2k3x2s4611686018427387904x4611686018427387905p2x3",
+    "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806",
+    /* im2col: several images a block, several blocks of columns and rows, one of few images. */
+    "n40c8h4w5o12k3x3p1x1",
+    "n9c40h6w6o14k3x3p1x1g2",
+    "n2c2h50w70o3k5x5p2x2",
+    "n1c70h9w9o4k2x2",
+    "n19c1h12w12o6k5x5p2x2_f64",
+    /* pointwise */
+    "n3c4h5w6o5k1x1",
+    "n2c6h11w13o4k1x1g2_f64",
+    "n1c30h50w70o140k1x1",
+    /* depthwise */
+    "n2c5h7w7o5k3x3p1x1g5",
+    "n2c3h20w37o6k3x3p1x1g3",
+    "n3c4h14w31o4k3x3s2x2p1x1g4",
+    "n1c2h17w35o4k4x3s3x4p3x2x1x0d2x3g2_f64",
+    "n1c2h5w3o2k3x3s5x7p9x9g2",
+    "n6c1h40w50o2k5x5p2x2",
+};
+
+enum { CASES = sizeof cases / sizeof *cases, RANDOM = 60 };
+
+// ---- The sums that define dx and dw -----------------------------------------------------------------------------
+
+typedef struct expected {
+    double *dx, *dw;
+    double product; /* <conv(x, w), dy> */
+} expected;
+
+static int64_t x_index(const talc_conv2d_problem *p, int64_t n, int64_t c, int64_t ih, int64_t iw)
+{
+    const int64_t row = talc_check_source(p->padding_mode, ih, p->H);
+    const int64_t column = talc_check_source(p->padding_mode, iw, p->W);
+    return row < 0 || column < 0 ? -1 : ((n * p->C + c) * p->H + row) * p->W + column;
+}
+
+/* What output (n, oc, oh, ow), whose cotangent is dy, adds to each. */
+static void scatter(const conv2d_data *data, int64_t n, int64_t oc, int64_t oh, int64_t ow,
+                    double dy, expected *due)
+{
+    const talc_conv2d_problem *p = &data->problem;
+    const int64_t IC = p->C / p->groups, first = oc / (p->OC / p->groups) * IC;
+    for (int64_t ic = 0; ic < IC; ic++)
+        for (int64_t kh = 0; kh < p->KH; kh++)
+            for (int64_t kw = 0; kw < p->KW; kw++) {
+                const int64_t x =
+                    x_index(p, n, first + ic, oh * p->stride_h - p->pad_top + kh * p->dilation_h,
+                            ow * p->stride_w - p->pad_left + kw * p->dilation_w);
+                const int64_t w = ((oc * IC + ic) * p->KH + kh) * p->KW + kw;
+                if (x < 0)
+                    continue;
+                due->dx[x] += data->w[w] * dy;
+                due->dw[w] += data->x[x] * dy;
+                due->product += data->x[x] * data->w[w] * dy;
+            }
+}
+
+static int64_t dx_count(const talc_conv2d_problem *p)
+{
+    return p->N * p->C * p->H * p->W;
+}
+
+static int64_t dw_count(const talc_conv2d_problem *p)
+{
+    return p->OC * (p->C / p->groups) * p->KH * p->KW;
+}
+
+static expected expected_of(const conv2d_data *data, const double *dy)
+{
+    const talc_conv2d_problem *p = &data->problem;
+    expected due = { calloc((size_t)dx_count(p) + 1, sizeof(double)),
+                     calloc((size_t)dw_count(p) + 1, sizeof(double)), 0 };
+    cr_assert(due.dx != NULL && due.dw != NULL);
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t oc = 0; oc < p->OC; oc++)
+            for (int64_t oh = 0; oh < p->OH; oh++)
+                for (int64_t ow = 0; ow < p->OW; ow++)
+                    scatter(data, n, oc, oh, ow, dy[((n * p->OC + oc) * p->OH + oh) * p->OW + ow],
+                            &due);
+    return due;
+}
+
+// ---- Running ----------------------------------------------------------------------------------------------------
+
+static talc_tensor *tensor_of(talc_device *device, talc_dtype dtype, talc_dims dims,
+                              const double *values)
+{
+    talc_tensor *wide = talc_from_host(cpu_device(), TALC_F64, dims, values);
+    return talc_to(wide, device, dtype);
+}
+
+/* NULL for an op's whole gradients, or one of them by the row forced. */
+typedef struct operands {
+    talc_tensor *x, *w, *dy;
+    talc_conv2d_options options;
+} operands;
+
+/* The gradient by x or by w, for the caller to free. */
+static double *gradient_by(const operands *o, talc_tensor *leaf)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_require_grad(leaf, true);
+    talc_backward_from(talc_conv2d(o->x, o->w, NULL, &o->options), o->dy);
+    double *values = talc_failed() ? NULL : host_doubles(talc_grad(leaf));
+    talc_require_grad(leaf, false);
+    talc_scope_leave(scope);
+    return values;
+}
+
+static void expect_values(const char *text, const char *row, const char *what, const double *due,
+                          const double *got, int64_t count)
+{
+    cr_assert(got != NULL, "%s %s by %s: %s", text, what, row, talc_error_message());
+    for (int64_t i = 0; i < count; i++)
+        cr_assert(got[i] == due[i], "%s: element %d of %s by %s is %.17g instead of %.17g", text,
+                  (int)i, what, row, got[i], due[i]);
+}
+
+static double product(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* Every row that takes the direction; how many there are. */
+static int expect_rows(const operands *o, const conv2d_data *data, talc_direction direction,
+                       const expected *due)
+{
+    const bool input = direction == TALC_GRAD_INPUT;
+    const char *op = input ? "conv2d.grad_input" : "conv2d.grad_weight";
+    char text[TALC_CONV2D_TEXT];
+    talc_conv2d_problem problem = data->problem;
+    problem.direction = direction;
+    talc_conv2d_problem_text(&problem, text);
+    const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &problem);
+    const int64_t count = input ? dx_count(&problem) : dw_count(&problem);
+    int rows = 0;
+    for (int i = 0; i < e.decision.count; i++) {
+        const char *name = e.decision.candidates[i].name;
+        if (e.decision.candidates[i].refused)
+            continue;
+        cr_assert(talc_algorithm_force(op, name));
+        double *got = gradient_by(o, input ? o->x : o->w);
+        expect_values(text, name, input ? "dx" : "dw", input ? due->dx : due->dw, got, count);
+        const double adjoint = product(input ? data->x : data->w, got, count);
+        cr_assert(adjoint == due->product, "%s by %s: %.17g instead of %.17g", text, name, adjoint,
+                  due->product);
+        free(got);
+        cr_assert(talc_algorithm_force(op, NULL));
+        rows++;
+    }
+    return rows;
+}
+
+/* Integers of which every sum is exact, and the forward result as the product's other side. */
+static operands operands_of(talc_device *device, conv2d_data *data, double *dy, uint64_t seed)
+{
+    const talc_conv2d_problem *p = &data->problem;
+    /* Long sums of dx and dw have as many products as there are images, outputs or channels. */
+    talc_check_fill(data->x, dx_count(p), p->dtype, TALC_CHECK_EXACT, 3, 1, 3 * seed);
+    talc_check_fill(data->w, dw_count(p), p->dtype, TALC_CHECK_EXACT, 3, 1, 3 * seed + 1);
+    talc_check_fill(dy, data->y_count, p->dtype, TALC_CHECK_EXACT, 3, 1, 3 * seed + 2);
+    return (operands){
+        tensor_of(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W), data->x),
+        tensor_of(device, p->dtype, TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW), data->w),
+        tensor_of(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW), dy),
+        conv2d_options(p, NULL, NULL),
+    };
+}
+
+static int expect_problem(talc_conv2d_problem problem, uint64_t seed)
+{
+    problem.bias = problem.residual = false;
+    problem.activation = TALC_ACTIVATION_NONE;
+    talc_scope *scope = talc_scope_enter();
+    conv2d_data data = conv2d_data_zeros(&problem);
+    double *dy = calloc((size_t)data.y_count + 1, sizeof *dy);
+    cr_assert_not_null(dy);
+    const operands o = operands_of(tested_device(), &data, dy, seed);
+    expected due = expected_of(&data, dy);
+    double *y = host_doubles(talc_conv2d(o.x, o.w, NULL, &o.options));
+    char text[TALC_CONV2D_TEXT];
+    cr_assert(product(y, dy, data.y_count) == due.product,
+              "%s: the forward result is %.17g instead of %.17g",
+              talc_conv2d_problem_text(&problem, text), product(y, dy, data.y_count), due.product);
+    const int rows = expect_rows(&o, &data, TALC_GRAD_INPUT, &due) +
+                     expect_rows(&o, &data, TALC_GRAD_WEIGHT, &due);
+    free(y);
+    free(due.dx);
+    free(due.dw);
+    free(dy);
+    conv2d_data_free(&data);
+    talc_scope_leave(scope);
+    return rows;
+}
+
+Test(conv2d_gradient, every_row_is_exact_in_integers)
+{
+    for (int i = 0; i < CASES; i++)
+        cr_assert(expect_problem(conv2d_parse(cases[i]), (uint64_t)i) >= 2, "%s", cases[i]);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+Test(conv2d_gradient, every_row_is_exact_on_random_problems)
+{
+    for (uint64_t seed = 0; seed < RANDOM; seed++)
+        cr_assert(expect_problem(conv2d_random_problem(seed), seed) >= 2);
+    assert_no_failure();
+    assert_all_freed();
+}
+
+/* Limits down to nothing: rows work in smaller blocks and fewer parts. */
+Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
+{
+    const size_t before = talc_workspace_limit(tested_device());
+    static const size_t limits[] = { 0, 1000, 20000, 300000 };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        cr_assert(talc_workspace_set_limit(tested_device(), limits[i]));
+        for (int k = 0; k < CASES; k++)
+            expect_problem(conv2d_parse(cases[k]), (uint64_t)k);
+    }
+    cr_assert(talc_workspace_set_limit(tested_device(), before));
+    assert_no_failure();
+    assert_all_freed();
+}
+
+// ---- Threads ------------------------------------------------------------------------------------------------------
+
+/* Both gradients of data that round, by the rows forced, one after the other. */
+static double *both(const talc_conv2d_problem *p, int threads)
+{
+    talc_device *device = tested_device();
+    const talc_conv2d_options options = conv2d_options(p, NULL, NULL);
+    const int64_t x_count = dx_count(p), w_count = dw_count(p);
+    cr_assert(talc_set_threads(threads));
+    talc_scope *scope = talc_scope_enter();
+    const operands o = {
+        random_tensor(device, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W), 1),
+        random_tensor(device, p->dtype, TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW), 2),
+        random_tensor(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW), 3),
+        options,
+    };
+    double *all = malloc((size_t)(x_count + w_count) * sizeof *all);
+    double *dx = gradient_by(&o, o.x), *dw = gradient_by(&o, o.w);
+    cr_assert(all != NULL && dx != NULL && dw != NULL, "%s", talc_error_message());
+    memcpy(all, dx, (size_t)x_count * sizeof *all);
+    memcpy(all + x_count, dw, (size_t)w_count * sizeof *all);
+    free(dx);
+    free(dw);
+    talc_scope_leave(scope);
+    return all;
+}
+
+Test(conv2d_gradient, the_same_bits_for_every_number_of_threads)
+{
+    static const struct {
+        const char *text, *row;
+    } rows[] = {
+        { "n7c3h9w7o4k3x3p1x1", "reference" },     { "n64c1h28w28o6k5x5p2x2", "im2col" },
+        { "n40c8h4w5o12k3x3p1x1g2", "im2col" },    { "n2c70h30w40o9k3x3", "im2col" },
+        { "n9c30h17w19o24k1x1g2", "pointwise" },   { "n1c30h80w70o140k1x1_f64", "pointwise" },
+        { "n6c3h20w37o6k3x3p1x1g3", "depthwise" },
+    };
+    const int before = talc_threads();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        talc_conv2d_problem problem = conv2d_parse(rows[i].text);
+        if (talc_device_is_host(tested_device())) {
+            talc_algorithm_force("conv2d.grad_input", rows[i].row);
+            talc_algorithm_force("conv2d.grad_weight", rows[i].row);
+        }
+        const size_t bytes = (size_t)(dx_count(&problem) + dw_count(&problem)) * sizeof(double);
+        double *one = both(&problem, 1);
+        for (int threads = 2; threads <= 4; threads += 2) {
+            double *more = both(&problem, threads);
+            cr_assert(memcmp(one, more, bytes) == 0, "%s by %s: %d threads", rows[i].text,
+                      rows[i].row, threads);
+            free(more);
+        }
+        free(one);
+        talc_algorithm_force("conv2d.grad_input", NULL);
+        talc_algorithm_force("conv2d.grad_weight", NULL);
+    }
+    cr_assert(talc_set_threads(before));
+    assert_all_freed();
+}
