@@ -76,13 +76,11 @@ Test(bad_input_ops, conv_transpose2d)
     REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is f32, w is f64", talc_conv_transpose2d(image, doubles, NULL, NULL));
     REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is f32, bias is f64", talc_conv_transpose2d(image, w, doubles, NULL));
     REFUSED(TALC_BAD_DEVICE, "conv_transpose2d: x is on fake, w on cpu", talc_conv_transpose2d(far_image, w, NULL, NULL));
-    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [3,5] has rank 2, it must be [N,C,H,W]", talc_conv_transpose2d(matrix, w, NULL, NULL));
-    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: w [3,5] has rank 2, it must be [C,OC/groups,KH,KW]", talc_conv_transpose2d(image, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", talc_conv_transpose2d(matrix, w, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: w [3,5] has rank 2, needs 4: [C,OC/groups,KH,KW]", talc_conv_transpose2d(image, matrix, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] needs 6", talc_conv_transpose2d(image, weight, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, which groups=3 does not divide", TRANSPOSE(.groups = 3));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: groups -1 must be at least 1", TRANSPOSE(.groups = -1));
-    REFUSED(TALC_TOO_LARGE, "conv_transpose2d: w [4,6,3,3] with groups=4611686018427387904 makes more than 2^63 channels",
-            TRANSPOSE(.groups = (int64_t)1 << 62));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: stride [-2,1] must be at least 1", TRANSPOSE(.stride = { -2 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: dilation [1,-1] must be at least 1", TRANSPOSE(.dilation = { 0, -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: padding [-1,0] must be at least 0", TRANSPOSE(.padding = { -1 }));
@@ -101,7 +99,7 @@ Test(bad_input_ops, conv_transpose2d)
     REFUSED_LIKE(TALC_BAD_ARGUMENT, "conv_transpose2d: ", TRANSPOSE(.precision = 1u << 20));
     REFUSED(TALC_NOT_FOUND, "conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
 #undef TRANSPOSE
-    refused_end(27);
+    refused_end(26);
 }
 
 Test(bad_input_ops, reductions)
