@@ -14,6 +14,7 @@
 #define TALC_NN_LAYERS_H
 
 #include "../ops/conv2d.h"
+#include "../ops/conv_transpose2d.h"
 #include "../ops/pool2d.h"
 #include "module.h"
 
@@ -40,6 +41,23 @@ typedef struct talc_conv2d_layer {
 /// [N, in, H, W] -> [N, out, OH, OW]. Parameters weight [out, in/groups, KH, KW] and bias [out], both uniform in
 /// +-1/sqrt(fan_in) with fan_in = in/groups * KH * KW (He et al. 2015 with a = sqrt(5), PyTorch's choice).
 TALC_API talc_module *talc_nn_conv2d(const talc_conv2d_layer *options);
+
+/// Pairs are height, width; stride to groups as in talc_conv_transpose2d_options.
+typedef struct talc_conv_transpose2d_layer {
+    int64_t in_channels, out_channels; ///< multiples of groups
+    int64_t kernel[2];
+    int64_t stride[2]; ///< 0: 1
+    int64_t padding[2];
+    int64_t output_padding[2];
+    int64_t dilation[2]; ///< 0: 1
+    int64_t groups;      ///< 0: 1
+    bool no_bias;
+    talc_dtype dtype;
+} talc_conv_transpose2d_layer;
+
+/// [N, in, H, W] -> [N, out, OH, OW]. Parameters weight [in, out/groups, KH, KW] and bias [out], both uniform in
+/// +-1/sqrt(fan_in) with fan_in = out/groups * KH * KW, as PyTorch counts it.
+TALC_API talc_module *talc_nn_conv_transpose2d(const talc_conv_transpose2d_layer *options);
 
 typedef struct talc_linear_layer {
     int64_t in_features, out_features;

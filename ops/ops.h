@@ -7,6 +7,7 @@
 #include "batch_norm2d.h"
 #include "concat.h"
 #include "conv2d.h"
+#include "conv_transpose2d.h"
 #include "cross_entropy.h"
 #include "elementwise.h"
 #include "linear.h"

@@ -5,8 +5,8 @@
 ///
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Both are loops over rows of dy, which
 /// a tap shifts against the rows of an image: dx adds them, scaled, and dw multiplies the two. A piece of work is some
-/// planes of dx, or a filter over a part of the images (conv2d_partial.h). Sums are in the data's type; a dot product has
-/// 16 of them at a time, which are added in f64. Padding is skipped.
+/// planes of dx, or a filter over a part of the images (conv2d_partial.h). Sums are in the data's type; a dot product has a
+/// vector of them, which f64 adds, and sums the rest of a row in f64. Padding is skipped.
 #include "backends/cpu/conv2d_partial.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-enum { PIECE_PIXELS = 16 << 10, SUMS = 16 };
+enum { PIECE_PIXELS = 16 << 10 };
 
 typedef struct gradient_context {
     const talc_conv2d_problem *problem;
@@ -102,30 +102,30 @@ static void input_piece(void *context, int64_t piece, int worker)
 
 // ---- Weight ---------------------------------------------------------------------------------------------------
 
+/* Vectors of 32 bytes, at any address. */
+typedef float vector_f32 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef double vector_f64 __attribute__((vector_size(32), aligned(8), may_alias));
+
 /* One plane of dy times what one tap reads of a plane of x. */
 #define TAP_SUM(suffix, type)                                                                      \
     TALC_TARGET_CLONES static double tap_sum_##suffix(                                             \
         const talc_conv2d_problem *p, const tap_place *t, const type *dy, const type *x)           \
     {                                                                                              \
+        enum { LANES = 32 / sizeof(type) };                                                        \
         const int64_t count = t->columns.hi - t->columns.lo, stride = p->stride_w;                 \
-        type sums[SUMS] = { 0 };                                                                   \
+        vector_##suffix sums = { 0 };                                                              \
+        double sum = 0;                                                                            \
         for (int64_t oh = t->rows.lo; oh < t->rows.hi; oh++) {                                     \
             const type *a = dy + oh * p->OW + t->columns.lo;                                       \
             const type *b = x + (t->ih + (oh - t->rows.lo) * p->stride_h) * p->W + t->iw;          \
             int64_t i = 0;                                                                         \
             if (stride == 1)                                                                       \
-                for (; i + SUMS <= count; i += SUMS)                                               \
-                    for (int64_t s = 0; s < SUMS; s++)                                             \
-                        sums[s] += a[i + s] * b[i + s];                                            \
-            else                                                                                   \
-                for (; i + SUMS <= count; i += SUMS)                                               \
-                    for (int64_t s = 0; s < SUMS; s++)                                             \
-                        sums[s] += a[i + s] * b[(i + s) * stride];                                 \
-            for (int64_t s = 0; i + s < count; s++)                                                \
-                sums[s] += a[i + s] * b[(i + s) * stride];                                         \
+                for (; i + LANES <= count; i += LANES)                                             \
+                    sums += *(const vector_##suffix *)(a + i) * *(const vector_##suffix *)(b + i); \
+            for (; i < count; i++)                                                                 \
+                sum += (double)a[i] * (double)b[i * stride];                                       \
         }                                                                                          \
-        double sum = 0;                                                                            \
-        for (int64_t s = 0; s < SUMS; s++)                                                         \
+        for (int64_t s = 0; s < LANES; s++)                                                        \
             sum += (double)sums[s];                                                                \
         return sum;                                                                                \
     }

@@ -3,6 +3,7 @@
 
 #define LANES        NAME(LANES)
 #define vector       NAME(vector)
+#define half         NAME(half)
 #define store        NAME(store)
 #define vector_start NAME(vector_start)
 #define copy_slot    NAME(copy_slot)
@@ -13,11 +14,15 @@
 #define copy_strip   NAME(copy_strip)
 #define band_3x3     NAME(band_3x3)
 #define LOAD(at)     (*(const vector *)(at))
+#define HALF(at)     (*(const half *)(at))
 
 enum { LANES = LINE_BYTES / sizeof(real) };
 
 /* The widest vector register there is, at any address; compilers make several narrower ones of it. */
 typedef real vector __attribute__((vector_size(LINE_BYTES), aligned(sizeof(real)), may_alias));
+
+/* For sums over many taps: gcc keeps a vector wider than the processor's in memory, not in several registers. */
+typedef real half __attribute__((vector_size(LINE_BYTES / 2), aligned(sizeof(real)), may_alias));
 
 /* The first `columns` lanes, all of them when there are more columns. */
 static ALWAYS_INLINE void store(real *at, const vector *v, int64_t columns)
@@ -87,10 +92,14 @@ static ALWAYS_INLINE void row_sums(int64_t taps, const int64_t *restrict offsets
 {
     for (int64_t q = 0; q < columns; q += LANES) {
         const int64_t at = vector_start(q, columns);
-        vector sum = w[0] * LOAD(in + offsets[0] + at);
-        for (int64_t t = 1; t < taps; t++)
-            sum += w[t] * LOAD(in + offsets[t] + at);
-        store(out + at, &sum, columns);
+        const real *x = in + offsets[0] + at;
+        half sums[2] = { w[0] * HALF(x), w[0] * HALF(x + LANES / 2) };
+        for (int64_t t = 1; t < taps; t++) {
+            x = in + offsets[t] + at;
+            sums[0] += w[t] * HALF(x);
+            sums[1] += w[t] * HALF(x + LANES / 2);
+        }
+        store(out + at, (const vector *)sums, columns);
     }
 }
 
@@ -204,6 +213,7 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 
 #undef LANES
 #undef vector
+#undef half
 #undef store
 #undef vector_start
 #undef copy_slot
@@ -214,6 +224,7 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 #undef copy_strip
 #undef band_3x3
 #undef LOAD
+#undef HALF
 #undef real
 #undef NAME
 #undef ZERO_BEFORE

@@ -5,6 +5,50 @@
 
 // ---- Building -------------------------------------------------------------------------------------------------
 
+/* Rows of small images are short, where a call of memcpy or memset costs more than its work: up to FEW_BYTES, a multiple of 4,
+ * these are loops and moves of fixed size. */
+enum { FEW_BYTES = 256, BLOCK = 32 };
+
+static inline void copy_few(char *dst, const char *src, size_t bytes)
+{
+    if (bytes > FEW_BYTES) {
+        memcpy(dst, src, bytes);
+        return;
+    }
+    for (; bytes >= BLOCK; bytes -= BLOCK, dst += BLOCK, src += BLOCK)
+        memcpy(dst, src, BLOCK);
+    if (bytes & 16) {
+        memcpy(dst, src, 16);
+        dst += 16, src += 16;
+    }
+    if (bytes & 8) {
+        memcpy(dst, src, 8);
+        dst += 8, src += 8;
+    }
+    if (bytes & 4)
+        memcpy(dst, src, 4);
+}
+
+static inline void zero_few(char *dst, size_t bytes)
+{
+    if (bytes > FEW_BYTES) {
+        memset(dst, 0, bytes);
+        return;
+    }
+    for (; bytes >= BLOCK; bytes -= BLOCK, dst += BLOCK)
+        memset(dst, 0, BLOCK);
+    if (bytes & 16) {
+        memset(dst, 0, 16);
+        dst += 16;
+    }
+    if (bytes & 8) {
+        memset(dst, 0, 8);
+        dst += 8;
+    }
+    if (bytes & 4)
+        memset(dst, 0, 4);
+}
+
 #define STRIDED_COPY(suffix, type)                                                                 \
     static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
     {                                                                                              \
@@ -15,10 +59,11 @@
 STRIDED_COPY(f32, float)
 STRIDED_COPY(f64, double)
 
-static void copy_interior(const talc_conv2d_problem *p, int64_t count, char *dst, const char *src)
+static inline void copy_interior(const talc_conv2d_problem *p, int64_t size, int64_t count,
+                                 char *dst, const char *src)
 {
     if (p->stride_w == 1)
-        memcpy(dst, src, (size_t)count * talc_dtype_size(p->dtype));
+        copy_few(dst, src, (size_t)(count * size));
     else if (p->dtype == TALC_F32)
         strided_copy_f32(count, (float *)(void *)dst, (const float *)(const void *)src,
                          p->stride_w);
@@ -28,27 +73,58 @@ static void copy_interior(const talc_conv2d_problem *p, int64_t count, char *dst
 }
 
 /* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from image row `row`. */
-static void copy_edge(const talc_conv2d_problem *p, int64_t kw, int64_t lo, int64_t hi, char *dst,
-                      const char *row)
+static inline void copy_edge(const talc_conv2d_problem *p, int64_t size, int64_t kw, int64_t lo,
+                             int64_t hi, char *dst, const char *row)
 {
-    const size_t size = talc_dtype_size(p->dtype);
     if (p->padding_mode == TALC_PADDING_ZEROS) {
-        memset(dst, 0, (size_t)(hi - lo) * size);
+        zero_few(dst, (size_t)((hi - lo) * size));
         return;
     }
     for (int64_t ow = lo; ow < hi; ow++) {
         const int64_t iw = talc_window_source(
             p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, p->W);
-        memcpy(dst + (size_t)(ow - lo) * size, row + (size_t)iw * size, size);
+        memcpy(dst + (ow - lo) * size, row + iw * size, (size_t)size);
     }
 }
 
-/* One row of B: what tap (kh, kw) of one input plane reads for the block's outputs. */
-static void fill_row(const talc_cpu_im2col_block *b, const char *plane, int64_t kh, int64_t kw,
-                     char *dst)
+/* One row of B for whole rows of outputs, oh to end - 1, and zeros around the image: the common problems. */
+static void fill_whole_rows(const talc_conv2d_problem *p, int64_t size, const char *plane,
+                            int64_t kh, int64_t kw, int64_t oh, int64_t end, char *dst)
+{
+    const talc_range rows =
+        talc_window_outputs(kh, p->stride_h, p->pad_top, p->dilation_h, p->OH, p->H);
+    const talc_range columns =
+        talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);
+    const int64_t first = talc_clamp(rows.lo, oh, end), last = talc_clamp(rows.hi, first, end);
+    const int64_t count = columns.hi - columns.lo;
+    const size_t left = (size_t)(columns.lo * size), right = (size_t)((p->OW - columns.hi) * size);
+    const size_t row_bytes = (size_t)(p->OW * size);
+    memset(dst, 0, (size_t)(first - oh) * row_bytes);
+    memset(dst + (size_t)(last - oh) * row_bytes, 0, (size_t)(end - last) * row_bytes);
+    if (count == 0) {
+        memset(dst, 0, (size_t)(end - oh) * row_bytes);
+        return;
+    }
+    const int64_t iw = columns.lo * p->stride_w - p->pad_left + kw * p->dilation_w;
+    dst += (size_t)(first - oh) * row_bytes;
+    for (int64_t row = first; row < last; row++, dst += row_bytes) {
+        const int64_t ih = row * p->stride_h - p->pad_top + kh * p->dilation_h;
+        zero_few(dst, left);
+        copy_interior(p, size, count, dst + left, plane + (ih * p->W + iw) * size);
+        zero_few(dst + row_bytes - right, right);
+    }
+}
+
+/* One row of B: what tap (kh, kw) of one input plane reads for any outputs of a block. */
+static void fill_row(const talc_cpu_im2col_block *b, int64_t size, const char *plane, int64_t kh,
+                     int64_t kw, char *dst)
 {
     const talc_conv2d_problem *p = b->problem;
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    if (p->padding_mode == TALC_PADDING_ZEROS && b->first % p->OW == 0 && b->count % p->OW == 0) {
+        fill_whole_rows(p, size, plane, kh, kw, b->first / p->OW, (b->first + b->count) / p->OW,
+                        dst);
+        return;
+    }
     const talc_range inside =
         talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);
     int64_t oh = b->first / p->OW, lo = b->first % p->OW, hi;
@@ -58,19 +134,19 @@ static void fill_row(const talc_cpu_im2col_block *b, const char *plane, int64_t 
         const int64_t ih = talc_window_source(
             p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, p->H);
         if (ih < 0) {
-            memset(dst, 0, (size_t)((hi - lo) * size));
+            zero_few(dst, (size_t)((hi - lo) * size));
             continue;
         }
         const char *row = plane + ih * p->W * size;
         const int64_t from = inside.lo < lo ? lo : talc_smaller(inside.lo, hi);
         const int64_t to = inside.hi < from ? from : talc_smaller(inside.hi, hi);
         if (from > lo)
-            copy_edge(p, kw, lo, from, dst, row);
+            copy_edge(p, size, kw, lo, from, dst, row);
         if (to > from)
-            copy_interior(p, to - from, dst + (from - lo) * size,
+            copy_interior(p, size, to - from, dst + (from - lo) * size,
                           row + (from * p->stride_w - p->pad_left + kw * p->dilation_w) * size);
         if (hi > to)
-            copy_edge(p, kw, to, hi, dst + (to - lo) * size, row);
+            copy_edge(p, size, kw, to, hi, dst + (to - lo) * size, row);
     }
 }
 
@@ -80,7 +156,7 @@ void talc_cpu_im2col_fill(const talc_cpu_im2col_block *block, const void *x, int
     const talc_conv2d_problem *p = block->problem;
     const int64_t taps = p->KH * p->KW, size = (int64_t)talc_dtype_size(p->dtype);
     for (int64_t i = k; i < k + rows; i++)
-        fill_row(block, (const char *)x + i / taps * p->H * p->W * size, i % taps / p->KW,
+        fill_row(block, size, (const char *)x + i / taps * p->H * p->W * size, i % taps / p->KW,
                  i % p->KW, (char *)dst + (i - k) * block->ld * size);
 }
 
@@ -102,11 +178,10 @@ ADD_STRIDED(f32, float)
 ADD_STRIDED(f64, double)
 
 /* One row of the block, to one input plane. */
-static void add_row(const talc_cpu_im2col_block *b, const char *src, int64_t kh, int64_t kw,
-                    char *plane)
+static void add_row(const talc_cpu_im2col_block *b, int64_t size, const char *src, int64_t kh,
+                    int64_t kw, char *plane)
 {
     const talc_conv2d_problem *p = b->problem;
-    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const talc_range columns =
         talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);
     const talc_range rows =
@@ -138,6 +213,6 @@ void talc_cpu_im2col_add(const talc_cpu_im2col_block *block, const void *src, in
     const talc_conv2d_problem *p = block->problem;
     const int64_t taps = p->KH * p->KW, size = (int64_t)talc_dtype_size(p->dtype);
     for (int64_t i = k; i < k + rows; i++)
-        add_row(block, (const char *)src + (i - k) * block->ld * size, i % taps / p->KW, i % p->KW,
-                (char *)dx + i / taps * p->H * p->W * size);
+        add_row(block, size, (const char *)src + (i - k) * block->ld * size, i % taps / p->KW,
+                i % p->KW, (char *)dx + i / taps * p->H * p->W * size);
 }

@@ -122,6 +122,20 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_BAD_DTYPE, "Conv2d: parameters of i64 are not supported, they must be f32 or f64", CONV(.in_channels = 2, .out_channels = 2, .kernel = { 3, 3 }, .dtype = TALC_I64));
     REFUSED(TALC_TOO_LARGE, "uniform: shape [2,9223372036854775807,3,3] of f32 needs more than 9223372036854775807 bytes", CONV(.in_channels = INT64_MAX, .out_channels = 2, .kernel = { 3, 3 }));
     REFUSED_LIKE(TALC_TOO_LARGE, "uniform: shape ", CONV(.in_channels = INT64_MAX, .out_channels = INT64_MAX, .kernel = { 2, 2 }));
+#define TRANSPOSE(...) talc_nn_conv_transpose2d(&(talc_conv_transpose2d_layer){ .kernel = { 3, 3 }, __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "ConvTranspose2d: options is NULL", talc_nn_conv_transpose2d(NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: in_channels 0 must be at least 1", TRANSPOSE(.out_channels = 2));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: out_channels -2 must be at least 1", TRANSPOSE(.in_channels = 2, .out_channels = -2));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: kernel [0,3] must be at least 1", talc_nn_conv_transpose2d(&(talc_conv_transpose2d_layer){ .in_channels = 2, .out_channels = 2, .kernel = { 0, 3 } }));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: stride [-1,0] must not be negative", TRANSPOSE(.in_channels = 2, .out_channels = 2, .stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: dilation [0,-2] must not be negative", TRANSPOSE(.in_channels = 2, .out_channels = 2, .dilation = { 0, -2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: padding [0,-3] must not be negative", TRANSPOSE(.in_channels = 2, .out_channels = 2, .padding = { 0, -3 }));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: output_padding [-1,0] must not be negative", TRANSPOSE(.in_channels = 2, .out_channels = 2, .output_padding = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: groups -1 must be at least 1", TRANSPOSE(.in_channels = 2, .out_channels = 2, .groups = -1));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: in_channels 3 is not a multiple of groups 2", TRANSPOSE(.in_channels = 3, .out_channels = 2, .groups = 2));
+    REFUSED(TALC_BAD_ARGUMENT, "ConvTranspose2d: out_channels 3 is not a multiple of groups 2", TRANSPOSE(.in_channels = 2, .out_channels = 3, .groups = 2));
+    REFUSED(TALC_BAD_DTYPE, "ConvTranspose2d: parameters of i64 are not supported, they must be f32 or f64", TRANSPOSE(.in_channels = 2, .out_channels = 2, .dtype = TALC_I64));
+#undef TRANSPOSE
     REFUSED(TALC_NULL_ARGUMENT, "Linear: options is NULL", talc_nn_linear(NULL));
     REFUSED(TALC_BAD_ARGUMENT, "Linear: out_features 0 must be at least 1", talc_nn_linear(&(talc_linear_layer){ .in_features = 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "Linear: in_features -2 must be at least 1", talc_nn_linear(&(talc_linear_layer){ .in_features = -2, .out_features = 2 }));
@@ -136,7 +150,7 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_nn_sequential_append(NULL, talc_nn_relu()));
     REFUSED(TALC_NULL_ARGUMENT, "nn_sequential_of: modules is NULL", talc_nn_sequential_of(NULL, 2));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: child '1' is NULL", TALC_SEQUENTIAL(talc_nn_relu(), NULL, talc_nn_relu()));
-    refused_end(28);
+    refused_end(40);
 }
 
 Test(bad_input_nn, files)

@@ -65,6 +65,43 @@ Test(bad_input_ops, elementwise)
     refused_end(26);
 }
 
+Test(bad_input_ops, conv_transpose2d)
+{
+    make_operands();
+    const talc_tensor *w = talc_reshape(weight, TALC_DIMS(4, 6, 3, 3)), *cut = talc_slice(image, 2, 3, 3, 1);
+#define TRANSPOSE(...) talc_conv_transpose2d(image, w, NULL, &(talc_conv_transpose2d_options){ __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "conv_transpose2d: x is NULL", talc_conv_transpose2d(NULL, w, NULL, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "conv_transpose2d: w is NULL", talc_conv_transpose2d(image, NULL, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is i64, it must be f32 or f64", talc_conv_transpose2d(integers, w, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is f32, w is f64", talc_conv_transpose2d(image, doubles, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "conv_transpose2d: x is f32, bias is f64", talc_conv_transpose2d(image, w, doubles, NULL));
+    REFUSED(TALC_BAD_DEVICE, "conv_transpose2d: x is on fake, w on cpu", talc_conv_transpose2d(far_image, w, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", talc_conv_transpose2d(matrix, w, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: w [3,5] has rank 2, needs 4: [C,OC/groups,KH,KW]", talc_conv_transpose2d(image, matrix, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, w [6,4,3,3] needs 6", talc_conv_transpose2d(image, weight, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] has 4 channels, which groups=3 does not divide", TRANSPOSE(.groups = 3));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: groups -1 must be at least 1", TRANSPOSE(.groups = -1));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: stride [-2,1] must be at least 1", TRANSPOSE(.stride = { -2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: dilation [1,-1] must be at least 1", TRANSPOSE(.dilation = { 0, -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: padding [-1,0] must be at least 0", TRANSPOSE(.padding = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: output_padding [0,-1] must be at least 0", TRANSPOSE(.output_padding = { 0, -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: output_padding [2,1] must be less than stride [2,1] or dilation [1,2]",
+            TRANSPOSE(.stride = { 2, 1 }, .dilation = { 1, 2 }, .output_padding = { 2, 1 }));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: padding 5 on both sides leaves nothing of the output's height 9", TRANSPOSE(.padding = { 5 }));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: padding 4 on both sides leaves nothing of the output's width 8", TRANSPOSE(.padding = { 0, 4 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: image [0,6] must be at least 1", talc_conv_transpose2d(cut, w, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "conv_transpose2d: kernel [3,0] must be at least 1", talc_conv_transpose2d(image, talc_slice(w, 3, 0, 0, 1), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "conv_transpose2d: x [2,4,7,6] and w [4,0,3,3] must have channels", talc_conv_transpose2d(image, talc_slice(w, 1, 0, 0, 1), NULL, NULL));
+    REFUSED_LIKE(TALC_BAD_SHAPE, "conv_transpose2d: bias ", talc_conv_transpose2d(image, w, vector, NULL));
+    REFUSED(TALC_TOO_LARGE, "conv_transpose2d: height 7 with stride 4611686018427387904, padding 0, kernel 3, dilation 1 and output_padding 0 passes 2^63",
+            TRANSPOSE(.stride = { (int64_t)1 << 62 }));
+    REFUSED_LIKE(TALC_TOO_LARGE, "conv_transpose2d: shape ", TRANSPOSE(.stride = { (int64_t)1 << 40, (int64_t)1 << 40 }));
+    REFUSED_LIKE(TALC_BAD_ARGUMENT, "conv_transpose2d: ", TRANSPOSE(.precision = 1u << 20));
+    REFUSED(TALC_NOT_FOUND, "conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
+#undef TRANSPOSE
+    refused_end(26);
+}
+
 Test(bad_input_ops, reductions)
 {
     make_operands();

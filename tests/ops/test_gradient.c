@@ -60,6 +60,37 @@ F(f_linear_fused,
   talc_linear(x[0], x[1], x[2],
               &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
 
+#define CONV(...) talc_conv2d(x[0], x[1], NULL, &(talc_conv2d_options){ __VA_ARGS__ })
+#define TRANSPOSE(...)                                                                             \
+    talc_conv_transpose2d(x[0], x[1], x[2], &(talc_conv_transpose2d_options){ __VA_ARGS__ })
+F(f_conv2d, CONV(.stride = { 1 }))
+F(f_conv2d_strided, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .padding_end = { TALC_ZERO, 3 },
+                         .dilation = { 1, 2 }))
+F(f_conv2d_groups, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }))
+F(f_conv2d_same, CONV(.padding_same = true))
+F(f_conv2d_reflect, CONV(.padding = { 2, 1 }, .padding_mode = TALC_PADDING_REFLECT))
+F(f_conv2d_replicate, CONV(.padding = { 3, 1 }, .padding_end = { 1, 4 },
+                           .padding_mode = TALC_PADDING_REPLICATE, .groups = 2))
+F(f_conv2d_circular,
+  CONV(.padding = { 4, 2 }, .padding_mode = TALC_PADDING_CIRCULAR, .stride = { 2 }))
+F(f_conv2d_bias, talc_conv2d(x[0], x[1], x[2], NULL))
+F(f_conv2d_tanh,
+  talc_conv2d(x[0], x[1], x[2],
+              &(talc_conv2d_options){
+                  .padding = { 1, 1 }, .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
+F(f_conv2d_sigmoid, talc_conv2d(x[0], x[1], x[2],
+                                &(talc_conv2d_options){ .padding = { 1, 1 },
+                                                        .padding_mode = TALC_PADDING_CIRCULAR,
+                                                        .activation = TALC_ACTIVATION_SIGMOID,
+                                                        .residual = x[3] }))
+F(f_conv2d_relu,
+  talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ .activation = TALC_ACTIVATION_RELU }))
+F(f_transpose, talc_conv_transpose2d(x[0], x[1], NULL, NULL))
+F(f_transpose_strided,
+  TRANSPOSE(.stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 }))
+F(f_transpose_groups,
+  TRANSPOSE(.groups = 2, .stride = { 1, 2 }, .dilation = { 2, 1 }, .output_padding = { 1, 1 }))
+
 static talc_tensor *leaf(talc_device *device, talc_dims dims, double low, double high)
 {
     talc_tensor *x = talc_uniform(cpu_device(), TALC_F64, dims, low, high);
@@ -126,6 +157,43 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "linear", f_linear, 3, { D(3, 5), D(4, 5), D(4) }, -2, 2 },
         { "linear of a vector", f_linear, 3, { D(5), D(4, 5), D(4) }, -2, 2 },
         { "linear of rows", f_linear, 3, { D(2, 3, 5), D(4, 5), D(4) }, -2, 2 },
+        { "conv2d", f_conv2d, 2, { D(2, 3, 6, 5), D(4, 3, 3, 2) }, -2, 2 },
+        { "conv2d, a point", f_conv2d, 2, { D(3, 4, 3, 5), D(2, 4, 1, 1) }, -2, 2 },
+        { "conv2d, one channel", f_conv2d, 2, { D(3, 1, 7, 8), D(3, 1, 5, 5) }, -2, 2 },
+        { "conv2d, strided", f_conv2d_strided, 2, { D(2, 2, 7, 9), D(3, 2, 3, 3) }, -2, 2 },
+        { "conv2d, depthwise", f_conv2d_groups, 2, { D(2, 3, 6, 5), D(6, 1, 3, 3) }, -2, 2 },
+        { "conv2d, groups", f_conv2d_groups, 2, { D(2, 6, 5, 4), D(9, 2, 3, 3) }, -2, 2 },
+        { "conv2d, same", f_conv2d_same, 2, { D(1, 2, 5, 4), D(3, 2, 2, 4) }, -2, 2 },
+        { "conv2d, reflect", f_conv2d_reflect, 2, { D(2, 2, 4, 3), D(3, 2, 3, 2) }, -2, 2 },
+        { "conv2d, replicate", f_conv2d_replicate, 2, { D(1, 4, 3, 4), D(2, 2, 3, 3) }, -2, 2 },
+        { "conv2d, circular", f_conv2d_circular, 2, { D(2, 2, 4, 3), D(3, 2, 3, 3) }, -2, 2 },
+        { "conv2d, bias", f_conv2d_bias, 3, { D(2, 2, 5, 4), D(3, 2, 3, 2), D(3) }, -2, 2 },
+        { "conv2d, tanh",
+          f_conv2d_tanh,
+          4,
+          { D(2, 2, 4, 3), D(3, 2, 3, 3), D(3), D(2, 3, 4, 3) },
+          -0.5,
+          0.5 },
+        { "conv2d, sigmoid",
+          f_conv2d_sigmoid,
+          4,
+          { D(2, 2, 4, 3), D(3, 2, 3, 3), D(3), D(2, 3, 4, 3) },
+          -0.5,
+          0.5 },
+        { "conv2d, relu", f_conv2d_relu, 3, { D(2, 2, 4, 3), D(3, 2, 2, 2), D(3) }, 0.1, 1 },
+        { "conv_transpose2d", f_transpose, 2, { D(2, 3, 3, 4), D(3, 2, 2, 3) }, -2, 2 },
+        { "conv_transpose2d, strided",
+          f_transpose_strided,
+          3,
+          { D(2, 3, 3, 4), D(3, 2, 3, 4), D(2) },
+          -2,
+          2 },
+        { "conv_transpose2d, groups",
+          f_transpose_groups,
+          3,
+          { D(2, 4, 3, 2), D(4, 2, 2, 3), D(4) },
+          -2,
+          2 },
         { "linear, fused", f_linear_fused, 4, { D(2, 3, 5), D(4, 5), D(4), D(2, 3, 4) }, -1, 1 },
     };
 #undef D

@@ -1,0 +1,105 @@
+#include "nn/layers.h"
+#include "nn/parameter.h"
+#include "tensor/storage.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct conv_transpose2d_module {
+    talc_module base;
+    talc_tensor *weight; /* [C, OC/groups, KH, KW] */
+    talc_tensor *bias;   /* [OC], or NULL */
+    talc_conv_transpose2d_options options;
+} conv_transpose2d_module;
+
+static bool not_negative(const char *name, const int64_t pair[2])
+{
+    if (pair[0] < 0 || pair[1] < 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "ConvTranspose2d: %s [%" PRId64 ",%" PRId64 "] must not be negative", name,
+                  pair[0], pair[1]);
+    return !talc_failed();
+}
+
+/* `name` channels are shared out between groups. */
+static bool divisible(const char *name, int64_t channels, int64_t groups)
+{
+    if (channels % groups != 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "ConvTranspose2d: %s %" PRId64 " is not a multiple of groups %" PRId64, name,
+                  channels, groups);
+    return !talc_failed();
+}
+
+static bool options_fit(const talc_module *module, const talc_conv_transpose2d_layer *options)
+{
+    if (talc_operand_missing("ConvTranspose2d", "options", options))
+        return false;
+    const int64_t groups = options->groups == 0 ? 1 : options->groups;
+    const int64_t KH = options->kernel[0], KW = options->kernel[1];
+    if (!talc_layer_positive(module, "in_channels", options->in_channels) ||
+        !talc_layer_positive(module, "out_channels", options->out_channels) ||
+        !talc_layer_positive(module, "groups", groups) ||
+        !talc_layer_float(module, options->dtype) || !not_negative("stride", options->stride) ||
+        !not_negative("dilation", options->dilation) ||
+        !not_negative("padding", options->padding) ||
+        !not_negative("output_padding", options->output_padding))
+        return false;
+    if (KH < 1 || KW < 1)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "ConvTranspose2d: kernel [%" PRId64 ",%" PRId64 "] must be at least 1", KH, KW);
+    return !talc_failed() && divisible("in_channels", options->in_channels, groups) &&
+           divisible("out_channels", options->out_channels, groups);
+}
+
+static bool conv_transpose2d_init(talc_module *module, const void *layer_options)
+{
+    conv_transpose2d_module *self = (conv_transpose2d_module *)module;
+    const talc_conv_transpose2d_layer *options = layer_options;
+    if (!options_fit(module, options))
+        return false;
+    self->options.groups = options->groups;
+    memcpy(self->options.stride, options->stride, sizeof options->stride);
+    memcpy(self->options.padding, options->padding, sizeof options->padding);
+    memcpy(self->options.output_padding, options->output_padding, sizeof options->output_padding);
+    memcpy(self->options.dilation, options->dilation, sizeof options->dilation);
+
+    const int64_t OC = options->out_channels,
+                  OC_group = OC / (options->groups == 0 ? 1 : options->groups);
+    const int64_t KH = options->kernel[0], KW = options->kernel[1];
+    const double fan_in = (double)OC_group * (double)KH * (double)KW;
+    self->weight =
+        talc_parameter_uniform(module, "weight", options->dtype,
+                               TALC_DIMS(options->in_channels, OC_group, KH, KW), fan_in);
+    if (!options->no_bias)
+        self->bias = talc_parameter_uniform(module, "bias", options->dtype, TALC_DIMS(OC), fan_in);
+    return !talc_failed();
+}
+
+static talc_tensor *conv_transpose2d_forward(talc_module *module, talc_tensor *x)
+{
+    conv_transpose2d_module *self = (conv_transpose2d_module *)module;
+    return talc_conv_transpose2d(x, self->weight, self->bias, &self->options);
+}
+
+/* Every input pixel meets every tap, those that land in the padding too. */
+static double conv_transpose2d_macs(const talc_module *module, talc_dims x, talc_dims y)
+{
+    const int64_t *w = ((const conv_transpose2d_module *)module)->weight->dims;
+    (void)y;
+    return (double)x.dim[0] * (double)x.dim[1] * (double)x.dim[2] * (double)x.dim[3] *
+           ((double)w[1] * (double)w[2] * (double)w[3]);
+}
+
+static const talc_module_class conv_transpose2d_class = {
+    .name = "ConvTranspose2d",
+    .size = sizeof(conv_transpose2d_module),
+    .init = conv_transpose2d_init,
+    .forward = conv_transpose2d_forward,
+    .macs = conv_transpose2d_macs,
+};
+
+talc_module *talc_nn_conv_transpose2d(const talc_conv_transpose2d_layer *options)
+{
+    return talc_module_new(&conv_transpose2d_class, options);
+}

@@ -1,0 +1,248 @@
+#include "ops/conv_transpose2d.h"
+
+#include "ops/conv2d_gradient.h"
+#include "ops/elementwise.h"
+#include "ops/operand.h"
+#include "ops/padding.h"
+#include "tensor/autograd.h"
+#include "tensor/extent.h"
+#include "tensor/memory.h"
+#include "tensor/precision.h"
+#include "tensor/tape.h"
+
+#include <inttypes.h>
+
+static const char OP[] = "conv_transpose2d";
+
+// ---- The convolution whose input gradient this is ---------------------------------------------------------------
+
+/* OH or OW; false with a failure where there is none. `axis` is "height" or "width". */
+static bool axis_extent(const char *axis, int64_t size, int64_t padding, int64_t output_padding,
+                        int64_t kernel, int64_t dilation, int64_t stride, int64_t *extent)
+{
+    int64_t steps, window, ends, total;
+    if (!talc_multiply(size - 1, stride, &steps) || !talc_multiply(dilation, kernel - 1, &window) ||
+        !talc_multiply(2, padding, &ends) || !talc_add_checked(steps, window, &total) ||
+        !talc_add_checked(total, output_padding, &total) || !talc_add_checked(total, 1, &total)) {
+        talc_fail(TALC_TOO_LARGE,
+                  "%s: %s %" PRId64 " with stride %" PRId64 ", padding %" PRId64 ", kernel %" PRId64
+                  ", dilation %" PRId64 " and output_padding %" PRId64 " passes 2^63",
+                  OP, axis, size, stride, padding, kernel, dilation, output_padding);
+        return false;
+    }
+    if (total <= ends) {
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: padding %" PRId64
+                  " on both sides leaves nothing of the output's %s %" PRId64,
+                  OP, padding, axis, total);
+        return false;
+    }
+    *extent = total - ends;
+    return true;
+}
+
+static bool output_padding_fits(const talc_conv2d_problem *p, const int64_t output_padding[2])
+{
+    const int64_t stride[] = { p->stride_h, p->stride_w },
+                  dilation[] = { p->dilation_h, p->dilation_w };
+    for (int i = 0; i < 2; i++)
+        if (output_padding[i] >= stride[i] && output_padding[i] >= dilation[i]) {
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "%s: output_padding [%" PRId64 ",%" PRId64
+                      "] must be less than stride [%" PRId64 ",%" PRId64 "] or dilation [%" PRId64
+                      ",%" PRId64 "]",
+                      OP, output_padding[0], output_padding[1], stride[0], stride[1], dilation[0],
+                      dilation[1]);
+            return false;
+        }
+    return true;
+}
+
+/* What x brings is what w and groups need; the output's channels. */
+static bool channels_fit(const talc_tensor *x, const talc_tensor *w, int64_t groups, int64_t *OC)
+{
+    char x_text[TALC_DIMS_TEXT], w_text[TALC_DIMS_TEXT];
+    talc_dims_text(talc_dims_of(x), x_text);
+    talc_dims_text(talc_dims_of(w), w_text);
+    if (groups < 1)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: groups %" PRId64 " must be at least 1", OP, groups);
+    else if (x->dims[1] != w->dims[0])
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has %" PRId64 " channels, w %s needs %" PRId64, OP,
+                  x_text, x->dims[1], w_text, w->dims[0]);
+    else if (x->dims[1] < 1 || w->dims[1] < 1)
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s and w %s must have channels", OP, x_text, w_text);
+    else if (x->dims[1] % groups != 0)
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: x %s has %" PRId64 " channels, which groups=%" PRId64 " does not divide", OP,
+                  x_text, x->dims[1], groups);
+    else if (!talc_multiply(w->dims[1], groups, OC))
+        talc_fail(TALC_TOO_LARGE, "%s: w %s with groups=%" PRId64 " makes more than 2^63 channels",
+                  OP, w_text, groups);
+    return !talc_failed();
+}
+
+static bool operands_fit(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias)
+{
+    return talc_operand_float(OP, "x", x) && talc_operand_like(OP, "x", x, "w", w) &&
+           (bias == NULL || talc_operand_like(OP, "x", x, "bias", bias)) &&
+           talc_operand_rank(OP, "x", x, 4, "[N,C,H,W]") &&
+           talc_operand_rank(OP, "w", w, 4, "[C,OC/groups,KH,KW]") &&
+           talc_pair_at_least(OP, 1, "image", x->dims[2], x->dims[3]) &&
+           talc_pair_at_least(OP, 1, "kernel", w->dims[2], w->dims[3]);
+}
+
+/* Its input is y and its output x. Where output_padding passes the padding it is as if y had less at the end; where that is a
+ * whole stride, the convolution has outputs that x does not have. */
+static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
+                       const talc_conv_transpose2d_options *o, talc_conv2d_problem *p)
+{
+    const int64_t *added = o->output_padding;
+    int64_t unused;
+    *p = (talc_conv2d_problem){ .direction = TALC_FORWARD,
+                                .dtype = x->dtype,
+                                .N = x->dims[0],
+                                .OC = x->dims[1],
+                                .KH = w->dims[2],
+                                .KW = w->dims[3],
+                                .stride_h = talc_or_default(o->stride[0], 1),
+                                .stride_w = talc_or_default(o->stride[1], 1),
+                                .dilation_h = talc_or_default(o->dilation[0], 1),
+                                .dilation_w = talc_or_default(o->dilation[1], 1),
+                                .groups = talc_or_default(o->groups, 1),
+                                .pad_top = talc_or_default(o->padding[0], 0),
+                                .pad_left = talc_or_default(o->padding[1], 0) };
+    if (!channels_fit(x, w, p->groups, &p->C) ||
+        !talc_pair_at_least(OP, 1, "stride", p->stride_h, p->stride_w) ||
+        !talc_pair_at_least(OP, 1, "dilation", p->dilation_h, p->dilation_w) ||
+        !talc_pair_at_least(OP, 0, "padding", p->pad_top, p->pad_left) ||
+        !talc_pair_at_least(OP, 0, "output_padding", added[0], added[1]) ||
+        !output_padding_fits(p, added) ||
+        !axis_extent("height", x->dims[2], p->pad_top, added[0], p->KH, p->dilation_h, p->stride_h,
+                     &p->H) ||
+        !axis_extent("width", x->dims[3], p->pad_left, added[1], p->KW, p->dilation_w, p->stride_w,
+                     &p->W) ||
+        (bias != NULL && !talc_operand_shape(OP, "bias", bias, TALC_DIMS(p->C))) ||
+        talc_shape_check(OP, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W), &unused) != TALC_OK)
+        return false;
+    p->pad_bottom = talc_larger(0, p->pad_top - added[0]);
+    p->pad_right = talc_larger(0, p->pad_left - added[1]);
+    return talc_conv2d_problem_check(p);
+}
+
+// ---- Running ----------------------------------------------------------------------------------------------------
+
+typedef struct transpose_note {
+    talc_conv2d_problem problem;
+    unsigned precision;
+} transpose_note;
+
+/* x with zeros where the convolution has more outputs than that. */
+static const talc_tensor *with_zeros(const talc_conv2d_problem *p, const talc_tensor *x)
+{
+    if (x->dims[2] == p->OH && x->dims[3] == p->OW)
+        return x;
+    talc_tensor *wide = talc_zeros(x->device, x->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+    talc_tensor *rows = wide == NULL ? NULL : talc_slice(wide, 2, 0, x->dims[2], 1);
+    talc_tensor *inside = rows == NULL ? NULL : talc_slice(rows, 3, 0, x->dims[3], 1);
+    return inside != NULL && talc_copy(inside, x) ? wide : NULL;
+}
+
+/* The result before the bias, in the scope around. */
+static talc_tensor *run(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
+                        const char *algorithm)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_no_grad_enter();
+    const talc_tensor *wide = scope == NULL ? NULL : with_zeros(&note->problem, x);
+    talc_tensor *y =
+        wide == NULL ? NULL
+                     : talc_conv2d_grad_input(&note->problem, wide, w, algorithm, note->precision);
+    talc_no_grad_leave();
+    talc_scope_return(scope, y);
+    talc_scope_leave(scope);
+    return y;
+}
+
+// ---- Gradient ---------------------------------------------------------------------------------------------------
+
+/* An option of which 0 is the default. */
+static int64_t or_none(int64_t padding)
+{
+    return padding == 0 ? TALC_ZERO : padding;
+}
+
+static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
+{
+    const transpose_note *note = talc_node_problem(node);
+    const talc_conv2d_problem *p = &note->problem;
+    const talc_conv2d_options options = {
+        .stride = { p->stride_h, p->stride_w },
+        .padding = { p->pad_top, p->pad_left },
+        .padding_end = { or_none(p->pad_bottom), or_none(p->pad_right) },
+        .dilation = { p->dilation_h, p->dilation_w },
+        .groups = p->groups,
+        .precision = note->precision,
+    };
+    const talc_dims x = talc_node_input_dims(node, 0);
+    talc_tensor *dx = talc_conv2d(dy, talc_node_saved(node, 1), NULL, &options);
+    if (dx == NULL || (p->OH == x.dim[2] && p->OW == x.dim[3]))
+        return dx;
+    talc_tensor *rows = talc_slice(dx, 2, 0, x.dim[2], 1);
+    return rows == NULL ? NULL : talc_slice(rows, 3, 0, x.dim[3], 1);
+}
+
+/* x, w. */
+static void transpose_gradient(const talc_node *node, const talc_tensor *dy,
+                               talc_tensor *gradients[])
+{
+    const transpose_note *note = talc_node_problem(node);
+    if (talc_node_wants(node, 0))
+        gradients[0] = grad_x(node, dy);
+    if (talc_failed() || !talc_node_wants(node, 1))
+        return;
+    const talc_tensor *x = with_zeros(&note->problem, talc_node_saved(node, 0));
+    if (x != NULL)
+        gradients[1] = talc_conv2d_grad_weight(&note->problem, dy, x, NULL, note->precision);
+}
+
+static talc_tensor *recorded(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
+                             talc_tensor *y)
+{
+    const talc_tensor *const inputs[] = { x, w };
+    if (y == NULL || !talc_tape_wants(inputs, 2))
+        return y;
+    return talc_tape_record(y,
+                            &(talc_note){ .op = OP,
+                                          .rule = transpose_gradient,
+                                          .inputs = inputs,
+                                          .input_count = 2,
+                                          .saved = { { "x", talc_tape_wants_one(w) ? x : NULL },
+                                                     { "w", talc_tape_wants_one(x) ? w : NULL } },
+                                          .problem = note,
+                                          .problem_bytes = sizeof *note });
+}
+
+// ---- The op -----------------------------------------------------------------------------------------------------
+
+talc_tensor *talc_conv_transpose2d(const talc_tensor *x, const talc_tensor *w,
+                                   const talc_tensor *bias,
+                                   const talc_conv_transpose2d_options *options)
+{
+    static const talc_conv_transpose2d_options defaults = { .groups = 0 };
+    const talc_conv_transpose2d_options *o = options != NULL ? options : &defaults;
+    transpose_note note;
+    if (!operands_fit(x, w, bias) || !talc_operand_precision(OP, o->precision) ||
+        !problem_of(x, w, bias, o, &note.problem))
+        return NULL;
+    note.precision = o->precision != 0 ? o->precision : talc_precision_admitted();
+
+    talc_tensor *y = recorded(&note, x, w, run(&note, x, w, o->algorithm));
+    if (y == NULL || bias == NULL)
+        return y;
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *plane = talc_reshape(bias, TALC_DIMS(note.problem.C, 1, 1));
+    talc_tensor *sum = plane == NULL ? NULL : talc_scope_return(scope, talc_add(y, plane));
+    talc_scope_leave(scope);
+    talc_release(y);
+    return sum;
+}
