@@ -97,6 +97,16 @@ TALC_API double talc_conv2d_flops(const talc_conv2d_problem *problem);
 /// Bytes of all operands, read once, and of the result, written once; 0 for NULL.
 TALC_API double talc_conv2d_bytes(const talc_conv2d_problem *problem);
 
+// ---- A gradient by itself -----------------------------------------------------------------------------------
+
+/// What problem->direction asks for, without a tape: dx [N,C,H,W] from w and dy, or dw [OC,C/groups,KH,KW] from x and dy. `operand` is
+/// w or x, dy [N,OC,OH,OW] the gradient before bias, residual and activation, of which no notice is taken. Of the options, which
+/// may be NULL, algorithm and precision count. The result is not recorded. Errors: NULL, a forward problem, operands that
+/// are not the problem's, and those of a call of talc_conv2d.
+TALC_API talc_tensor *talc_conv2d_gradient(const talc_conv2d_problem *problem,
+                                           const talc_tensor *operand, const talc_tensor *dy,
+                                           const talc_conv2d_options *options);
+
 // ---- Explaining ---------------------------------------------------------------------------------------------
 
 /// The whole decision, before anything runs.

@@ -6,6 +6,7 @@
 #include "ops/gradient.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
+#include "tensor/autograd.h"
 #include "tensor/observe.h"
 #include "tensor/precision.h"
 #include "tensor/run.h"
@@ -183,6 +184,52 @@ talc_tensor *talc_conv2d_grad_weight(const talc_conv2d_problem *forward, const t
                                         .dw = dw->data };
     const talc_tensor *const operands[] = { x_packed, dy_packed };
     return run(&p, operands, dw, forced, precision, &arguments);
+}
+
+/* Whether the operands are those of the checked problem. */
+static bool operands_fit(const talc_conv2d_problem *p, const talc_tensor *operand,
+                         const talc_tensor *dy)
+{
+    const char *who = talc_conv2d_name(p->direction);
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    const char *name = input ? "w" : "x";
+    if (!talc_operand_float(who, name, operand) || !talc_operand_like(who, name, operand, "dy", dy))
+        return false;
+    if (operand->dtype != p->dtype) {
+        talc_fail(TALC_BAD_DTYPE, "%s: %s is %s, the problem is %s", who, name,
+                  talc_dtype_name(operand->dtype), talc_dtype_name(p->dtype));
+        return false;
+    }
+    return talc_operand_shape(who, name, operand,
+                              input ? TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW)
+                                    : TALC_DIMS(p->N, p->C, p->H, p->W)) &&
+           talc_operand_shape(who, "dy", dy, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+}
+
+talc_tensor *talc_conv2d_gradient(const talc_conv2d_problem *problem, const talc_tensor *operand,
+                                  const talc_tensor *dy, const talc_conv2d_options *options)
+{
+    if (talc_operand_missing("conv2d_gradient", "problem", problem))
+        return NULL;
+    talc_conv2d_problem p = *problem;
+    if (!talc_conv2d_problem_check(&p) ||
+        !talc_operand_precision("conv2d", options == NULL ? 0 : options->precision))
+        return NULL;
+    if (p.direction != TALC_GRAD_INPUT && p.direction != TALC_GRAD_WEIGHT) {
+        talc_fail(TALC_BAD_ARGUMENT, "conv2d_gradient: the problem's direction %d is no gradient",
+                  (int)p.direction);
+        return NULL;
+    }
+    if (!operands_fit(&p, operand, dy))
+        return NULL;
+    const char *forced = options == NULL ? NULL : options->algorithm;
+    const unsigned precision = options == NULL ? 0 : options->precision;
+    talc_no_grad_enter();
+    talc_tensor *result = p.direction == TALC_GRAD_INPUT
+                              ? talc_conv2d_grad_input(&p, dy, operand, forced, precision)
+                              : talc_conv2d_grad_weight(&p, operand, dy, forced, precision);
+    talc_no_grad_leave();
+    return result;
 }
 
 // ---- The rule -------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "tools/bench.h"
 
+#include "tools/bench_gradient.h"
 #include "tools/progress.h"
 #include "tools/tool.h"
 
@@ -68,8 +69,11 @@ bool bench_operands_make(bench_operands *self, talc_device *device,
     if (p->residual)
         self->residual = self->residuals[0] =
             talc_rand(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
+    if (p->direction != TALC_FORWARD)
+        self->dy = self->dys[0] = talc_rand(device, p->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
     for (int i = 1; i < self->sets; i++) {
         self->xs[i] = talc_clone(self->x);
+        self->dys[i] = self->dy != NULL ? talc_clone(self->dy) : NULL;
         self->residuals[i] = p->residual ? talc_clone(self->residual) : NULL;
     }
     return !talc_failed();
@@ -91,6 +95,10 @@ static talc_tensor *run_algorithm(const algorithm_run *self, int set)
 {
     const bench_operands *o = self->operands;
     talc_conv2d_options options = self->options;
+    const talc_direction direction = o->problem.direction;
+    if (direction != TALC_FORWARD)
+        return talc_conv2d_gradient(&o->problem, direction == TALC_GRAD_INPUT ? o->w : o->xs[set],
+                                    o->dys[set], &options);
     options.residual = o->residuals[set];
     return talc_conv2d(o->xs[set], o->w, o->bias, &options);
 }
@@ -173,7 +181,8 @@ static contender algorithm_contender(const bench_operands *operands, const talc_
 }
 
 /* Runs the algorithm once, which also warms it up, and checks what it computed. */
-static bool verify(contender *self, talc_device *device, const talc_check_sample *expected)
+static bool verify(contender *self, const bench_operands *operands, talc_device *device,
+                   const bench_expected *expected)
 {
     talc_scope *scope = talc_scope_enter();
     const size_t live = talc_device_memory(device).live;
@@ -181,7 +190,7 @@ static bool verify(contender *self, talc_device *device, const talc_check_sample
     const talc_tensor *y = run_algorithm(self->context, 0);
     self->peak = talc_device_memory(device).peak - live;
     const bool compared =
-        y != NULL && talc_check_sample_compare(expected, y, self->precision, &self->check);
+        y != NULL && bench_compare(expected, operands, y, self->precision, &self->check);
     talc_scope_leave(scope);
     return compared;
 }
@@ -225,25 +234,25 @@ static void add_peers(bench *self)
         (host ? bench_copy : bench_device_copy)(next, &self->operands);
     else
         (host ? bench_product : bench_device_product)(next, &self->operands);
-    if (host)
+    const bool onednn = host && p->direction == TALC_FORWARD;
+    if (onednn)
         bench_onednn(next + 1, next + 2, &self->operands);
-    self->count += host ? 3 : 1;
+    self->count += onednn ? 3 : 1;
 }
 
 static bool verify_all(bench *self, const bench_settings *settings, progress *bar)
 {
     const bench_operands *o = &self->operands;
-    talc_check_sample *expected =
-        talc_check_sample_new(&o->problem, o->x, o->w, o->bias, o->residual, 1);
-    bool done = expected != NULL;
+    bench_expected expected;
+    bool done = bench_expect(&expected, o);
     tool_resident_reset();
     for (int i = 0; i < self->count && done; i++) {
         contender *c = &self->contenders[i];
         progress_step(bar, c->name);
-        done = !timed(c) || verify(c, settings->device, expected);
+        done = !timed(c) || verify(c, o, settings->device, &expected);
     }
     self->resident = tool_resident_peak();
-    talc_check_sample_free(expected);
+    bench_expected_free(&expected);
     return done;
 }
 

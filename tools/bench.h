@@ -21,12 +21,13 @@
 
 enum { BENCH_CONTENDERS = TALC_MAX_ROWS + 4, BENCH_REPEATS = 100, BENCH_SETS = 32 };
 
-/// The operands of a problem; bias and residual are NULL where it has none. x and residual are the first of their sets.
+/// The operands of a problem; bias and residual are NULL where it has none, dy where it is no gradient. x, residual and dy are the
+/// first of their sets.
 typedef struct bench_operands {
     talc_conv2d_problem problem;
-    const talc_tensor *x, *w, *bias, *residual;
+    const talc_tensor *x, *w, *bias, *residual, *dy;
     int sets;
-    const talc_tensor *xs[BENCH_SETS], *residuals[BENCH_SETS];
+    const talc_tensor *xs[BENCH_SETS], *residuals[BENCH_SETS], *dys[BENCH_SETS];
 } bench_operands;
 
 /// Rates of a device that results are shares of, measured by bench_rates_measure.
@@ -107,7 +108,7 @@ bench_choice bench_choice_of(const bench *self);
 /// Measures a device's rates: the best of several copies of a gigabyte, and of several products (an eighth of that on a host).
 bool bench_rates_measure(talc_device *device, bench_rates *rates);
 
-/// Makes the random operands of a problem: x, bias and residual uniform in [0, 1), w in +-1/sqrt(K).
+/// Makes the random operands of a problem: x, bias, residual and dy uniform in [0, 1), w in +-1/sqrt(K).
 bool bench_operands_make(bench_operands *self, talc_device *device,
                          const talc_conv2d_problem *problem, uint64_t seed);
 

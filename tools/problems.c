@@ -57,15 +57,40 @@ const named_problem *problem_named(const char *name)
     return NULL;
 }
 
+/* The direction that the end of a name or a text asks for. */
+static talc_direction direction_of(const char *text)
+{
+    const size_t length = strlen(text);
+    const char *end = length > 3 ? text + length - 3 : "";
+    return strcmp(end, "_dx") == 0   ? TALC_GRAD_INPUT
+           : strcmp(end, "_dw") == 0 ? TALC_GRAD_WEIGHT
+                                     : TALC_FORWARD;
+}
+
+/* A named problem, or the gradient of one. */
+static bool read_named(const char *text, talc_conv2d_problem *problem)
+{
+    const talc_direction direction = direction_of(text);
+    const size_t length = strlen(text) - (direction == TALC_FORWARD ? 0 : 3);
+    for (const named_problem *row = named_problems; row->name != NULL; row++)
+        if (strlen(row->name) == length && strncmp(row->name, text, length) == 0 &&
+            talc_conv2d_problem_parse(row->text, problem)) {
+            problem->direction = direction;
+            return true;
+        }
+    return false;
+}
+
 bool problem_read(const char *text, talc_conv2d_problem *problem)
 {
-    const named_problem *named = problem_named(text);
-    if (named == NULL && (text[0] != 'n' || text[1] < '0' || text[1] > '9')) {
+    if (read_named(text, problem))
+        return true;
+    if (text[0] != 'n' || text[1] < '0' || text[1] > '9') {
         talc_fail(TALC_NOT_FOUND,
                   "there is no problem '%s'; talc bench --list shows the named ones, others read "
                   "as n1c3h32w32o8k3x3",
                   TALC_SHOWN(text));
         return false;
     }
-    return talc_conv2d_problem_parse(named != NULL ? named->text : text, problem);
+    return talc_conv2d_problem_parse(text, problem);
 }

@@ -105,14 +105,17 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "[PROBLEM|OP...]",
-    .doc = "Checks every algorithm at 4096 random outputs, then times them in turn, beside a bare "
-           "matrix product (depthwise: a bare copy) and, on the CPU, oneDNN. Shares are of the "
-           "rates of a large matrix product and a large copy, measured in the same run.\v"
-           "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
-           "or a set: seeds, cpu, gpu, dw. OP is the name of another op (relu, sum_rows, ...) or a "
-           "set: ops, windows for pooling, or host for what a call costs. Without any: A1, B1 and "
-           "cpu. The library chooses the algorithm with the least estimate. Fails when a "
-           "result is outside its algorithm's error bound.",
+    .doc =
+        "Checks every algorithm at 4096 random outputs, then times them in turn, beside a bare "
+        "matrix product (depthwise: a bare copy) and, on the CPU, oneDNN. Shares are of the "
+        "rates of a large matrix product and a large copy, measured in the same run.\v"
+        "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
+        "or a set: seeds, cpu, gpu, dw. A text or a name that ends in _dx or _dw is the gradient "
+        "by the input or the weights, checked at up to 512 elements. OP is the name of another "
+        "op (relu, sum_rows, ...) or a set: ops, windows for pooling, or host for what a call "
+        "costs. Without any: A1, B1 and cpu. The library chooses the "
+        "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
+        "bound.",
     .children = children,
 };
 

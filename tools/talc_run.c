@@ -241,6 +241,8 @@ static bool find_problem(const arguments *self, talc_conv2d_problem *problem)
         problem->N = self->batch;
     if (problem->residual)
         talc_fail(TALC_UNSUPPORTED, "model-new: the layer has no residual input");
+    else if (problem->direction != TALC_FORWARD)
+        talc_fail(TALC_UNSUPPORTED, "model-new: the problem is a gradient");
     return !talc_failed() && talc_conv2d_problem_check(problem);
 }
 

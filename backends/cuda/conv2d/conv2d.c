@@ -1,11 +1,29 @@
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/cuda.h"
 
-#define ROW(name, text, precision)                                                                 \
-    { #name,                                                                                       \
-      { text, precision, false },                                                                  \
-      talc_cuda_conv2d_##name##_plan,                                                              \
-      talc_cuda_conv2d_##name##_run },
+static bool is_forward(const void *problem)
+{
+    return ((const talc_conv2d_problem *)problem)->direction == TALC_FORWARD;
+}
+
+#define DIRECTIONS(name, ...)                                                                      \
+    static const char *name##_plan(const talc_device *device, const void *problem, size_t limit,   \
+                                   talc_plan *plan)                                                \
+    {                                                                                              \
+        return is_forward(problem)                                                                 \
+                   ? talc_cuda_conv2d_##name##_plan(device, problem, limit, plan)                  \
+                   : talc_cuda_conv2d_##name##_gradient_plan(device, problem, limit, plan);        \
+    }                                                                                              \
+    static talc_status name##_run(talc_device *device, const void *problem, const talc_plan *plan, \
+                                  const void *arguments)                                           \
+    {                                                                                              \
+        return is_forward(problem)                                                                 \
+                   ? talc_cuda_conv2d_##name##_run(device, problem, plan, arguments)               \
+                   : talc_cuda_conv2d_##name##_gradient_run(device, problem, plan, arguments);     \
+    }
+TALC_CUDA_CONV2D_TABLE(DIRECTIONS)
+
+#define ROW(name, text, precision) { #name, { text, precision, false }, name##_plan, name##_run },
 
 const talc_algorithm talc_cuda_conv2d[] = { TALC_CUDA_CONV2D_TABLE(ROW){ .name = NULL } };
 

@@ -333,8 +333,6 @@ const char *talc_cuda_conv2d_depthwise_plan(const talc_device *device, const voi
                                             talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
     if (p->groups != p->C)
         return "groups are not the input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)

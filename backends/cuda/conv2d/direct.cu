@@ -365,8 +365,6 @@ const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *
                                          size_t limit, talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
     if (p->dtype == TALC_F32)
         plan_direct<float>(device, p, limit, plan);
     else

@@ -14,7 +14,7 @@
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
-#include "backends/cuda/conv2d/product.h"
+#include "backends/cuda/conv2d/im2col.h"
 #include "backends/cuda/conv2d/rows.h"
 #include "ops/window.h"
 #include "tensor/extent.h"
@@ -39,11 +39,7 @@ constexpr int64_t FEWEST = LEAST;
 
 // ---- Cutting ------------------------------------------------------------------------------------------------
 
-struct im2col_plan {
-    int64_t slices, columns, channels; /* of B at a time; channels are KH * KW rows each */
-    int64_t ld;                        /* elements from one row of B to the next */
-    size_t bytes;
-};
+using im2col_plan = talc_cuda_im2col_plan;
 
 static int64_t divided(int64_t a, int64_t b)
 {
@@ -86,7 +82,8 @@ static int64_t columns_of(const talc_device *device, const talc_conv2d_problem *
     return fit / unit * unit;
 }
 
-static im2col_plan plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit)
+im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_problem *p,
+                                 size_t limit)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), room = (int64_t)(limit / size);
     const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
@@ -212,7 +209,7 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
 }
 
 /* Whether 32 bits hold the padded plane, in which all coordinates and columns are; some room is for the last block. */
-static bool is_narrow(const talc_conv2d_problem *p)
+bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *p)
 {
     const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
     const double w = (double)p->W + (double)p->pad_left + (double)p->pad_right;
@@ -223,18 +220,23 @@ static bool is_narrow(const talc_conv2d_problem *p)
 // ---- Running ------------------------------------------------------------------------------------------------
 
 template <typename T>
-static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
-                            const talc_conv2d_arguments *arguments,
-                            const talc_cuda_conv2d_part &part)
+static void build_of(talc_device *device, const talc_conv2d_problem *p, const void *x,
+                     const talc_cuda_conv2d_part &part)
 {
-    T *b = (T *)arguments->base.workspace;
-    const T *x = (const T *)arguments->x;
-    if (is_narrow(p))
-        build<T, int32_t>(device, p, x, b, part);
+    if (talc_cuda_im2col_is_narrow(p))
+        build<T, int32_t>(device, p, (const T *)x, (T *)part.b, part);
     else
-        build<T, int64_t>(device, p, x, b, part);
-    const talc_status status = talc_cuda_launched(device, "conv2d");
-    return status != TALC_OK ? status : talc_cuda_conv2d_multiply(device, p, arguments, &part);
+        build<T, int64_t>(device, p, (const T *)x, (T *)part.b, part);
+}
+
+talc_status talc_cuda_im2col_build(talc_device *device, const talc_conv2d_problem *p, const void *x,
+                                   const talc_cuda_conv2d_part *part)
+{
+    if (p->dtype == TALC_F32)
+        build_of<float>(device, p, x, *part);
+    else
+        build_of<double>(device, p, x, *part);
+    return talc_cuda_launched(device, "conv2d");
 }
 
 template <typename T>
@@ -254,7 +256,9 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
                 part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
                 part.column = column, part.columns = talc_smaller(plan.columns, P - column);
                 part.row = row, part.rows = talc_smaller(rows, K - row);
-                status = multiply<T>(device, p, arguments, part);
+                status = talc_cuda_im2col_build(device, p, arguments->x, &part);
+                if (status == TALC_OK)
+                    status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
             }
     if (status != TALC_OK)
         return status;
@@ -267,9 +271,7 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
                                          size_t limit, talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
-    const im2col_plan own = plan_of(device, p, limit);
+    const im2col_plan own = talc_cuda_im2col_cut(device, p, limit);
     const double outputs = (double)p->N * (double)p->groups * (double)p->OH * (double)p->OW;
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);

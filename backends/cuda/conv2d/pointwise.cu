@@ -25,8 +25,6 @@ const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const voi
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, talc_conv2d_bytes(p), 3);
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
     if (p->stride_h != 1 || p->stride_w != 1)
@@ -50,7 +48,7 @@ talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *prob
     part.slices = p->N * p->groups;
     part.columns = P;
     part.rows = IC;
-    part.b = arguments->x;
+    part.b = (void *)arguments->x; /* which is read alone */
     part.ldb = P;
     part.b_stride = IC * P;
     status = talc_cuda_conv2d_multiply(device, p, arguments, &part);

@@ -11,14 +11,16 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t OC = p->OC / p->groups, P = p->OH * p->OW, K = p->C / p->groups * p->KH * p->KW;
-    const talc_cuda_product product = {
+    const int64_t w = slice % p->groups * OC * K + part->row, y = slice * OC * P + part->column;
+    char *b = (char *)part->b + (slice - part->slice) * part->b_stride * size;
+    talc_cuda_product product = {
         .dtype = p->dtype,
         .M = OC,
         .N = part->columns,
         .K = part->rows,
-        .a = (const char *)arguments->w + (slice % p->groups * OC * K + part->row) * size,
-        .b = (const char *)part->b + (slice - part->slice) * part->b_stride * size,
-        .c = (char *)arguments->y + (slice * OC * P + part->column) * size,
+        .a = (const char *)arguments->w + w * size,
+        .b = b,
+        .c = (char *)arguments->y + y * size,
         .lda = K,
         .ldb = part->ldb,
         .ldc = P,
@@ -28,6 +30,18 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
         .b_stride = step * part->b_stride,
         .c_stride = step * OC * P,
     };
+    if (p->direction == TALC_GRAD_INPUT) {
+        product.M = part->rows;
+        product.K = OC;
+        product.transpose_a = true;
+        product.b = (const char *)arguments->dy + y * size;
+        product.c = b;
+        product.ldb = P;
+        product.ldc = part->ldb;
+        product.add = false;
+        product.b_stride = step * OC * P;
+        product.c_stride = step * part->b_stride;
+    }
     return talc_cuda_multiply(device, "conv2d", &product);
 }
 

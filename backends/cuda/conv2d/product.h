@@ -5,7 +5,9 @@
 ///
 ///     y_s [OC, OH*OW] = w_g [OC, K] B_s [K, OH*OW]
 ///
-/// so y is written where it stands, without a transposition.
+/// so y is written where it stands, without a transposition. The input gradient goes the other way,
+///
+///     B_s [K, OH*OW] = w_g^T [K, OC] dy_s [OC, OH*OW]
 #ifndef TALC_BACKENDS_CUDA_CONV2D_PRODUCT_H
 #define TALC_BACKENDS_CUDA_CONV2D_PRODUCT_H
 
@@ -18,11 +20,11 @@ typedef struct talc_cuda_conv2d_part {
     int64_t slice, slices; ///< first, count
     int64_t column, columns;
     int64_t row, rows;     ///< after the first part of rows, sums are added to y
-    const void *b;         ///< B's part of the first slice
+    void *b;               ///< B's part of the first slice
     int64_t ldb, b_stride; ///< elements from row to row, from slice to slice
 } talc_cuda_conv2d_part;
 
-/// Multiplies the part by cuBLAS, into arguments->y.
+/// Multiplies the part by cuBLAS: forward B into arguments->y, for the input gradient arguments->dy into B.
 talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_problem *problem,
                                       const talc_conv2d_arguments *arguments,
                                       const talc_cuda_conv2d_part *part);

@@ -1,4 +1,7 @@
-/// The GPU's conv2d algorithms, one a file: their table, and the functions behind its rows. Private to backends/cuda.
+/// The GPU's conv2d algorithms: their table, and the functions behind its rows. Private to backends/cuda.
+///
+/// A row's forward direction is in the file of its name. Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of
+/// their own in NAME_gradient, those of direct and split in turned.cu.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_ROWS_H
 #define TALC_BACKENDS_CUDA_CONV2D_ROWS_H
 
@@ -21,7 +24,11 @@ TALC_BEGIN_DECLARATIONS
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
                                                size_t limit, talc_plan *plan);                     \
     talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
-                                              const talc_plan *plan, const void *arguments);
+                                              const talc_plan *plan, const void *arguments);       \
+    const char *talc_cuda_conv2d_##name##_gradient_plan(                                           \
+        const talc_device *device, const void *problem, size_t limit, talc_plan *plan);            \
+    talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
+        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments);
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
 

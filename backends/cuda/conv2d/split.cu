@@ -270,8 +270,6 @@ const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *p
                                         talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if (!is_small(p))

@@ -1,0 +1,281 @@
+/// The gradients of a depthwise convolution, M = OC / C outputs to an input:
+///
+///     dx[n, c, h, w] = sum over m, kh, kw of dy[n, c*M + m, oh, ow] * w[c*M + m, 0, kh, kw],
+///                      oh * stride_h + kh * dilation_h = h + top, and across likewise
+///     dw[oc, 0, kh, kw] = sum over n, oh, ow of
+///                         dy[n, oc, oh, ow] * x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///
+/// At stride 1 and with M = 1, dx is a depthwise convolution of dy with the turned kernel (turned.h). Otherwise a thread computes
+/// one element of dx, of the taps that read it (gather.cuh). dw reads x and dy once on wide images at stride 1 and with the usual
+/// kernels, else through the cache (depthwise_sums.cuh).
+///
+/// Sums are in the data's type, in a fixed order.
+#include "backends/cuda/conv2d/depthwise_sums.cuh"
+#include "backends/cuda/conv2d/gather.cuh"
+#include "backends/cuda/conv2d/im2col.h"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/turned.h"
+#include "tensor/extent.h"
+
+using namespace talc;
+
+struct depthwise_plan {
+    int64_t parts; /* of a channel's sums */
+    bool strips, turned;
+};
+
+// ---- The input gradient -------------------------------------------------------------------------------------
+
+template <typename T, typename Index> struct gather_problem {
+    using Count = std::make_unsigned_t<Index>;
+    const T *dy, *w;
+    T *dx;
+    gather_axis<Index> down, across;
+    divisor<Count> W, H, C;
+    int64_t M, taps;
+    Count count;
+};
+
+template <typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK) gather_outputs(const gather_problem<T, Index> p)
+{
+    using Count = typename gather_problem<T, Index>::Count;
+    TALC_GRID_LOOP(Count, i, p.count)
+    {
+        const Count row = p.W.quotient(i), plane = p.H.quotient(row);
+        const Count channel = plane - p.C.quotient(plane) * p.C.by;
+        const gather_taps<Index> down = p.down.taps((Index)(row - plane * p.H.by));
+        const gather_taps<Index> across = p.across.taps((Index)(i - row * p.W.by));
+        T sum = 0;
+        for (int64_t m = 0; m < p.M; m++) {
+            const T *from = p.dy + ((int64_t)plane * p.M + m) * p.down.O * p.across.O;
+            const T *weights = p.w + ((int64_t)channel * p.M + m) * p.taps;
+            for (Index u = 0; u < down.count; u++) {
+                const Index oh = down.out - u * p.down.out_step;
+                const Index kh = down.tap + u * p.down.tap_step;
+                for (Index v = 0; v < across.count; v++)
+                    sum += from[oh * p.across.O + across.out - v * p.across.out_step] *
+                           weights[kh * p.across.K + across.tap + v * p.across.tap_step];
+            }
+        }
+        p.dx[i] = sum;
+    }
+}
+
+template <typename T, typename Index>
+static void run_gather(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a)
+{
+    gather_problem<T, Index> g;
+    g.dy = (const T *)a->dy, g.w = (const T *)a->w, g.dx = (T *)a->dx;
+    g.down.set(p->stride_h, p->dilation_h, p->KH, p->OH, p->pad_top);
+    g.across.set(p->stride_w, p->dilation_w, p->KW, p->OW, p->pad_left);
+    g.W.set(p->W), g.H.set(p->H), g.C.set(p->C);
+    g.M = p->OC / p->C, g.taps = p->KH * p->KW;
+    const int64_t count = p->N * p->C * p->H * p->W;
+    g.count = (typename gather_problem<T, Index>::Count)count;
+    gather_outputs<T, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(g);
+}
+
+/* Whether 32 bits hold the elements of x and y, and every coordinate of the padded image. */
+static bool is_narrow(const talc_conv2d_problem *p)
+{
+    const double x = (double)p->N * (double)p->C * (double)p->H * (double)p->W;
+    const double y = (double)p->N * (double)p->OC * (double)p->OH * (double)p->OW;
+    return talc_cuda_im2col_is_narrow(p) && x < INT_MAX / 2 && y < INT_MAX / 2 &&
+           (double)p->KH * (double)p->KW < INT_MAX / 2;
+}
+
+// ---- The weight gradient ------------------------------------------------------------------------------------
+
+/* TAPS of sum_windows: small tiles of taps for small kernels. */
+constexpr int64_t FEW = 3, MANY = 5;
+
+static int64_t taps_of(const talc_conv2d_problem *p)
+{
+    return p->KH <= FEW && p->KW <= FEW ? FEW : MANY;
+}
+
+template <typename T> static int64_t strips_across(const talc_conv2d_problem *p)
+{
+    return pieces(p->OW, WARP * (int64_t)(ACCESS / sizeof(T)));
+}
+
+static bool has_strips(const talc_conv2d_problem *p, int64_t KH, int64_t KW)
+{
+    return p->KH == KH && p->KW == KW;
+}
+
+/* Narrow images leave most lanes idle. */
+template <typename T> static bool takes_strips(const talc_conv2d_problem *p)
+{
+    const int64_t most = INT_MAX / 4, width = WARP * (int64_t)(ACCESS / sizeof(T));
+    if (!has_strips(p, 3, 3) && !has_strips(p, 3, 1) && !has_strips(p, 3, 7) &&
+        !has_strips(p, 5, 5))
+        return false;
+    return p->stride_h == 1 && p->stride_w == 1 && p->dilation_h == 1 && p->dilation_w == 1 &&
+           p->OW >= width * 2 / 3 && planes_fit(p, most) && p->OC <= most / 512 &&
+           (double)p->N * (double)strips_across<T>(p) * (double)pieces(p->OH, HIGH) <= (double)most;
+}
+
+/* As many parts as keep the GPU busy and the workspace holds, each of as many units. */
+static int64_t cut_parts(const talc_conv2d_problem *p, int64_t wanted, int64_t units, size_t limit)
+{
+    const size_t each = (size_t)(p->OC * p->KH * p->KW) * talc_dtype_size(p->dtype);
+    const int64_t fit = (int64_t)(limit / each);
+    const int64_t parts =
+        talc_larger(talc_smaller(talc_smaller(wanted, talc_larger(units, 1)), fit), 1);
+    return talc_larger(pieces(units, talc_larger(pieces(units, parts), 1)), 1);
+}
+
+template <typename T>
+static void plan_weight(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                        talc_plan *plan)
+{
+    const int64_t busy = talc_cuda_state_of(device)->multiprocessors;
+    depthwise_plan own = {};
+    own.strips = takes_strips<T>(p);
+    if (own.strips) {
+        const int64_t strips = p->N * strips_across<T>(p) * pieces(p->OH, HIGH);
+        own.parts = cut_parts(p, busy * 96 / p->OC, strips, limit);
+    } else {
+        const int64_t tiles = pieces(p->KH, taps_of(p)) * pieces(p->KW, taps_of(p));
+        const int64_t batches = pieces(p->N * p->OH * p->OW, 4 * BLOCK);
+        own.parts =
+            cut_parts(p, busy * 32 / (p->OC < busy ? p->OC * tiles : p->OC), batches, limit);
+    }
+    plan->workspace = own.parts > 1 ? (size_t)(own.parts * p->OC * p->KH * p->KW) * sizeof(T) : 0;
+    talc_plan_keep(plan, &own, sizeof own);
+}
+
+template <typename T, int KH, int KW>
+static bool run_strips_of(const talc_conv2d_problem *p, const strip_sums<T> &s, cudaStream_t stream)
+{
+    if (!has_strips(p, KH, KW))
+        return false;
+    const unsigned blocks = (unsigned)pieces(p->OC * (int64_t)s.parts.by, STRIP_WARPS);
+    sum_strips<T, KH, KW><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(s);
+    return true;
+}
+
+template <typename T>
+static void run_strips(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a, T *sums, int64_t parts)
+{
+    const int64_t across = strips_across<T>(p), down = pieces(p->OH, HIGH);
+    strip_sums<T> s = { plane_sizes(p),
+                        (const T *)a->x,
+                        (const T *)a->dy,
+                        sums,
+                        {},
+                        {},
+                        {},
+                        {},
+                        (uint32_t)p->OC,
+                        (uint32_t)(p->N * across * down),
+                        (uint32_t)p->C,
+                        (int)pieces(p->OH, down) };
+    s.parts.set(parts);
+    s.across.set(across);
+    s.down.set(down);
+    s.multiplier.set(p->OC / p->C);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    (void)(run_strips_of<T, 3, 3>(p, s, stream) || run_strips_of<T, 3, 1>(p, s, stream) ||
+           run_strips_of<T, 3, 7>(p, s, stream) || run_strips_of<T, 5, 5>(p, s, stream));
+}
+
+template <typename T, typename Index>
+static void run_windows(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a, T *sums, int64_t parts)
+{
+    const int64_t taps = taps_of(p), count = p->N * p->OH * p->OW;
+    window_sums<T, Index> s;
+    s.x = (const T *)a->x, s.dy = (const T *)a->dy, s.sums = sums;
+    s.plane.set(p->OH * p->OW), s.OW.set(p->OW);
+    s.H = (Index)p->H, s.W = (Index)p->W, s.KH = (Index)p->KH, s.KW = (Index)p->KW;
+    s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
+    s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
+    s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
+    s.count = (Index)count, s.each = (Index)pieces(count, parts);
+    s.C = p->C, s.OC = p->OC, s.multiplier = p->OC / p->C, s.parts = parts;
+    s.tiles = (int)pieces(p->KW, taps);
+    const dim3 grid((unsigned)parts, (unsigned)talc_smaller(p->OC, 65535),
+                    (unsigned)(pieces(p->KH, taps) * s.tiles));
+    const cudaStream_t stream = talc_cuda_stream(device);
+    if (taps == FEW)
+        sum_windows<T, Index, (int)FEW><<<grid, BLOCK, 0, stream>>>(s);
+    else
+        sum_windows<T, Index, (int)MANY><<<grid, BLOCK, 0, stream>>>(s);
+}
+
+template <typename T>
+static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a, const depthwise_plan &plan)
+{
+    const int64_t count = p->OC * p->KH * p->KW;
+    T *dw = (T *)a->dw, *sums = plan.parts > 1 ? (T *)a->base.workspace : dw;
+    if (plan.strips)
+        run_strips<T>(device, p, a, sums, plan.parts);
+    else if (is_narrow(p))
+        run_windows<T, int32_t>(device, p, a, sums, plan.parts);
+    else
+        run_windows<T, int64_t>(device, p, a, sums, plan.parts);
+    if (plan.parts > 1)
+        add_parts<T><<<blocks_of(device, pieces(count, BLOCK / WARP)), BLOCK, 0,
+                       talc_cuda_stream(device)>>>(dw, sums, plan.parts, count);
+}
+
+// ---- The row ------------------------------------------------------------------------------------------------
+
+const char *talc_cuda_conv2d_depthwise_gradient_plan(const talc_device *device, const void *problem,
+                                                     size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->groups != p->C)
+        return "groups are not the input channels";
+    if (pieces(p->KH, taps_of(p)) * pieces(p->KW, taps_of(p)) > 65535)
+        return "the kernel has more than 65,535 tiles of taps";
+    if (p->direction == TALC_GRAD_INPUT && p->OC == p->C &&
+        talc_cuda_conv2d_turned_refuses(p) == NULL) {
+        const char *refuses =
+            talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_depthwise_plan, device, p, limit, plan);
+        const depthwise_plan own = { 0, false, refuses == NULL && plan->workspace <= limit };
+        talc_plan_keep(plan, &own, sizeof own);
+        if (own.turned)
+            return NULL;
+    }
+    plan->workspace = 0;
+    if (p->direction == TALC_GRAD_INPUT) {
+        const depthwise_plan own = {};
+        talc_plan_keep(plan, &own, sizeof own);
+    } else if (p->dtype == TALC_F32) {
+        plan_weight<float>(device, p, limit, plan);
+    } else {
+        plan_weight<double>(device, p, limit, plan);
+    }
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2);
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_depthwise_gradient_run(talc_device *device, const void *problem,
+                                                    const talc_plan *plan, const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    const depthwise_plan &own = *(const depthwise_plan *)talc_plan_own(plan);
+    const bool f32 = p->dtype == TALC_F32, input = p->direction == TALC_GRAD_INPUT;
+    if (own.turned)
+        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_depthwise_run, device, p, plan, a);
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (!input && f32)
+        grad_weight<float>(device, p, a, own);
+    else if (!input)
+        grad_weight<double>(device, p, a, own);
+    else if (is_narrow(p))
+        f32 ? run_gather<float, int32_t>(device, p, a) : run_gather<double, int32_t>(device, p, a);
+    else
+        f32 ? run_gather<float, int64_t>(device, p, a) : run_gather<double, int64_t>(device, p, a);
+    return talc_cuda_launched(device, "conv2d");
+}

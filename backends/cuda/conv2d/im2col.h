@@ -1,0 +1,29 @@
+/// What im2col's directions share: how B is cut, and the kernel that writes it (im2col.cu). Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IM2COL_H
+#define TALC_BACKENDS_CUDA_CONV2D_IM2COL_H
+
+#include "backends/cuda/conv2d/product.h"
+
+TALC_BEGIN_DECLARATIONS
+
+/// How much of B there is at a time.
+typedef struct talc_cuda_im2col_plan {
+    int64_t slices, columns, channels; ///< channels are KH * KW rows each
+    int64_t ld;                        ///< elements from one row of B to the next
+    size_t bytes;
+} talc_cuda_im2col_plan;
+
+/// As much of B as `limit` bytes hold, or the least that is worth a launch.
+talc_cuda_im2col_plan talc_cuda_im2col_cut(const talc_device *device,
+                                           const talc_conv2d_problem *problem, size_t limit);
+
+/// Writes part->b, of rows that start with a channel, from x.
+talc_status talc_cuda_im2col_build(talc_device *device, const talc_conv2d_problem *problem,
+                                   const void *x, const talc_cuda_conv2d_part *part);
+
+/// Whether 32 bits hold every coordinate of the padded image, and offsets in a plane.
+bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *problem);
+
+TALC_END_DECLARATIONS
+
+#endif

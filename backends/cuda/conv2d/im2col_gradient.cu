@@ -1,0 +1,309 @@
+/// The gradients of a convolution as matrix products. With B the im2col matrix of im2col.cu and K = C/groups * KH * KW,
+///
+///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]        dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
+///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
+///
+/// where dx takes every tap and output that read x[h, w] (gather.cuh). Like B, D is made in parts that the workspace holds: cuBLAS
+/// writes one and a kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart, and goes
+/// through their taps: neighbours read neighbours and nobody else writes, so the order of a sum is fixed. Where D is
+/// cut into columns, the elements that outputs on both sides read are added to by the later part.
+///
+/// For dw im2col's kernel writes parts of B and cuBLAS multiplies them into sums beside each other (sums.h).
+///
+/// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
+#include "backends/cuda/conv2d/gather.cuh"
+#include "backends/cuda/conv2d/im2col.h"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/sums.h"
+#include "backends/cuda/device/blas.h"
+#include "backends/cuda/group.cuh"
+#include "tensor/extent.h"
+
+#include <type_traits>
+
+using namespace talc;
+
+/* Elements of a thread, a warp apart, so that a warp's accesses lie beside each other. */
+constexpr int COLUMNS = 4;
+
+/* Where parts begin in the workspace. */
+constexpr size_t ALIGNMENT = 256;
+
+struct gradient_plan {
+    talc_cuda_im2col_plan matrix;
+    talc_cuda_conv2d_sums_plan sums; /* of the weight gradient, after the matrix */
+    size_t sums_at;
+};
+
+// ---- The input gradient -------------------------------------------------------------------------------------
+
+/* A part of D and what it goes to. `Index` holds every coordinate of the padded image, and offsets in a channel of D. */
+template <typename Index> struct col2im_part {
+    using Count = std::make_unsigned_t<Index>;
+    gather_axis<Index> down, across;
+    divisor<Count> W;
+    Index OW, KW, column, columns; /* of D: first, count */
+    Index begin, count,
+        written; /* of a plane of dx: the part's elements; those before `written` are added to */
+    Index ld;
+    int64_t slices, channels;
+    int64_t plane, x_stride;    /* elements of dx from channel to channel, from slice to slice */
+    int64_t row_step, b_stride; /* of D from channel to channel, from slice to slice */
+};
+
+template <typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
+    col2im(T *__restrict__ dx, const T *__restrict__ d, const col2im_part<Index> part)
+{
+    using Count = typename col2im_part<Index>::Count;
+    const Count thread = (Count)blockIdx.x * blockDim.x + threadIdx.x;
+    const Index first = (Index)(thread / WARP * WARP * COLUMNS + thread % WARP);
+    gather_taps<Index> down[COLUMNS], across[COLUMNS];
+    Index row[COLUMNS],
+        column[COLUMNS]; /* of the first tap: its row of D, its column of the part */
+#pragma unroll
+    for (int c = 0; c < COLUMNS; c++) {
+        const Index at = first + c * WARP;
+        const Count i = (Count)(part.begin + at), h = part.W.quotient(i);
+        down[c] = part.down.taps((Index)h);
+        across[c] = part.across.taps((Index)(i - h * part.W.by));
+        if (at >= part.count)
+            down[c].count = 0;
+        row[c] = (down[c].tap * part.KW + across[c].tap) * part.ld;
+        column[c] = down[c].out * part.OW + across[c].out - part.column;
+    }
+    const Index row_down = part.down.tap_step * part.KW * part.ld;
+    const Index column_down = part.down.out_step * part.OW;
+    const Index row_across = part.across.tap_step * part.ld;
+    for (int64_t slice = blockIdx.z; slice < part.slices; slice += gridDim.z)
+        for (int64_t ic = blockIdx.y; ic < part.channels; ic += gridDim.y) {
+            const T *from = d + slice * part.b_stride + ic * part.row_step;
+            T *to = dx + slice * part.x_stride + ic * part.plane + part.begin;
+            T sums[COLUMNS] = {};
+            for (Index u = 0; u < part.down.most(); u++)
+#pragma unroll(sizeof(Index) == 4 ? 2 : 1)
+                for (Index v = 0; v < part.across.most(); v++)
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; c++) {
+                        const Index j = column[c] - u * column_down - v * part.across.out_step;
+                        if (u < down[c].count && v < across[c].count &&
+                            (Count)j < (Count)part.columns)
+                            sums[c] += __ldg(from + (row[c] + u * row_down + v * row_across + j));
+                    }
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) {
+                const Index at = first + c * WARP;
+                if (at < part.count)
+                    to[at] = part.begin + at < part.written ? to[at] + sums[c] : sums[c];
+            }
+        }
+}
+
+/* How many rows of dx have been written once the columns of D before `column` are done: those that outputs there may read. */
+static int64_t rows_before(const talc_conv2d_problem *p, int64_t column)
+{
+    if (column == 0)
+        return 0;
+    if (column == p->OH * p->OW)
+        return p->H;
+    const int64_t last = (column - 1) / p->OW * p->stride_h - p->pad_top;
+    return talc_clamp(last + (p->KH - 1) * p->dilation_h + 1, 0, p->H);
+}
+
+/* 32 bits hold a channel of D as well. */
+static bool is_narrow(const talc_conv2d_problem *p, const talc_cuda_conv2d_part &part)
+{
+    return talc_cuda_im2col_is_narrow(p) &&
+           (double)(2 * p->KH * p->KW + 1) * (double)part.ldb < INT_MAX;
+}
+
+template <typename T, typename Index>
+static void gather(talc_device *device, const talc_conv2d_problem *p, T *dx,
+                   const talc_cuda_conv2d_part &part)
+{
+    const int64_t taps = p->KH * p->KW, channels = part.rows / taps, channel = part.row / taps;
+    const int64_t written = rows_before(p, part.column);
+    const int64_t top =
+        part.column / p->OW * p->stride_h - p->pad_top; /* read by the first output */
+    const int64_t begin = talc_clamp(top, 0, written);
+    const int64_t end = rows_before(p, part.column + part.columns);
+    if (begin >= end)
+        return;
+    col2im_part<Index> s;
+    s.down.set(p->stride_h, p->dilation_h, p->KH, p->OH, p->pad_top);
+    s.across.set(p->stride_w, p->dilation_w, p->KW, p->OW, p->pad_left);
+    s.W.set(p->W);
+    s.OW = (Index)p->OW, s.KW = (Index)p->KW;
+    s.column = (Index)part.column, s.columns = (Index)part.columns;
+    s.begin = (Index)(begin * p->W), s.count = (Index)((end - begin) * p->W);
+    s.written = (Index)(written * p->W);
+    s.ld = (Index)part.ldb;
+    s.slices = part.slices, s.channels = channels;
+    s.plane = p->H * p->W, s.x_stride = p->C / p->groups * s.plane;
+    s.row_step = taps * part.ldb, s.b_stride = part.b_stride;
+    dx += part.slice * s.x_stride + channel * s.plane;
+
+    const int64_t elements = (end - begin) * p->W;
+    const int64_t threads = talc_clamp(pieces(elements, COLUMNS * WARP) * WARP, WARP, BLOCK);
+    const int64_t blocks = pieces(elements, threads * COLUMNS);
+    const int64_t slices = talc_smaller(part.slices, 65535);
+    /* Several channels a thread, where there are enough: the first taps are worked out once. */
+    const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)32;
+    const int64_t rows = talc_clamp(pieces(few, blocks * slices), pieces(channels, 4), channels);
+    const dim3 grid((unsigned)blocks, (unsigned)talc_smaller(rows, 65535), (unsigned)slices);
+    col2im<T, Index>
+        <<<grid, (unsigned)threads, 0, talc_cuda_stream(device)>>>(dx, (const T *)part.b, s);
+}
+
+template <typename T>
+static talc_status grad_input(talc_device *device, const talc_conv2d_problem *p,
+                              const talc_conv2d_arguments *arguments,
+                              const talc_cuda_im2col_plan &plan)
+{
+    const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
+    const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
+    talc_status status = TALC_OK;
+    talc_cuda_conv2d_part part = {};
+    part.b = arguments->base.workspace;
+    part.ldb = plan.ld;
+    part.b_stride = rows * plan.ld;
+    for (int64_t slice = 0; slice < slices; slice += plan.slices)
+        for (int64_t row = 0; row < K; row += rows)
+            for (int64_t column = 0; column < P && status == TALC_OK; column += plan.columns) {
+                part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
+                part.column = column, part.columns = talc_smaller(plan.columns, P - column);
+                part.row = row, part.rows = talc_smaller(rows, K - row);
+                status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
+                if (status != TALC_OK)
+                    return status;
+                if (is_narrow(p, part))
+                    gather<T, int32_t>(device, p, (T *)arguments->dx, part);
+                else
+                    gather<T, int64_t>(device, p, (T *)arguments->dx, part);
+                status = talc_cuda_launched(device, "conv2d.grad_input");
+            }
+    return status;
+}
+
+// ---- The weight gradient ------------------------------------------------------------------------------------
+
+/* One group as a problem: its images are the slices. */
+static talc_conv2d_problem group_of(const talc_conv2d_problem *p)
+{
+    talc_conv2d_problem group = *p;
+    group.C /= p->groups;
+    group.OC /= p->groups;
+    group.groups = 1;
+    return group;
+}
+
+static gradient_plan plan_weight(const talc_device *device, const talc_conv2d_problem *p,
+                                 size_t limit)
+{
+    const talc_conv2d_problem group = group_of(p);
+    const int64_t taps = p->KH * p->KW;
+    gradient_plan plan;
+    /* The sums have what the matrix leaves, and a quarter at least where they need it. */
+    const talc_cuda_conv2d_sums_plan most =
+        talc_cuda_conv2d_sums_cut(device, p, group.C * taps, p->N, p->OH * p->OW,
+                                  limit / 4 > ALIGNMENT ? limit / 4 - ALIGNMENT : 0);
+    plan.matrix =
+        talc_cuda_im2col_cut(device, &group, limit - (most.bytes > 0 ? most.bytes + ALIGNMENT : 0));
+    plan.sums_at = (plan.matrix.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    plan.sums = talc_cuda_conv2d_sums_cut(
+        device, p, plan.matrix.channels * taps, talc_smaller(plan.matrix.slices, p->N),
+        plan.matrix.columns, limit > plan.sums_at ? limit - plan.sums_at : 0);
+    return plan;
+}
+
+/* Rows [row, row + rows) of group `group`. */
+static talc_status grad_rows(talc_device *device, const talc_conv2d_problem *p,
+                             const talc_conv2d_arguments *arguments, const gradient_plan &plan,
+                             int64_t group, int64_t row, int64_t rows)
+{
+    const int64_t P = p->OH * p->OW, K = p->C / p->groups * p->KH * p->KW;
+    /* To the kernel that writes B, the group's channels are some of an image's. */
+    talc_conv2d_problem whole = *p;
+    whole.groups = 1;
+    talc_cuda_conv2d_sums sums = {};
+    sums.plan = plan.sums;
+    sums.workspace = (char *)arguments->base.workspace + plan.sums_at;
+    sums.group = group, sums.row = row, sums.rows = rows;
+    talc_cuda_conv2d_part part = {};
+    part.b = arguments->base.workspace;
+    part.ldb = plan.matrix.ld;
+    part.b_stride = rows * plan.matrix.ld;
+    part.row = group * K + row, part.rows = rows;
+    talc_status status = TALC_OK;
+    for (int64_t n = 0; n < p->N; n += plan.matrix.slices)
+        for (int64_t column = 0; column < P && status == TALC_OK; column += plan.matrix.columns) {
+            part.slice = n, part.slices = talc_smaller(plan.matrix.slices, p->N - n);
+            part.column = column, part.columns = talc_smaller(plan.matrix.columns, P - column);
+            status = talc_cuda_im2col_build(device, &whole, arguments->x, &part);
+            if (status == TALC_OK)
+                status = talc_cuda_conv2d_sums_add(device, p, arguments, &part, &sums);
+        }
+    return status != TALC_OK ? status : talc_cuda_conv2d_sums_end(device, p, arguments, &sums);
+}
+
+static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p,
+                               const talc_conv2d_arguments *arguments, const gradient_plan &plan)
+{
+    const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps;
+    const int64_t rows = plan.matrix.channels * taps;
+    talc_status status = TALC_OK;
+    for (int64_t group = 0; group < p->groups; group++)
+        for (int64_t row = 0; row < K && status == TALC_OK; row += rows)
+            status = grad_rows(device, p, arguments, plan, group, row, talc_smaller(rows, K - row));
+    return status;
+}
+
+// ---- The row ------------------------------------------------------------------------------------------------
+
+/* The products, B or D written and read, and the launches. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p, int64_t launches)
+{
+    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
+    const int64_t narrow = p->direction == TALC_GRAD_INPUT ? K : talc_smaller(OC, K);
+    const double share =
+        (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow / (double)(pieces(narrow, 64) * 64);
+    const double matrix = (double)K * (double)(p->N * p->groups) * (double)(p->OH * p->OW) *
+                          (double)talc_dtype_size(p->dtype);
+    return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), (int)launches) +
+           talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0);
+}
+
+const char *talc_cuda_conv2d_im2col_gradient_plan(const talc_device *device, const void *problem,
+                                                  size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    gradient_plan own = {};
+    int64_t launches = 3;
+    if (p->direction == TALC_GRAD_INPUT) {
+        own.matrix = talc_cuda_im2col_cut(device, p, limit);
+        plan->workspace = own.matrix.bytes;
+    } else {
+        own = plan_weight(device, p, limit);
+        plan->workspace = own.sums.bytes > 0 ? own.sums_at + own.sums.bytes : own.matrix.bytes;
+        launches *= talc_smaller(p->groups, 1 << 20);
+    }
+    plan->seconds = seconds(device, p, launches);
+    talc_plan_keep(plan, &own, sizeof own);
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_im2col_gradient_run(talc_device *device, const void *problem,
+                                                 const talc_plan *plan, const void *given)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *arguments = (const talc_conv2d_arguments *)given;
+    const gradient_plan &own = *(const gradient_plan *)talc_plan_own(plan);
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return grad_weight(device, p, arguments, own);
+    return p->dtype == TALC_F32 ? grad_input<float>(device, p, arguments, own.matrix)
+                                : grad_input<double>(device, p, arguments, own.matrix);
+}

@@ -1,0 +1,85 @@
+/// The gradients of a 1x1 convolution as matrix products without any copy. For each image n and group g,
+///
+///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j],        j = oh * OW + ow
+///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
+///
+/// dx takes one batched product and no workspace; dw is made in sums beside each other (sums.h). Arithmetic: the data's type.
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/sums.h"
+#include "backends/cuda/device/blas.h"
+
+#include <math.h>
+
+const char *talc_cuda_conv2d_pointwise_gradient_plan(const talc_device *device, const void *problem,
+                                                     size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = problem;
+    if (p->KH != 1 || p->KW != 1)
+        return "the kernel is not 1x1";
+    if (p->stride_h != 1 || p->stride_w != 1)
+        return "the stride is not 1";
+    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
+        return "there is padding";
+    int launches = 2;
+    talc_cuda_conv2d_sums_plan sums = { .slots = 0 };
+    if (p->direction == TALC_GRAD_WEIGHT) {
+        sums = talc_cuda_conv2d_sums_cut(device, p, p->C / p->groups, p->N, p->H * p->W, limit);
+        plan->workspace = sums.bytes;
+        launches *= p->groups < 1 << 20 ? (int)p->groups : 1 << 20;
+    }
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.8, talc_conv2d_bytes(p), launches) +
+                    talc_cuda_conv2d_seconds(device, p, INFINITY, 2.0 * (double)sums.bytes, 0);
+    talc_plan_keep(plan, &sums, sizeof sums);
+    plan->missing = talc_cuda_blas_refuses;
+    return NULL;
+}
+
+/* The images' planes of a group are B. */
+static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p,
+                               const talc_plan *plan, const talc_conv2d_arguments *arguments)
+{
+    const int64_t IC = p->C / p->groups, P = p->H * p->W;
+    talc_status status = TALC_OK;
+    for (int64_t g = 0; g < p->groups && status == TALC_OK; g++) {
+        talc_cuda_conv2d_sums sums = {
+            .plan = *(const talc_cuda_conv2d_sums_plan *)talc_plan_own(plan),
+            .workspace = arguments->base.workspace,
+            .group = g,
+            .rows = IC,
+        };
+        const talc_cuda_conv2d_part part = {
+            .slices = p->N,
+            .columns = P,
+            .rows = IC,
+            .b = (char *)arguments->x + g * IC * P * (int64_t)talc_dtype_size(p->dtype),
+            .ldb = P,
+            .b_stride = p->C * P,
+        };
+        status = talc_cuda_conv2d_sums_add(device, p, arguments, &part, &sums);
+        if (status == TALC_OK)
+            status = talc_cuda_conv2d_sums_end(device, p, arguments, &sums);
+    }
+    return status;
+}
+
+talc_status talc_cuda_conv2d_pointwise_gradient_run(talc_device *device, const void *problem,
+                                                    const talc_plan *plan, const void *given)
+{
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *arguments = given;
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return grad_weight(device, p, plan, arguments);
+    const int64_t IC = p->C / p->groups, P = p->H * p->W;
+    const talc_cuda_conv2d_part part = {
+        .slices = p->N * p->groups,
+        .columns = P,
+        .rows = IC,
+        .b = arguments->dx,
+        .ldb = P,
+        .b_stride = IC * P,
+    };
+    return talc_cuda_conv2d_multiply(device, p, arguments, &part);
+}

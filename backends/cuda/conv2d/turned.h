@@ -1,0 +1,34 @@
+/// Input gradients by the kernels of the forward direction. Private to backends/cuda.
+///
+/// At stride 1, dx is the convolution of dy with the kernel turned by half a turn and its channels exchanged,
+///
+///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of dy'[n, g*OC + oc, h - top' + kh*dilation_h, w - left' + kw*dilation_w]
+///                              * t[g*IC + ic, oc, kh, kw],          top' = dilation_h * (KH-1) - top,  left' likewise,
+///     t[g*IC + ic, oc, kh, kw] = w[g*OC + oc, ic, KH-1 - kh, KW-1 - kw]
+///
+/// with IC and OC the channels of a group. t stands at the beginning of the workspace, the forward kernels' own after it.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_TURNED_H
+#define TALC_BACKENDS_CUDA_CONV2D_TURNED_H
+
+#include "ops/conv2d.h"
+
+TALC_BEGIN_DECLARATIONS
+
+/// Why there is no such convolution; NULL when there is.
+const char *talc_cuda_conv2d_turned_refuses(const talc_conv2d_problem *problem);
+
+/// A row's plan for it, by the row's forward plan.
+const char *talc_cuda_conv2d_turned_plan(
+    const char *(*forward)(const talc_device *, const void *, size_t, talc_plan *),
+    const talc_device *device, const talc_conv2d_problem *problem, size_t limit, talc_plan *plan);
+
+/// Turns the weights, then runs it by the row's forward run.
+talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, const void *,
+                                                               const talc_plan *, const void *),
+                                        talc_device *device, const talc_conv2d_problem *problem,
+                                        const talc_plan *plan,
+                                        const talc_conv2d_arguments *arguments);
+
+TALC_END_DECLARATIONS
+
+#endif
