@@ -1,5 +1,5 @@
 #include "nn/layers.h"
-#include "nn/parameter.h"
+#include "nn/layer.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
