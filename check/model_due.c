@@ -4,6 +4,7 @@
 #include "check/data.h"
 #include "check/layout.h"
 #include "ops/elementwise.h"
+#include "ops/nll_loss.h"
 #include "ops/observed.h"
 #include "tensor/memory.h"
 
@@ -224,6 +225,29 @@ static bool copied(const check_ran *ran, check_model_due *due)
     return true;
 }
 
+/* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
+static bool picked(const check_ran *ran, check_model_due *due)
+{
+    const talc_nll_loss_problem *p = ran->problem;
+    const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1], *weight = &ran->inputs[2];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const int64_t label = (int64_t)labels->of[i];
+        const bool counts = label != p->ignore_index && label >= 0 && label < p->C;
+        const int64_t at = (i / p->inner * p->C + label) * p->inner + i % p->inner;
+        const double w = !counts ? 0 : weight->of == NULL ? 1 : weight->of[label];
+        const number of_x = counts ? (number){ x->of[at], check_off(x, at) } : (number){ 0, 0 };
+        const double off_w = counts && weight->of != NULL ? check_off(weight, label) : 0;
+        const double value = -w * of_x.of;
+        due->element[i].value = value;
+        due->element[i].extra =
+            2 * talc_check_unit(x->dtype) * fabs(value) + (counts ? smallest(x->dtype) : 0);
+        due->spread[i] = fabs(w) * of_x.off + fabs(of_x.of) * off_w + of_x.off * off_w;
+        if (check_off(labels, i) > 0) /* another label may have any other loss */
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
 static bool chosen(const check_ran *ran, check_model_due *due)
 {
     const check_array *condition = &ran->inputs[0];
@@ -262,21 +286,21 @@ static const struct {
     const char *op;
     bool (*due)(const check_ran *ran, check_model_due *due);
 } ops[] = {
-    { "neg", unary },      { "relu", unary },
-    { "sigmoid", unary },  { "tanh", unary },
-    { "exp", unary },      { "log", unary },
-    { "sqrt", unary },     { "abs", unary },
-    { "softplus", unary }, { "add", binary },
-    { "sub", binary },     { "mul", binary },
-    { "div", binary },     { "pow", binary },
-    { "maximum", binary }, { "minimum", binary },
-    { "equal", binary },   { "not_equal", binary },
-    { "less", binary },    { "less_equal", binary },
-    { "greater", binary }, { "greater_equal", binary },
-    { "where", chosen },   { "concat", concatenated },
-    { "clone", copied },   { "contiguous", copied },
-    { "cast", copied },    { "to", copied },
-    { "copy", copied },
+    { "neg", unary },           { "relu", unary },
+    { "sigmoid", unary },       { "tanh", unary },
+    { "exp", unary },           { "log", unary },
+    { "sqrt", unary },          { "abs", unary },
+    { "softplus", unary },      { "add", binary },
+    { "sub", binary },          { "mul", binary },
+    { "div", binary },          { "pow", binary },
+    { "maximum", binary },      { "minimum", binary },
+    { "equal", binary },        { "not_equal", binary },
+    { "less", binary },         { "less_equal", binary },
+    { "greater", binary },      { "greater_equal", binary },
+    { "where", chosen },        { "nll_loss", picked },
+    { "concat", concatenated }, { "clone", copied },
+    { "contiguous", copied },   { "cast", copied },
+    { "to", copied },           { "copy", copied },
 };
 
 bool talc_check_model_due(const check_ran *ran, check_model_due *due)

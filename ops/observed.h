@@ -11,6 +11,7 @@
 ///     abs, softplus                                talc_unary_problem
 ///     add, sub, mul, div, pow, maximum, minimum,
 ///     equal .. greater_equal                       talc_binary_problem
+///     nll_loss, before its reduction               talc_nll_loss_problem
 ///     concat                                       talc_concat_observed
 ///     clone, contiguous, cast, to, copy, where     nothing
 ///
