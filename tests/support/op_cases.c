@@ -161,8 +161,8 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(huber_loss,       talc_huber_loss(in->row, talc_select(in->a, 0, 1), 0.3, TALC_REDUCTION_SUM))                   \
     X(smooth_l1_loss,   talc_smooth_l1_loss(in->row, talc_select(in->a, 0, 1), 0.3, TALC_REDUCTION_MEAN))              \
     X(binary_cross_entropy_with_logits, talc_binary_cross_entropy_with_logits(in->a, talc_abs(in->a), &(talc_binary_cross_entropy_options){ .weight = in->row, .pos_weight = in->row })) \
-    X(nll_loss,         talc_nll_loss(in->image, in->labels, NULL))                                                    \
-    X(nll_loss_weighted, talc_nll_loss(talc_transpose(in->image, 2, 3), talc_transpose(in->labels, 1, 2), &(talc_nll_loss_options){ .weight = in->mean })) \
+    X(nll_loss,         talc_nll_loss(talc_select(in->image, 2, 0), talc_select(in->labels, 1, 0), NULL)) \
+    X(nll_loss_weighted, talc_nll_loss(talc_transpose(talc_slice(in->image, 2, 2, 4, 1), 2, 3), talc_transpose(talc_slice(in->labels, 1, 2, 4, 1), 1, 2), &(talc_nll_loss_options){ .weight = in->mean })) \
     X(nll_loss_none,    talc_nll_loss(in->image, in->labels, &(talc_nll_loss_options){ TALC_REDUCTION_NONE, .weight = talc_select(in->b, 0, 1) })) \
     X(conv2d,          talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 1, 1 } }))\
     X(conv2d_transposed, talc_conv2d(talc_transpose(in->image, 2, 3), in->weight, NULL, &(talc_conv2d_options){ .groups = 2 }))\
