@@ -16,11 +16,12 @@ typedef struct elementwise_op {
     const char *name;
     bool binary;
     int function; ///< of the op's table
+    bool takes_integers;
 } elementwise_op;
 
 static const elementwise_op elementwise_ops[] = {
-#define UNARY_OP(constant, name, ...)  { #name, false, constant },
-#define BINARY_OP(constant, name, ...) { #name, true, constant },
+#define UNARY_OP(constant, name, ...)        { #name, false, constant, constant == TALC_NEG },
+#define BINARY_OP(constant, name, kind, ...) { #name, true, constant, kind != TALC_FLOATS },
     TALC_UNARY_TABLE(UNARY_OP) TALC_BINARY_TABLE(BINARY_OP)
 #undef UNARY_OP
 #undef BINARY_OP
@@ -35,11 +36,6 @@ static const elementwise_op *elementwise_named(const char *text)
             return &elementwise_ops[i];
     }
     return NULL;
-}
-
-static bool takes_integers(const elementwise_op *op)
-{
-    return op->binary ? op->function != TALC_DIV : op->function == TALC_NEG;
 }
 
 #define FIELD(name) offsetof(check_layout, name)
@@ -77,7 +73,7 @@ static bool read_operands(check_reader *r, const elementwise_op *op, check_layou
         if (!talc_check_read_dims(r, b))
             return false;
     }
-    if (!talc_check_read_words(r, words, takes_integers(op) ? 0 : integers, a))
+    if (!talc_check_read_words(r, words, op->takes_integers ? 0 : integers, a))
         return false;
     if (second == NULL)
         *b = *a;

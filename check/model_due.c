@@ -4,6 +4,7 @@
 #include "check/data.h"
 #include "check/layout.h"
 #include "ops/elementwise.h"
+#include "ops/nll_loss.h"
 #include "ops/observed.h"
 #include "tensor/memory.h"
 
@@ -12,13 +13,57 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
+/* x itself for those that are activations, which are applied later. */
+static long double unary_value(talc_unary_function function, long double x)
+{
+    switch (function) {
+    case TALC_NEG:
+        return -x;
+    case TALC_EXP:
+        return expl(x);
+    case TALC_LOG:
+        return logl(x);
+    case TALC_SQRT:
+        return sqrtl(x);
+    case TALC_ABS:
+        return fabsl(x);
+    case TALC_SOFTPLUS:
+        return fmaxl(x, 0) + log1pl(expl(-fabsl(x)));
+    default:
+        return x;
+    }
+}
+
+/* How far the value moves when x moves by `off`; the slopes of the others are at most 1. */
+static double unary_spread(talc_unary_function function, double x, double off, double value)
+{
+    if (off == 0)
+        return 0;
+    switch (function) {
+    case TALC_EXP:
+        return value * expm1(off);
+    case TALC_LOG:
+        return x > off ? -log1p(-off / x) : INFINITY;
+    case TALC_SQRT:
+        return x > off ? sqrt(x) - sqrt(x - off) : INFINITY;
+    default:
+        return off;
+    }
+}
+
 static bool unary(const check_ran *ran, check_model_due *due)
 {
     const talc_unary_function function = ((const talc_unary_problem *)ran->problem)->function;
     const check_array *x = &ran->inputs[0];
+    const bool rounds = function == TALC_EXP || function == TALC_LOG || function == TALC_SQRT ||
+                        function == TALC_SOFTPLUS;
     for (int64_t i = 0; i < x->count; i++) {
-        due->element[i].value = function == TALC_NEG ? -x->of[i] : x->of[i];
-        due->spread[i] = check_off(x, i);
+        const long double value = unary_value(function, x->of[i]);
+        due->element[i].value = value;
+        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value);
+        if (rounds)
+            due->element[i].extra = 4 * talc_check_format(x->dtype).unit * (double)fabsl(value) +
+                                    4 * talc_check_format(x->dtype).smallest;
     }
     due->activation = function == TALC_RELU      ? TALC_ACTIVATION_RELU
                       : function == TALC_SIGMOID ? TALC_ACTIVATION_SIGMOID
@@ -41,22 +86,81 @@ static double quotient_spread(number a, number b)
                               : INFINITY;
 }
 
+/* Of a positive base a power grows or falls with each operand: it is off most at a corner. */
+static double power_spread(number a, number b)
+{
+    if (a.off == 0 && b.off == 0)
+        return 0;
+    if (!(a.of > a.off))
+        return INFINITY;
+    const double value = pow(a.of, b.of);
+    double most = 0;
+    for (int corner = 0; corner < 4; corner++)
+        most = fmax(most, fabs(pow(a.of + (corner % 2 == 0 ? a.off : -a.off),
+                                   b.of + (corner < 2 ? b.off : -b.off)) -
+                               value));
+    return most;
+}
+
+static bool compares(talc_binary_function function, double a, double b)
+{
+    switch (function) {
+    case TALC_EQUAL:
+        return a == b;
+    case TALC_NOT_EQUAL:
+        return a != b;
+    case TALC_LESS:
+        return a < b;
+    case TALC_LESS_EQUAL:
+        return a <= b;
+    case TALC_GREATER:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
+/* Maximum, minimum and comparisons, which have no rounding. False for another function. */
+static bool ordered_element(talc_binary_function function, number a, number b, int64_t i,
+                            check_model_due *due)
+{
+    if (function < TALC_MAXIMUM || function > TALC_GREATER_EQUAL)
+        return false;
+    const bool picks = function == TALC_MAXIMUM || function == TALC_MINIMUM;
+    const bool takes_a = function == TALC_MAXIMUM ? a.of > b.of : a.of < b.of;
+    if (picks)
+        due->element[i].value = isnan(a.of) || isnan(b.of) ? NAN : takes_a ? a.of : b.of;
+    else
+        due->element[i].value = compares(function, a.of, b.of);
+    /* Operands so close that the reference may have them in another order. */
+    const bool open = a.off + b.off > 0 && !(fabs(a.of - b.of) > a.off + b.off);
+    due->spread[i] = picks ? fmax(a.off, b.off) : open;
+    return true;
+}
+
 static void binary_element(talc_binary_function function, number a, number b, talc_dtype dtype,
                            int64_t i, check_model_due *due)
 {
+    if (ordered_element(function, a, b, i, due))
+        return;
     const long double x = a.of, y = b.of;
     due->spread[i] = a.off + b.off;
     if (function == TALC_MUL)
         due->spread[i] = fabs(a.of) * b.off + fabs(b.of) * a.off + a.off * b.off;
     if (function == TALC_DIV)
         due->spread[i] = quotient_spread(a, b);
+    if (function == TALC_POW)
+        due->spread[i] = power_spread(a, b);
     due->element[i].value = function == TALC_ADD   ? x + y
                             : function == TALC_SUB ? x - y
                             : function == TALC_MUL ? x * y
+                            : function == TALC_POW ? powl(x, y)
                                                    : x / y;
+    const double roundings = function == TALC_POW ? 8 : 1;
     due->element[i].extra =
-        talc_check_format(dtype).unit * (double)fabsl(due->element[i].value) +
-        (function == TALC_ADD || function == TALC_SUB ? 0 : talc_check_format(dtype).smallest);
+        roundings *
+        (talc_check_format(dtype).unit * (double)fabsl(due->element[i].value) +
+         (function == TALC_ADD || function == TALC_SUB ? 0 : talc_check_format(dtype).smallest));
 }
 
 static bool binary(const check_ran *ran, check_model_due *due)
@@ -112,6 +216,44 @@ static bool copied(const check_ran *ran, check_model_due *due)
     return true;
 }
 
+/* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
+static bool picked(const check_ran *ran, check_model_due *due)
+{
+    const talc_nll_loss_problem *p = ran->problem;
+    const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1], *weight = &ran->inputs[2];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const int64_t label = (int64_t)labels->of[i];
+        const bool counts = label != p->ignore_index && label >= 0 && label < p->C;
+        const int64_t at = (i / p->inner * p->C + label) * p->inner + i % p->inner;
+        const double w = !counts ? 0 : weight->of == NULL ? 1 : weight->of[label];
+        const number of_x = counts ? (number){ x->of[at], check_off(x, at) } : (number){ 0, 0 };
+        const double off_w = counts && weight->of != NULL ? check_off(weight, label) : 0;
+        const double value = -w * of_x.of;
+        due->element[i].value = value;
+        due->element[i].extra = 2 * talc_check_format(x->dtype).unit * fabs(value) +
+                                (counts ? talc_check_format(x->dtype).smallest : 0);
+        due->spread[i] = fabs(w) * of_x.off + fabs(of_x.of) * off_w + of_x.off * off_w;
+        if (check_off(labels, i) > 0) /* another label may have any other loss */
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
+static bool chosen(const check_ran *ran, check_model_due *due)
+{
+    const check_array *condition = &ran->inputs[0];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        const int64_t at =
+            talc_check_stretched(condition->dims.rank, condition->dims.dim, ran->output.dims, i);
+        const check_array *x = &ran->inputs[condition->of[at] != 0 ? 1 : 2];
+        copy_element(x, talc_check_stretched(x->dims.rank, x->dims.dim, ran->output.dims, i),
+                     ran->output.dtype, i, due);
+        if (check_off(condition, at) > 0) /* the other may be any */
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
 static bool concatenated(const check_ran *ran, check_model_due *due)
 {
     const int dim = ((const talc_concat_observed *)ran->problem)->dim;
@@ -135,9 +277,20 @@ static const struct {
     const char *op;
     bool (*due)(const check_ran *ran, check_model_due *due);
 } ops[] = {
-    { "neg", unary },           { "relu", unary },   { "sigmoid", unary },     { "tanh", unary },
-    { "add", binary },          { "sub", binary },   { "mul", binary },        { "div", binary },
-    { "concat", concatenated }, { "clone", copied }, { "contiguous", copied }, { "cast", copied },
+    { "neg", unary },           { "relu", unary },
+    { "sigmoid", unary },       { "tanh", unary },
+    { "exp", unary },           { "log", unary },
+    { "sqrt", unary },          { "abs", unary },
+    { "softplus", unary },      { "add", binary },
+    { "sub", binary },          { "mul", binary },
+    { "div", binary },          { "pow", binary },
+    { "maximum", binary },      { "minimum", binary },
+    { "equal", binary },        { "not_equal", binary },
+    { "less", binary },         { "less_equal", binary },
+    { "greater", binary },      { "greater_equal", binary },
+    { "where", chosen },        { "nll_loss", picked },
+    { "concat", concatenated }, { "clone", copied },
+    { "contiguous", copied },   { "cast", copied },
     { "to", copied },           { "copy", copied },
 };
 

@@ -7,6 +7,9 @@
 ///     y = sum x w            spread = sum |w| off_x + |x| off_w + off_x off_w
 ///     the largest x          spread = the largest off
 ///     relu, tanh, -x         spread = off,         sigmoid: off / 4, the largest slope there is
+///     exp x                  spread = y (exp(off) - 1),      log x: -log(1 - off / x),      sqrt x: sqrt(x) - sqrt(x - off)
+///     a ^ b                  spread = the most that a corner of the operands' ranges is away
+///     a < b and its kin      spread = 1 where the operands may stand in another order
 ///     a / b                  spread = (off_a + |a / b| off_b) / (|b| - off_b)
 ///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or shrinks by more than exp(m)
 ///     batch norm             spread = |weight| rstd off

@@ -94,6 +94,10 @@ TALC_API talc_module *talc_nn_sigmoid(void);
 TALC_API talc_module *talc_nn_tanh(void);
 TALC_API talc_module *talc_nn_flatten(void); ///< [N, ...] -> [N, product of the rest]
 
+/// In train mode each element is 0 with probability p, drawn anew each time, as talc_dropout says; in evaluation mode it returns x itself.
+/// Error: p outside 0 .. 1.
+TALC_API talc_module *talc_nn_dropout(double p);
+
 /// [N, C, H, W] -> [N, C, OH, OW], as the ops of ops/pool2d.h say; `options` are copied.
 TALC_API talc_module *talc_nn_max_pool2d(const talc_pool2d_options *options);
 TALC_API talc_module *talc_nn_avg_pool2d(const talc_pool2d_options *options);

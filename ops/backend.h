@@ -14,11 +14,13 @@ struct talc_backend {
     const struct talc_algorithm *conv2d;
     const struct talc_algorithm *cross_entropy;
     const struct talc_algorithm *matmul;
+    const struct talc_algorithm *nll_loss;
     const struct talc_algorithm *pool2d;
     const struct talc_algorithm *reduce;
     const struct talc_algorithm *softmax;
     const struct talc_algorithm *unary;
     const struct talc_algorithm *update;
+    const struct talc_algorithm *where;
 };
 
 #endif

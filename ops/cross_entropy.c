@@ -16,12 +16,17 @@ static const char *const OP = "cross_entropy";
 
 enum { DEFAULT_IGNORED = -100 }; /* PyTorch's */
 
-talc_status talc_cross_entropy_bad_label(int64_t element, int64_t label, int64_t classes)
+talc_status talc_bad_label(const char *op, int64_t element, int64_t label, int64_t classes)
 {
     return talc_fail(TALC_BAD_ARGUMENT,
                      "%s: element %" PRId64 " of labels is %" PRId64 ", there are %" PRId64
                      " classes",
-                     OP, element, label, classes);
+                     op, element, label, classes);
+}
+
+talc_status talc_cross_entropy_bad_label(int64_t element, int64_t label, int64_t classes)
+{
+    return talc_bad_label(OP, element, label, classes);
 }
 
 // ---- Checks -------------------------------------------------------------------------------------------------

@@ -25,9 +25,6 @@ static const char *const binary_names[] = {
 #undef TALC_GRADIENT_NAME
 };
 
-static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
-                           const talc_tensor *b, double scalar);
-
 // ---- One operand --------------------------------------------------------------------------------------------
 
 talc_unary_problem talc_unary_problem_of(talc_unary_function function, const talc_tensor *y,
@@ -52,7 +49,7 @@ talc_tensor *talc_unary_gradient(talc_unary_function function, const talc_tensor
                                  const talc_tensor *saved)
 {
     const talc_binary_function gradient = TALC_BINARY_COUNT - TALC_UNARY_COUNT + (int)function;
-    return binary(gradient, dy, saved == NULL ? dy : saved, 0);
+    return talc_binary(gradient, dy, saved == NULL ? dy : saved, 0);
 }
 
 static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
@@ -141,6 +138,11 @@ talc_tensor *talc_abs(const talc_tensor *x)
     return unary(TALC_ABS, x);
 }
 
+talc_tensor *talc_softplus(const talc_tensor *x)
+{
+    return unary(TALC_SOFTPLUS, x);
+}
+
 // ---- Two operands -------------------------------------------------------------------------------------------
 
 /* b is NULL for a scalar second operand. */
@@ -163,11 +165,19 @@ talc_binary_problem talc_binary_problem_of(talc_binary_function function, const 
     return problem;
 }
 
+/* What a row does with integers; the gradients of rows of one operand get none. */
+static const int binary_kinds[TALC_BINARY_COUNT] = {
+#define TALC_BINARY_KIND(constant, name, kind, ...) kind,
+    TALC_BINARY_TABLE(TALC_BINARY_KIND)
+#undef TALC_BINARY_KIND
+};
+
 /* What da and db need; of the gradients of rows of one operand, which are not recorded themselves, nothing. */
 static const struct {
     int a, b;
 } binary_saves[TALC_BINARY_COUNT] = {
-#define TALC_BINARY_SAVES(constant, name, value, saved_a, da, saved_b, db) { saved_a, saved_b },
+#define TALC_BINARY_SAVES(constant, name, kind, value, saved_a, da, saved_b, db)                   \
+    { saved_a, saved_b },
     TALC_BINARY_TABLE(TALC_BINARY_SAVES)
 #undef TALC_BINARY_SAVES
 };
@@ -188,7 +198,7 @@ static void binary_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     if (note->b_is_scalar)
         b = talc_full(dy->device, dy->dtype, TALC_SCALAR, note->scalar);
     switch (note->function) {
-#define TALC_BINARY_GRADIENT(constant, name, value, saved_a, da_is, saved_b, db_is)                \
+#define TALC_BINARY_GRADIENT(constant, name, kind, value, saved_a, da_is, saved_b, db_is)          \
     case constant:                                                                                 \
         da = wants_a ? (talc_tensor *)(da_is) : NULL;                                              \
         db = wants_b ? (talc_tensor *)(db_is) : NULL;                                              \
@@ -206,7 +216,7 @@ static talc_tensor *binary_recorded(const talc_binary_problem *p, const talc_ten
                                     const talc_tensor *b, talc_tensor *y)
 {
     const talc_tensor *const inputs[] = { a, b };
-    if (!talc_tape_wants(inputs, 2))
+    if (binary_saves[p->function].a == TALC_NO_GRADIENT || !talc_tape_wants(inputs, 2))
         return y;
     const int saves = (talc_tape_wants_one(a) ? binary_saves[p->function].a : 0) |
                       (talc_tape_wants_one(b) ? binary_saves[p->function].b : 0);
@@ -222,12 +232,12 @@ static talc_tensor *binary_recorded(const talc_binary_problem *p, const talc_ten
                                              .problem_bytes = sizeof note });
 }
 
-static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
-                           const talc_tensor *b, double scalar)
+talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,
+                         double scalar)
 {
     const char *op = binary_names[function];
     if (talc_operand_missing(op, "a", a) ||
-        (function == TALC_DIV && !talc_operand_float(op, "a", a)) ||
+        (binary_kinds[function] == TALC_FLOATS && !talc_operand_float(op, "a", a)) ||
         (b != NULL && !talc_operand_like(op, "a", a, "b", b)))
         return NULL;
     talc_dims dims = talc_dims_of(a);
@@ -256,51 +266,71 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
 }
 
 /* A NULL b is a mistake here, not a scalar. */
-static talc_tensor *binary_tensors(talc_binary_function function, const talc_tensor *a,
-                                   const talc_tensor *b)
+talc_tensor *talc_binary_tensors(talc_binary_function function, const talc_tensor *a,
+                                 const talc_tensor *b)
 {
     const char *op = binary_names[function];
     if (talc_operand_missing(op, "a", a) || talc_operand_missing(op, "b", b))
         return NULL;
-    return binary(function, a, b, 0);
+    return talc_binary(function, a, b, 0);
 }
 
 talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b)
 {
-    return binary_tensors(TALC_ADD, a, b);
+    return talc_binary_tensors(TALC_ADD, a, b);
 }
 
 talc_tensor *talc_sub(const talc_tensor *a, const talc_tensor *b)
 {
-    return binary_tensors(TALC_SUB, a, b);
+    return talc_binary_tensors(TALC_SUB, a, b);
 }
 
 talc_tensor *talc_mul(const talc_tensor *a, const talc_tensor *b)
 {
-    return binary_tensors(TALC_MUL, a, b);
+    return talc_binary_tensors(TALC_MUL, a, b);
 }
 
 talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b)
 {
-    return binary_tensors(TALC_DIV, a, b);
+    return talc_binary_tensors(TALC_DIV, a, b);
+}
+
+talc_tensor *talc_pow(const talc_tensor *a, const talc_tensor *b)
+{
+    return talc_binary_tensors(TALC_POW, a, b);
+}
+
+talc_tensor *talc_maximum(const talc_tensor *a, const talc_tensor *b)
+{
+    return talc_binary_tensors(TALC_MAXIMUM, a, b);
+}
+
+talc_tensor *talc_minimum(const talc_tensor *a, const talc_tensor *b)
+{
+    return talc_binary_tensors(TALC_MINIMUM, a, b);
 }
 
 talc_tensor *talc_add_scalar(const talc_tensor *a, double b)
 {
-    return binary(TALC_ADD, a, NULL, b);
+    return talc_binary(TALC_ADD, a, NULL, b);
 }
 
 talc_tensor *talc_sub_scalar(const talc_tensor *a, double b)
 {
-    return binary(TALC_SUB, a, NULL, b);
+    return talc_binary(TALC_SUB, a, NULL, b);
 }
 
 talc_tensor *talc_mul_scalar(const talc_tensor *a, double b)
 {
-    return binary(TALC_MUL, a, NULL, b);
+    return talc_binary(TALC_MUL, a, NULL, b);
 }
 
 talc_tensor *talc_div_scalar(const talc_tensor *a, double b)
 {
-    return binary(TALC_DIV, a, NULL, b);
+    return talc_binary(TALC_DIV, a, NULL, b);
+}
+
+talc_tensor *talc_pow_scalar(const talc_tensor *a, double b)
+{
+    return talc_binary(TALC_POW, a, NULL, b);
 }

@@ -2,9 +2,12 @@
 ///
 /// The operands of the binary ops broadcast by NumPy's rule: shapes are aligned at the last dimension and an extent
 /// of 1 stretches. Both must be of one dtype and on one device. neg, add, sub, mul take every dtype (integers wrap
-/// around); the others f32 and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
+/// around), and so do maximum and minimum; the others f32 and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
 ///
 /// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, no memory.
+/// Gradients of maximum and minimum: of equal elements each gets half of dy; of pow: 0 for the base where the exponent is 0, and for the
+/// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are NaN.
+///
 /// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp
 /// (a sigmoid below the smallest normal number may be 0).
 #ifndef TALC_OPS_ELEMENTWISE_H
@@ -15,14 +18,15 @@
 
 TALC_BEGIN_DECLARATIONS
 
-TALC_API talc_tensor *talc_neg(const talc_tensor *x);     ///< -x
-TALC_API talc_tensor *talc_relu(const talc_tensor *x);    ///< max(x, 0); NaN stays NaN
-TALC_API talc_tensor *talc_sigmoid(const talc_tensor *x); ///< 1 / (1 + exp(-x))
-TALC_API talc_tensor *talc_tanh(const talc_tensor *x);    ///< hyperbolic tangent
-TALC_API talc_tensor *talc_exp(const talc_tensor *x);     ///< e^x
-TALC_API talc_tensor *talc_log(const talc_tensor *x);     ///< natural logarithm
-TALC_API talc_tensor *talc_sqrt(const talc_tensor *x);    ///< square root
-TALC_API talc_tensor *talc_abs(const talc_tensor *x);     ///< absolute value
+TALC_API talc_tensor *talc_neg(const talc_tensor *x);      ///< -x
+TALC_API talc_tensor *talc_relu(const talc_tensor *x);     ///< max(x, 0); NaN stays NaN
+TALC_API talc_tensor *talc_sigmoid(const talc_tensor *x);  ///< 1 / (1 + exp(-x))
+TALC_API talc_tensor *talc_tanh(const talc_tensor *x);     ///< hyperbolic tangent
+TALC_API talc_tensor *talc_exp(const talc_tensor *x);      ///< e^x
+TALC_API talc_tensor *talc_log(const talc_tensor *x);      ///< natural logarithm
+TALC_API talc_tensor *talc_sqrt(const talc_tensor *x);     ///< square root
+TALC_API talc_tensor *talc_abs(const talc_tensor *x);      ///< absolute value
+TALC_API talc_tensor *talc_softplus(const talc_tensor *x); ///< log(1 + exp(x)), for any x
 
 /// a + b, a - b, a * b and a / b, broadcast.
 TALC_API talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b);
@@ -30,11 +34,17 @@ TALC_API talc_tensor *talc_sub(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_mul(const talc_tensor *a, const talc_tensor *b);
 TALC_API talc_tensor *talc_div(const talc_tensor *a, const talc_tensor *b);
 
+/// a to the power b, the larger and the smaller of a and b, broadcast.
+TALC_API talc_tensor *talc_pow(const talc_tensor *a, const talc_tensor *b);
+TALC_API talc_tensor *talc_maximum(const talc_tensor *a, const talc_tensor *b);
+TALC_API talc_tensor *talc_minimum(const talc_tensor *a, const talc_tensor *b);
+
 /// The same with a number as the second operand, rounded to a's dtype.
 TALC_API talc_tensor *talc_add_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_sub_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_mul_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_div_scalar(const talc_tensor *a, double b);
+TALC_API talc_tensor *talc_pow_scalar(const talc_tensor *a, double b);
 
 // ---- What backends implement --------------------------------------------------------------------------------
 

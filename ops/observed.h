@@ -7,10 +7,13 @@
 ///     sum, mean, max, argmax                       talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed
 ///     cross_entropy                                talc_cross_entropy_problem
-///     neg, relu, sigmoid, tanh                     talc_unary_problem
-///     add, sub, mul, div                           talc_binary_problem
+///     neg, relu, sigmoid, tanh, exp, log, sqrt,
+///     abs, softplus                                talc_unary_problem
+///     add, sub, mul, div, pow, maximum, minimum,
+///     equal .. greater_equal                       talc_binary_problem
+///     nll_loss, before its reduction               talc_nll_loss_problem
 ///     concat                                       talc_concat_observed
-///     clone, contiguous, cast, to, copy            nothing
+///     clone, contiguous, cast, to, copy, where     nothing
 ///
 /// Strides in a problem are those of the operands as they lay; the structs here speak of dimensions instead.
 #ifndef TALC_OPS_OBSERVED_H

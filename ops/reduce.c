@@ -2,7 +2,8 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
-#include "ops/elementwise.h"
+#include "ops/compare.h"
+#include "ops/gradient.h"
 #include "ops/observed.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
@@ -125,7 +126,26 @@ typedef struct reduce_note {
     talc_reduce_function function;
     int64_t K;
     talc_dims kept; /* x's shape with 1 for each dimension that went */
+    bool reduced[TALC_MAX_RANK];
 } reduce_note;
+
+/* The index that argmax counts, of each element of the dimensions that went; 1 for each that stayed. */
+static talc_tensor *indices_of(const reduce_note *note, talc_dims x, talc_device *device)
+{
+    talc_tensor *index = talc_zeros(device, TALC_I64, TALC_SCALAR);
+    int64_t step = 1;
+    for (int i = x.rank - 1; i >= 0; i--) {
+        if (!note->reduced[i])
+            continue;
+        talc_dims along = x;
+        for (int k = 0; k < x.rank; k++)
+            along.dim[k] = k == i ? x.dim[i] : 1;
+        const talc_tensor *counted = talc_arange(device, TALC_I64, 0, (double)x.dim[i], 1);
+        index = talc_add(index, talc_mul_scalar(talc_reshape(counted, along), (double)step));
+        step *= x.dim[i];
+    }
+    return index;
+}
 
 static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
@@ -133,7 +153,28 @@ static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     talc_tensor *each = talc_reshape(dy, note->kept);
     if (note->function == TALC_MEAN && each != NULL)
         each = talc_div_scalar(each, (double)note->K);
-    gradients[0] = each == NULL ? NULL : talc_expand(each, talc_node_input_dims(node, 0));
+    const talc_dims x = talc_node_input_dims(node, 0);
+    if (note->function == TALC_MAX && each != NULL)
+        gradients[0] = talc_keep_where(
+            talc_equal(indices_of(note, x, dy->device), talc_node_saved(node, 0)), each, true);
+    else
+        gradients[0] = each == NULL ? NULL : talc_expand(each, x);
+}
+
+static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
+                           bool keep_dims);
+
+/* Which element max took, in x's shape with 1 for each dimension that went. */
+static talc_tensor *indices_of_largest(const talc_tensor *x, const bool reduced[TALC_MAX_RANK])
+{
+    talc_dims axes = TALC_SCALAR;
+    for (int i = 0; i < x->rank; i++)
+        if (reduced[i])
+            axes.dim[axes.rank++] = i;
+    talc_observer *observer = talc_observe_pause();
+    talc_tensor *indices = reduce(TALC_ARGMAX, x, axes, true);
+    talc_observe_resume(observer);
+    return indices;
 }
 
 static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TALC_MAX_RANK],
@@ -141,13 +182,20 @@ static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TA
 {
     if (y == NULL || p->function == TALC_ARGMAX || !talc_tape_wants_one(x))
         return y;
-    const reduce_note note = { p->function, p->K, result_dims(x, reduced, true) };
-    return talc_tape_record(y, &(talc_note){ .op = names[p->function],
-                                             .rule = reduce_gradient,
-                                             .inputs = &x,
-                                             .input_count = 1,
-                                             .problem = &note,
-                                             .problem_bytes = sizeof note });
+    reduce_note note = { p->function, p->K, result_dims(x, reduced, true), { false } };
+    memcpy(note.reduced, reduced, sizeof note.reduced);
+    talc_tensor *largest = NULL;
+    if (p->function == TALC_MAX && (largest = indices_of_largest(x, reduced)) == NULL)
+        return talc_result(y, talc_error_status());
+    y = talc_tape_record(y, &(talc_note){ .op = names[p->function],
+                                          .rule = reduce_gradient,
+                                          .inputs = &x,
+                                          .input_count = 1,
+                                          .saved = { { "argmax", largest } },
+                                          .problem = &note,
+                                          .problem_bytes = sizeof note });
+    talc_release(largest);
+    return y;
 }
 
 // ---- The op -------------------------------------------------------------------------------------------------

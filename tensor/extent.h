@@ -15,7 +15,7 @@ static inline int64_t talc_larger(int64_t a, int64_t b)
 }
 
 /// The nearest number in low .. high; low where the two cross.
-static inline int64_t talc_clamp(int64_t value, int64_t low, int64_t high)
+static inline int64_t talc_between(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : talc_smaller(value, high);
 }

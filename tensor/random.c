@@ -1,6 +1,7 @@
 #include "tensor/random.h"
 
 #include "tensor/device.h"
+#include "tensor/generator.h"
 #include "tensor/recording.h"
 #include "tensor/run.h"
 #include "tensor/scope.h"
@@ -23,6 +24,11 @@ bool talc_generator_set(talc_generator value)
         return false;
     generator = value;
     return true;
+}
+
+void talc_generator_restore(talc_generator before)
+{
+    generator = before;
 }
 
 bool talc_manual_seed(uint64_t seed)

@@ -259,8 +259,8 @@ talc_tensor *talc_slice(const talc_tensor *tensor, int dim, int64_t start, int64
         return NULL;
     }
     int64_t extent = tensor->dims[axis];
-    start = talc_clamp(start < 0 ? start + extent : start, 0, extent);
-    end = talc_clamp(end < 0 ? end + extent : end, start, extent);
+    start = talc_between(start < 0 ? start + extent : start, 0, extent);
+    end = talc_between(end < 0 ? end + extent : end, start, extent);
 
     talc_dims dims = talc_dims_of(tensor);
     int64_t strides[TALC_MAX_RANK];

@@ -7,9 +7,11 @@ const struct talc_backend talc_cpu_backend = {
     .conv2d = talc_cpu_conv2d,
     .cross_entropy = talc_cpu_cross_entropy,
     .matmul = talc_cpu_matmul,
+    .nll_loss = talc_cpu_nll_loss,
     .pool2d = talc_cpu_pool2d,
     .reduce = talc_cpu_reduce,
     .softmax = talc_cpu_softmax,
     .unary = talc_cpu_unary,
     .update = talc_cpu_update,
+    .where = talc_cpu_where,
 };

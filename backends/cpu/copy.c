@@ -27,8 +27,8 @@ static int64_t to_i64(double x)
 #define CAST_f32(x, is_float) ((float)(x))
 #define CAST_f64(x, is_float) ((double)(x))
 #define CAST_i64(x, is_float) ((is_float) ? to_i64((double)(x)) : (int64_t)(x))
-#define CAST_i32(x, is_float) ((int32_t)talc_clamp(CAST_i64(x, is_float), INT32_MIN, INT32_MAX))
-#define CAST_u8(x, is_float)  ((uint8_t)talc_clamp(CAST_i64(x, is_float), 0, UINT8_MAX))
+#define CAST_i32(x, is_float) ((int32_t)talc_between(CAST_i64(x, is_float), INT32_MIN, INT32_MAX))
+#define CAST_u8(x, is_float)  ((uint8_t)talc_between(CAST_i64(x, is_float), 0, UINT8_MAX))
 
 static bool is_float(talc_dtype dtype)
 {

@@ -4,10 +4,12 @@
 
 #include "ops/backend.h"
 #include "ops/batch_norm2d.h"
+#include "ops/compare.h"
 #include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/matmul.h"
+#include "ops/nll_loss.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/softmax.h"
@@ -33,10 +35,12 @@ extern const talc_algorithm talc_cpu_binary[];
 extern const talc_algorithm talc_cpu_conv2d[];
 extern const talc_algorithm talc_cpu_cross_entropy[];
 extern const talc_algorithm talc_cpu_matmul[];
+extern const talc_algorithm talc_cpu_nll_loss[];
 extern const talc_algorithm talc_cpu_pool2d[];
 extern const talc_algorithm talc_cpu_reduce[];
 extern const talc_algorithm talc_cpu_softmax[];
 extern const talc_algorithm talc_cpu_unary[];
 extern const talc_algorithm talc_cpu_update[];
+extern const talc_algorithm talc_cpu_where[];
 
 #endif

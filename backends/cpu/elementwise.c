@@ -133,7 +133,7 @@ const talc_algorithm talc_cpu_unary[] = {
         BINARY_FORM(T, W, A, B, value, i *a_stride, i *b_stride)                                   \
     }
 
-#define BINARY_CASE(constant, name, value, ...)                                                    \
+#define BINARY_CASE(constant, name, kind, value, ...)                                              \
     case constant:                                                                                 \
         BINARY_FORMS(T, W, a, b, value)                                                            \
         break;
@@ -151,18 +151,17 @@ const talc_algorithm talc_cpu_unary[] = {
         break;                                                                                     \
     }
 
-/* Division by zero is defined for floats only; ops/ lets no integer division through, but the table has the row. */
+#define INTEGER_TALC_WRAPS(value)    BINARY_FORMS(T, W, a, b, value)
+#define INTEGER_TALC_COMPARES(value) BINARY_FORMS(T, T, a, b, value)
+#define INTEGER_TALC_FLOATS(value)
+
+#define INTEGER_CASE(constant, name, kind, value, ...)                                             \
+    case constant:                                                                                 \
+        INTEGER_##kind(value) break;
+
 #define BINARY_ROW_BODY_INTEGER                                                                    \
     switch (function) {                                                                            \
-    case TALC_ADD:                                                                                 \
-        BINARY_FORMS(T, W, a, b, a + b)                                                            \
-        break;                                                                                     \
-    case TALC_SUB:                                                                                 \
-        BINARY_FORMS(T, W, a, b, a - b)                                                            \
-        break;                                                                                     \
-    case TALC_MUL:                                                                                 \
-        BINARY_FORMS(T, W, a, b, a *b)                                                             \
-        break;                                                                                     \
+        TALC_BINARY_TABLE(INTEGER_CASE)                                                            \
     default:                                                                                       \
         break;                                                                                     \
     }

@@ -139,6 +139,7 @@ void talc_cuda_blas_close(talc_device *device);
 /* The lists of the tables. */
 extern const talc_algorithm talc_cuda_batch_norm2d[];
 extern const talc_algorithm talc_cuda_binary[];
+extern const talc_algorithm talc_cuda_nll_loss[];
 extern const talc_algorithm talc_cuda_pool2d[];
 extern const talc_algorithm talc_cuda_reduce[];
 extern const talc_algorithm talc_cuda_softmax[];
@@ -147,6 +148,7 @@ extern const talc_algorithm talc_cuda_cross_entropy[];
 extern const talc_algorithm talc_cuda_matmul[];
 extern const talc_algorithm talc_cuda_unary[];
 extern const talc_algorithm talc_cuda_update[];
+extern const talc_algorithm talc_cuda_where[];
 
 TALC_END_DECLARATIONS
 

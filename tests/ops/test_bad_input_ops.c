@@ -62,6 +62,51 @@ Test(bad_input_ops, elementwise)
     REFUSED(TALC_BAD_SHAPE, "add: a [3,5] and b [4] do not broadcast", talc_add(matrix, vector));
     REFUSED(TALC_BAD_SHAPE, "div: a [4] and b [6] do not broadcast", talc_div(vector, bias));
     REFUSED(TALC_BAD_SHAPE, "mul: a [0,3] and b [4] do not broadcast", talc_mul(empty, vector));
+    REFUSED(TALC_NULL_ARGUMENT, "exp: x is NULL", talc_exp(NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "softplus: x is NULL", talc_softplus(NULL));
+    REFUSED(TALC_BAD_DTYPE, "exp: x is i64, it must be f32 or f64", talc_exp(integers));
+    REFUSED(TALC_BAD_DTYPE, "log: x is i64, it must be f32 or f64", talc_log(integers));
+    REFUSED(TALC_BAD_DTYPE, "sqrt: x is i64, it must be f32 or f64", talc_sqrt(integers));
+    REFUSED(TALC_BAD_DTYPE, "abs: x is i64, it must be f32 or f64", talc_abs(integers));
+    REFUSED(TALC_BAD_DTYPE, "softplus: x is i64, it must be f32 or f64", talc_softplus(integers));
+    REFUSED(TALC_BAD_DTYPE, "pow: a is i64, it must be f32 or f64", talc_pow_scalar(integers, 2));
+    REFUSED(TALC_NULL_ARGUMENT, "pow: b is NULL", talc_pow(vector, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "maximum: b is NULL", talc_maximum(vector, NULL));
+    REFUSED(TALC_BAD_DTYPE, "minimum: a is f32, b is f64", talc_minimum(vector, doubles));
+    REFUSED(TALC_BAD_SHAPE, "maximum: a [3,5] and b [4] do not broadcast", talc_maximum(matrix, vector));
+    refused_end(38);
+}
+
+Test(bad_input_ops, comparisons)
+{
+    make_operands();
+    talc_tensor *condition = talc_ones(cpu_device(), TALC_U8, TALC_DIMS(4)), *far = talc_ones(fake_device(), TALC_U8, TALC_DIMS(4));
+    REFUSED(TALC_NULL_ARGUMENT, "equal: a is NULL", talc_equal(NULL, vector));
+    REFUSED(TALC_NULL_ARGUMENT, "not_equal: b is NULL", talc_not_equal(vector, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "less: a is NULL", talc_less_scalar(NULL, 1));
+    REFUSED(TALC_BAD_DTYPE, "greater: a is f32, b is f64", talc_greater(vector, doubles));
+    REFUSED(TALC_BAD_DEVICE, "less_equal: a is on cpu, b on fake", talc_less_equal(vector, far_vector));
+    REFUSED(TALC_BAD_SHAPE, "greater_equal: a [4] and b [6] do not broadcast", talc_greater_equal(vector, bias));
+    REFUSED(TALC_NULL_ARGUMENT, "clamp: x is NULL", talc_clamp(NULL, 0, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "clamp: low 1 must be at most high 0.5", talc_clamp(vector, 1, 0.5));
+    REFUSED(TALC_BAD_ARGUMENT, "clamp: low nan must be at most high 1", talc_clamp(vector, (double)NAN, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "clamp: low 0 must be at most high nan", talc_clamp(vector, 0, (double)NAN));
+    REFUSED(TALC_NULL_ARGUMENT, "where: condition is NULL", talc_where(NULL, vector, vector));
+    REFUSED(TALC_NULL_ARGUMENT, "where: a is NULL", talc_where(condition, NULL, vector));
+    REFUSED(TALC_NULL_ARGUMENT, "where: b is NULL", talc_where(condition, vector, NULL));
+    REFUSED(TALC_BAD_DTYPE, "where: condition is f32, it must be u8", talc_where(vector, vector, vector));
+    REFUSED(TALC_BAD_DTYPE, "where: a is f32, b is f64", talc_where(condition, vector, doubles));
+    REFUSED(TALC_BAD_DEVICE, "where: a is on cpu, b on fake", talc_where(condition, vector, far_vector));
+    REFUSED(TALC_BAD_DEVICE, "where: condition is on fake, a on cpu", talc_where(far, vector, vector));
+    REFUSED(TALC_BAD_SHAPE, "where: condition [4], a [3,5] and b [5] do not broadcast", talc_where(condition, matrix, talc_select(matrix, 0, 1)));
+    REFUSED(TALC_BAD_SHAPE, "where: condition [4], a [6] and b [4] do not broadcast", talc_where(condition, bias, vector));
+    HARMLESS(talc_algorithm_force("where", "simd"));
+    REFUSED(TALC_NOT_FOUND, "where on cpu: there is no algorithm 'simd'", talc_where(condition, vector, vector));
+    HARMLESS(talc_algorithm_force("where", NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "dropout: x is NULL", talc_dropout(NULL, 0.5, true));
+    REFUSED(TALC_BAD_DTYPE, "dropout: x is i64, it must be f32 or f64", talc_dropout(integers, 0.5, true));
+    REFUSED(TALC_BAD_ARGUMENT, "dropout: p 1.5 must be from 0 to 1", talc_dropout(vector, 1.5, false));
+    REFUSED(TALC_BAD_ARGUMENT, "dropout: p nan must be from 0 to 1", talc_dropout(vector, (double)NAN, true));
     refused_end(26);
 }
 
@@ -100,6 +145,51 @@ Test(bad_input_ops, conv_transpose2d)
     REFUSED(TALC_NOT_FOUND, "conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
 #undef TRANSPOSE
     refused_end(26);
+}
+
+Test(bad_input_ops, losses)
+{
+    make_operands(); /* matrix [3,5] */
+    talc_device *cpu = cpu_device();
+    talc_tensor *labels = talc_zeros(cpu, TALC_I64, TALC_DIMS(3)), *far = talc_zeros(fake_device(), TALC_I64, TALC_DIMS(3));
+    talc_tensor *nine = talc_full(cpu, TALC_I64, TALC_DIMS(3), 9), *five = talc_select(matrix, 0, 0), *wide = talc_cast(five, TALC_F64);
+    talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *none = talc_zeros(cpu, TALC_F32, TALC_DIMS(3, 0)), *leaf = talc_clone(five);
+    HARMLESS(talc_require_grad(leaf, true));
+#define LOGITS(...) talc_binary_cross_entropy_with_logits(matrix, matrix, &(talc_binary_cross_entropy_options){ __VA_ARGS__ })
+#define NLL(...) talc_nll_loss(matrix, labels, &(talc_nll_loss_options){ __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "mse_loss: x is NULL", talc_mse_loss(NULL, vector, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_NULL_ARGUMENT, "l1_loss: target is NULL", talc_l1_loss(vector, NULL, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_DTYPE, "mse_loss: x is i64, it must be f32 or f64", talc_mse_loss(integers, integers, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_DTYPE, "mse_loss: x is f32, target is f64", talc_mse_loss(vector, doubles, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_DEVICE, "mse_loss: x is on cpu, target on fake", talc_mse_loss(vector, far_vector, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_SHAPE, "mse_loss: target [5] must be [3,5]", talc_mse_loss(matrix, five, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_ARGUMENT, "mse_loss: there is no reduction 3", talc_mse_loss(matrix, matrix, (talc_reduction)3));
+    REFUSED(TALC_BAD_ARGUMENT, "huber_loss: delta 0 must be positive and finite", talc_huber_loss(matrix, matrix, 0, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_ARGUMENT, "huber_loss: delta inf must be positive and finite", talc_huber_loss(matrix, matrix, (double)INFINITY, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_ARGUMENT, "smooth_l1_loss: beta -1 must be finite and not negative", talc_smooth_l1_loss(matrix, matrix, -1, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_BAD_ARGUMENT, "smooth_l1_loss: beta nan must be finite and not negative", talc_smooth_l1_loss(matrix, matrix, (double)NAN, TALC_REDUCTION_MEAN));
+    REFUSED(TALC_NULL_ARGUMENT, "binary_cross_entropy_with_logits: target is NULL", talc_binary_cross_entropy_with_logits(matrix, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "binary_cross_entropy_with_logits: there is no reduction -1", LOGITS(.reduction = (talc_reduction)-1));
+    REFUSED(TALC_BAD_SHAPE, "binary_cross_entropy_with_logits: weight [4] does not stretch to x [3,5]", LOGITS(.weight = vector));
+    REFUSED(TALC_BAD_SHAPE, "binary_cross_entropy_with_logits: pos_weight [2,4,7,6] does not stretch to x [3,5]", LOGITS(.pos_weight = image));
+    REFUSED(TALC_BAD_DTYPE, "binary_cross_entropy_with_logits: x is f32, weight is f64", LOGITS(.weight = wide));
+    REFUSED(TALC_NULL_ARGUMENT, "nll_loss: x is NULL", talc_nll_loss(NULL, labels, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "nll_loss: labels is NULL", talc_nll_loss(matrix, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "nll_loss: x is i64, it must be f32 or f64", talc_nll_loss(integers, labels, NULL));
+    REFUSED(TALC_BAD_DTYPE, "nll_loss: labels is f32, it must be i64", talc_nll_loss(matrix, vector, NULL));
+    REFUSED(TALC_BAD_DEVICE, "nll_loss: x is on cpu, labels on fake", talc_nll_loss(matrix, far, NULL));
+    REFUSED(TALC_BAD_SHAPE, "nll_loss: x [] has rank 0, needs at least 1: [N,C,...] or [C]", talc_nll_loss(scalar, labels, NULL));
+    REFUSED(TALC_BAD_SHAPE, "nll_loss: x [3,0] has 0 classes, needs at least 1", talc_nll_loss(none, labels, NULL));
+    REFUSED(TALC_BAD_SHAPE, "nll_loss: labels [4] must be [3]", talc_nll_loss(matrix, integers, NULL));
+    REFUSED(TALC_BAD_SHAPE, "nll_loss: weight [4] must be [5]", NLL(.weight = vector));
+    REFUSED(TALC_BAD_DTYPE, "nll_loss: x is f32, weight is f64", NLL(.weight = wide));
+    REFUSED(TALC_UNSUPPORTED, "nll_loss: weight asks for a gradient, which goes to x alone", NLL(.weight = leaf));
+    REFUSED(TALC_BAD_ARGUMENT, "nll_loss: there is no reduction 3", NLL(.reduction = (talc_reduction)3));
+    REFUSED(TALC_NOT_FOUND, "nll_loss on cpu: there is no algorithm 'no_such'", NLL(.algorithm = "no_such"));
+    REFUSED(TALC_BAD_ARGUMENT, "nll_loss: element 0 of labels is 9, there are 5 classes", talc_nll_loss(matrix, nine, NULL));
+#undef LOGITS
+#undef NLL
+    refused_end(31);
 }
 
 Test(bad_input_ops, reductions)

@@ -12,6 +12,28 @@ typedef struct gradient_case {
     double low, high;
 } gradient_case;
 
+/* Weights of four classes. */
+static talc_tensor *classes(const talc_tensor *x)
+{
+    return talc_arange(x->device, TALC_F64, 1, 5, 1);
+}
+
+/* Labels 0, 3, 2, 1, 0, ... of up to four classes. */
+static talc_tensor *nll(const talc_tensor *x, const talc_tensor *weight, talc_reduction reduction,
+                        int64_t ignored)
+{
+    int64_t labels[64], count = 1;
+    talc_dims dims = { 0 };
+    for (int i = 0; i < x->rank; i++)
+        if (x->rank > 1 && i != 1)
+            count *= dims.dim[dims.rank++] = x->dims[i];
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = i * 3 % 4;
+    return talc_nll_loss(
+        x, talc_from_host(x->device, TALC_I64, dims, labels),
+        &(talc_nll_loss_options){ reduction, .ignore_index = ignored, .weight = weight });
+}
+
 #define F(name, expression)                                                                        \
     static talc_tensor *name(talc_tensor *const x[], void *context)                                \
     {                                                                                              \
@@ -27,6 +49,20 @@ F(f_exp, talc_exp(x[0]))
 F(f_log, talc_log(x[0]))
 F(f_sqrt, talc_sqrt(x[0]))
 F(f_abs, talc_abs(x[0]))
+F(f_softplus, talc_softplus(x[0]))
+F(f_pow, talc_pow(x[0], x[1]))
+F(f_pow_scalar, talc_pow_scalar(x[0], -1.5))
+F(f_cube, talc_pow_scalar(x[0], 3))
+/* Inputs of which one is near 0 and the other not, so that neither step crosses the kink. */
+F(f_maximum, talc_maximum(x[0], x[1]))
+F(f_larger, talc_maximum(x[0], talc_mul_scalar(x[1], 1e-3)))
+F(f_minimum, talc_minimum(x[0], x[1]))
+F(f_smaller, talc_minimum(talc_mul_scalar(x[0], 1e-3), x[1]))
+F(f_clamp, talc_clamp(x[0], -0.5, 0.75))
+F(f_clamp_within, talc_clamp(x[0], 3e-3, 9))
+F(f_clamp_below, talc_clamp(x[0], 3e-3, (double)INFINITY))
+F(f_clamp_above, talc_clamp(x[0], (double)-INFINITY, -3e-3))
+F(f_where, talc_where(talc_less(x[2], talc_mul_scalar(x[3], 1e-3)), talc_tanh(x[0]), x[1]))
 F(f_add, talc_add(x[0], x[1]))
 F(f_sub, talc_sub(x[0], x[1]))
 F(f_mul, talc_mul(x[0], x[1]))
@@ -53,6 +89,26 @@ F(f_softmax_middle, talc_softmax(x[0], 0))
 F(f_sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(f_sum_all, talc_tanh(talc_sum(x[0], TALC_SCALAR, false)))
 F(f_mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
+F(f_max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
+F(f_max_outer, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)))
+F(f_max_all, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)))
+F(f_max_ties, talc_max(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
+F(f_mse, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN))
+F(f_mse_none, talc_mse_loss(x[0], x[1], TALC_REDUCTION_NONE))
+F(f_l1, talc_l1_loss(x[0], talc_mul_scalar(x[1], 1e-3), TALC_REDUCTION_SUM))
+F(f_huber, talc_huber_loss(x[0], x[1], 0.7, TALC_REDUCTION_MEAN))
+F(f_smooth_l1, talc_smooth_l1_loss(x[0], x[1], 1.2, TALC_REDUCTION_NONE))
+F(f_logits, talc_binary_cross_entropy_with_logits(x[0], x[1], NULL))
+F(f_logits_weighted, talc_binary_cross_entropy_with_logits(x[0], x[1],
+                                                           &(talc_binary_cross_entropy_options){
+                                                               TALC_REDUCTION_SUM, .weight = x[2],
+                                                               .pos_weight = x[3] }))
+F(f_nll, nll(x[0], NULL, TALC_REDUCTION_MEAN, 2))
+F(f_nll_none, nll(x[0], classes(x[0]), TALC_REDUCTION_NONE, TALC_ZERO))
+F(f_nll_sum, nll(talc_transpose(x[0], 0, 2), classes(x[0]), TALC_REDUCTION_SUM, 0))
+F(f_nll_weighted, nll(x[0], classes(x[0]), TALC_REDUCTION_MEAN, 3))
+F(f_dropout, (talc_manual_seed(5), talc_dropout(x[0], 0.4, true)))
+F(f_no_dropout, talc_dropout(talc_tanh(x[0]), 0.4, false))
 F(f_matmul, talc_matmul(x[0], x[1]))
 F(f_matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
 F(f_linear, talc_linear(x[0], x[1], x[2], NULL))
@@ -116,6 +172,25 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "log", f_log, 1, { D(4, 6) }, 0.5, 2 },
         { "sqrt", f_sqrt, 1, { D(4, 6) }, 0.5, 2 },
         { "abs", f_abs, 1, { D(4, 6) }, -2, 2 },
+        { "softplus", f_softplus, 1, { D(4, 6) }, -3, 3 },
+        { "pow", f_pow, 2, { D(4, 5), D(4, 1) }, 0.5, 2 },
+        { "pow, of one exponent each", f_pow, 2, { D(5), D(3, 1) }, 0.5, 2 },
+        { "pow_scalar", f_pow_scalar, 1, { D(3, 5) }, 0.5, 2 },
+        { "pow_scalar of negative numbers", f_cube, 1, { D(3, 5) }, -2, 2 },
+        { "maximum", f_larger, 2, { D(4, 5), D(4, 5) }, -2, 2 },
+        { "maximum, broadcast", f_larger, 2, { D(4, 1), D(2, 1, 5) }, -2, 2 },
+        { "minimum", f_smaller, 2, { D(4, 5), D(5) }, -2, 2 },
+        { "clamp", f_clamp_within, 1, { D(4, 5) }, -2, 2 },
+        { "clamp from above", f_clamp_above, 1, { D(19) }, -2, 2 },
+        { "clamp from below", f_clamp_below, 1, { D(3, 2, 4) }, -2, 2 },
+        { "where", f_where, 4, { D(4, 5), D(4, 5), D(4, 5), D(5) }, -2, 2 },
+        { "where, broadcast", f_where, 4, { D(4, 1), D(5), D(4, 1), D(4, 5) }, -2, 2 },
+        { "where, stretched by the condition",
+          f_where,
+          4,
+          { D(1), D(4, 1), D(3, 1, 1), D(5) },
+          -2,
+          2 },
         { "add", f_add, 2, { D(3, 5), D(5) }, -2, 2 },
         { "sub", f_sub, 2, { D(3, 1), D(2, 1, 5) }, -2, 2 },
         { "mul", f_mul, 2, { D(3, 5), D(3, 5) }, -2, 2 },
@@ -144,6 +219,30 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "sum", f_sum, 1, { D(2, 3, 4) }, -1, 1 },
         { "sum of all", f_sum_all, 1, { D(2, 3, 4) }, -0.1, 0.1 },
         { "mean", f_mean, 1, { D(2, 3, 4) }, -1, 1 },
+        { "max", f_max, 1, { D(2, 6, 4) }, -1, 1 },
+        { "max of several dimensions", f_max_outer, 1, { D(2, 3, 4) }, -1, 1 },
+        { "max of all", f_max_all, 1, { D(2, 3, 4) }, -1, 1 },
+        { "mse_loss", f_mse, 2, { D(4, 5), D(4, 5) }, -1, 1 },
+        { "mse_loss of each", f_mse_none, 2, { D(2, 3, 2), D(2, 3, 2) }, -1, 1 },
+        { "mse_loss of a vector", f_mse, 2, { D(7), D(7) }, -1, 1 },
+        { "l1_loss", f_l1, 2, { D(4, 5), D(4, 5) }, -1, 1 },
+        { "huber_loss", f_huber, 2, { D(4, 5), D(4, 5) }, -1, 1 },
+        { "smooth_l1_loss", f_smooth_l1, 2, { D(4, 5), D(4, 5) }, -2, 2 },
+        { "binary cross entropy", f_logits, 2, { D(4, 5), D(4, 5) }, 0.1, 0.9 },
+        { "binary cross entropy of a vector", f_logits, 2, { D(7), D(7) }, 0.1, 0.9 },
+        { "binary cross entropy, weighted",
+          f_logits_weighted,
+          4,
+          { D(3, 5), D(3, 5), D(3, 1), D(5) },
+          0.1,
+          2 },
+        { "nll_loss", f_nll, 1, { D(7, 4) }, -2, 2 },
+        { "nll_loss of planes", f_nll_none, 1, { D(2, 4, 3, 2) }, -2, 2 },
+        { "nll_loss of a view", f_nll_sum, 1, { D(3, 4, 2) }, -2, 2 },
+        { "nll_loss of one sample", f_nll_none, 1, { D(4) }, -2, 2 },
+        { "nll_loss, weighted", f_nll_weighted, 1, { D(2, 4, 5) }, 0.1, 2 },
+        { "dropout", f_dropout, 1, { D(4, 6) }, -2, 2 },
+        { "dropout in evaluation", f_no_dropout, 1, { D(4, 6) }, -2, 2 },
         { "matmul", f_matmul, 2, { D(3, 5), D(5, 4) }, -2, 2 },
         { "matmul, turned", f_matmul_turned, 2, { D(5, 3), D(4, 5) }, -2, 2 },
         { "matmul, batches", f_matmul, 2, { D(2, 3, 5), D(2, 5, 4) }, -2, 2 },
@@ -212,6 +311,82 @@ Test(gradient, every_op_agrees_with_central_differences)
                   "%s: %d slopes, input %d is off by %g: %.12g instead of %.12g", c->name,
                   report.count, report.input, report.worst, report.got, report.due);
         talc_scope_leave(scope);
+    }
+    assert_all_freed();
+}
+
+/* dx and dz of the sum of f(x, z), where it jumps or has no end: PyTorch's choices, and on the bounds of clamp those of its older versions. */
+Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
+{
+    const double nan = (double)NAN, inf = (double)INFINITY;
+    const struct {
+        const char *name;
+        talc_differentiable *f;
+        double x[4], z[4], dx[4], dz[4];
+    } cases[] = {
+        { "maximum",
+          f_maximum,
+          { 1, 2, 1, nan },
+          { 1, 1, 2, 1 },
+          { 0.5, 1, 0, 1 },
+          { 0.5, 0, 1, 1 } },
+        { "minimum",
+          f_minimum,
+          { 1, 2, 1, inf },
+          { 1, 1, 2, inf },
+          { 0.5, 0, 1, 0.5 },
+          { 0.5, 1, 0, 0.5 } },
+        { "pow", f_pow, { 0, 0, 0, 2 }, { 0, 2, 1, 0 }, { 0, 0, 1, 0 }, { 0, 0, 0, log(2) } },
+        { "pow of no number",
+          f_pow,
+          { nan, 0, -1, 1 },
+          { 0, -1, 2, inf },
+          { 0, -inf, -2, inf },
+          { nan, -inf, nan, 0 } },
+        { "clamp", f_clamp, { -0.5, 0.75, -0.6, nan }, { 0 }, { 1, 1, 0, 0 }, { 0 } },
+        { "abs", f_abs, { 0, -0.0, -3, 2 }, { 0 }, { 0, 0, -1, 1 }, { 0 } },
+        { "mse_loss",
+          f_mse,
+          { 1, 2, 3, 4 },
+          { 1, 1, 1, 1 },
+          { 0, 0.5, 1, 1.5 },
+          { 0, -0.5, -1, -1.5 } },
+        { "smooth_l1_loss",
+          f_smooth_l1,
+          { 0, 1.2, -2, 0.6 },
+          { 0 },
+          { 0, 1, -1, 0.5 },
+          { 0, -1, 1, -0.5 } },
+        { "max", f_max_ties, { 2, 5, 5, 1 }, { 0 }, { 0, 1, 0, 0 }, { 0 } },
+        { "max of NaN", f_max_ties, { 2, nan, 5, nan }, { 0 }, { 0, 1, 0, 0 }, { 0 } },
+        { "binary cross entropy",
+          f_logits,
+          { 0, 0, 200, -200 },
+          { 0, 1, 0, 0 },
+          { 0.125, -0.125, 0.25, 0 },
+          { 0, 0, -50, 50 } },
+    };
+    talc_device *device = tested_device();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_tensor *x[] = { talc_from_host(device, TALC_F64, TALC_DIMS(4), cases[i].x),
+                             talc_from_host(device, TALC_F64, TALC_DIMS(4), cases[i].z) };
+        talc_require_grad(x[0], true);
+        talc_require_grad(x[1], true);
+        const talc_tensor *y = cases[i].f(x, NULL);
+        const bool ok = talc_backward_from(y, talc_ones(device, TALC_F64, talc_dims_of(y)));
+        cr_assert(ok, "%s: %s", cases[i].name, talc_error_message());
+        for (int k = 0; k < 2; k++) {
+            double got[4] = { 0 };
+            cr_assert(talc_grad(x[k]) == NULL || talc_to_host(talc_grad(x[k]), got, sizeof got));
+            for (int e = 0; e < 4; e++) {
+                const double due = k == 0 ? cases[i].dx[e] : cases[i].dz[e];
+                cr_assert(isnan(due)   ? isnan(got[e])
+                          : isinf(due) ? got[e] == due
+                                       : fabs(got[e] - due) < 1e-14,
+                          "%s: gradient %d of input %d is %g instead of %g", cases[i].name, e, k,
+                          got[e], due);
+            }
+        }
     }
     assert_all_freed();
 }

@@ -12,11 +12,13 @@
     X(conv2d)                                                                                      \
     X(cross_entropy)                                                                               \
     X(matmul)                                                                                      \
+    X(nll_loss)                                                                                    \
     X(pool2d)                                                                                      \
     X(reduce)                                                                                      \
     X(softmax)                                                                                     \
     X(unary)                                                                                       \
-    X(update)
+    X(update)                                                                                      \
+    X(where)
 // clang-format on
 
 enum { MAX_ROWS = 32, PROBLEM_BYTES = 1024 };

@@ -2,6 +2,7 @@
 
 #include "tests/support/hooks.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,6 +136,34 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(sub_scalar,       talc_sub_scalar(in->a, 0.7))                                                                   \
     X(mul_scalar,       talc_mul_scalar(in->a, 0.7))                                                                   \
     X(div_scalar,       talc_div_scalar(in->a, 0.7))                                                                   \
+    X(exp,              talc_exp(talc_relu(in->a)))                                                                    \
+    X(log,              talc_log(talc_mul_scalar(in->variance, 1)))                                                    \
+    X(sqrt,             talc_sqrt(in->variance))                                                                       \
+    X(abs,              talc_abs(talc_transpose(in->a, 0, 1)))                                                         \
+    X(softplus,         talc_softplus(in->a))                                                                          \
+    X(pow,              talc_pow(talc_abs(in->a), in->row))                                                            \
+    X(pow_scalar,       talc_pow_scalar(in->a, 2))                                                                     \
+    X(maximum,          talc_maximum(in->a, in->row))                                                                  \
+    X(minimum,          talc_minimum(in->a, in->row))                                                                  \
+    X(equal,            talc_equal(in->labels, talc_slice(in->labels, 0, 0, 1, 1)))                                       \
+    X(not_equal,        talc_not_equal_scalar(in->labels, 2))                                                          \
+    X(less,             talc_less(in->a, in->row))                                                                     \
+    X(less_equal,       talc_less_equal_scalar(in->image, 0.25))                                                       \
+    X(greater,          talc_greater(in->row, in->a))                                                                  \
+    X(greater_equal,    talc_greater_equal_scalar(in->a, 0))                                                           \
+    X(clamp,            talc_clamp(in->image, -0.5, 0.25))                                                             \
+    X(clamp_none,       talc_clamp(in->a, (double)-INFINITY, (double)INFINITY))                                        \
+    X(where,            talc_where(talc_less(in->a, in->row), talc_transpose(talc_slice(in->b, 1, 0, 3, 1), 0, 1), in->row)) \
+    X(where_bytes,      talc_where(talc_less_scalar(in->row, 0), talc_cast(in->a, TALC_U8), talc_full(in->a->device, TALC_U8, TALC_SCALAR, 7))) \
+    X(dropout,          (talc_manual_seed(4), talc_dropout(in->image, 0.3, true)))                                     \
+    X(mse_loss,         talc_mse_loss(in->a, talc_transpose(talc_slice(in->b, 1, 0, 3, 1), 0, 1), TALC_REDUCTION_MEAN)) \
+    X(l1_loss,          talc_l1_loss(in->row, talc_select(in->a, 0, 1), TALC_REDUCTION_NONE))                          \
+    X(huber_loss,       talc_huber_loss(in->row, talc_select(in->a, 0, 1), 0.3, TALC_REDUCTION_SUM))                   \
+    X(smooth_l1_loss,   talc_smooth_l1_loss(in->row, talc_select(in->a, 0, 1), 0.3, TALC_REDUCTION_MEAN))              \
+    X(binary_cross_entropy_with_logits, talc_binary_cross_entropy_with_logits(in->a, talc_abs(in->a), &(talc_binary_cross_entropy_options){ .weight = in->row, .pos_weight = in->row })) \
+    X(nll_loss,         talc_nll_loss(talc_select(in->image, 2, 0), talc_select(in->labels, 1, 0), NULL)) \
+    X(nll_loss_weighted, talc_nll_loss(talc_transpose(talc_slice(in->image, 2, 2, 4, 1), 2, 3), talc_transpose(talc_slice(in->labels, 1, 2, 4, 1), 1, 2), &(talc_nll_loss_options){ .weight = in->mean })) \
+    X(nll_loss_none,    talc_nll_loss(in->image, in->labels, &(talc_nll_loss_options){ TALC_REDUCTION_NONE, .weight = talc_select(in->b, 0, 1) })) \
     X(conv2d,          talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 1, 1 } }))\
     X(conv2d_transposed, talc_conv2d(talc_transpose(in->image, 2, 3), in->weight, NULL, &(talc_conv2d_options){ .groups = 2 }))\
     X(conv2d_reflect,  talc_conv2d(in->image, in->weight, in->bias, &(talc_conv2d_options){ .groups = 2, .padding = { 2 }, .padding_mode = TALC_PADDING_REFLECT, .activation = TALC_ACTIVATION_SIGMOID }))\

@@ -193,7 +193,7 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
     s.ld = part.ldb, s.row_step = taps * part.ldb, s.b_stride = part.b_stride;
     x += part.slice * s.x_stride + channel * s.plane;
 
-    const int64_t threads = talc_clamp(divided(part.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
+    const int64_t threads = talc_between(divided(part.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
     const int64_t blocks = divided(part.columns, threads * COLUMNS);
     const int64_t slices = talc_smaller(part.slices, 65535);
     const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)16;

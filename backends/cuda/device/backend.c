@@ -7,9 +7,11 @@ const struct talc_backend talc_cuda_backend = {
     .conv2d = talc_cuda_conv2d,
     .cross_entropy = talc_cuda_cross_entropy,
     .matmul = talc_cuda_matmul,
+    .nll_loss = talc_cuda_nll_loss,
     .pool2d = talc_cuda_pool2d,
     .reduce = talc_cuda_reduce,
     .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,
     .update = talc_cuda_update,
+    .where = talc_cuda_where,
 };

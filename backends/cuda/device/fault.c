@@ -32,14 +32,15 @@ talc_status talc_cuda_fault_raise(talc_device *device)
     pthread_mutex_lock(&lock);
     volatile talc_cuda_fault *fault = talc_cuda_state_of(device)->fault;
     if (fault != NULL && fault->complete != 0) {
-        found = (talc_cuda_fault){ 1, 1, fault->element, fault->label, fault->classes };
+        found = (talc_cuda_fault){ 1, 1, fault->element, fault->label, fault->classes, fault->op };
+        fault->op = NULL;
         fault->complete = 0;
         fault->claimed = 0;
     }
     pthread_mutex_unlock(&lock);
-    return found.complete == 0
-               ? TALC_OK
-               : talc_cross_entropy_bad_label(found.element, found.label, found.classes);
+    return found.complete == 0 ? TALC_OK
+                               : talc_bad_label(found.op == NULL ? "cross_entropy" : found.op,
+                                                found.element, found.label, found.classes);
 }
 
 void talc_cuda_fault_free(talc_device *device)

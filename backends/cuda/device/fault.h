@@ -11,6 +11,7 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_cuda_fault {
     unsigned claimed, complete;
     int64_t element, label, classes;
+    const char *op; ///< a string of the host; NULL: cross_entropy
 } talc_cuda_fault;
 
 /// The device's record, made when it is first asked for; NULL with a failure. The device is entered.

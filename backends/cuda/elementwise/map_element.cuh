@@ -129,7 +129,7 @@ __device__ __forceinline__ void store(T *to, int64_t step, const T *values)
 
 // ---- Functions ----------------------------------------------------------------------------------------------
 
-/* Integers, which have the ring operations only, are computed without sign, so that they wrap around. */
+/* Integers whose operations wrap around are computed without sign. */
 template <typename T, bool FLOAT = std::is_floating_point_v<T>> struct arithmetic {
     using type = T;
 };
@@ -155,12 +155,13 @@ __device__ __forceinline__ void apply(int function, T (&a_values)[N], const T (&
         break;
         TALC_UNARY_TABLE(TALC_CASE)
 #undef TALC_CASE
-#define TALC_CASE(constant, name, value, ...)                                                      \
+#define TALC_CASE(constant, name, kind, value, ...)                                                \
     case TALC_CUDA_BINARY + (int)constant:                                                         \
-        if constexpr (FLOAT || constant != TALC_DIV)                                               \
+        if constexpr (FLOAT || kind != TALC_FLOATS)                                                \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
             {                                                                                      \
-                const U a = (U)a_values[k], b = (U)b_values[k];                                    \
+                using W = std::conditional_t<kind == TALC_WRAPS, U, T>;                            \
+                const W a = (W)a_values[k], b = (W)b_values[k];                                    \
                 a_values[k] = (T)(value);                                                          \
             }                                                                                      \
         break;

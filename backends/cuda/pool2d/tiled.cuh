@@ -51,7 +51,7 @@ struct tile_plan {
         const int64_t y_row = staged_row(p), plane = p->H * x_row + p->OH * y_row;
         const int64_t halo = (p->KH - p->stride_h) * x_row;
         const int64_t fit = (TILE_BYTES - halo) / (p->stride_h * x_row + y_row);
-        grid.planes = (int)talc_clamp(TILE_BYTES / plane, 1, pieces(all, least));
+        grid.planes = (int)talc_between(TILE_BYTES / plane, 1, pieces(all, least));
         grid.rows = plane > TILE_BYTES ? (int)pieces(p->OH, pieces(p->OH, fit)) : (int)p->OH;
         occupy((int)p->KH, (int)p->stride_h, (int)p->OW);
         grid.set(p->OH, all);

@@ -1,0 +1,82 @@
+/// One of two elements, as a third says.
+///
+///     y[i...] = condition[i...] != 0 ? a[i...] : b[i...]
+///
+/// Memory-bound. A thread has AHEAD elements in flight, a grid apart, so that accesses of a warp are neighbours where the
+/// operands' elements are. Elements are moved as unsigned integers of their size: one kernel a size and width of index.
+#include "backends/cuda/walk.cuh"
+#include "ops/compare.h"
+
+using namespace talc;
+
+/* Elements that a thread has in flight. */
+constexpr int AHEAD = 4;
+
+/* The operands in this order in `at`: y, condition, a, b. */
+template <typename T, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    where_strided(T *y, const uint8_t *condition, const T *a, const T *b, Index count,
+                  const walk<4, Index> places)
+{
+    const Index stride = (Index)gridDim.x * BLOCK;
+    for (Index first = (Index)blockIdx.x * BLOCK + threadIdx.x; first < count;
+         first += stride * AHEAD) {
+        T held[AHEAD];
+        int64_t to[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const Index i = first + k * stride;
+            if (i >= count)
+                continue;
+            int64_t at[4];
+            places.offsets(i, at);
+            to[k] = at[0];
+            held[k] = condition[at[1]] != 0 ? a[at[2]] : b[at[3]];
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (first + k * stride < count)
+                y[to[k]] = held[k];
+    }
+}
+
+template <typename T>
+static void launch(talc_device *device, const talc_where_problem *p,
+                   const talc_where_arguments *arguments)
+{
+    const int64_t count = count_of(p->rank, p->dims);
+    /* Room for a step past the end, of AHEAD grids. */
+    with_index(count + ((int64_t)1 << 30), [&](auto zero) {
+        using Index = decltype(zero);
+        const walk<4, Index> places(
+            p->rank, p->dims, { p->y_strides, p->condition_strides, p->a_strides, p->b_strides });
+        where_strided<T, Index><<<blocks_for(device, (count + AHEAD - 1) / AHEAD), BLOCK, 0,
+                                  talc_cuda_stream(device)>>>(
+            (T *)arguments->y, arguments->condition, (const T *)arguments->a,
+            (const T *)arguments->b, (Index)count, places);
+    });
+}
+
+static talc_status run_where(talc_device *device, const void *problem, const talc_plan *plan,
+                             const void *given)
+{
+    const talc_where_problem *p = (const talc_where_problem *)problem;
+    const talc_where_arguments *arguments = (const talc_where_arguments *)given;
+    (void)plan;
+    const talc_status status = talc_cuda_enter(device, "where");
+    if (status != TALC_OK)
+        return status;
+    const size_t size = talc_dtype_size(p->dtype);
+    if (size == 1)
+        launch<uint8_t>(device, p, arguments);
+    else if (size == 4)
+        launch<uint32_t>(device, p, arguments);
+    else
+        launch<uint64_t>(device, p, arguments);
+    return talc_cuda_launched(device, "where");
+}
+
+const talc_algorithm talc_cuda_where[] = {
+    { "direct", { "the data's own type", TALC_STRICT, false }, talc_plan_any, run_where },
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+};

@@ -1,0 +1,203 @@
+#include "ops/nll_loss.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/elementwise.h"
+#include "ops/operand.h"
+#include "ops/reduce.h"
+#include "tensor/observe.h"
+#include "tensor/run.h"
+#include "tensor/scope.h"
+#include "tensor/tape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const OP = "nll_loss";
+
+enum { DEFAULT_IGNORED = -100 }; /* PyTorch's */
+
+// ---- Checks -------------------------------------------------------------------------------------------------
+
+static int class_dim(const talc_tensor *x)
+{
+    return x->rank == 1 ? 0 : 1;
+}
+
+/* The shape of x without the classes. */
+static talc_dims labels_dims(const talc_tensor *x)
+{
+    talc_dims dims = { 0 };
+    for (int i = 0; i < x->rank; i++)
+        if (i != class_dim(x))
+            dims.dim[dims.rank++] = x->dims[i];
+    return dims;
+}
+
+static bool check_operands(const talc_tensor *x, const talc_tensor *labels)
+{
+    if (!talc_operand_float(OP, "x", x) || talc_operand_missing(OP, "labels", labels))
+        return false;
+    char text[TALC_DIMS_TEXT];
+    if (labels->device != x->device)
+        talc_fail(TALC_BAD_DEVICE, "%s: x is on %s, labels on %s", OP, x->device->name,
+                  labels->device->name);
+    else if (labels->dtype != TALC_I64)
+        talc_fail(TALC_BAD_DTYPE, "%s: labels is %s, it must be i64", OP,
+                  talc_dtype_name(labels->dtype));
+    else if (x->rank == 0)
+        talc_fail(TALC_BAD_SHAPE, "%s: x [] has rank 0, needs at least 1: [N,C,...] or [C]", OP);
+    else if (x->dims[class_dim(x)] == 0)
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s has 0 classes, needs at least 1", OP,
+                  talc_dims_text(talc_dims_of(x), text));
+    return !talc_failed() && talc_operand_shape(OP, "labels", labels, labels_dims(x));
+}
+
+static bool check_options(const talc_tensor *x, const talc_nll_loss_options *options)
+{
+    const talc_tensor *weight = options->weight;
+    if ((unsigned)options->reduction > TALC_REDUCTION_NONE)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: there is no reduction %d", OP, (int)options->reduction);
+    if (talc_failed() || weight == NULL)
+        return !talc_failed();
+    if (!talc_operand_like(OP, "x", x, "weight", weight) ||
+        !talc_operand_shape(OP, "weight", weight, TALC_DIMS(x->dims[class_dim(x)])))
+        return false;
+    if (talc_tape_wants_one(weight))
+        talc_fail(TALC_UNSUPPORTED, "%s: weight asks for a gradient, which goes to x alone", OP);
+    return !talc_failed();
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+static talc_nll_loss_problem problem_of(const talc_tensor *x, int64_t ignored)
+{
+    const int at = class_dim(x);
+    talc_nll_loss_problem p = { .dtype = x->dtype,
+                                .ignore_index = ignored == 0           ? DEFAULT_IGNORED
+                                                : ignored == TALC_ZERO ? 0
+                                                                       : ignored,
+                                .C = x->dims[at],
+                                .x_stride = x->strides[at],
+                                .samples = 1,
+                                .inner = 1 };
+    for (int i = 0; i < x->rank; i++) {
+        if (i == at)
+            continue;
+        p.outer_dims[p.outer_rank] = x->dims[i];
+        p.x_strides[p.outer_rank++] = x->strides[i];
+        p.samples *= x->dims[i];
+        p.inner *= i > at ? x->dims[i] : 1;
+    }
+    if (p.samples > 0)
+        p.outer_rank =
+            talc_shape_coalesce(p.outer_rank, p.outer_dims, (int64_t *const[]){ p.x_strides }, 1);
+    return p;
+}
+
+/* "n128c10": samples and classes. */
+static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
+{
+    const talc_nll_loss_problem *p = problem;
+    snprintf(text, TALC_RUN_TEXT, "n%" PRId64 "c%" PRId64, p->samples, p->C);
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+static void nll_loss_gradient(const talc_node *node, const talc_tensor *dy,
+                              talc_tensor *gradients[])
+{
+    static const char *const op = "nll_loss.grad_input";
+    const talc_tensor *labels = talc_node_saved(node, 0), *weight = talc_node_saved(node, 1);
+    const talc_tensor *loss_gradient = talc_contiguous_for(op, dy);
+    talc_tensor *dx = talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    if (talc_failed())
+        return;
+    const int64_t *ignore_index = talc_node_problem(node);
+    talc_nll_loss_problem p = problem_of(dx, *ignore_index);
+    p.direction = TALC_GRAD_INPUT;
+    talc_choice choice;
+    if (!talc_choose(&choice, op, dx->device, dx->device->backend->nll_loss, &p, NULL, 0))
+        return;
+    talc_nll_loss_arguments arguments = { .labels = labels->data,
+                                          .weight = talc_operand_data(weight),
+                                          .dy = loss_gradient->data,
+                                          .dx = dx->data };
+    if (p.samples > 0 &&
+        talc_choice_run(&choice, write_problem, &p, &p, &arguments.base) != TALC_OK)
+        return;
+    talc_observed(op, talc_chosen(&choice), &p,
+                  (const talc_tensor *const[]){ labels, weight, loss_gradient }, 3, dx);
+    gradients[0] = dx;
+}
+
+static talc_tensor *recorded(const talc_tensor *x, const talc_tensor *labels,
+                             const talc_tensor *weight, int64_t ignore_index, talc_tensor *losses)
+{
+    if (losses == NULL || !talc_tape_wants_one(x))
+        return losses;
+    return talc_tape_record(losses,
+                            &(talc_note){ .op = OP,
+                                          .rule = nll_loss_gradient,
+                                          .inputs = &x,
+                                          .input_count = 1,
+                                          .saved = { { "labels", labels }, { "weight", weight } },
+                                          .problem = &ignore_index,
+                                          .problem_bytes = sizeof ignore_index });
+}
+
+// ---- The op -------------------------------------------------------------------------------------------------
+
+/* The losses of the samples, recorded; and, where `weights` is given, their weights. In the scope of the caller. */
+static talc_tensor *losses_of(const talc_tensor *x, const talc_tensor *labels,
+                              const talc_nll_loss_options *options, talc_tensor **weights)
+{
+    const talc_nll_loss_problem problem = problem_of(x, options->ignore_index);
+    const talc_dims dims = talc_dims_of(labels);
+    talc_choice choice;
+    if (!talc_choose(&choice, OP, x->device, x->device->backend->nll_loss, &problem,
+                     options->algorithm, 0))
+        return NULL;
+    talc_observer *observer = talc_observe_pause();
+    const talc_tensor *packed = talc_contiguous_for(OP, labels);
+    const talc_tensor *weight =
+        options->weight == NULL ? NULL : talc_contiguous_for(OP, options->weight);
+    if (weights != NULL)
+        *weights = talc_tensor_new(OP, x->device, x->dtype, dims);
+    talc_tensor *losses = talc_tensor_new(OP, x->device, x->dtype, dims);
+    talc_status status = talc_error_status();
+    if (status == TALC_OK && problem.samples > 0) {
+        talc_nll_loss_arguments arguments = { .losses = losses->data,
+                                              .weights = weights == NULL ? NULL : (*weights)->data,
+                                              .x = x->data,
+                                              .labels = packed->data,
+                                              .weight = talc_operand_data(weight) };
+        status = talc_choice_run(&choice, write_problem, &problem, &problem, &arguments.base);
+    }
+    talc_observe_resume(observer);
+    losses = talc_result(losses, status);
+    talc_observed(OP, talc_chosen(&choice), &problem,
+                  (const talc_tensor *const[]){ x, labels, weight }, 3, losses);
+    return recorded(x, packed, weight, options->ignore_index, losses);
+}
+
+talc_tensor *talc_nll_loss(const talc_tensor *x, const talc_tensor *labels,
+                           const talc_nll_loss_options *options)
+{
+    const talc_nll_loss_options defaults = { 0 };
+    const talc_nll_loss_options *o = options == NULL ? &defaults : options;
+    if (!check_operands(x, labels) || !check_options(x, o))
+        return NULL;
+    talc_scope *scope = talc_scope_enter();
+    if (scope == NULL)
+        return NULL;
+    const bool mean = o->reduction == TALC_REDUCTION_MEAN;
+    talc_tensor *weights = NULL, *y = losses_of(x, labels, o, mean ? &weights : NULL);
+    if (o->reduction != TALC_REDUCTION_NONE)
+        y = talc_sum(y, TALC_SCALAR, false);
+    if (mean)
+        y = talc_div(y, talc_sum(weights, TALC_SCALAR, false));
+    talc_scope_return(scope, y);
+    talc_scope_leave(scope);
+    return y;
+}

@@ -1,0 +1,113 @@
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/compare.h"
+#include "ops/gradient.h"
+#include "ops/operand.h"
+#include "tensor/observe.h"
+#include "tensor/run.h"
+
+#include <string.h>
+
+static const char *const OP = "where";
+
+// ---- Checks and shapes --------------------------------------------------------------------------------------
+
+static bool check_operands(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b)
+{
+    if (talc_operand_missing(OP, "condition", condition) || talc_operand_missing(OP, "a", a) ||
+        !talc_operand_like(OP, "a", a, "b", b))
+        return false;
+    if (condition->dtype != TALC_U8)
+        talc_fail(TALC_BAD_DTYPE, "%s: condition is %s, it must be u8", OP,
+                  talc_dtype_name(condition->dtype));
+    else if (condition->device != a->device)
+        talc_fail(TALC_BAD_DEVICE, "%s: condition is on %s, a on %s", OP, condition->device->name,
+                  a->device->name);
+    return !talc_failed();
+}
+
+static bool result_dims(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b,
+                        talc_dims *dims)
+{
+    if (talc_shape_broadcast(talc_dims_of(a), talc_dims_of(b), dims) &&
+        talc_shape_broadcast(*dims, talc_dims_of(condition), dims))
+        return true;
+    char text[TALC_DIMS_TEXT], text_a[TALC_DIMS_TEXT], text_b[TALC_DIMS_TEXT];
+    talc_fail(TALC_BAD_SHAPE, "%s: condition %s, a %s and b %s do not broadcast", OP,
+              talc_dims_text(talc_dims_of(condition), text),
+              talc_dims_text(talc_dims_of(a), text_a), talc_dims_text(talc_dims_of(b), text_b));
+    return false;
+}
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+static talc_where_problem problem_of(const talc_tensor *y, const talc_tensor *condition,
+                                     const talc_tensor *a, const talc_tensor *b)
+{
+    talc_where_problem p = { .dtype = y->dtype };
+    memcpy(p.dims, y->dims, sizeof p.dims);
+    memcpy(p.y_strides, y->strides, sizeof p.y_strides);
+    talc_shape_broadcast_strides(condition, talc_dims_of(y), p.condition_strides);
+    talc_shape_broadcast_strides(a, talc_dims_of(y), p.a_strides);
+    talc_shape_broadcast_strides(b, talc_dims_of(y), p.b_strides);
+    p.rank = talc_shape_coalesce(
+        y->rank, p.dims,
+        (int64_t *const[]){ p.y_strides, p.condition_strides, p.a_strides, p.b_strides }, 4);
+    return p;
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+talc_tensor *talc_keep_where(const talc_tensor *condition, const talc_tensor *dy, bool holds)
+{
+    if (talc_failed())
+        return NULL;
+    const talc_tensor *zero = talc_zeros(dy->device, dy->dtype, TALC_SCALAR);
+    return holds ? talc_where(condition, dy, zero) : talc_where(condition, zero, dy);
+}
+
+static void where_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
+{
+    const talc_tensor *condition = talc_node_saved(node, 0);
+    for (int i = 0; i < 2; i++)
+        if (talc_node_wants(node, i))
+            gradients[i] = talc_tape_sum_to(talc_keep_where(condition, dy, i == 0),
+                                            talc_node_input_dims(node, i));
+}
+
+static talc_tensor *recorded(const talc_tensor *condition, const talc_tensor *a,
+                             const talc_tensor *b, talc_tensor *y)
+{
+    const talc_tensor *const inputs[] = { a, b };
+    if (y == NULL || !talc_tape_wants(inputs, 2))
+        return y;
+    return talc_tape_record(y, &(talc_note){ .op = OP,
+                                             .rule = where_gradient,
+                                             .inputs = inputs,
+                                             .input_count = 2,
+                                             .saved = { { "condition", condition } } });
+}
+
+// ---- The op -------------------------------------------------------------------------------------------------
+
+talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b)
+{
+    talc_dims dims;
+    if (!check_operands(condition, a, b) || !result_dims(condition, a, b, &dims))
+        return NULL;
+    talc_tensor *y = talc_tensor_new(OP, a->device, a->dtype, dims);
+    if (y == NULL)
+        return NULL;
+    const talc_where_problem problem = problem_of(y, condition, a, b);
+    talc_choice choice;
+    if (!talc_choose(&choice, OP, a->device, a->device->backend->where, &problem, NULL, 0) ||
+        talc_numel(y) == 0)
+        return recorded(condition, a, b, talc_result(y, talc_error_status()));
+    talc_where_arguments arguments = {
+        .y = y->data, .condition = condition->data, .a = a->data, .b = b->data
+    };
+    y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
+    talc_observed(OP, talc_chosen(&choice), NULL, (const talc_tensor *const[]){ condition, a, b },
+                  3, y);
+    return recorded(condition, a, b, y);
+}
