@@ -59,4 +59,29 @@ TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_poo
     return window;
 }
 
+/// The outputs whose windows hold input index i, and with a dilation perhaps some that step over it. Where lo == hi
+/// none does, and lo is the first output beyond i.
+TALC_HOST_DEVICE static inline talc_range talc_pool2d_outputs_at(talc_pool2d_axis axis, int64_t i)
+{
+    talc_range outputs;
+    if (axis.kernel == 0) {
+        /* floor(o * extent / out) <= i < ceil((o + 1) * extent / out), solved for o: the same with the roles changed. */
+        talc_pool2d_axis turned = axis;
+        turned.extent = axis.out;
+        turned.out = axis.extent;
+        talc_pool2d_window window = talc_pool2d_window_of(turned, i);
+        outputs.lo = window.first;
+        outputs.hi = window.end;
+        return outputs;
+    }
+    int64_t last = i + axis.pad_begin, first = last - (axis.kernel - 1) * axis.dilation;
+    outputs.lo = first > 0 ? (first - 1) / axis.stride + 1 : 0;
+    outputs.hi = last / axis.stride + 1;
+    if (outputs.hi > axis.out)
+        outputs.hi = axis.out;
+    if (outputs.lo > outputs.hi)
+        outputs.lo = outputs.hi;
+    return outputs;
+}
+
 #endif

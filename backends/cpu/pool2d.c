@@ -3,10 +3,12 @@
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads share the N * C * OH output
-/// rows in pieces that read about 32768 elements.
+/// rows in pieces that read about 32768 elements, and in the input gradient the N * C planes.
 ///
-///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns.
-///   reference  one window after the other; sums in f64.
+///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns. The
+///              gradient of an average adds up the columns of an output row's windows, then adds that to each of their rows;
+///              that of a maximum goes where its index says.
+///   reference  one window after the other; sums in f64. The gradient looks for each element at the windows that hold it.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -14,41 +16,52 @@
 #include "tensor/extent.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Input columns that a tile of `rows` covers: with f64 half of an L1 cache. */
 enum { TILE = 2048 };
 
 static const int64_t PIECE_ELEMENTS = 32768;
 
+/* Does output row, or in the gradient plane, number `index`. */
+typedef void pool_function(const talc_pool2d_problem *problem,
+                           const talc_pool2d_arguments *arguments, int64_t index);
+
 typedef struct pool_context {
     const talc_pool2d_problem *problem;
     const talc_pool2d_arguments *arguments;
-    int64_t per_piece; /* output rows */
-    void (*row)(const talc_pool2d_problem *problem, const talc_pool2d_arguments *arguments,
-                int64_t row);
+    int64_t count, per_piece; /* of rows or planes */
+    pool_function *function;
 } pool_context;
 
 static void pool_piece(void *context, int64_t piece, int worker)
 {
     (void)worker;
     const pool_context *c = context;
-    const talc_pool2d_problem *p = c->problem;
-    const int64_t rows = p->N * p->C * p->OH;
     const int64_t begin = piece * c->per_piece;
-    const int64_t end = rows - begin < c->per_piece ? rows : begin + c->per_piece;
-    for (int64_t row = begin; row < end; row++)
-        c->row(p, c->arguments, row);
+    const int64_t end = talc_smaller(begin + c->per_piece, c->count);
+    for (int64_t index = begin; index < end; index++)
+        c->function(c->problem, c->arguments, index);
 }
 
 static talc_status run_rows(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
-                            void (*row)(const talc_pool2d_problem *, const talc_pool2d_arguments *,
-                                        int64_t))
+                            pool_function *row)
 {
     const talc_pool2d_window middle = talc_pool2d_window_of(talc_pool2d_axis_h(p), p->OH / 2);
     const int64_t taps =
         middle.end > middle.first ? (middle.end - 1 - middle.first) / middle.step + 1 : 1;
-    pool_context context = { p, arguments, 1 + PIECE_ELEMENTS / taps / (p->W + p->OW), row };
-    return talc_cpu_parallel(talc_cpu_pieces(p->N * p->C * p->OH, context.per_piece), pool_piece,
+    pool_context context = { p, arguments, p->N * p->C * p->OH,
+                             1 + PIECE_ELEMENTS / taps / (p->W + p->OW), row };
+    return talc_cpu_parallel(talc_cpu_pieces(context.count, context.per_piece), pool_piece,
+                             &context);
+}
+
+static talc_status run_planes(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                              pool_function *plane)
+{
+    pool_context context = { p, arguments, p->N * p->C,
+                             1 + PIECE_ELEMENTS / (p->H * p->W + p->OH * p->OW), plane };
+    return talc_cpu_parallel(talc_cpu_pieces(context.count, context.per_piece), pool_piece,
                              &context);
 }
 
@@ -94,6 +107,18 @@ static talc_range inner_outputs(talc_pool2d_axis axis)
     return inner;
 }
 
+/* A window without dilation; no division, but for adaptive ones. */
+static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
+{
+    if (axis.kernel == 0)
+        return talc_pool2d_window_of(axis, o);
+    const int64_t start = o * axis.stride - axis.pad_begin, past = start + axis.kernel;
+    return (talc_pool2d_window){ .first = start < 0 ? 0 : start,
+                                 .end = talc_smaller(past, axis.extent),
+                                 .step = 1,
+                                 .padded = talc_smaller(past, axis.extent + axis.pad_end) - start };
+}
+
 #define T           float
 #define NAMED(name) name##_f32
 #include "backends/cpu/pool2d_rows.h"
@@ -115,13 +140,22 @@ static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *
         pool_row_f64(p, row, arguments->x, arguments->y);
 }
 
+static void rows_plane(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                       int64_t plane)
+{
+    if (p->dtype == TALC_F32)
+        pool_gradient_f32(p, arguments, plane);
+    else
+        pool_gradient_f64(p, arguments, plane);
+}
+
 static const char *rows_plan(const talc_device *device, const void *problem, size_t limit,
                              talc_plan *plan)
 {
     (void)device, (void)limit, (void)plan;
     const talc_pool2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
+        return p->direction == TALC_GRAD_INPUT ? NULL : "pooling has no weights";
     if (p->indices)
         return "it does not keep indices";
     /* An adaptive window has at most floor(W / OW) + 2 columns. */
@@ -136,7 +170,9 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
                             const void *arguments)
 {
     (void)device, (void)planned;
-    return run_rows(problem, arguments, rows_row);
+    const talc_pool2d_problem *p = problem;
+    return p->direction == TALC_FORWARD ? run_rows(p, arguments, rows_row)
+                                        : run_planes(p, arguments, rows_plane);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------
@@ -169,19 +205,51 @@ static void reference_row(const talc_pool2d_problem *p, const talc_pool2d_argume
     }
 }
 
+/* What the windows that hold element [ih, iw] of a plane give it. */
+static double gathered(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                       int64_t plane, int64_t ih, int64_t iw)
+{
+    const talc_pool2d_axis axis_h = talc_pool2d_axis_h(p), axis_w = talc_pool2d_axis_w(p);
+    const talc_range rows = talc_pool2d_outputs_at(axis_h, ih);
+    const talc_range columns = talc_pool2d_outputs_at(axis_w, iw);
+    double sum = 0;
+    for (int64_t oh = rows.lo; oh < rows.hi; oh++)
+        for (int64_t ow = columns.lo; ow < columns.hi; ow++) {
+            const int64_t at = (plane * p->OH + oh) * p->OW + ow;
+            const double dy = talc_cpu_load(p->dtype, arguments->dy, at);
+            if (p->kind != TALC_POOL2D_MAX)
+                sum += dy / window_divisor(p, talc_pool2d_window_of(axis_h, oh),
+                                           talc_pool2d_window_of(axis_w, ow));
+            else if (arguments->indices[at] == ih * p->W + iw)
+                sum += dy;
+        }
+    return sum;
+}
+
+static void reference_plane(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                            int64_t plane)
+{
+    for (int64_t ih = 0; ih < p->H; ih++)
+        for (int64_t iw = 0; iw < p->W; iw++)
+            talc_cpu_store(p->dtype, arguments->dx, (plane * p->H + ih) * p->W + iw,
+                           gathered(p, arguments, plane, ih, iw));
+}
+
 static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
                                   talc_plan *plan)
 {
     (void)device, (void)limit, (void)plan;
     const talc_pool2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_GRAD_WEIGHT ? "pooling has no weights" : NULL;
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
                                  const void *arguments)
 {
     (void)device, (void)planned;
-    return run_rows(problem, arguments, reference_row);
+    const talc_pool2d_problem *p = problem;
+    return p->direction == TALC_FORWARD ? run_rows(p, arguments, reference_row)
+                                        : run_planes(p, arguments, reference_plane);
 }
 
 // clang-format off

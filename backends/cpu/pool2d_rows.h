@@ -1,7 +1,7 @@
 /// The row-wise pooling kernel for one element type; pool2d.c includes it once a type, with T and NAMED(name) defined.
 ///
 /// A window's rows are first combined into one row of columns, which is vector code whatever the kernel; then each output
-/// combines its columns. `columns` holds input columns c0 .. c0 + count - 1.
+/// combines its columns. `columns` holds input columns c0 .. c0 + count - 1. The gradient goes the other way round.
 
 /* A NaN replaces what is there, and nothing replaces a NaN. */
 static inline T NAMED(larger)(T most, T value)
@@ -110,4 +110,58 @@ static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const voi
             ow1++;
         NAMED(pool_tile)(p, h, plane, ow0, ow1, (T *)y + row * p->OW);
     }
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+/* What one row of outputs gives each of columns [c0, c1), in any of the windows' rows h. */
+static void NAMED(spread_row)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *dy,
+                              int64_t c0, int64_t c1, T *restrict columns)
+{
+    const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
+    for (int64_t i = 0; i < c1 - c0; i++)
+        columns[i] = 0;
+    for (int64_t ow = talc_pool2d_outputs_at(axis, c0).lo; ow < p->OW; ow++) {
+        const talc_pool2d_window w = dense_window(axis, ow);
+        if (w.first >= c1)
+            break;
+        const T share = (T)((double)dy[ow] / window_divisor(p, h, w));
+        const int64_t end = talc_smaller(w.end, c1);
+        for (int64_t iw = w.first < c0 ? c0 : w.first; iw < end; iw++)
+            columns[iw - c0] += share;
+    }
+}
+
+static void NAMED(average_gradient)(const talc_pool2d_problem *p, const T *dy, T *dx)
+{
+    T columns[TILE];
+    for (int64_t c0 = 0; c0 < p->W; c0 += TILE) {
+        const int64_t c1 = talc_smaller(c0 + TILE, p->W);
+        for (int64_t oh = 0; oh < p->OH; oh++) {
+            const talc_pool2d_window h = dense_window(talc_pool2d_axis_h(p), oh);
+            NAMED(spread_row)(p, h, dy + oh * p->OW, c0, c1, columns);
+            for (int64_t ih = h.first; ih < h.end; ih++) {
+                T *restrict dx_ih = dx + ih * p->W + c0;
+                for (int64_t i = 0; i < c1 - c0; i++)
+                    dx_ih[i] += columns[i];
+            }
+        }
+    }
+}
+
+static void NAMED(pool_gradient)(const talc_pool2d_problem *p, const talc_pool2d_arguments *a,
+                                 int64_t plane)
+{
+    const int64_t outputs = p->OH * p->OW;
+    const T *dy = (const T *)a->dy + plane * outputs;
+    T *dx = (T *)a->dx + plane * p->H * p->W;
+    memset(dx, 0, (size_t)(p->H * p->W) * sizeof *dx);
+    if (p->kind != TALC_POOL2D_MAX) {
+        NAMED(average_gradient)(p, dy, dx);
+        return;
+    }
+    const int64_t *indices = a->indices + plane * outputs;
+    for (int64_t o = 0; o < outputs; o++)
+        if (indices[o] >= 0)
+            dx[indices[o]] += dy[o];
 }
