@@ -2,7 +2,8 @@
 ///
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
 ///
-/// x, y [N, C, H, W], the rest [C], contiguous. The running statistics are written when everything else is.
+/// x, y [N, C, H, W], the rest [C], contiguous. The running statistics are written when everything else is. The input
+/// gradient of both rows is in batch_norm2d_gradient.c.
 ///
 ///   blocks     A channel is cut into blocks of about 16384 values: several images, or part of one. Each block gives its mean
 ///              and its sum of squared deviations, in two passes over cached values and in f64; Chan's formula joins a
@@ -11,19 +12,13 @@
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 #include "backends/cpu/activation.h"
+#include "backends/cpu/batch_norm2d_blocks.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
 #include <math.h>
-
-static const int64_t BLOCK_VALUES = 16384;
-
-static double or_one(talc_dtype dtype, const void *weight, int64_t c)
-{
-    return weight == NULL ? 1 : talc_cpu_load(dtype, weight, c);
-}
 
 static double or_zero(talc_dtype dtype, const void *bias, int64_t c)
 {
@@ -49,32 +44,16 @@ static void keep_statistics(const talc_batch_norm2d_problem *p,
     talc_cpu_store(p->dtype, a->running_var, c, (1 - m) * old_var + m * (var * M / (M - 1)));
 }
 
-static const char *forward_plan(const talc_device *device, const void *problem, size_t limit,
-                                talc_plan *plan)
+static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
 {
     (void)device, (void)limit, (void)plan;
     const talc_batch_norm2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_GRAD_WEIGHT ? "the input gradient has that of the weight too"
+                                            : NULL;
 }
 
 // ---- blocks -------------------------------------------------------------------------------------------------
-
-/* How every channel is cut: blocks of `images` whole planes, or of `length` values of one plane. */
-typedef struct block_plan {
-    int64_t images, length;
-    int64_t segments; /* blocks a plane; 1 with several images */
-    int64_t blocks;   /* a channel */
-} block_plan;
-
-static block_plan plan_of(const talc_batch_norm2d_problem *p)
-{
-    const int64_t plane = p->H * p->W;
-    block_plan plan = { .images = plane < BLOCK_VALUES ? BLOCK_VALUES / plane : 1,
-                        .length = plane < BLOCK_VALUES ? plane : BLOCK_VALUES };
-    plan.segments = talc_cpu_pieces(plane, plan.length);
-    plan.blocks = talc_cpu_pieces(p->N, plan.images) * plan.segments;
-    return plan;
-}
 
 /* Count, mean and sum of squared deviations of some values. */
 typedef struct moments {
@@ -89,41 +68,10 @@ typedef struct affine {
 typedef struct norm_context {
     const talc_batch_norm2d_problem *problem;
     const talc_batch_norm2d_arguments *arguments;
-    block_plan plan;
+    talc_cpu_blocks plan;
     moments *moments; /* [C][blocks] */
     affine *affine;   /* [C] */
 } norm_context;
-
-/* The values of one block: `rows` stretches of `length` values, C planes apart. */
-typedef struct block {
-    int64_t c;
-    int64_t offset; /* of the first value */
-    int64_t rows, length, row_stride;
-} block;
-
-static block block_of(const norm_context *context, int64_t piece)
-{
-    const talc_batch_norm2d_problem *p = context->problem;
-    const block_plan *plan = &context->plan;
-    const int64_t plane = p->H * p->W;
-    const int64_t c = piece / plan->blocks, in_channel = piece % plan->blocks;
-    const int64_t n = in_channel / plan->segments * plan->images;
-    const int64_t first = in_channel % plan->segments * plan->length;
-    return (block){ .c = c,
-                    .offset = (n * p->C + c) * plane + first,
-                    .rows = talc_smaller(plan->images, p->N - n),
-                    .length = talc_smaller(plan->length, plane - first),
-                    .row_stride = p->C * plane };
-}
-
-/* Sums run in LANES separate ones, so that they are vector code with a fixed order. */
-enum { LANES = 8 };
-
-static double lanes_sum(const double lanes[LANES])
-{
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
 
 #define SUM_ROWS(T, term)                                                                          \
     double lanes[LANES] = { 0 };                                                                   \
@@ -140,15 +88,15 @@ static double lanes_sum(const double lanes[LANES])
             lanes[j] += (term);                                                                    \
         }                                                                                          \
     }                                                                                              \
-    return lanes_sum(lanes);
+    return talc_cpu_lanes_sum(lanes);
 
 #define TYPED_FUNCTIONS(suffix, T)                                                                 \
-    static double sum_##suffix(block b, const T *x)                                                \
+    static double sum_##suffix(talc_cpu_block b, const T *x)                                       \
     {                                                                                              \
         SUM_ROWS(T, value)                                                                         \
     }                                                                                              \
                                                                                                    \
-    static double sum_squares_##suffix(block b, const T *x, double mean)                           \
+    static double sum_squares_##suffix(talc_cpu_block b, const T *x, double mean)                  \
     {                                                                                              \
         SUM_ROWS(T, (value - mean) * (value - mean))                                               \
     }                                                                                              \
@@ -167,7 +115,7 @@ static void moments_piece(void *pointer, int64_t piece, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
-    const block b = block_of(context, piece);
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, piece);
     const talc_dtype dtype = context->problem->dtype;
     const bool f32 = dtype == TALC_F32;
     const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
@@ -182,7 +130,7 @@ static void normalise_piece(void *pointer, int64_t piece, int worker)
     (void)worker;
     const norm_context *context = pointer;
     const talc_batch_norm2d_problem *p = context->problem;
-    const block b = block_of(context, piece);
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, piece);
     for (int64_t row = 0; row < b.rows; row++) {
         const int64_t at = b.offset + row * b.row_stride;
         const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
@@ -212,7 +160,7 @@ static moments join(const moments *parts, int64_t count)
 static affine affine_of(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
                         int64_t c, double mean, double var)
 {
-    const double scale = or_one(p->dtype, a->weight, c) / sqrt(var + p->eps);
+    const double scale = talc_cpu_weight(p->dtype, a->weight, c) / sqrt(var + p->eps);
     const double rounded = p->dtype == TALC_F32 ? (double)(float)mean : mean;
     const double lost = rounded == mean ? 0 : (rounded - mean) * scale;
     return (affine){ rounded, scale, or_zero(p->dtype, a->bias, c) + lost };
@@ -223,15 +171,17 @@ static size_t blocks_workspace(const talc_batch_norm2d_problem *p)
     const size_t C = (size_t)p->C;
     if (p->N == 0 || p->H * p->W == 0)
         return 0;
-    const size_t parts = p->training ? C * (size_t)plan_of(p).blocks : 0;
+    const size_t parts = p->training ? C * (size_t)talc_cpu_blocks_of(p).blocks : 0;
     return parts * sizeof(moments) + C * sizeof(affine);
 }
 
 static const char *blocks_plan(const talc_device *device, const void *problem, size_t limit,
                                talc_plan *plan)
 {
-    plan->workspace = blocks_workspace(problem);
-    return forward_plan(device, problem, limit, plan);
+    const talc_batch_norm2d_problem *p = problem;
+    plan->workspace = p->direction == TALC_FORWARD ? blocks_workspace(p)
+                                                   : talc_cpu_batch_norm2d_gradient_workspace(p);
+    return reference_plan(device, problem, limit, plan);
 }
 
 static talc_status blocks_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -240,7 +190,9 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
     (void)device, (void)planned;
     const talc_batch_norm2d_problem *p = problem;
     const talc_batch_norm2d_arguments *a = arguments;
-    norm_context context = { p, a, plan_of(p), NULL, a->base.workspace };
+    if (p->direction == TALC_GRAD_INPUT)
+        return talc_cpu_batch_norm2d_gradient(p, a);
+    norm_context context = { p, a, talc_cpu_blocks_of(p), NULL, a->base.workspace };
     const int64_t blocks = context.plan.blocks;
     context.moments = (moments *)(context.affine + p->C);
     talc_status status = TALC_OK;
@@ -287,7 +239,8 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
         mean = talc_cpu_load(p->dtype, a->running_mean, c);
         var = talc_cpu_load(p->dtype, a->running_var, c);
     }
-    const double weight = or_one(p->dtype, a->weight, c), bias = or_zero(p->dtype, a->bias, c);
+    const double weight = talc_cpu_weight(p->dtype, a->weight, c),
+                 bias = or_zero(p->dtype, a->bias, c);
     for (int64_t n = 0; n < N; n++)
         for (int64_t hw = 0; hw < HW; hw++) {
             const int64_t at = (n * C + c) * HW + hw;
@@ -304,6 +257,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     const talc_batch_norm2d_problem *p = problem;
+    if (p->direction == TALC_GRAD_INPUT)
+        return talc_cpu_batch_norm2d_gradient_reference(p, arguments);
     for (int64_t c = 0; c < p->C; c++)
         reference_channel(p, arguments, c);
     return TALC_OK;
@@ -312,7 +267,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 // clang-format off
 const talc_algorithm talc_cpu_batch_norm2d[] = {
     { "blocks", { "f64 statistics, then the data's own type", TALC_STRICT, false }, blocks_plan,  blocks_run },
-    { "reference", { "f64 accumulation",                         TALC_STRICT, true },  forward_plan, reference_run },
+    { "reference", { "f64 accumulation",                         TALC_STRICT, true },  reference_plan, reference_run },
     { .name = NULL },
 };
 // clang-format on
