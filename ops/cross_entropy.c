@@ -68,14 +68,29 @@ static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
     return !talc_failed();
 }
 
-static bool check_options(const talc_cross_entropy_options *options)
+/* Their values are not looked at: PyTorch takes negative ones too. */
+static bool check_weights(const talc_tensor *logits, const talc_tensor *weights)
+{
+    const talc_dims due = TALC_DIMS(logits->dims[class_dim(logits)]);
+    if (weights == NULL)
+        return true;
+    if (!talc_operand_like(OP, "logits", logits, "class_weights", weights) ||
+        !talc_operand_shape(OP, "class_weights", weights, due))
+        return false;
+    if (talc_tape_wants_one(weights))
+        talc_fail(TALC_BAD_ARGUMENT, "%s: class_weights wants a gradient, and there is none by it",
+                  OP);
+    return !talc_failed();
+}
+
+static bool check_options(const talc_tensor *logits, const talc_cross_entropy_options *options)
 {
     const double e = options->label_smoothing;
     if ((unsigned)options->reduction > TALC_REDUCTION_NONE)
         talc_fail(TALC_BAD_ARGUMENT, "%s: there is no reduction %d", OP, (int)options->reduction);
     else if (!(e >= 0 && e <= 1))
         talc_fail(TALC_BAD_ARGUMENT, "%s: label_smoothing %g must be from 0 to 1", OP, e);
-    return !talc_failed();
+    return !talc_failed() && check_weights(logits, options->class_weights);
 }
 
 // ---- Problem ------------------------------------------------------------------------------------------------
@@ -91,6 +106,7 @@ static talc_cross_entropy_problem problem_of(const talc_tensor *x,
                                                      : ignored == TALC_ZERO ? 0
                                                                             : ignored,
                                      .label_smoothing = options->label_smoothing,
+                                     .weighted = options->class_weights != NULL,
                                      .C = x->dims[at],
                                      .x_stride = x->strides[at],
                                      .samples = 1 };
@@ -117,10 +133,23 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
 }
 
 static talc_status run(const talc_choice *choice, const talc_cross_entropy_problem *p,
-                       const talc_tensor *x, const talc_tensor *labels, talc_tensor *y)
+                       const talc_tensor *x, const talc_tensor *labels, const talc_tensor *weights,
+                       talc_tensor *y)
 {
-    talc_cross_entropy_arguments arguments = { .y = y->data, .x = x->data, .labels = labels->data };
-    return talc_choice_run(choice, write_problem, p, p, &arguments.base);
+    talc_tensor *packed = talc_operand_contiguous(OP, labels);
+    talc_tensor *packed_weights = packed == NULL ? NULL : talc_operand_contiguous(OP, weights);
+    talc_status status = talc_error_status();
+    if (status == TALC_OK) {
+        talc_cross_entropy_arguments arguments = { .y = y->data,
+                                                   .x = x->data,
+                                                   .labels = packed->data,
+                                                   .class_weights =
+                                                       talc_operand_data(packed_weights) };
+        status = talc_choice_run(choice, write_problem, p, p, &arguments.base);
+    }
+    talc_release(packed);
+    talc_release(packed_weights);
+    return status;
 }
 
 // ---- Gradient -----------------------------------------------------------------------------------------------
@@ -133,10 +162,13 @@ static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
     const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
     const talc_tensor *loss_gradient = talc_contiguous_for(op, dy);
     labels = talc_contiguous_for(op, labels);
+    talc_cross_entropy_options options =
+        *(const talc_cross_entropy_options *)talc_node_problem(node);
+    if (talc_node_saved(node, 2) != NULL)
+        options.class_weights = talc_contiguous_for(op, talc_node_saved(node, 2));
     if (talc_failed())
         return;
-    const talc_cross_entropy_options *options = talc_node_problem(node);
-    talc_cross_entropy_problem p = problem_of(x, options);
+    talc_cross_entropy_problem p = problem_of(x, &options);
     p.direction = TALC_GRAD_INPUT;
     talc_choice choice;
     talc_tensor *dx = NULL;
@@ -144,18 +176,22 @@ static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
         dx = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
     if (dx == NULL)
         return;
-    talc_cross_entropy_arguments arguments = {
-        .x = x->data, .labels = labels->data, .dy = loss_gradient->data, .dx = dx->data
-    };
+    talc_cross_entropy_arguments arguments = { .x = x->data,
+                                               .labels = labels->data,
+                                               .class_weights =
+                                                   talc_operand_data(options.class_weights),
+                                               .dy = loss_gradient->data,
+                                               .dx = dx->data };
     if (p.samples > 0 &&
         talc_choice_run(&choice, write_problem, &p, &p, &arguments.base) != TALC_OK)
         return;
     talc_observed(op, talc_chosen(&choice), &p,
-                  (const talc_tensor *const[]){ x, labels, loss_gradient }, 3, dx);
+                  (const talc_tensor *const[]){ x, labels, options.class_weights, loss_gradient },
+                  4, dx);
     gradients[0] = dx;
 }
 
-/* An algorithm that is forced is the forward pass's alone. */
+/* An algorithm that is forced is the forward pass's alone, and what weighs classes is saved like an operand. */
 static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *labels,
                              const talc_cross_entropy_options *options, talc_tensor *y)
 {
@@ -163,12 +199,15 @@ static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *label
         return y;
     talc_cross_entropy_options kept = *options;
     kept.algorithm = NULL;
+    kept.class_weights = NULL;
     return talc_tape_record(y,
                             &(talc_note){ .op = OP,
                                           .rule = cross_entropy_gradient,
                                           .inputs = &logits,
                                           .input_count = 1,
-                                          .saved = { { "logits", logits }, { "labels", labels } },
+                                          .saved = { { "logits", logits },
+                                                     { "labels", labels },
+                                                     { "class_weights", options->class_weights } },
                                           .problem = &kept,
                                           .problem_bytes = sizeof kept });
 }
@@ -180,7 +219,7 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
 {
     const talc_cross_entropy_options defaults = { 0 };
     const talc_cross_entropy_options *o = options == NULL ? &defaults : options;
-    if (!check_operands(logits, labels) || !check_options(o))
+    if (!check_operands(logits, labels) || !check_options(logits, o))
         return NULL;
     const talc_cross_entropy_problem problem = problem_of(logits, o);
     talc_choice choice;
@@ -198,14 +237,11 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     if (y == NULL || problem.samples == 0)
         return recorded(logits, labels, o, y);
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *packed = talc_operand_contiguous(OP, labels);
-    talc_status status =
-        packed == NULL ? talc_error_status() : run(&choice, &problem, logits, packed, y);
-    talc_release(packed);
+    const talc_status status = run(&choice, &problem, logits, labels, o->class_weights, y);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     talc_observed(OP, talc_chosen(&choice), &problem,
-                  (const talc_tensor *const[]){ logits, labels }, 2, y);
+                  (const talc_tensor *const[]){ logits, labels, o->class_weights }, 3, y);
     return recorded(logits, labels, o, y);
 }
 

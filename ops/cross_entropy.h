@@ -9,17 +9,24 @@
 ///     sum     sum of l
 ///     none    l, of the labels' shape
 ///
-/// Shapes: logits [N, C, ...] with labels [N, ...], or logits [C] with a label []; at least one class. Types: logits f32 or f64,
-/// labels i64, on one device, any strides. The largest logit is subtracted, so logits of any size are safe; -infinity is a class of probability
+/// With class weights w, the l of each class t is multiplied by w[t], that of the label and those that smoothing adds up,
+/// and a mean divides by the sum of w[label] over the samples that count instead.
+///
+/// Shapes: logits [N, C, ...] with labels [N, ...], or logits [C] with a label []; at least one class; class weights [C]. Types:
+/// logits and class weights f32 or f64, labels i64, on one device, any strides. The largest logit is subtracted, so logits of any size are safe; -infinity is a class of probability
 /// 0, and as the label's an infinite loss. A NaN, an infinite maximum, and so a sample that is all -infinity, give NaN.
 ///
-/// Gradients: dx_j = dl (softmax(x)_j - (1 - e) [j = t] - e / C), dl being dy, dy / samples that count for the mean, and 0 for an ignored sample.
+/// Gradients: dx_j = dl (softmax(x)_j - (1 - e) [j = t] - e / C), dl being dy, dy / samples that count for the mean, and 0 for an ignored sample;
+/// with class weights dx_j = dl (A softmax(x)_j - (1 - e) w_t [j = t] - e w_j / C), A = (1 - e) w_t + e mean w, and dl for the mean
+/// is dy / the sum of the labels' weights. Class weights have none. Where a label is no class, which the forward pass reports, it is NaN.
 ///
 /// Accuracy: l within (4 + (1 - e) |x_t - m| + a e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value, where a is 1 for f32,
-/// whose mean is taken in f64, and 1 + 2 sqrt(C) for f64; a sum or mean of n samples within the sum or mean of these bounds, and
-/// 2 (sqrt(n) + 1) u of the sum or mean of the |l|.
+/// whose mean is taken in f64, and 1 + 2 sqrt(C) for f64; with class weights each term times its weight, and 2 u of each more,
+/// (2 + 2 sqrt(C)) u of that of log(sum) with smoothing; a sum or mean of n samples within the sum or mean of these bounds, and
+/// 2 (sqrt(n) + 1) u of the sum or mean of the |l|, 4 (sqrt(n) + 1) u with class weights.
 ///
 /// Errors: NULL operands, types, devices and shapes that do not match, no class, an unknown reduction, label smoothing outside 0 .. 1,
+/// class weights of another shape, type or device than C of logits', or that want a gradient,
 /// an algorithm that does not exist or refuses, no memory, a label that is neither a class nor ignore_index. Such a label is
 /// named with its place and the number of classes, "cross_entropy: element 3 of labels is 10, there are 10 classes": at once on the
 /// CPU; on a device that works on its own by the next call that waits for it, and until then its loss is NaN. No logit is read by it.
@@ -42,6 +49,7 @@ typedef struct talc_cross_entropy_options {
     talc_reduction reduction;
     int64_t ignore_index;   ///< 0: -100; TALC_ZERO: class 0
     double label_smoothing; ///< 0 .. 1
+    const talc_tensor *class_weights; ///< [C], PyTorch's `weight`; NULL: 1 each
     /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;
 } talc_cross_entropy_options;
@@ -63,6 +71,7 @@ typedef struct talc_cross_entropy_problem {
     talc_reduction reduction;
     int64_t ignore_index;
     double label_smoothing;
+    bool weighted; ///< by class weights
     int64_t C, x_stride;
     int64_t samples; ///< at least 1: product of outer_dims
     int outer_rank;
@@ -70,12 +79,14 @@ typedef struct talc_cross_entropy_problem {
     int64_t x_strides[TALC_MAX_RANK];
 } talc_cross_entropy_problem;
 
-/// Forward reads x and labels and writes y; the input gradient reads x, labels and dy and writes dx. Others are NULL.
+/// Forward reads x, labels and class_weights (contiguous, of the problem's dtype; NULL unless weighted) and writes y; the input
+/// gradient reads these and dy, which is like y, and writes dx, which lies like x. Others are NULL.
 typedef struct talc_cross_entropy_arguments {
     talc_arguments base;
     void *y;
     const void *x;
     const int64_t *labels;
+    const void *class_weights;
     const void *dy;
     void *dx;
 } talc_cross_entropy_arguments;

@@ -2,6 +2,8 @@
 ///
 ///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;    with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
 ///
+/// With class weights each l times that of its class; the gradient as ops/cross_entropy.h has it.
+///
 /// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share pieces of sqrt(n) samples, each with a sum
 /// of losses and a count of its own, in f64, which are added in their order: no loss goes through more than 2 sqrt(n)
 /// roundings. Terms within a sample are added in runs of sqrt(C) where f64 has no digits to spare.
@@ -18,22 +20,39 @@
 
 #include <tgmath.h>
 
-/* What a piece gives. */
+/* The largest logit of a sample, and sums over its classes. */
+typedef struct row_sums {
+    double most;
+    double exponentials; /* of x_j - most */
+    double differences;  /* x_j - most, times the weight of j */
+} row_sums;
+
+typedef struct entropy_plan entropy_plan;
+typedef row_sums sums_function(const entropy_plan *plan, int64_t at);
+
+/* dx_j = exp(x_j - most) * scale - w_j * smoothing - [j = label] * of_label */
+typedef struct row_gradient {
+    double most, scale, smoothing, of_label;
+} row_gradient;
+
+typedef void gradient_function(const entropy_plan *plan, int64_t at, int64_t label,
+                               row_gradient by);
+
+/* What a piece gives: its losses and what their mean divides by. */
 typedef struct part {
-    double sum;
-    int64_t count;
+    double sum, weight;
 } part;
 
-typedef double loss_function(const talc_cross_entropy_problem *p, const void *x, int64_t at,
-                             int64_t label);
-
-typedef struct entropy_plan {
+struct entropy_plan {
     const talc_cross_entropy_problem *problem;
     const talc_cross_entropy_arguments *arguments;
-    loss_function *loss;
+    sums_function *sums;
+    gradient_function *gradient;
+    double mean_weight; /* of a class */
     int64_t per_piece;
-    part *parts; /* of the pieces */
-} entropy_plan;
+    part *parts;        /* of the pieces */
+    double denominator; /* of a mean; for the gradient */
+};
 
 static int64_t per_piece_of(const talc_cross_entropy_problem *p)
 {
@@ -46,45 +65,97 @@ static int64_t run_of(const talc_cross_entropy_problem *p)
     return p->dtype == TALC_F32 ? p->C : (int64_t)ceil(sqrt((double)p->C));
 }
 
-static double smoothed(const talc_cross_entropy_problem *p, double log_sum, double from_most,
-                       double all)
-{
-    const double e = p->label_smoothing, loss = log_sum - from_most;
-    /* Without smoothing a class of -infinity has no part in it. */
-    return e == 0 ? loss : (1 - e) * loss + e * (log_sum - all / (double)p->C);
-}
-
 /* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into the loss, as
  * (+infinity) - (+infinity) and (-infinity) - (-infinity) do. */
-#define LOSS(name, T, E, load)                                                                     \
-    static double name(const talc_cross_entropy_problem *p, const void *pointer, int64_t at,       \
-                       int64_t label)                                                              \
+#define SUMS(name, T, E)                                                                           \
+    static row_sums name(const entropy_plan *plan, int64_t at)                                     \
     {                                                                                              \
-        const T *x = pointer;                                                                      \
-        E m = load(0);                                                                             \
+        const talc_cross_entropy_problem *p = plan->problem;                                       \
+        const T *x = (const T *)plan->arguments->x + at, *w = plan->arguments->class_weights;      \
+        const int64_t run = run_of(p), step = p->x_stride;                                         \
+        E m = x[0];                                                                                \
         for (int64_t j = 1; j < p->C; j++)                                                         \
-            m = load(j) > m ? load(j) : m;                                                         \
-        double sum = 0, all = 0;                                                                   \
-        const int64_t run = run_of(p);                                                             \
+            m = (E)x[j * step] > m ? (E)x[j * step] : m;                                           \
+        row_sums all = { m, 0, 0 };                                                                \
         for (int64_t begin = 0; begin < p->C; begin += run) {                                      \
-            double part_sum = 0, part_all = 0;                                                     \
+            double exponentials = 0, differences = 0;                                              \
             for (int64_t j = begin; j < talc_smaller(begin + run, p->C); j++) {                    \
-                part_sum += (double)exp(load(j) - m);                                              \
-                part_all += (double)load(j) - (double)m;                                           \
+                const double difference = (double)x[j * step] - (double)m;                         \
+                exponentials += (double)exp((E)x[j * step] - m);                                   \
+                differences += w == NULL ? difference : difference * (double)w[j];                 \
             }                                                                                      \
-            sum += part_sum;                                                                       \
-            all += part_all;                                                                       \
+            all.exponentials += exponentials;                                                      \
+            all.differences += differences;                                                        \
         }                                                                                          \
-        return smoothed(p, log(sum), (double)load(label) - (double)m, all);                        \
+        return all;                                                                                \
     }
 
-#define LOAD(j)      (x[at + (j)*p->x_stride])
-#define LOAD_WIDE(j) ((double)x[at + (j)*p->x_stride])
-LOSS(rows_f32, float, float, LOAD)
-LOSS(rows_f64, double, double, LOAD)
-LOSS(wide_f32, float, double, LOAD_WIDE)
+#define GRADIENT(name, T, E)                                                                       \
+    static void name(const entropy_plan *plan, int64_t at, int64_t label, row_gradient by)         \
+    {                                                                                              \
+        const talc_cross_entropy_problem *p = plan->problem;                                       \
+        const T *x = (const T *)plan->arguments->x + at, *w = plan->arguments->class_weights;      \
+        T *dx = (T *)plan->arguments->dx + at;                                                     \
+        const int64_t step = p->x_stride;                                                          \
+        const E m = (E)by.most, scale = (E)by.scale, even = (E)by.smoothing;                       \
+        for (int64_t j = 0; j < p->C; j++) {                                                       \
+            E value = exp((E)x[j * step] - m) * scale;                                             \
+            if (by.smoothing != 0)                                                                 \
+                value -= w == NULL ? even : even * (E)w[j];                                        \
+            if (j == label)                                                                        \
+                value -= (E)by.of_label;                                                           \
+            dx[j * step] = (T)value;                                                               \
+        }                                                                                          \
+    }
 
-// ---- Pieces -------------------------------------------------------------------------------------------------
+SUMS(sums_f32, float, float)
+SUMS(sums_f64, double, double)
+SUMS(sums_wide_f32, float, double)
+GRADIENT(gradient_f32, float, float)
+GRADIENT(gradient_f64, double, double)
+GRADIENT(gradient_wide_f32, float, double)
+
+/* Element j of class_weights. */
+static double weight_of(const entropy_plan *plan, int64_t j)
+{
+    const void *weights = plan->arguments->class_weights;
+    return weights == NULL ? 1 : talc_cpu_load(plan->problem->dtype, weights, j);
+}
+
+/* Of count terms, in runs of sqrt(count). */
+static double sum_of(const entropy_plan *plan, int64_t count,
+                     double (*term)(const entropy_plan *plan, int64_t i))
+{
+    const int64_t run = (int64_t)ceil(sqrt((double)count));
+    double sum = 0;
+    for (int64_t begin = 0; begin < count; begin += run) {
+        double part_sum = 0;
+        for (int64_t i = begin; i < talc_smaller(begin + run, count); i++)
+            part_sum += term(plan, i);
+        sum += part_sum;
+    }
+    return sum;
+}
+
+static bool is_class(const talc_cross_entropy_problem *p, int64_t label)
+{
+    return label >= 0 && label < p->C;
+}
+
+// ---- Losses -------------------------------------------------------------------------------------------------
+
+static double loss_of(const entropy_plan *plan, int64_t at, int64_t label)
+{
+    const talc_cross_entropy_problem *p = plan->problem;
+    const row_sums sums = plan->sums(plan, at);
+    const double log_sum = log(sums.exponentials), e = p->label_smoothing;
+    const double x = talc_cpu_load(p->dtype, plan->arguments->x, at + label * p->x_stride);
+    const double loss = weight_of(plan, label) * (log_sum - (x - sums.most));
+    /* Without smoothing a class of -infinity has no part in it. */
+    return e == 0 ? loss
+                  : (1 - e) * loss +
+                        e * (log_sum * plan->mean_weight - sums.differences / (double)p->C);
+}
 
 static void entropy_piece(void *context, int64_t piece, int worker)
 {
@@ -97,10 +168,9 @@ static void entropy_piece(void *context, int64_t piece, int worker)
     for (int64_t i = piece * plan->per_piece; i < end; i++) {
         double loss = 0;
         if (a->labels[i] != p->ignore_index) {
-            loss =
-                plan->loss(p, a->x, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
+            loss = loss_of(plan, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
                            a->labels[i]);
-            mine.count++;
+            mine.weight += weight_of(plan, a->labels[i]);
         }
         mine.sum += loss;
         if (p->reduction == TALC_REDUCTION_NONE)
@@ -112,42 +182,109 @@ static void entropy_piece(void *context, int64_t piece, int worker)
 static talc_status check_labels(const talc_cross_entropy_problem *p, const int64_t *labels)
 {
     for (int64_t i = 0; i < p->samples; i++)
-        if (labels[i] != p->ignore_index && (labels[i] < 0 || labels[i] >= p->C))
+        if (labels[i] != p->ignore_index && !is_class(p, labels[i]))
             return talc_cross_entropy_bad_label(i, labels[i], p->C);
     return TALC_OK;
 }
 
-static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a,
-                       loss_function *loss)
+static talc_status run_forward(entropy_plan *plan)
 {
-    entropy_plan plan = { p, a, loss, per_piece_of(p), a->base.workspace };
-    const int64_t pieces = talc_cpu_pieces(p->samples, plan.per_piece);
+    const talc_cross_entropy_problem *p = plan->problem;
+    const talc_cross_entropy_arguments *a = plan->arguments;
+    const int64_t pieces = talc_cpu_pieces(p->samples, plan->per_piece);
     talc_status status = check_labels(p, a->labels);
     if (status == TALC_OK)
-        status = talc_cpu_parallel(pieces, entropy_piece, &plan);
+        status = talc_cpu_parallel(pieces, entropy_piece, plan);
     if (status != TALC_OK || p->reduction == TALC_REDUCTION_NONE)
         return status;
     part whole = { 0, 0 };
     for (int64_t i = 0; i < pieces; i++) {
-        whole.sum += plan.parts[i].sum;
-        whole.count += plan.parts[i].count;
+        whole.sum += plan->parts[i].sum;
+        whole.weight += plan->parts[i].weight;
     }
     talc_cpu_store(p->dtype, a->y, 0,
-                   p->reduction == TALC_REDUCTION_SUM ? whole.sum
-                                                      : whole.sum / (double)whole.count);
+                   p->reduction == TALC_REDUCTION_SUM ? whole.sum : whole.sum / whole.weight);
     return TALC_OK;
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+/* What sample i adds to what a mean divides by. */
+static double label_weight(const entropy_plan *plan, int64_t i)
+{
+    const int64_t label = plan->arguments->labels[i];
+    if (label == plan->problem->ignore_index)
+        return 0;
+    return is_class(plan->problem, label) ? weight_of(plan, label) : NAN;
+}
+
+static void gradient_of(const entropy_plan *plan, int64_t at, int64_t label, double dl)
+{
+    const talc_cross_entropy_problem *p = plan->problem;
+    const double e = p->label_smoothing;
+    if (label == p->ignore_index || !is_class(p, label)) {
+        for (int64_t j = 0; j < p->C; j++)
+            talc_cpu_store(p->dtype, plan->arguments->dx, at + j * p->x_stride,
+                           label == p->ignore_index ? 0 : NAN);
+        return;
+    }
+    const row_sums sums = plan->sums(plan, at);
+    const double of_label = (1 - e) * weight_of(plan, label);
+    plan->gradient(
+        plan, at, label,
+        (row_gradient){ sums.most,
+                        dl * (of_label + (e == 0 ? 0 : e * plan->mean_weight)) / sums.exponentials,
+                        dl * e / (double)p->C, dl * of_label });
+}
+
+static void gradient_piece(void *context, int64_t piece, int worker)
+{
+    (void)worker;
+    const entropy_plan *plan = context;
+    const talc_cross_entropy_problem *p = plan->problem;
+    const talc_cross_entropy_arguments *a = plan->arguments;
+    const int64_t end = talc_smaller(p->samples, (piece + 1) * plan->per_piece);
+    for (int64_t i = piece * plan->per_piece; i < end; i++) {
+        const double dy =
+            talc_cpu_load(p->dtype, a->dy, p->reduction == TALC_REDUCTION_NONE ? i : 0);
+        gradient_of(plan, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
+                    a->labels[i], dy / plan->denominator);
+    }
+}
+
+static talc_status run_gradient(entropy_plan *plan)
+{
+    const talc_cross_entropy_problem *p = plan->problem;
+    plan->denominator =
+        p->reduction == TALC_REDUCTION_MEAN ? sum_of(plan, p->samples, label_weight) : 1;
+    return talc_cpu_parallel(talc_cpu_pieces(p->samples, plan->per_piece), gradient_piece, plan);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
-static const char *forward_plan(const talc_device *device, const void *problem, size_t limit,
-                                talc_plan *plan)
+static const char *plan_any(const talc_device *device, const void *problem, size_t limit,
+                            talc_plan *plan)
 {
     (void)device, (void)limit;
     const talc_cross_entropy_problem *p = problem;
-    if (p->samples > 0)
+    if (p->direction == TALC_FORWARD && p->samples > 0)
         plan->workspace = (size_t)talc_cpu_pieces(p->samples, per_piece_of(p)) * sizeof(part);
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_GRAD_WEIGHT ? "cross entropy has no weights" : NULL;
+}
+
+static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a,
+                       sums_function *sums, gradient_function *gradient)
+{
+    entropy_plan plan = { .problem = p,
+                          .arguments = a,
+                          .sums = sums,
+                          .gradient = gradient,
+                          .mean_weight = 1,
+                          .per_piece = per_piece_of(p),
+                          .parts = a->base.workspace };
+    if (a->class_weights != NULL)
+        plan.mean_weight = sum_of(&plan, p->C, weight_of) / (double)p->C;
+    return p->direction == TALC_FORWARD ? run_forward(&plan) : run_gradient(&plan);
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -155,7 +292,8 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 {
     (void)device, (void)planned;
     const talc_cross_entropy_problem *p = problem;
-    return run(p, arguments, p->dtype == TALC_F32 ? rows_f32 : rows_f64);
+    return p->dtype == TALC_F32 ? run(p, arguments, sums_f32, gradient_f32)
+                                : run(p, arguments, sums_f64, gradient_f64);
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -163,13 +301,14 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     const talc_cross_entropy_problem *p = problem;
-    return run(p, arguments, p->dtype == TALC_F32 ? wide_f32 : rows_f64);
+    return p->dtype == TALC_F32 ? run(p, arguments, sums_wide_f32, gradient_wide_f32)
+                                : run(p, arguments, sums_f64, gradient_f64);
 }
 
 // clang-format off
 const talc_algorithm talc_cpu_cross_entropy[] = {
-    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, forward_plan, rows_run },
-    { "reference", { "f64",                              TALC_STRICT, true },  forward_plan, reference_run },
+    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, plan_any, rows_run },
+    { "reference", { "f64",                              TALC_STRICT, true },  plan_any, reference_run },
     { .name = NULL },
 };
 // clang-format on

@@ -1,0 +1,216 @@
+/* Gradients of pooling, batch norm and cross entropy: a few values of PyTorch's, and edges. */
+#include "tests/support/hooks.h"
+
+#include <math.h>
+
+#define D      TALC_DIMS
+#define POOL   &(const talc_pool2d_options)
+#define NORM   &(const talc_batch_norm2d_options)
+#define LOSSES &(const talc_cross_entropy_options)
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+/* k i mod m - o, of a type. */
+static talc_tensor *sequence(talc_dims dims, int64_t k, int64_t m, int64_t o)
+{
+    double numbers[64];
+    int64_t count = 1;
+    for (int i = 0; i < dims.rank; i++)
+        count *= dims.dim[i];
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = (double)(i * k % m - o);
+    return talc_from_host(tested_device(), TALC_F64, dims, numbers);
+}
+
+/* The gradients under the cotangent 5 i mod 7 - 3. */
+static void assert_gradients(const char *what, const talc_tensor *y, int count,
+                             const talc_tensor *const inputs[], const double *const due[])
+{
+    cr_assert(y != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(talc_backward_from(y, sequence(talc_dims_of(y), 5, 7, 3)), "%s: %s", what,
+              talc_error_message());
+    for (int k = 0; k < count; k++) {
+        double got[64];
+        const talc_tensor *gradient = talc_grad(inputs[k]);
+        cr_assert(talc_to_host(gradient, got, (size_t)talc_numel(gradient) * sizeof *got));
+        for (int64_t i = 0; i < talc_numel(gradient); i++)
+            cr_assert(fabs(got[i] - due[k][i]) <= 1e-13 * (1 + fabs(due[k][i])),
+                      "%s, input %d: element %d is %.17g instead of %.17g", what, k, (int)i, got[i],
+                      due[k][i]);
+    }
+}
+
+Test(gradient_values, of_pooling_are_those_of_pytorch)
+{
+    static const struct {
+        const char *name;
+        talc_tensor *(*pool)(const talc_tensor *x, const talc_pool2d_options *options);
+        talc_pool2d_options options;
+        double due[20];
+    } of[] = {
+        { "max",
+          talc_max_pool2d,
+          { .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 }, .ceil_mode = true },
+          { 0, 0, 0, 2, 0, 0, -2, 0, 0, 0, 0, 0, 0, 0, 1, -1, 0, -3, 2, 0 } },
+        { "max, dilated",
+          talc_max_pool2d,
+          { .kernel = { 2, 2 }, .stride = { 1, 1 }, .dilation = { 2, 3 } },
+          { 0, 0, 0, -3, 0, 0, -2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0 } },
+        { "avg",
+          talc_avg_pool2d,
+          { .kernel = { 3, 2 }, .stride = { 2, 3 }, .padding = { 1, 1 }, .ceil_mode = true },
+          { -0.5, 0, 1. / 3,  1. / 3,  0, -0.5, 0, 0,        0,        0,
+            0,    0, -1. / 3, -1. / 3, 0, 0.75, 0, -1. / 12, -1. / 12, 0 } },
+        { "avg without padding",
+          talc_avg_pool2d,
+          { .kernel = { 3, 2 },
+            .stride = { 2, 3 },
+            .padding = { 1, 1 },
+            .ceil_mode = true,
+            .exclude_padding = true },
+          { -1.5, 0, 0.5,     0.5,     0, -1.5, 0, 1. / 6, 1. / 6, 0,
+            0,    0, -1. / 3, -1. / 3, 0, 3,    0, 1. / 6, 1. / 6, 0 } },
+        { "avg by 4",
+          talc_avg_pool2d,
+          { .kernel = { 3, 2 }, .stride = { 2, 3 }, .padding = { 1, 1 }, .divisor_override = 4 },
+          { -0.75, 0, 0.5, 0.5, 0, -0.75, 0, 0, 0, 0, 0, 0, -0.5, -0.5, 0, 0, 0, -0.5, -0.5, 0 } },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        talc_tensor *x = sequence(D(1, 1, 4, 5), 7, 11, 4);
+        talc_require_grad(x, true);
+        assert_gradients(of[i].name, of[i].pool(x, &of[i].options), 1,
+                         (const talc_tensor *const[]){ x }, (const double *const[]){ of[i].due });
+    }
+    static const double adaptive[] = { -0.5,    -0.5, -1. / 6, 1. / 3, 1. / 3, -0.5,   -0.5,
+                                       -0.5,    0,    0,       0.5,    0.5,    1. / 3, -1. / 6,
+                                       -1. / 6, 0.5,  0.5,     2. / 3, 1. / 6, 1. / 6 };
+    talc_tensor *x = sequence(D(1, 1, 4, 5), 7, 11, 4);
+    talc_require_grad(x, true);
+    assert_gradients("adaptive", talc_adaptive_avg_pool2d(x, 3, 2), 1,
+                     (const talc_tensor *const[]){ x }, (const double *const[]){ adaptive });
+    assert_all_freed();
+}
+
+Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
+{
+    static const double due[2][3][12] = {
+        { { -1.0325070977653721, 1.078969864894201, 0.27619557024631758, 0.12547301888163309,
+            -0.41406024084133464, 0.071101136876907209, -0.40396817985059663, -1.2067424744984803,
+            1.2880523169739302, -0.071101136876907209, 0.41406024084133464, -0.12547301888163309 },
+          { 1.413243894051555, -6.733707617470805 },
+          { -3, 3 } },
+        { { -3.1819725604180067, 2.1213150402786711, 0, 1.1546928404526415, -1.7320392606789623,
+            -0.57734642022632077, -1.0606575201393356, -3.1819725604180067, 2.1213150402786711, 0,
+            1.1546928404526415, -1.7320392606789623 },
+          { 3.8890775738442303, -19.629778287694904 },
+          { -3, 3 } },
+    };
+    talc_device *device = tested_device();
+    for (int evaluated = 0; evaluated < 2; evaluated++) {
+        talc_tensor *x = sequence(D(2, 2, 1, 3), 7, 11, 4);
+        talc_tensor *w = talc_from_host(device, TALC_F64, D(2), (const double[]){ 1.5, -0.5 });
+        talc_tensor *b = talc_from_host(device, TALC_F64, D(2), (const double[]){ 0.25, 1 });
+        talc_tensor *mean = talc_from_host(device, TALC_F64, D(2), (const double[]){ 0.5, -1 });
+        talc_tensor *var = talc_from_host(device, TALC_F64, D(2), (const double[]){ 2, 0.75 });
+        const talc_tensor *const inputs[] = { x, w, b };
+        talc_require_grad(x, true);
+        talc_require_grad(w, true);
+        talc_require_grad(b, true);
+        talc_tensor *y = talc_batch_norm2d(x, w, b, mean, var, NORM{ .training = !evaluated });
+        assert_gradients(
+            evaluated ? "norm, evaluated" : "norm", y, 3, inputs,
+            (const double *const[]){ due[evaluated][0], due[evaluated][1], due[evaluated][2] });
+    }
+    assert_all_freed();
+}
+
+Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
+{
+    static const struct {
+        talc_reduction reduction;
+        double smoothing, loss[3], due[12];
+    } of[] = {
+        { TALC_REDUCTION_MEAN,
+          0,
+          { 3.7133370424507612 },
+          { -0.01145849796160492, -0.37945333876630155, 2.0915037177801272, -1.7005918810522205, 0,
+            0, 0, 0, 0.83527901581829622, -0.72403098701596758, -0.097986938699890211,
+            -0.013261090102438247 } },
+        { TALC_REDUCTION_SUM,
+          0.2,
+          { 6.6398996195967452 },
+          { 0.053543962566894795, -0.41052637683989968, 3.0913407115432885, -2.7343582972702829, 0,
+            0, 0, 0, 1.2185639595809774, -1.5689049852349668, -0.06542878551909162,
+            0.41576981117308132 } },
+        { TALC_REDUCTION_NONE,
+          0.2,
+          { 4.3029314437415609, 0, 2.3369681758551852 },
+          { 0.053543962566894795, -0.41052637683989968, 3.0913407115432885, -2.7343582972702829 } },
+        { TALC_REDUCTION_MEAN,
+          0.2,
+          { 3.7942283540552832 },
+          { 0.030596550038225596, -0.23458650105137127, 1.766480406596165, -1.562490455583019, 0, 0,
+            0, 0, 0.69632226261770136, -0.89651713441998093, -0.037387877439480917,
+            0.23758274924176076 } },
+    };
+    talc_device *device = tested_device();
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        talc_tensor *x = talc_div_scalar(sequence(D(3, 4), 7, 11, 4), 2);
+        talc_tensor *labels =
+            talc_from_host(device, TALC_I64, D(3), (const int64_t[]){ 2, -100, 0 });
+        talc_require_grad(x, true);
+        /* Every second element of a tensor: the weights are a view. */
+        const double weights[] = { 0.5, -9, 2, -9, 1.25, -9, 3, -9 };
+        talc_tensor *w =
+            talc_slice(talc_from_host(device, TALC_F64, D(8), weights), 0, 0, TALC_END, 2);
+        talc_tensor *y = talc_cross_entropy_with(x, labels,
+                                                 LOSSES{ .reduction = of[i].reduction,
+                                                         .label_smoothing = of[i].smoothing,
+                                                         .class_weights = w });
+        double loss[3];
+        cr_assert(talc_to_host(y, loss, (size_t)talc_numel(y) * sizeof *loss));
+        for (int64_t k = 0; k < talc_numel(y); k++)
+            cr_assert(fabs(loss[k] - of[i].loss[k]) <= 1e-14 * (1 + of[i].loss[k]),
+                      "%.17g instead of %.17g", loss[k], of[i].loss[k]);
+        assert_gradients("cross_entropy", y, 1, (const talc_tensor *const[]){ x },
+                         (const double *const[]){ of[i].due });
+    }
+    assert_all_freed();
+}
+
+// ---- Edges --------------------------------------------------------------------------------------------------
+
+/* No tap is inside, so the maximum is -infinity, and nothing has a part in it. */
+Test(gradient_values, of_windows_around_the_image_is_zero)
+{
+    talc_tensor *x = talc_ones(tested_device(), TALC_F64, D(1, 2, 1, 1));
+    talc_require_grad(x, true);
+    const talc_tensor *y = talc_max_pool2d(
+        x,
+        POOL{ .kernel = { 2, 2 }, .stride = { 1, 1 }, .padding = { 2, 2 }, .dilation = { 4, 4 } });
+    assert_gradients("max", y, 1, (const talc_tensor *const[]){ x },
+                     (const double *const[]){ (const double[]){ 0, 0 } });
+    assert_all_freed();
+}
+
+/* Where the forward pass goes on, the gradient of other samples is what it is without the wrong label. */
+Test(gradient_values, of_a_label_that_is_no_class_is_nan)
+{
+    talc_device *device = tested_device();
+    talc_tensor *x = talc_zeros(device, TALC_F64, D(3, 2));
+    talc_tensor *labels = talc_from_host(device, TALC_I64, D(3), (const int64_t[]){ 0, 99, 1 });
+    talc_require_grad(x, true);
+    const talc_tensor *y =
+        talc_cross_entropy_with(x, labels, LOSSES{ .reduction = TALC_REDUCTION_SUM });
+    if (y != NULL)
+        cr_assert(talc_backward(y) && !talc_device_synchronize(device));
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "cross_entropy: element 1 of labels is 99, there are 2 classes");
+    if (y != NULL) {
+        double got[6];
+        cr_assert(talc_to_host(talc_grad(x), got, sizeof got));
+        cr_assert(got[0] == -0.5 && got[1] == 0.5 && isnan(got[2]) && isnan(got[3]) &&
+                  got[4] == 0.5 && got[5] == -0.5);
+    }
+    assert_all_freed();
+}
