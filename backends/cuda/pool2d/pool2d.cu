@@ -8,12 +8,14 @@
 ///   auto       the fastest of those below.
 ///   tiled      small square windows out of shared memory, some outputs of a column a thread (tiled.cuh).
 ///   separable  windows of any size, first down and then across (separable.cuh).
-///   window     any window: a thread an output, or 8, 32 or 256 where windows are large and far apart (window.cuh).
+///   window     any window: a thread an output, or 8, 32 or 256 where windows are large and far apart (window.cuh). Also the
+///              input gradient (gradient.cuh).
 ///
 /// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in separable; threads that share a window
 /// add their sums as a tree. The order follows from the problem alone.
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/dtype.cuh"
+#include "backends/cuda/pool2d/gradient.cuh"
 #include "backends/cuda/pool2d/separable.cuh"
 #include "backends/cuda/pool2d/tiled.cuh"
 #include "backends/cuda/pool2d/window.cuh"
@@ -71,7 +73,9 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem, 
     const talc_pool2d_problem p = plain(*problem);
     return talc_cuda_with_dtype(p.dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        if (p.kind != TALC_POOL2D_MAX)
+        if (p.direction == TALC_GRAD_INPUT)
+            launch_gradient<T>(device, &p, arguments);
+        else if (p.kind != TALC_POOL2D_MAX)
             Row::template launch<total, T>(device, &p, arguments);
         else if (p.indices)
             Row::template launch<located_maximum, T>(device, &p, arguments);
@@ -85,8 +89,14 @@ template <typename Row>
 static const char *plan(const talc_device *, const talc_pool2d_problem *problem, size_t,
                         talc_plan *)
 {
+    if (problem->direction == TALC_GRAD_WEIGHT)
+        return "pooling has no weights";
+    if (problem->direction == TALC_GRAD_INPUT)
+        return std::is_same_v<Row, window_row> ? NULL : "only the forward direction";
+    if (problem->OH == 0 || problem->OW == 0)
+        return NULL; /* nothing to run */
     const talc_pool2d_problem p = plain(*problem);
-    return p.direction == TALC_FORWARD ? Row::refuses(&p) : "only the forward direction";
+    return Row::refuses(&p);
 }
 
 template <typename Row> constexpr talc_algorithm row(const char *name)
