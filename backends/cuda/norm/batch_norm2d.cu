@@ -2,7 +2,7 @@
 ///
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
 ///
-/// x, y [N, C, H, W], the rest [C], contiguous. Memory-bound.
+/// x, y [N, C, H, W], the rest [C], contiguous. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
 ///
 ///   parts  Outside training one kernel: a block takes a run of some thousand values, whichever planes they lie in, loads them,
 ///          works out scale and shift of those planes in f64 meanwhile, and does the rest in the data's type. In training
@@ -14,6 +14,7 @@
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/norm/moments.cuh"
 
 using namespace talc;
@@ -308,39 +309,44 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 static const char *plan_channels(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
                                  talc_plan *)
 {
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_GRAD_WEIGHT ? "the input gradient has that of the weight too"
+                                            : NULL;
 }
 
-static const char *plan_parts(const talc_device *, const talc_batch_norm2d_problem *p, size_t,
-                              talc_plan *plan)
+static const char *plan_parts(const talc_device *device, const talc_batch_norm2d_problem *p,
+                              size_t limit, talc_plan *plan)
 {
-    if (p->direction != TALC_FORWARD)
-        return "only the forward direction";
-    if (p->training && p->N * p->H * p->W <= PART_VALUES)
+    const bool backwards = p->direction == TALC_GRAD_INPUT;
+    if ((p->training || backwards) && p->N * p->H * p->W <= PART_VALUES)
         return "a channel of a training batch has up to 16384 values";
     const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
                                                : plan_of<double>(p, NULL).parts_of_channel;
-    if (p->training)
+    if (backwards)
+        plan->workspace = talc_cuda_norm_gradient_workspace(p);
+    else if (p->training)
         plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
-    return NULL;
+    return plan_channels(device, p, limit, plan);
 }
 
-/* launch_parts or launch_channels, of both types. */
-template <auto F32, auto F64>
+/* launch_parts or launch_channels, of both types, and their gradient. */
+template <auto F32, auto F64, auto GRADIENT>
 static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, const talc_plan *,
                        const talc_batch_norm2d_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "batch_norm2d");
     if (status != TALC_OK)
         return status;
-    (p->dtype == TALC_F32 ? F32 : F64)(device, p, arguments);
+    const auto launch = p->direction != TALC_FORWARD ? GRADIENT : p->dtype == TALC_F32 ? F32 : F64;
+    launch(device, p, arguments);
     return talc_cuda_launched(device, "batch_norm2d");
 }
 
 const talc_algorithm talc_cuda_batch_norm2d[] = {
-    talc_cuda_row<plan_parts, run<launch_parts<float>, launch_parts<double>>>(
+    talc_cuda_row<plan_parts,
+                  run<launch_parts<float>, launch_parts<double>, talc_cuda_norm_gradient_parts>>(
         "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
-    talc_cuda_row<plan_channels, run<launch_channels<float>, launch_channels<double>>>(
+    talc_cuda_row<plan_channels, run<launch_channels<float>, launch_channels<double>,
+                                     talc_cuda_norm_gradient_channels>>(
         "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
     { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

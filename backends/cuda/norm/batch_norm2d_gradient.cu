@@ -1,0 +1,304 @@
+/// The input gradient of batch normalisation, with those of weight and bias.
+///
+///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    g = dy
+///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
+///
+/// dy, x, dx [N, C, H, W], the rest [C], contiguous; M = N H W. Memory-bound: x and dy are read twice, dx is written once.
+///
+///   parts     A channel is cut into parts of about 16384 values, several planes or a piece of one. A block gives a part's sums, in
+///             f64; a warp adds those of a channel in a tree of fixed shape; then each block does a part of dx, in the data's type
+///             and from the back, where x and dy are still cached.
+///   channels  One block a channel.
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/group.cuh"
+#include "backends/cuda/norm/gradient.h"
+#include "tensor/extent.h"
+
+using namespace talc;
+
+namespace /* other kernels have types of the same names */
+{
+
+/* Of g and of g (x - mean). */
+struct gradient_sums {
+    double g = 0, product = 0;
+
+    __device__ void join(const gradient_sums &other)
+    {
+        g += other.g;
+        product += other.product;
+    }
+};
+
+/* dx = g * by_g + (x - mean) * by_x + shift; outside training by_g alone. */
+template <typename T> struct gradient_affine {
+    T mean, by_g, by_x, shift;
+};
+
+template <typename T> struct gradient_plan {
+    const T *x, *dy, *weight, *mean, *rstd;
+    T *dx, *dweight, *dbias;
+    gradient_affine<T> *channels; /* [C] */
+    gradient_sums *parts;         /* [C][parts] */
+    int64_t N, C, plane, parts_of_channel;
+    int64_t images, length, segments; /* a part: planes, values of each, and parts of a plane */
+    bool training;
+};
+
+/* Some values of channel c: `rows` runs of whole accesses, C planes apart. */
+template <typename Index> struct gradient_part {
+    int64_t c, offset; /* of the first value */
+    Index accesses;    /* of all runs */
+};
+
+// ---- Sums and dx of some values -----------------------------------------------------------------------------
+
+/* Calls visit(x, dy, offset) with each COUNT neighbours that a thread of the block has. `length` is that of runs in accesses, and
+ * of a single run no less than what it has. */
+template <int COUNT, typename T, typename Index, typename Visit>
+static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<Index> &part,
+                                const divisor<Index> &length, Visit visit)
+{
+    constexpr int IN_FLIGHT = COUNT > 1 ? 2 : 4;
+    for (Index i = threadIdx.x; i < part.accesses; i += BLOCK * IN_FLIGHT) {
+        vec<T, COUNT> x[IN_FLIGHT], dy[IN_FLIGHT];
+        int64_t at[IN_FLIGHT];
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            const Index access = i + k * BLOCK;
+            if (access >= part.accesses)
+                continue;
+            const Index row = length.quotient(access);
+            at[k] = part.offset + (int64_t)row * p.C * p.plane +
+                    (int64_t)(access - row * length.by) * COUNT;
+            x[k] = *(const vec<T, COUNT> *)(p.x + at[k]);
+            dy[k] = *(const vec<T, COUNT> *)(p.dy + at[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < IN_FLIGHT; k++)
+            if (i + k * BLOCK < part.accesses)
+                visit(x[k], dy[k], at[k]);
+    }
+}
+
+/* The first thread of the block gets them. */
+template <int COUNT, typename T, typename Index>
+static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradient_part<Index> &part,
+                                        const divisor<Index> &length, gradient_sums *shared)
+{
+    gradient_sums sums;
+    const double mean = (double)p.mean[part.c];
+    for_part<COUNT>(p, part, length, [&](const vec<T, COUNT> &x, const vec<T, COUNT> &dy, int64_t) {
+#pragma unroll
+        for (int e = 0; e < COUNT; e++) {
+            const double g = (double)dy.of[e];
+            sums.g += g;
+            sums.product += g * ((double)x.of[e] - mean);
+        }
+    });
+    return join_group(sums, BLOCK, shared);
+}
+
+template <int COUNT, typename T, typename Index>
+static __device__ void write_input(const gradient_plan<T> &p, const gradient_part<Index> &part,
+                                   const divisor<Index> &length, const gradient_affine<T> &by)
+{
+    for_part<COUNT>(p, part, length,
+                    [&](const vec<T, COUNT> &x, const vec<T, COUNT> &dy, int64_t at) {
+                        vec<T, COUNT> dx;
+#pragma unroll
+                        for (int e = 0; e < COUNT; e++) {
+                            dx.of[e] = dy.of[e] * by.by_g;
+                            if (p.training) /* else an infinite x has no part in it */
+                                dx.of[e] += (x.of[e] - by.mean) * by.by_x + by.shift;
+                        }
+                        *(vec<T, COUNT> *)(p.dx + at) = dx;
+                    });
+}
+
+/* Writes the gradients of weight and bias. */
+template <typename T>
+static __device__ gradient_affine<T> end_channel(const gradient_plan<T> &p, int64_t c,
+                                                 const gradient_sums &all)
+{
+    const double M = (double)p.N * (double)p.plane, rstd = (double)p.rstd[c];
+    const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) * rstd;
+    const double dweight = all.product * rstd;
+    p.dweight[c] = (T)dweight;
+    p.dbias[c] = (T)all.g;
+    return { p.mean[c], (T)scale, (T)(-scale * rstd * (dweight / M)), (T)(-scale * (all.g / M)) };
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------------------
+
+template <typename T, int COUNT, typename Index>
+static __global__ void __launch_bounds__(BLOCK)
+    gradient_of_channels(const gradient_plan<T> p, divisor<Index> length)
+{
+    __shared__ gradient_sums shared[BLOCK / WARP];
+    __shared__ gradient_affine<T> of_channel;
+    for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
+        const gradient_part<Index> part = { c, c * p.plane, (Index)p.N * length.by };
+        const gradient_sums sums = sums_of<COUNT>(p, part, length, shared);
+        __syncthreads(); /* the channel before is done */
+        if (threadIdx.x == 0)
+            of_channel = end_channel(p, c, sums);
+        __syncthreads();
+        write_input<COUNT>(p, part, length, of_channel);
+    }
+}
+
+/* Part `number`; blocks side by side take the same images. */
+template <int COUNT, typename T>
+static __device__ gradient_part<uint32_t> part_of(const gradient_plan<T> &p, int64_t number)
+{
+    const int64_t c = number % p.C, of_channel = number / p.C;
+    const int64_t n = of_channel / p.segments * p.images;
+    const int64_t first = of_channel % p.segments * p.length;
+    const int64_t rows = min(p.images, p.N - n), length = min(p.length, p.plane - first);
+    return { c, (n * p.C + c) * p.plane + first, (uint32_t)(rows * (length / COUNT)) };
+}
+
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    gradient_of_parts(const gradient_plan<T> p, divisor<uint32_t> length)
+{
+    __shared__ gradient_sums shared[BLOCK / WARP];
+    for (int64_t i = blockIdx.x; i < p.C * p.parts_of_channel; i += gridDim.x) {
+        const gradient_part<uint32_t> part = part_of<COUNT>(p, i);
+        const gradient_sums sums = sums_of<COUNT>(p, part, length, shared);
+        if (threadIdx.x == 0)
+            p.parts[part.c * p.parts_of_channel + i / p.C] = sums;
+    }
+}
+
+/* A warp a channel. */
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK) join_gradients(const gradient_plan<T> p)
+{
+    const int lane = threadIdx.x % WARP;
+    for (int64_t first = (int64_t)blockIdx.x * (BLOCK / WARP); first < p.C;
+         first += (int64_t)gridDim.x * (BLOCK / WARP)) {
+        const int64_t c = first + threadIdx.x / WARP;
+        gradient_sums all;
+        for (int64_t i = lane; i < p.parts_of_channel && c < p.C; i += WARP)
+            all.join(p.parts[c * p.parts_of_channel + i]);
+        all = join_group(all, WARP, (gradient_sums *)NULL);
+        if (c < p.C && lane == 0)
+            p.channels[c] = end_channel(p, c, all);
+    }
+}
+
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    gradient_of_input(const gradient_plan<T> p, divisor<uint32_t> length)
+{
+    const int64_t parts = p.C * p.parts_of_channel;
+    for (int64_t i = blockIdx.x; i < parts; i += gridDim.x) {
+        const gradient_part<uint32_t> part = part_of<COUNT>(p, parts - 1 - i);
+        write_input<COUNT>(p, part, length, p.channels[part.c]);
+    }
+}
+
+// ---- Launches -----------------------------------------------------------------------------------------------
+
+template <typename T>
+static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
+                                const talc_batch_norm2d_arguments *a)
+{
+    gradient_plan<T> plan = {};
+    plan.N = p->N;
+    plan.C = p->C;
+    plan.plane = p->H * p->W;
+    plan.training = p->training;
+    if (plan.plane > 0) {
+        plan.images = talc_larger(TALC_CUDA_NORM_PART / plan.plane, 1);
+        plan.length = talc_smaller(plan.plane, TALC_CUDA_NORM_PART);
+        plan.segments = pieces(plan.plane, plan.length);
+        plan.parts_of_channel = pieces(p->N, plan.images) * plan.segments;
+    }
+    if (a == NULL)
+        return plan;
+    plan.x = (const T *)a->x;
+    plan.dy = (const T *)a->dy;
+    plan.weight = (const T *)a->weight;
+    plan.mean = (const T *)a->mean;
+    plan.rstd = (const T *)a->rstd;
+    plan.dx = (T *)a->dx;
+    plan.dweight = (T *)a->dweight;
+    plan.dbias = (T *)a->dbias;
+    plan.channels = (gradient_affine<T> *)a->base.workspace;
+    plan.parts = (gradient_sums *)(plan.channels + p->C);
+    return plan;
+}
+
+template <typename T> static bool is_packed(const gradient_plan<T> &plan)
+{
+    return plan.plane % (ACCESS / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
+           is_aligned(plan.dy) && is_aligned(plan.dx);
+}
+
+template <typename T, int COUNT, typename Index>
+static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
+{
+    divisor<Index> length;
+    length.set(plan.plane / COUNT);
+    gradient_of_channels<T, COUNT, Index>
+        <<<blocks_of(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
+}
+
+template <typename T>
+static void launch_channels(talc_device *device, const talc_batch_norm2d_problem *p,
+                            const talc_batch_norm2d_arguments *a)
+{
+    const gradient_plan<T> plan = plan_of<T>(p, a);
+    if (plan.N * plan.plane > INT_MAX)
+        launch_channels<T, 1, uint64_t>(device, plan);
+    else if (is_packed(plan))
+        launch_channels<T, ACCESS / sizeof(T), uint32_t>(device, plan);
+    else
+        launch_channels<T, 1, uint32_t>(device, plan);
+}
+
+template <typename T, int COUNT>
+static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const unsigned blocks = blocks_of(device, plan.C * plan.parts_of_channel);
+    divisor<uint32_t> length;
+    length.set(plan.length / COUNT);
+    gradient_of_parts<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan, length);
+    join_gradients<<<blocks_of(device, pieces(plan.C, BLOCK / WARP)), BLOCK, 0, stream>>>(plan);
+    gradient_of_input<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan, length);
+}
+
+template <typename T>
+static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p,
+                         const talc_batch_norm2d_arguments *a)
+{
+    const gradient_plan<T> plan = plan_of<T>(p, a);
+    if (is_packed(plan))
+        launch_parts<T, ACCESS / sizeof(T)>(device, plan);
+    else
+        launch_parts<T, 1>(device, plan);
+}
+
+} // namespace
+
+void talc_cuda_norm_gradient_channels(talc_device *device, const talc_batch_norm2d_problem *p,
+                                      const talc_batch_norm2d_arguments *a)
+{
+    (p->dtype == TALC_F32 ? launch_channels<float> : launch_channels<double>)(device, p, a);
+}
+
+void talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
+                                   const talc_batch_norm2d_arguments *a)
+{
+    (p->dtype == TALC_F32 ? launch_parts<float> : launch_parts<double>)(device, p, a);
+}
+
+size_t talc_cuda_norm_gradient_workspace(const talc_batch_norm2d_problem *p)
+{
+    const int64_t parts = plan_of<double>(p, NULL).parts_of_channel;
+    return (size_t)p->C * (sizeof(gradient_affine<double>) + (size_t)parts * sizeof(gradient_sums));
+}
