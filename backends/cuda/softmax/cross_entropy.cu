@@ -10,49 +10,31 @@
 ///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
 ///          record (fault.h). So there is one launch.
 ///
-/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
+/// The input gradient is in cross_entropy_gradient.cu. A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/fault.h"
-#include "backends/cuda/group.cuh"
-#include "ops/cross_entropy.h"
-
-#include <cmath>
-
-using namespace talc;
+#include "backends/cuda/softmax/entropy.cuh"
 
 namespace /* other kernels have types of the same names */
 {
-
-constexpr int FEW = 8;
-constexpr int64_t FEW_CLASSES = 64;
-constexpr int64_t WARP_CLASSES = 2048;
-constexpr int64_t THREAD_CLASSES = 1024;
 
 /* Blocks of a multiprocessor at most, four times those that run side by side in f32: few enough that a block's end, a wait until
  * its part is written, is a small share of its time, and enough that the last ones are. */
 constexpr int64_t MOST_ALONG = 16, MOST_ACROSS = 20;
 
-/* Terms that a thread adds one after the other before it goes on with a new sum. */
-template <typename T> int64_t run_of(int64_t C)
-{
-    const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), most = sizeof(T) == 4 ? 16 : 64;
-    return root < most ? root : most;
-}
-
 constexpr int64_t NOWHERE = INT64_MAX;
 
-/* Losses of some samples, how many count, and the first label that is no class. */
+/* Losses of some samples, what their mean divides by, and the first label that is no class. */
 struct part {
-    double sum = 0;
-    int64_t count = 0;
+    double sum = 0, weight = 0;
     int64_t wrong_at = NOWHERE, wrong = 0;
 
     __device__ void join(part other)
     {
         sum += other.sum;
-        count += other.count;
+        weight += other.weight;
         if (other.wrong_at < wrong_at) {
             wrong_at = other.wrong_at;
             wrong = other.wrong;
@@ -60,94 +42,33 @@ struct part {
     }
 };
 
-template <typename T> struct largest {
-    T value = -(T)INFINITY;
-    __device__ void join(largest other)
-    {
-        value = other.value > value ? other.value : value;
-    }
-};
-
-struct totals {
-    double exponentials = 0, differences = 0;
-    __device__ void join(totals other)
-    {
-        exponentials += other.exponentials;
-        differences += other.differences;
-    }
-};
-
-template <typename Index> struct entropy_plan {
-    int64_t C, x_stride, ignore_index, run;
-    Index samples;
-    double smoothing;
-    bool whole; /* a loss for each sample is written */
-    walk<1, Index> at;
-
-    entropy_plan(const talc_cross_entropy_problem *p, int64_t run_)
-        : C(p->C), x_stride(p->x_stride), ignore_index(p->ignore_index), run(run_),
-          samples((Index)p->samples), smoothing(p->label_smoothing),
-          whole(p->reduction == TALC_REDUCTION_NONE),
-          at(p->outer_rank, p->outer_dims, { p->x_strides })
-    {
-    }
-};
-
-// ---- A sample -----------------------------------------------------------------------------------------------
-
-/* Its classes first, first + step, ...: a NaN is not larger than anything, and gets into the sum by exp. */
-template <typename T, typename Index>
-__device__ T largest_of(const entropy_plan<Index> &plan, const T *x, int first, int step)
-{
-    T m = -(T)INFINITY;
-#pragma unroll 4
-    for (int64_t j = first; j < plan.C; j += step)
-        m = x[j * plan.x_stride] > m ? x[j * plan.x_stride] : m;
-    return m;
-}
+// ---- A loss -------------------------------------------------------------------------------------------------
 
 template <typename T, typename Index>
-__device__ totals totals_of(const entropy_plan<Index> &plan, const T *x, T m, int first, int step)
-{
-    totals all;
-    for (int64_t j = first; j < plan.C;) {
-        const int64_t end = j + plan.run * step < plan.C ? j + plan.run * step : plan.C;
-        T exponentials = 0;
-        double differences = 0;
-#pragma unroll 4
-        for (; j < end; j += step) {
-            const T value = x[j * plan.x_stride];
-            exponentials += exp(value - m);
-            if (plan.smoothing != 0)
-                differences += (double)value - (double)m;
-        }
-        all.join({ (double)exponentials, differences });
-    }
-    return all;
-}
-
-template <typename T, typename Index>
-__device__ double loss_of(const entropy_plan<Index> &plan, const T *x, T m, totals all,
-                          int64_t label)
+__device__ double loss_of(const entropy_plan<T, Index> &plan, const T *x, T m, totals all,
+                          int64_t label, double mean_weight)
 {
     const double log_sum = log(all.exponentials), e = plan.smoothing;
-    const double loss = log_sum - ((double)x[label * plan.x_stride] - (double)m);
+    const double loss =
+        plan.weight_of(label) * (log_sum - ((double)x[label * plan.x_stride] - (double)m));
     /* Without smoothing a class of -infinity has no part in it. */
-    return e == 0 ? loss : (1 - e) * loss + e * (log_sum - all.differences / (double)plan.C);
+    return e == 0 ? loss
+                  : (1 - e) * loss + e * (log_sum * mean_weight - all.differences / (double)plan.C);
 }
 
 /* What becomes of sample i; false when its loss has to be worked out. */
 template <typename T, typename Index>
-__device__ bool decided(const entropy_plan<Index> &plan, Index i, int64_t label, part &mine,
+__device__ bool decided(const entropy_plan<T, Index> &plan, Index i, int64_t label, part &mine,
                         double &loss)
 {
     loss = 0;
     if (label == plan.ignore_index)
         return true;
-    mine.count++;
-    if (label >= 0 && label < plan.C)
+    if (plan.is_class(label)) {
+        mine.weight += plan.weight_of(label);
         return false;
-    mine.join({ 0, 0, (int64_t)i, label });
+    }
+    mine.join({ 0, 1, (int64_t)i, label });
     loss = nan("");
     return true;
 }
@@ -209,7 +130,7 @@ template <typename T> __device__ void gather(T *y, part mine, int64_t classes, c
     if (threadIdx.x != 0)
         return;
     if (to.reduction != TALC_REDUCTION_NONE)
-        *y = (T)(to.reduction == TALC_REDUCTION_SUM ? all.sum : all.sum / (double)all.count);
+        *y = (T)(to.reduction == TALC_REDUCTION_SUM ? all.sum : all.sum / all.weight);
     if (all.wrong_at != NOWHERE)
         tell(to.fault, all, classes);
 }
@@ -220,7 +141,7 @@ template <typename T> __device__ void gather(T *y, part mine, int64_t classes, c
 template <typename T, int THREADS, typename Index>
 __global__ void __launch_bounds__(BLOCK)
     entropy_along(T *y, const T *x, const int64_t *labels, const gathering to,
-                  const entropy_plan<Index> plan)
+                  const entropy_plan<T, Index> plan)
 {
     constexpr int GROUPS = BLOCK / THREADS;
     __shared__ largest<T> shared_most[BLOCK / WARP];
@@ -228,6 +149,7 @@ __global__ void __launch_bounds__(BLOCK)
     __shared__ T whole;
     const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
     const int leader = threadIdx.x % WARP / THREADS * THREADS;
+    const double mean_weight = mean_weight_of(plan);
     part mine;
     for (Index first = (Index)blockIdx.x * GROUPS; first < plan.samples;
          first += (Index)gridDim.x * GROUPS) {
@@ -237,7 +159,7 @@ __global__ void __launch_bounds__(BLOCK)
         int64_t at[1] = { 0 };
         double loss;
         part here;
-        const bool open = !decided<T>(plan, i, label, here, loss);
+        const bool open = !decided(plan, i, label, here, loss);
         largest<T> most;
         totals all;
         if (open) {
@@ -257,7 +179,7 @@ __global__ void __launch_bounds__(BLOCK)
         all = join_group(all, THREADS, shared_totals);
         if (thread == 0 && real) {
             if (open)
-                loss = loss_of(plan, x + at[0], most.value, all, label);
+                loss = loss_of(plan, x + at[0], most.value, all, label, mean_weight);
             here.sum = loss;
             mine.join(here);
             if (plan.whole)
@@ -271,8 +193,9 @@ __global__ void __launch_bounds__(BLOCK)
 template <typename T, typename Index>
 __global__ void __launch_bounds__(BLOCK)
     entropy_across(T *y, const T *x, const int64_t *labels, const gathering to,
-                   const entropy_plan<Index> plan)
+                   const entropy_plan<T, Index> plan)
 {
+    const double mean_weight = mean_weight_of(plan);
     part mine;
     TALC_GRID_LOOP(Index, i, plan.samples)
     {
@@ -280,10 +203,11 @@ __global__ void __launch_bounds__(BLOCK)
         int64_t at[1];
         double loss;
         part here;
-        if (!decided<T>(plan, i, label, here, loss)) {
+        if (!decided(plan, i, label, here, loss)) {
             plan.at.offsets(i, at);
             const T m = largest_of(plan, x + at[0], 0, 1);
-            loss = loss_of(plan, x + at[0], m, totals_of(plan, x + at[0], m, 0, 1), label);
+            loss = loss_of(plan, x + at[0], m, totals_of(plan, x + at[0], m, 0, 1), label,
+                           mean_weight);
         }
         here.sum = loss;
         mine.join(here);
@@ -295,23 +219,10 @@ __global__ void __launch_bounds__(BLOCK)
 
 // ---- Launches -----------------------------------------------------------------------------------------------
 
-enum shape { BY_THREAD, BY_FEW, BY_WARP, BY_BLOCK };
-
-shape shape_of(const talc_cross_entropy_problem *p)
-{
-    const int64_t step = p->outer_rank > 0 ? p->x_strides[p->outer_rank - 1] : 0;
-    const bool across = step > 0 && step < p->x_stride;
-    return across && p->C <= THREAD_CLASSES ? BY_THREAD
-           : p->C <= FEW_CLASSES            ? BY_FEW
-           : p->C <= WARP_CLASSES           ? BY_WARP
-                                            : BY_BLOCK;
-}
-
 unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
 {
-    static const int threads[] = { 1, FEW, WARP, BLOCK }; /* of a sample */
     const shape by = shape_of(p);
-    const int64_t all = pieces(p->samples, BLOCK / threads[by]);
+    const int64_t all = pieces(p->samples, BLOCK / threads_of(by));
     const int64_t most =
         talc_cuda_state_of(device)->multiprocessors * (by == BY_THREAD ? MOST_ACROSS : MOST_ALONG);
     return (unsigned)(all < most ? all : most);
@@ -332,8 +243,7 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
                             : by == BY_FEW  ? entropy_along<T, FEW, Index>
                             : by == BY_WARP ? entropy_along<T, WARP, Index>
                                             : entropy_along<T, BLOCK, Index>;
-        kernel<<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, to,
-                                             entropy_plan<Index>(p, run_of<T>(p->C)));
+        kernel<<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, to, entropy_plan<T, Index>(p, a));
     });
 }
 
@@ -344,9 +254,13 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
 static const char *plan_rows(const talc_device *device, const talc_cross_entropy_problem *p, size_t,
                              talc_plan *plan)
 {
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "cross entropy has no weights";
     if (p->samples > 0)
-        plan->workspace = blocks_for_parts(device, p) * sizeof(part);
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+        plan->workspace = p->direction == TALC_GRAD_INPUT
+                              ? talc_cuda_cross_entropy_gradient_workspace(p)
+                              : blocks_for_parts(device, p) * sizeof(part);
+    return NULL;
 }
 
 static talc_status run(talc_device *device, const talc_cross_entropy_problem *problem,
@@ -355,6 +269,10 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
     const talc_status status = talc_cuda_enter(device, "cross_entropy");
     if (status != TALC_OK)
         return status;
+    if (problem->direction == TALC_GRAD_INPUT) {
+        talc_cuda_cross_entropy_gradient(device, problem, arguments);
+        return talc_cuda_launched(device, "cross_entropy");
+    }
     talc_cuda_fault *fault = talc_cuda_fault_of(device, "cross_entropy");
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
