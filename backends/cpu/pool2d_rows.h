@@ -112,6 +112,39 @@ static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const voi
     }
 }
 
+// ---- Indices --------------------------------------------------------------------------------------------------
+
+/* Maxima with their places: window by window, as a row of columns would not tell whose tap won. */
+static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
+                               const talc_pool2d_arguments *a)
+{
+    const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
+    const talc_pool2d_window h = talc_pool2d_window_of(talc_pool2d_axis_h(p), row % p->OH);
+    const talc_range inner = inner_outputs(axis);
+    const T *plane = (const T *)a->x + row / p->OH * p->H * p->W;
+    for (int64_t ow = 0; ow < p->OW; ow++) {
+        talc_pool2d_window w = { .first = ow * axis.stride - axis.pad_begin,
+                                 .step = axis.dilation };
+        if (inner.lo <= ow && ow < inner.hi)
+            w.end = w.first + (axis.kernel - 1) * axis.dilation + 1;
+        else
+            w = talc_pool2d_window_of(axis, ow);
+        const bool any = h.first < h.end && w.first < w.end;
+        T most = -(T)INFINITY;
+        int64_t at = any ? h.first * p->W + w.first : -1;
+        for (int64_t ih = h.first; ih < h.end; ih += h.step)
+            for (int64_t iw = w.first; iw < w.end; iw += w.step) {
+                const T value = plane[ih * p->W + iw];
+                /* No branch, which nothing could predict. */
+                const bool larger = (value > most) | (value != value);
+                most = larger ? value : most;
+                at = larger ? ih * p->W + iw : at;
+            }
+        ((T *)a->y)[row * p->OW + ow] = most;
+        a->indices[row * p->OW + ow] = at;
+    }
+}
+
 // ---- Gradient -----------------------------------------------------------------------------------------------
 
 /* What one row of outputs gives each of columns [c0, c1), in any of the windows' rows h. */
