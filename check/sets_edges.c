@@ -377,7 +377,8 @@ const char *const talc_check_edges[] = {
     "cross_entropy:2x30011_none", "cross_entropy:2x5x40x41", "cross_entropy:3x1023x7_none", "cross_entropy:3x1025x7_none_smooth",
     "cross_entropy:2x3x4x5x6_ignore", "cross_entropy:65x100_f64", "cross_entropy:3x50000_sum_f64",
     "cross_entropy:2x21x9x7_smooth_ignore_f64", "cross_entropy:65x33_reversed", "cross_entropy:5x16x9_reversed_none",
-    "cross_entropy:0x4_none",
+    "cross_entropy:0x4_none", "cross_entropy:7x31_weighted", "cross_entropy:4099x10_sum_weighted",
+    "cross_entropy:3x2049_smooth_weighted_f64", "cross_entropy:2x5x40x41_smooth_weighted", "cross_entropy:9x33_none_smooth_ignore_weighted",
 
     /* Softmax: lengths that a warp, a block or nothing holds, in whole accesses and not, along memory and across it. */
     "softmax:33x64@1", "softmax:5x520@1", "softmax:5x521@1", "softmax:3x2052@1", "softmax:3x4097@1",
