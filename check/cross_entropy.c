@@ -1,6 +1,6 @@
 /// The family of cross_entropy: "cross_entropy:8x10_sum", logits of 8 samples and 10 classes. `reversed`: the logits are stored with their
-/// dimensions in the reverse order. `smooth`: label smoothing of 0.1. `ignore`: class 0 is ignored, instead of -100. About every
-/// seventh label is the ignored one.
+/// dimensions in the reverse order. `smooth`: label smoothing of 0.1. `ignore`: class 0 is ignored, instead of -100. `weighted`: by
+/// class weights from 0 to 2. About every seventh label is the ignored one.
 ///
 /// The bound is what ops/cross_entropy.h declares: no term of a sum goes through more than 2 sqrt(C) additions, so it holds on any data,
 /// but for the differences that smoothing adds up, on whose roundings random data are held to less: `alike` is the rest of
@@ -75,6 +75,7 @@ static const check_word words[] = {
     { "none", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_NONE },
     { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
     { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
+    { "weighted", CHECK_FLAG, FIELD(p.weighted), 1 },
     CHECK_FLOAT_WORDS(FIELD(x.dtype)),
     { .word = NULL },
 };
@@ -112,12 +113,13 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->p.reduction = (talc_reduction)talc_check_draw(state, 0, 2);
     own->p.label_smoothing = talc_check_draw(state, 0, 2) == 0 ? SMOOTHING : 0;
     own->p.ignore_index = talc_check_draw(state, 0, 2) == 0 ? 0 : UNCLASSED;
+    own->p.weighted = talc_check_draw(state, 0, 2) == 0;
     return complete(own);
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-enum { X, LABELS, Y };
+enum { X, LABELS, WEIGHTS, Y };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
@@ -128,6 +130,9 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     y.dtype = own->x.dtype;
     list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
     list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
+    if (own->p.weighted)
+        list[WEIGHTS] =
+            talc_check_operand("class_weights", CHECK_READ, own->x.dtype, TALC_DIMS(own->p.C));
     list[Y] = talc_check_stored(&y, "y", CHECK_WRITTEN);
 }
 
@@ -143,6 +148,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const entropy_problem *own = read_only(problem);
     const double scale = 8;
     talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
+    for (int64_t j = 0; own->p.weighted && j < own->p.C; j++)
+        values->of[WEIGHTS][j] = (double)(talc_check_bits(seed + 2, (uint64_t)j) % 257) / 128;
     for (int64_t i = 0; i < own->labels.count; i++) {
         const uint64_t bits = talc_check_bits(seed + 1, (uint64_t)i);
         values->of[LABELS][i] = bits % 7 == 3 ? (double)own->p.ignore_index
@@ -152,23 +159,43 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
 
+static double weight_of(const entropy_problem *own, const double *weights, int64_t j)
+{
+    return own->p.weighted ? weights[j] : 1;
+}
+
 /* One sample's loss; `extra` is how far it may be off. */
-static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
+static check_due loss_of(const entropy_problem *own, const double *x, const double *weights,
+                         int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
     const double u = talc_check_format(p->dtype).unit, e = p->label_smoothing;
+    const double root = 2 * sqrt((double)p->C), w = weight_of(own, weights, t);
     const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
     const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
-    check_due due = { .value = log_sum - from_most };
+    long double differences = row.differences, all = (long double)p->C;
+    if (e > 0 && p->weighted) {
+        differences = all = 0;
+        for (int64_t j = 0; j < p->C; j++) {
+            differences += weights[j] * (x[j * p->x_stride] - row.most);
+            all += weights[j];
+        }
+    }
+    const double spread = e > 0 ? e * (double)all / (double)p->C : 0; /* weight of all classes */
+    const double near = (1 - e) * w;
+    check_due due = { .value = w * (log_sum - from_most) };
     if (e > 0)
-        due.value = (1 - e) * due.value + e * (log_sum - row.differences / p->C);
+        due.value = (1 - e) * due.value + e * (log_sum * (all / p->C) - differences / p->C);
     if (!isfinite(due.value))
         return due;
-    const double smoothed = e > 0 ? e * (double)fabsl(row.differences) / (double)p->C : 0;
-    due.extra = (4 + 2 * sqrt((double)p->C) + (1 - e) * (double)fabsl(from_most) + smoothed +
-                 (double)fabsl(due.value)) *
-                u;
-    due.alike = p->dtype == TALC_F64 ? 2 * sqrt((double)p->C) * smoothed * u : 0;
+    const double smoothed = e > 0 ? e * (double)fabsl(differences) / (double)p->C : 0;
+    const double size = near * (double)fabsl(from_most);
+    due.extra = ((4 + root) * (near + spread) + size + smoothed + (double)fabsl(due.value)) * u;
+    if (p->weighted)
+        due.extra += (2 * (size + smoothed + near * (double)fabsl(log_sum)) +
+                      (2 + root) * spread * (double)fabsl(log_sum)) *
+                     u;
+    due.alike = p->dtype == TALC_F64 ? root * smoothed * u : 0;
     return due;
 }
 
@@ -179,7 +206,8 @@ static check_due sample_due(const entropy_problem *own, const check_values *valu
         return (check_due){ .value = 0 };
     if (label < 0 || label >= own->p.C)
         return (check_due){ .value = NAN };
-    return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), label);
+    return loss_of(own, values->of[X] + talc_check_part_offset(&own->outer, i), values->of[WEIGHTS],
+                   label);
 }
 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
@@ -198,9 +226,12 @@ static check_due due_of(const check_problem *problem, const check_values *values
         whole.extra += one.extra;
         whole.alike += one.alike;
         sizes += (double)fabsl(one.value);
-        count += (int64_t)values->of[LABELS][i] != own->p.ignore_index;
+        const int64_t label = (int64_t)values->of[LABELS][i];
+        if (label != own->p.ignore_index)
+            count +=
+                label < 0 || label >= own->p.C ? NAN : weight_of(own, values->of[WEIGHTS], label);
     }
-    whole.extra += 2 * (sqrt((double)own->labels.count) + 1) * u * sizes;
+    whole.extra += (own->p.weighted ? 4 : 2) * (sqrt((double)own->labels.count) + 1) * u * sizes;
     if (own->p.reduction == TALC_REDUCTION_MEAN) {
         whole.value /= count;
         whole.extra /= count;
@@ -227,6 +258,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     own->p.reduction = observed->reduction;
     own->p.label_smoothing = observed->label_smoothing;
     own->p.ignore_index = observed->ignore_index;
+    own->p.weighted = observed->weighted;
     own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own);
 }
@@ -251,6 +283,6 @@ const check_family talc_check_cross_entropy = {
     .due = due_of,
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
-    .arguments = { POINTER(x), POINTER(labels), POINTER(y) },
+    .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(y) },
     .is_empty = is_empty,
 };

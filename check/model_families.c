@@ -260,9 +260,15 @@ static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, chec
         return false;
     const talc_cross_entropy_problem *p = ran->problem;
     const check_array *x = &ran->inputs[0], *labels = &ran->inputs[1];
+    const check_array *weights = p->weighted ? &ran->inputs[2] : NULL;
     const double e = p->label_smoothing;
-    double count = 0;
+    double count = 0, heaviest = 1; /* of the classes */
     int64_t plane = 1;
+    for (int64_t j = 0; weights != NULL && j < p->C; j++) {
+        heaviest = fmax(heaviest, fabs(weights->of[j]));
+        if (check_off(weights, j) > 0) /* weights are given, not worked out */
+            heaviest = INFINITY;
+    }
     for (int d = 2; d < x->dims.rank; d++)
         plane *= x->dims.dim[d];
     for (int64_t i = 0; i < labels->count; i++) {
@@ -274,8 +280,10 @@ static bool cross_entropy_due(const op_of_family *op, const check_ran *ran, chec
             continue;
         const int64_t first = i / plane * p->C * plane + i % plane;
         const double off = largest_off(x, first, p->C, plane, &sum);
-        *to += off + (1 - e) * check_off(x, first + label * plane) + e * sum / (double)p->C;
-        count++;
+        const double moved =
+            off + (1 - e) * check_off(x, first + label * plane) + e * sum / (double)p->C;
+        *to += moved == 0 ? 0 : heaviest * moved;
+        count += weights == NULL ? 1 : weights->of[label];
     }
     if (p->reduction == TALC_REDUCTION_MEAN)
         due->spread[0] = count == 0 ? 0 : due->spread[0] / count;

@@ -47,8 +47,8 @@ typedef enum talc_reduction {
 
 typedef struct talc_cross_entropy_options {
     talc_reduction reduction;
-    int64_t ignore_index;   ///< 0: -100; TALC_ZERO: class 0
-    double label_smoothing; ///< 0 .. 1
+    int64_t ignore_index;             ///< 0: -100; TALC_ZERO: class 0
+    double label_smoothing;           ///< 0 .. 1
     const talc_tensor *class_weights; ///< [C], PyTorch's `weight`; NULL: 1 each
     /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;

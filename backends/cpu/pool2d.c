@@ -5,7 +5,8 @@
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads share the N * C * OH output
 /// rows in pieces that read about 32768 elements, and in the input gradient the N * C planes.
 ///
-///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns. The
+///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns. Where
+///              indices are kept it takes one window after the other. The
 ///              gradient of an average adds up the columns of an output row's windows, then adds that to each of their rows;
 ///              that of a maximum goes where its index says.
 ///   reference  one window after the other; sums in f64. The gradient looks for each element at the windows that hold it.
@@ -134,7 +135,11 @@ static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
 static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                      int64_t row)
 {
-    if (p->dtype == TALC_F32)
+    if (p->indices && p->dtype == TALC_F32)
+        located_row_f32(p, row, arguments);
+    else if (p->indices)
+        located_row_f64(p, row, arguments);
+    else if (p->dtype == TALC_F32)
         pool_row_f32(p, row, arguments->x, arguments->y);
     else
         pool_row_f64(p, row, arguments->x, arguments->y);
@@ -157,7 +162,7 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
     if (p->direction != TALC_FORWARD)
         return p->direction == TALC_GRAD_INPUT ? NULL : "pooling has no weights";
     if (p->indices)
-        return "it does not keep indices";
+        return NULL;
     /* An adaptive window has at most floor(W / OW) + 2 columns. */
     const int64_t span =
         p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 2 : (p->KW - 1) * p->dilation_w + 1;

@@ -73,12 +73,12 @@ static void NAMED(pool_tile)(const talc_pool2d_problem *p, talc_pool2d_window h,
     T columns[TILE];
     const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
     const int64_t c0 = first_column(axis, ow0);
-    const int64_t c1 = talc_between(end_column(axis, ow1 - 1), c0, p->W);
+    const int64_t c1 = talc_clamp(end_column(axis, ow1 - 1), c0, p->W);
     NAMED(combine_rows)(p, h, plane, c0, c1 - c0, columns);
 
     const talc_range inner = inner_outputs(axis);
-    const int64_t inside = talc_between(inner.lo, ow0, ow1);
-    const int64_t outside = talc_between(inner.hi, inside, ow1);
+    const int64_t inside = talc_clamp(inner.lo, ow0, ow1);
+    const int64_t outside = talc_clamp(inner.hi, inside, ow1);
     if (inside < outside)
         NAMED(combine_columns_inside)(p, inside, outside, c0, columns, y);
     for (int64_t ow = ow0; ow < inside; ow++)
@@ -109,6 +109,39 @@ static void NAMED(pool_row)(const talc_pool2d_problem *p, int64_t row, const voi
         while (ow1 < p->OW && end_column(axis, ow1) <= last)
             ow1++;
         NAMED(pool_tile)(p, h, plane, ow0, ow1, (T *)y + row * p->OW);
+    }
+}
+
+// ---- Indices --------------------------------------------------------------------------------------------------
+
+/* Maxima with their places: window by window, as a row of columns would not tell whose tap won. */
+static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
+                               const talc_pool2d_arguments *a)
+{
+    const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
+    const talc_pool2d_window h = talc_pool2d_window_of(talc_pool2d_axis_h(p), row % p->OH);
+    const talc_range inner = inner_outputs(axis);
+    const T *plane = (const T *)a->x + row / p->OH * p->H * p->W;
+    for (int64_t ow = 0; ow < p->OW; ow++) {
+        talc_pool2d_window w = { .first = ow * axis.stride - axis.pad_begin,
+                                 .step = axis.dilation };
+        if (inner.lo <= ow && ow < inner.hi)
+            w.end = w.first + (axis.kernel - 1) * axis.dilation + 1;
+        else
+            w = talc_pool2d_window_of(axis, ow);
+        const bool any = h.first < h.end && w.first < w.end;
+        T most = -(T)INFINITY;
+        int64_t at = any ? h.first * p->W + w.first : -1;
+        for (int64_t ih = h.first; ih < h.end; ih += h.step)
+            for (int64_t iw = w.first; iw < w.end; iw += w.step) {
+                const T value = plane[ih * p->W + iw];
+                /* No branch, which nothing could predict. */
+                const bool larger = (value > most) | (value != value);
+                most = larger ? value : most;
+                at = larger ? ih * p->W + iw : at;
+            }
+        ((T *)a->y)[row * p->OW + ow] = most;
+        a->indices[row * p->OW + ow] = at;
     }
 }
 

@@ -154,7 +154,7 @@ static const struct {
     { "log_softmax:8@0_", "i64", "reversed, f32 or f64" },
     { "cross_entropy:", "", "dimensions with at least one class" },
     { "cross_entropy:8x0", "", "dimensions with at least one class" },
-    { "cross_entropy:8x3_sum_", "none", "reversed, smooth, ignore, f32 or f64" },
+    { "cross_entropy:8x3_sum_", "none", "reversed, smooth, ignore, weighted, f32 or f64" },
 };
 
 Test(check_families, mistakes_are_shown_with_their_place)
@@ -335,6 +335,8 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("softmax:2x3@0_reversed", "xr[3,2]f32 yw[2,3]f32");
     assert_operands("cross_entropy:2x3x4_f64", "xr[2,3,4]f64 labelsr[2,4]i64 yw[]f64");
     assert_operands("cross_entropy:2x3x4_none_reversed", "xr[4,3,2]f32 labelsr[2,4]i64 yw[2,4]f32");
+    assert_operands("cross_entropy:2x3_weighted",
+                    "xr[2,3]f32 labelsr[2]i64 class_weightsr[3]f32 yw[]f32");
     assert_operands("cross_entropy:5_none", "xr[5]f32 labelsr[]i64 yw[]f32");
     assert_all_freed();
 }

@@ -119,19 +119,28 @@ static const by_hand cases[] = {
     { "softmax:2x2@1", { INFINITY, 1, -INFINITY, -INFINITY }, 1, { NAN, NAN, NAN, NAN } },
     { "log_softmax:2@0", { 5, -INFINITY }, 1, { 0, -INFINITY } },
     { "log_softmax:@0", { 5 }, 1, { 0 } },
-    { "cross_entropy:2x2_none", { 700, 700, -1e30, 3, 0, 1 }, 2, { 0.6931471805599453, 0 } },
-    { "cross_entropy:2x2_none_reversed", { 0, 1e30, 0, 3, 0, 0 }, 2, { 0.6931471805599453, 0 } },
-    { "cross_entropy:3x2", { 0, 0, NAN, 1, 5, 5, 1, -100, 0 }, 2, { 0.6931471805599453 } },
+    { "cross_entropy:2x2_none", { 700, 700, -1e30, 3, 0, 1 }, 3, { 0.6931471805599453, 0 } },
+    { "cross_entropy:2x2_none_reversed", { 0, 1e30, 0, 3, 0, 0 }, 3, { 0.6931471805599453, 0 } },
+    { "cross_entropy:3x2", { 0, 0, NAN, 1, 5, 5, 1, -100, 0 }, 3, { 0.6931471805599453 } },
     { "cross_entropy:3x2_sum_ignore",
       { 0, 0, NAN, 1, 5, 5, 1, 0, 1 },
-      2,
+      3,
       { 2 * 0.6931471805599453 } },
-    { "cross_entropy:2x2_none", { 0, 0, 0, 0, 5, 0 }, 2, { NAN, 0.6931471805599453 } },
-    { "cross_entropy:2x1x2_sum", { 3, 4, 5, 6, 0, 0, 0, 0 }, 2, { 0 } },
-    { "cross_entropy:1x2_ignore", { 3, 4, 0 }, 2, { NAN } },
-    { "cross_entropy:1x2_sum", { -INFINITY, 4, 0 }, 2, { INFINITY } },
-    { "cross_entropy:2", { -INFINITY, -INFINITY, 0 }, 2, { NAN } },
-    { "cross_entropy:4_smooth", { 0, 0, 0, 0, 2 }, 2, { 2 * 0.6931471805599453 } },
+    { "cross_entropy:2x2_none", { 0, 0, 0, 0, 5, 0 }, 3, { NAN, 0.6931471805599453 } },
+    { "cross_entropy:2x1x2_sum", { 3, 4, 5, 6, 0, 0, 0, 0 }, 3, { 0 } },
+    { "cross_entropy:1x2_ignore", { 3, 4, 0 }, 3, { NAN } },
+    { "cross_entropy:1x2_sum", { -INFINITY, 4, 0 }, 3, { INFINITY } },
+    { "cross_entropy:2", { -INFINITY, -INFINITY, 0 }, 3, { NAN } },
+    { "cross_entropy:4_smooth", { 0, 0, 0, 0, 2 }, 3, { 2 * 0.6931471805599453 } },
+    { "cross_entropy:2x2_none_weighted",
+      { 0, 0, 0, 0, 0, 1, 3, 0.5 },
+      3,
+      { 3 * 0.6931471805599453, 0.5 * 0.6931471805599453 } },
+    /* 3 log 2 and 3 log(1 + e), divided by 6. */
+    { "cross_entropy:2x2_weighted",
+      { 0, 0, 0, 1, 0, 0, 3, 0.5 },
+      3,
+      { (0.6931471805599453 + 1.3132616875182228) / 2 } },
 };
 
 Test(check_oracles, values_by_hand)
@@ -264,10 +273,10 @@ Test(check_oracles, room_for_rounding_by_hand)
     assert_room("log_softmax:4x1@1_f64", logits, 1, 1, 0, 0, (4 + 2) * 0x1p-53);
     assert_room("log_softmax:4@0_f64", logits, 1, 1, 0, 0, (4 + 3 + 4 + (3 + log(most))) * 0x1p-53);
     const double labelled[] = { 0, -3, 0, 0, 1 }, l = 3 + log(most);
-    assert_room("cross_entropy:1x4_none", labelled, 2, 0, 0, 0, (4 + 3 + 4 + l) * u);
-    assert_room("cross_entropy:4_f64", labelled, 2, 0, 0, 0, (4 + 3 + 4 + l + 4 * l) * 0x1p-53);
+    assert_room("cross_entropy:1x4_none", labelled, 3, 0, 0, 0, (4 + 3 + 4 + l) * u);
+    assert_room("cross_entropy:4_f64", labelled, 3, 0, 0, 0, (4 + 3 + 4 + l + 4 * l) * 0x1p-53);
     const double soft = 0.9 * l + 0.1 * (log(most) + 0.75);
-    assert_room("cross_entropy:4_none_smooth", labelled, 2, 0, 0, 0,
+    assert_room("cross_entropy:4_none_smooth", labelled, 3, 0, 0, 0,
                 (4 + 0.9 * 3 + 0.1 * 0.75 + 4 + soft) * u);
     assert_all_freed();
 }
@@ -322,9 +331,9 @@ Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
                                  cpu_device(), &self.problem, &self.values,
                                  &(check_run_options){ .workspace_limit = SIZE_MAX }, &room,
                                  &results, &report));
-        const double y = results.of[2][0];
-        cr_assert(share_of(&strict, &self, TALC_CHECK_HUGE, 2, y) <= 1);
-        most = fmax(most, share_of(&strict, &self, TALC_CHECK_RANDOM, 2, y));
+        const double y = results.of[3][0];
+        cr_assert(share_of(&strict, &self, TALC_CHECK_HUGE, 3, y) <= 1);
+        most = fmax(most, share_of(&strict, &self, TALC_CHECK_RANDOM, 3, y));
     }
     cr_assert(most > 1, "at most %g of what random data may be off", most);
     talc_check_room_free(&room);

@@ -222,6 +222,8 @@ Test(bad_input_ops, reductions)
     refused_end(24);
 }
 
+#define WEIGHED(weights) talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .class_weights = weights })
+
 Test(bad_input_ops, cross_entropy)
 {
     make_operands(); /* matrix [3,5] */
@@ -241,9 +243,17 @@ Test(bad_input_ops, cross_entropy)
     REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: there is no reduction 3", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .reduction = (talc_reduction)3 }));
     REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: label_smoothing 1.5 must be from 0 to 1", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .label_smoothing = 1.5 }));
     REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: label_smoothing nan must be from 0 to 1", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .label_smoothing = NAN }));
+    talc_tensor *wide = talc_cast(row, TALC_F64), *far_row = talc_zeros(fake_device(), TALC_F32, TALC_DIMS(5));
+    REFUSED(TALC_BAD_SHAPE, "cross_entropy: class_weights [4] must be [5]", WEIGHED(vector));
+    REFUSED(TALC_BAD_SHAPE, "cross_entropy: class_weights [] must be [5]", WEIGHED(scalar));
+    REFUSED(TALC_BAD_DTYPE, "cross_entropy: logits is f32, class_weights is f64", WEIGHED(wide));
+    REFUSED(TALC_BAD_DEVICE, "cross_entropy: logits is on cpu, class_weights on fake", WEIGHED(far_row));
+    talc_tensor *learnt = talc_ones(cpu, TALC_F32, TALC_DIMS(5));
+    HARMLESS(talc_require_grad(learnt, true));
+    REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: class_weights wants a gradient, and there is none by it", WEIGHED(learnt));
     REFUSED(TALC_BAD_ARGUMENT, "cross_entropy: element 0 of labels is 9, there are 5 classes", talc_cross_entropy(matrix, nine));
     REFUSED(TALC_NOT_FOUND, "cross_entropy on cpu: there is no algorithm 'no_such'", talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .algorithm = "no_such" }));
-    refused_end(14);
+    refused_end(19);
 }
 
 Test(bad_input_ops, products)
@@ -472,7 +482,7 @@ Test(bad_input_ops, pooling)
     REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: divisor_override -3 must be at least 1, or 0 for none", AVG(.kernel = { 2, 2 }, .divisor_override = -3));
     REFUSED(TALC_NOT_FOUND, "avg_pool2d on cpu: there is no algorithm 'magic'", AVG(.kernel = { 2, 2 }, .algorithm = "magic"));
     talc_tensor *kept = image;
-    REFUSED(TALC_UNSUPPORTED, "max_pool2d on cpu: rows: it does not keep indices", talc_max_pool2d_indices(image, &(talc_pool2d_options){ .kernel = { 2, 2 }, .algorithm = "rows" }, &kept));
+    REFUSED(TALC_NOT_FOUND, "max_pool2d on cpu: there is no algorithm 'no_such'", talc_max_pool2d_indices(image, &(talc_pool2d_options){ .kernel = { 2, 2 }, .algorithm = "no_such" }, &kept));
     HARMLESS(kept == NULL);
     REFUSED(TALC_BAD_DTYPE, "adaptive_avg_pool2d: x is i64, it must be f32 or f64", talc_adaptive_avg_pool2d(integers, 1, 1));
     REFUSED(TALC_BAD_SHAPE, "adaptive_avg_pool2d: x [3,5] has rank 2, needs 4: [N,C,H,W], or 3: [C,H,W]", talc_adaptive_avg_pool2d(matrix, 1, 1));

@@ -179,6 +179,7 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(log_softmax,     talc_log_softmax(in->a, -1))                                                                    \
     X(cross_entropy,   talc_cross_entropy(in->image, in->labels))                                                      \
     X(cross_entropy_none, talc_cross_entropy_with(talc_transpose(in->image, 2, 3), talc_transpose(in->labels, 1, 2), &(talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.2 }))\
+    X(cross_entropy_weighted, talc_cross_entropy_with(in->image, in->labels, &(talc_cross_entropy_options){ .label_smoothing = 0.2, .class_weights = in->variance }))\
     X(concat,          talc_concat((const talc_tensor *[]){ in->a, talc_transpose(in->b, 0, 1) }, 2, 0))               \
     X(concat_rows,     concat_many(in, TALC_F32, 0))                                                                   \
     X(concat_columns,  concat_many(in, TALC_F64, 1))                                                                   \

@@ -173,11 +173,18 @@ static void pool_once(void)
     talc_max_pool2d_indices(x, &(talc_pool2d_options){ .kernel = { 2, 2 } }, &indices);
 }
 
+static void pool_wide_once(void)
+{
+    talc_tensor *x = talc_ones(talc_device_get("cpu"), TALC_F32, TALC_DIMS(1, 1, 1, 4000));
+    talc_adaptive_avg_pool2d(x, 1, 1);
+}
+
 Test(environment, dispatch_lines_give_each_row_and_why)
 {
-    cr_assert_str_eq(stderr_of("TALC_VERBOSE", "dispatch", pool_once),
-                     "talc,dispatch,cpu,max_pool2d,rows,it does not keep indices\n"
-                     "talc,dispatch,cpu,max_pool2d,reference,chosen\n");
+    cr_assert_str_eq(
+        stderr_of("TALC_VERBOSE", "dispatch", pool_wide_once),
+        "talc,dispatch,cpu,adaptive_avg_pool2d,rows,a window spans more than 2048 columns\n"
+        "talc,dispatch,cpu,adaptive_avg_pool2d,reference,chosen\n");
     cr_assert_str_eq(stderr_of("TALC_VERBOSE", "error", pool_once), "");
     cr_assert_str_eq(stderr_of(NULL, NULL, pool_once), "");
     assert_all_freed();
@@ -210,7 +217,7 @@ static void relu_once(void)
 Test(environment, exec_lines_have_seven_fields)
 {
     const char *text = stderr_of("TALC_VERBOSE", "exec", pool_once);
-    const char *due = "talc,exec,cpu,max_pool2d,reference,n1c1h4w4o2x2k2x2s2x2p0x0,";
+    const char *due = "talc,exec,cpu,max_pool2d,rows,n1c1h4w4o2x2k2x2s2x2p0x0,";
     const char *made = "talc,exec,cpu,fill,fill,[1x1x4x4],"; /* x */
     cr_assert(strncmp(text, made, strlen(made)) == 0, "%s", text);
     text = strchr(text, '\n') + 1;
