@@ -5,7 +5,6 @@
 #include "ops/operand.h"
 #include "ops/padding.h"
 #include "tensor/autograd.h"
-#include "tensor/extent.h"
 #include "tensor/memory.h"
 #include "tensor/precision.h"
 #include "tensor/tape.h"
@@ -91,8 +90,7 @@ static bool operands_fit(const talc_tensor *x, const talc_tensor *w, const talc_
            talc_pair_at_least(OP, 1, "kernel", w->dims[2], w->dims[3]);
 }
 
-/* Its input is y and its output x. Where output_padding passes the padding it is as if y had less at the end; where that is a
- * whole stride, the convolution has outputs that x does not have. */
+/* Its input is y and its output x, which lacks the last rows and columns of that where output_padding is a stride or more. */
 static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
                        const talc_conv_transpose2d_options *o, talc_conv2d_problem *p)
 {
@@ -124,8 +122,8 @@ static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_te
         (bias != NULL && !talc_operand_shape(OP, "bias", bias, TALC_DIMS(p->C))) ||
         talc_shape_check(OP, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W), &unused) != TALC_OK)
         return false;
-    p->pad_bottom = talc_larger(0, p->pad_top - added[0]);
-    p->pad_right = talc_larger(0, p->pad_left - added[1]);
+    p->pad_bottom = p->pad_top;
+    p->pad_right = p->pad_left;
     return talc_conv2d_problem_check(p);
 }
 
@@ -136,7 +134,7 @@ typedef struct transpose_note {
     unsigned precision;
 } transpose_note;
 
-/* x with zeros where the convolution has more outputs than that. */
+/* x with zeros in the rows and columns that it lacks. */
 static const talc_tensor *with_zeros(const talc_conv2d_problem *p, const talc_tensor *x)
 {
     if (x->dims[2] == p->OH && x->dims[3] == p->OW)
@@ -165,12 +163,6 @@ static talc_tensor *run(const transpose_note *note, const talc_tensor *x, const 
 
 // ---- Gradient ---------------------------------------------------------------------------------------------------
 
-/* An option of which 0 is the default. */
-static int64_t or_none(int64_t padding)
-{
-    return padding == 0 ? TALC_ZERO : padding;
-}
-
 static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
 {
     const transpose_note *note = talc_node_problem(node);
@@ -178,7 +170,6 @@ static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
     const talc_conv2d_options options = {
         .stride = { p->stride_h, p->stride_w },
         .padding = { p->pad_top, p->pad_left },
-        .padding_end = { or_none(p->pad_bottom), or_none(p->pad_right) },
         .dilation = { p->dilation_h, p->dilation_w },
         .groups = p->groups,
         .precision = note->precision,

@@ -95,7 +95,8 @@ static void fill_whole_rows(const talc_conv2d_problem *p, int64_t size, const ch
         talc_window_outputs(kh, p->stride_h, p->pad_top, p->dilation_h, p->OH, p->H);
     const talc_range columns =
         talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);
-    const int64_t first = talc_clamp(rows.lo, oh, end), last = talc_clamp(rows.hi, first, end);
+    const int64_t first = talc_smaller(talc_larger(rows.lo, oh), end);
+    const int64_t last = talc_smaller(talc_larger(rows.hi, first), end);
     const int64_t count = columns.hi - columns.lo;
     const size_t left = (size_t)(columns.lo * size), right = (size_t)((p->OW - columns.hi) * size);
     const size_t row_bytes = (size_t)(p->OW * size);
