@@ -110,3 +110,31 @@ Test(conv2d_errors, every_allocation_may_fail)
     }
     assert_all_freed();
 }
+
+Test(conv2d_errors, a_gradient_by_itself_checks_its_problem_and_operands)
+{
+    talc_conv2d_problem p;
+    cr_assert(talc_conv2d_problem_parse("n2c3h5w6o4k3x3", &p));
+    const talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 5, 6));
+    const talc_tensor *w = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(4, 3, 3, 3));
+    const talc_tensor *dy = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 4, 3, 4));
+    const talc_tensor *wide = talc_zeros(cpu_device(), TALC_F64, TALC_DIMS(2, 4, 3, 4));
+    cr_assert_null(talc_conv2d_gradient(NULL, w, dy, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "conv2d_gradient: problem is NULL");
+    cr_assert_null(talc_conv2d_gradient(&p, w, dy, NULL));
+    assert_failure(TALC_BAD_ARGUMENT, "conv2d_gradient: the problem's direction 0 is no gradient");
+    p.direction = TALC_GRAD_INPUT;
+    cr_assert_null(talc_conv2d_gradient(&p, NULL, dy, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "conv2d.grad_input: w is NULL");
+    cr_assert_null(talc_conv2d_gradient(&p, x, dy, NULL));
+    assert_failure(TALC_BAD_SHAPE, "conv2d.grad_input: w [2,3,5,6] must be [4,3,3,3]");
+    cr_assert_null(talc_conv2d_gradient(&p, w, wide, NULL));
+    assert_failure(TALC_BAD_DTYPE, "conv2d.grad_input: w is f32, dy is f64");
+    p.direction = TALC_GRAD_WEIGHT;
+    cr_assert_null(talc_conv2d_gradient(&p, x, x, NULL));
+    assert_failure(TALC_BAD_SHAPE, "conv2d.grad_weight: dy [2,3,5,6] must be [2,4,3,4]");
+    p.dtype = TALC_F64;
+    cr_assert_null(talc_conv2d_gradient(&p, x, dy, NULL));
+    assert_failure(TALC_BAD_DTYPE, "conv2d.grad_weight: x is f32, the problem is f64");
+    assert_all_freed();
+}
