@@ -73,12 +73,12 @@ static void NAMED(pool_tile)(const talc_pool2d_problem *p, talc_pool2d_window h,
     T columns[TILE];
     const talc_pool2d_axis axis = talc_pool2d_axis_w(p);
     const int64_t c0 = first_column(axis, ow0);
-    const int64_t c1 = talc_clamp(end_column(axis, ow1 - 1), c0, p->W);
+    const int64_t c1 = talc_between(end_column(axis, ow1 - 1), c0, p->W);
     NAMED(combine_rows)(p, h, plane, c0, c1 - c0, columns);
 
     const talc_range inner = inner_outputs(axis);
-    const int64_t inside = talc_clamp(inner.lo, ow0, ow1);
-    const int64_t outside = talc_clamp(inner.hi, inside, ow1);
+    const int64_t inside = talc_between(inner.lo, ow0, ow1);
+    const int64_t outside = talc_between(inner.hi, inside, ow1);
     if (inside < outside)
         NAMED(combine_columns_inside)(p, inside, outside, c0, columns, y);
     for (int64_t ow = ow0; ow < inside; ow++)

@@ -107,7 +107,7 @@ static int64_t rows_before(const talc_conv2d_problem *p, int64_t column)
     if (column == p->OH * p->OW)
         return p->H;
     const int64_t last = (column - 1) / p->OW * p->stride_h - p->pad_top;
-    return talc_clamp(last + (p->KH - 1) * p->dilation_h + 1, 0, p->H);
+    return talc_between(last + (p->KH - 1) * p->dilation_h + 1, 0, p->H);
 }
 
 /* 32 bits hold a channel of D as well. */
@@ -125,7 +125,7 @@ static void gather(talc_device *device, const talc_conv2d_problem *p, T *dx,
     const int64_t written = rows_before(p, part.column);
     const int64_t top =
         part.column / p->OW * p->stride_h - p->pad_top; /* read by the first output */
-    const int64_t begin = talc_clamp(top, 0, written);
+    const int64_t begin = talc_between(top, 0, written);
     const int64_t end = rows_before(p, part.column + part.columns);
     if (begin >= end)
         return;
@@ -144,12 +144,12 @@ static void gather(talc_device *device, const talc_conv2d_problem *p, T *dx,
     dx += part.slice * s.x_stride + channel * s.plane;
 
     const int64_t elements = (end - begin) * p->W;
-    const int64_t threads = talc_clamp(pieces(elements, COLUMNS * WARP) * WARP, WARP, BLOCK);
+    const int64_t threads = talc_between(pieces(elements, COLUMNS * WARP) * WARP, WARP, BLOCK);
     const int64_t blocks = pieces(elements, threads * COLUMNS);
     const int64_t slices = talc_smaller(part.slices, 65535);
     /* Several channels a thread, where there are enough: the first taps are worked out once. */
     const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)32;
-    const int64_t rows = talc_clamp(pieces(few, blocks * slices), pieces(channels, 4), channels);
+    const int64_t rows = talc_between(pieces(few, blocks * slices), pieces(channels, 4), channels);
     const dim3 grid((unsigned)blocks, (unsigned)talc_smaller(rows, 65535), (unsigned)slices);
     col2im<T, Index>
         <<<grid, (unsigned)threads, 0, talc_cuda_stream(device)>>>(dx, (const T *)part.b, s);

@@ -24,8 +24,8 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_cut(const talc_device *device,
     const int64_t fit = (int64_t)(limit / (size_t)slot);
     const int64_t wanted = talc_smaller(
         pieces(ROUNDS * talc_cuda_state_of(device)->multiprocessors, tiles), talc_larger(fit, 1));
-    const int64_t across = talc_clamp(columns / LEAST, 1, wanted); /* the columns of an image */
-    const int64_t along = talc_clamp(images, 1, wanted);           /* image beside image */
+    const int64_t across = talc_between(columns / LEAST, 1, wanted); /* the columns of an image */
+    const int64_t along = talc_between(images, 1, wanted);           /* image beside image */
     talc_cuda_conv2d_sums_plan plan = { along, columns, 0 };
     if (across > along) {
         plan.cut = pieces(pieces(columns, across), 4) * 4; /* where a 16-byte access may begin */
@@ -90,7 +90,7 @@ static talc_status fill(talc_device *device, const talc_conv2d_problem *p,
                         const talc_conv2d_arguments *arguments, const talc_cuda_conv2d_part *part,
                         talc_cuda_conv2d_sums *sums, const batch &b, int64_t slot, int64_t count)
 {
-    const int64_t old = talc_clamp(sums->filled - slot, 0, count);
+    const int64_t old = talc_between(sums->filled - slot, 0, count);
     talc_status status = TALC_OK;
     if (old > 0)
         status = multiply(device, p, arguments, part, sums, b, slot, 0, old, true);
