@@ -57,7 +57,7 @@ static bool result_dims(const talc_tensor *const *tensors, int count, int dim, t
         if (!check_next(tensors[0], tensors[i], i, dim))
             return false;
         if (!talc_add_checked(dims->dim[dim], tensors[i]->dims[dim], &dims->dim[dim])) {
-            talc_fail(TALC_TOO_LARGE, "concat: dimension %d passes INT64_MAX at tensors[%d]", dim,
+            talc_fail(TALC_TOO_LARGE, "concat: dimension %d exceeds INT64_MAX at tensors[%d]", dim,
                       i);
             return false;
         }

@@ -234,7 +234,7 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->groups != p->C)
-        return "groups are not the input channels";
+        return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||

@@ -40,7 +40,7 @@ static void provoke_fault(talc_device *device)
 /* An op is told by the allocation of its result or by its kernel, whichever notices first. */
 static void assert_lost(const char *who)
 {
-    const char *due = ": cuda:0 is lost since synchronize: ";
+    const char *due = ": cuda:0 was lost at synchronize: ";
     cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s: %s", who, talc_error_message());
     cr_assert(strstr(talc_error_message(), due) != NULL, "%s: %s instead of %s...", who,
               talc_error_message(), due);
@@ -127,7 +127,7 @@ Test(lost, errors_that_end_a_context_end_the_device)
                   ends[i], talc_error_message());
         talc_error_clear();
         cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(10)));
-        cr_assert(strstr(talc_error_message(), "empty: cuda:0 is lost since test: ") != NULL,
+        cr_assert(strstr(talc_error_message(), "empty: cuda:0 was lost at test: ") != NULL,
                   "%d: %s", ends[i], talc_error_message());
         talc_error_clear();
     }

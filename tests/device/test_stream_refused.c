@@ -54,11 +54,10 @@ Test(stream_refused, a_name_for_one_of_each_thread_and_not_the_legacy_one)
     if (gpu_stream_legacy(device) == NULL)
         cr_skip_test("the fake device's streams have no names");
     char message[160];
-    snprintf(
-        message, sizeof message,
-        "stream_enter: cudaStreamPerThread is another stream in each thread, %s takes one that "
-        "is the same in all",
-        talc_device_name(device));
+    snprintf(message, sizeof message,
+             "stream_enter: cudaStreamPerThread is a different stream in each thread, %s needs one "
+             "that all threads share",
+             talc_device_name(device));
     assert_refused(device, gpu_stream_per_thread(device), TALC_BAD_ARGUMENT, message);
     assert_taken(device, gpu_stream_legacy(device));
     assert_all_freed();

@@ -106,7 +106,7 @@ Test(conv2d_rows, rows_say_why_they_refuse)
     static const struct {
         const char *problem, *row, *reason;
     } refusals[] = {
-        { "n1c4h5w5o4k3x3", "depthwise", "groups are not the input channels" },
+        { "n1c4h5w5o4k3x3", "depthwise", "groups is not the number of input channels" },
         { "n1c4h5w5o4k3x3p1x1g4_reflect", "depthwise", "the padding is not zeros" },
         { "n1c1h5w5o1k1x1s70000x1", "depthwise",
           "the dilated kernel or the stride is longer than 65536" },

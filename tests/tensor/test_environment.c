@@ -116,7 +116,7 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
           "cuda, "
           "cuda:N\n" DEFAULTS },
         { "TALC_DEVICE", "a-name-that-is-far-too-long",
-          "talc: TALC_DEVICE=a-name-that-is-far-too-long is ignored: no device has so long a "
+          "talc: TALC_DEVICE=a-name-that-is-far-too-long is ignored: longer than any device "
           "name\n" DEFAULTS },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -190,7 +190,7 @@ Test(npy, headers_that_break_the_format_are_refused)
         { HEADER("'<f4'", "False", "[3]"), 4,
           ": a tuple expected at byte 50 of the header: [3], }" },
         { HEADER("'<f4'", "False", "(1)"), 4,
-          ": ',' in the tuple of one extent before here expected at byte 53 of the header: , }" },
+          ": ',' after the only extent of the tuple expected at byte 53 of the header: , }" },
         { HEADER("'<f4'", "False", "(,)"), 4,
           ": an extent expected at byte 51 of the header: ,), }" },
         { HEADER("'<f4'", "False", "(1,,)"), 4,
@@ -206,7 +206,7 @@ Test(npy, headers_that_break_the_format_are_refused)
         { HEADER("'<f4'", "False", "(9223372036854775808,)"), 4,
           ": an extent below 2^63 expected at byte 69 of the header: 8,), }" },
         { HEADER("'<f4'", "False", "(09,)"), 36,
-          ": an extent without a 0 in front expected at byte 51 of the header: 09,), }" },
+          ": an extent without leading zeros expected at byte 51 of the header: 09,), }" },
         { HEADER("'<f4'", "False", "(0_9,)"), 36,
           ": ',' or ')' expected at byte 52 of the header: _9,), }" },
         { HEADER("'<f4'", "False", "(+9,)"), 36,
@@ -251,7 +251,7 @@ Test(npy, types_that_talc_has_not_are_refused_by_name)
     }
     assert_refused(file_of(1, HEADER("[('a', '<f4'), ('b', '<i4')]", "False", "()"), 8),
                    TALC_UNSUPPORTED,
-                   " holds structured elements; talc reads f4, f8, i8, i4, u1 and b1");
+                   " has a structured dtype; talc reads f4, f8, i8, i4, u1 and b1");
     file_remove_all();
     assert_all_freed();
 }
@@ -260,11 +260,11 @@ Test(npy, prefixes_that_do_not_fit_are_refused)
 {
     const char *path = file_path("made.npy");
     file_write(path, "", 0);
-    assert_refused(path, TALC_BAD_FORMAT, " is no .npy file");
+    assert_refused(path, TALC_BAD_FORMAT, " is not a .npy file");
     file_write(path, "\223NUMPY\001\000\000", 9);
-    assert_refused(path, TALC_BAD_FORMAT, " is no .npy file");
+    assert_refused(path, TALC_BAD_FORMAT, " is not a .npy file");
     file_write(path, "PK\003\004 a zip archive", 18);
-    assert_refused(path, TALC_BAD_FORMAT, " is no .npy file");
+    assert_refused(path, TALC_BAD_FORMAT, " is not a .npy file");
     file_write(path, "\223NUMPY\004\000\001\000 ", 11);
     assert_refused(path, TALC_BAD_FORMAT, " is of version 4.0, talc reads 1.0 to 3.0");
     file_write(path, "\223NUMPY\001\001\001\000 ", 11);

@@ -148,11 +148,11 @@ Test(safetensors_hostile, lengths_that_do_not_fit_are_refused)
 {
     const char *path = file_path("made.safetensors");
     file_write(path, "", 0);
-    assert_refused(path, "0 bytes are no safetensors file");
+    assert_refused(path, "0 bytes are too few for a safetensors file");
     file_write(path, "1234567", 7);
-    assert_refused(path, "7 bytes are no safetensors file");
+    assert_refused(path, "7 bytes are too few for a safetensors file");
     file_write(path, "\002\0\0\0\0\0\0\0{", 9);
-    assert_refused(path, "9 bytes are no safetensors file");
+    assert_refused(path, "9 bytes are too few for a safetensors file");
     assert_refused(file_with(0, "{}", 2, 0), "a header of 0 bytes in a file of 10");
     assert_refused(file_with(1, "{}", 2, 0), "a header of 1 bytes in a file of 10");
     assert_refused(file_with(3, "{}", 2, 0), "a header of 3 bytes in a file of 10");

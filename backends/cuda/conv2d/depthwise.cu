@@ -336,7 +336,7 @@ const char *talc_cuda_conv2d_depthwise_plan(const talc_device *device, const voi
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->groups != p->C)
-        return "groups are not the input channels";
+        return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1);

@@ -275,9 +275,9 @@ const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *p
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if (!is_small(p))
-        return "more than 2^25 products";
+        return "more than 2^25 multiplications";
     if (!is_narrow(p))
-        return "an extent or a plane of x passes 2^20, or the slices 65,535";
+        return "an extent or a plane of x is above 2^20, or N * groups or OC / groups above 65,535";
     if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)talc_dtype_size(p->dtype) > MOST_SHARED)
         return "the weights of 4 channels do not fit shared memory";
     plan->seconds = seconds(device, p);

@@ -34,8 +34,8 @@ talc_status talc_cuda_takes_stream(talc_device *device, void *stream)
     enum cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
     if (stream == cudaStreamPerThread)
         return talc_fail(TALC_BAD_ARGUMENT,
-                         "%s: cudaStreamPerThread is another stream in each thread, %s takes one "
-                         "that is the same in all",
+                         "%s: cudaStreamPerThread is a different stream in each thread, %s needs "
+                         "one that all threads share",
                          who, device->name);
     talc_status status = talc_cuda_enter(device, who);
     if (status == TALC_OK)

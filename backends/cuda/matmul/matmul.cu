@@ -117,13 +117,13 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
 static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t, talc_plan *)
 {
     if (p->M > MOST_ROWS)
-        return "more than 4 rows";
+        return "M is more than 4";
     if (p->transpose_a)
         return "A is transposed";
     if (!p->transpose_b)
         return "B is not transposed";
     if (p->N > INT_MAX)
-        return "more than 2^31 - 1 columns";
+        return "N is more than 2^31 - 1";
     return NULL;
 }
 
@@ -148,7 +148,7 @@ static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p
     /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
     const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
     if (p->K <= 256 && work <= (double)(1 << 22))
-        return "at most 2^22 products, of sums of at most 256";
+        return "too small for cuBLAS: K is at most 256, with at most 2^22 multiplications";
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }

@@ -317,7 +317,7 @@ static const char *plan_parts(const talc_device *, const talc_batch_norm2d_probl
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
     if (p->training && p->N * p->H * p->W <= PART_VALUES)
-        return "a channel of a training batch has up to 16384 values";
+        return "training on at most 16384 values per channel";
     const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
                                                : plan_of<double>(p, NULL).parts_of_channel;
     if (p->training)

@@ -428,8 +428,8 @@ static talc_status run_row(talc_device *device, const talc_reduce_problem *probl
 
 const talc_algorithm talc_cuda_reduce[] = {
     talc_cuda_row<plan_parts, run_row<true>>(
-        "parts", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+        "parts", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     talc_cuda_row<plan_whole, run_row<false>>(
-        "whole", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+        "whole", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

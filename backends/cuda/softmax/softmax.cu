@@ -21,7 +21,7 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Whether softmaxes lie side by side, closer than the elements of one: in x, or in y where x repeats an element. */
+/* Whether the axis is strided, closer than the elements of one: in x, or in y where x repeats an element. */
 static bool is_strided(const talc_softmax_problem *p)
 {
     if (p->outer_rank == 0)
@@ -231,8 +231,8 @@ static const char *plan_warp(const talc_device *, const talc_softmax_problem *p,
 {
     const int64_t most = HELD / (int64_t)talc_dtype_size(p->dtype);
     return is_strided(p) && p->extent > STRIDED_LANES * most
-               ? "softmaxes side by side are over 512 bytes long"
-           : p->extent > WARP * most ? "a softmax is over 4096 bytes long"
+               ? "the axis is strided and longer than 512 bytes"
+           : p->extent > WARP * most ? "the axis is longer than 4096 bytes"
                                      : NULL;
 }
 
@@ -240,11 +240,11 @@ static const char *plan_cluster(const talc_device *, const talc_softmax_problem 
                                 talc_plan *)
 {
     const int64_t most = PORTABLE_BLOCKS * MOST_STORED, size = (int64_t)talc_dtype_size(p->dtype);
-    return is_strided(p)             ? "softmaxes lie side by side"
-           : p->extent > most / size ? "a softmax is over 1835008 bytes long"
+    return is_strided(p)             ? "the axis is strided"
+           : p->extent > most / size ? "the axis is longer than 1835008 bytes"
            : p->extent > STORED / size && !has_clusters()
-               ? "a softmax is over 65536 bytes long, and not every GPU is of compute capability "
-                 "9.0"
+               ? "the axis is longer than 65536 bytes, and some GPU here has no thread block "
+                 "clusters (compute capability 9.0)"
                : NULL;
 }
 
