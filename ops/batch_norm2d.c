@@ -62,7 +62,7 @@ static bool read_options(const talc_batch_norm2d_options *options, talc_batch_no
     return !talc_failed() && talc_operand_activation(OP, p->activation);
 }
 
-/* Training writes the running statistics in place, so they have to stand one after the other, and in memory of their own. */
+/* Training writes the running statistics in place, so they have to be contiguous and overlap no other operand. */
 static bool check_written(const operands *o, const char *name, const talc_tensor *running)
 {
     const struct {

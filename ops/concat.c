@@ -84,7 +84,7 @@ static talc_status join(talc_join_problem *problem, talc_tensor *y)
     return status;
 }
 
-/* Tensors without gaps are rows of bytes, of which the device joins several at once; each other one takes a copy. */
+/* Contiguous tensors are rows of bytes, of which the device joins several at once; each other one takes a copy of its own. */
 static talc_status fill_in(talc_tensor *y, const talc_tensor *const *tensors, int count, int dim)
 {
     size_t inner = talc_dtype_size(y->dtype);

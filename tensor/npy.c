@@ -98,7 +98,7 @@ static talc_status parse_string(parser *p, char text[STRING_TEXT])
     return TALC_OK;
 }
 
-/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2. A 0 in front makes no number. */
+/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2. Leading zeros are not allowed. */
 static talc_status parse_extent(parser *p, int64_t *extent)
 {
     char c = peek(p);
