@@ -30,7 +30,7 @@ static double or_zero(talc_dtype dtype, const void *bias, int64_t c)
     return bias == NULL ? 0 : talc_cpu_load(dtype, bias, c);
 }
 
-/* Gives out what training learnt of one channel. */
+/* Writes the mean, rstd and running statistics of one channel. */
 static void keep_statistics(const talc_batch_norm2d_problem *p,
                             const talc_batch_norm2d_arguments *a, int64_t c, double mean,
                             double var)
@@ -71,8 +71,8 @@ static block_plan plan_of(const talc_batch_norm2d_problem *p)
     const int64_t plane = p->H * p->W;
     block_plan plan = { .images = plane < BLOCK_VALUES ? BLOCK_VALUES / plane : 1,
                         .length = plane < BLOCK_VALUES ? plane : BLOCK_VALUES };
-    plan.segments = talc_cpu_pieces(plane, plan.length);
-    plan.blocks = talc_cpu_pieces(p->N, plan.images) * plan.segments;
+    plan.segments = talc_ceil_div(plane, plan.length);
+    plan.blocks = talc_ceil_div(p->N, plan.images) * plan.segments;
     return plan;
 }
 
@@ -94,19 +94,19 @@ typedef struct norm_context {
     affine *affine;   /* [C] */
 } norm_context;
 
-/* The values of one block: `rows` stretches of `length` values, C planes apart. */
+/* The values of one block: `rows` contiguous rows of `length` values, C planes apart. */
 typedef struct block {
     int64_t c;
     int64_t offset; /* of the first value */
     int64_t rows, length, row_stride;
 } block;
 
-static block block_of(const norm_context *context, int64_t piece)
+static block block_of(const norm_context *context, int64_t task)
 {
     const talc_batch_norm2d_problem *p = context->problem;
     const block_plan *plan = &context->plan;
     const int64_t plane = p->H * p->W;
-    const int64_t c = piece / plan->blocks, in_channel = piece % plan->blocks;
+    const int64_t c = task / plan->blocks, in_channel = task % plan->blocks;
     const int64_t n = in_channel / plan->segments * plan->images;
     const int64_t first = in_channel % plan->segments * plan->length;
     return (block){ .c = c,
@@ -116,7 +116,7 @@ static block block_of(const norm_context *context, int64_t piece)
                     .row_stride = p->C * plane };
 }
 
-/* Sums run in LANES separate ones, so that they are vector code with a fixed order. */
+/* Sums are kept in LANES partial sums, so that they are vector code with a fixed order. */
 enum { LANES = 8 };
 
 static double lanes_sum(const double lanes[LANES])
@@ -163,26 +163,26 @@ static double lanes_sum(const double lanes[LANES])
 TYPED_FUNCTIONS(f32, float)
 TYPED_FUNCTIONS(f64, double)
 
-static void moments_piece(void *pointer, int64_t piece, int worker)
+static void moments_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
-    const block b = block_of(context, piece);
+    const block b = block_of(context, task);
     const talc_dtype dtype = context->problem->dtype;
     const bool f32 = dtype == TALC_F32;
     const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
-    moments *m = &context->moments[piece];
+    moments *m = &context->moments[task];
     m->count = (double)b.rows * (double)b.length;
     m->mean = (f32 ? sum_f32(b, x) : sum_f64(b, x)) / m->count;
     m->squares = f32 ? sum_squares_f32(b, x, m->mean) : sum_squares_f64(b, x, m->mean);
 }
 
-static void normalise_piece(void *pointer, int64_t piece, int worker)
+static void normalise_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
     const talc_batch_norm2d_problem *p = context->problem;
-    const block b = block_of(context, piece);
+    const block b = block_of(context, task);
     for (int64_t row = 0; row < b.rows; row++) {
         const int64_t at = b.offset + row * b.row_stride;
         const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
@@ -245,7 +245,7 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
     context.moments = (moments *)(context.affine + p->C);
     talc_status status = TALC_OK;
     if (p->training)
-        status = talc_cpu_parallel(p->C * blocks, moments_piece, &context);
+        status = talc_cpu_parallel(p->C * blocks, moments_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
         moments *of_channel = context.moments + c * blocks;
         if (p->training)
@@ -257,7 +257,7 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
         context.affine[c] = affine_of(p, a, c, mean, var);
     }
     if (status == TALC_OK)
-        status = talc_cpu_parallel(p->C * blocks, normalise_piece, &context);
+        status = talc_cpu_parallel(p->C * blocks, normalise_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK && p->training; c++) {
         const moments *all = context.moments + c * blocks;
         keep_statistics(p, a, c, all->mean, all->squares / all->count);

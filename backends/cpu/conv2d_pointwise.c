@@ -2,7 +2,7 @@
 ///
 ///     y[n, g, oc, j] = sum over ic of w[g, oc, ic] * x[n, g, ic, j],        j = oh * OW + ow
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. A piece of work is a block of columns j times a block
+/// since an image's planes [C/groups, H*W] are the matrix already. A task is a block of columns j times a block
 /// of output channels, whose bias, residual and activation follow while it is in cache. Sums are in the data's type, by
 /// OpenBLAS. The blocks follow from the problem alone, so every number of threads gives the same bits.
 #include "backends/cpu/blas.h"
@@ -13,9 +13,9 @@
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
-/* OpenBLAS multiplies blocks of COLUMNS as well as wider ones, to a few hundredths. Fewer pieces than PIECES keep some
- * threads waiting for the last one, so then blocks are narrower, and cut by output channels too. */
-enum { COLUMNS = 2048, NARROW = 512, CHANNELS = 128, PIECES = 8 };
+/* OpenBLAS multiplies blocks of COLUMNS within a few percent of the rate of wider ones. With fewer tasks than TASKS some threads
+ * wait for the last one, so then blocks are narrower, and divided by output channels too. */
+enum { COLUMNS = 2048, NARROW = 512, CHANNELS = 128, TASKS = 8 };
 
 typedef struct pointwise_context {
     const talc_conv2d_problem *problem;
@@ -24,7 +24,7 @@ typedef struct pointwise_context {
     int64_t column_blocks, channel_blocks;
 } pointwise_context;
 
-static void pointwise_piece(void *context, int64_t piece, int worker)
+static void pointwise_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const pointwise_context *c = context;
@@ -32,9 +32,9 @@ static void pointwise_piece(void *context, int64_t piece, int worker)
     const talc_conv2d_arguments *a = c->arguments;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
 
-    const int64_t channel = piece % c->channel_blocks * c->channels;
-    const int64_t j = piece / c->channel_blocks % c->column_blocks * c->columns;
-    const int64_t plane = piece / c->channel_blocks / c->column_blocks; /* n * groups + g */
+    const int64_t channel = task % c->channel_blocks * c->channels;
+    const int64_t j = task / c->channel_blocks % c->column_blocks * c->columns;
+    const int64_t plane = task / c->channel_blocks / c->column_blocks; /* n * groups + g */
     const int64_t n = plane / p->groups, g = plane % p->groups, first = g * OC + channel;
     const int64_t channels = talc_smaller(c->channels, OC - channel),
                   columns = talc_smaller(c->columns, P - j);
@@ -77,14 +77,13 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     const talc_conv2d_problem *p = problem;
     const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
     pointwise_context c = { .problem = p, .arguments = arguments };
-    const int64_t wanted = talc_cpu_pieces(PIECES, p->N * p->groups);
-    c.column_blocks = talc_larger(talc_cpu_pieces(P, COLUMNS), talc_smaller(wanted, P / NARROW));
-    c.columns = talc_cpu_pieces(talc_cpu_pieces(P, c.column_blocks), 16) * 16;
-    c.column_blocks = talc_cpu_pieces(P, c.columns);
+    const int64_t wanted = talc_ceil_div(TASKS, p->N * p->groups);
+    c.column_blocks = talc_larger(talc_ceil_div(P, COLUMNS), talc_smaller(wanted, P / NARROW));
+    c.columns = talc_ceil_div(talc_ceil_div(P, c.column_blocks), 16) * 16;
+    c.column_blocks = talc_ceil_div(P, c.columns);
     const int64_t planes = p->N * p->groups * c.column_blocks;
-    const int64_t most =
-        talc_smaller(talc_cpu_pieces(PIECES, planes), talc_cpu_pieces(OC, CHANNELS));
-    c.channels = talc_cpu_pieces(OC, most);
-    c.channel_blocks = talc_cpu_pieces(OC, c.channels);
-    return talc_cpu_parallel(planes * c.channel_blocks, pointwise_piece, &c);
+    const int64_t most = talc_smaller(talc_ceil_div(TASKS, planes), talc_ceil_div(OC, CHANNELS));
+    c.channels = talc_ceil_div(OC, most);
+    c.channel_blocks = talc_ceil_div(OC, c.channels);
+    return talc_cpu_parallel(planes * c.channel_blocks, pointwise_task, &c);
 }

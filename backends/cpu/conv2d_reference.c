@@ -5,7 +5,7 @@
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
 /// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. Padding with zeros skips the taps that
-/// fall outside, so a weight over padding never counts. A piece of work is one row of one output plane.
+/// fall outside, so a weight over padding never counts. A task is one row of one output plane.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/threads.h"
@@ -62,12 +62,12 @@ WINDOW_SUM(f64, double)
 OUTPUT_ROW(f32, float)
 OUTPUT_ROW(f64, double)
 
-static void reference_piece(void *context, int64_t piece, int worker)
+static void reference_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
-    const int64_t oh = piece % p->OH, plane = piece / p->OH;
+    const int64_t oh = task % p->OH, plane = task / p->OH;
     if (p->dtype == TALC_F32)
         output_row_f32(p, c->arguments, plane / p->OC, plane % p->OC, oh);
     else
@@ -88,5 +88,5 @@ talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *probl
     (void)device, (void)plan;
     const talc_conv2d_problem *p = problem;
     reference_context context = { p, arguments };
-    return talc_cpu_parallel(p->N * p->OC * p->OH, reference_piece, &context);
+    return talc_cpu_parallel(p->N * p->OC * p->OH, reference_task, &context);
 }

@@ -2,9 +2,9 @@
 ///
 ///     l = log(sum_j exp(x_j - m)) - (x_t - m),  m = max_j x_j;    with smoothing (1 - e) l + e (log(sum) - mean_j (x_j - m))
 ///
-/// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share pieces of sqrt(n) samples, each with a sum
-/// of losses and a count of its own, in f64, which are added in their order: no loss goes through more than 2 sqrt(n)
-/// roundings. Terms within a sample are added in runs of sqrt(C) where f64 has no digits to spare.
+/// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share tasks of sqrt(n) samples, each with a
+/// sum of losses and a count of its own, in f64, which are added in their order: no loss goes through more than 2 sqrt(n)
+/// roundings. Terms within a sample are added by blocked summation, sqrt(C) at a time, where f64 has no digits to spare.
 ///
 ///   rows       exponentials in the data's type
 ///   reference  all in f64
@@ -18,7 +18,7 @@
 
 #include <tgmath.h>
 
-/* What a piece gives. */
+/* The partial result of a task. */
 typedef struct part {
     double sum;
     int64_t count;
@@ -31,17 +31,17 @@ typedef struct entropy_plan {
     const talc_cross_entropy_problem *problem;
     const talc_cross_entropy_arguments *arguments;
     loss_function *loss;
-    int64_t per_piece;
-    part *parts; /* of the pieces */
+    int64_t per_task;
+    part *parts; /* of the tasks */
 } entropy_plan;
 
-static int64_t per_piece_of(const talc_cross_entropy_problem *p)
+static int64_t per_task_of(const talc_cross_entropy_problem *p)
 {
     return (int64_t)ceil(sqrt((double)p->samples));
 }
 
 /* Terms of a sum that are added one after the other. */
-static int64_t run_of(const talc_cross_entropy_problem *p)
+static int64_t terms_per_sum(const talc_cross_entropy_problem *p)
 {
     return p->dtype == TALC_F32 ? p->C : (int64_t)ceil(sqrt((double)p->C));
 }
@@ -65,10 +65,10 @@ static double smoothed(const talc_cross_entropy_problem *p, double log_sum, doub
         for (int64_t j = 1; j < p->C; j++)                                                         \
             m = load(j) > m ? load(j) : m;                                                         \
         double sum = 0, all = 0;                                                                   \
-        const int64_t run = run_of(p);                                                             \
-        for (int64_t begin = 0; begin < p->C; begin += run) {                                      \
+        const int64_t terms = terms_per_sum(p);                                                    \
+        for (int64_t begin = 0; begin < p->C; begin += terms) {                                    \
             double part_sum = 0, part_all = 0;                                                     \
-            for (int64_t j = begin; j < talc_smaller(begin + run, p->C); j++) {                    \
+            for (int64_t j = begin; j < talc_smaller(begin + terms, p->C); j++) {                  \
                 part_sum += (double)exp(load(j) - m);                                              \
                 part_all += (double)load(j) - (double)m;                                           \
             }                                                                                      \
@@ -84,17 +84,17 @@ LOSS(rows_f32, float, float, LOAD)
 LOSS(rows_f64, double, double, LOAD)
 LOSS(wide_f32, float, double, LOAD_WIDE)
 
-// ---- Pieces -------------------------------------------------------------------------------------------------
+// ---- Tasks -------------------------------------------------------------------------------------------------
 
-static void entropy_piece(void *context, int64_t piece, int worker)
+static void entropy_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const entropy_plan *plan = context;
     const talc_cross_entropy_problem *p = plan->problem;
     const talc_cross_entropy_arguments *a = plan->arguments;
-    const int64_t end = talc_smaller(p->samples, (piece + 1) * plan->per_piece);
+    const int64_t end = talc_smaller(p->samples, (task + 1) * plan->per_task);
     part mine = { 0, 0 };
-    for (int64_t i = piece * plan->per_piece; i < end; i++) {
+    for (int64_t i = task * plan->per_task; i < end; i++) {
         double loss = 0;
         if (a->labels[i] != p->ignore_index) {
             loss =
@@ -106,7 +106,7 @@ static void entropy_piece(void *context, int64_t piece, int worker)
         if (p->reduction == TALC_REDUCTION_NONE)
             talc_cpu_store(p->dtype, a->y, i, loss);
     }
-    plan->parts[piece] = mine;
+    plan->parts[task] = mine;
 }
 
 static talc_status check_labels(const talc_cross_entropy_problem *p, const int64_t *labels)
@@ -120,15 +120,15 @@ static talc_status check_labels(const talc_cross_entropy_problem *p, const int64
 static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a,
                        loss_function *loss)
 {
-    entropy_plan plan = { p, a, loss, per_piece_of(p), a->base.workspace };
-    const int64_t pieces = talc_cpu_pieces(p->samples, plan.per_piece);
+    entropy_plan plan = { p, a, loss, per_task_of(p), a->base.workspace };
+    const int64_t tasks = talc_ceil_div(p->samples, plan.per_task);
     talc_status status = check_labels(p, a->labels);
     if (status == TALC_OK)
-        status = talc_cpu_parallel(pieces, entropy_piece, &plan);
+        status = talc_cpu_parallel(tasks, entropy_task, &plan);
     if (status != TALC_OK || p->reduction == TALC_REDUCTION_NONE)
         return status;
     part whole = { 0, 0 };
-    for (int64_t i = 0; i < pieces; i++) {
+    for (int64_t i = 0; i < tasks; i++) {
         whole.sum += plan.parts[i].sum;
         whole.count += plan.parts[i].count;
     }
@@ -146,7 +146,7 @@ static const char *forward_plan(const talc_device *device, const void *problem, 
     (void)device, (void)limit;
     const talc_cross_entropy_problem *p = problem;
     if (p->samples > 0)
-        plan->workspace = (size_t)talc_cpu_pieces(p->samples, per_piece_of(p)) * sizeof(part);
+        plan->workspace = (size_t)talc_ceil_div(p->samples, per_task_of(p)) * sizeof(part);
     return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
 }
 

@@ -2,7 +2,7 @@
 ///
 ///     y[i...] = f(x[i...])        y[i...] = f(a[i...], b[i...])
 ///
-/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in pieces that
+/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
 /// depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in the data's own type.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
@@ -83,7 +83,7 @@ typedef struct unary_context {
     talc_walk walk;
 } unary_context;
 
-static void unary_piece(void *context, int64_t piece, int worker)
+static void unary_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const unary_context *c = context;
@@ -91,7 +91,7 @@ static void unary_piece(void *context, int64_t piece, int worker)
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t *const strides[] = { p->y_strides, p->x_strides };
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 2, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 2, &at); more;
          more = talc_walk_next(&c->walk, strides, 2, &at))
         unary_row(p, at.length, c->y + at.offset[0] * size, c->x + at.offset[1] * size,
                   talc_walk_row_stride(&c->walk, p->x_strides));
@@ -104,7 +104,7 @@ static talc_status unary_run(talc_device *device, const void *problem, const tal
     const talc_unary_problem *p = problem;
     const talc_unary_arguments *a = arguments;
     unary_context context = { p, a->y, a->x, talc_walk_of(p->rank, p->dims) };
-    return talc_cpu_parallel(context.walk.pieces, unary_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, unary_task, &context);
 }
 
 const talc_algorithm talc_cpu_unary[] = {
@@ -184,7 +184,7 @@ typedef struct binary_context {
     talc_walk walk;
 } binary_context;
 
-static void binary_piece(void *context, int64_t piece, int worker)
+static void binary_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const binary_context *c = context;
@@ -194,7 +194,7 @@ static void binary_piece(void *context, int64_t piece, int worker)
     const int64_t a_stride = talc_walk_row_stride(&c->walk, p->a_strides);
     const int64_t b_stride = p->b_is_scalar ? 0 : talc_walk_row_stride(&c->walk, p->b_strides);
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 3, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 3, &at); more;
          more = talc_walk_next(&c->walk, strides, 3, &at)) {
         char *y = c->y + at.offset[0] * size;
         const char *a = c->a + at.offset[1] * size;
@@ -228,7 +228,7 @@ static talc_status binary_run(talc_device *device, const void *problem, const ta
         talc_cpu_fill(device, &fill, &scalar);
         context.b = (const char *)&scalar;
     }
-    return talc_cpu_parallel(context.walk.pieces, binary_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, binary_task, &context);
 }
 
 const talc_algorithm talc_cpu_binary[] = {

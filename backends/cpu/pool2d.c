@@ -3,7 +3,7 @@
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads share the N * C * OH output
-/// rows in pieces that read about 32768 elements.
+/// rows in tasks that read about 32768 elements.
 ///
 ///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns.
 ///   reference  one window after the other; sums in f64.
@@ -18,24 +18,24 @@
 /* Input columns that a tile of `rows` covers: with f64 half of an L1 cache. */
 enum { TILE = 2048 };
 
-static const int64_t PIECE_ELEMENTS = 32768;
+static const int64_t TASK_ELEMENTS = 32768;
 
 typedef struct pool_context {
     const talc_pool2d_problem *problem;
     const talc_pool2d_arguments *arguments;
-    int64_t per_piece; /* output rows */
+    int64_t per_task; /* output rows */
     void (*row)(const talc_pool2d_problem *problem, const talc_pool2d_arguments *arguments,
                 int64_t row);
 } pool_context;
 
-static void pool_piece(void *context, int64_t piece, int worker)
+static void pool_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const pool_context *c = context;
     const talc_pool2d_problem *p = c->problem;
     const int64_t rows = p->N * p->C * p->OH;
-    const int64_t begin = piece * c->per_piece;
-    const int64_t end = rows - begin < c->per_piece ? rows : begin + c->per_piece;
+    const int64_t begin = task * c->per_task;
+    const int64_t end = rows - begin < c->per_task ? rows : begin + c->per_task;
     for (int64_t row = begin; row < end; row++)
         c->row(p, c->arguments, row);
 }
@@ -47,8 +47,8 @@ static talc_status run_rows(const talc_pool2d_problem *p, const talc_pool2d_argu
     const talc_pool2d_window middle = talc_pool2d_window_of(talc_pool2d_axis_h(p), p->OH / 2);
     const int64_t taps =
         middle.end > middle.first ? (middle.end - 1 - middle.first) / middle.step + 1 : 1;
-    pool_context context = { p, arguments, 1 + PIECE_ELEMENTS / taps / (p->W + p->OW), row };
-    return talc_cpu_parallel(talc_cpu_pieces(p->N * p->C * p->OH, context.per_piece), pool_piece,
+    pool_context context = { p, arguments, 1 + TASK_ELEMENTS / taps / (p->W + p->OW), row };
+    return talc_cpu_parallel(talc_ceil_div(p->N * p->C * p->OH, context.per_task), pool_task,
                              &context);
 }
 

@@ -2,14 +2,14 @@
 ///
 ///     y[i] = distribution(philox(seed, call, i))
 ///
-/// Threads take pieces of whole Philox blocks; nothing depends on where a piece starts.
+/// Threads take tasks of whole Philox blocks; nothing depends on where a task starts.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 #include "tensor/philox.h"
 
-/* Elements of a piece, and those whose words are drawn at once: multiples of a block's four. */
-enum { PIECE = 32768, BATCH = 256 };
+/* Elements of a task, and those whose words are drawn at once: multiples of a block's four. */
+enum { TASK_ELEMENTS = 32768, BATCH = 256 };
 
 typedef struct random_context {
     const talc_random_problem *problem;
@@ -93,13 +93,14 @@ INTEGERS(int64_t, i64)
 INTEGERS(int32_t, i32)
 INTEGERS(uint8_t, u8)
 
-static void random_piece(void *context, int64_t piece, int worker)
+static void random_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const random_context *c = context;
     const talc_random_problem *p = c->problem;
-    const int64_t end = p->count - piece * PIECE < PIECE ? p->count : (piece + 1) * PIECE;
-    for (int64_t i = piece * PIECE; i < end; i += BATCH) {
+    const int64_t end =
+        p->count - task * TASK_ELEMENTS < TASK_ELEMENTS ? p->count : (task + 1) * TASK_ELEMENTS;
+    for (int64_t i = task * TASK_ELEMENTS; i < end; i += BATCH) {
         const int64_t n = talc_smaller(BATCH, end - i);
         if (p->distribution == TALC_UNIFORM && p->dtype == TALC_F32)
             uniform_f32(p, i, n, (float *)c->y + i);
@@ -122,5 +123,5 @@ talc_status talc_cpu_random(talc_device *device, const talc_random_problem *prob
 {
     (void)device;
     random_context context = { problem, dst };
-    return talc_cpu_parallel(talc_cpu_pieces(problem->count, PIECE), random_piece, &context);
+    return talc_cpu_parallel(talc_ceil_div(problem->count, TASK_ELEMENTS), random_task, &context);
 }

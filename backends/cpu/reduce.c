@@ -7,7 +7,7 @@
 /// reduced dimension where that is the denser one in memory, else across it with the outputs side by side. The
 /// partial results of an output are then combined in order.
 ///
-/// Arithmetic of `blocked`: sums of up to RUN elements in the data's type (LANES side by side and a tree, or groups of
+/// Arithmetic of `blocked`: sums of up to CHUNK elements in the data's type (LANES side by side and a tree, or groups of
 /// four rows in ROWS rows), and f64 from there on. `reference` accumulates in f64, integers in i64.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
@@ -20,13 +20,13 @@
 #include <string.h>
 
 enum {
-    LANES = 32,  /* eight SSE registers of f32: enough additions in flight to hide their latency */
-    RUN = 4096,  /* elements: fits the first-level cache, so that argmax may look twice */
-    WIDTH = 512, /* outputs side by side: their sums fit the first-level cache */
-    ROWS = 256,  /* rows added up before the sums go to f64 */
-    PIECE = 32768,     /* elements a task: some ten microseconds */
-    PARTIALS = 2048,   /* partial results on the stack: 32 KB */
-    ENOUGH_BLOCKS = 64 /* that many blocks keep the threads busy without parts */
+    LANES = 32,   /* eight SSE registers of f32: enough additions in flight to hide their latency */
+    CHUNK = 4096, /* elements: fits the first-level cache, so that argmax may look twice */
+    WIDTH = 512,  /* outputs side by side: their sums fit the first-level cache */
+    ROWS = 256,   /* rows added up before the sums go to f64 */
+    TASK_ELEMENTS = 32768, /* elements a task: some ten microseconds */
+    PARTIALS = 2048,       /* partial results on the stack: 32 KB */
+    ENOUGH_BLOCKS = 64     /* that many blocks keep the threads busy without parts */
 };
 
 typedef struct partial {
@@ -60,7 +60,7 @@ typedef struct reduce_plan {
     int64_t blocks;
     int64_t part; /* elements of a reduction that a part covers */
     int64_t parts;
-    int64_t per_piece; /* blocks a piece; 1 when there are several parts */
+    int64_t per_task;  /* blocks a task; 1 when there are several parts */
     partial *partials; /* [parts][outputs] when there are several parts */
 } reduce_plan;
 
@@ -73,16 +73,17 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
         plan.across = p->reduced_rank == 0 || plan.column < p->reduced_strides[p->reduced_rank - 1];
     }
     plan.width = talc_smaller(
-        plan.row, plan.across ? WIDTH : talc_smaller(WIDTH, talc_larger(1, PIECE / p->K)));
-    plan.blocks_per_row = talc_cpu_pieces(plan.row, plan.width);
+        plan.row, plan.across ? WIDTH : talc_smaller(WIDTH, talc_larger(1, TASK_ELEMENTS / p->K)));
+    plan.blocks_per_row = talc_ceil_div(plan.row, plan.width);
     plan.blocks = p->outputs / plan.row * plan.blocks_per_row;
 
     bool split = plan.blocks < ENOUGH_BLOCKS && p->outputs <= PARTIALS;
     plan.parts =
-        split ? talc_smaller(talc_cpu_pieces(p->K * plan.width, PIECE), PARTIALS / p->outputs) : 1;
-    plan.part = talc_cpu_pieces(p->K, plan.parts);
-    plan.parts = talc_cpu_pieces(p->K, plan.part);
-    plan.per_piece = plan.parts > 1 ? 1 : talc_larger(1, PIECE / (p->K * plan.width));
+        split ? talc_smaller(talc_ceil_div(p->K * plan.width, TASK_ELEMENTS), PARTIALS / p->outputs)
+              : 1;
+    plan.part = talc_ceil_div(p->K, plan.parts);
+    plan.parts = talc_ceil_div(p->K, plan.part);
+    plan.per_task = plan.parts > 1 ? 1 : talc_larger(1, TASK_ELEMENTS / (p->K * plan.width));
     return plan;
 }
 
@@ -115,8 +116,8 @@ static void fold(const reduce_plan *plan, int64_t offset, int64_t n, int64_t str
 #undef FOLD
 }
 
-/* Elements begin .. end-1 of the reductions of a block whose first output stands at `base`, run by run of the last
- * reduced dimension. */
+/* Elements begin .. end-1 of the reductions of a block whose first output is at `base`, row by row of the last reduced dimension.
+ * */
 static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int64_t begin,
                       int64_t end, partial *into)
 {
@@ -178,16 +179,16 @@ static void block_part(const reduce_plan *plan, int64_t block, int64_t part)
             write_result(p, plan->y, output + j, results[j]);
 }
 
-static void blocked_piece(void *context, int64_t piece, int worker)
+static void blocked_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reduce_plan *plan = context;
     if (plan->parts > 1) {
-        block_part(plan, piece / plan->parts, piece % plan->parts);
+        block_part(plan, task / plan->parts, task % plan->parts);
         return;
     }
-    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
-    for (int64_t block = piece * plan->per_piece; block < end; block++)
+    const int64_t end = talc_smaller(plan->blocks, (task + 1) * plan->per_task);
+    for (int64_t block = task * plan->per_task; block < end; block++)
         block_part(plan, block, 0);
 }
 
@@ -208,10 +209,9 @@ static talc_status blocked_run(talc_device *device, const void *problem, const t
     partial partials[PARTIALS];
     plan.partials = partials;
     if (plan.parts == 1)
-        return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), blocked_piece,
-                                 &plan);
+        return talc_cpu_parallel(talc_ceil_div(plan.blocks, plan.per_task), blocked_task, &plan);
 
-    talc_status status = talc_cpu_parallel(plan.blocks * plan.parts, blocked_piece, &plan);
+    talc_status status = talc_cpu_parallel(plan.blocks * plan.parts, blocked_task, &plan);
     for (int64_t output = 0; status == TALC_OK && output < p->outputs; output++) {
         partial result = partials[output];
         for (int64_t part = 1; part < plan.parts; part++)
@@ -277,13 +277,13 @@ static void reference_integers(const reduce_plan *plan, int64_t output, int64_t 
                                             : best_k);
 }
 
-static void reference_piece(void *context, int64_t piece, int worker)
+static void reference_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reduce_plan *plan = context;
     const talc_reduce_problem *p = plan->problem;
-    const int64_t end = talc_smaller(p->outputs, (piece + 1) * plan->per_piece);
-    for (int64_t output = piece * plan->per_piece; output < end; output++) {
+    const int64_t end = talc_smaller(p->outputs, (task + 1) * plan->per_task);
+    for (int64_t output = task * plan->per_task; output < end; output++) {
         const int64_t base = talc_walk_offset(p->kept_rank, p->kept_dims, p->kept_strides, output);
         if (talc_dtype_is_float(p->dtype))
             reference_floats(plan, output, base);
@@ -299,8 +299,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
     const talc_reduce_problem *p = problem;
     const talc_reduce_arguments *a = arguments;
     reduce_plan plan = { .problem = p, .x = a->x, .y = a->y };
-    plan.per_piece = talc_larger(1, PIECE / p->K);
-    return talc_cpu_parallel(talc_cpu_pieces(p->outputs, plan.per_piece), reference_piece, &plan);
+    plan.per_task = talc_larger(1, TASK_ELEMENTS / p->K);
+    return talc_cpu_parallel(talc_ceil_div(p->outputs, plan.per_task), reference_task, &plan);
 }
 
 const talc_algorithm talc_cpu_reduce[] = {

@@ -1,6 +1,7 @@
 #include "tests/support/hooks.h"
 
 #include "backends/cpu/threads.h"
+#include "tensor/extent.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -196,10 +197,10 @@ Test(threads, pieces_cover_the_total)
 {
     for (int64_t total = 0; total < 50; total++)
         for (int64_t step = 1; step < 12; step++) {
-            const int64_t pieces = talc_cpu_pieces(total, step);
+            const int64_t pieces = talc_ceil_div(total, step);
             cr_assert(pieces * step >= total && (pieces - 1) * step < total);
         }
-    cr_assert(talc_cpu_pieces(INT64_MAX, 2) == INT64_MAX / 2 + 1);
+    cr_assert(talc_ceil_div(INT64_MAX, 2) == INT64_MAX / 2 + 1);
 }
 
 // ---- Fork ---------------------------------------------------------------------------------------------------
