@@ -64,17 +64,17 @@ template <typename T> struct window_walk {
     }
 };
 
-/* A block has BLOCK / SLICES pixels. With SLICES above 1, for problems that have few, every thread adds up that part of
+/* A block has BLOCK / SPLITS pixels. With SPLITS above 1, for problems that have few, every thread adds up that part of
  * each chunk, and the parts are added in order. */
-template <typename T, int SLICES>
+template <typename T, int SPLITS>
 static __global__ void __launch_bounds__(BLOCK)
     textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
              const epilogue<T> last)
 {
-    constexpr int PIXELS = BLOCK / SLICES, PART = CHUNK / SLICES;
+    constexpr int PIXELS = BLOCK / SPLITS, PART = CHUNK / SPLITS;
     __shared__ T weights[CHUNK][OUTPUTS];
     const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
-    const int slice = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
+    const int split = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
         int64_t rest = block / plan.pixel_blocks;
         const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + place;
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(BLOCK)
                 weights[i % CHUNK][i / CHUNK] = k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
             }
             __syncthreads();
-            const int64_t begin = from + slice * PART;
+            const int64_t begin = from + split * PART;
             const int count = !inside || begin >= K ? 0
                               : K - begin < PART    ? (int)(K - begin)
                                                     : PART;
@@ -110,20 +110,20 @@ static __global__ void __launch_bounds__(BLOCK)
                 for (int u = 0; u < AHEAD; u++)
 #pragma unroll
                     for (int i = 0; i < OUTPUTS; i++)
-                        sums[i] += values[u] * weights[slice * PART + k + u][i];
+                        sums[i] += values[u] * weights[split * PART + k + u][i];
             }
         }
-        if (SLICES > 1) {
-            static_assert(SLICES == 1 || BLOCK <= CHUNK, "the sums have room where weights were");
+        if (SPLITS > 1) {
+            static_assert(SPLITS == 1 || BLOCK <= CHUNK, "the sums have room where weights were");
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++)
                 weights[threadIdx.x][i] = sums[i];
             __syncthreads();
-            if (slice > 0)
+            if (split > 0)
                 continue;
 #pragma unroll
-            for (int s = 1; s < SLICES; s++)
+            for (int s = 1; s < SPLITS; s++)
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++)
                     sums[i] += weights[s * PIXELS + place][i];
@@ -139,7 +139,7 @@ static __global__ void __launch_bounds__(BLOCK)
                     sum += last.residual[at + i * plan.pixels];
                 y[at + i * plan.pixels] = sum;
             }
-        /* Once in the code, not OUTPUTS times. */
+        /* Not unrolled: an activation takes many instructions. */
         if (last.activation != TALC_ACTIVATION_NONE && inside)
 #pragma unroll 1
             for (int i = 0; i < OUTPUTS && first + i < OC; i++, at += plan.pixels)
@@ -147,22 +147,17 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-static int64_t pieces(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
-template <typename T, int SLICES>
+template <typename T, int SPLITS>
 static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *a)
 {
     textbook_plan plan;
     plan.pixels = p->OH * p->OW;
-    plan.pixel_blocks = pieces(plan.pixels, BLOCK / SLICES);
-    plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
+    plan.pixel_blocks = talc_ceil_div(plan.pixels, BLOCK / SPLITS);
+    plan.channel_blocks = talc_ceil_div(p->OC / p->groups, OUTPUTS);
     plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
     const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
-    textbook<T, SLICES><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
+    textbook<T, SPLITS><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
         *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
         epilogue<T>(a->bias, a->residual, p->activation));
 }
@@ -172,7 +167,8 @@ static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
                          const talc_conv2d_arguments *a)
 {
     /* Threads with a pixel each, against what the GPU has room for. */
-    const int64_t threads = p->N * p->groups * pieces(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
+    const int64_t threads =
+        p->N * p->groups * talc_ceil_div(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
     if (threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK)
         launch_textbook<T, 8>(device, p, a);
     else
@@ -183,9 +179,9 @@ static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
 
 /* Below so many FMAs the packing of weights is not worth while. */
 constexpr int64_t FEW = (int64_t)1 << 24;
-/* Nor do tiles on fewer than that part of the GPU keep up with `textbook` on all of it. */
+/* Nor do tiles on less than this fraction (1/2) of the GPU keep up with `textbook` on all of it. */
 constexpr int LEAST_PART = 2;
-/* Shared memory that every GPU of compute capability 8.0 and later that computes in earnest has. */
+/* Shared memory that data-centre GPUs of compute capability 8.0 and later have. */
 constexpr size_t MOST_SHARED = (size_t)160 << 10;
 
 template <typename T, int KW, int STRIDE, bool WIDE>
@@ -194,7 +190,7 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
     using Tile = tile<T, KW, STRIDE, WIDE>;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * KW;
     const int64_t patch_rows = (ROWS - 1) * p->stride_h + (p->KH - 1) * p->dilation_h + 1;
-    const int64_t step = taps >= 9 ? 1 : pieces(9, taps);
+    const int64_t step = taps >= 9 ? 1 : talc_ceil_div(9, taps);
     const int64_t patch = patch_rows * Tile::PITCH;
     const int64_t bytes =
         2 * step * (taps * Tile::CHANNELS + patch) * (int64_t)sizeof(T) + patch * 4;
@@ -205,10 +201,11 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
     plan.step = (int)step;
     plan.patch = (int)patch;
     plan.weights = (int)(taps * Tile::CHANNELS);
-    plan.steps = pieces(IC, step);
-    plan.channel_tiles = pieces(OC, Tile::CHANNELS);
-    plan.row_tiles = pieces(p->OH, ROWS);
-    plan.column_tiles = p->dilation_w * pieces(pieces(p->OW, p->dilation_w), Tile::WIDTH);
+    plan.steps = talc_ceil_div(IC, step);
+    plan.channel_tiles = talc_ceil_div(OC, Tile::CHANNELS);
+    plan.row_tiles = talc_ceil_div(p->OH, ROWS);
+    plan.column_tiles =
+        p->dilation_w * talc_ceil_div(talc_ceil_div(p->OW, p->dilation_w), Tile::WIDTH);
     plan.tiles = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
     plan.shared = (size_t)bytes;
     plan.packed =
@@ -297,7 +294,7 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
             taps.set(p->KH * p->KW);
             planes.set(plan.steps * plan.step);
             tiles.set(plan.channel_tiles);
-            pack_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, stream>>>(
+            pack_weights<T, Index><<<grid_for_threads(device, count), BLOCK, 0, stream>>>(
                 packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
         });
         tiled_problem<T> t = { plane_sizes(p),
@@ -338,7 +335,7 @@ static double tiled_share(const talc_device *device, const talc_conv2d_problem *
     constexpr int64_t LONG = 5;
     const int64_t resident =
         talc_cuda_state_of(device)->multiprocessors * (p->dtype == TALC_F32 ? 2 : 1);
-    const int64_t waves = (plan.tiles + resident - 1) / resident;
+    const int64_t waves = talc_ceil_div(plan.tiles, resident);
     const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
     return (slides ? 0.95 : 0.6) * filled(p, plan) * (double)plan.steps / (double)(plan.steps + 2) *
            (double)plan.tiles / (double)(waves * resident);
@@ -350,7 +347,7 @@ static void plan_direct(const talc_device *device, const talc_conv2d_problem *p,
 {
     /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
     const int64_t OC = p->OC / p->groups;
-    double share = 0.05 * (double)OC / (double)((OC + OUTPUTS - 1) / OUTPUTS * OUTPUTS);
+    double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
             plan->workspace = tiles.packed;

@@ -46,14 +46,14 @@ talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *prob
     if (status != TALC_OK)
         return status;
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
-    talc_cuda_conv2d_part part = {};
-    part.slices = p->N * p->groups;
-    part.columns = P;
-    part.rows = IC;
-    part.b = arguments->x;
-    part.ldb = P;
-    part.b_stride = IC * P;
-    status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
+    talc_cuda_conv2d_chunk chunk = {};
+    chunk.slices = p->N * p->groups;
+    chunk.columns = P;
+    chunk.rows = IC;
+    chunk.b = arguments->x;
+    chunk.ldb = P;
+    chunk.b_stride = IC * P;
+    status = talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
     if (status != TALC_OK)
         return status;
     if (p->dtype == TALC_F32)

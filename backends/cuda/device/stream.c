@@ -24,8 +24,8 @@ cudaStream_t talc_cuda_stream(const talc_device *device)
     return recording != NULL ? recording : stream_of(device, talc_stream_number(device));
 }
 
-/* Nothing here is of a kind that ends a capture. The legacy stream is that of the GPU that is the current one; CUDA before
- * 12.8 does not tell of which the others are. */
+/* No call here invalidates a capture. The legacy stream belongs to the current GPU; CUDA before 12.8 does not tell to which GPU other
+ * streams belong. */
 talc_status talc_cuda_takes_stream(talc_device *device, void *stream)
 {
     static const char *const who = "stream_enter";

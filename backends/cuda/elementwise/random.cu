@@ -4,7 +4,7 @@
 ///
 /// A thread draws whole Philox blocks, four f32 numbers or two of a wider type. Compiled without contraction of products and
 /// sums, so that every bit is the CPU's.
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/index.cuh"
 #include "tensor/philox.h"
 
 using namespace talc;
@@ -67,9 +67,8 @@ template <typename T, int N> static __global__ void random_kernel(const talc_ran
 template <typename T, int N>
 static void launch(talc_device *device, const talc_random_problem *p, void *y)
 {
-    random_kernel<T, N>
-        <<<blocks_for(device, (p->count + N - 1) / N), BLOCK, 0, talc_cuda_stream(device)>>>(
-            *p, (T *)y);
+    random_kernel<T, N><<<grid_for_threads(device, talc_ceil_div(p->count, N)), BLOCK, 0,
+                          talc_cuda_stream(device)>>>(*p, (T *)y);
 }
 
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *p, void *y)

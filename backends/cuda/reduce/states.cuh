@@ -1,7 +1,7 @@
 /// What a reduction keeps of the elements that it has seen. Private to backends/cuda.
 ///
 /// A state belongs to one output. `add` takes elements k, k + step, k + 2 step ... of the reduction; a thread adds in ascending
-/// order. `join` takes what another state has seen. `result` is y's element. States are plain data, and a fresh one has seen
+/// order. `join` combines it with another state. `result` is y's element. States are plain data, and a fresh one has seen
 /// nothing.
 ///
 /// A thread that counts its elements in 32 bits adds them to a `counted`, and makes it a state when it has them all: position(k)
@@ -149,7 +149,8 @@ template <typename T, typename Index = int64_t> struct __attribute__((packed, al
 };
 
 /// Where an output's elements stand. Outputs that lie along one dimension, as rows do, need none of a walk's steps.
-static __device__ __forceinline__ int64_t offset_of(const walk<1, uint64_t> &kept, int64_t output)
+static __device__ __forceinline__ int64_t offset_of(const strided_index<1, uint64_t> &kept,
+                                                    int64_t output)
 {
     if (kept.rank == 1)
         return output * kept.strides[0][0];

@@ -10,7 +10,7 @@
 ///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
 ///          record (fault.h). So there is one launch.
 ///
-/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
+/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of a few of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/device/counter.h"
@@ -30,12 +30,12 @@ constexpr int64_t FEW_CLASSES = 64;
 constexpr int64_t WARP_CLASSES = 2048;
 constexpr int64_t THREAD_CLASSES = 1024;
 
-/* Blocks of a multiprocessor at most, four times those that run side by side in f32: few enough that a block's end, a wait until
- * its part is written, is a small share of its time, and enough that the last ones are. */
+/* The most blocks per multiprocessor, four times those resident at once in f32: few enough that the end of a block, which waits until
+ * its partial result is written, is a small share of its time, and enough that the last wave is one too. */
 constexpr int64_t MOST_ALONG = 16, MOST_ACROSS = 20;
 
 /* Terms that a thread adds one after the other before it goes on with a new sum. */
-template <typename T> int64_t run_of(int64_t C)
+template <typename T> int64_t terms_per_sum(int64_t C)
 {
     const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), most = sizeof(T) == 4 ? 16 : 64;
     return root < most ? root : most;
@@ -82,7 +82,7 @@ template <typename Index> struct entropy_plan {
     Index samples;
     double smoothing;
     bool whole; /* a loss for each sample is written */
-    walk<1, Index> at;
+    strided_index<1, Index> at;
 
     entropy_plan(const talc_cross_entropy_problem *p, int64_t run_)
         : C(p->C), x_stride(p->x_stride), ignore_index(p->ignore_index), run(run_),
@@ -154,7 +154,7 @@ __device__ bool decided(const entropy_plan<Index> &plan, Index i, int64_t label,
 
 // ---- All samples --------------------------------------------------------------------------------------------
 
-/* Where the blocks' losses come together. */
+/* Where the last block finds the partial results of all blocks. */
 struct gathering {
     part *parts;    /* of each block */
     unsigned *done; /* blocks; 0 before the launch and after it */
@@ -173,7 +173,7 @@ __device__ void tell(volatile talc_cuda_fault *fault, part wrong, int64_t classe
     fault->complete = 1;
 }
 
-/* Counts the block and tells whether it is the last of its launch, for which all is there that any wrote before it was counted.
+/* Counts the block and tells whether it is the last of its launch, which sees all that the others wrote before they were counted.
  * By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run. */
 __device__ bool is_last(unsigned *done)
 {
@@ -216,7 +216,7 @@ template <typename T> __device__ void gather(T *y, part mine, int64_t classes, c
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/* THREADS neighbours have a sample: a part of a warp, a warp or the block. All threads of a block go round together. */
+/* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a block loop together. */
 template <typename T, int THREADS, typename Index>
 __global__ void __launch_bounds__(BLOCK)
     entropy_along(T *y, const T *x, const int64_t *labels, const gathering to,
@@ -311,7 +311,7 @@ unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_pr
 {
     static const int threads[] = { 1, FEW, WARP, BLOCK }; /* of a sample */
     const shape by = shape_of(p);
-    const int64_t all = pieces(p->samples, BLOCK / threads[by]);
+    const int64_t all = talc_ceil_div(p->samples, BLOCK / threads[by]);
     const int64_t most =
         talc_cuda_state_of(device)->multiprocessors * (by == BY_THREAD ? MOST_ACROSS : MOST_ALONG);
     return (unsigned)(all < most ? all : most);
@@ -333,7 +333,7 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
                             : by == BY_WARP ? entropy_along<T, WARP, Index>
                                             : entropy_along<T, BLOCK, Index>;
         kernel<<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, to,
-                                             entropy_plan<Index>(p, run_of<T>(p->C)));
+                                             entropy_plan<Index>(p, terms_per_sum<T>(p->C)));
     });
 }
 
