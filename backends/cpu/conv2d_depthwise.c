@@ -30,7 +30,7 @@ enum {
     STREAM_BYTES = 8 << 20,  /* a larger y leaves the caches before anyone reads it */
     PREFETCH_BYTES = 4 << 10,
     CACHE_LINE = 64,     /* of the cache, and of the widest vector register */
-    COPIED_COLUMNS = 32, /* elements of a row of a copied strip, at least VECTOR + 2 */
+    COPIED_COLUMNS = 32, /* elements of a row of copied columns, at least VECTOR + 2 */
     VECTOR = 16,         /* f32 elements of a line */
     FARTHEST = 64 << 10, /* the longest kernel and stride, so that no size below overflows */
 };
@@ -96,7 +96,7 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p)
     plan.in = rounded(input_rows(p, plan.rows) * plan.slots * plan.width, VECTOR);
     plan.band = talc_smaller(plan.rows, rounded(BAND_BYTES / (plan.columns * size) + 1, 4));
     if (plan.dense_3x3)
-        plan.in = (plan.band + 3) * COPIED_COLUMNS; /* a row of zeros, a copied strip */
+        plan.in = (plan.band + 3) * COPIED_COLUMNS; /* a row of zeros, copied columns */
     plan.out = rounded(plan.band * plan.columns, VECTOR);
     plan.offsets_bytes = (size_t)rounded(p->KH * p->KW, 8) * sizeof(int64_t);
     plan.slice = (size_t)((plan.in + plan.out) * size);
@@ -163,8 +163,8 @@ static void finish_band(const depthwise_context *c, const depthwise_tile *tile, 
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const bool whole = tile->columns == p->OW;
-    const int64_t stretches = whole ? 1 : rows, count = whole ? rows * p->OW : tile->columns;
-    for (int64_t i = 0; i < stretches; i++, out += out_step * size) {
+    const int64_t segments = whole ? 1 : rows, count = whole ? rows * p->OW : tile->columns;
+    for (int64_t i = 0; i < segments; i++, out += out_step * size) {
         const int64_t at = (plane * p->OH + tile->row + first + i) * p->OW + tile->column;
         if (talc_cpu_conv2d_has_epilogue(p))
             talc_cpu_conv2d_epilogue(p, plane % p->OC, count, out, c->arguments->bias,

@@ -157,13 +157,13 @@ static ALWAYS_INLINE void column_3x3(int border, const real *restrict w, const r
 
 /* Columns iw - 1 .. iw + LANES of some image rows, zero where they are outside. */
 static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih, int64_t iw,
-                                       talc_range inside, int64_t ahead, real *strip)
+                                       talc_range inside, int64_t ahead, real *copied)
 {
     const talc_range columns = talc_window_inside(iw - 1, 1, LANES + 2, W);
     for (int64_t i = inside.lo; i < inside.hi; i++) {
         const real *row = plane + (ih + i) * W;
         prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        copy_slot(row, iw - 1, 1, columns, LANES + 2, strip + i * COPIED_COLUMNS);
+        copy_slot(row, iw - 1, 1, columns, LANES + 2, copied + i * COPIED_COLUMNS);
     }
 }
 
@@ -178,7 +178,7 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
     const talc_range inside = talc_window_inside(ih, 1, rows + 2, p->H);
     const int64_t ahead = rows * W * (int64_t)sizeof(real);
     const bool stream = c->stores == STREAM_CACHE_LINES;
-    real *zeros = in + 1, *strip = in + COPIED_COLUMNS;
+    real *zeros = in + 1, *copied = in + COPIED_COLUMNS;
     for (int64_t i = 0; i < COPIED_COLUMNS; i++)
         in[i] = 0;
     for (int64_t q = 0; q < tile->columns; q += LANES) {
@@ -195,8 +195,8 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
             column_3x3(RIGHT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
                        out + at, out_step);
         else {
-            copy_columns(plane, W, ih, iw, inside, ahead, strip);
-            column_3x3(NO_BORDER, w, zeros, strip + 1, 0, COPIED_COLUMNS, inside, rows, 0,
+            copy_columns(plane, W, ih, iw, inside, ahead, copied);
+            column_3x3(NO_BORDER, w, zeros, copied + 1, 0, COPIED_COLUMNS, inside, rows, 0,
                        tile->columns, stream, out + at, out_step);
         }
     }

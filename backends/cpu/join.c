@@ -19,15 +19,15 @@ typedef struct join_context {
 
 /* How a part is divided: a row into segments, rows into groups. */
 typedef struct cut {
-    int64_t stretches, rows, tasks;
+    int64_t segments, rows, tasks;
 } cut;
 
 static cut cut_of(const talc_join_problem *p, int part)
 {
     const int64_t bytes = (int64_t)p->parts[part].bytes;
-    cut c = { .stretches = talc_ceil_div(bytes, TASK_BYTES),
+    cut c = { .segments = talc_ceil_div(bytes, TASK_BYTES),
               .rows = talc_larger(1, TASK_BYTES / bytes) };
-    c.tasks = c.stretches * talc_ceil_div(p->rows, c.rows);
+    c.tasks = c.segments * talc_ceil_div(p->rows, c.rows);
     return c;
 }
 
@@ -41,10 +41,9 @@ static void join_task(void *context, int64_t task, int worker)
     for (; task >= at.tasks; at = cut_of(p, ++part))
         task -= at.tasks;
 
-    const size_t bytes = p->parts[part].bytes, skip = (size_t)(task % at.stretches) * TASK_BYTES;
-    const size_t length =
-        at.stretches == 1 || bytes - skip < TASK_BYTES ? bytes - skip : TASK_BYTES;
-    const int64_t first = task / at.stretches * at.rows;
+    const size_t bytes = p->parts[part].bytes, skip = (size_t)(task % at.segments) * TASK_BYTES;
+    const size_t length = at.segments == 1 || bytes - skip < TASK_BYTES ? bytes - skip : TASK_BYTES;
+    const int64_t first = task / at.segments * at.rows;
     const int64_t end = talc_smaller(first + at.rows, p->rows);
     for (int64_t r = first; r < end; r++)
         memcpy(c->dst + (size_t)r * p->pitch + p->parts[part].start + skip,

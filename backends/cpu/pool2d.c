@@ -125,9 +125,9 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
     if (p->indices)
         return "it does not keep indices";
     /* An adaptive window has at most floor(W / OW) + 2 columns. */
-    const int64_t span =
+    const int64_t widest =
         p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 2 : (p->KW - 1) * p->dilation_w + 1;
-    if (span > TILE && p->W > TILE)
+    if (widest > TILE && p->W > TILE)
         return "a window spans more than 2048 columns";
     return NULL;
 }

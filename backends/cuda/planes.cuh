@@ -21,7 +21,7 @@ constexpr int64_t PLANE_BLOCKS = 4096;
 struct plane_tiling {
     int64_t N, C, stride;   /* stride: from one image to the next, in elements */
     int64_t images, parts;  /* images of a part */
-    int P, planes, vectors; /* side by side in a block; accesses that they take */
+    int P, planes, vectors; /* adjacent in a block; vectors that they take */
 
     /// The planes that fill a block with loads of 16 bytes, and with `in_parts` how many parts the images are split into. The
     /// number of parts does not depend on x's alignment, so that the workspace follows from the problem.

@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(BLOCK)
             }
         }
         if (SPLITS > 1) {
-            static_assert(SPLITS == 1 || BLOCK <= CHUNK, "the sums have room where weights were");
+            static_assert(SPLITS == 1 || BLOCK <= CHUNK, "the sums fit where weights were");
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++)
@@ -166,7 +166,7 @@ template <typename T>
 static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
                          const talc_conv2d_arguments *a)
 {
-    /* Threads with a pixel each, against what the GPU has room for. */
+    /* Threads with a pixel each, against those that the GPU runs at once. */
     const int64_t threads =
         p->N * p->groups * talc_ceil_div(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
     if (threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK)

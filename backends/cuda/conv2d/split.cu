@@ -189,14 +189,14 @@ static void with_tiles(talc_device *device, const talc_conv2d_problem *p,
                        const talc_conv2d_arguments *a)
 {
     constexpr int FEW = 4, MANY = sizeof(T) == 4 ? 8 : 4;
-    const int64_t units = talc_cuda_state_of(device)->multiprocessors;
+    const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors;
     const int64_t K = p->C / p->groups * p->KH * p->KW;
-    if (MANY > FEW && blocks_needed(p, 32, MANY) >= 4 * units &&
+    if (MANY > FEW && blocks_needed(p, 32, MANY) >= 4 * multiprocessors &&
         K * MANY * (int64_t)sizeof(T) <= MOST_SHARED)
         launch<T, KW, 32, MANY>(device, p, a);
-    else if (blocks_needed(p, 32, FEW) >= units - units / 8)
+    else if (blocks_needed(p, 32, FEW) >= multiprocessors - multiprocessors / 8)
         launch<T, KW, 32, FEW>(device, p, a);
-    else if (blocks_needed(p, 16, FEW) >= units - units / 8)
+    else if (blocks_needed(p, 16, FEW) >= multiprocessors - multiprocessors / 8)
         launch<T, KW, 16, FEW>(device, p, a);
     else
         launch<T, KW, 8, FEW>(device, p, a);
@@ -213,7 +213,7 @@ static void split(talc_device *device, const talc_conv2d_problem *p, const talc_
         with_tiles<T, 0>(device, p, a);
 }
 
-/* Whether 32 bits hold every offset, and the grid has room. */
+/* Whether 32 bits hold every offset, and the grid is large enough. */
 static bool is_narrow(const talc_conv2d_problem *p)
 {
     const int64_t extents[] = { p->N,

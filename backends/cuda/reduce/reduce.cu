@@ -95,7 +95,7 @@ struct places {
 /* Accesses that a thread has in flight; those of 16 bytes make 64. */
 template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
 
-/* Adds a batch of accesses, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
+/* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
 template <typename Counted, typename T, int COUNT, int BATCH>
 static __device__ __forceinline__ void add_fours(Counted *seen,
                                                  const vec<T, COUNT> (&values)[BATCH], int i,
@@ -254,7 +254,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- Launches -----------------------------------------------------------------------------------------------
 
-/* Dimensions of which the innermost goes by in accesses of `count` elements. */
+/* Dimensions of which the innermost is counted in vectors of `count` elements. */
 struct packing {
     int64_t count, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
 
