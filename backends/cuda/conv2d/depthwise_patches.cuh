@@ -163,14 +163,14 @@ static __global__ void __launch_bounds__(WARP, patch_residents<T, K>())
         __syncthreads();
         const int64_t first = part.first(plan, t);
         const bool busy = plane < part.count(plan, t) && oh < part.rows;
-        T sums[SIDE][SIDE] = {};
+        accumulator_of<T> sums[SIDE][SIDE] = {};
         if (busy) {
             const T *from = shared + place_of(p.x + (first * plan.H + part.top) * plan.W) +
                             (plane * plan.H + top) * plan.W + ow - PAD;
 #pragma unroll
             for (int i = 0; i < COLUMNS; i++) {
                 if ((unsigned)(top + i) < (unsigned)part.height) {
-                    T taps[COLUMNS];
+                    accumulator_of<T> taps[COLUMNS];
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++)
                         taps[k] = (k >= PAD || left) && (k < PAD + SIDE || right) ? from[k] : (T)0;

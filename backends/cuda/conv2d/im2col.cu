@@ -12,6 +12,7 @@
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/product.h"
@@ -294,6 +295,7 @@ talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    return p->dtype == TALC_F32 ? convolve<float>(device, p, a, own)
-                                : convolve<double>(device, p, a, own);
+    return with_float(p->dtype, [&](auto element) {
+        return convolve<typename decltype(element)::type>(device, p, a, own);
+    });
 }

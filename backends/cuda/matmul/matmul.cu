@@ -12,6 +12,7 @@
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "ops/matmul.h"
@@ -38,14 +39,15 @@ static __global__ void __launch_bounds__(BLOCK)
     struct alignas(COUNT * sizeof(T)) pack {
         T of[COUNT];
     };
-    __shared__ T sums[MOST_ROWS][BLOCK];
+    using sum_type = accumulator_of<T>;
+    __shared__ sum_type sums[MOST_ROWS][BLOCK];
     const int t = (int)threadIdx.x;
     const int64_t n = blockIdx.x, packs = s.K / COUNT;
     for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z) {
         int64_t at[2];
         products.offsets((uint64_t)product, at);
         const T *left = a + at[0], *right = b + at[1] + n * s.ldb;
-        T sum[MOST_ROWS] = {};
+        sum_type sum[MOST_ROWS] = {};
 #pragma unroll 4
         for (int64_t i = t; i < packs; i += blockDim.x) {
             const pack steps = ((const pack *)right)[i];
@@ -55,14 +57,14 @@ static __global__ void __launch_bounds__(BLOCK)
                     const pack row = ((const pack *)(left + m * s.lda))[i];
 #pragma unroll
                     for (int e = 0; e < COUNT; e++)
-                        sum[m] += row.of[e] * steps.of[e];
+                        sum[m] += (sum_type)row.of[e] * (sum_type)steps.of[e];
                 }
         }
         for (int64_t k = packs * COUNT + t; k < s.K; k += blockDim.x)
 #pragma unroll
             for (int m = 0; m < MOST_ROWS; m++)
                 if (m < s.M)
-                    sum[m] += left[m * s.lda + k] * right[k];
+                    sum[m] += (sum_type)left[m * s.lda + k] * (sum_type)right[k];
 #pragma unroll
         for (int m = 0; m < MOST_ROWS; m++)
             sums[m][t] = sum[m];
@@ -133,11 +135,10 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        dot<float>(device, p, arguments);
-    else
-        dot<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        dot<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 // ---- cublas -------------------------------------------------------------------------------------------------
@@ -252,11 +253,10 @@ static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
                             talc_cuda_stream(device)));
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        end_products<float>(device, p, arguments);
-    else
-        end_products<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        end_products<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 // ---- direct -------------------------------------------------------------------------------------------------
@@ -306,14 +306,14 @@ static __global__ void __launch_bounds__(BLOCK)
             const int64_t m = tile / s.n_tiles * TILE, n = tile % s.n_tiles * TILE;
             int64_t at[2];
             products.offsets((uint64_t)product, at);
-            T sums[SIDE][SIDE] = {};
+            accumulator_of<T> sums[SIDE][SIDE] = {};
             for (int64_t k = 0; k < s.K; k += DEPTH) {
                 load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
                 load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
                 __syncthreads();
 #pragma unroll
                 for (int step = 0; step < DEPTH; step++) {
-                    T left[SIDE], right[SIDE];
+                    accumulator_of<T> left[SIDE], right[SIDE];
 #pragma unroll
                     for (int i = 0; i < SIDE; i++) {
                         left[i] = a_tile[step][down + i * ACROSS];
@@ -381,11 +381,10 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        direct<float>(device, p, arguments);
-    else
-        direct<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        direct<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 const talc_algorithm talc_cuda_matmul[] = {

@@ -15,6 +15,7 @@
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/reduce/plan.cuh"
 #include "backends/cuda/reduce/rows.cuh"
 
@@ -388,17 +389,10 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p,
     const talc_status status = talc_cuda_enter(device, "reduce");
     if (status != TALC_OK)
         return status;
-    switch (p->dtype) {
-#define CASE(constant, name, T, safetensors)                                                       \
-    case constant:                                                                                 \
-        reduce<T>(device, p, arguments, in_parts);                                                 \
-        break;
-        TALC_DTYPE_TABLE(CASE)
-#undef CASE
-    default:
-        break;
-    }
-    return talc_cuda_launched(device, "reduce");
+    return with_element(p->dtype, [&](auto element) {
+        reduce<typename decltype(element)::type>(device, p, arguments, in_parts);
+        return talc_cuda_launched(device, "reduce");
+    });
 }
 
 } // namespace
