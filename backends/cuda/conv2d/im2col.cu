@@ -14,6 +14,7 @@
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/product.h"
 #include "backends/cuda/conv2d/rows.h"
@@ -275,10 +276,10 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = own.bytes;
-    /* B is written, then read by the product, whose tiles are 64 channels of a group. cuBLAS makes f64 products on tensor cores. */
+    /* B is written, then read by the product, whose tiles are 64 channels of a group. */
     const int64_t OC = p->OC / p->groups;
     const double share =
-        (p->dtype == TALC_F64 ? 2 : 0.9) * (double)OC / (double)((OC + 63) / 64 * 64);
+        talc_cuda_blas_share(p->dtype) * (double)OC / (double)((OC + 63) / 64 * 64);
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);

@@ -15,6 +15,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/matmul/estimate.h"
 #include "ops/matmul.h"
 
 using namespace talc;
@@ -116,7 +117,8 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
         dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
 }
 
-static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t, talc_plan *)
+static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t,
+                            talc_plan *plan)
 {
     if (p->M > MOST_ROWS)
         return "more than 4 rows";
@@ -126,6 +128,7 @@ static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, s
         return "B is not transposed";
     if (p->N > INT_MAX)
         return "more than 2^31 - 1 columns";
+    plan->seconds = talc_cuda_matmul_dot_seconds(p);
     return NULL;
 }
 
@@ -143,13 +146,10 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
 
 // ---- cublas -------------------------------------------------------------------------------------------------
 
-static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p, size_t,
+static const char *plan_cublas(const talc_device *device, const talc_matmul_problem *p, size_t,
                                talc_plan *plan)
 {
-    /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
-    const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
-    if (p->K <= 256 && work <= (double)(1 << 22))
-        return "at most 2^22 products, of sums of at most 256";
+    plan->seconds = talc_cuda_matmul_cublas_seconds(device, p);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }
@@ -369,9 +369,10 @@ static void direct(talc_device *device, const talc_matmul_problem *p,
         launch<T, false, false>(device, p, arguments);
 }
 
-static const char *plan_direct(const talc_device *, const talc_matmul_problem *, size_t,
-                               talc_plan *)
+static const char *plan_direct(const talc_device *, const talc_matmul_problem *p, size_t,
+                               talc_plan *plan)
 {
+    plan->seconds = talc_cuda_matmul_direct_seconds(p);
     return NULL;
 }
 
@@ -387,6 +388,7 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
     });
 }
 
+/// Each estimates (estimate.h); the least runs.
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
     talc_cuda_row<plan_cublas, cublas_run>(
