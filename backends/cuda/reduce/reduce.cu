@@ -58,11 +58,18 @@ struct places {
     {
         return talc::offset_of(kept, lane);
     }
+    /* A loop, as kernels have this once for each access in flight and seldom come here. */
     __device__ int64_t offset_of(int64_t run, int64_t step) const
     {
-        int64_t at[1];
-        runs.offsets((uint64_t)run, at);
-        return at[0] + step * stride;
+        int64_t at = step * stride;
+        uint64_t index = (uint64_t)run;
+#pragma unroll 1
+        for (int i = runs.rank - 1; i >= 0; i--) {
+            const uint64_t rest = i == 0 ? 0 : runs.dims[i].quotient(index);
+            at += (int64_t)(index - rest * runs.dims[i].by) * runs.strides[0][i];
+            index = rest;
+        }
+        return at;
     }
     __device__ cursor begin(int64_t step) const
     {
@@ -94,8 +101,16 @@ struct places {
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/* Accesses that a thread has in flight; those of 16 bytes make 64. */
-template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+/* Elements that an access moves at most. Integers, which networks do not reduce, have one kernel along and one across. */
+template <typename T>
+constexpr int MOVED = std::is_floating_point_v<T> ? ACCESS / (int)sizeof(T) : 1;
+
+/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers the code is kept short. */
+template <typename T, int COUNT>
+constexpr int IN_FLIGHT = COUNT > 1 || !std::is_floating_point_v<T> ? 4 : 8;
+template <typename T, int COUNT>
+constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> < 8 || sizeof(T) == 8 ? IN_FLIGHT<T, COUNT>
+                                                                           : 16;
 
 /* Adds a batch of accesses, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
 template <typename Counted, typename T, int COUNT, int BATCH>
@@ -130,7 +145,7 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
     reduce_along(const target<State> to, const T *x, int threads, const places at)
 {
-    constexpr int BATCH = IN_FLIGHT<COUNT>;
+    constexpr int BATCH = IN_FLIGHT<T, COUNT>;
     __shared__ State shared[BLOCK / WARP];
     const int groups = BLOCK / threads, group = threadIdx.x / threads;
     const int thread = threadIdx.x % threads;
@@ -199,7 +214,7 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
     reduce_across(const target<State> to, const T *x, int width, const places at)
 {
-    constexpr int BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
+    constexpr int BATCH = IN_FLIGHT_ACROSS<T, COUNT>;
     __shared__ State shared[BLOCK * COUNT];
     const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
     const int64_t begin = blockIdx.y * at.part + row;
@@ -283,7 +298,7 @@ template <typename State, typename T>
 static void launch_along(talc_device *device, const talc_reduce_problem *p, cut c,
                          const target<State> &to, const T *x)
 {
-    constexpr int COUNT = ACCESS / sizeof(T);
+    constexpr int COUNT = MOVED<T>;
     const packing packed(COUNT, x, p->reduced_rank, p->reduced_dims, p->reduced_strides,
                          p->kept_rank, p->kept_strides);
     c.part /= packed.count;
@@ -299,7 +314,7 @@ template <typename State, typename T>
 static void launch_across(talc_device *device, const talc_reduce_problem *p, const cut &c,
                           const target<State> &to, const T *x)
 {
-    constexpr int COUNT = std::is_floating_point_v<T> ? ACCESS / sizeof(T) : 1;
+    constexpr int COUNT = MOVED<T>;
     const packing packed(COUNT, x, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
                          p->reduced_strides);
     const places at(c, BLOCK / c.width, p->kept_rank, packed.dims, packed.strides, p->reduced_rank,
@@ -336,16 +351,19 @@ template <typename State, typename T>
 static void launch_parts(talc_device *device, const talc_reduce_problem *p, const target<State> &to,
                          const T *x, bool in_parts)
 {
-    if constexpr (std::is_floating_point_v<T>)
+    const cut c = cut_of(p, in_parts);
+    if constexpr (std::is_floating_point_v<T>) {
         if (has_odd_planes(p)) {
             launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
             return;
         }
-    const short_rows s(p, x);
-    const cut c = cut_of(p, in_parts);
-    if (c.parts == 1 && s.serves)
-        launch_short(device, to, x, s);
-    else if (c.across)
+        const short_rows s(p, x);
+        if (c.parts == 1 && s.serves) {
+            launch_short(device, to, x, s);
+            return;
+        }
+    }
+    if (c.across)
         launch_across<State, T>(device, p, c, to, x);
     else
         launch_along<State, T>(device, p, c, to, x);
