@@ -1,16 +1,15 @@
 #include "check/bound.h"
 
-#include "check/data.h"
-
 #include <math.h>
 
 double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, talc_check_kind kind,
                         const check_due *due, double S_norm)
 {
-    const double u = talc_check_format(dtype).unit, tiny = talc_check_format(dtype).tiny;
+    const bool single = dtype == TALC_F32;
+    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
     const bool normwise = arithmetic->precision == TALC_NORMWISE;
-    const bool wide = arithmetic->wide_accumulator && talc_check_is_narrow(dtype);
-    if (!talc_dtype_is_float(dtype))
+    const bool wide = arithmetic->wide_accumulator && single;
+    if (dtype != TALC_F32 && dtype != TALC_F64)
         return 0;
     /* Where all terms are 0 a row that is accurate in norm still has the error of its neighbours. */
     const bool sums = due->S > 0 || (normwise && due->K > 0);

@@ -5,7 +5,6 @@
 #include "check/conv2d.h"
 
 #include "check/activation.h"
-#include "check/data.h"
 #include "check/model_due.h"
 #include "check/trial.h"
 #include "ops/backend.h"
@@ -182,7 +181,7 @@ static bool zero_times_infinity(const window *v)
 
 static check_due finished(const talc_conv2d_problem *p, const sum *s, double K)
 {
-    const double u = talc_check_format(p->dtype).unit;
+    const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
     const long double value = s->narrow ? (long double)s->value : s->long_value;
     check_due due = { .value = talc_check_activated(p->activation, value), .K = K, .S = s->size };
     /* No rounding brings an infinity back, nor what an activation makes of it. */
@@ -211,7 +210,7 @@ static check_due due(const check_problem *problem, const check_values *values, i
         .h = axis_of(oh, p->stride_h, p->pad_top, p->dilation_h, p->KH, p->H),
         .w_axis = axis_of(ow, p->stride_w, p->pad_left, p->dilation_w, p->KW, p->W),
     };
-    sum s = { .narrow = talc_check_is_narrow(p->dtype) };
+    sum s = { .narrow = p->dtype == TALC_F32 };
     add_window(&v, &s);
     if (p->bias)
         add_term(&s, values->of[BIAS][oc], 1);

@@ -163,7 +163,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
-    const double u = talc_check_format(p->dtype).unit, e = p->label_smoothing;
+    const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53, e = p->label_smoothing;
     const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
     const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
     check_due due = { .value = log_sum - from_most };
@@ -175,7 +175,7 @@ static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
     due.extra = (4 + 2 * sqrt((double)p->C) + (1 - e) * (double)fabsl(from_most) + smoothed +
                  (double)fabsl(due.value)) *
                 u;
-    due.alike = talc_check_is_narrow(p->dtype) ? 0 : 2 * sqrt((double)p->C) * smoothed * u;
+    due.alike = p->dtype == TALC_F64 ? 2 * sqrt((double)p->C) * smoothed * u : 0;
     return due;
 }
 
@@ -196,7 +196,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const entropy_problem *own = read_only(problem);
     if (own->p.reduction == TALC_REDUCTION_NONE)
         return sample_due(own, values, index);
-    const double u = talc_check_format(own->p.dtype).unit;
+    const double u = own->p.dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
     check_due whole = { 0 };
     double sizes = 0, count = 0;
     for (int64_t i = 0; i < own->labels.count; i++) {

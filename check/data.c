@@ -18,35 +18,9 @@ int64_t talc_check_draw(uint64_t *state, int64_t low, int64_t high)
     return low + (int64_t)(talc_check_bits(*state, 1) % (uint64_t)(high - low + 1));
 }
 
-check_format talc_check_format(talc_dtype dtype)
-{
-    switch (dtype) {
-    case TALC_F32:
-        return (check_format){ 0x1p24, 0x1p-24, 0x1p-126, 0x1p-149 };
-    case TALC_F64:
-        return (check_format){ 0x1p53, 0x1p-53, 0x1p-1022, 0x1p-1074 };
-    case TALC_I64: /* of which check/ keeps what a double holds */
-        return (check_format){ .exact = 0x1p53 };
-    case TALC_I32:
-        return (check_format){ .exact = 0x1p31 };
-    case TALC_U8:
-        return (check_format){ .exact = 0x1p8 };
-    default:
-        return (check_format){ NAN, NAN, NAN, NAN };
-    }
-}
-
-bool talc_check_is_narrow(talc_dtype dtype)
-{
-    return talc_check_format(dtype).unit > talc_check_format(TALC_F64).unit;
-}
-
 double talc_check_rounded(talc_dtype dtype, double value)
 {
-    if (dtype == TALC_F32)
-        return (double)(float)value;
-    const bool held = dtype == TALC_F64 || talc_check_format(dtype).unit == 0;
-    return held ? value : (double)NAN;
+    return dtype == TALC_F32 ? (double)(float)value : value;
 }
 
 double talc_check_shown(double value)
@@ -56,8 +30,8 @@ double talc_check_shown(double value)
 
 double talc_check_exact_largest(talc_dtype dtype, double K, double most)
 {
-    const double exact = talc_check_format(dtype).exact;
-    double largest = floor(sqrt((exact - 1) / (K < 1 ? 1 : K)));
+    const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    double largest = floor(sqrt((room - 1) / (K < 1 ? 1 : K)));
     return largest < 1 ? 1 : largest > most ? most : largest;
 }
 
@@ -70,7 +44,7 @@ static double uniform(uint64_t bits)
 /* How much smaller the tiny values of a run are; in every other run they are denormal, which no row may take for zero. */
 static double tininess(talc_dtype dtype, int64_t run)
 {
-    return run % 2 == 0 ? 0x1p-30 : talc_check_format(dtype).normal * 0x1p-4;
+    return run % 2 == 0 ? 0x1p-30 : dtype == TALC_F64 ? 0x1p-1026 : 0x1p-130;
 }
 
 static double element(talc_dtype dtype, talc_check_kind kind, double largest, double scale,

@@ -10,20 +10,6 @@ uint64_t talc_check_bits(uint64_t seed, uint64_t index);
 /// One of low .. high; moves *state.
 int64_t talc_check_draw(uint64_t *state, int64_t low, int64_t high);
 
-/// What the numbers of an element type are like. Integers are never rounded: unit, normal and tiny are 0.
-typedef struct check_format {
-    double exact;  ///< integers up to it are held exactly, and so is their sum below it
-    double unit;   ///< u: the share of a number that rounding may take
-    double normal; ///< the smallest normal number
-    double tiny;   ///< the smallest subnormal number
-} check_format;
-
-/// Of a type that check/ does not know all are NaN, so that no result is right.
-check_format talc_check_format(talc_dtype dtype);
-
-/// Whether f64 has digits to spare for sums of the type's elements.
-bool talc_check_is_narrow(talc_dtype dtype);
-
 /// `value` as an element of `dtype` holds it.
 double talc_check_rounded(talc_dtype dtype, double value);
 

@@ -59,6 +59,9 @@ void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *p
 void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
                                      int64_t c, long double *mean, long double *var);
 
+/// Half the distance from 1 to the next number: 2^-24, 2^-53; 0 for integers.
+double talc_check_unit(talc_dtype dtype);
+
 /// How far element i may be off.
 static inline double check_off(const check_array *array, int64_t i)
 {

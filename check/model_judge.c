@@ -2,7 +2,6 @@
 
 #include "check/activation.h"
 #include "check/bound.h"
-#include "check/data.h"
 #include "check/layout.h"
 #include "tensor/memory.h"
 
@@ -27,7 +26,7 @@ static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
     check_due there = *element;
     there.value = fabsl(there.value) + moved;
     there.S += there.K > 0 ? moved : 0;
-    there.extra += 8 * talc_check_format(dtype).unit * moved;
+    there.extra += 8 * talc_check_unit(dtype) * moved;
     return talc_check_bound(arithmetic, dtype, TALC_CHECK_CONSTANT, &there, S_norm + moved);
 }
 

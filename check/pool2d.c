@@ -116,8 +116,8 @@ static double most_taps(const talc_pool2d_problem *p)
 /* Integers -largest .. largest, times exact_multiple, sum without rounding; below 1 there are none. */
 static double exact_largest(const talc_pool2d_problem *p, int64_t multiple)
 {
-    const double exact = talc_check_format(p->dtype).exact;
-    return multiple == 0 ? 0 : fmin(16, floor(exact / most_taps(p) / (double)multiple));
+    const double room = p->dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    return multiple == 0 ? 0 : fmin(16, floor(room / most_taps(p) / (double)multiple));
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)

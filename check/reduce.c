@@ -192,7 +192,8 @@ static double exact_largest(const talc_reduce_problem *p)
 {
     if (!is_sum(p))
         return 4;
-    return fmin(64, floor(talc_check_format(p->dtype).exact / (double)p->K / exact_multiple(p)));
+    const double room = p->dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    return fmin(64, floor(room / (double)p->K / exact_multiple(p)));
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)

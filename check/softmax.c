@@ -146,7 +146,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 /* Sets extra and alike for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
 {
-    const double u = talc_check_format(p->dtype).unit, tiny = talc_check_format(p->dtype).tiny;
+    const bool single = p->dtype == TALC_F32;
+    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
     const double n = (double)p->extent, y = (double)fabsl(due->value);
     const double roundings = 4 + (double)distance + 2 * sqrt(n);
     due->extra = p->log ? (roundings + y) * u : roundings * u * y + tiny;

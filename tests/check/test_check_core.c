@@ -5,7 +5,6 @@
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>
-#include <float.h>
 #include <math.h>
 
 static const talc_arithmetic strict = { "f32", TALC_STRICT, false };
@@ -61,27 +60,6 @@ Test(check_core, exact_data_leave_no_room)
         about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 2300 * 0x1p-24));
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 0);
     cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &due, 100), 0);
-    assert_all_freed();
-}
-
-Test(check_core, formats_are_those_of_the_types)
-{
-    const check_format f32 = talc_check_format(TALC_F32), f64 = talc_check_format(TALC_F64);
-    cr_assert(f32.unit == FLT_EPSILON / 2 && f64.unit == DBL_EPSILON / 2);
-    cr_assert(f32.normal == FLT_MIN && f64.normal == DBL_MIN);
-    cr_assert(f32.tiny == FLT_TRUE_MIN && f64.tiny == DBL_TRUE_MIN);
-    cr_assert((float)f32.exact - 1 == (float)(f32.exact - 1) &&
-                  (float)(f32.exact + 1) != f32.exact + 1,
-              "2^24 + 1 is the first integer that f32 has not");
-    cr_assert(f64.exact + 1 == f64.exact && f64.exact - 1 != f64.exact);
-    cr_assert(talc_check_is_narrow(TALC_F32) && !talc_check_is_narrow(TALC_F64));
-    for (talc_dtype dtype = TALC_I64; dtype <= TALC_U8; dtype++) {
-        const check_format integers = talc_check_format(dtype);
-        cr_assert(integers.unit == 0 && integers.tiny == 0 && integers.exact >= 256);
-        cr_assert(!talc_check_is_narrow(dtype) && talc_check_rounded(dtype, 200) == 200);
-    }
-    cr_assert(isnan(talc_check_format(TALC_DTYPE_COUNT).unit));
-    cr_assert(isnan(talc_check_rounded(TALC_DTYPE_COUNT, 1)), "no result of it is right");
     assert_all_freed();
 }
 
