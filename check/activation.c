@@ -1,5 +1,7 @@
 #include "check/activation.h"
 
+#include "check/data.h"
+
 #include <math.h>
 
 long double talc_check_activated(talc_activation activation, long double v)
@@ -18,13 +20,12 @@ long double talc_check_activated(talc_activation activation, long double v)
 
 void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype)
 {
-    const bool single = dtype == TALC_F32;
-    const double ulp = single ? 0x1p-23 : 0x1p-52, normal = single ? 0x1p-126 : 0x1p-1022;
+    const check_format format = talc_check_format(dtype);
     if (!isfinite(due->value))
         due->S = due->extra = 0;
     due->value = talc_check_activated(activation, due->value);
     if (activation == TALC_ACTIVATION_SIGMOID || activation == TALC_ACTIVATION_TANH)
-        due->extra += 4 * ulp * (double)fabsl(due->value);
+        due->extra += 8 * format.unit * (double)fabsl(due->value);
     if (activation == TALC_ACTIVATION_SIGMOID)
-        due->extra += normal;
+        due->extra += format.normal;
 }

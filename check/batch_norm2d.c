@@ -20,7 +20,6 @@
 #include "check/model_due.h"
 #include "ops/backend.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 typedef struct norm_problem {
@@ -28,16 +27,10 @@ typedef struct norm_problem {
     bool plain, untracked;
 } norm_problem;
 
-_Static_assert(sizeof(norm_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
-_Static_assert(sizeof(talc_batch_norm2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
+CHECK_PROBLEM(norm_problem, talc_batch_norm2d_arguments)
 
 static const char *const op_names[] = { "batch_norm2d", NULL };
 static const double EPS = 0x1p-17;
-
-static const norm_problem *read_only(const check_problem *problem)
-{
-    return (const norm_problem *)(const void *)problem;
-}
 
 // ---- Problem and text ---------------------------------------------------------------------------------------
 
@@ -65,26 +58,21 @@ static const check_word words[] = {
     { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
     { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
     { "momentum1", CHECK_REAL, FIELD(p.momentum), 1 },
-    { "relu", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_RELU },
-    { "sigmoid", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_SIGMOID },
-    { "tanh", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_TANH },
-    { "f32", CHECK_CHOICE, FIELD(p.dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, FIELD(p.dtype), TALC_F64 },
+    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
     { .word = NULL },
 };
 
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    norm_problem *own = (norm_problem *)(void *)problem;
+    norm_problem *own = writable(problem);
     talc_batch_norm2d_problem *p = &own->p;
     const char *start = r->at;
     (void)op;
     p->eps = EPS;
     p->momentum = 0.1;
-    if (!talc_check_read_field(r, 'n', false, &p->N) ||
-        !talc_check_read_field(r, 'c', false, &p->C) ||
-        !talc_check_read_field(r, 'h', false, &p->H) ||
-        !talc_check_read_field(r, 'w', false, &p->W) || !talc_check_read_words(r, words, 0, own))
+    if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W) ||
+        !talc_check_read_words(r, words, 0, own))
         return false;
     const char *wanted = wrong(own);
     return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
@@ -93,30 +81,25 @@ static bool parse(check_reader *r, int op, check_problem *problem)
 static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, p->N, p->C, p->H,
-                      p->W);
+    talc_check_append_image(text, p->N, p->C, p->H, p->W);
     talc_check_append_words(text, words, problem);
 }
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    static const int extents[] = { 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17 };
-    enum { LAST = sizeof extents / sizeof *extents - 1 };
-    norm_problem *own = (norm_problem *)(void *)problem;
+    norm_problem *own = writable(problem);
     talc_batch_norm2d_problem *p = &own->p;
-    p->dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 4);
     p->C = talc_check_draw(state, 1, 6);
-    p->H = extents[talc_check_draw(state, 0, LAST)];
-    p->W = extents[talc_check_draw(state, 0, LAST)];
+    p->H = CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17);
+    p->W = CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17);
     p->training = talc_check_draw(state, 0, 1) != 0;
     own->plain = talc_check_draw(state, 0, 3) == 0;
     own->untracked = p->training && talc_check_draw(state, 0, 3) == 0;
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->momentum = (double[]){ 0.1, 0.1, 0, 1 }[talc_check_draw(state, 0, 3)];
-    if (talc_check_draw(state, 0, 2) == 0)
-        p->activation = (talc_activation)talc_check_draw(state, TALC_ACTIVATION_RELU,
-                                                         TALC_ACTIVATION_COUNT - 1);
+    p->activation = talc_check_draw_activation(state);
     return wrong(own) == NULL;
 }
 
@@ -259,16 +242,17 @@ typedef struct allowance {
 static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
 {
     const bool single = p->dtype == TALC_F32;
-    const double u = single ? 0x1p-24 : 0x1p-53, normal = single ? 0x1p-126 : 0x1p-1022;
+    const check_format format = talc_check_format(p->dtype);
+    const double u = format.unit;
     const double var = (double)of->var + p->eps;
     allowance may = { .K = single ? 6 : of->M + 6,
                       .mean = single ? (double)fabsl(of->mean) : of->sizes,
                       .f64 = single ? (of->M + 8) * 0x1p-53 : 0,
-                      .least = 8 * u * normal };
+                      .least = 8 * u * format.normal };
     const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.least;
     may.variance = d * d;
     may.rstd = may.variance / var;
-    may.any = var < normal || may.rstd > 0.25;
+    may.any = var < format.normal || may.rstd > 0.25;
     return may;
 }
 
@@ -351,7 +335,7 @@ static double terms(const check_problem *problem)
 /* One of weight and bias may be missing. */
 static bool pose(const check_ran *ran, check_problem *problem)
 {
-    norm_problem *own = (norm_problem *)(void *)problem;
+    norm_problem *own = writable(problem);
     own->p = *(const talc_batch_norm2d_problem *)ran->problem;
     own->p.dtype = ran->inputs[X].dtype;
     own->p.activation = TALC_ACTIVATION_NONE;

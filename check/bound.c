@@ -1,15 +1,17 @@
 #include "check/bound.h"
 
+#include "check/data.h"
+
 #include <math.h>
 
 double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, talc_check_kind kind,
                         const check_due *due, double S_norm)
 {
-    const bool single = dtype == TALC_F32;
-    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
+    const check_format format = talc_check_format(dtype);
+    const double u = format.unit;
     const bool normwise = arithmetic->precision == TALC_NORMWISE;
-    const bool wide = arithmetic->wide_accumulator && single;
-    if (dtype != TALC_F32 && dtype != TALC_F64)
+    const bool wide = arithmetic->wide_accumulator && dtype == TALC_F32;
+    if (u == 0)
         return 0;
     /* Where all terms are 0 a row that is accurate in norm still has the error of its neighbours. */
     const bool sums = due->S > 0 || (normwise && due->K > 0);
@@ -27,7 +29,7 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
         bound = u * y + (K + 4) * 0x1p-53 * S;
     if (arithmetic->precision == TALC_TF32)
         bound += 0x1p-9 * S; /* both operands cut, not rounded, to 11 bits */
-    return bound + extra + (K + 2) * tiny;
+    return bound + extra + (K + 2) * format.smallest;
 }
 
 double talc_check_share(long double due, double got, double bound)

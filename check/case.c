@@ -27,13 +27,13 @@ typedef struct guarded {
 
 // ---- Host values --------------------------------------------------------------------------------------------
 
-/* Moving elements between doubles and bytes; piece by piece. */
+/* Moving elements between doubles and bytes; chunk by chunk. */
 typedef struct transfer {
     talc_dtype dtype;
     double *values;
     unsigned char *bytes;
     unsigned char fill[sizeof(int64_t)]; /* of an element that was not written */
-    int64_t unwritten[CHECK_PIECES];
+    int64_t unwritten[CHECK_CHUNKS];
 } transfer;
 
 static const double TRANSFER_COST = 1;
@@ -280,7 +280,7 @@ static void read_results(const check_stage *stage, int i, const check_run_option
                       .bytes = room->after + stage->of[i].begin };
     memset(from.fill, fill_of(operand, options), sizeof from.fill);
     talc_check_parallel(operand->count, TRANSFER_COST, decode, &from);
-    for (int p = 0; p < CHECK_PIECES && operand->role == CHECK_WRITTEN; p++)
+    for (int p = 0; p < CHECK_CHUNKS && operand->role == CHECK_WRITTEN; p++)
         report->unwritten += from.unwritten[p];
 }
 

@@ -76,7 +76,7 @@ static void blame(talc_check_outcome *outcome, const char *format, const char *w
     outcome->passed = false;
 }
 
-/* Runs a row and notes what it did beside computing. *ran tells whether there are results. */
+/* Runs a row and notes a failure, a write outside its outputs and a changed input. *ran: whether there are results. */
 static bool run(session *s, int row, const check_run_options *options, const check_values *results,
                 const char *when, bool *ran)
 {
@@ -126,19 +126,19 @@ static bool check_trust(const session *s, int row)
     outcome.passed = talc_check_trusted(&s->oracle, &s->results, &fed, &nonzero);
     if (!outcome.passed)
         snprintf(outcome.reason, sizeof outcome.reason,
-                 "only %lld of %lld outputs that add something up are not zero", (long long)nonzero,
-                 (long long)fed);
+                 "only %lld of the %lld outputs that have something to add up are not zero",
+                 (long long)nonzero, (long long)fed);
     return note(s, row, &outcome);
 }
 
-/* The data of runs whose results nobody asked for. */
+/* The data of runs that are made for another reason than their results. */
 static talc_check_kind plain_data(const session *s)
 {
     return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
 }
 
-/* Whether runs of a kind are made: for its own sake, or to see what a row does beside computing, which any run may show, so
- * that one of those kinds alone finds what it finds among all. */
+/* Whether runs of a kind are made: for its own sake, or for guards, inputs and status, which any run may break: asked for alone,
+ * these must find what they find among all kinds. */
 static bool runs(const session *s, talc_check_kind kind)
 {
     return wanted(s->check, kind) || wanted(s->check, TALC_CHECK_GUARDS) ||
@@ -237,7 +237,7 @@ static bool check_variants(session *s)
 
 // ---- Bits ---------------------------------------------------------------------------------------------------
 
-/* Over finite numbers: a row that takes only a NaN in its output or workspace for nothing must not pass. */
+/* Outputs and workspace hold finite numbers before: a row that reads them, and replaces only a NaN there, must not pass. */
 static bool check_again(session *s, int row, talc_check_kind kind, const char *when)
 {
     static const check_run_options again = { .workspace_limit = SIZE_MAX, .finite = true };
@@ -368,7 +368,7 @@ static bool sort_out_rows(session *s)
     return true;
 }
 
-/* What a row of the program's own may lack, and a name that a summary does not hold whole. */
+/* Refuses a row of the program's own that lacks something, or whose name is too long for a summary. */
 static bool is_usable(const session *s, const talc_algorithm *row)
 {
     const char *op = talc_check_op(s->family, &s->problem);
@@ -391,7 +391,7 @@ static bool is_usable(const session *s, const talc_algorithm *row)
     return true;
 }
 
-/* With the machine, or its share of it. */
+/* The checks themselves, once the memory for them is granted. */
 static bool check_kept_rows(session *s)
 {
     for (int row = 0; row < s->row_count; row++) {
@@ -482,7 +482,7 @@ static bool check_rows(talc_check *check, const char *problem)
     return done;
 }
 
-/* Remembers a check that could not be made: it must not pass by what else was found. */
+/* Counts a check that could not be made: talc_check_passed is then false whatever the others found. */
 static bool made(talc_check *check, bool done)
 {
     if (check != NULL)

@@ -38,20 +38,20 @@ TALC_BEGIN_DECLARATIONS
 
 #define TALC_CHECK_TEXT 360
 
-/// What a row has to stand. The first eight are kinds of data.
+/// The kinds of checks. The first eight are kinds of data.
 typedef enum talc_check_kind {
     TALC_CHECK_EXACT,    ///< small integers whose sums are exact: no difference is allowed
     TALC_CHECK_RANDOM,   ///< uniform random data, the probable bound
     TALC_CHECK_CONSTANT, ///< every rounding goes the same way: the guaranteed bound, here and below
     TALC_CHECK_WIDE,     ///< 20 binades within every window
     TALC_CHECK_HUGE,     ///< one value 2^30 times the others
-    TALC_CHECK_TINY,     ///< runs of values 2^-30 times the others, or denormal
-    TALC_CHECK_NAN, ///< one NaN in an input, conv2d's in turn: it spoils what it reaches and nothing else
+    TALC_CHECK_TINY,     ///< blocks of values 2^-30 times the others, or denormal
+    TALC_CHECK_NAN, ///< one NaN in an input (conv2d: in each in turn): outputs that read it are NaN, no others
     TALC_CHECK_INFINITY, ///< likewise, and negative too in conv2d
     TALC_CHECK_GUARDS,   ///< nothing outside the outputs and the workspace was written
     TALC_CHECK_INPUTS,   ///< the inputs are as they were
-    TALC_CHECK_TRUST,    ///< enough outputs were not zero, so that passing means something
-    TALC_CHECK_MISALIGNED, ///< operands 4, 8, 16 and more bytes off alignment, each differently, as views may be
+    TALC_CHECK_TRUST,    ///< enough outputs are not zero for the other checks to mean something
+    TALC_CHECK_MISALIGNED, ///< operands 4, 8, 16 and more bytes off alignment, each by another amount, as views may be
     TALC_CHECK_WORKSPACE, ///< exact also in the smallest workspace that the row can work in
     TALC_CHECK_RERUN,     ///< the same bits again, whatever outputs and workspace hold before
     TALC_CHECK_THREADS,   ///< the same bits with 1, 2, 3 and 5 threads (CPU)

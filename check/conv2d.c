@@ -13,31 +13,24 @@
 #include <math.h>
 #include <stddef.h>
 
-_Static_assert(sizeof(talc_conv2d_problem) <= CHECK_PROBLEM_BYTES, "a problem fits its place");
-_Static_assert(sizeof(talc_conv2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so do arguments");
-_Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "so does its text");
-
-static const talc_conv2d_problem *conv2d_of(const check_problem *problem)
-{
-    return (const talc_conv2d_problem *)(const void *)problem;
-}
+_Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "a text has to fit");
 
 // ---- Problems -----------------------------------------------------------------------------------------------
 
 static bool parse(check_reader *reader, int op, check_problem *problem)
 {
     (void)op;
-    return talc_conv2d_problem_parse(reader->at, (talc_conv2d_problem *)(void *)problem);
+    return talc_conv2d_problem_parse(reader->at, writable(problem));
 }
 
 static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
-    talc_conv2d_problem_text(conv2d_of(problem), text);
+    talc_conv2d_problem_text(read_only(problem), text);
 }
 
 static double terms(const check_problem *problem)
 {
-    return talc_check_terms(conv2d_of(problem));
+    return talc_check_terms(read_only(problem));
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
@@ -47,7 +40,7 @@ enum { X = CHECK_X, W = CHECK_W, BIAS = CHECK_BIAS, RESIDUAL = CHECK_RESIDUAL, Y
 /* A gradient has other operands. */
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const talc_conv2d_problem *p = conv2d_of(problem);
+    const talc_conv2d_problem *p = read_only(problem);
     const talc_dtype dtype = p->dtype;
     const talc_dims w = TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW);
     const talc_dims y = TALC_DIMS(p->N, p->OC, p->OH, p->OW);
@@ -179,25 +172,11 @@ static bool zero_times_infinity(const window *v)
     return false;
 }
 
-static check_due finished(const talc_conv2d_problem *p, const sum *s, double K)
-{
-    const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
-    const long double value = s->narrow ? (long double)s->value : s->long_value;
-    check_due due = { .value = talc_check_activated(p->activation, value), .K = K, .S = s->size };
-    /* No rounding brings an infinity back, nor what an activation makes of it. */
-    if (!isfinite((double)value))
-        due.S = 0;
-    /* No activation is steeper than 1, so none enlarges an error; these round anew. */
-    if (talc_check_conv2d_curved(p))
-        due.extra = 8 * u * fabs((double)due.value);
-    return due;
-}
-
 /* y[n, oc, oh, ow]. */
 static check_due due(const check_problem *problem, const check_values *values, int operand,
                      int64_t index)
 {
-    const talc_conv2d_problem *p = conv2d_of(problem);
+    const talc_conv2d_problem *p = read_only(problem);
     (void)operand;
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t oc = index / p->OW / p->OH % p->OC, n = index / p->OW / p->OH / p->OC;
@@ -216,7 +195,9 @@ static check_due due(const check_problem *problem, const check_values *values, i
         add_term(&s, values->of[BIAS][oc], 1);
     if (p->residual)
         add_term(&s, values->of[RESIDUAL][index], 1);
-    check_due due = finished(p, &s, (double)(channels * p->KH * p->KW));
+    const long double value = s.narrow ? (long double)s.value : s.long_value;
+    check_due due = { .value = value, .K = (double)(channels * p->KH * p->KW), .S = s.size };
+    talc_check_activate(&due, p->activation, p->dtype);
     due.border = v.h.lo > 0 || v.h.hi < p->KH || v.w_axis.lo > 0 || v.w_axis.hi < p->KW;
     due.any = due.border && p->padding_mode == TALC_PADDING_ZEROS && zero_times_infinity(&v);
     return due;
@@ -224,7 +205,7 @@ static check_due due(const check_problem *problem, const check_values *values, i
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {
-    talc_conv2d_problem *p = (talc_conv2d_problem *)(void *)problem;
+    talc_conv2d_problem *p = writable(problem);
     *p = *(const talc_conv2d_problem *)ran->problem;
     p->dtype = ran->inputs[X].dtype;
     p->activation = TALC_ACTIVATION_NONE;

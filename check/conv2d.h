@@ -5,13 +5,15 @@
 #include "ops/conv2d.h"
 #include "check/family.h"
 
+CHECK_PROBLEM(talc_conv2d_problem, talc_conv2d_arguments)
+
 /// Its operands.
 enum { CHECK_X, CHECK_W, CHECK_BIAS, CHECK_RESIDUAL, CHECK_Y };
 
 /// Products in an output's sum.
 double talc_check_terms(const talc_conv2d_problem *problem);
 
-/// The index in x of what stands at coordinate i of the padded axis, -1 for zero.
+/// The index in x of coordinate i, which may lie in the padding; -1: a zero of the padding.
 int64_t talc_check_source(talc_padding_mode mode, int64_t i, int64_t extent);
 
 /// Whether results are rounded anew by an activation.

@@ -5,11 +5,6 @@
 
 #include <math.h>
 
-static const talc_conv2d_problem *conv2d_of(const check_problem *problem)
-{
-    return (const talc_conv2d_problem *)(const void *)problem;
-}
-
 /* An element of x that some window reads, if a few attempts find one; any other else. */
 static int64_t read_element(const talc_conv2d_problem *p, uint64_t seed)
 {
@@ -71,8 +66,8 @@ static void put_zeros(double *values, int64_t count, uint64_t seed)
 
 bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind)
 {
-    const talc_conv2d_problem *p = conv2d_of(problem);
-    const double room = p->dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    const talc_conv2d_problem *p = read_only(problem);
+    const double room = talc_check_format(p->dtype).integers;
     return kind != TALC_CHECK_EXACT ||
            (!talc_check_conv2d_curved(p) && talc_check_terms(p) + 2 < room);
 }
@@ -80,7 +75,7 @@ bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind)
 void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                             const check_values *values)
 {
-    const talc_conv2d_problem *p = conv2d_of(problem);
+    const talc_conv2d_problem *p = read_only(problem);
     const double K = talc_check_terms(p);
     const bool curved = talc_check_conv2d_curved(p);
     /* A sum has a bias and a residual beside its products. */

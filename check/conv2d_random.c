@@ -4,15 +4,6 @@
 #include "check/data.h"
 #include "ops/conv2d.h"
 
-/* One of a list. */
-static int64_t pick(uint64_t *state, const int64_t *list, int64_t count)
-{
-    return list[talc_check_draw(state, 0, count - 1)];
-}
-#define PICK(state, ...)                                                                           \
-    pick((state), (const int64_t[]){ __VA_ARGS__ },                                                \
-         (int64_t)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
-
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -27,13 +18,14 @@ static int64_t larger(int64_t a, int64_t b)
 static int64_t draw_channels(uint64_t *s)
 {
     return talc_check_draw(s, 0, 2) != 0 ? talc_check_draw(s, 1, 9)
-                                         : PICK(s, 7, 8, 15, 16, 17, 31, 32, 33, 64, 127);
+                                         : CHECK_PICK(s, 7, 8, 15, 16, 17, 31, 32, 33, 64, 127);
 }
 
 static int64_t draw_extent(uint64_t *s)
 {
-    return talc_check_draw(s, 0, 2) != 0 ? talc_check_draw(s, 1, 19)
-                                         : PICK(s, 1, 2, 3, 7, 8, 13, 15, 16, 17, 28, 31, 33, 65);
+    return talc_check_draw(s, 0, 2) != 0
+               ? talc_check_draw(s, 1, 19)
+               : CHECK_PICK(s, 1, 2, 3, 7, 8, 13, 15, 16, 17, 28, 31, 33, 65);
 }
 
 /* One axis of a problem. */
@@ -49,8 +41,8 @@ static int64_t span(const axis *a)
 static void draw_kernel(uint64_t *s, axis *a)
 {
     a->kernel = talc_check_draw(s, 0, 7) == 0 ? smaller(a->size, 13) /* the whole image */
-                                              : PICK(s, 1, 1, 2, 3, 3, 3, 4, 5, 7, 11);
-    a->dilation = talc_check_draw(s, 0, 2) != 0 ? 1 : PICK(s, 1, 2, 2, 3, 5);
+                                              : CHECK_PICK(s, 1, 1, 2, 3, 3, 3, 4, 5, 7, 11);
+    a->dilation = talc_check_draw(s, 0, 2) != 0 ? 1 : CHECK_PICK(s, 1, 2, 2, 3, 5);
 }
 
 static void draw_padding(uint64_t *s, axis *a)
@@ -189,8 +181,8 @@ static void draw_pointwise(uint64_t *s, talc_conv2d_problem *p)
 
 bool talc_check_conv2d_random(uint64_t *s, check_problem *problem)
 {
-    talc_conv2d_problem *p = (talc_conv2d_problem *)(void *)problem;
-    *p = (talc_conv2d_problem){ .dtype = talc_check_draw(s, 0, 3) == 0 ? TALC_F64 : TALC_F32 };
+    talc_conv2d_problem *p = writable(problem);
+    *p = (talc_conv2d_problem){ .dtype = talc_check_draw_float(s) };
     const int64_t shape = talc_check_draw(s, 0, 2);
     if (shape == 0)
         draw_any(s, p);

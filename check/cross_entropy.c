@@ -24,19 +24,13 @@ typedef struct entropy_problem {
     check_part outer; /* x's dimensions but that of the classes */
 } entropy_problem;
 
-_Static_assert(sizeof(entropy_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
-_Static_assert(sizeof(talc_cross_entropy_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
+CHECK_PROBLEM(entropy_problem, talc_cross_entropy_arguments)
 
 #define SMOOTHING 0.1
 
 enum { UNCLASSED = -100 };
 
 static const char *const op_names[] = { "cross_entropy", NULL };
-
-static const entropy_problem *read_only(const check_problem *problem)
-{
-    return (const entropy_problem *)(const void *)problem;
-}
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
@@ -81,14 +75,13 @@ static const check_word words[] = {
     { "none", CHECK_CHOICE, FIELD(p.reduction), TALC_REDUCTION_NONE },
     { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
     { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
-    { "f32", CHECK_CHOICE, FIELD(x.dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, FIELD(x.dtype), TALC_F64 },
+    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
     { .word = NULL },
 };
 
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    entropy_problem *own = (entropy_problem *)(void *)problem;
+    entropy_problem *own = writable(problem);
     const char *start = r->at;
     (void)op;
     own->p.ignore_index = UNCLASSED;
@@ -108,8 +101,8 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    entropy_problem *own = (entropy_problem *)(void *)problem;
-    own->x.dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    entropy_problem *own = writable(problem);
+    own->x.dtype = talc_check_draw_float(state);
     talc_check_random_dims(state, &own->x);
     if (own->x.rank == 0) {
         own->x.rank = 1;
@@ -163,7 +156,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
-    const double u = p->dtype == TALC_F32 ? 0x1p-24 : 0x1p-53, e = p->label_smoothing;
+    const double u = talc_check_format(p->dtype).unit, e = p->label_smoothing;
     const check_exponentials row = talc_check_exponentials(p->dtype, x, p->x_stride, p->C);
     const long double log_sum = logl(row.sum), from_most = x[t * p->x_stride] - row.most;
     check_due due = { .value = log_sum - from_most };
@@ -196,7 +189,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const entropy_problem *own = read_only(problem);
     if (own->p.reduction == TALC_REDUCTION_NONE)
         return sample_due(own, values, index);
-    const double u = own->p.dtype == TALC_F32 ? 0x1p-24 : 0x1p-53;
+    const double u = talc_check_format(own->p.dtype).unit;
     check_due whole = { 0 };
     double sizes = 0, count = 0;
     for (int64_t i = 0; i < own->labels.count; i++) {
@@ -230,7 +223,7 @@ static double terms(const check_problem *problem)
 static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_cross_entropy_problem *observed = ran->problem;
-    entropy_problem *own = (entropy_problem *)(void *)problem;
+    entropy_problem *own = writable(problem);
     own->p.reduction = observed->reduction;
     own->p.label_smoothing = observed->label_smoothing;
     own->p.ignore_index = observed->ignore_index;

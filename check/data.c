@@ -18,6 +18,32 @@ int64_t talc_check_draw(uint64_t *state, int64_t low, int64_t high)
     return low + (int64_t)(talc_check_bits(*state, 1) % (uint64_t)(high - low + 1));
 }
 
+int64_t talc_check_pick(uint64_t *state, const int64_t *list, int64_t count)
+{
+    return list[talc_check_draw(state, 0, count - 1)];
+}
+
+talc_dtype talc_check_draw_float(uint64_t *state)
+{
+    return talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+}
+
+talc_activation talc_check_draw_activation(uint64_t *state)
+{
+    if (talc_check_draw(state, 0, 2) != 0)
+        return TALC_ACTIVATION_NONE;
+    return (talc_activation)talc_check_draw(state, TALC_ACTIVATION_RELU, TALC_ACTIVATION_COUNT - 1);
+}
+
+check_format talc_check_format(talc_dtype dtype)
+{
+    static const check_format formats[TALC_DTYPE_COUNT] = {
+        [TALC_F32] = { 0x1p-24, 0x1p-149, 0x1p-126, 0x1p24 },
+        [TALC_F64] = { 0x1p-53, 0x1p-1074, 0x1p-1022, 0x1p53 },
+    };
+    return formats[dtype];
+}
+
 double talc_check_rounded(talc_dtype dtype, double value)
 {
     return dtype == TALC_F32 ? (double)(float)value : value;
@@ -30,7 +56,7 @@ double talc_check_shown(double value)
 
 double talc_check_exact_largest(talc_dtype dtype, double K, double most)
 {
-    const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    const double room = talc_check_format(dtype).integers;
     double largest = floor(sqrt((room - 1) / (K < 1 ? 1 : K)));
     return largest < 1 ? 1 : largest > most ? most : largest;
 }
@@ -41,16 +67,16 @@ static double uniform(uint64_t bits)
     return (double)(bits >> 11) * 0x1p-52 - 1;
 }
 
-/* How much smaller the tiny values of a run are; in every other run they are denormal, which no row may take for zero. */
-static double tininess(talc_dtype dtype, int64_t run)
+/* How much smaller the tiny values of a block are; in every other block they are denormal, which no row may take for zero. */
+static double tininess(talc_dtype dtype, int64_t block)
 {
-    return run % 2 == 0 ? 0x1p-30 : dtype == TALC_F64 ? 0x1p-1026 : 0x1p-130;
+    return block % 2 == 0 ? 0x1p-30 : talc_check_format(dtype).normal / 16;
 }
 
 static double element(talc_dtype dtype, talc_check_kind kind, double largest, double scale,
                       uint64_t bits, int64_t i)
 {
-    enum { BINADES = 20, RUN = 64 };
+    enum { BINADES = 20, BLOCK = 64 };
     switch (kind) {
     case TALC_CHECK_EXACT:
         return (double)((int64_t)(bits % (uint64_t)(2 * (int64_t)largest + 1)) - (int64_t)largest);
@@ -60,7 +86,7 @@ static double element(talc_dtype dtype, talc_check_kind kind, double largest, do
         return ldexp((bits & 1) != 0 ? -scale : scale, -1 - (int)(bits / 2 % BINADES)) *
                (1 + (double)(bits >> 12) * 0x1p-52);
     case TALC_CHECK_TINY:
-        return uniform(bits) * (i % RUN < RUN / 2 ? scale * tininess(dtype, i / RUN) : scale);
+        return uniform(bits) * (i % BLOCK < BLOCK / 2 ? scale * tininess(dtype, i / BLOCK) : scale);
     default:
         return uniform(bits) * scale;
     }
@@ -74,7 +100,7 @@ typedef struct filling {
     uint64_t seed;
 } filling;
 
-static void fill_piece(void *context, int index, int64_t first, int64_t end)
+static void fill_chunk(void *context, int index, int64_t first, int64_t end)
 {
     const filling f = *(const filling *)context;
     (void)index;
@@ -88,11 +114,17 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 {
     const double cost = 5;
     filling all = { values, dtype, kind, largest, scale, seed };
-    talc_check_parallel(count, cost, fill_piece, &all);
+    talc_check_parallel(count, cost, fill_chunk, &all);
     const double odd = kind == TALC_CHECK_HUGE       ? 0x1p30 * scale
                        : kind == TALC_CHECK_NAN      ? NAN
                        : kind == TALC_CHECK_INFINITY ? INFINITY
                                                      : 0;
     if (odd != 0 && count > 0)
         values[talc_check_bits(seed, UINT64_MAX) % (uint64_t)count] = odd;
+}
+
+void talc_check_add_nans(double *values, int64_t count, uint64_t seed)
+{
+    for (int64_t i = 0; i < count / 16; i++)
+        values[talc_check_bits(seed, (uint64_t)(count + i)) % (uint64_t)count] = NAN;
 }

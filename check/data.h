@@ -10,6 +10,28 @@ uint64_t talc_check_bits(uint64_t seed, uint64_t index);
 /// One of low .. high; moves *state.
 int64_t talc_check_draw(uint64_t *state, int64_t low, int64_t high);
 
+/// One of a list of numbers.
+int64_t talc_check_pick(uint64_t *state, const int64_t *list, int64_t count);
+#define CHECK_PICK(state, ...)                                                                     \
+    talc_check_pick((state), (const int64_t[]){ __VA_ARGS__ },                                     \
+                    (int64_t)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+
+/// f32 three times of four, else f64.
+talc_dtype talc_check_draw_float(uint64_t *state);
+
+/// Mostly none.
+talc_activation talc_check_draw_activation(uint64_t *state);
+
+/// What a type of floating-point numbers can hold; zeros for integers.
+typedef struct check_format {
+    double unit;     ///< u, half the distance from 1 to the next number
+    double smallest; ///< the smallest number above 0
+    double normal;   ///< the smallest one that has all digits
+    double integers; ///< integers up to here, and so their sums, are exact
+} check_format;
+
+check_format talc_check_format(talc_dtype dtype);
+
 /// `value` as an element of `dtype` holds it.
 double talc_check_rounded(talc_dtype dtype, double value);
 
@@ -27,6 +49,9 @@ double talc_check_shown(double value);
 ///     NAN, INFINITY   RANDOM with that in one element
 void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
                      double largest, double scale, uint64_t seed);
+
+/// Makes every sixteenth of the elements a NaN, for ops in which it matters where the first one is.
+void talc_check_add_nans(double *values, int64_t count, uint64_t seed);
 
 /// The largest integer a <= most such that K products of two of them sum below 2^24 (2^53 for f64).
 double talc_check_exact_largest(talc_dtype dtype, double K, double most);

@@ -46,11 +46,8 @@ static bool takes_integers(const elementwise_op *op)
 
 static const check_word words[] = {
     { "reversed", CHECK_FLAG, FIELD(reversed), 1 },
-    { "f32", CHECK_CHOICE, FIELD(dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, FIELD(dtype), TALC_F64 },
-    { "i64", CHECK_CHOICE, FIELD(dtype), TALC_I64 },
-    { "i32", CHECK_CHOICE, FIELD(dtype), TALC_I32 },
-    { "u8", CHECK_CHOICE, FIELD(dtype), TALC_U8 },
+    CHECK_FLOAT_WORDS(FIELD(dtype)),
+    CHECK_INTEGER_WORDS(FIELD(dtype)),
     { .word = NULL },
 };
 

@@ -19,6 +19,19 @@ typedef union check_problem {
     int64_t alignment;
 } check_problem;
 
+/// The family's own view of a problem, which begins with what the op's rows take: read_only and writable.
+#define CHECK_PROBLEM(type, arguments)                                                             \
+    _Static_assert(sizeof(type) <= CHECK_PROBLEM_BYTES, "a problem has to fit");                   \
+    _Static_assert(sizeof(arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");               \
+    static inline const type *read_only(const check_problem *problem)                              \
+    {                                                                                              \
+        return (const type *)(const void *)problem;                                                \
+    }                                                                                              \
+    static inline type *writable(check_problem *problem)                                           \
+    {                                                                                              \
+        return (type *)(void *)problem;                                                            \
+    }
+
 typedef enum check_role { CHECK_ABSENT, CHECK_READ, CHECK_WRITTEN, CHECK_UPDATED } check_role;
 
 typedef struct check_operand {
@@ -30,7 +43,8 @@ typedef struct check_operand {
     int64_t count; ///< product of dims
 } check_operand;
 
-/// What the elements of a row or channel have in common: its largest and sum, say; what stands where is the family's own.
+/// What the elements of a row or channel have in common, its largest element and its sum, for example; in an order of the
+/// family's own.
 typedef struct check_common {
     long double of[3];
 } check_common;
@@ -77,14 +91,14 @@ typedef struct check_family {
     /// Describes the operands that the problem has (talc_check_operand), each in its place: those that are read or updated
     /// first, in the order in which the op tells an observer of them.
     void (*operands)(const check_problem *problem, check_operand operands[CHECK_OPERANDS]);
-    /// Whether data of this kind means something for the problem: softmax, say, has no exact data.
+    /// Whether there is data of this kind for the problem: softmax, for example, has no exact data.
     bool (*takes)(const check_problem *problem, talc_check_kind kind);
     /// Fills everything that is read (check/data.h helps): values.of[i] has room for operand i. The same arguments give the
     /// same numbers.
     void (*fill)(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values);
-    /// Moves what is odd about NAN and INFINITY in filled data to the next place, `round` 0, 1, ...; false when there is none
-    /// left. NULL: `fill` has the only one.
+    /// Puts the NaN or infinity of filled data somewhere else, in each `round` 0, 1, ... in another place; false when there is none
+    /// left. NULL: it stays where `fill` put it.
     bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values);
     /// Groups of elements that have something in common; 0: there are none. NULL, all three functions: in no problem.
@@ -146,7 +160,7 @@ static inline bool talc_check_is_output(const check_operand *operand)
     return operand->role == CHECK_WRITTEN || operand->role == CHECK_UPDATED;
 }
 
-/// Whether an output has no elements; whether no row computes the result, for that or another reason.
+/// nothing_due: whether an output has no elements. is_empty: whether no row computes the result, for that or another reason.
 bool talc_check_nothing_due(const check_family *family, const check_problem *problem);
 bool talc_check_is_empty(const check_family *family, const check_problem *problem);
 

@@ -168,12 +168,12 @@ void talc_check_oracle_free(check_oracle *oracle)
 /* About nanoseconds that a term of a due element takes, and the rest of it. */
 static const double TERM_COST = 1, DUE_COST = 50;
 
-/* The working out of one output, piece by piece. */
+/* The working out of one output, chunk by chunk. */
 typedef struct working {
     const check_oracle *oracle;
     const check_values *values;
     check_expected *expected;
-    double S_norm[CHECK_PIECES];
+    double S_norm[CHECK_CHUNKS];
 } working;
 
 static void work_out(void *context, int index, int64_t first, int64_t end)
@@ -220,7 +220,7 @@ void talc_check_oracle_update(check_oracle *oracle, const check_values *values)
         working work = { .oracle = oracle, .values = &known, .expected = expected };
         talc_check_parallel(expected->count, cost, work_out, &work);
         expected->S_norm = 0;
-        for (int p = 0; p < CHECK_PIECES; p++)
+        for (int p = 0; p < CHECK_CHUNKS; p++)
             expected->S_norm = fmax(expected->S_norm, work.S_norm[p]);
     }
 }
@@ -275,24 +275,24 @@ static bool spoiled(const talc_arithmetic *arithmetic, talc_check_kind kind, dou
 
 static const double VERDICT_COST = 15;
 
-/* The worst of a piece: the first where several are as bad. */
+/* The worst of a chunk: the first where several are as bad. */
 typedef struct verdict {
     double share, got, due, bound;
     int64_t index, wrong;
     bool border;
 } verdict;
 
-/* The judging of one output, piece by piece. */
+/* The judging of one output, chunk by chunk. */
 typedef struct judging {
     const check_expected *expected;
     const check_operand *operand;
     const talc_arithmetic *arithmetic;
     talc_check_kind kind;
     const double *results;
-    verdict of[CHECK_PIECES];
+    verdict of[CHECK_CHUNKS];
 } judging;
 
-static void judge_piece(void *context, int piece, int64_t first, int64_t end)
+static void judge_chunk(void *context, int chunk, int64_t first, int64_t end)
 {
     judging *self = context;
     const check_expected *expected = self->expected;
@@ -318,7 +318,7 @@ static void judge_piece(void *context, int piece, int64_t first, int64_t end)
                                .wrong = worst.wrong,
                                .border = due->border };
     }
-    self->of[piece] = worst;
+    self->of[chunk] = worst;
 }
 
 /* Takes the verdict for the outcome's. */
@@ -354,11 +354,11 @@ void talc_check_judge(const check_oracle *oracle, const talc_arithmetic *arithme
                            .results = results->of[expected->operand] };
         for (int64_t e = 0; expected->shares != NULL && e < operand->count; e++)
             expected->shares[e] = NAN;
-        for (int p = 0; p < CHECK_PIECES; p++)
+        for (int p = 0; p < CHECK_CHUNKS; p++)
             judged.of[p].share = -1;
-        talc_check_parallel(expected->count, VERDICT_COST, judge_piece, &judged);
+        talc_check_parallel(expected->count, VERDICT_COST, judge_chunk, &judged);
         outcome->compared += expected->count;
-        for (int p = 0; p < CHECK_PIECES; p++) {
+        for (int p = 0; p < CHECK_CHUNKS; p++) {
             all_wrong += judged.of[p].wrong;
             if (judged.of[p].share <= outcome->share)
                 continue;

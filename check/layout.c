@@ -71,12 +71,10 @@ check_operand talc_check_stored(const check_layout *layout, const char *name, ch
 
 void talc_check_random_dims(uint64_t *state, check_layout *layout)
 {
-    static const int extents[] = { 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 40 };
     layout->rank = (int)talc_check_draw(state, 0, 4);
     int64_t left = 4096;
     for (int i = 0; i < layout->rank; i++) {
-        const int64_t extent =
-            extents[talc_check_draw(state, 0, sizeof extents / sizeof *extents - 1)];
+        const int64_t extent = CHECK_PICK(state, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 40);
         layout->dims[i] = extent <= left ? extent : 1;
         left /= layout->dims[i];
     }

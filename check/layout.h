@@ -40,7 +40,7 @@ bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_R
 int64_t talc_check_part_offset(const check_part *part, int64_t index);
 int64_t talc_check_layout_offset(const check_layout *layout, int64_t index);
 
-/// The operand as it is stored.
+/// The operand with its dimensions in the order in which they are stored.
 check_operand talc_check_stored(const check_layout *layout, const char *name, check_role role);
 
 /// 0 to 4 dimensions with extents of 1 to 40, and at most 4096 elements.
@@ -49,13 +49,13 @@ void talc_check_random_dims(uint64_t *state, check_layout *layout);
 /// A model's array, which is contiguous, for talc_check_lay_out.
 check_layout talc_check_layout_of(const check_array *array);
 
-/// The steps of an index over some dimensions in row-major order: how far it is from the first element.
+/// How far element `index` of such dimensions, in row-major order, is from the first, in elements.
 int64_t talc_check_offset(int rank, const int64_t *dims, const int64_t *strides, int64_t index);
 
 /// The index in each dimension of an element in row-major order.
 void talc_check_coordinates(int rank, const int64_t *dims, int64_t index, int64_t *where);
 
-/// The element of an operand with `rank` dimensions that is stretched to `to` by NumPy's rule.
+/// The element of an operand with `rank` dimensions that element `index` of a shape reads, to which it is broadcast.
 int64_t talc_check_stretched(int rank, const int64_t *dims, talc_dims to, int64_t index);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "tensor/device.h"
 
-/// Waits for `bytes` of the memory that was free, on the host and the device, when nothing was checked: those who share have a
-/// quarter of the less, and who needs more has the machine alone. First come, first served.
+/// Waits until `bytes` of memory may be taken. The problems that are checked at once share a quarter of what was free before them,
+/// on the host or on the device, whichever is less; one that needs more waits until it is the only one. First come, first served.
 void talc_check_machine_enter(talc_device *device, double bytes);
 
 /// Gives them back.

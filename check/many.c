@@ -1,4 +1,4 @@
-/// Many problems, on a device that is not the host's by several threads at once.
+/// Many problems: on a GPU by several threads at once.
 ///
 /// Each thread takes the next few problems, large ones before all others and by themselves, works on a stream of its own and
 /// keeps what it finds in a check of its own; those are joined in the order of the problems, so that nothing depends on who was
@@ -50,7 +50,7 @@ typedef struct many {
 
 // ---- Parts --------------------------------------------------------------------------------------------------
 
-/* 0 for a problem that is not large; what cannot be read is found out when its turn comes. */
+/* 0 for a problem that is not large. A text that does not parse is reported when its turn comes. */
 static double cost_of(const char *problem)
 {
     check_problem read;

@@ -19,17 +19,11 @@ typedef struct product_problem {
     bool one_a, one_b, gaps;
 } product_problem;
 
-_Static_assert(sizeof(product_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
-_Static_assert(sizeof(talc_matmul_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
+CHECK_PROBLEM(product_problem, talc_matmul_arguments)
 
 enum { GAP = 3 };
 
 static const char *const op_names[] = { "matmul", NULL };
-
-static const product_problem *read_only(const check_problem *problem)
-{
-    return (const product_problem *)(const void *)problem;
-}
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
@@ -78,17 +72,14 @@ static const check_word words[] = {
     { "gaps", CHECK_FLAG, FIELD(gaps), 1 },
     { "bias", CHECK_FLAG, FIELD(p.bias), 1 },
     { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
-    { "relu", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_RELU },
-    { "sigmoid", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_SIGMOID },
-    { "tanh", CHECK_CHOICE, FIELD(p.activation), TALC_ACTIVATION_TANH },
-    { "f32", CHECK_CHOICE, FIELD(p.dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, FIELD(p.dtype), TALC_F64 },
+    CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
     { .word = NULL },
 };
 
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    product_problem *own = (product_problem *)(void *)problem;
+    product_problem *own = writable(problem);
     talc_matmul_problem *p = &own->p;
     const char *start = r->at;
     (void)op;
@@ -108,17 +99,20 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
     talc_check_append_words(text, words, problem);
 }
 
+static int64_t draw_extent(uint64_t *state)
+{
+    return CHECK_PICK(state, 1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65);
+}
+
 static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    static const int extents[] = { 1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65 };
-    enum { LAST = sizeof extents / sizeof *extents - 1 };
-    product_problem *own = (product_problem *)(void *)problem;
+    product_problem *own = writable(problem);
     talc_matmul_problem *p = &own->p;
-    p->dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    p->dtype = talc_check_draw_float(state);
     p->batch = talc_check_draw(state, 0, 1) == 0 ? 1 : talc_check_draw(state, 2, 5);
-    p->M = extents[talc_check_draw(state, 0, LAST)];
-    p->N = extents[talc_check_draw(state, 0, LAST)];
-    p->K = talc_check_draw(state, 0, 19) == 0 ? 0 : extents[talc_check_draw(state, 0, LAST)];
+    p->M = draw_extent(state);
+    p->N = draw_extent(state);
+    p->K = talc_check_draw(state, 0, 19) == 0 ? 0 : draw_extent(state);
     p->transpose_a = talc_check_draw(state, 0, 1) != 0;
     p->transpose_b = talc_check_draw(state, 0, 1) != 0;
     own->one_a = talc_check_draw(state, 0, 4) == 0;
@@ -126,9 +120,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->gaps = talc_check_draw(state, 0, 3) == 0;
     p->bias = talc_check_draw(state, 0, 2) == 0;
     p->residual = talc_check_draw(state, 0, 2) == 0;
-    if (talc_check_draw(state, 0, 2) == 0)
-        p->activation = (talc_activation)talc_check_draw(state, TALC_ACTIVATION_RELU,
-                                                         TALC_ACTIVATION_COUNT - 1);
+    p->activation = talc_check_draw_activation(state);
     return complete(own);
 }
 
@@ -158,7 +150,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     const talc_matmul_problem *p = &read_only(problem)->p;
     if (kind ==
         TALC_CHECK_EXACT) /* a longer sum would leave integers of 1 only, and then not fit */
-        return (double)p->K < (p->dtype == TALC_F32 ? 0x1p22 : 0x1p51);
+        return (double)p->K < (talc_check_format(p->dtype).integers / 4);
     return kind <= TALC_CHECK_INFINITY;
 }
 
@@ -232,7 +224,7 @@ static double terms(const check_problem *problem)
 static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_dims a = ran->inputs[A].dims, b = ran->inputs[B].dims;
-    product_problem *own = (product_problem *)(void *)problem;
+    product_problem *own = writable(problem);
     talc_matmul_problem *p = &own->p;
     p->dtype = ran->inputs[A].dtype;
     p->transpose_b = strcmp(ran->op, "linear") == 0;

@@ -26,8 +26,8 @@
 /// window for a maximum, d itself for ReLU, and so on. d is what was measured one layer before, not a bound on it: worst
 /// cases grow ten times a layer, and would allow anything after a dozen layers.
 ///
-/// An op costs about as much as it would by plain loops on one core, some 5 ns for a multiplication and addition, and the
-/// report's making holds the model's activations on the device and three numbers for each of their elements on the host.
+/// Checking an op takes about as long as plain loops on one core, some 5 ns for a multiplication and addition. Meanwhile the
+/// model's activations are held on the device, and three numbers for each of their elements on the host.
 ///
 /// Source: running error analysis, Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.3.
 #ifndef TALC_CHECK_MODEL_H

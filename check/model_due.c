@@ -10,16 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-double talc_check_unit(talc_dtype dtype)
-{
-    return dtype == TALC_F32 ? 0x1p-24 : dtype == TALC_F64 ? 0x1p-53 : 0;
-}
-
-static double smallest(talc_dtype dtype)
-{
-    return dtype == TALC_F32 ? 0x1p-149 : dtype == TALC_F64 ? 0x1p-1074 : 0;
-}
-
 // ---- One operand --------------------------------------------------------------------------------------------
 
 static bool unary(const check_ran *ran, check_model_due *due)
@@ -64,8 +54,9 @@ static void binary_element(talc_binary_function function, number a, number b, ta
                             : function == TALC_SUB ? x - y
                             : function == TALC_MUL ? x * y
                                                    : x / y;
-    due->element[i].extra = talc_check_unit(dtype) * (double)fabsl(due->element[i].value) +
-                            (function == TALC_ADD || function == TALC_SUB ? 0 : smallest(dtype));
+    due->element[i].extra =
+        talc_check_format(dtype).unit * (double)fabsl(due->element[i].value) +
+        (function == TALC_ADD || function == TALC_SUB ? 0 : talc_check_format(dtype).smallest);
 }
 
 static bool binary(const check_ran *ran, check_model_due *due)
@@ -108,10 +99,10 @@ static void copy_element(const check_array *x, int64_t from, talc_dtype dtype, i
     if (x->dtype == dtype || off == 0)
         return;
     /* Numbers that differ may be rounded or truncated apart. */
-    due->spread[to] +=
-        talc_dtype_is_float(dtype)
-            ? 2 * talc_check_unit(dtype) * (fabs(x->of[from]) + off) + smallest(dtype)
-            : 1;
+    due->spread[to] += talc_dtype_is_float(dtype)
+                           ? 2 * talc_check_format(dtype).unit * (fabs(x->of[from]) + off) +
+                                 talc_check_format(dtype).smallest
+                           : 1;
 }
 
 static bool copied(const check_ran *ran, check_model_due *due)

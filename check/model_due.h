@@ -1,4 +1,4 @@
-/// What an op that ran in a model must have given, element by element. Private to check/.
+/// What the output of an op that ran in a model must be, element by element. Private to check/.
 ///
 /// The exact result and what its bound follows from are the family's of the op (check/family.h), asked about the inputs that
 /// the op had; elementwise ops and copies, which have no family, are worked out here. So is how far a result may move when
@@ -58,9 +58,6 @@ void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *p
 /// The mean and variance that a channel is normalised by.
 void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,
                                      int64_t c, long double *mean, long double *var);
-
-/// Half the distance from 1 to the next number: 2^-24, 2^-53; 0 for integers.
-double talc_check_unit(talc_dtype dtype);
 
 /// How far element i may be off.
 static inline double check_off(const check_array *array, int64_t i)

@@ -2,6 +2,7 @@
 
 #include "check/activation.h"
 #include "check/bound.h"
+#include "check/data.h"
 #include "check/layout.h"
 #include "tensor/memory.h"
 
@@ -26,7 +27,7 @@ static double rounding(const talc_arithmetic *arithmetic, talc_dtype dtype,
     check_due there = *element;
     there.value = fabsl(there.value) + moved;
     there.S += there.K > 0 ? moved : 0;
-    there.extra += 8 * talc_check_unit(dtype) * moved;
+    there.extra += 8 * talc_check_format(dtype).unit * moved;
     return talc_check_bound(arithmetic, dtype, TALC_CHECK_CONSTANT, &there, S_norm + moved);
 }
 

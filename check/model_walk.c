@@ -1,5 +1,6 @@
 #include "check/model_walk.h"
 
+#include "nn/fold.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -73,22 +74,22 @@ static int count_call(check_walk *walk, const talc_module *module)
 
 // ---- What a pass tells --------------------------------------------------------------------------------------
 
-static void enter(talc_forward_recorder *recorder, const talc_module *module)
+static void enter(talc_forward_hooks *hooks, const talc_module *module)
 {
-    check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
+    check_walk *walk = ((struct check_walk_hooks *)hooks)->walk;
     if (walk->depth < CHECK_DEPTH)
         walk->stack[walk->depth] = (check_level){ .modules = { module }, .count = 1 };
     walk->depth++;
 }
 
-static void group(talc_forward_recorder *recorder, talc_module *const modules[], int count,
+static void group(talc_forward_hooks *hooks, talc_module *const modules[], int count,
                   talc_group_phase phase)
 {
-    check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
+    check_walk *walk = ((struct check_walk_hooks *)hooks)->walk;
     if (walk->apart)
         return;
     if (phase == TALC_GROUP_FOLDS)
-        enter(recorder, modules[0]);
+        enter(hooks, modules[0]);
     if (walk->depth <= CHECK_DEPTH) {
         check_level *level = &walk->stack[walk->depth - 1];
         level->folding = phase == TALC_GROUP_FOLDS;
@@ -99,11 +100,11 @@ static void group(talc_forward_recorder *recorder, talc_module *const modules[],
         walk->depth--;
 }
 
-static void leave(talc_forward_recorder *recorder, const talc_module *module, const talc_tensor *x,
+static void leave(talc_forward_hooks *hooks, const talc_module *module, const talc_tensor *x,
                   const talc_tensor *y)
 {
     (void)x;
-    check_walk *walk = ((struct check_walk_recorder *)recorder)->walk;
+    check_walk *walk = ((struct check_walk_hooks *)hooks)->walk;
     char path[CHECK_PATH];
     if (y != NULL && walk->module != NULL && path_of(walk->root, module, path)) {
         const int call = count_call(walk, module);
@@ -131,18 +132,18 @@ static bool run_forward(check_walk *walk, talc_module *model, talc_tensor *x, ta
 {
     walk->root = model;
     walk->depth = 0;
-    walk->recorder = (struct check_walk_recorder){
-        { .apart = walk->apart, .group = group, .enter = enter, .record = leave }, walk
+    walk->hooks = (struct check_walk_hooks){
+        { .apart = walk->apart, .group = group, .enter = enter, .leave = leave }, walk
     };
     walk->observer = (struct check_walk_observer){ { .observe = observe }, walk };
     talc_tensor *there = talc_to(x, device, x->dtype);
     if (there == NULL)
         return false;
-    talc_forward_recorder *recorder = talc_forward_record(&walk->recorder.base);
+    talc_forward_hooks *hooks = talc_forward_hook(&walk->hooks.base);
     talc_observer *observer = talc_observe(&walk->observer.base);
     const bool ran = talc_forward(model, there) != NULL;
     talc_observe(observer);
-    talc_forward_record(recorder);
+    talc_forward_hook(hooks);
     talc_memory_free(walk->calls);
     walk->calls = NULL;
     walk->calls_count = walk->calls_room = 0;

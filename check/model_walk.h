@@ -37,10 +37,10 @@ typedef struct check_walk {
     void (*module)(struct check_walk *walk, const char *path, int call, talc_tensor *y);
 
     /* The walk's own. */
-    struct check_walk_recorder {
-        talc_forward_recorder base;
+    struct check_walk_hooks {
+        talc_forward_hooks base;
         struct check_walk *walk;
-    } recorder;
+    } hooks;
     struct check_walk_observer {
         talc_observer base;
         struct check_walk *walk;

@@ -11,10 +11,10 @@ enum { MOST_THREADS = 64 };
 static const double WORTH = 3e5;
 
 typedef struct loop {
-    check_piece *piece;
+    check_chunk *chunk;
     void *context;
     int64_t count;
-    int pieces;
+    int chunks;
     atomic_int next;
 } loop;
 
@@ -23,11 +23,11 @@ static void *work_on(void *context)
     loop *self = context;
     for (;;) {
         const int i = atomic_fetch_add(&self->next, 1);
-        if (i >= self->pieces)
+        if (i >= self->chunks)
             return NULL;
-        const int64_t whole = self->count / self->pieces, rest = self->count % self->pieces;
+        const int64_t whole = self->count / self->chunks, rest = self->count % self->chunks;
         const int64_t first = i * whole + (i < rest ? i : rest);
-        self->piece(self->context, i, first, first + whole + (i < rest));
+        self->chunk(self->context, i, first, first + whole + (i < rest));
     }
 }
 
@@ -39,7 +39,7 @@ void talc_check_busy(int change)
     atomic_fetch_add(&busy, change);
 }
 
-/* Takes up to `wanted` of the cores that nobody is on; a thread that calls by itself is on one. */
+/* Takes up to `wanted` of the idle cores; the calling thread is on one of them. */
 static int take_cores(int wanted)
 {
     const int cores = talc_threads();
@@ -53,14 +53,14 @@ static int take_cores(int wanted)
     return taken;
 }
 
-void talc_check_parallel(int64_t count, double cost, check_piece *piece, void *context)
+void talc_check_parallel(int64_t count, double cost, check_chunk *chunk, void *context)
 {
     if (count <= 0)
         return;
-    loop self = { .piece = piece,
+    loop self = { .chunk = chunk,
                   .context = context,
                   .count = count,
-                  .pieces = count < CHECK_PIECES ? (int)count : CHECK_PIECES };
+                  .chunks = count < CHECK_CHUNKS ? (int)count : CHECK_CHUNKS };
     const double worth = (double)count * cost / WORTH;
     const int most = worth < MOST_THREADS ? (int)worth : MOST_THREADS;
     const int taken = worth < 2 ? 0 : take_cores(most - 1);

@@ -16,7 +16,7 @@ enum { X, Y, INDICES };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
+    const talc_pool2d_problem *p = &read_only(problem)->p;
     const talc_dims y = TALC_DIMS(p->N, p->C, p->OH, p->OW);
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
     list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, y);
@@ -116,13 +116,13 @@ static double most_taps(const talc_pool2d_problem *p)
 /* Integers -largest .. largest, times exact_multiple, sum without rounding; below 1 there are none. */
 static double exact_largest(const talc_pool2d_problem *p, int64_t multiple)
 {
-    const double room = p->dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    const double room = talc_check_format(p->dtype).integers;
     return multiple == 0 ? 0 : fmin(16, floor(room / most_taps(p) / (double)multiple));
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
+    const talc_pool2d_problem *p = &read_only(problem)->p;
     if (kind == TALC_CHECK_EXACT && p->kind != TALC_POOL2D_MAX)
         return exact_largest(p, exact_multiple(p)) >= 1;
     return kind <= TALC_CHECK_INFINITY;
@@ -131,7 +131,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
+    const talc_pool2d_problem *p = &read_only(problem)->p;
     const int64_t count = p->N * p->C * p->H * p->W;
     const bool max = p->kind == TALC_POOL2D_MAX;
     double *x = values->of[X];
@@ -145,8 +145,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     /* Few integers, so that there are equal maxima. */
     talc_check_fill(x, count, p->dtype, kind, 4, 1, seed);
     /* Several NaN within a window, as it matters which of them the indices name. */
-    for (int64_t i = 0; kind == TALC_CHECK_NAN && p->indices && i < count / 16; i++)
-        x[talc_check_bits(seed, (uint64_t)(count + i)) % (uint64_t)count] = NAN;
+    if (kind == TALC_CHECK_NAN && p->indices)
+        talc_check_add_nans(x, count, seed);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ static window window_of(const talc_pool2d_problem *p, const double *plane, taps 
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
 {
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
+    const talc_pool2d_problem *p = &read_only(problem)->p;
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t plane = index / p->OW / p->OH;
     const taps h = taps_h(p, oh), w = taps_w(p, ow);
@@ -198,12 +198,12 @@ static check_due due_of(const check_problem *problem, const check_values *values
 
 static double terms(const check_problem *problem)
 {
-    return most_taps(&talc_check_pool2d_of(problem)->p);
+    return most_taps(&read_only(problem)->p);
 }
 
 static bool pose(const check_ran *ran, check_problem *problem)
 {
-    talc_pool2d_problem *p = &((check_pool2d_problem *)(void *)problem)->p;
+    talc_pool2d_problem *p = &writable(problem)->p;
     *p = *(const talc_pool2d_problem *)ran->problem;
     p->dtype = ran->inputs[X].dtype;
     p->indices = false;
@@ -214,7 +214,7 @@ static const char *const ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_poo
 
 static int op_of(const check_problem *problem)
 {
-    return (int)talc_check_pool2d_of(problem)->p.kind;
+    return (int)read_only(problem)->p.kind;
 }
 
 const check_family talc_check_pool2d = {

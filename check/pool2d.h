@@ -10,13 +10,7 @@ typedef struct check_pool2d_problem {
     bool ceil_mode;
 } check_pool2d_problem;
 
-_Static_assert(sizeof(check_pool2d_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
-_Static_assert(sizeof(talc_pool2d_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
-
-static inline const check_pool2d_problem *talc_check_pool2d_of(const check_problem *problem)
-{
-    return (const check_pool2d_problem *)(const void *)problem;
-}
+CHECK_PROBLEM(check_pool2d_problem, talc_pool2d_arguments)
 
 /// What check/family.h says of these members.
 bool talc_check_pool2d_parse(check_reader *reader, int op, check_problem *problem);

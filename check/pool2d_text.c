@@ -5,8 +5,6 @@
 
 #include <inttypes.h>
 
-typedef check_pool2d_problem pool_problem;
-
 // ---- Problem ------------------------------------------------------------------------------------------------
 
 /* Parts of a text, for the position of a mistake. */
@@ -61,7 +59,7 @@ static mistake check_windows(const talc_pool2d_problem *p)
 }
 
 /* Checks what was read and finds OH and OW. */
-static mistake complete(pool_problem *own)
+static mistake complete(check_pool2d_problem *own)
 {
     talc_pool2d_problem *p = &own->p;
     int64_t count;
@@ -103,10 +101,7 @@ static bool read_padding(check_reader *r, talc_pool2d_problem *p)
 static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *places[PARTS])
 {
     places[SIZES] = r->at;
-    if (!talc_check_read_field(r, 'n', false, &p->N) ||
-        !talc_check_read_field(r, 'c', false, &p->C) ||
-        !talc_check_read_field(r, 'h', false, &p->H) ||
-        !talc_check_read_field(r, 'w', false, &p->W))
+    if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W))
         return false;
     places[OUTPUT] = places[KERNEL] = r->at;
     if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
@@ -126,15 +121,14 @@ static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *plac
     return talc_check_read_pair(r, 'd', true, &p->dilation_h, &p->dilation_w);
 }
 
-#define FIELD(name) offsetof(pool_problem, name)
+#define FIELD(name) offsetof(check_pool2d_problem, name)
 
 static const check_word words[] = {
     { "ceil", CHECK_FLAG, FIELD(ceil_mode), 1 },
     { "exclude", CHECK_FLAG, FIELD(p.exclude_padding), 1 },
     { "indices", CHECK_FLAG, FIELD(p.indices), 1 },
     { "divisor", CHECK_COUNT, FIELD(p.divisor), 0 },
-    { "f32", CHECK_CHOICE, FIELD(p.dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, FIELD(p.dtype), TALC_F64 },
+    CHECK_FLOAT_WORDS(FIELD(p.dtype)),
     { .word = NULL },
 };
 
@@ -143,7 +137,7 @@ bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
     enum { CEIL = 1, EXCLUDE = 2, INDICES = 4, DIVISOR = 8 };
     static const unsigned refused[] = { EXCLUDE | DIVISOR, INDICES,
                                         CEIL | EXCLUDE | INDICES | DIVISOR };
-    pool_problem *own = (pool_problem *)(void *)problem;
+    check_pool2d_problem *own = writable(problem);
     const char *places[PARTS];
     own->p.kind = (talc_pool2d_kind)op;
     if (!read_sizes(r, &own->p, places) || !talc_check_read_words(r, words, refused[op], own))
@@ -154,9 +148,8 @@ bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
 
 void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
-    const talc_pool2d_problem *p = &talc_check_pool2d_of(problem)->p;
-    talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, p->N, p->C, p->H,
-                      p->W);
+    const talc_pool2d_problem *p = &read_only(problem)->p;
+    talc_check_append_image(text, p->N, p->C, p->H, p->W);
     if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
         talc_check_append(text, "o%" PRId64 "x%" PRId64, p->OH, p->OW);
     else
@@ -186,14 +179,12 @@ static void draw_padding(uint64_t *state, talc_pool2d_problem *p)
     p->pad_right = talc_check_draw(state, 0, most_w);
 }
 
-static void draw_windows(uint64_t *state, pool_problem *own)
+static void draw_windows(uint64_t *state, check_pool2d_problem *own)
 {
-    static const int kernels[] = { 1, 2, 2, 3, 3, 3, 4, 5, 7, 9 };
-    enum { KERNELS = sizeof kernels / sizeof *kernels };
     talc_pool2d_problem *p = &own->p;
     const bool max = p->kind == TALC_POOL2D_MAX;
-    p->KH = kernels[talc_check_draw(state, 0, KERNELS - 1)];
-    p->KW = kernels[talc_check_draw(state, 0, KERNELS - 1)];
+    p->KH = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
+    p->KW = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
     p->stride_h = talc_check_draw(state, 1, p->KH + 1);
     p->stride_w = talc_check_draw(state, 1, p->KW + 1);
     /* Kernels are written for the windows that networks have, and independent draws hardly meet them. */
@@ -211,19 +202,21 @@ static void draw_windows(uint64_t *state, pool_problem *own)
         p->divisor = talc_check_draw(state, 1, 9);
 }
 
+static int64_t draw_extent(uint64_t *state)
+{
+    return CHECK_PICK(state, 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 28, 33);
+}
+
 bool talc_check_pool2d_random(uint64_t *state, check_problem *problem)
 {
-    static const int extents[] = { 1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 28, 33 };
-    enum { EXTENTS = sizeof extents / sizeof *extents };
-    pool_problem *own = (pool_problem *)(void *)problem;
+    check_pool2d_problem *own = writable(problem);
     talc_pool2d_problem *p = &own->p;
     p->kind = (talc_pool2d_kind)talc_check_draw(state, 0, TALC_POOL2D_KIND_COUNT - 1);
-    p->dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 3);
     p->C = talc_check_draw(state, 1, 5);
-    p->H = extents[talc_check_draw(state, 0, EXTENTS - 1)];
-    p->W = talc_check_draw(state, 0, 3) == 0 ? talc_check_draw(state, 60, 300)
-                                             : extents[talc_check_draw(state, 0, EXTENTS - 1)];
+    p->H = draw_extent(state);
+    p->W = talc_check_draw(state, 0, 3) == 0 ? talc_check_draw(state, 60, 300) : draw_extent(state);
     if (p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
         p->OH = talc_check_draw(state, 1, p->H + 2);
         p->OW = talc_check_draw(state, 1, p->W + 2);

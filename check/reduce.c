@@ -25,15 +25,9 @@ typedef struct reduce_problem {
     check_part kept, along; /* x's dimensions of both kinds, not merged */
 } reduce_problem;
 
-_Static_assert(sizeof(reduce_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
-_Static_assert(sizeof(talc_reduce_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
+CHECK_PROBLEM(reduce_problem, talc_reduce_arguments)
 
 static const char *const op_names[] = { "sum", "mean", "max", "argmax", NULL };
-
-static const reduce_problem *read_only(const check_problem *problem)
-{
-    return (const reduce_problem *)(const void *)problem;
-}
 
 static bool is_sum(const talc_reduce_problem *p)
 {
@@ -103,18 +97,15 @@ static bool read_axes(check_reader *r, reduce_problem *own)
 
 static const check_word words[] = {
     { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
-    { "f32", CHECK_CHOICE, FIELD(x.dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, FIELD(x.dtype), TALC_F64 },
-    { "i64", CHECK_CHOICE, FIELD(x.dtype), TALC_I64 },
-    { "i32", CHECK_CHOICE, FIELD(x.dtype), TALC_I32 },
-    { "u8", CHECK_CHOICE, FIELD(x.dtype), TALC_U8 },
+    CHECK_FLOAT_WORDS(FIELD(x.dtype)),
+    CHECK_INTEGER_WORDS(FIELD(x.dtype)),
     { .word = NULL },
 };
 
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
     const unsigned integers = 7u << 3; /* which mean does not take */
-    reduce_problem *own = (reduce_problem *)(void *)problem;
+    reduce_problem *own = writable(problem);
     const char *start = r->at;
     own->p.function = (talc_reduce_function)op;
     if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
@@ -145,7 +136,7 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 static bool random_problem(uint64_t *state, check_problem *problem)
 {
     static const talc_dtype dtypes[] = { TALC_F32, TALC_F64, TALC_I64, TALC_I32, TALC_U8 };
-    reduce_problem *own = (reduce_problem *)(void *)problem;
+    reduce_problem *own = writable(problem);
     own->p.function = (talc_reduce_function)talc_check_draw(state, 0, TALC_REDUCE_COUNT - 1);
     talc_check_random_dims(state, &own->x);
     own->x.reversed = talc_check_draw(state, 0, 2) == 0;
@@ -192,7 +183,7 @@ static double exact_largest(const talc_reduce_problem *p)
 {
     if (!is_sum(p))
         return 4;
-    const double room = p->dtype == TALC_F32 ? 0x1p24 : 0x1p53;
+    const double room = talc_check_format(p->dtype).integers;
     return fmin(64, floor(room / (double)p->K / exact_multiple(p)));
 }
 
@@ -238,8 +229,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     for (int64_t i = 0; exact && i < layout->count; i++)
         x[i] *= exact_multiple(&own->p);
     /* Several NaN in a reduction, as it matters which of them argmax names. */
-    for (int64_t i = 0; kind == TALC_CHECK_NAN && !is_sum(&own->p) && i < layout->count / 16; i++)
-        x[talc_check_bits(seed, (uint64_t)(layout->count + i)) % (uint64_t)layout->count] = NAN;
+    if (kind == TALC_CHECK_NAN && !is_sum(&own->p))
+        talc_check_add_nans(x, layout->count, seed);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
@@ -306,7 +297,7 @@ static double terms(const check_problem *problem)
 static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_reduce_observed *observed = ran->problem;
-    reduce_problem *own = (reduce_problem *)(void *)problem;
+    reduce_problem *own = writable(problem);
     own->p.function = observed->function;
     memcpy(own->reduced, observed->reduced, sizeof own->reduced);
     own->x = talc_check_layout_of(&ran->inputs[X]);

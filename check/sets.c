@@ -68,6 +68,40 @@ const char *const talc_check_quick[] = {
 };
 // clang-format on
 
+/* The choices of a list that begins at a brace. */
+static int64_t choices_of(const char *list)
+{
+    int64_t count = 1;
+    for (; *list != '}'; list++)
+        count += *list == '|';
+    return count;
+}
+
+/* How many problems a text of a set stands for. */
+static int64_t problems_of(const char *text)
+{
+    int64_t count = 1;
+    for (const char *list = strchr(text, '{'); list != NULL; list = strchr(list + 1, '{'))
+        count *= choices_of(list);
+    return count;
+}
+
+/* Writes the problem of that number, 0 .. problems_of - 1. */
+static void choose(const char *text, int64_t number, char problem[TALC_CHECK_TEXT])
+{
+    problem[0] = '\0';
+    for (const char *list; (list = strchr(text, '{')) != NULL; text = strchr(list, '}') + 1) {
+        const int64_t count = choices_of(list);
+        talc_check_append(problem, "%.*s", (int)(list - text), text);
+        for (int64_t i = number % count; i > 0; i--)
+            list = strchr(list, '|') + 1;
+        list += *list == '{';
+        talc_check_append(problem, "%.*s", (int)strcspn(list, "|}"), list);
+        number /= count;
+    }
+    talc_check_append(problem, "%s", text);
+}
+
 /* The text in full, as its family prints it. */
 static const char *in_full(const char *problem, char text[TALC_CHECK_TEXT])
 {
@@ -134,8 +168,11 @@ const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed
         return NULL;
     if (random)
         return random_problem(index, seed, text);
-    for (; *problems != NULL; problems++)
-        if (index-- == 0)
-            return in_full(*problems, text);
+    for (; *problems != NULL; index -= problems_of(*problems), problems++)
+        if (index < problems_of(*problems)) {
+            char problem[TALC_CHECK_TEXT];
+            choose(*problems, index, problem);
+            return in_full(problem, text);
+        }
     return NULL;
 }

@@ -25,15 +25,9 @@ typedef struct softmax_problem {
     check_part outer; /* x's other dimensions, not merged */
 } softmax_problem;
 
-_Static_assert(sizeof(softmax_problem) <= CHECK_PROBLEM_BYTES, "a problem has to fit");
-_Static_assert(sizeof(talc_softmax_arguments) <= CHECK_ARGUMENTS_BYTES, "so have arguments");
+CHECK_PROBLEM(softmax_problem, talc_softmax_arguments)
 
 static const char *const op_names[] = { "softmax", "log_softmax", NULL };
-
-static const softmax_problem *read_only(const check_problem *problem)
-{
-    return (const softmax_problem *)(const void *)problem;
-}
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
@@ -70,14 +64,13 @@ static bool complete(softmax_problem *own)
 
 static const check_word words[] = {
     { "reversed", CHECK_FLAG, offsetof(softmax_problem, x.reversed), 1 },
-    { "f32", CHECK_CHOICE, offsetof(softmax_problem, x.dtype), TALC_F32 },
-    { "f64", CHECK_CHOICE, offsetof(softmax_problem, x.dtype), TALC_F64 },
+    CHECK_FLOAT_WORDS(offsetof(softmax_problem, x.dtype)),
     { .word = NULL },
 };
 
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    softmax_problem *own = (softmax_problem *)(void *)problem;
+    softmax_problem *own = writable(problem);
     const char *start = r->at;
     own->p.log = op == 1;
     if (!talc_check_read_dims(r, &own->x))
@@ -105,9 +98,9 @@ static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 
 static bool random_problem(uint64_t *state, check_problem *problem)
 {
-    softmax_problem *own = (softmax_problem *)(void *)problem;
+    softmax_problem *own = writable(problem);
     own->p.log = talc_check_draw(state, 0, 1) != 0;
-    own->x.dtype = talc_check_draw(state, 0, 3) == 0 ? TALC_F64 : TALC_F32;
+    own->x.dtype = talc_check_draw_float(state);
     talc_check_random_dims(state, &own->x);
     own->x.reversed = talc_check_draw(state, 0, 2) == 0;
     own->dim = own->x.rank == 0 ? 0 : (int)talc_check_draw(state, 0, own->x.rank - 1);
@@ -146,11 +139,11 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 /* Sets extra and alike for due->value at `distance` = |x_i - m|. */
 static void allow(const talc_softmax_problem *p, long double distance, check_due *due)
 {
-    const bool single = p->dtype == TALC_F32;
-    const double u = single ? 0x1p-24 : 0x1p-53, tiny = single ? 0x1p-149 : 0x1p-1074;
+    const check_format format = talc_check_format(p->dtype);
+    const double u = format.unit;
     const double n = (double)p->extent, y = (double)fabsl(due->value);
     const double roundings = 4 + (double)distance + 2 * sqrt(n);
-    due->extra = p->log ? (roundings + y) * u : roundings * u * y + tiny;
+    due->extra = p->log ? (roundings + y) * u : roundings * u * y + format.smallest;
     due->alike = (fmin(n + 1, 32 + 2 * sqrt(n)) - 2 * sqrt(n)) * u * (p->log ? 1 : y);
 }
 
@@ -219,7 +212,7 @@ static double terms(const check_problem *problem)
 static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_softmax_observed *observed = ran->problem;
-    softmax_problem *own = (softmax_problem *)(void *)problem;
+    softmax_problem *own = writable(problem);
     own->p.log = observed->log;
     own->dim = observed->dim;
     own->x = talc_check_layout_of(&ran->inputs[X]);

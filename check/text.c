@@ -54,6 +54,14 @@ bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int6
            talc_check_read_field(reader, 'x', false, second);
 }
 
+bool talc_check_read_image(check_reader *reader, int64_t *N, int64_t *C, int64_t *H, int64_t *W)
+{
+    return talc_check_read_field(reader, 'n', false, N) &&
+           talc_check_read_field(reader, 'c', false, C) &&
+           talc_check_read_field(reader, 'h', false, H) &&
+           talc_check_read_field(reader, 'w', false, W);
+}
+
 // ---- Words --------------------------------------------------------------------------------------------------
 
 /* "ceil, exclude or f64": what may stand here still. */
@@ -181,6 +189,11 @@ void talc_check_append(char text[TALC_CHECK_TEXT], const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text + used, TALC_CHECK_TEXT - used, format, arguments);
     va_end(arguments);
+}
+
+void talc_check_append_image(char text[TALC_CHECK_TEXT], int64_t N, int64_t C, int64_t H, int64_t W)
+{
+    talc_check_append(text, "n%" PRId64 "c%" PRId64 "h%" PRId64 "w%" PRId64, N, C, H, W);
 }
 
 // ---- Sizes --------------------------------------------------------------------------------------------------

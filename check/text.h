@@ -27,6 +27,11 @@ bool talc_check_read_field(check_reader *reader, char letter, bool optional, int
 bool talc_check_read_pair(check_reader *reader, char letter, bool optional, int64_t *first,
                           int64_t *second);
 
+/// "n2c3h9w9": the extents of an image.
+bool talc_check_read_image(check_reader *reader, int64_t *N, int64_t *C, int64_t *H, int64_t *W);
+void talc_check_append_image(char text[TALC_CHECK_TEXT], int64_t N, int64_t C, int64_t H,
+                             int64_t W);
+
 /// A word behind an underscore, and the field of a problem that it sets. A list of them has NULL as its last word; a problem's
 /// text has those that hold, in the order of the list.
 typedef struct check_word {
@@ -41,6 +46,21 @@ typedef struct check_word {
     size_t offset; ///< of the field
     double value;
 } check_word;
+
+/// Rows that lists of words share, with the field that they set: the activations, and the types of elements.
+// clang-format off
+#define CHECK_ACTIVATION_WORDS(field)                           \
+    { "relu", CHECK_CHOICE, field, TALC_ACTIVATION_RELU },      \
+    { "sigmoid", CHECK_CHOICE, field, TALC_ACTIVATION_SIGMOID }, \
+    { "tanh", CHECK_CHOICE, field, TALC_ACTIVATION_TANH }
+#define CHECK_FLOAT_WORDS(field)               \
+    { "f32", CHECK_CHOICE, field, TALC_F32 }, \
+    { "f64", CHECK_CHOICE, field, TALC_F64 }
+#define CHECK_INTEGER_WORDS(field)             \
+    { "i64", CHECK_CHOICE, field, TALC_I64 }, \
+    { "i32", CHECK_CHOICE, field, TALC_I32 }, \
+    { "u8", CHECK_CHOICE, field, TALC_U8 }
+// clang-format on
 
 /// Reads words to the end of the text into `problem`. A word that is not in the list, is in the set `refused` (a bit each), or
 /// sets what another one has set, is an error.

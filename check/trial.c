@@ -47,7 +47,7 @@ double *talc_check_trial_numbers(check_trial *trial, int64_t count)
 double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype dtype, double K,
                                   double times)
 {
-    const double room = dtype == TALC_F32 ? 0x1p24 : 0x1p53, terms = K * times;
+    const double room = talc_check_format(dtype).integers, terms = K * times;
     double largest = talc_check_exact_largest(dtype, terms, 8);
     /* The bound of a row that is accurate in norm, (K + 2) u S, has to stay below a half, as results are rounded to integers. */
     if (trial->row->arithmetic.precision == TALC_NORMWISE)

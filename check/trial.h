@@ -1,7 +1,7 @@
-/// Posing convolutions to one row, for the properties of check/properties.h. Private to check/.
+/// Running convolutions by one row, for the properties of check/properties.h. Private to check/.
 ///
 /// A trial owns every array that is made for it. Once it is decided (a difference, a refusal, a failure) the functions below
-/// do nothing and give NULL, so a property states its steps and looks at their results only where it must.
+/// do nothing and give NULL, so that a property need not look at each result.
 #ifndef TALC_CHECK_TRIAL_H
 #define TALC_CHECK_TRIAL_H
 
@@ -51,7 +51,7 @@ void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *pro
 /// An element as it counts in an identity: rounded to an integer for a row that is only accurate in norm.
 double talc_check_trial_integer(const check_trial *trial, double value);
 
-/// Decides that the row does not take part.
+/// Decides that the property is left out for this row.
 void talc_check_trial_leave(check_trial *trial);
 
 // ---- Problems -----------------------------------------------------------------------------------------------

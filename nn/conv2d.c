@@ -1,6 +1,5 @@
-#include "nn/fusable.h"
+#include "nn/layer.h"
 #include "nn/layers.h"
-#include "nn/parameter.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>

@@ -27,7 +27,7 @@ struct talc_module_entries {
     talc_module_entry *list; ///< in order of registration
     int *places;             ///< a hash table of the names: numbers in the list, from 1; 0: free
     size_t place_count;
-    struct talc_fold *folds; ///< owned: what nn/fold.c worked out of the parameters; NULL: nothing
+    struct talc_fold *folds; ///< owned: folded weights (nn/fold.h); NULL: none
 };
 
 /// talc_module_add without the end of a child that is refused: it stays the caller's.
@@ -57,9 +57,6 @@ talc_replacement *talc_module_replacements(talc_module *module);
 int talc_module_tensor_count(const talc_module *module);
 void talc_module_replace(const talc_replacement *replacements, int count);
 
-/// Gives back what was worked out of a tree's parameters. Whatever exchanges parameters calls it; what writes to them need not.
-void talc_module_forget_folds(talc_module *module);
-
 /// Modules of a tree, its root counted.
 int talc_module_tree_count(const talc_module *module);
 
@@ -68,6 +65,9 @@ int talc_module_tree_count(const talc_module *module);
 bool *talc_module_evaluate(const char *who, talc_module *module);
 void talc_module_restore_modes(talc_module *module, bool *modes);
 
+/// The most modules that are fused into one op.
+enum { TALC_GROUP_MAX = 3 };
+
 /// Where the application of a group of fused modules is.
 typedef enum talc_group_phase {
     TALC_GROUP_FOLDS,
@@ -75,26 +75,27 @@ typedef enum talc_group_phase {
     TALC_GROUP_ENDS
 } talc_group_phase;
 
-/// Told of each talc_forward on this thread while it is set. For the summary and the check of models.
-typedef struct talc_forward_recorder {
-    /// Wants every module's own output: nothing is fused while the recorder is set. `group` is told all the same.
+/// Functions that are called around each talc_forward of this thread while they are set. For talc_module_summary,
+/// talc_module_explain and the check of models.
+typedef struct talc_forward_hooks {
+    /// Wants every module's own output: nothing is fused while the hooks are set. `group` is called all the same.
     bool apart;
     /// `count` modules, at most TALC_GROUP_MAX, and what follows them in their chain are applied as one op. FOLDS comes
-    /// first: ops until RUNS make operands that are kept for later calls. Unless it is `apart` the recorder is told nothing
-    /// else of the modules. NULL: not told.
-    void (*group)(struct talc_forward_recorder *recorder, talc_module *const modules[], int count,
+    /// first: ops until RUNS make operands that are kept for later calls. Unless `apart` is set, enter and leave
+    /// are not called for the modules of a group. NULL: not called.
+    void (*group)(struct talc_forward_hooks *hooks, talc_module *const modules[], int count,
                   talc_group_phase phase);
-    /// A module is about to be applied. NULL: not told.
-    void (*enter)(struct talc_forward_recorder *recorder, const talc_module *module);
+    /// A module is about to be applied. NULL: not called.
+    void (*enter)(struct talc_forward_hooks *hooks, const talc_module *module);
     /// It has been; y is NULL when it failed.
-    void (*record)(struct talc_forward_recorder *recorder, const talc_module *module,
-                   const talc_tensor *x, const talc_tensor *y);
-} talc_forward_recorder;
+    void (*leave)(struct talc_forward_hooks *hooks, const talc_module *module, const talc_tensor *x,
+                  const talc_tensor *y);
+} talc_forward_hooks;
 
-/// Sets this thread's recorder, NULL for none; returns the one before.
-talc_forward_recorder *talc_forward_record(talc_forward_recorder *recorder);
+/// Sets this thread's hooks, NULL for none; returns those before.
+talc_forward_hooks *talc_forward_hook(talc_forward_hooks *hooks);
 
-/// The one that is set; NULL: none.
-talc_forward_recorder *talc_forward_recorded(void);
+/// Those that are set; NULL: none.
+talc_forward_hooks *talc_forward_hooked(void);
 
 #endif

@@ -1,6 +1,5 @@
 #include "nn/entries.h"
-#include "nn/fusable.h"
-#include "nn/group.h"
+#include "nn/layer.h"
 #include "ops/algorithm.h"
 #include "ops/matmul.h"
 #include "tensor/memory.h"
@@ -10,7 +9,7 @@
 
 #include <string.h>
 
-/* How far down modules are followed, and the columns that are padded. */
+/* The deepest level of modules that is followed, and the columns that are padded. */
 enum { DEPTH = 64, COLUMNS = 4, TEXT = sizeof((talc_module_step *)NULL)->does };
 
 /* Several modules on one level of the walk, or one. */
@@ -20,10 +19,10 @@ typedef struct level {
 } level;
 
 typedef struct explaining {
-    struct recorder {
-        talc_forward_recorder base; /* first, so that the two pointers are one */
+    struct hooks {
+        talc_forward_hooks base; /* first, so that the two pointers are one */
         struct explaining *self;
-    } recorder;
+    } hooks;
     struct observer {
         talc_observer base; /* first */
         struct explaining *self;
@@ -31,7 +30,7 @@ typedef struct explaining {
     const talc_module *root;
     level levels[DEPTH];
     int depth;
-    bool folding; /* ops of now are kept for later calls */
+    bool folding; /* the ops that run now make folded weights, which are kept for later calls */
     talc_module_step *steps;
     int count;
     size_t room;
@@ -39,27 +38,27 @@ typedef struct explaining {
 
 // ---- Where the pass is --------------------------------------------------------------------------------------
 
-static void enter(talc_forward_recorder *recorder, const talc_module *module)
+static void enter(talc_forward_hooks *hooks, const talc_module *module)
 {
-    explaining *self = ((struct recorder *)recorder)->self;
+    explaining *self = ((struct hooks *)hooks)->self;
     if (self->depth < DEPTH)
         self->levels[self->depth] = (level){ { (talc_module *)module }, 1 };
     self->depth++;
 }
 
-static void leave(talc_forward_recorder *recorder, const talc_module *module, const talc_tensor *x,
+static void leave(talc_forward_hooks *hooks, const talc_module *module, const talc_tensor *x,
                   const talc_tensor *y)
 {
     (void)module;
     (void)x;
     (void)y;
-    ((struct recorder *)recorder)->self->depth--;
+    ((struct hooks *)hooks)->self->depth--;
 }
 
-static void group(talc_forward_recorder *recorder, talc_module *const modules[], int count,
+static void group(talc_forward_hooks *hooks, talc_module *const modules[], int count,
                   talc_group_phase phase)
 {
-    explaining *self = ((struct recorder *)recorder)->self;
+    explaining *self = ((struct hooks *)hooks)->self;
     self->folding = phase == TALC_GROUP_FOLDS;
     if (phase == TALC_GROUP_ENDS)
         self->depth--;
@@ -165,11 +164,11 @@ static bool run_forward(explaining *self, talc_module *module, talc_tensor *x)
     bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_explain", module);
     bool ran = false;
     if (modes != NULL) {
-        talc_forward_recorder *recorder = talc_forward_record(&self->recorder.base);
+        talc_forward_hooks *hooks = talc_forward_hook(&self->hooks.base);
         talc_observer *observer = talc_observe(&self->observer.base);
         ran = talc_forward(module, x) != NULL;
         talc_observe(observer);
-        talc_forward_record(recorder);
+        talc_forward_hook(hooks);
         talc_module_restore_modes(module, modes);
     }
     talc_scope_leave(scope);
@@ -185,7 +184,7 @@ bool talc_module_explain(talc_module *module, talc_tensor *x, talc_module_explan
         talc_operand_missing("module_explain", "explanation", explanation))
         return false;
     explaining self = { .root = module };
-    self.recorder = (struct recorder){ { .group = group, .enter = enter, .record = leave }, &self };
+    self.hooks = (struct hooks){ { .group = group, .enter = enter, .leave = leave }, &self };
     self.observer = (struct observer){ { .observe = observe }, &self };
     if (!run_forward(&self, module, x)) {
         talc_memory_free(self.steps);

@@ -1,6 +1,6 @@
-/// The batch norm folded into the convolution before it.
+#include "nn/fold.h"
+
 #include "nn/entries.h"
-#include "nn/fusable.h"
 #include "nn/source.h"
 #include "ops/algorithm.h"
 #include "tensor/memory.h"
@@ -56,7 +56,7 @@ static void folds_free(talc_fold *fold)
     }
 }
 
-/* Whether `newer` takes its place, or a norm that it was made of is gone. */
+/* Whether `newer` replaces it, or a norm that it was made from is gone. */
 static bool is_over(const talc_fold *fold, const talc_fold *newer)
 {
     bool replaced = true, left = false;
@@ -201,7 +201,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
 
 // ---- Handing it out -----------------------------------------------------------------------------------------
 
-/* A program that orders its streams knows of no fold: once a stream, the stream waits for where it was made. */
+/* A program that orders its streams does not know of folds: so each stream waits once for the one where it was made. */
 static bool wait_for(talc_fold *fold)
 {
     talc_device *device = fold->weight->device;

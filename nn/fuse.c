@@ -1,10 +1,11 @@
 #include "nn/fuse.h"
 
 #include "nn/entries.h"
-#include "nn/fusable.h"
-#include "nn/group.h"
+#include "nn/fold.h"
+#include "nn/layer.h"
 #include "ops/algorithm.h"
 #include "ops/elementwise.h"
+#include "ops/operand.h"
 #include "tensor/environment.h"
 #include "tensor/storage.h"
 
@@ -132,11 +133,12 @@ static talc_tensor *run_batch_norm2d(talc_module *module, const group *g, const 
                              &options);
 }
 
+/* Tells the thread's hooks, if there are any. */
 static void tell(talc_module *const modules[], int count, talc_group_phase phase)
 {
-    talc_forward_recorder *recorder = talc_forward_recorded();
-    if (recorder != NULL && recorder->group != NULL)
-        recorder->group(recorder, modules, count, phase);
+    talc_forward_hooks *hooks = talc_forward_hooked();
+    if (hooks != NULL && hooks->group != NULL)
+        hooks->group(hooks, modules, count, phase);
 }
 
 static talc_tensor *run_group(talc_module *const modules[], const group *g, talc_tensor *x)
@@ -161,22 +163,89 @@ static talc_tensor *run_group(talc_module *const modules[], const group *g, talc
     return y;
 }
 
-talc_tensor *talc_group_forward(talc_module *const modules[], int count, talc_tensor *x,
-                                const talc_chain_end *end, talc_group_result *result)
+/* Applies the first group of a list of modules, followed by `end`; returns its result, and the group in *g. */
+static talc_tensor *forward_group(talc_module *const modules[], int count, talc_tensor *x,
+                                  const talc_chain_end *end, group *g)
 {
-    const group g = group_of(modules, count, end);
-    const talc_forward_recorder *recorder = talc_forward_recorded();
-    const bool apart = recorder != NULL && recorder->apart;
-    *result = (talc_group_result){ .count = g.count, .ended = g.ends && !apart };
-    if (g.count == 1 && (!g.ends || apart))
+    const talc_forward_hooks *hooks = talc_forward_hooked();
+    const bool apart = hooks != NULL && hooks->apart;
+    *g = group_of(modules, count, end);
+    g->ends = g->ends && !apart;
+    if (g->count == 1 && !g->ends)
         return talc_forward(modules[0], x);
     if (!apart)
-        return run_group(modules, &g, x);
-    /* Everyone's own output is wanted, and who would be one op with whom. */
-    tell(modules, g.count, TALC_GROUP_RUNS);
+        return run_group(modules, g, x);
+    /* Every module's own output is wanted, and which of them would be one op. */
+    tell(modules, g->count, TALC_GROUP_RUNS);
     talc_tensor *y = x;
-    for (int i = 0; i < g.count && y != NULL; i++)
+    for (int i = 0; i < g->count && y != NULL; i++)
         y = talc_forward(modules[i], y);
-    tell(modules, g.count, TALC_GROUP_ENDS);
+    tell(modules, g->count, TALC_GROUP_ENDS);
+    return y;
+}
+
+// ---- Chains ---------------------------------------------------------------------------------------------------
+
+static const char *const WHO = "forward_chain";
+
+static bool check(talc_module *const modules[], int count, const talc_tensor *x,
+                  const talc_chain_end *end)
+{
+    if (talc_operand_missing(WHO, "x", x) ||
+        (count > 0 && talc_operand_missing(WHO, "modules", modules)))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (talc_operand_missing(WHO, "a module", modules[i]))
+            return false;
+    return end == NULL || talc_operand_activation(WHO, end->activation);
+}
+
+/* The fused ops take a residual of the result's shape alone, so nothing is stretched here either. */
+static talc_tensor *add_residual(talc_tensor *y, talc_tensor *residual)
+{
+    if (y == NULL || residual == NULL)
+        return y;
+    char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
+    if (talc_same_dims(y, residual))
+        return talc_add(y, residual);
+    talc_fail(TALC_BAD_SHAPE, "%s: residual %s must be %s, as what it is added to", WHO,
+              talc_dims_text(talc_dims_of(residual), text), talc_dims_text(talc_dims_of(y), due));
+    return NULL;
+}
+
+static talc_tensor *activate(talc_tensor *y, talc_activation activation)
+{
+    switch (y == NULL ? TALC_ACTIVATION_NONE : activation) {
+    case TALC_ACTIVATION_RELU:
+        return talc_relu(y);
+    case TALC_ACTIVATION_SIGMOID:
+        return talc_sigmoid(y);
+    case TALC_ACTIVATION_TANH:
+        return talc_tanh(y);
+    default:
+        return y;
+    }
+}
+
+talc_tensor *talc_forward_chain(talc_module *const modules[], int count, talc_tensor *x,
+                                const talc_chain_end *end)
+{
+    if (!check(modules, count, x, end))
+        return NULL;
+    talc_scope *scope = talc_scope_enter();
+    group g = { .ends = false };
+    talc_tensor *y = scope == NULL ? NULL : x;
+    for (int i = 0; i < count && y != NULL; i += g.count) {
+        talc_tensor *input = y;
+        y = forward_group(modules + i, count - i, input, end, &g);
+        if (input != y)
+            talc_scope_drop(input); /* which passes over the caller's */
+    }
+    if (end != NULL && !g.ends)
+        y = activate(add_residual(y, end->residual), end->activation);
+    if (talc_failed())
+        y = NULL;
+    talc_scope_return(scope, y);
+    talc_scope_leave(scope);
     return y;
 }

@@ -1,22 +1,23 @@
 #include "nn/module.h"
 
 #include "nn/entries.h"
+#include "nn/fold.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
-static _Thread_local talc_forward_recorder *current_recorder;
+static _Thread_local talc_forward_hooks *current_hooks;
 
-talc_forward_recorder *talc_forward_record(talc_forward_recorder *recorder)
+talc_forward_hooks *talc_forward_hook(talc_forward_hooks *hooks)
 {
-    talc_forward_recorder *before = current_recorder;
-    current_recorder = recorder;
+    talc_forward_hooks *before = current_hooks;
+    current_hooks = hooks;
     return before;
 }
 
-talc_forward_recorder *talc_forward_recorded(void)
+talc_forward_hooks *talc_forward_hooked(void)
 {
-    return current_recorder;
+    return current_hooks;
 }
 
 // ---- Making and freeing -------------------------------------------------------------------------------------
@@ -191,18 +192,18 @@ talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return NULL;
-    talc_forward_recorder *recorder = current_recorder;
-    if (recorder != NULL && recorder->enter != NULL)
-        recorder->enter(recorder, module);
+    talc_forward_hooks *hooks = current_hooks;
+    if (hooks != NULL && hooks->enter != NULL)
+        hooks->enter(hooks, module);
     talc_tensor *y = module->kind->forward(module, x);
     if (y == NULL)
         talc_fail(TALC_BAD_ARGUMENT, "forward: %s returned NULL without a reason",
                   TALC_SHOWN(module->kind->name));
     if (talc_failed())
         y = NULL;
-    if (recorder != NULL)
-        recorder->record(recorder, module, x, y);
-    if (talc_failed()) /* by the recorder */
+    if (hooks != NULL)
+        hooks->leave(hooks, module, x, y);
+    if (talc_failed()) /* by the hooks */
         y = NULL;
     talc_scope_return(scope, y);
     talc_scope_leave(scope);

@@ -2,8 +2,8 @@
 #ifndef TALC_NN_NN_H
 #define TALC_NN_NN_H
 
-#include "capture.h"
 #include "fuse.h"
+#include "graph.h"
 #include "layers.h"
 #include "module.h"
 

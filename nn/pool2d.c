@@ -1,5 +1,5 @@
+#include "nn/layer.h"
 #include "nn/layers.h"
-#include "nn/parameter.h"
 #include "tensor/storage.h"
 
 typedef struct pool2d {

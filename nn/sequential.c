@@ -1,44 +1,31 @@
 #include "nn/entries.h"
-#include "nn/group.h"
+#include "nn/fuse.h"
 #include "nn/layers.h"
+#include "tensor/memory.h"
 #include "tensor/storage.h"
 
 #include <stdio.h>
 
-/* The children from entry i on, as many as one op may take; returns how many. */
-static int next_children(const struct talc_module_entries *entries, int i,
-                         talc_module *next[TALC_GROUP_MAX])
+/* Fills in the children of a module; returns how many there are. */
+static int list_children(const struct talc_module_entries *entries, talc_module **children)
 {
     int count = 0;
-    for (; i < entries->count && count < TALC_GROUP_MAX; i++)
+    for (int i = 0; i < entries->count; i++)
         if (entries->list[i].child != NULL)
-            next[count++] = entries->list[i].child;
+            children[count++] = entries->list[i].child;
     return count;
-}
-
-/* The entry behind the next `count` children. */
-static int skip_children(const struct talc_module_entries *entries, int i, int count)
-{
-    for (; count > 0; i++)
-        count -= entries->list[i].child != NULL;
-    return i;
 }
 
 static talc_tensor *sequential_forward(talc_module *module, talc_tensor *x)
 {
     const struct talc_module_entries *entries = module->entries;
-    talc_module *next[TALC_GROUP_MAX];
-    talc_group_result group;
-    talc_tensor *y = x;
-    int i = 0, count;
-    while (y != NULL && (count = next_children(entries, i, next)) > 0) {
-        talc_tensor *input = y;
-        y = talc_group_forward(next, count, input, NULL, &group);
-        /* Nothing but these layers needed their input, unless that is the caller's. */
-        if (input != y && input != x)
-            talc_scope_drop(input);
-        i = skip_children(entries, i, group.count);
-    }
+    talc_module **children =
+        talc_memory_new((size_t)entries->count * sizeof *children + 1, "forward: Sequential");
+    if (children == NULL)
+        return NULL;
+    const int count = list_children(entries, children);
+    talc_tensor *y = talc_forward_chain(children, count, x, NULL);
+    talc_memory_free(children);
     return y;
 }
 
@@ -66,8 +53,8 @@ talc_module *talc_nn_sequential_append(talc_module *sequential, talc_module *chi
     return talc_module_add(sequential, next_name(sequential, name), child);
 }
 
-/* Frees those of a list that have no parent, each once. The list may name a module twice, and children of modules that go: no
- * module is looked at once the first is freed, so those to free are chained before, by their parents; the last is its own. */
+/* Frees those of a list that have no parent, each once. The list may name a module twice, and children of modules that are
+ * freed: so before the first is freed, those to free are linked through their parent pointers; the last points to itself. */
 static void free_roots(talc_module *const modules[], int count)
 {
     talc_module *chain = NULL;

@@ -1,4 +1,4 @@
-/// A tensor that something was worked out of, as it was then: whether that still stands. Private to nn/.
+/// A tensor that something was computed from, and the version it had: whether the result is still up to date. Private to nn/.
 #ifndef TALC_NN_SOURCE_H
 #define TALC_NN_SOURCE_H
 
@@ -10,16 +10,16 @@ typedef struct talc_source {
     uint64_t version;
 } talc_source;
 
-/// Notes a tensor, NULL for one that is left out. False, with a failure, without memory.
+/// Remembers a tensor; NULL: none. False, with a failure, without memory.
 bool talc_source_hold(talc_source *source, const talc_tensor *tensor);
 
-/// Whether the tensor, or none, is where it was.
+/// Whether the tensor still has the same storage, or still is none.
 bool talc_source_in_place(const talc_source *source, const talc_tensor *tensor);
 
-/// Whether it holds what it held.
+/// Whether it also still has the same elements.
 bool talc_source_stands(const talc_source *source, const talc_tensor *tensor);
 
-/// Whether nothing else sees the elements any more: what had the tensor is gone, or got other storage.
+/// Whether nothing else uses the storage any more: the tensor is gone, or got other storage.
 bool talc_source_is_left(const talc_source *source);
 
 void talc_source_release(talc_source *source);

@@ -1,5 +1,5 @@
 #include "nn/entries.h"
-#include "nn/module.h"
+#include "nn/fold.h"
 #include "tensor/memory.h"
 #include "tensor/safetensors.h"
 #include "tensor/shape.h"

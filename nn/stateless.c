@@ -1,5 +1,5 @@
 /// Layers without options: the op is all there is to them.
-#include "nn/fusable.h"
+#include "nn/layer.h"
 #include "nn/layers.h"
 #include "ops/elementwise.h"
 

@@ -18,7 +18,7 @@ typedef struct summary_row {
 } summary_row;
 
 typedef struct summary_table {
-    talc_forward_recorder recorder; /* first, so that the two pointers are one */
+    talc_forward_hooks hooks; /* first, so that the two pointers are one */
     summary_row *rows;
     int count;
 } summary_table;
@@ -63,10 +63,10 @@ static summary_row *row_of(const summary_table *self, const talc_module *module)
     return row < self->count && self->rows[row].module == module ? &self->rows[row] : NULL;
 }
 
-static void record_call(talc_forward_recorder *recorder, const talc_module *module,
-                        const talc_tensor *x, const talc_tensor *y)
+static void record_call(talc_forward_hooks *hooks, const talc_module *module, const talc_tensor *x,
+                        const talc_tensor *y)
 {
-    summary_row *row = y == NULL ? NULL : row_of((summary_table *)recorder, module);
+    summary_row *row = y == NULL ? NULL : row_of((summary_table *)hooks, module);
     if (row == NULL)
         return;
     row->calls++;
@@ -75,10 +75,10 @@ static void record_call(talc_forward_recorder *recorder, const talc_module *modu
         row->macs += module->kind->macs(module, talc_dims_of(x), row->y);
 }
 
-static void record_group(talc_forward_recorder *recorder, talc_module *const modules[], int count,
+static void record_group(talc_forward_hooks *hooks, talc_module *const modules[], int count,
                          talc_group_phase phase)
 {
-    const summary_table *self = (summary_table *)recorder;
+    const summary_table *self = (summary_table *)hooks;
     const summary_row *first = row_of(self, modules[0]);
     (void)phase;
     for (int i = 1; i < count && first != NULL; i++) {
@@ -96,9 +96,9 @@ static bool run_forward(summary_table *summary, talc_module *module, talc_tensor
     bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_summary", module);
     bool ran = false;
     if (modes != NULL) {
-        talc_forward_recorder *before = talc_forward_record(&summary->recorder);
+        talc_forward_hooks *before = talc_forward_hook(&summary->hooks);
         ran = talc_forward(module, x) != NULL;
-        talc_forward_record(before);
+        talc_forward_hook(before);
         talc_module_restore_modes(module, modes);
     }
     talc_scope_leave(scope);
@@ -191,8 +191,8 @@ bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
         talc_operand_missing("module_summary", "module", module) ||
         talc_operand_missing("module_summary", "x", x))
         return false;
-    summary_table summary = { .recorder = {
-                                  .apart = true, .group = record_group, .record = record_call } };
+    summary_table summary = { .hooks = {
+                                  .apart = true, .group = record_group, .leave = record_call } };
     summary.rows =
         talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *summary.rows, "summary");
     bool ran = summary.rows != NULL && add_rows(&summary, module, talc_memory_string("")) &&

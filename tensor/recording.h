@@ -1,4 +1,4 @@
-/// Recording what a thread asks of a device, to repeat it as one. Private to talc; nn/capture.h makes graphs of it.
+/// Recording what a thread asks of a device, to repeat it as one. Private to talc; nn/graph.h makes graphs of it.
 ///
 /// From enter to leave, calls of the thread that cannot be repeated, since they wait, move bytes from or to the host, draw random
 /// numbers or work on another device, refuse by name. A recording owns the memory that its work uses: blocks that the thread takes on the

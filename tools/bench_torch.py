@@ -8,12 +8,12 @@ channels last, TF32 off, cuDNN's choice by rule and by measurement, the better c
 of several rounds, each run on the next of as many sets of operands as talc used.
 """
 
-import json
-import subprocess
 import sys
 
 import torch
 import torch.nn.functional as F
+
+from bench_tables import talc
 
 ROUNDS = 5
 ROUND_SECONDS = 0.02
@@ -59,10 +59,10 @@ def milliseconds(seconds):
     return "" if seconds is None else f"{seconds * 1e3:.3f}"
 
 
-def main(talc, problems):
+def main(command, problems):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
-    listed = json.loads(subprocess.run([talc, "bench", "--list", "--json"], check=True, capture_output=True).stdout)
+    listed = talc(command, "bench", "--list")
     names = []
     for problem in problems or ["gpu"]:
         names += [row["name"] for row in listed if problem in (row["set"], row["name"]) and "problem" in row] or [problem]
@@ -72,8 +72,7 @@ def main(talc, problems):
     for name in names:
         # One process at a time on the GPU: PyTorch's memory goes back first.
         torch.cuda.empty_cache()
-        done = json.loads(subprocess.run([talc, "bench", name, "--device", "cuda", "--no-peers", "--json"], check=True,
-                                         capture_output=True).stdout)["problems"][0]
+        done = talc(command, "bench", name, "--device", "cuda", "--no-peers")["problems"][0]
         p = done["problem"]
         if p["padding_mode"] != "zeros" or (p["pad_top"], p["pad_left"]) != (p["pad_bottom"], p["pad_right"]):
             raise SystemExit(f"{name}: PyTorch's convolution has no such padding")

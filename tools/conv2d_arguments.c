@@ -14,13 +14,13 @@ enum {
 
 static const struct argp_option options[] = {
     { NULL, 0, NULL, 0, "Convolution (a single number stands for both axes):", 2 },
-    { "stride", KEY_STRIDE, "H,W", 0, "step between windows (default 1)", 2 },
+    { "stride", KEY_STRIDE, "H,W", 0, "stride of the windows (default 1)", 2 },
     { "padding", KEY_PADDING, "PAD", 0, "H,W, or TOP,LEFT,BOTTOM,RIGHT, or same (default 0)", 2 },
     { "padding-mode", KEY_PADDING_MODE, "MODE", 0, "zeros, reflect, replicate or circular", 2 },
-    { "dilation", KEY_DILATION, "H,W", 0, "step between taps (default 1)", 2 },
+    { "dilation", KEY_DILATION, "H,W", 0, "spacing of the kernel's taps (default 1)", 2 },
     { "groups", KEY_GROUPS, "N", 0, "groups of channels (default 1)", 2 },
     { "activation", KEY_ACTIVATION, "NAME", 0, "none, relu, sigmoid or tanh", 2 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "this one or an error", 2 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0, "use this algorithm, or fail", 2 },
     { 0 },
 };
 

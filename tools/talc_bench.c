@@ -22,9 +22,9 @@ enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_P
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "this algorithm alone", 1 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only this algorithm", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
-    { "no-peers", KEY_NO_PEERS, NULL, 0, "talc's algorithms alone", 1 },
+    { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
     { "mb", KEY_MB, "N", 0, "size of an op's operand in MiB (default 1024)", 1 },
     { "list", KEY_LIST, NULL, 0, "show the named problems and ops", 1 },
     { 0 },
@@ -111,7 +111,7 @@ static const struct argp argp = {
            "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
            "or a set: seeds, cpu, gpu, dw. OP is the name of another op (relu, sum_rows, ...) or a "
            "set: ops, windows for pooling, or host for what a call costs. Without any: A1, B1 and "
-           "cpu. An estimate is what the choice among algorithms goes by. Fails when a "
+           "cpu. The library chooses the algorithm with the least estimate. Fails when a "
            "result is outside its algorithm's error bound.",
     .children = children,
 };
@@ -390,7 +390,8 @@ static bool bench_the_ops(measuring *self)
 
 static void print_choices(const measuring *self)
 {
-    printf("the chosen algorithm is the fastest of its class, or within %.0f %% of it, on %s%d of "
+    printf("the chosen algorithm takes at most %.0f %% longer than the fastest of its class on "
+           "%s%d of "
            "%d%s "
            "problems\n\n",
            100 * (BENCH_GOOD_CHOICE - 1), tool_bold(), self->good, self->choices, tool_plain());

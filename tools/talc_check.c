@@ -34,22 +34,21 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "rows of this name alone", 1 },
-    { "op", KEY_OP, "NAME", 0, "problems of this op alone", 1 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only algorithms of this name", 1 },
+    { "op", KEY_OP, "NAME", 0, "only problems of this op", 1 },
     { "count", KEY_COUNT, "N", 0,
-      "how many random problems (default 1000), of the op where one is named; random N says the "
+      "how many random problems (default 1000), all of the op that --op names; random N is the "
       "same",
       1 },
-    { "seed", KEY_SEED, "S", 0, "of the data and the random problems (default 1)", 1 },
-    { "kinds", KEY_KINDS, "LIST", 0, "these checks alone: exact,random,...", 1 },
+    { "seed", KEY_SEED, "S", 0, "seed of the data and of the random problems (default 1)", 1 },
+    { "kinds", KEY_KINDS, "LIST", 0, "only these kinds of checks: exact,random,...", 1 },
     { "part", KEY_PART, "I/N", 0,
-      "the I-th of N parts of the problems: every N-th, for N processes side by side", 1 },
+      "every N-th problem from the I-th on, so that N processes share the work", 1 },
     { "shares", KEY_SHARES, "FILE.npy", 0,
-      "write the share of its bound that each element of an output uses: of the first failure, or "
-      "of "
-      "what comes nearest to its bound",
+      "write each element's error over its bound, of the output that fails first or, if none does, "
+      "of the one nearest to its bound",
       1 },
-    { "list", KEY_LIST, NULL, 0, "show the problems and check nothing", 1 },
+    { "list", KEY_LIST, NULL, 0, "print the problems, check nothing", 1 },
     { 0 },
 };
 
@@ -283,7 +282,7 @@ static totals totals_of(const talc_check *check)
     return sum;
 }
 
-/* A device on which no check was made would pass without a reason. */
+/* A device on which nothing was checked must not count as passed. */
 static bool something_ran(const run *self)
 {
     for (int i = 0; i < self->devices; i++) {
@@ -298,8 +297,8 @@ static bool something_ran(const run *self)
                       name);
         else if (sum.checks == 0)
             talc_fail(TALC_UNSUPPORTED,
-                      "nothing ran on %s: no row takes a problem, or none of these kinds means "
-                      "anything for one",
+                      "nothing ran on %s: every algorithm refuses the problems, or none of "
+                      "the kinds applies to them",
                       name);
     }
     return !talc_failed();
@@ -320,7 +319,7 @@ static void print_results(const run *self)
                self->problems.count, sum.rows, sum.checks, sum.failed);
         const int64_t untaken = talc_check_untaken(self->check[i]);
         if (untaken > 0)
-            printf("%s: %" PRId64 " %s that no row took: not checked\n",
+            printf("%s: %" PRId64 " %s that no algorithm ran: not checked\n",
                    talc_device_name(self->device[i]), untaken,
                    untaken == 1 ? "problem" : "problems");
     }
@@ -371,8 +370,7 @@ static int print_json(const run *self, bool passed)
                                      "seconds", tool_real(self->seconds)));
 }
 
-/* Without its file a run that passed has not done what was asked for, so that it reports nothing; one that failed reports
- * that. */
+/* Where the file of shares cannot be written, a run that passed ends with that error; one that failed reports its failures. */
 static int report(run *self)
 {
     bool passed = true;
@@ -421,18 +419,19 @@ int command_check(int argc, char **argv)
         .args_doc = "[quick|edges|models|random [N]|PROBLEM|FILE ...]",
         .doc =
             "Checks every algorithm of every op on sets of problems: exactly on small integers, "
-            "against "
-            "derived error bounds on other data, between guard bands, and against itself.\v"
+            "against derived error bounds on other data, for writes outside its outputs, and for "
+            "equal results when repeated.\v"
             "PROBLEM is a text such as n2c4h9w9o8k3x3p1x1_bias, max_pool2d:n1c8h9w9k3x3s2x2, "
             "matmul:m5n6k7_tb or sum:8x16@1; a FILE has one a line. The set is quick unless "
             "something is given. Kinds of checks: exact, random, constant, wide, huge, tiny, nan, "
             "infinity (data); guards, inputs, trust, misaligned, workspace, rerun, threads, "
-            "status; "
-            "batch, groups, dilation, stride, pointwise, padding, adjoint, linearity, shift "
+            "status; batch, groups, dilation, stride, pointwise, padding, adjoint, linearity, "
+            "shift "
             "(relations between convolutions). Exit code 1: something failed; 2: wrong usage, "
             "nothing ran, or the shares could not be written. "
-            "Problems that no row took, or without anything to compute, are counted as not "
-            "checked.",
+            "Problems that every algorithm refuses, or that have nothing to compute, are counted "
+            "as "
+            "not checked.",
         .children = children,
     };
     if (argc > 1 && strcmp(argv[1], "model") == 0)

@@ -29,17 +29,18 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    { "reference", KEY_REFERENCE, "DEVICE", 0, "where the reference runs (default: the CPU)", 1 },
-    { "algorithm", KEY_ALGORITHM, "OP=NAME,...", 0, "algorithms of what is checked", 1 },
+    { "reference", KEY_REFERENCE, "DEVICE", 0, "device of the reference run (default: the CPU)",
+      1 },
+    { "algorithm", KEY_ALGORITHM, "OP=NAME,...", 0, "algorithms of the run that is checked", 1 },
     { "reference-algorithm", KEY_REFERENCE_ALGORITHM, "OP=NAME,...", 0,
-      "algorithms of the reference (default: each op's reference)", 1 },
+      "algorithms of the reference run (default: each op's `reference`)", 1 },
     { "activations", KEY_ACTIVATIONS, "FILE", 0,
-      "safetensors of layer outputs that stand in for the reference run", 1 },
-    { "unfused", KEY_UNFUSED, NULL, 0, "every module by itself, no chain as one op", 1 },
+      "safetensors of layer outputs, used in place of a reference run", 1 },
+    { "unfused", KEY_UNFUSED, NULL, 0, "run every module by itself, fuse none", 1 },
     { "weights", KEY_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
     { "input", KEY_INPUT, "X.npy", 0, "the model's input (default: random)", 2 },
-    { "batch", KEY_BATCH, "N", 0, "images of a random input (default 2)", 2 },
-    { "seed", KEY_SEED, "S", 0, "of what is random (default 1)", 2 },
+    { "batch", KEY_BATCH, "N", 0, "batch size of a random input (default 2)", 2 },
+    { "seed", KEY_SEED, "S", 0, "seed of random weights and input (default 1)", 2 },
     { "save-activations", KEY_SAVE, "FILE", 0, "write the layer outputs, for another machine", 3 },
     { 0 },
 };
@@ -101,8 +102,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- The check ----------------------------------------------------------------------------------------------
 
-/* The model with its weights. Random ones see some images in train mode, so that a batch norm's statistics are none of its
- * first. */
+/* The model with its weights. A random one is run on some images in train mode, so that its batch norms' running statistics are
+ * not the initial ones. */
 static talc_module *make(const arguments *self, const tool_model *model)
 {
     talc_module *made = model->make();
@@ -134,7 +135,7 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
            talc_check_model(model, x, &check_options, report);
 }
 
-/* A report that did not pass and has no wrong layer says nothing of the model. */
+/* A report without a wrong layer that did not pass compared nothing. */
 static bool something_compared(const talc_check_model_report *report)
 {
     if (!talc_check_model_passed(report) && talc_check_model_first_wrong(report) < 0)
@@ -181,9 +182,10 @@ int command_check_model(int argc, char **argv)
         .args_doc = "lenet|resnet20|resnet20-b",
         .doc =
             "Runs a model twice, on two devices or with two algorithms, or once against saved "
-            "layer outputs, and holds every op against what it must give on its own inputs "
-            "(own), and against the reference (step, accumulated).\v"
-            "Shares of error bounds: at most 1 passes. The first layer with own above 1 is wrong. "
+            "layer outputs, and compares every op with the exact result for the inputs it had "
+            "(own) and with the reference (step, accumulated).\v"
+            "These three are errors over their bounds: at most 1 passes. The first layer with own "
+            "above 1 is wrong. "
             "Layer outputs are named by their module's path, the second call of a module with :2 "
             "behind it, and the model's own output is named output. Exit code 1: a layer is "
             "wrong; 2: wrong usage, or nothing could be checked.",

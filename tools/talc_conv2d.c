@@ -12,7 +12,7 @@ enum { KEY_BIAS = 'b', KEY_OUTPUT = 'o' };
 static const struct argp_option options[] = {
     { NULL, 0, NULL, 0, "Files:", 1 },
     { "bias", KEY_BIAS, "B.npy", 0, "[OC], added to every output channel", 1 },
-    { "output", KEY_OUTPUT, "Y.npy", 0, "where the result goes", 1 },
+    { "output", KEY_OUTPUT, "Y.npy", 0, "write the result here", 1 },
     { 0 },
 };
 

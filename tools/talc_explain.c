@@ -45,11 +45,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (state->arg_num == 0)
-            argp_error(state, "a problem, or the shapes of x and w, is missing");
+            argp_error(state, "give a problem, or the shapes of x and w");
         if (state->arg_num == 1 && self->conv2d.shaped)
             argp_error(state,
-                       "the problem '%s' says all but --algorithm; the other options go with "
-                       "the shapes of x and w",
+                       "the problem '%s' has all options but --algorithm in its text; give the "
+                       "others with the shapes of x and w",
                        TALC_SHOWN(self->texts[0]));
         return 0;
     default:

@@ -73,9 +73,9 @@ static const struct argp_option options[] = {
     { "problem", KEY_PROBLEM, "PROBLEM", 0, "A, B, another name or a problem string (default A)",
       1 },
     { "batch", KEY_BATCH, "N", 0, "images (default: the problem's own, 8 for A and B)", 1 },
-    { "seed", KEY_SEED, "S", 0, "of weights and input (default 1)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "this one or an error", 1 },
-    { "save", KEY_SAVE, "OUT.npy", 0, "where the output goes", 1 },
+    { "seed", KEY_SEED, "S", 0, "seed of weights and input (default 1)", 1 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0, "use this algorithm, or fail", 1 },
+    { "save", KEY_SAVE, "OUT.npy", 0, "write the output here", 1 },
     { "beside", KEY_BESIDE, "DEVICE", 0, "run there too, and compare the results", 1 },
     { 0 },
 };

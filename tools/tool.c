@@ -54,7 +54,7 @@ static const struct argp_option options[] = {
     { "device", KEY_DEVICE, "NAME", 0,
       "cpu, cuda or cuda:N (default: CUDA if there is a GPU, else the CPU)", 10 },
     { "threads", KEY_THREADS, "N", 0, "CPU threads; results do not depend on it", 10 },
-    { "workspace-mb", KEY_WORKSPACE, "N", 0, "the most workspace an algorithm may use, in MiB",
+    { "workspace-mb", KEY_WORKSPACE, "N", 0, "workspace that an algorithm may use at most, in MiB",
       10 },
     { "json", KEY_JSON, NULL, 0, "print JSON", 10 },
     { 0 },

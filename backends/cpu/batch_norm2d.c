@@ -54,7 +54,7 @@ static const char *forward_plan(const talc_device *device, const void *problem, 
 {
     (void)device, (void)limit, (void)plan;
     const talc_batch_norm2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_FORWARD ? talc_cpu_refuses(p->dtype) : "only the forward direction";
 }
 
 // ---- blocks -------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ static double lanes_sum(const double lanes[LANES])
     }                                                                                              \
     return lanes_sum(lanes);
 
-#define TYPED_FUNCTIONS(suffix, T)                                                                 \
+#define TYPED_FUNCTIONS(constant, suffix, T, A)                                                    \
     static double sum_##suffix(block b, const T *x)                                                \
     {                                                                                              \
         SUM_ROWS(T, value)                                                                         \
@@ -155,13 +155,19 @@ static double lanes_sum(const double lanes[LANES])
                                                                                                    \
     static void normalise_##suffix(int64_t n, const T *restrict x, T *restrict y, affine by)       \
     {                                                                                              \
-        const T mean = (T)by.mean, scale = (T)by.scale, shift = (T)by.shift;                       \
+        const A mean = (A)by.mean, scale = (A)by.scale, shift = (A)by.shift;                       \
         for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] = (x[i] - mean) * scale + shift;                                                  \
+            y[i] = (T)((x[i] - mean) * scale + shift);                                             \
+    }                                                                                              \
+                                                                                                   \
+    static void moments_##suffix(block b, const T *x, moments *m)                                  \
+    {                                                                                              \
+        m->count = (double)b.rows * (double)b.length;                                              \
+        m->mean = sum_##suffix(b, x) / m->count;                                                   \
+        m->squares = sum_squares_##suffix(b, x, m->mean);                                          \
     }
 
-TYPED_FUNCTIONS(f32, float)
-TYPED_FUNCTIONS(f64, double)
+TALC_CPU_FLOATS(TYPED_FUNCTIONS)
 
 static void moments_task(void *pointer, int64_t task, int worker)
 {
@@ -169,12 +175,8 @@ static void moments_task(void *pointer, int64_t task, int worker)
     const norm_context *context = pointer;
     const block b = block_of(context, task);
     const talc_dtype dtype = context->problem->dtype;
-    const bool f32 = dtype == TALC_F32;
     const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
-    moments *m = &context->moments[task];
-    m->count = (double)b.rows * (double)b.length;
-    m->mean = (f32 ? sum_f32(b, x) : sum_f64(b, x)) / m->count;
-    m->squares = f32 ? sum_squares_f32(b, x, m->mean) : sum_squares_f64(b, x, m->mean);
+    TALC_CPU_CALL(dtype, moments, (b, x, &context->moments[task]));
 }
 
 static void normalise_task(void *pointer, int64_t task, int worker)
@@ -187,10 +189,7 @@ static void normalise_task(void *pointer, int64_t task, int worker)
         const int64_t at = b.offset + row * b.row_stride;
         const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
         void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-        if (p->dtype == TALC_F32)
-            normalise_f32(b.length, x, y, context->affine[b.c]);
-        else
-            normalise_f64(b.length, x, y, context->affine[b.c]);
+        TALC_CPU_CALL(p->dtype, normalise, (b.length, x, y, context->affine[b.c]));
         talc_cpu_activate(p->dtype, p->activation, b.length, y);
     }
 }
@@ -213,7 +212,7 @@ static affine affine_of(const talc_batch_norm2d_problem *p, const talc_batch_nor
                         int64_t c, double mean, double var)
 {
     const double scale = or_one(p->dtype, a->weight, c) / sqrt(var + p->eps);
-    const double rounded = p->dtype == TALC_F32 ? (double)(float)mean : mean;
+    const double rounded = talc_cpu_rounded(p->dtype, mean);
     const double lost = rounded == mean ? 0 : (rounded - mean) * scale;
     return (affine){ rounded, scale, or_zero(p->dtype, a->bias, c) + lost };
 }

@@ -189,14 +189,10 @@ static void depthwise_plane(const depthwise_context *c, const depthwise_tile *ti
         const bool in_band = c->stores == STREAM_BAND;
         const int64_t step = in_band ? tile->columns : p->OW;
         void *out = in_band ? band : (char *)c->arguments->y + at * size;
-        if (c->plan.dense_3x3 && p->dtype == TALC_F32)
-            band_3x3_f32(c, tile, first, rows, x, w, in, out, step);
-        else if (c->plan.dense_3x3)
-            band_3x3_f64(c, tile, first, rows, x, w, in, out, step);
-        else if (p->dtype == TALC_F32)
-            band_sums_f32(c, tile, first, rows, x, w, in, out, step);
+        if (c->plan.dense_3x3)
+            TALC_CPU_CALL(p->dtype, band_3x3, (c, tile, first, rows, x, w, in, out, step));
         else
-            band_sums_f64(c, tile, first, rows, x, w, in, out, step);
+            TALC_CPU_CALL(p->dtype, band_sums, (c, tile, first, rows, x, w, in, out, step));
         finish_band(c, tile, first, rows, plane, out, step);
     }
 }
@@ -232,6 +228,8 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
     const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
     if (p->groups != p->C)
         return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)

@@ -116,26 +116,21 @@ typedef struct im2col_block {
     int64_t ld;           /* elements from one row of B to the next */
 } im2col_block;
 
-#define STRIDED_COPY(suffix, type)                                                                 \
+#define STRIDED_COPY(constant, suffix, type, A)                                                    \
     static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
     {                                                                                              \
         for (int64_t i = 0; i < count; i++)                                                        \
             dst[i] = src[i * stride];                                                              \
     }
 
-STRIDED_COPY(f32, float)
-STRIDED_COPY(f64, double)
+TALC_CPU_FLOATS(STRIDED_COPY)
 
 static void copy_interior(const talc_conv2d_problem *p, int64_t count, char *dst, const char *src)
 {
     if (p->stride_w == 1)
         memcpy(dst, src, (size_t)count * talc_dtype_size(p->dtype));
-    else if (p->dtype == TALC_F32)
-        strided_copy_f32(count, (float *)(void *)dst, (const float *)(const void *)src,
-                         p->stride_w);
     else
-        strided_copy_f64(count, (double *)(void *)dst, (const double *)(const void *)src,
-                         p->stride_w);
+        TALC_CPU_CALL(p->dtype, strided_copy, (count, (void *)dst, (const void *)src, p->stride_w));
 }
 
 /* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from image row `row`. */
@@ -275,6 +270,8 @@ const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *p
     const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
     const im2col_plan own = plan_of(p, limit);
     int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(p, &own));
     workers = talc_smaller(workers, (int64_t)(limit / own.slice));

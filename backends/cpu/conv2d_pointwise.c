@@ -61,6 +61,8 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
     const talc_conv2d_problem *p = problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
     if (p->stride_h != 1 || p->stride_w != 1)

@@ -8,6 +8,7 @@
 /// fall outside, so a weight over padding never counts. A task is one row of one output plane.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/conv2d_rows.h"
+#include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 
 typedef struct reference_context {
@@ -16,7 +17,7 @@ typedef struct reference_context {
 } reference_context;
 
 /* One output without bias and residual: `x` is image n, `w` the filter of output channel oc. */
-#define WINDOW_SUM(suffix, type)                                                                   \
+#define WINDOW_SUM(constant, suffix, type, A)                                                      \
     static double window_sum_##suffix(const talc_conv2d_problem *p, const type *x, const type *w,  \
                                       int64_t oc, int64_t oh, int64_t ow)                          \
     {                                                                                              \
@@ -38,11 +39,10 @@ typedef struct reference_context {
         return sum;                                                                                \
     }
 
-WINDOW_SUM(f32, float)
-WINDOW_SUM(f64, double)
+TALC_CPU_FLOATS(WINDOW_SUM)
 
 /* Row `oh` of output plane (n, oc); `at` is the first element's place in y and in the residual. */
-#define OUTPUT_ROW(suffix, type)                                                                   \
+#define OUTPUT_ROW(constant, suffix, type, A)                                                      \
     static void output_row_##suffix(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,  \
                                     int64_t n, int64_t oc, int64_t oh)                             \
     {                                                                                              \
@@ -59,8 +59,7 @@ WINDOW_SUM(f64, double)
         }                                                                                          \
     }
 
-OUTPUT_ROW(f32, float)
-OUTPUT_ROW(f64, double)
+TALC_CPU_FLOATS(OUTPUT_ROW)
 
 static void reference_task(void *context, int64_t task, int worker)
 {
@@ -68,10 +67,7 @@ static void reference_task(void *context, int64_t task, int worker)
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const int64_t oh = task % p->OH, plane = task / p->OH;
-    if (p->dtype == TALC_F32)
-        output_row_f32(p, c->arguments, plane / p->OC, plane % p->OC, oh);
-    else
-        output_row_f64(p, c->arguments, plane / p->OC, plane % p->OC, oh);
+    TALC_CPU_CALL(p->dtype, output_row, (p, c->arguments, plane / p->OC, plane % p->OC, oh));
 }
 
 const char *talc_cpu_conv2d_reference_plan(const talc_device *device, const void *problem,
@@ -79,7 +75,7 @@ const char *talc_cpu_conv2d_reference_plan(const talc_device *device, const void
 {
     (void)device, (void)limit, (void)plan;
     const talc_conv2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_FORWARD ? talc_cpu_refuses(p->dtype) : "only the forward direction";
 }
 
 talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *problem,

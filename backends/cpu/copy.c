@@ -30,10 +30,7 @@ static int64_t to_i64(double x)
 #define CAST_i32(x, is_float) ((int32_t)talc_clamp(CAST_i64(x, is_float), INT32_MIN, INT32_MAX))
 #define CAST_u8(x, is_float)  ((uint8_t)talc_clamp(CAST_i64(x, is_float), 0, UINT8_MAX))
 
-static bool is_float(talc_dtype dtype)
-{
-    return dtype == TALC_F32 || dtype == TALC_F64;
-}
+_Static_assert(TALC_DTYPE_COUNT == 5, "copy_row lists every pair of types");
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
@@ -50,7 +47,7 @@ static void copy_row(const talc_copy_problem *p, int64_t n, void *dst, int64_t d
     {                                                                                              \
         T *to = dst;                                                                               \
         const S *from = src;                                                                       \
-        const bool from_float = is_float(p->src_dtype);                                            \
+        const bool from_float = talc_dtype_is_float(p->src_dtype);                                 \
         (void)from_float;                                                                          \
         for (int64_t i = 0; i < n; i++)                                                            \
             to[i * dst_stride] = CAST_##target(from[i * src_stride], from_float);                  \

@@ -43,7 +43,7 @@ static int64_t per_task_of(const talc_cross_entropy_problem *p)
 /* Terms of a sum that are added one after the other. */
 static int64_t terms_per_sum(const talc_cross_entropy_problem *p)
 {
-    return p->dtype == TALC_F32 ? p->C : (int64_t)ceil(sqrt((double)p->C));
+    return talc_cpu_is_narrow(p->dtype) ? p->C : (int64_t)ceil(sqrt((double)p->C));
 }
 
 static double smoothed(const talc_cross_entropy_problem *p, double log_sum, double from_most,
@@ -80,9 +80,15 @@ static double smoothed(const talc_cross_entropy_problem *p, double log_sum, doub
 
 #define LOAD(j)      (x[at + (j)*p->x_stride])
 #define LOAD_WIDE(j) ((double)x[at + (j)*p->x_stride])
-LOSS(rows_f32, float, float, LOAD)
-LOSS(rows_f64, double, double, LOAD)
-LOSS(wide_f32, float, double, LOAD_WIDE)
+#define LOSSES(constant, suffix, T, A)                                                             \
+    LOSS(rows_##suffix, T, A, LOAD)                                                                \
+    LOSS(wide_##suffix, T, double, LOAD_WIDE)
+TALC_CPU_FLOATS(LOSSES)
+
+#define ROWS(constant, suffix, T, A) [constant] = rows_##suffix,
+#define WIDE(constant, suffix, T, A) [constant] = wide_##suffix,
+static loss_function *const rows[TALC_DTYPE_COUNT] = { TALC_CPU_FLOATS(ROWS) };
+static loss_function *const wide[TALC_DTYPE_COUNT] = { TALC_CPU_FLOATS(WIDE) };
 
 // ---- Tasks -------------------------------------------------------------------------------------------------
 
@@ -147,7 +153,7 @@ static const char *forward_plan(const talc_device *device, const void *problem, 
     const talc_cross_entropy_problem *p = problem;
     if (p->samples > 0)
         plan->workspace = (size_t)talc_ceil_div(p->samples, per_task_of(p)) * sizeof(part);
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_FORWARD ? talc_cpu_refuses(p->dtype) : "only the forward direction";
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -155,7 +161,7 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 {
     (void)device, (void)planned;
     const talc_cross_entropy_problem *p = problem;
-    return run(p, arguments, p->dtype == TALC_F32 ? rows_f32 : rows_f64);
+    return run(p, arguments, rows[p->dtype]);
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -163,7 +169,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     const talc_cross_entropy_problem *p = problem;
-    return run(p, arguments, p->dtype == TALC_F32 ? wide_f32 : rows_f64);
+    return run(p, arguments, wide[p->dtype]);
 }
 
 // clang-format off

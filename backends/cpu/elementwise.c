@@ -5,6 +5,7 @@
 /// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
 /// depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in the data's own type.
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/elementwise.h"
@@ -13,64 +14,49 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-/* Integers wrap around, which unsigned arithmetic does and signed does not. */
-#define NEGATE_ROW(T, U)                                                                           \
-    for (int64_t i = 0; i < n; i++)                                                                \
-        ((T *)y)[i] = (T)(0 - (U)((const T *)x)[i * x_stride]);
-
-#define FLOAT_ROW(T, value)                                                                        \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        const T x = x_row[i * x_stride];                                                           \
-        y_row[i] = (T)(value);                                                                     \
-    }
-
 #define UNARY_CASE(constant, name, value, derivative)                                              \
     case constant:                                                                                 \
-        FLOAT_ROW(T, value)                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T x = x_row[i * x_stride];                                                       \
+            y_row[i] = (T)(value);                                                                 \
+        }                                                                                          \
         break;
 
-static void unary_row_f32(talc_unary_function function, int64_t n, float *y_row, const float *x_row,
-                          int64_t x_stride)
-{
-    typedef float T;
-    switch (function) {
-        TALC_UNARY_TABLE(UNARY_CASE)
-    default:
-        break;
+#define UNARY_ROW(constant, suffix, type, A)                                                       \
+    static void unary_row_##suffix(talc_unary_function function, int64_t n, type *y_row,           \
+                                   const type *x_row, int64_t x_stride)                            \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        switch (function) {                                                                        \
+            TALC_UNARY_TABLE(UNARY_CASE)                                                           \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
     }
-}
 
-static void unary_row_f64(talc_unary_function function, int64_t n, double *y_row,
-                          const double *x_row, int64_t x_stride)
-{
-    typedef double T;
-    switch (function) {
-        TALC_UNARY_TABLE(UNARY_CASE)
-    default:
-        break;
+/* ops/ lets only neg through. Integers wrap around, which unsigned arithmetic does and signed does not. */
+#define UNARY_ROW_INTEGER(constant, suffix, T, U)                                                  \
+    static void unary_row_##suffix(talc_unary_function function, int64_t n, T *y, const T *x,      \
+                                   int64_t x_stride)                                               \
+    {                                                                                              \
+        (void)function;                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            y[i] = (T)(0 - (U)x[i * x_stride]);                                                    \
     }
-}
 
-/* ops/ lets only neg through for integers. */
+TALC_CPU_FLOATS(UNARY_ROW)
+TALC_CPU_INTEGERS(UNARY_ROW_INTEGER)
+
 static void unary_row(const talc_unary_problem *p, int64_t n, void *y, const void *x,
                       int64_t x_stride)
 {
     switch (p->dtype) {
-    case TALC_F32:
-        unary_row_f32(p->function, n, y, x, x_stride);
+#define DISPATCH(constant, suffix, type, safetensors)                                              \
+    case constant:                                                                                 \
+        unary_row_##suffix(p->function, n, y, x, x_stride);                                        \
         break;
-    case TALC_F64:
-        unary_row_f64(p->function, n, y, x, x_stride);
-        break;
-    case TALC_I64:
-        NEGATE_ROW(int64_t, uint64_t)
-        break;
-    case TALC_I32:
-        NEGATE_ROW(int32_t, uint32_t)
-        break;
-    case TALC_U8:
-        NEGATE_ROW(uint8_t, unsigned)
-        break;
+        TALC_DTYPE_TABLE(DISPATCH)
+#undef DISPATCH
     default:
         break;
     }
@@ -170,11 +156,10 @@ const talc_algorithm talc_cpu_unary[] = {
         body                                                                                       \
     }
 
-BINARY_ROW(f32, float, float, BINARY_ROW_BODY)
-BINARY_ROW(f64, double, double, BINARY_ROW_BODY)
-BINARY_ROW(i64, int64_t, uint64_t, BINARY_ROW_BODY_INTEGER)
-BINARY_ROW(i32, int32_t, uint32_t, BINARY_ROW_BODY_INTEGER)
-BINARY_ROW(u8, uint8_t, unsigned, BINARY_ROW_BODY_INTEGER)
+#define BINARY_ROW_FLOAT(constant, suffix, T, A)   BINARY_ROW(suffix, T, A, BINARY_ROW_BODY)
+#define BINARY_ROW_INTEGER(constant, suffix, T, U) BINARY_ROW(suffix, T, U, BINARY_ROW_BODY_INTEGER)
+TALC_CPU_FLOATS(BINARY_ROW_FLOAT)
+TALC_CPU_INTEGERS(BINARY_ROW_INTEGER)
 
 typedef struct binary_context {
     const talc_binary_problem *problem;

@@ -65,23 +65,20 @@ static int64_t batch_offset(const talc_matmul_problem *p, const int64_t strides[
 
 // ---- Epilogue -----------------------------------------------------------------------------------------------
 
-#define ADD_TO_ROW(suffix, type)                                                                   \
+#define ADD_TO_ROW(constant, suffix, type, A)                                                      \
     static void add_to_row_##suffix(int64_t count, type *y, const type *added)                     \
     {                                                                                              \
         for (int64_t i = 0; i < count; i++)                                                        \
             y[i] += added[i];                                                                      \
     }
 
-ADD_TO_ROW(f32, float)
-ADD_TO_ROW(f64, double)
+TALC_CPU_FLOATS(ADD_TO_ROW)
 
 /* y += added for `count` neighbours in a row; NULL adds nothing. */
 static void add_to_row(talc_dtype dtype, int64_t count, void *y, const void *added)
 {
-    if (added != NULL && dtype == TALC_F32)
-        add_to_row_f32(count, y, added);
-    else if (added != NULL)
-        add_to_row_f64(count, y, added);
+    if (added != NULL)
+        TALC_CPU_CALL(dtype, add_to_row, (count, y, added));
 }
 
 /* y = act(y + bias + residual) for a block, row by row. */
@@ -155,8 +152,9 @@ static const char *openblas_plan(const talc_device *device, const void *problem,
                                  talc_plan *plan)
 {
     (void)device, (void)limit, (void)plan;
-    (void)problem;
-    return talc_openblas_refuses();
+    const talc_matmul_problem *p = problem;
+    const char *refusal = talc_cpu_refuses(p->dtype);
+    return refusal != NULL ? refusal : talc_openblas_refuses();
 }
 
 static talc_status openblas_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -200,6 +198,13 @@ static void reference_task(void *context, int64_t task, int worker)
     reference_row(plan->problem, plan->arguments, task / M, task % M);
 }
 
+static const char *float_plan(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    return talc_cpu_refuses(((const talc_matmul_problem *)problem)->dtype);
+}
+
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
                                  const void *arguments)
 {
@@ -210,6 +215,6 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 
 const talc_algorithm talc_cpu_matmul[] = {
     { "openblas", { "the data's own type, FMA", TALC_STRICT, false }, openblas_plan, openblas_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };

@@ -109,10 +109,7 @@ static talc_range inner_outputs(talc_pool2d_axis axis)
 static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                      int64_t row)
 {
-    if (p->dtype == TALC_F32)
-        pool_row_f32(p, row, arguments->x, arguments->y);
-    else
-        pool_row_f64(p, row, arguments->x, arguments->y);
+    TALC_CPU_CALL(p->dtype, pool_row, (p, row, arguments->x, arguments->y));
 }
 
 static const char *rows_plan(const talc_device *device, const void *problem, size_t limit,
@@ -129,7 +126,7 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
         p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 2 : (p->KW - 1) * p->dilation_w + 1;
     if (widest > TILE && p->W > TILE)
         return "a window spans more than 2048 columns";
-    return NULL;
+    return talc_cpu_refuses(p->dtype);
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -174,7 +171,7 @@ static const char *reference_plan(const talc_device *device, const void *problem
 {
     (void)device, (void)limit, (void)plan;
     const talc_pool2d_problem *p = problem;
-    return p->direction == TALC_FORWARD ? NULL : "only the forward direction";
+    return p->direction == TALC_FORWARD ? talc_cpu_refuses(p->dtype) : "only the forward direction";
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,

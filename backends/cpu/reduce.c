@@ -91,13 +91,12 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
 
 /* Folds n elements of each of `width` outputs into their partial results. `first` is the place of the first element in
  * the reduction. */
-static void fold(const reduce_plan *plan, int64_t offset, int64_t n, int64_t stride, int64_t width,
-                 int64_t first, partial *into)
-{
-    const talc_reduce_function function = plan->problem->function;
-    const bool sums = function == TALC_SUM || function == TALC_MEAN;
-#define FOLD(T, suffix)                                                                            \
+#define FOLD(constant, suffix, T, A)                                                               \
+    static void fold_##suffix(const reduce_plan *plan, int64_t offset, int64_t n, int64_t stride,  \
+                              int64_t width, int64_t first, partial *into)                         \
     {                                                                                              \
+        const talc_reduce_function function = plan->problem->function;                             \
+        const bool sums = function == TALC_SUM || function == TALC_MEAN;                           \
         const T *x = (const T *)plan->x + offset;                                                  \
         if (plan->across && sums)                                                                  \
             across_sum_##suffix(x, n, stride, width, plan->column, into);                          \
@@ -109,12 +108,8 @@ static void fold(const reduce_plan *plan, int64_t offset, int64_t n, int64_t str
             for (int64_t j = 0; j < width; j++)                                                    \
                 fold_run_##suffix(function, x + j * plan->column, n, stride, first, into + j);     \
     }
-    if (plan->problem->dtype == TALC_F32)
-        FOLD(float, f32)
-    else
-        FOLD(double, f64)
-#undef FOLD
-}
+
+TALC_CPU_FLOATS(FOLD)
 
 /* Elements begin .. end-1 of the reductions of a block whose first output is at `base`, row by row of the last reduced dimension.
  * */
@@ -132,7 +127,7 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
             base + place * stride +
             talc_walk_offset(last, p->reduced_dims, p->reduced_strides, k / length);
         n = talc_smaller(length - place, end - k);
-        fold(plan, offset, n, stride, width, k, into);
+        TALC_CPU_CALL(p->dtype, fold, (plan, offset, n, stride, width, k, into));
     }
 }
 
@@ -141,7 +136,7 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
 static void write_result(const talc_reduce_problem *p, void *y, int64_t output, partial result)
 {
     const double value = p->function == TALC_MEAN ? result.value / (double)p->K : result.value;
-    if (p->y_dtype == TALC_I64)
+    if (p->function == TALC_ARGMAX)
         ((int64_t *)y)[output] = result.index;
     else
         talc_cpu_store(p->y_dtype, y, output, value);
@@ -197,7 +192,7 @@ static const char *blocked_plan(const talc_device *device, const void *problem, 
 {
     (void)device, (void)limit, (void)plan;
     const talc_reduce_problem *p = problem;
-    return talc_dtype_is_float(p->dtype) ? NULL : "x must be f32 or f64";
+    return talc_cpu_refuses(p->dtype) == NULL ? NULL : "x must be f32 or f64";
 }
 
 static talc_status blocked_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -225,19 +220,29 @@ static talc_status blocked_run(talc_device *device, const void *problem, const t
 
 static int64_t integer_at(talc_dtype dtype, const void *x, int64_t at)
 {
-    return dtype == TALC_I64   ? ((const int64_t *)x)[at]
-           : dtype == TALC_I32 ? ((const int32_t *)x)[at]
-                               : ((const uint8_t *)x)[at];
+    switch (dtype) {
+#define INTEGER_AT(constant, name, T, U)                                                           \
+    case constant:                                                                                 \
+        return ((const T *)x)[at];
+        TALC_CPU_INTEGERS(INTEGER_AT)
+#undef INTEGER_AT
+    default: /* refused by the plan */
+        return 0;
+    }
 }
 
 static void write_integer(talc_dtype dtype, void *y, int64_t at, int64_t value)
 {
-    if (dtype == TALC_I64)
-        ((int64_t *)y)[at] = value;
-    else if (dtype == TALC_I32)
-        ((int32_t *)y)[at] = (int32_t)value;
-    else
-        ((uint8_t *)y)[at] = (uint8_t)value;
+    switch (dtype) {
+#define WRITE_INTEGER(constant, name, T, U)                                                        \
+    case constant:                                                                                 \
+        ((T *)y)[at] = (T)value;                                                                   \
+        break;
+        TALC_CPU_INTEGERS(WRITE_INTEGER)
+#undef WRITE_INTEGER
+    default:
+        break;
+    }
 }
 
 static void reference_floats(const reduce_plan *plan, int64_t output, int64_t base)
@@ -292,6 +297,21 @@ static void reference_task(void *context, int64_t task, int worker)
     }
 }
 
+static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    const talc_reduce_problem *p = problem;
+    switch (p->dtype) {
+#define TAKEN(constant, ...) case constant:
+        TALC_CPU_INTEGERS(TAKEN)
+#undef TAKEN
+        return NULL;
+    default:
+        return talc_cpu_refuses(p->dtype);
+    }
+}
+
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
                                  const void *arguments)
 {
@@ -308,6 +328,6 @@ const talc_algorithm talc_cpu_reduce[] = {
       { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false },
       blocked_plan,
       blocked_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
     { .name = NULL },
 };

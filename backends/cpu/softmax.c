@@ -69,20 +69,27 @@ static softmax_block locate(const softmax_plan *plan, int64_t index)
 /* How many exponentials are added one after the other: all where f64 has digits to spare. */
 static int64_t terms_per_sum(const talc_softmax_problem *p)
 {
-    return p->dtype == TALC_F32 ? p->extent : (int64_t)ceil(sqrt((double)p->extent));
+    return talc_cpu_is_narrow(p->dtype) ? p->extent : (int64_t)ceil(sqrt((double)p->extent));
+}
+
+static const char *float_plan(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    return talc_cpu_refuses(((const talc_softmax_problem *)problem)->dtype);
 }
 
 // ---- rows ---------------------------------------------------------------------------------------------------
 
 /* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into every result,
  * as (+infinity) - (+infinity) and (-infinity) - (-infinity) do. log_softmax needs no exponentials kept. */
-#define ROWS_BLOCK(suffix, T)                                                                      \
+#define ROWS_BLOCK(constant, suffix, T, A)                                                         \
     static void rows_block_##suffix(const softmax_plan *plan, softmax_block block)                 \
     {                                                                                              \
         const talc_softmax_problem *p = plan->problem;                                             \
         const T *x = (const T *)plan->x + block.x;                                                 \
         T *y = (T *)plan->y + block.y;                                                             \
-        T m[WIDTH];                                                                                \
+        A m[WIDTH];                                                                                \
         double sum[WIDTH], part[WIDTH];                                                            \
         for (int64_t j = 0; j < block.width; j++) {                                                \
             m[j] = x[j * plan->x_step];                                                            \
@@ -90,7 +97,7 @@ static int64_t terms_per_sum(const talc_softmax_problem *p)
         }                                                                                          \
         for (int64_t i = 1; i < p->extent; i++)                                                    \
             for (int64_t j = 0; j < block.width; j++) {                                            \
-                const T x_ij = x[i * p->x_stride + j * plan->x_step];                              \
+                const A x_ij = x[i * p->x_stride + j * plan->x_step];                              \
                 m[j] = x_ij > m[j] ? x_ij : m[j];                                                  \
             }                                                                                      \
         const int64_t terms = terms_per_sum(p);                                                    \
@@ -100,10 +107,10 @@ static int64_t terms_per_sum(const talc_softmax_problem *p)
                 part[j] = 0;                                                                       \
             for (int64_t i = begin; i < end; i++)                                                  \
                 for (int64_t j = 0; j < block.width; j++) {                                        \
-                    const T e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                 \
+                    const A e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                 \
                     part[j] += (double)e;                                                          \
                     if (!p->log)                                                                   \
-                        y[i * p->y_stride + j * plan->y_step] = e;                                 \
+                        y[i * p->y_stride + j * plan->y_step] = (T)e;                              \
                 }                                                                                  \
             for (int64_t j = 0; j < block.width; j++)                                              \
                 sum[j] += part[j];                                                                 \
@@ -121,8 +128,7 @@ static int64_t terms_per_sum(const talc_softmax_problem *p)
             }                                                                                      \
     }
 
-ROWS_BLOCK(f32, float)
-ROWS_BLOCK(f64, double)
+TALC_CPU_FLOATS(ROWS_BLOCK)
 
 static void rows_task(void *context, int64_t task, int worker)
 {
@@ -130,10 +136,7 @@ static void rows_task(void *context, int64_t task, int worker)
     const softmax_plan *plan = context;
     const int64_t end = talc_smaller(plan->blocks, (task + 1) * plan->per_task);
     for (int64_t block = task * plan->per_task; block < end; block++)
-        if (plan->problem->dtype == TALC_F32)
-            rows_block_f32(plan, locate(plan, block));
-        else
-            rows_block_f64(plan, locate(plan, block));
+        TALC_CPU_CALL(plan->problem->dtype, rows_block, (plan, locate(plan, block)));
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -185,7 +188,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 }
 
 const talc_algorithm talc_cpu_softmax[] = {
-    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, talc_plan_any, rows_run },
-    { "reference", { "f64", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, float_plan, rows_run },
+    { "reference", { "f64", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };

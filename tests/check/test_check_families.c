@@ -260,7 +260,7 @@ Test(check_families, pooling_has_as_many_outputs_as_the_op_gives)
         talc_check_random(&talc_check_pool2d, seed, &problem);
         talc_check_operands(&talc_check_pool2d, &problem, list);
         talc_check_write(&talc_check_pool2d, &problem, text);
-        const talc_pool2d_problem *p = &talc_check_pool2d_of(&problem)->p;
+        const talc_pool2d_problem *p = &read_only(&problem)->p;
         if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
             continue;
         const talc_pool2d_options options = {

@@ -254,7 +254,7 @@ Test(check_many, a_problem_that_takes_much_memory_has_the_machine_alone)
 static atomic_int at_work, most_at_work;
 static int due_at_work;
 
-static void busy_piece(void *context, int index, int64_t first, int64_t end)
+static void busy_chunk(void *context, int index, int64_t first, int64_t end)
 {
     atomic_char *done = context;
     (void)index;
@@ -278,7 +278,7 @@ static void assert_beside(int busy, int due)
     most_at_work = 0;
     due_at_work = due;
     talc_check_busy(busy);
-    talc_check_parallel(COUNT, 1e9, busy_piece, done);
+    talc_check_parallel(COUNT, 1e9, busy_chunk, done);
     talc_check_busy(-busy);
     for (int i = 0; i < COUNT; i++)
         cr_assert(done[i] == 1);

@@ -11,7 +11,7 @@
 
 enum { MOST = 1 << 20 };
 static unsigned char seen[MOST];
-static int64_t ends[CHECK_PIECES][2];
+static int64_t ends[CHECK_CHUNKS][2];
 
 static void mark(void *context, int index, int64_t first, int64_t end)
 {
@@ -22,8 +22,8 @@ static void mark(void *context, int index, int64_t first, int64_t end)
         seen[i]++;
 }
 
-/* Every element once, in pieces that do not depend on the threads. */
-Test(check_run, a_loop_in_pieces_takes_every_element_once)
+/* Every element once, in chunks that do not depend on the threads. */
+Test(check_run, a_loop_in_chunks_takes_every_element_once)
 {
     static const int64_t counts[] = { 0, 1, 2, 63, 64, 65, 1000, MOST };
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
@@ -35,10 +35,10 @@ Test(check_run, a_loop_in_pieces_takes_every_element_once)
             for (int64_t i = 0; i < MOST; i++)
                 cr_assert(seen[i] == (i < counts[c]), "element %lld of %lld came %d times",
                           (long long)i, (long long)counts[c], seen[i]);
-            const int64_t pieces = counts[c] < CHECK_PIECES ? counts[c] : CHECK_PIECES;
-            for (int64_t p = 0; p < pieces; p++) {
+            const int64_t chunks = counts[c] < CHECK_CHUNKS ? counts[c] : CHECK_CHUNKS;
+            for (int64_t p = 0; p < chunks; p++) {
                 cr_assert(ends[p][0] == (p == 0 ? 0 : ends[p - 1][1]));
-                cr_assert(ends[p][1] - ends[p][0] - counts[c] / pieces <= 1);
+                cr_assert(ends[p][1] - ends[p][0] - counts[c] / chunks <= 1);
             }
         }
     assert_all_freed();

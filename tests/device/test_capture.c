@@ -218,7 +218,7 @@ Test(capture, weights_written_in_place_are_seen_and_replaced_ones_refused)
               talc_error_message());
     cr_assert_null(talc_graph_replay(graph, x));
     assert_failure(TALC_BAD_ARGUMENT, "graph_replay: conv1.weight was moved or loaded since the "
-                                      "capture, which read its storage of then; capture again");
+                                      "capture, so it has other storage now; capture again");
     talc_graph_free(graph);
     graph = captured(module, x);
     assert_same_bits("captured again", talc_graph_replay(graph, x), before);

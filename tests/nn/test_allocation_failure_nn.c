@@ -7,6 +7,7 @@
 
 #include "examples/lenet.h"
 #include "nn/entries.h"
+#include "nn/fold.h"
 #include "tensor/memory.h"
 
 #include <stdio.h>

@@ -183,7 +183,7 @@ Test(models, a_summary_leaves_nothing_behind)
     cr_assert(strstr(text, "layer2.0.shortcut.0  Conv2d") != NULL, "%s", text);
     cr_assert(strstr(text, "272,474") != NULL && strstr(text, "not called") == NULL, "%s", text);
     cr_assert(talc_device_memory(cpu_device()).live == live);
-    cr_assert(talc_forward_record(NULL) == NULL, "no recorder stays");
+    cr_assert(talc_forward_hook(NULL) == NULL, "no hooks stay");
     cr_assert(model->training && talc_module_child(model, "layer1.2")->training &&
               !frozen->training);
     cr_assert(talc_item(talc_select(talc_module_find(model, "bn1.running_var"), 0, 3)) == variance);

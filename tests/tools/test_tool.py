@@ -146,8 +146,8 @@ class Basics(Tool):
         self.fails(2, "--groups: '99999999999999999999'", "conv2d", "a", "b", "--groups", "99999999999999999999")
         self.fails(2, "--threads: '0'", "info", "--threads", "0")
         self.fails(2, "--threads: 2000 is more than 1024", "info", "--threads", "2000")
-        self.fails(2, "is missing", "explain")
-        self.fails(2, "says all but", "explain", "A", "--stride", "2")
+        self.fails(2, "give a problem", "explain")
+        self.fails(2, "has all options but", "explain", "A", "--stride", "2")
         self.fails(2, "--dtype: 'i32'", "explain", "1,1,3,3", "1,1,3,3", "--dtype", "i32")
         self.fails(2, "expected 'c' at position 2", "bench", "n1q")
         self.fails(2, "there is no problem 'A2'", "bench", "A2")
@@ -714,20 +714,20 @@ class Check(Tool):
             self.fails(2, message, "check", *arguments, "--device", "cpu", "--json")
         nothing("nothing ran on cpu: there is no algorithm 'no_such' for these problems", self.PROBLEM, "--algorithm",
                 "no_such")
-        nothing("nothing ran on cpu: no row takes", self.PROBLEM, "--algorithm", "depthwise")
+        nothing("nothing ran on cpu: every algorithm refuses", self.PROBLEM, "--algorithm", "depthwise")
         nothing("nothing ran on cpu: the problems have nothing to compute", "n0c3h9w8o4k3x3")
-        nothing("nothing ran on cpu: no row takes", "softmax:9x10@1", "--kinds", "stride")
+        nothing("nothing ran on cpu: every algorithm refuses", "softmax:9x10@1", "--kinds", "stride")
         nothing("nothing to check: none of the 1 problems is of op 'sun'", self.PROBLEM, "--op", "sun")
         nothing("nothing to check: none of the 10000 problems is of op 'sun'", "random", "5", "--op", "sun")
 
     def test_problems_that_no_row_took(self):
         problems = [self.PROBLEM, "n0c3h9w8o4k3x3", "n1c2h5w5o3k3x3", "matmul:m0n1k1"]
-        self.assertIn("\ncpu: 2 problems that no row took: not checked\n", self.ok("check", *problems, *self.SHORT))
+        self.assertIn("\ncpu: 2 problems that no algorithm ran: not checked\n", self.ok("check", *problems, *self.SHORT))
         done = self.json("check", *problems, *self.SHORT)
         self.assertEqual((done["passed"], done["problems"], done["untaken"]), (True, 4, 2))
         refused = [self.PROBLEM, "n1c8h9w9o8k3x3g8", "--algorithm", "depthwise", *self.SHORT]
-        self.assertIn("\ncpu: 1 problem that no row took: not checked\n", self.ok("check", *refused))
-        self.assertNotIn("that no row took", self.ok("check", self.PROBLEM, *self.SHORT))
+        self.assertIn("\ncpu: 1 problem that no algorithm ran: not checked\n", self.ok("check", *refused))
+        self.assertNotIn("that no algorithm ran", self.ok("check", self.PROBLEM, *self.SHORT))
         self.assertEqual(self.json("check", self.PROBLEM, *self.SHORT)["untaken"], 0)
 
     def test_failures(self):

@@ -18,6 +18,7 @@
 /// as other extents or dilation, is done one output a thread.
 ///
 /// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
 #include "backends/cuda/conv2d/rows.h"
@@ -77,7 +78,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                    p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
                    s.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH, s.ow * STRIDE - p.pad_left);
 
-        T w[KH * KW], sums[OPEN][V];
+        accumulator_of<T> w[KH * KW], sums[OPEN][V];
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++)
             w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
@@ -104,9 +105,9 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 #pragma unroll
                             for (int v = 0; v < V; v++)
                                 if (kh < KH) {
-                                    T &sum = sums[(u + OPEN - j) % OPEN][v];
-                                    const T tap = window[v * STRIDE + kw];
-                                    const T weight = w[kh < KH ? kh * KW + kw : 0];
+                                    accumulator_of<T> &sum = sums[(u + OPEN - j) % OPEN][v];
+                                    const accumulator_of<T> tap = window[v * STRIDE + kw];
+                                    const accumulator_of<T> weight = w[kh < KH ? kh * KW + kw : 0];
                                     sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
                                 }
                     }
@@ -154,7 +155,7 @@ static __global__ void __launch_bounds__(BLOCK)
             talc_window_taps(ow, p.stride_w, p.pad_left, p.dilation_w, p.KW, p.W);
         const T *from = x + (int64_t)by.multiplier.quotient(plane) * p.H * p.W;
         const T *weights = w + channel * p.KH * p.KW;
-        T sum = 0;
+        accumulator_of<T> sum = 0;
         for (int64_t kh = down.lo; kh < down.hi; kh++) {
             const T *tap = from + (oh * p.stride_h - p.pad_top + kh * p.dilation_h) * p.W +
                            ow * p.stride_w - p.pad_left;
@@ -206,7 +207,7 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_pr
         const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
         const T *from = p.x + (int64_t)p.by.multiplier.quotient(plane) * (p.H * p.W);
         const T *weights = p.w + (int64_t)channel * (KH * KW);
-        T sum = 0;
+        accumulator_of<T> sum = 0;
 #pragma unroll(KH_ > 0 ? KH_ : 1)
         for (int kh = 0; kh < KH; kh++) {
             const int h = ih + kh * p.dilation_h;
@@ -354,9 +355,8 @@ talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const void *prob
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        run<float>(device, p, a);
-    else
-        run<double>(device, p, a);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        run<typename decltype(element)::type>(device, p, a);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

@@ -164,14 +164,14 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
         __syncthreads();
         const int64_t first = tile.first(plan, t);
         const bool busy = plane < tile.count(plan, t) && oh < tile.rows;
-        T sums[SIDE][SIDE] = {};
+        accumulator_of<T> sums[SIDE][SIDE] = {};
         if (busy) {
             const T *from = shared + offset_in_line(p.x + (first * plan.H + tile.top) * plan.W) +
                             (plane * plan.H + top) * plan.W + ow - PAD;
 #pragma unroll
             for (int i = 0; i < COLUMNS; i++) {
                 if ((unsigned)(top + i) < (unsigned)tile.height) {
-                    T taps[COLUMNS];
+                    accumulator_of<T> taps[COLUMNS];
 #pragma unroll
                     for (int k = 0; k < COLUMNS; k++)
                         taps[k] = (k >= PAD || left) && (k < PAD + SIDE || right) ? from[k] : (T)0;

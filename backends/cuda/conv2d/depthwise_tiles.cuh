@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof
         T *results = (T *)(tile_bytes + plan.results) + offset_in_line(p.y + at);
         const int mine = plane < t.planes ? min(plan.depth, t.rows - first) : 0;
         if (mine > 0) {
-            T w[K * K], sums[OPEN] = {};
+            accumulator_of<T> w[K * K], sums[OPEN] = {};
 #pragma unroll
             for (int tap = 0; tap < K * K; tap++)
                 w[tap] = weights[plane * (K * K) + tap];
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof
             /* The next row of x is row r of those with which an output row begins. */
             const auto add_row = [&](int r) {
                 if ((unsigned)h < (unsigned)t.bottom) {
-                    T taps[K];
+                    accumulator_of<T> taps[K];
 #pragma unroll
                     for (int k = 0; k < K; k++)
                         taps[k] = row[k];

@@ -11,6 +11,7 @@
 /// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
 ///
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/tiled.cuh"
 
@@ -72,7 +73,8 @@ static __global__ void __launch_bounds__(BLOCK)
              const epilogue<T> last)
 {
     constexpr int PIXELS = BLOCK / SPLITS, PART = CHUNK / SPLITS;
-    __shared__ T weights[CHUNK][OUTPUTS];
+    using sum_type = accumulator_of<T>;
+    __shared__ sum_type weights[CHUNK][OUTPUTS];
     const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
     const int split = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
@@ -87,7 +89,7 @@ static __global__ void __launch_bounds__(BLOCK)
         window.plane = x + (n * p.C + g * IC) * p.H * p.W;
         window.top = oh * p.stride_h - p.pad_top;
         window.left = ow * p.stride_w - p.pad_left;
-        T sums[OUTPUTS] = {};
+        sum_type sums[OUTPUTS] = {};
         for (int64_t from = 0; from < K; from += CHUNK) {
             __syncthreads();
             for (int i = (int)threadIdx.x; i < CHUNK * OUTPUTS; i += BLOCK) {
@@ -102,7 +104,7 @@ static __global__ void __launch_bounds__(BLOCK)
             if (count > 0)
                 window.start(p, begin);
             for (int k = 0; k < count; k += AHEAD) {
-                T values[AHEAD];
+                sum_type values[AHEAD];
 #pragma unroll
                 for (int u = 0; u < AHEAD; u++)
                     values[u] = k + u < count ? window.next(p) : (T)0;
@@ -134,10 +136,10 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
         for (int i = 0; i < OUTPUTS; i++)
             if (inside && first + i < OC) {
-                T sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
+                sum_type sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
                 if (last.residual != nullptr)
                     sum += last.residual[at + i * plan.pixels];
-                y[at + i * plan.pixels] = sum;
+                y[at + i * plan.pixels] = (T)sum;
             }
         /* Not unrolled: an activation takes many instructions. */
         if (last.activation != TALC_ACTIVATION_NONE && inside)
@@ -329,12 +331,12 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
 
 /* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. The first step of a tile and
  * its results take the time of two more; the last wave of blocks may not fill the GPU. */
+template <typename T>
 static double tiled_share(const talc_device *device, const talc_conv2d_problem *p,
                           const tiled_plan &plan)
 {
     constexpr int64_t LONG = 5;
-    const int64_t resident =
-        talc_cuda_state_of(device)->multiprocessors * (p->dtype == TALC_F32 ? 2 : 1);
+    const int64_t resident = (int64_t)talc_cuda_state_of(device)->multiprocessors * OCCUPANCY<T>;
     const int64_t waves = talc_ceil_div(plan.tiles, resident);
     const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
     return (slides ? 0.95 : 0.6) * filled(p, plan) * (double)plan.steps / (double)(plan.steps + 2) *
@@ -342,8 +344,8 @@ static double tiled_share(const talc_device *device, const talc_conv2d_problem *
 }
 
 template <typename T>
-static void plan_direct(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                        talc_plan *plan)
+static const char *plan_direct(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit, talc_plan *plan)
 {
     /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
     const int64_t OC = p->OC / p->groups;
@@ -351,11 +353,12 @@ static void plan_direct(const talc_device *device, const talc_conv2d_problem *p,
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
             plan->workspace = tiles.packed;
-            share = tiled_share(device, p, tiles);
+            share = tiled_share<T>(device, p, tiles);
         }
         return true;
     });
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    return NULL;
 }
 
 const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *problem,
@@ -364,11 +367,9 @@ const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->direction != TALC_FORWARD)
         return "only the forward direction";
-    if (p->dtype == TALC_F32)
-        plan_direct<float>(device, p, limit, plan);
-    else
-        plan_direct<double>(device, p, limit, plan);
-    return NULL;
+    return with_float(p->dtype, [&](auto element) {
+        return plan_direct<typename decltype(element)::type>(device, p, limit, plan);
+    });
 }
 
 talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem,
@@ -379,11 +380,10 @@ talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32) {
-        if (!run_tiled<float>(device, p, plan->workspace, a))
-            run_textbook<float>(device, p, a);
-    } else if (!run_tiled<double>(device, p, plan->workspace, a)) {
-        run_textbook<double>(device, p, a);
-    }
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if (!run_tiled<T>(device, p, plan->workspace, a))
+            run_textbook<T>(device, p, a);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

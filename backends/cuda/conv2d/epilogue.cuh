@@ -8,6 +8,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
 
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "ops/activation.h"
 #include "ops/elementwise_table.h"
@@ -57,13 +58,13 @@ template <typename T> struct epilogue {
 
 /// The output whose sum is `sum`, in channel `channel`, at y[at].
 template <typename T>
-__device__ T talc_epilogue(const epilogue<T> &e, T sum, int64_t channel, int64_t at)
+__device__ T talc_epilogue(const epilogue<T> &e, accumulator_of<T> sum, int64_t channel, int64_t at)
 {
     if (e.bias != nullptr)
         sum += e.bias[channel];
     if (e.residual != nullptr)
         sum += e.residual[at];
-    return talc_activate(e.activation, sum);
+    return (T)talc_activate(e.activation, sum);
 }
 
 /// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT vectors of COUNT elements. One division

@@ -12,7 +12,9 @@
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/product.h"
 #include "backends/cuda/conv2d/rows.h"
@@ -269,10 +271,10 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = own.bytes;
-    /* B is written, then read by the product, whose tiles are 64 channels of a group. cuBLAS makes f64 products on tensor cores. */
+    /* B is written, then read by the product, whose tiles are 64 channels of a group. */
     const int64_t OC = p->OC / p->groups;
     const double share =
-        (p->dtype == TALC_F64 ? 2 : 0.9) * (double)OC / (double)((OC + 63) / 64 * 64);
+        talc_cuda_blas_share(p->dtype) * (double)OC / (double)((OC + 63) / 64 * 64);
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);
@@ -289,6 +291,7 @@ talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    return p->dtype == TALC_F32 ? convolve<float>(device, p, a, own)
-                                : convolve<double>(device, p, a, own);
+    return with_float(p->dtype, [&](auto element) {
+        return convolve<typename decltype(element)::type>(device, p, a, own);
+    });
 }

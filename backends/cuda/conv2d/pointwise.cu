@@ -5,6 +5,7 @@
 /// since an image's planes [C/groups, H*W] are the matrix already. cuBLAS takes all images in one call; bias, residual and
 /// activation follow in place. Arithmetic: the data's type. No workspace.
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/product.h"
 #include "backends/cuda/conv2d/rows.h"
@@ -56,9 +57,8 @@ talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *prob
     status = talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        end_outputs<float>(device, p, arguments);
-    else
-        end_outputs<double>(device, p, arguments);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        end_outputs<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

@@ -14,6 +14,7 @@
 /// those of the eight warps through shared memory, in the order of the warps.
 ///
 /// Arithmetic: the data's type, in an order that follows from the problem and the GPU's size.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/rows.h"
 
@@ -55,6 +56,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
 {
     constexpr int SPLITS = BLOCK / PIXELS, WIDTH = ROW_TAPS<KW>, AHEAD = ROWS_AHEAD<KW>;
     extern __shared__ __align__(16) unsigned char shared[];
+    using sum_type = accumulator_of<T>;
     T *weights = (T *)shared; /* [K][CHANNELS] */
     const int t = (int)threadIdx.x, place = t % PIXELS, split = t / PIXELS;
     const int pixel = (int)blockIdx.x * PIXELS + place;
@@ -89,7 +91,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
             }
         }
     };
-    T sums[CHANNELS] = {};
+    sum_type sums[CHANNELS] = {};
     auto multiply = [&](int from) {
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
@@ -102,7 +104,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
                     ((const vector<T, CHANNELS> *)weights)[kernel_row * WIDTH + i];
 #pragma unroll
                 for (int c = 0; c < CHANNELS; c++)
-                    sums[c] += values[a][i] * w.of[c];
+                    sums[c] += (sum_type)values[a][i] * (sum_type)w.of[c];
             }
         }
     };
@@ -127,8 +129,8 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
             sums[c] += __shfl_down_sync(0xffffffff, sums[c], apart);
-    __syncthreads();        /* the weights are done with */
-    T *parts = (T *)shared; /* [WARPS][CHANNELS][PIXELS] */
+    __syncthreads();                      /* the weights are done with */
+    sum_type *parts = (sum_type *)shared; /* [WARPS][CHANNELS][PIXELS] */
     const int lane = t % WARP, warp = t / WARP;
     if (lane < PIXELS)
 #pragma unroll
@@ -136,7 +138,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
             parts[(warp * CHANNELS + c) * PIXELS + place] = sums[c];
     __syncthreads();
     for (int i = t; i < CHANNELS * PIXELS; i += BLOCK) {
-        T sum = parts[i];
+        sum_type sum = parts[i];
 #pragma unroll
         for (int v = 1; v < WARPS; v++)
             sum += parts[v * CHANNELS * PIXELS + i];
@@ -175,12 +177,12 @@ static void launch(talc_device *device, const talc_conv2d_problem *p,
     s.pixels = (int)(p->OH * p->OW);
     s.groups = (int)p->groups;
     s.by_OW.set(p->OW), s.by_KH.set(p->KH), s.by_KW.set(p->KW);
-    const int weights = s.K * CHANNELS, parts = WARPS * CHANNELS * PIXELS;
+    const size_t weights = (size_t)s.K * CHANNELS * sizeof(T);
+    constexpr size_t PARTS = WARPS * CHANNELS * PIXELS * sizeof(accumulator_of<T>);
+    const size_t bytes = weights > PARTS ? weights : PARTS;
     const dim3 grid((unsigned)talc_ceil_div(s.pixels, PIXELS),
                     (unsigned)talc_ceil_div(s.OC, CHANNELS), (unsigned)(p->N * p->groups));
-    split_kernel<T, KW, PIXELS, CHANNELS>
-        <<<grid, BLOCK, (weights > parts ? weights : parts) * sizeof(T),
-           talc_cuda_stream(device)>>>(s);
+    split_kernel<T, KW, PIXELS, CHANNELS><<<grid, BLOCK, bytes, talc_cuda_stream(device)>>>(s);
 }
 
 /* As few blocks as give every multiprocessor one: larger ones load their operands for more outputs. */
@@ -288,9 +290,8 @@ talc_status talc_cuda_conv2d_split_run(talc_device *device, const void *problem,
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        split<float>(device, p, arguments);
-    else
-        split<double>(device, p, arguments);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        split<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

@@ -27,6 +27,9 @@ namespace talc
 constexpr int WARPS = 8, THREADS = 32 * WARPS, ROWS = 4;
 constexpr int ACROSS = 4, COLUMNS = 8; /* threads of a warp, and columns of a thread */
 
+/* Blocks of a multiprocessor: as many as its registers have room for. */
+template <typename T> constexpr int OCCUPANCY = sizeof(accumulator_of<T>) == 4 ? 2 : 1;
+
 template <typename T> using vector = vec<T, VECTOR_BYTES / sizeof(T)>;
 
 /* The shape of a tile: WIDE ones have half the channels and twice the columns. */
@@ -131,11 +134,11 @@ static __device__ void begin_step(const tiled_problem<T> &p, const T *x, const T
 
 /* One row of the kernel, one input channel: from 16-byte boundaries of the patch and of the weights. */
 template <typename T, int KW, int STRIDE, typename Tile>
-static __device__ __forceinline__ void add_row(T (&sums)[Tile::PER_THREAD][COLUMNS], const T *x,
-                                               const T *w)
+static __device__ __forceinline__ void add_row(accumulator_of<T> (&sums)[Tile::PER_THREAD][COLUMNS],
+                                               const T *x, const T *w)
 {
     constexpr int V = Tile::V;
-    T window[Tile::WINDOW];
+    accumulator_of<T> window[Tile::WINDOW];
 #pragma unroll
     for (int i = 0; i < Tile::WINDOW; i += V) {
         const vector<T> some = *(const vector<T> *)(x + i);
@@ -151,14 +154,15 @@ static __device__ __forceinline__ void add_row(T (&sums)[Tile::PER_THREAD][COLUM
         for (int i = 0; i < Tile::PER_THREAD; i++)
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++)
-                sums[i][j] += window[j * STRIDE + kw] * (i < V ? low : high).of[i % V];
+                sums[i][j] +=
+                    window[j * STRIDE + kw] * (accumulator_of<T>)(i < V ? low : high).of[i % V];
     }
 }
 
 /* `count` of a thread's columns, `apart` elements from each other: as wide as they are aligned. */
 template <typename T>
-static __device__ __forceinline__ void store_columns(T *y, const T (&sums)[COLUMNS], int count,
-                                                     int64_t apart)
+static __device__ __forceinline__ void store_columns(T *y, const accumulator_of<T> (&sums)[COLUMNS],
+                                                     int count, int64_t apart)
 {
     struct alignas(2 * sizeof(T)) pair {
         T of[2];
@@ -166,20 +170,20 @@ static __device__ __forceinline__ void store_columns(T *y, const T (&sums)[COLUM
     if (count == COLUMNS && apart == 1 && (uintptr_t)y % sizeof(pair) == 0) {
 #pragma unroll
         for (int j = 0; j < COLUMNS; j += 2)
-            *(pair *)(y + j) = { { sums[j], sums[j + 1] } };
+            *(pair *)(y + j) = { { (T)sums[j], (T)sums[j + 1] } };
     } else {
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++)
             if (j < count)
-                y[j * apart] = sums[j];
+                y[j * apart] = (T)sums[j];
     }
 }
 
 /* The last step. A thread's channels are `channel` .. and V more from half a warp's channels later on. */
 template <typename T, typename Tile>
 static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const tile_place &place,
-                                              T (&sums)[Tile::PER_THREAD][COLUMNS], int channel,
-                                              int row, int column)
+                                              accumulator_of<T> (&sums)[Tile::PER_THREAD][COLUMNS],
+                                              int channel, int row, int column)
 {
     const int apart = p.dilation_w;
     const int oh = place.row + row, ow = place.column + column * apart;
@@ -222,8 +226,7 @@ static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const t
 extern __shared__ __align__(16) unsigned char tiled_shared[];
 
 template <typename T, int KW, int STRIDE, bool WIDE>
-static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 1)
-    tiled(const tiled_problem<T> p)
+static __global__ void __launch_bounds__(THREADS, OCCUPANCY<T>) tiled(const tiled_problem<T> p)
 {
     using Tile = tile<T, KW, STRIDE, WIDE>;
     const tiled_plan &plan = p.plan;
@@ -242,7 +245,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 1)
         const T *x = p.x + (place.n * p.C + place.group * p.planes) * ((int64_t)p.H * p.W);
         const T *w = p.w + (place.group * plan.channel_tiles + place.channel / Tile::CHANNELS) *
                                (plan.steps * plan.step * plan.weights);
-        T sums[Tile::PER_THREAD][COLUMNS];
+        accumulator_of<T> sums[Tile::PER_THREAD][COLUMNS];
 #pragma unroll
         for (int i = 0; i < Tile::PER_THREAD; i++)
 #pragma unroll

@@ -91,17 +91,16 @@ template <typename T> static uint64_t bits_of(double value)
 /* A copy moves bits, whatever they mean. */
 static talc_dtype moved_as(const talc_cuda_map &m)
 {
-    const bool moves = m.function == TALC_CUDA_COPY;
-    return moves && m.dtype == TALC_F32   ? TALC_I32
-           : moves && m.dtype == TALC_F64 ? TALC_I64
-                                          : m.dtype;
+    const size_t size = m.function == TALC_CUDA_COPY ? talc_dtype_size(m.dtype) : 0;
+    return size == sizeof(int32_t) ? TALC_I32 : size == sizeof(int64_t) ? TALC_I64 : m.dtype;
 }
 
 static map_operands operands_of(const talc_cuda_map &m)
 {
     map_operands operands = { m.y, { NULL, m.a, m.b }, 0, m.function, m.to };
-    with_element(m.dtype, [&](auto element) {
+    (void)with_element(m.dtype, [&](auto element) {
         operands.bits = bits_of<typename decltype(element)::type>(m.scalar);
+        return TALC_OK;
     });
     return operands;
 }
@@ -295,9 +294,9 @@ talc_status talc_cuda_map_run(talc_device *device, const char *who, const talc_c
     if (count_of(map->rank, map->dims) == 0)
         return TALC_OK;
     const talc_cuda_map m = in_order(*map);
-    with_element(moved_as(m), [&](auto element) {
+    return with_element(moved_as(m), [&](auto element) {
         using T = typename decltype(element)::type;
         run<T>(device, m);
+        return talc_cuda_launched(device, who);
     });
-    return talc_cuda_launched(device, who);
 }

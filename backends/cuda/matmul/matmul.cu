@@ -12,8 +12,10 @@
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/matmul/estimate.h"
 #include "ops/matmul.h"
 
 using namespace talc;
@@ -36,14 +38,15 @@ static __global__ void __launch_bounds__(BLOCK)
                const strided_index<2, uint64_t> products)
 {
     using vector = vec<T, COUNT>;
-    __shared__ T sums[MOST_ROWS][BLOCK];
+    using sum_type = accumulator_of<T>;
+    __shared__ sum_type sums[MOST_ROWS][BLOCK];
     const int t = (int)threadIdx.x;
     const int64_t n = blockIdx.x, vectors = s.K / COUNT;
     for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z) {
         int64_t at[2];
         products.offsets((uint64_t)product, at);
         const T *left = a + at[0], *right = b + at[1] + n * s.ldb;
-        T sum[MOST_ROWS] = {};
+        sum_type sum[MOST_ROWS] = {};
 #pragma unroll 4
         for (int64_t i = t; i < vectors; i += blockDim.x) {
             const vector steps = ((const vector *)right)[i];
@@ -53,14 +56,14 @@ static __global__ void __launch_bounds__(BLOCK)
                     const vector row = ((const vector *)(left + m * s.lda))[i];
 #pragma unroll
                     for (int e = 0; e < COUNT; e++)
-                        sum[m] += row.of[e] * steps.of[e];
+                        sum[m] += (sum_type)row.of[e] * (sum_type)steps.of[e];
                 }
         }
         for (int64_t k = vectors * COUNT + t; k < s.K; k += blockDim.x)
 #pragma unroll
             for (int m = 0; m < MOST_ROWS; m++)
                 if (m < s.M)
-                    sum[m] += left[m * s.lda + k] * right[k];
+                    sum[m] += (sum_type)left[m * s.lda + k] * (sum_type)right[k];
 #pragma unroll
         for (int m = 0; m < MOST_ROWS; m++)
             sums[m][t] = sum[m];
@@ -113,7 +116,8 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
         dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
 }
 
-static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t, talc_plan *)
+static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t,
+                            talc_plan *plan)
 {
     if (p->M > MOST_ROWS)
         return "M is more than 4";
@@ -123,6 +127,7 @@ static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, s
         return "B is not transposed";
     if (p->N > INT_MAX)
         return "N is more than 2^31 - 1";
+    plan->seconds = talc_cuda_matmul_dot_seconds(p);
     return NULL;
 }
 
@@ -132,22 +137,18 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        dot<float>(device, p, arguments);
-    else
-        dot<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        dot<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 // ---- cublas -------------------------------------------------------------------------------------------------
 
-static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p, size_t,
+static const char *plan_cublas(const talc_device *device, const talc_matmul_problem *p, size_t,
                                talc_plan *plan)
 {
-    /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
-    const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
-    if (p->K <= 256 && work <= (double)(1 << 22))
-        return "too small for cuBLAS: K is at most 256, with at most 2^22 multiplications";
+    plan->seconds = talc_cuda_matmul_cublas_seconds(device, p);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }
@@ -251,11 +252,10 @@ static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
                             talc_cuda_stream(device)));
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        end_products<float>(device, p, arguments);
-    else
-        end_products<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        end_products<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 // ---- direct -------------------------------------------------------------------------------------------------
@@ -305,14 +305,14 @@ static __global__ void __launch_bounds__(BLOCK)
             const int64_t m = tile / s.n_tiles * TILE, n = tile % s.n_tiles * TILE;
             int64_t at[2];
             products.offsets((uint64_t)product, at);
-            T sums[SIDE][SIDE] = {};
+            accumulator_of<T> sums[SIDE][SIDE] = {};
             for (int64_t k = 0; k < s.K; k += DEPTH) {
                 load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
                 load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
                 __syncthreads();
 #pragma unroll
                 for (int step = 0; step < DEPTH; step++) {
-                    T left[SIDE], right[SIDE];
+                    accumulator_of<T> left[SIDE], right[SIDE];
 #pragma unroll
                     for (int i = 0; i < SIDE; i++) {
                         left[i] = a_tile[step][down + i * ACROSS];
@@ -369,9 +369,10 @@ static void direct(talc_device *device, const talc_matmul_problem *p,
         launch<T, false, false>(device, p, arguments);
 }
 
-static const char *plan_direct(const talc_device *, const talc_matmul_problem *, size_t,
-                               talc_plan *)
+static const char *plan_direct(const talc_device *, const talc_matmul_problem *p, size_t,
+                               talc_plan *plan)
 {
+    plan->seconds = talc_cuda_matmul_direct_seconds(p);
     return NULL;
 }
 
@@ -381,13 +382,13 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        direct<float>(device, p, arguments);
-    else
-        direct<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        direct<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
+/// Each estimates (estimate.h); the least runs.
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
     talc_cuda_row<plan_cublas, cublas_run>(

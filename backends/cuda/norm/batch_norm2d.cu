@@ -14,6 +14,7 @@
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/norm/moments.cuh"
 
 using namespace talc;
@@ -321,29 +322,35 @@ static const char *plan_parts(const talc_device *, const talc_batch_norm2d_probl
         return "only the forward direction";
     if (p->training && p->N * p->H * p->W <= PART_VALUES)
         return "training on at most 16384 values per channel";
-    const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
-                                               : plan_of<double>(p, NULL).parts_of_channel;
-    if (p->training)
-        plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
-    return NULL;
+    return with_float(p->dtype, [&](auto element) -> const char * {
+        const int64_t parts = plan_of<typename decltype(element)::type>(p, NULL).parts_of_channel;
+        if (p->training)
+            plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
+        return NULL;
+    });
 }
 
-/* launch_parts or launch_channels, of both types. */
-template <auto F32, auto F64>
+template <bool PARTS>
 static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, const talc_plan *,
                        const talc_batch_norm2d_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "batch_norm2d");
     if (status != TALC_OK)
         return status;
-    (p->dtype == TALC_F32 ? F32 : F64)(device, p, arguments);
-    return talc_cuda_launched(device, "batch_norm2d");
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if constexpr (PARTS)
+            launch_parts<T>(device, p, arguments);
+        else
+            launch_channels<T>(device, p, arguments);
+        return talc_cuda_launched(device, "batch_norm2d");
+    });
 }
 
 const talc_algorithm talc_cuda_batch_norm2d[] = {
-    talc_cuda_row<plan_parts, run<launch_parts<float>, launch_parts<double>>>(
+    talc_cuda_row<plan_parts, run<true>>(
         "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
-    talc_cuda_row<plan_channels, run<launch_channels<float>, launch_channels<double>>>(
+    talc_cuda_row<plan_channels, run<false>>(
         "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
     { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -7,6 +7,7 @@
 #include "ops/pool2d_window.h"
 #include "tensor/extent.h"
 
+#include <limits>
 #include <type_traits>
 
 namespace /* other kernels have types of the same names */
@@ -128,6 +129,9 @@ template <typename Index> struct window_plan {
     }
 };
 
+/* The largest number below 1. */
+template <typename T> constexpr T BELOW_ONE = 1 - std::numeric_limits<T>::epsilon() / 2;
+
 /* Division of many sums by the same whole number: the inverse, rounded down, and the inverse's remainder. Both are positive, so
  * that infinite sums stay infinite; quotients by divisors below 2^20 are correctly rounded unless subnormal. */
 template <typename T> struct shared_divisor {
@@ -135,10 +139,9 @@ template <typename T> struct shared_divisor {
 
     __device__ explicit shared_divisor(T size) : inverse(1 / size)
     {
-        constexpr T BELOW = 1 - (sizeof(T) == 4 ? (T)0x1p-24 : (T)0x1p-53);
         T error = fma(-inverse, size, (T)1);
         if (error < 0) {
-            inverse *= BELOW; /* the number before */
+            inverse *= BELOW_ONE<T>; /* the next smaller number */
             error = fma(-inverse, size, (T)1);
         }
         rest = inverse * (error > 0 ? error : (T)0x1p-60);

@@ -27,7 +27,7 @@ static bool has_odd_rows(const talc_reduce_problem *p)
 
 static bool has_odd_planes(const talc_reduce_problem *p)
 {
-    return has_odd_rows(p) && (p->dtype == TALC_F32 || p->dtype == TALC_F64) && p->kept_rank == 1 &&
+    return has_odd_rows(p) && talc_dtype_is_float(p->dtype) && p->kept_rank == 1 &&
            p->kept_strides[0] == p->reduced_dims[1] && p->reduced_dims[1] <= MOST_PLANE;
 }
 

@@ -15,6 +15,7 @@
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/reduce/plan.cuh"
 #include "backends/cuda/reduce/rows.cuh"
 
@@ -48,19 +49,26 @@ struct places {
           kept(kept_rank, kept_dims, { kept_strides }),
           rows(rank > 1 ? rank - 1 : 0, dims, { strides })
     {
-        const int64_t run_stride = rank > 1 ? strides[rank - 2] : 0;
-        hop = hop_rows * run_stride + hop_steps * stride;
-        wrap = rank > 1 ? run_stride - length * stride : 0;
+        const int64_t row_stride = rank > 1 ? strides[rank - 2] : 0;
+        hop = hop_rows * row_stride + hop_steps * stride;
+        wrap = rank > 1 ? row_stride - length * stride : 0;
     }
     __device__ int64_t of_output(int64_t output) const
     {
         return talc::offset_of(kept, output);
     }
+    /* A loop, as kernels have this once for each access in flight and seldom come here. */
     __device__ int64_t offset_of(int64_t row, int64_t step) const
     {
-        int64_t at[1];
-        rows.offsets((uint64_t)row, at);
-        return at[0] + step * stride;
+        int64_t at = step * stride;
+        uint64_t index = (uint64_t)row;
+#pragma unroll 1
+        for (int i = rows.rank - 1; i >= 0; i--) {
+            const uint64_t rest = i == 0 ? 0 : rows.dims[i].quotient(index);
+            at += (int64_t)(index - rest * rows.dims[i].by) * rows.strides[0][i];
+            index = rest;
+        }
+        return at;
     }
     __device__ cursor begin(int64_t step) const
     {
@@ -92,8 +100,16 @@ struct places {
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/* Accesses that a thread has in flight; those of 16 bytes make 64. */
-template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+/* Elements of the widest vector. Integers, which networks do not reduce, have one kernel along and one across. */
+template <typename T>
+constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_BYTES / (int)sizeof(T) : 1;
+
+/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers the code is kept short. */
+template <typename T, int COUNT>
+constexpr int IN_FLIGHT = COUNT > 1 || !std::is_floating_point_v<T> ? 4 : 8;
+template <typename T, int COUNT>
+constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> < 8 || sizeof(T) == 8 ? IN_FLIGHT<T, COUNT>
+                                                                           : 16;
 
 /* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
 template <typename Counted, typename T, int COUNT, int BATCH>
@@ -128,7 +144,7 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
     reduce_along(const target<State> to, const T *x, int threads, const places at)
 {
-    constexpr int BATCH = IN_FLIGHT<COUNT>;
+    constexpr int BATCH = IN_FLIGHT<T, COUNT>;
     __shared__ State shared[BLOCK / WARP];
     const int groups = BLOCK / threads, group = threadIdx.x / threads;
     const int thread = threadIdx.x % threads;
@@ -197,7 +213,7 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
     reduce_across(const target<State> to, const T *x, int width, const places at)
 {
-    constexpr int BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
+    constexpr int BATCH = IN_FLIGHT_ACROSS<T, COUNT>;
     __shared__ State shared[BLOCK * COUNT];
     const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
     const int64_t begin = blockIdx.y * at.part + row;
@@ -281,7 +297,7 @@ template <typename State, typename T>
 static void launch_along(talc_device *device, const talc_reduce_problem *p, reduce_tiling c,
                          const target<State> &to, const T *x)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    constexpr int COUNT = VECTOR_ELEMENTS<T>;
     const packing packed(COUNT, x, p->reduced_rank, p->reduced_dims, p->reduced_strides,
                          p->kept_rank, p->kept_strides);
     c.part /= packed.count;
@@ -298,7 +314,7 @@ template <typename State, typename T>
 static void launch_across(talc_device *device, const talc_reduce_problem *p, const reduce_tiling &c,
                           const target<State> &to, const T *x)
 {
-    constexpr int COUNT = std::is_floating_point_v<T> ? VECTOR_BYTES / sizeof(T) : 1;
+    constexpr int COUNT = VECTOR_ELEMENTS<T>;
     const packing packed(COUNT, x, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
                          p->reduced_strides);
     const places at(c, BLOCK / c.width, p->kept_rank, packed.dims, packed.strides, p->reduced_rank,
@@ -335,16 +351,19 @@ template <typename State, typename T>
 static void launch_parts(talc_device *device, const talc_reduce_problem *p, const target<State> &to,
                          const T *x, bool in_parts)
 {
-    if constexpr (std::is_floating_point_v<T>)
+    const reduce_tiling c = tiling_of(p, in_parts);
+    if constexpr (std::is_floating_point_v<T>) {
         if (has_odd_planes(p)) {
             launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
             return;
         }
-    const short_rows s(p, x);
-    const reduce_tiling c = tiling_of(p, in_parts);
-    if (c.parts == 1 && s.serves)
-        launch_short(device, to, x, s);
-    else if (c.across)
+        const short_rows s(p, x);
+        if (c.parts == 1 && s.serves) {
+            launch_short(device, to, x, s);
+            return;
+        }
+    }
+    if (c.across)
         launch_across<State, T>(device, p, c, to, x);
     else
         launch_along<State, T>(device, p, c, to, x);
@@ -388,17 +407,10 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p,
     const talc_status status = talc_cuda_enter(device, "reduce");
     if (status != TALC_OK)
         return status;
-    switch (p->dtype) {
-#define CASE(constant, name, T, safetensors)                                                       \
-    case constant:                                                                                 \
-        reduce<T>(device, p, arguments, in_parts);                                                 \
-        break;
-        TALC_DTYPE_TABLE(CASE)
-#undef CASE
-    default:
-        break;
-    }
-    return talc_cuda_launched(device, "reduce");
+    return with_element(p->dtype, [&](auto element) {
+        reduce<typename decltype(element)::type>(device, p, arguments, in_parts);
+        return talc_cuda_launched(device, "reduce");
+    });
 }
 
 } // namespace

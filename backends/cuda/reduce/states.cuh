@@ -9,6 +9,7 @@
 #ifndef TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 
 #include <limits>
@@ -20,7 +21,7 @@ namespace talc
 /// Sums, in f64 for floating point, after f32 sums of four elements where there are as many; in 64 bits, which wrap around,
 /// for integers.
 template <typename T> struct total {
-    using sum_type = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
+    using sum_type = total_of<T>;
     using result_type = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
     using counted = total;
     sum_type value = 0;

@@ -13,6 +13,7 @@
 /// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of a few of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/fault.h"
 #include "backends/cuda/group.cuh"
@@ -360,11 +361,10 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
         return TALC_NO_MEMORY; /* whose failure stands */
     const gathering to = { (part *)arguments->base.workspace, talc_cuda_counter(device),
                            problem->reduction, fault };
-    if (problem->dtype == TALC_F32)
-        launch<float>(device, problem, arguments, to);
-    else
-        launch<double>(device, problem, arguments, to);
-    return talc_cuda_launched(device, "cross_entropy");
+    return with_float(problem->dtype, [&](auto element) {
+        launch<typename decltype(element)::type>(device, problem, arguments, to);
+        return talc_cuda_launched(device, "cross_entropy");
+    });
 }
 
 const talc_algorithm talc_cuda_cross_entropy[] = {

@@ -278,7 +278,7 @@ static talc_status run(talc_device *device, const talc_softmax_problem *p, const
     const talc_status status = talc_cuda_enter(device, "softmax");
     if (status != TALC_OK)
         return status;
-    return talc_cuda_with_dtype(p->dtype, [&](auto type) {
+    return with_float(p->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         if constexpr (ROW == IN_WARP)
             launch_warp<T>(device, p, a);

@@ -2,6 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_SOFTMAX_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_SOFTMAX_CUH
 
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "ops/softmax.h"
 

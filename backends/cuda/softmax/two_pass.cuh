@@ -16,13 +16,13 @@ namespace talc
 /// The maximum of elements and the sum of exp(x - maximum), where a maximum of -infinity counts as 0.
 template <typename T> struct running {
     T m = -(T)INFINITY;
-    double sum = 0;
+    total_of<T> sum = 0;
 
     __device__ void rescale(T to)
     {
         if (to > m) {
             if (m != -(T)INFINITY) /* else the sum is 0, or NaN */
-                sum *= (double)exp(m - to);
+                sum *= (total_of<T>)exp(m - to);
             m = to;
         }
     }
@@ -43,7 +43,7 @@ template <typename T> struct running {
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] = exp(x[i] - most);
-        sum += (double)tree_sum<N>(x);
+        sum += (total_of<T>)tree_sum<N>(x);
     }
 };
 

@@ -1,4 +1,4 @@
-#include "nn/capture.h"
+#include "nn/graph.h"
 
 #include "nn/entries.h"
 #include "nn/source.h"
@@ -58,7 +58,7 @@ static bool tell_replaced(const char *path, talc_tensor *tensor, bool is_buffer,
     if (tensor != context)
         return true;
     talc_fail(TALC_BAD_ARGUMENT,
-              "%s: %s was moved or loaded since the capture, which read its storage of then; "
+              "%s: %s was moved or loaded since the capture, so it has other storage now; "
               "capture again",
               REPLAY, TALC_SHOWN(path));
     return false;
@@ -164,8 +164,8 @@ static talc_tensor *recorded_pass(talc_graph *graph)
     return y;
 }
 
-/* A first pass makes what is made once and for all (layers' caches, handles of libraries, kernels' code) from the device's
- * memory; a second one takes the recording's memory, as much as the third, which is recorded, needs. */
+/* The first pass makes what is made once (folded weights, handles of libraries, kernels' code) in the device's memory; the second
+ * allocates the recording's memory, as much as the third pass, which is recorded, needs. */
 static talc_tensor *record(talc_graph *graph)
 {
     for (int pool = 0; pool < 2; pool++) {
@@ -182,7 +182,7 @@ static talc_tensor *record(talc_graph *graph)
     return y;
 }
 
-/* The first result, on whose shape later ones are held. */
+/* A first result, whose shape later ones must have. */
 static talc_tensor *rehearse(talc_graph *graph)
 {
     talc_tensor *y = pass(graph, false);

@@ -12,11 +12,11 @@
 ///   whose elements stay until the next replay. Results are those of talc_forward, to the bit.
 /// * The module is in evaluation mode when it is captured, with all its children.
 /// * Parameters and buffers are read as they are at each replay: one that was written since the last is seen. (Where anything was
-///   written the pass is recorded anew, since layers may keep what they work out of parameters. It is run for that, and what it
+///   written the pass is recorded anew, since layers may keep what they compute from parameters. It is run for that, and what it
 ///   writes in place is put back.) One whose storage was replaced, by talc_module_to or talc_module_load, makes the replay fail:
 ///   capture again. All this is of the module and its children, not of others that forward may call.
 /// * What the pass writes in place, be it a buffer or any tensor, each replay writes too, and it counts as a write
-///   (talc_version): whatever was worked out of it before is made anew. Where passes are recorded, the graph holds the memory of
+///   (talc_version): what was computed from it before is computed anew. Where passes are recorded, the graph holds the memory of
 ///   all tensors that its pass reads or writes, whoever releases them.
 /// * What runs is fixed as well: algorithms, precision, workspace, and which way forward takes.
 /// * A forward pass that waits for the device, moves elements to or from the host or another device, makes or changes tensors
@@ -27,8 +27,8 @@
 /// turns, each in a stream of its own: a replay, with its copy of x, waits for all that is queued in the stream of the one before,
 /// so for what is still to read its output there. What they write to the fixed input themselves they order themselves, as any
 /// tensor that two streams use. Other threads may work on the device while a graph is captured.
-#ifndef TALC_NN_CAPTURE_H
-#define TALC_NN_CAPTURE_H
+#ifndef TALC_NN_GRAPH_H
+#define TALC_NN_GRAPH_H
 
 #include "module.h"
 

@@ -1,4 +1,4 @@
-#include "nn/parameter.h"
+#include "nn/layer.h"
 
 #include "tensor/random.h"
 #include "tensor/shown.h"

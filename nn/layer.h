@@ -1,0 +1,53 @@
+/// The layers' own structs and classes, and how they make and check their parameters. Private to nn/.
+#ifndef TALC_NN_LAYER_H
+#define TALC_NN_LAYER_H
+
+#include "nn/module.h"
+#include "ops/batch_norm2d.h"
+#include "ops/conv2d.h"
+#include "ops/linear.h"
+
+typedef struct talc_conv2d_module {
+    talc_module base;
+    talc_tensor *weight; /* [OC, C/groups, KH, KW] */
+    talc_tensor *bias;   /* [OC], or NULL */
+    talc_conv2d_options options;
+} talc_conv2d_module;
+
+typedef struct talc_linear_module {
+    talc_module base;
+    talc_tensor *weight; /* [out, in] */
+    talc_tensor *bias;   /* [out], or NULL */
+    talc_linear_options options;
+} talc_linear_module;
+
+typedef struct talc_batch_norm2d_module {
+    talc_module base;
+    talc_tensor *weight, *bias;              /* [C], or NULL without affine */
+    talc_tensor *running_mean, *running_var; /* [C], or NULL without tracking */
+    talc_tensor *num_batches_tracked;        /* i64 scalar, or NULL without tracking */
+    talc_batch_norm2d_options options;
+} talc_batch_norm2d_module;
+
+extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;
+extern const talc_module_class talc_relu_class, talc_sigmoid_class, talc_tanh_class;
+
+// ---- Parameters ---------------------------------------------------------------------------------------------
+
+/// Registers a parameter with elements uniform in +-1/sqrt(fan_in), drawn on the CPU.
+talc_tensor *talc_parameter_uniform(talc_module *module, const char *name, talc_dtype dtype,
+                                    talc_dims dims, double fan_in);
+
+/// Registers a parameter or a buffer that is `value` everywhere.
+talc_tensor *talc_parameter_full(talc_module *module, const char *name, talc_dtype dtype,
+                                 talc_dims dims, double value);
+talc_tensor *talc_buffer_full(talc_module *module, const char *name, talc_dtype dtype,
+                              talc_dims dims, double value);
+
+/// False, with a failure raised, unless value is at least 1. `option` is its name: "in_channels".
+bool talc_layer_positive(const talc_module *module, const char *option, int64_t value);
+
+/// False, with a failure raised, unless dtype is f32 or f64.
+bool talc_layer_float(const talc_module *module, talc_dtype dtype);
+
+#endif
