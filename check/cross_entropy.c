@@ -168,7 +168,7 @@ static check_due loss_of(const entropy_problem *own, const double *x, int64_t t)
     due.extra = (4 + 2 * sqrt((double)p->C) + (1 - e) * (double)fabsl(from_most) + smoothed +
                  (double)fabsl(due.value)) *
                 u;
-    due.alike = p->dtype == TALC_F64 ? 2 * sqrt((double)p->C) * smoothed * u : 0;
+    due.alike = talc_check_is_narrow(p->dtype) ? 0 : 2 * sqrt((double)p->C) * smoothed * u;
     return due;
 }
 

@@ -5,6 +5,7 @@
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 
 static const talc_arithmetic strict = { "f32", TALC_STRICT, false };
@@ -60,6 +61,27 @@ Test(check_core, exact_data_leave_no_room)
         about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 2300 * 0x1p-24));
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 0);
     cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &due, 100), 0);
+    assert_all_freed();
+}
+
+Test(check_core, formats_are_those_of_the_types)
+{
+    const check_format f32 = talc_check_format(TALC_F32), f64 = talc_check_format(TALC_F64);
+    cr_assert(f32.unit == FLT_EPSILON / 2 && f64.unit == DBL_EPSILON / 2);
+    cr_assert(f32.normal == FLT_MIN && f64.normal == DBL_MIN);
+    cr_assert(f32.smallest == FLT_TRUE_MIN && f64.smallest == DBL_TRUE_MIN);
+    cr_assert((float)f32.integers - 1 == (float)(f32.integers - 1) &&
+                  (float)(f32.integers + 1) != f32.integers + 1,
+              "2^24 + 1 is the first integer that f32 has not");
+    cr_assert(f64.integers + 1 == f64.integers && f64.integers - 1 != f64.integers);
+    cr_assert(talc_check_is_narrow(TALC_F32) && !talc_check_is_narrow(TALC_F64));
+    for (talc_dtype dtype = TALC_I64; dtype <= TALC_U8; dtype++) {
+        const check_format integers = talc_check_format(dtype);
+        cr_assert(integers.unit == 0 && integers.smallest == 0 && integers.normal == 0);
+        cr_assert(!talc_check_is_narrow(dtype) && talc_check_rounded(dtype, 200) == 200);
+    }
+    cr_assert(isnan(talc_check_format(TALC_DTYPE_COUNT).unit));
+    cr_assert(isnan(talc_check_rounded(TALC_DTYPE_COUNT, 1)), "no result of it is right");
     assert_all_freed();
 }
 
