@@ -74,7 +74,6 @@ Test(fuse, neighbours_that_fit_are_fused)
                 "conv2d batch_norm2d ");
     assert_runs(evaluated(TALC_SEQUENTIAL(talc_nn_tanh(), conv(0))), "tanh conv2d ");
     assert_runs(evaluated(talc_nn_sequential()), "");
-    assert_all_freed();
 }
 
 Test(fuse, in_train_mode_nothing_is)
@@ -92,7 +91,6 @@ Test(fuse, in_train_mode_nothing_is)
     observed(chain, x);
     cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy relu ");
     talc_module_free(chain);
-    assert_all_freed();
 }
 
 Test(fuse, forced_algorithms_are_obeyed)
@@ -117,7 +115,6 @@ Test(fuse, forced_algorithms_are_obeyed)
     assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'no_such'");
     talc_algorithm_force("conv2d", NULL);
     talc_module_free(chain);
-    assert_all_freed();
 }
 
 // ---- Mistakes -----------------------------------------------------------------------------------------------
@@ -159,7 +156,6 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
     assert_failure(TALC_BAD_SHAPE, "batch_norm2d: weight [5] must be [6], one value for each "
                                    "channel of x [2,6,3,6]");
     talc_module_free(chain);
-    assert_all_freed();
 }
 
 // ---- What is said of it -------------------------------------------------------------------------------------
@@ -209,5 +205,4 @@ Test(fuse, summary_and_explain_say_what_is_fused)
     cr_assert_null(strstr(text_of(talc_module_summary, chain), "(in "));
     talc_fusion_enable(true);
     talc_module_free(chain);
-    assert_all_freed();
 }

@@ -4,7 +4,6 @@
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { GAP = 77 };
@@ -128,7 +127,6 @@ Test(layouts, copies_of_every_type)
             for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++)
                 assert_copied(TALC_DIMS(2, extents[e][0], extents[e][1]), 0, layout,
                               (layout + e) % LAYOUTS, (talc_dtype)dtype, (talc_dtype)dtype);
-    assert_all_freed();
 }
 
 Test(layouts, casts_between_all_types)
@@ -138,7 +136,6 @@ Test(layouts, casts_between_all_types)
             for (int dst = 0; dst < TALC_DTYPE_COUNT; dst++)
                 assert_copied(TALC_DIMS(2, extents[e][0], extents[e][1]), 0, e / 2 % LAYOUTS, 0,
                               (talc_dtype)src, (talc_dtype)dst);
-    assert_all_freed();
 }
 
 Test(layouts, dimensions_in_any_order)
@@ -151,7 +148,6 @@ Test(layouts, dimensions_in_any_order)
                 assert_copied(TALC_DIMS(extents[e][0], 5, extents[e][1]), order, 0, layout, TALC_U8,
                               TALC_U8);
             }
-    assert_all_freed();
 }
 
 /* a - b of which either lies in another order than the result, or both, or b stretches over a dimension. */
@@ -197,7 +193,6 @@ Test(layouts, elementwise_ops_of_two_operands)
                 assert_room(what, due, got);
                 talc_scope_leave(scope);
             }
-    assert_all_freed();
 }
 
 Test(layouts, elementwise_ops_of_one_operand)
@@ -218,5 +213,4 @@ Test(layouts, elementwise_ops_of_one_operand)
             assert_room("neg", due, talc_neg(there));
             talc_scope_leave(scope);
         }
-    assert_all_freed();
 }
