@@ -1,19 +1,9 @@
 /// Pooling as a caller has it: options, views, shapes. The values of its rows are held by test_rows.c.
+#include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
 #include <math.h>
 #include <string.h>
-
-static void assert_values(talc_tensor *y, const double *due, double tolerance, const char *what)
-{
-    assert_no_failure();
-    const double *data = talc_data(talc_cast(y, TALC_F64), TALC_F64);
-    for (int64_t i = 0; i < talc_numel(y); i++) {
-        bool same = data[i] == due[i] || (isnan(data[i]) && isnan(due[i])) ||
-                    fabs(data[i] - due[i]) <= tolerance * (1 + fabs(due[i]));
-        cr_assert(same, "%s: element %d is %.17g instead of %.17g", what, (int)i, data[i], due[i]);
-    }
-}
 
 // ---- Values -------------------------------------------------------------------------------------------------
 
@@ -65,27 +55,16 @@ Test(pool2d, values_are_those_of_pytorch)
         -0.75, 1.5, 0.8333333333333334, 1.25, 0.3333333333333333, 0.4444444444444444, 1.0, 0.5,
         0.5,   0.0, 1.1666666666666667, -0.25
     };
-    const double seventh[] = { -0.6666666666666666,
-                               2.3333333333333335,
-                               1.6666666666666667,
-                               0.0,
-                               1.1666666666666667,
-                               0.5,
-                               1.3333333333333333,
-                               0.6666666666666666,
-                               0.0,
-                               2.0,
-                               1.3333333333333333,
-                               0.6666666666666666,
-                               0.8333333333333334,
-                               2.0,
-                               1.3333333333333333,
-                               0.3333333333333333,
-                               1.5,
-                               0.8333333333333334,
-                               1.0,
-                               0.3333333333333333,
-                               -0.3333333333333333 };
+    // clang-format off
+    const double seventh[] = {
+        -0.6666666666666666, 2.3333333333333335, 1.6666666666666667, 0.0,
+        1.1666666666666667,  0.5,                1.3333333333333333, 0.6666666666666666,
+        0.0,                 2.0,                1.3333333333333333, 0.6666666666666666,
+        0.8333333333333334,  2.0,                1.3333333333333333, 0.3333333333333333,
+        1.5,                 0.8333333333333334, 1.0,                0.3333333333333333,
+        -0.3333333333333333,
+    };
+    // clang-format on
     const char *const names[] = { "rows", "reference" };
     for (int i = 0; i < 2; i++) {
         talc_algorithm_force("adaptive_avg_pool2d", names[i]);

@@ -82,22 +82,18 @@ static int64_t edges(talc_dtype dtype, void *data)
                                      INFINITY,  -INFINITY,   0x1p31,  -0x1p31, 0x1p32, 0x1p63,
                                      -0x1p63,   0x1p64,      -0x1p64, 1e300,   -1e300, 1e-320,
                                      16777217., 2147483647.5 };
-    static const int64_t integers[] = { 0,
-                                        1,
-                                        -1,
-                                        127,
-                                        255,
-                                        256,
-                                        -256,
-                                        INT32_MAX,
-                                        INT32_MIN,
-                                        INT64_C(1) + INT32_MAX,
-                                        INT64_C(-1) + INT32_MIN,
-                                        INT64_MAX,
-                                        INT64_MIN,
-                                        (1 << 24) + 1,
-                                        (INT64_C(1) << 53) + 1,
-                                        (INT64_C(1) << 60) + (INT64_C(1) << 36) + 1 };
+    // clang-format off
+    static const int64_t integers[] = {
+        0,                       1,
+        -1,                      127,
+        255,                     256,
+        -256,                    INT32_MAX,
+        INT32_MIN,               INT64_C(1) + INT32_MAX,
+        INT64_C(-1) + INT32_MIN, INT64_MAX,
+        INT64_MIN,               (1 << 24) + 1,
+        (INT64_C(1) << 53) + 1,  (INT64_C(1) << 60) + (INT64_C(1) << 36) + 1,
+    };
+    // clang-format on
     const bool is_float = talc_dtype_is_float(dtype);
     const int64_t count = is_float ? (int64_t)(sizeof floats / sizeof *floats)
                                    : (int64_t)(sizeof integers / sizeof *integers);
