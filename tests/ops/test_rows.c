@@ -76,7 +76,6 @@ static void expect_rows_pass(const char *const *problems, const char *ops, uint6
     {                                                                                              \
         expect_rows_pass(talc_check_edges, ops, 0);                                                \
         expect_rows_pass(more, ops, KIND(EXACT) | KIND(RANDOM) | KIND(GUARDS) | KIND(THREADS));    \
-        assert_all_freed();                                                                        \
     }
 
 ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d ")

@@ -3,7 +3,6 @@
 #include "tests/support/hooks.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 talc_tensor *op_numbers(talc_device *device, talc_dims dims, unsigned seed)
 {

@@ -60,8 +60,6 @@ Test(npy, files_of_numpy_are_loaded)
     const int32_t *elements = talc_data(x, TALC_I32);
     for (int i = 0; i < 6; i++)
         cr_assert(elements[i] == i);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(npy, saving_gives_the_bytes_of_numpy)
@@ -76,8 +74,6 @@ Test(npy, saving_gives_the_bytes_of_numpy)
     cr_assert(count == sizeof ROW_MAJOR - 1 && memcmp(bytes, ROW_MAJOR, count) == 0);
     free(bytes);
     cr_assert(file_count() == 1);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(npy, what_is_saved_is_loaded)
@@ -112,8 +108,6 @@ Test(npy, what_is_saved_is_loaded)
                       bytes[count - talc_nbytes(x) - 1] == '\n');
             free(bytes);
         }
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* Headers that Python reads as the same dictionary; 2 x 3 bytes or elements each. */
@@ -150,8 +144,6 @@ Test(npy, unusual_headers_are_understood)
         talc_tensor *flat = talc_reshape(x, TALC_DIMS(-1));
         cr_assert(talc_item(talc_select(flat, 0, -1)) == cases[i].last, "%s", cases[i].header);
     }
-    file_remove_all();
-    assert_all_freed();
 }
 
 #define HEADER(descr, order, shape)                                                                \
@@ -234,8 +226,6 @@ Test(npy, headers_that_break_the_format_are_refused)
         cpu_device(), file_of(1, HEADER("'<f4'", "False", "(2,9223372036854775807)"), 8)));
     assert_failure(TALC_TOO_LARGE, "npy_load: shape [2,9223372036854775807] of f32 needs more than "
                                    "9223372036854775807 bytes");
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(npy, types_that_talc_has_not_are_refused_by_name)
@@ -252,8 +242,6 @@ Test(npy, types_that_talc_has_not_are_refused_by_name)
     assert_refused(file_of(1, HEADER("[('a', '<f4'), ('b', '<i4')]", "False", "()"), 8),
                    TALC_UNSUPPORTED,
                    " has a structured dtype; talc reads f4, f8, i8, i4, u1 and b1");
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(npy, prefixes_that_do_not_fit_are_refused)
@@ -280,8 +268,6 @@ Test(npy, prefixes_that_do_not_fit_are_refused)
     assert_refused(path, TALC_BAD_FORMAT, ": a header of 65537 bytes, talc reads up to 65536");
     file_write(path, "\223NUMPY\001\000\002\000{\000", 12);
     assert_refused(path, TALC_BAD_FORMAT, ": the header has a NUL byte");
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(npy, truncated_and_changed_files_never_do_harm)
@@ -308,8 +294,6 @@ Test(npy, truncated_and_changed_files_never_do_harm)
             talc_error_clear();
             talc_release(x);
         }
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* Saving to a name without a directory goes through the current one. */
@@ -330,6 +314,4 @@ Test(npy, relative_names_are_fine)
               talc_error_message());
     cr_assert(chdir(before) == 0);
     cr_assert(file_count() == 3);
-    file_remove_all();
-    assert_all_freed();
 }
