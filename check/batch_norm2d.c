@@ -241,13 +241,13 @@ typedef struct allowance {
 
 static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
 {
-    const bool single = p->dtype == TALC_F32;
+    const bool narrow = talc_check_is_narrow(p->dtype);
     const check_format format = talc_check_format(p->dtype);
     const double u = format.unit;
     const double var = (double)of->var + p->eps;
-    allowance may = { .K = single ? 6 : of->M + 6,
-                      .mean = single ? (double)fabsl(of->mean) : of->sizes,
-                      .f64 = single ? (of->M + 8) * 0x1p-53 : 0,
+    allowance may = { .K = narrow ? 6 : of->M + 6,
+                      .mean = narrow ? (double)fabsl(of->mean) : of->sizes,
+                      .f64 = narrow ? (of->M + 8) * 0x1p-53 : 0,
                       .least = 8 * u * format.normal };
     const double d = (may.K + 2) * u * may.mean + may.f64 * of->sizes + may.least;
     may.variance = d * d;

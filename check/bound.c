@@ -10,7 +10,7 @@ double talc_check_bound(const talc_arithmetic *arithmetic, talc_dtype dtype, tal
     const check_format format = talc_check_format(dtype);
     const double u = format.unit;
     const bool normwise = arithmetic->precision == TALC_NORMWISE;
-    const bool wide = arithmetic->wide_accumulator && dtype == TALC_F32;
+    const bool wide = arithmetic->wide_accumulator && talc_check_is_narrow(dtype);
     if (u == 0)
         return 0;
     /* Where all terms are 0 a row that is accurate in norm still has the error of its neighbours. */

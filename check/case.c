@@ -123,7 +123,7 @@ static int fill_of(const check_operand *operand, const check_run_options *option
 {
     if (options->finite)
         return FINITE;
-    return operand->dtype == TALC_F32 || operand->dtype == TALC_F64 ? UNWRITTEN : UNWRITTEN_INT;
+    return talc_dtype_is_float(operand->dtype) ? UNWRITTEN : UNWRITTEN_INT;
 }
 
 /* Operands differ in how far they are off, so that none may take another's alignment for its own. */

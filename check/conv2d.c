@@ -5,6 +5,7 @@
 #include "check/conv2d.h"
 
 #include "check/activation.h"
+#include "check/data.h"
 #include "check/model_due.h"
 #include "check/trial.h"
 #include "ops/backend.h"
@@ -189,7 +190,7 @@ static check_due due(const check_problem *problem, const check_values *values, i
         .h = axis_of(oh, p->stride_h, p->pad_top, p->dilation_h, p->KH, p->H),
         .w_axis = axis_of(ow, p->stride_w, p->pad_left, p->dilation_w, p->KW, p->W),
     };
-    sum s = { .narrow = p->dtype == TALC_F32 };
+    sum s = { .narrow = talc_check_is_narrow(p->dtype) };
     add_window(&v, &s);
     if (p->bias)
         add_term(&s, values->of[BIAS][oc], 1);

@@ -34,8 +34,14 @@ static const talc_tensor *on_host(const talc_tensor *tensor)
 
 static double element(const talc_tensor *host, int64_t i)
 {
-    return host->dtype == TALC_F64 ? ((const double *)host->data)[i]
-                                   : (double)((const float *)host->data)[i];
+    switch (host->dtype) {
+    case TALC_F32:
+        return (double)((const float *)host->data)[i];
+    case TALC_F64:
+        return ((const double *)host->data)[i];
+    default:
+        return NAN; /* no result of another type is right */
+    }
 }
 
 static void widen(const talc_tensor *host, int64_t first, int64_t count, double *values)

@@ -195,7 +195,7 @@ static check_due loss_of(const entropy_problem *own, const double *x, const doub
         due.extra += (2 * (size + smoothed + near * (double)fabsl(log_sum)) +
                       (2 + root) * spread * (double)fabsl(log_sum)) *
                      u;
-    due.alike = p->dtype == TALC_F64 ? root * smoothed * u : 0;
+    due.alike = talc_check_is_narrow(p->dtype) ? 0 : root * smoothed * u;
     return due;
 }
 

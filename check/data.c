@@ -37,16 +37,31 @@ talc_activation talc_check_draw_activation(uint64_t *state)
 
 check_format talc_check_format(talc_dtype dtype)
 {
-    static const check_format formats[TALC_DTYPE_COUNT] = {
-        [TALC_F32] = { 0x1p-24, 0x1p-149, 0x1p-126, 0x1p24 },
-        [TALC_F64] = { 0x1p-53, 0x1p-1074, 0x1p-1022, 0x1p53 },
-    };
-    return formats[dtype];
+    switch (dtype) {
+    case TALC_F32:
+        return (check_format){ 0x1p-24, 0x1p-149, 0x1p-126, 0x1p24 };
+    case TALC_F64:
+        return (check_format){ 0x1p-53, 0x1p-1074, 0x1p-1022, 0x1p53 };
+    case TALC_I64:
+    case TALC_I32:
+    case TALC_U8:
+        return (check_format){ 0, 0, 0, 0 };
+    default:
+        return (check_format){ NAN, NAN, NAN, NAN };
+    }
+}
+
+bool talc_check_is_narrow(talc_dtype dtype)
+{
+    return talc_check_format(dtype).unit > talc_check_format(TALC_F64).unit;
 }
 
 double talc_check_rounded(talc_dtype dtype, double value)
 {
-    return dtype == TALC_F32 ? (double)(float)value : value;
+    if (dtype == TALC_F32)
+        return (double)(float)value;
+    const bool held = dtype == TALC_F64 || talc_check_format(dtype).unit == 0;
+    return held ? value : (double)NAN;
 }
 
 double talc_check_shown(double value)

@@ -30,7 +30,11 @@ typedef struct check_format {
     double integers; ///< integers up to here, and so their sums, are exact
 } check_format;
 
+/// Of a type that check/ does not know all are NaN, so that no result is right.
 check_format talc_check_format(talc_dtype dtype);
+
+/// Whether f64 has digits to spare for sums of the type's elements.
+bool talc_check_is_narrow(talc_dtype dtype);
 
 /// `value` as an element of `dtype` holds it.
 double talc_check_rounded(talc_dtype dtype, double value);

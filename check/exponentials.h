@@ -2,7 +2,7 @@
 #ifndef TALC_CHECK_EXPONENTIALS_H
 #define TALC_CHECK_EXPONENTIALS_H
 
-#include "tensor/tensor.h"
+#include "check/data.h"
 
 #include <math.h>
 
@@ -13,10 +13,10 @@ typedef struct check_exponentials {
     long double differences; ///< sum of x - most
 } check_exponentials;
 
-/// exp in the precision that the oracle of a type needs; for f32 the float64 one, which is several times faster.
+/// exp in the precision that the oracle of a type needs; for narrower types than f64 the float64 one, which is several times faster.
 static inline long double talc_check_exponential(talc_dtype dtype, long double x)
 {
-    return dtype == TALC_F32 ? (long double)exp((double)x) : expl(x);
+    return talc_check_is_narrow(dtype) ? (long double)exp((double)x) : expl(x);
 }
 
 static inline check_exponentials talc_check_exponentials(talc_dtype dtype, const double *x,

@@ -282,23 +282,23 @@ def draw_pointwise(path):
 
 
 def draw_depthwise(path):
-    """The strip of `depthwise`, walking down."""
-    d = Drawing(960, 660, "depthwise: a warp walks down a strip of one plane; rows wait in shared memory, sums in registers")
+    """The tile of `depthwise`, walking down."""
+    d = Drawing(960, 660, "depthwise: a warp walks down a tile of one plane; rows wait in shared memory, sums in registers")
     d.text(20, 26, "a plane of y", "title")
     for r in range(64):
         for c in range(4):
             d.box(20 + c * 44, 40 + r * 3.25, 44, 3.25, "orange" if (r, c) == (0, 1) else "green")
-    d.lines(20, 268, ["512 x 512: 256 strips of", "8 rows x 128 columns,", "each a warp's work"], "soft")
+    d.lines(20, 268, ["512 x 512: 256 tiles of", "8 rows x 128 columns,", "each a warp's work"], "soft")
     d.arrow(110, 41.6, 196, 41.6)
 
     left, cell = 200, 21
-    d.text(left, 26, "the strip's rows of x, asked for into a ring of shared memory long before they are used", "title")
+    d.text(left, 26, "the tile's rows of x, asked for into a ring of shared memory long before they are used", "title")
     names = ["lane 0", "lane 1", "lane 2", None, "lane 31"]
     for i, name in enumerate(names):
         if name:
             d.text(left + 60 + i * 4 * cell + 2 * cell, 52, name, "soft", "middle")
     rows = [("row 2: done, its slot is free", "empty"), ("row 3: being added", "orange"), ("row 4: arrived or on its way", "blue"), ("row 5", "blue"),
-            ("row 6", "blue"), ("rows 7 and 8: the strip's last", "blue"), ("row 9: the next strip's", "grey")]
+            ("row 6", "blue"), ("rows 7 and 8: the tile's last", "blue"), ("row 9: the next tile's", "grey")]
     for r, (name, kind) in enumerate(rows):
         for c in range(20):
             if 12 <= c < 16:

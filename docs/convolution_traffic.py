@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the bytes of docs/convolution.md: what the CUDA rows of conv2d read and write, level by level, for f32.
 
-The cuts are those of plan_tiles, plan_of and strip_cut, worked out anew from the rules that the text gives.
+The cuts are those of plan_tiles, plan_of and warp_tiling, worked out anew from the rules that the text gives.
 """
 
 PROCESSORS = 132  # multiprocessors of an H200
@@ -96,7 +96,7 @@ def depthwise(p):
     rows = pieces(p.OH, pieces(p.OH, rows))
     down, skew = pieces(p.OH, rows), -p.pad % 4  # columns before the window, so that it stands at multiples of 16 bytes
     read = pieces(skew + 3 + p.KW, 4) * 4        # columns that a lane reads
-    print(f"  depthwise: {p.N * p.OC * across * down:,} strips of {rows} rows x 128 columns")
+    print(f"  depthwise: {p.N * p.OC * across * down:,} tiles of {rows} rows x 128 columns")
     columns = sum(columns_inside(c * 128 - p.pad - skew, 124 + read, p.W) for c in range(across))
     lines = [min(rows, p.OH - r * rows) + p.KH - 1 for r in range(down)]
     inside = sum(columns_inside(r * rows - p.pad, lines[r], p.H) for r in range(down))

@@ -26,7 +26,7 @@ typedef enum talc_direction { TALC_FORWARD, TALC_GRAD_INPUT, TALC_GRAD_WEIGHT } 
 
 /// How a row would do a problem. Made once a call, and handed to the run.
 typedef struct talc_plan {
-    size_t workspace; ///< bytes, at most the limit wherever the row can work in parts that small
+    size_t workspace; ///< bytes, at most the limit wherever the row can work in chunks that small
     double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
     /// Why a library that the row needs is missing, NULL when it is there. Asked of the row that would run alone, as an answer
     /// loads the library; NULL: the row needs none.
@@ -58,8 +58,8 @@ typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
     talc_arithmetic arithmetic;
     /// NULL when the row can do the problem, with the plan filled, whose first three members are 0 beforehand; else why it
-    /// cannot. Follows from the problem, the device's properties and the limit alone; on the CPU the workspace has room for the
-    /// threads besides, on whose number no result depends. A row never refuses because another is faster.
+    /// cannot. Follows from the problem, the device's properties and the limit alone; on the CPU the workspace also grows with
+    /// the number of threads, on which no result depends. A row never refuses because another is faster.
     const char *(*plan)(const talc_device *device, const void *problem, size_t limit,
                         talc_plan *plan);
     /// Runs a non-empty problem.

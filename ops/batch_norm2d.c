@@ -64,7 +64,7 @@ static bool read_options(const talc_batch_norm2d_options *options, talc_batch_no
     return !talc_failed() && talc_operand_activation(OP, p->activation);
 }
 
-/* Training writes the running statistics in place, so they have to stand one after the other, and in memory of their own. */
+/* Training writes the running statistics in place, so they have to be contiguous and overlap no other operand. */
 static bool check_written(const operands *o, const char *name, const talc_tensor *running)
 {
     const struct {
@@ -77,8 +77,7 @@ static bool check_written(const operands *o, const char *name, const talc_tensor
     if (running == NULL)
         return true;
     if (!talc_is_contiguous(running))
-        talc_fail(TALC_BAD_ARGUMENT, "%s: %s is a view with gaps, training needs it contiguous", OP,
-                  name);
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s is not contiguous, as training needs it", OP, name);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i].name) != 0 && talc_may_overlap(running, others[i].tensor))
             talc_fail(TALC_BAD_ARGUMENT, "%s: %s and %s share memory, and training writes %s", OP,

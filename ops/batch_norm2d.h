@@ -15,8 +15,8 @@
 ///
 /// Errors: NULL x, a rank other than 4, per-channel operands of another shape, devices or types that differ, one running
 /// statistic without the other, none outside training, one value per channel in training, momentum outside 0 .. 1, negative
-/// eps, running statistics with gaps or in memory of another operand in training, an algorithm that does not exist or refuses, no memory. On failure the
-/// running statistics are untouched.
+/// eps, running statistics that are not contiguous or overlap another operand in training, an algorithm that does not exist or
+/// refuses, no memory. On failure the running statistics are untouched.
 ///
 /// Source: Ioffe and Szegedy, "Batch Normalization", arXiv 1502.03167; variance by Chan, Golub and LeVeque, "Updating formulae
 /// and a pairwise algorithm for computing sample variances", 1979; semantics as torch.nn.functional.batch_norm.

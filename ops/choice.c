@@ -105,7 +105,7 @@ static const char *refusal_of(const talc_choice *choice, const talc_considered *
 {
     const talc_algorithm *row = considered->row;
     if (!is_asked_for(choice, row)) {
-        snprintf(text, 96, "'%.60s' is asked for", choice->forced);
+        snprintf(text, 96, "'%.60s' was asked for by name", choice->forced);
         return text;
     }
     if (considered->refusal != NULL)

@@ -58,7 +58,7 @@ static bool result_dims(const talc_tensor *const *tensors, int count, int dim, t
         if (!check_next(tensors[0], tensors[i], i, dim))
             return false;
         if (!talc_add_checked(dims->dim[dim], tensors[i]->dims[dim], &dims->dim[dim])) {
-            talc_fail(TALC_TOO_LARGE, "concat: dimension %d passes INT64_MAX at tensors[%d]", dim,
+            talc_fail(TALC_TOO_LARGE, "concat: dimension %d exceeds INT64_MAX at tensors[%d]", dim,
                       i);
             return false;
         }
@@ -85,7 +85,7 @@ static talc_status join(talc_join_problem *problem, talc_tensor *y)
     return status;
 }
 
-/* Tensors without gaps are rows of bytes, of which the device joins several at once; each other one takes a copy. */
+/* Contiguous tensors are rows of bytes, of which the device joins several at once; each other one takes a copy of its own. */
 static talc_status fill_in(talc_tensor *y, const talc_tensor *const *tensors, int count, int dim)
 {
     size_t inner = talc_dtype_size(y->dtype);

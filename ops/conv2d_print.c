@@ -40,7 +40,8 @@ void talc_conv2d_explanation_print(FILE *file, const talc_conv2d_explanation *e)
     double whole_matrix = (double)p->C * (double)p->KH * (double)p->KW * (double)p->OH *
                           (double)p->OW * (double)p->N * (double)talc_dtype_size(p->dtype);
     fprintf(file,
-            "  %.4g GFLOP, %s moved at least (%.3g FLOP a byte), %" PRId64 " products an output\n",
+            "  %.4g GFLOP, at least %s moved (%.3g FLOP per byte), %" PRId64
+            " products per output\n",
             e->flops / 1e9, talc_bytes_text(e->bytes, bytes),
             e->bytes > 0 ? e->flops / e->bytes : 0, K);
     fprintf(file, "  the whole im2col matrix would take %s, the workspace limit is %s\n",

@@ -31,7 +31,7 @@ static bool axis_extent(const talc_conv2d_problem *p, const char *axis, int64_t 
         !talc_multiply(dilation, kernel - 1, &window) || !talc_add_checked(window, 1, &window)) {
         talc_fail(TALC_TOO_LARGE,
                   "conv2d: %s %" PRId64 " with padding %" PRId64 "+%" PRId64 ", kernel %" PRId64
-                  " and dilation %" PRId64 " passes 2^63",
+                  " and dilation %" PRId64 " exceeds 2^63 - 1",
                   axis, size, begin, end, kernel, dilation);
         return false;
     }

@@ -66,7 +66,7 @@ static bool rows_layout(const talc_tensor *x, bool *transposed, int64_t *ld)
                               x->strides[last], transposed, ld);
 }
 
-/* The operand as a product can use it: as it lies, or a contiguous copy. */
+/* The operand itself where a product can read it so, else a contiguous copy. */
 static talc_tensor *multipliable(const talc_tensor *tensor)
 {
     bool transposed;

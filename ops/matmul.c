@@ -114,7 +114,7 @@ static bool result_dims(const talc_tensor *a, const talc_tensor *b, talc_dims *b
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
-/* The operand itself, as it lies, or a contiguous copy where it has gaps both ways. */
+/* The operand itself, or a contiguous copy where neither its rows nor its columns are contiguous. */
 static talc_tensor *multipliable(const talc_tensor *tensor, bool vector_is_row)
 {
     matrix m = matrix_of(tensor, vector_is_row);
@@ -136,7 +136,7 @@ static void batch_strides(const talc_tensor *tensor, talc_dims batch,
     }
 }
 
-/* One B for all of a: the rows of a's matrices, where they lie evenly, are the rows of one long matrix. */
+/* With one B for the whole batch, the matrices of a are one tall matrix where their rows are evenly spaced. */
 static void join_rows(const talc_tensor *a, talc_matmul_problem *p)
 {
     if (p->transpose_a || a->rank < 3)

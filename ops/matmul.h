@@ -5,8 +5,7 @@
 /// Shapes: a [..., M, K], b [..., K, N], y [..., M, N]; the leading (batch) dimensions broadcast by NumPy's rule. A
 /// vector a [K] is a row, [1, K], and its dimension is dropped from y; a vector b [K] is a column, [K, 1], likewise; so
 /// two vectors give a scalar. Ranks 1 to 8. K = 0 gives zeros. Types: f32 or f64, both alike, on one device.
-/// Transposed views are multiplied as they are; a matrix with gaps between the elements of its rows and columns is
-/// copied first.
+/// Transposed views are multiplied as they are; a matrix of which neither rows nor columns are contiguous is copied first.
 ///
 /// Gradients: da = dy b^T, db = a^T dy, each summed over the batch dimensions in which the operand was stretched.
 ///

@@ -4,8 +4,8 @@
 
 #include "ops/matmul.h"
 
-/// How a strided matrix [rows, columns] is handed to a product. False when its elements lie neither along rows nor
-/// along columns without gaps; it has to be copied then.
+/// How a strided matrix [rows, columns] is handed to a product. False when neither its rows nor its columns are contiguous; it
+/// has to be copied then.
 bool talc_matmul_layout(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride,
                         bool *transposed, int64_t *ld);
 

@@ -50,7 +50,7 @@ bool talc_padding_of(const char *op, const int64_t padding[2], const int64_t pad
         !talc_multiply(dilation[1], kernel[1] - 1, &total_w)) {
         talc_fail(TALC_TOO_LARGE,
                   "%s: kernel [%" PRId64 ",%" PRId64 "] with dilation [%" PRId64 ",%" PRId64
-                  "] passes 2^63",
+                  "] exceeds 2^63 - 1",
                   op, kernel[0], kernel[1], dilation[0], dilation[1]);
         return false;
     }

@@ -16,7 +16,7 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// What stands outside the image: zeros, the mirror image without the edge, the edge, or the image again.
+/// What x is outside the image: zeros, its mirror image without the edge, its edge, or the image repeated.
 typedef enum talc_padding_mode {
     TALC_PADDING_ZEROS,
     TALC_PADDING_REFLECT,

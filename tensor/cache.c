@@ -11,7 +11,7 @@ typedef struct cached_block {
     size_t newer, older;
 } cached_block;
 
-/* A list of blocks that are alike. */
+/* The blocks of one stream and capacity. */
 typedef struct cached_size {
     size_t capacity;
     size_t newest, oldest;

@@ -1,7 +1,7 @@
 /// The free blocks of a pool, by stream and capacity. Private to tensor/pool.c, which holds its lock.
 ///
-/// However many blocks there are, each call costs the same: a search among the capacities of each stream, which are few since the
-/// pool rounds what is asked, and a step in the list of blocks that are alike. A zeroed one is empty.
+/// The cost of a call does not grow with the number of blocks: it is a binary search among the capacities of each stream, few
+/// since the pool rounds sizes up, and a step in the list of blocks of that capacity. A zeroed cache is empty.
 #ifndef TALC_TENSOR_CACHE_H
 #define TALC_TENSOR_CACHE_H
 
@@ -23,19 +23,19 @@ typedef struct talc_cache {
 /// False without memory, the block then not added.
 bool talc_cache_add(talc_cache *cache, talc_block block);
 
-/// The smallest of a stream that has at least `capacity` bytes, of those alike the newest; NULL: none. Until the next change.
+/// A stream's smallest block of at least `capacity` bytes, the newest of equal ones; NULL: none. Valid until the next change.
 const talc_block *talc_cache_fit(const talc_cache *cache, size_t capacity, int stream);
 
-/// The same of all streams.
+/// The same among all streams.
 const talc_block *talc_cache_fit_any(const talc_cache *cache, size_t capacity);
 
-/// The largest of all streams, of those alike the oldest; NULL: none.
+/// The largest of all streams, the oldest of equal ones; NULL: none.
 const talc_block *talc_cache_largest(const talc_cache *cache);
 
 /// Removes one that was found.
 talc_block talc_cache_take(talc_cache *cache, const talc_block *found);
 
-/// Frees what it keeps of blocks; it has none.
+/// Frees the cache's own records; it holds no block any more.
 void talc_cache_free(talc_cache *cache);
 
 #endif

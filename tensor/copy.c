@@ -104,7 +104,7 @@ talc_tensor *talc_cast(const talc_tensor *tensor, talc_dtype dtype)
     return recorded("cast", tensor, talc_cast_for("cast", tensor, dtype));
 }
 
-/* By the way that the two have in common, else through host memory; dst and src are contiguous, of one dtype. */
+/* Directly where the two devices can, else through host memory; dst and src are contiguous, of one dtype. */
 static talc_status move_bytes(talc_tensor *dst, const talc_tensor *src)
 {
     size_t bytes = talc_nbytes(src);

@@ -24,18 +24,17 @@ TALC_API talc_device *talc_device_host(void);
 /// stream that the program is capturing itself is passed over, as such work does not run.
 TALC_API bool talc_device_synchronize(talc_device *device);
 
-/// A stretch of a device's work, timed by the device's own clock; what goes on elsewhere on a GPU counts only as far as
-/// it holds that work up.
+/// Times a device's work between two points, by the device's own clock; other work on a GPU counts only as far as it delays that.
 typedef struct talc_timer talc_timer;
 
-/// Begins one behind the work that is queued now. NULL with a failure; what is being recorded cannot be timed.
+/// Starts a timer after the work queued so far. NULL with a failure; work that is being recorded cannot be timed.
 TALC_API talc_timer *talc_timer_start(talc_device *device);
 
-/// Ends it behind the work that is queued now, waits for that, and gives the seconds between. Frees the timer in any
-/// case; negative with a failure, and for NULL.
+/// Stops it after the work queued so far, waits for that work, and returns the seconds between. Frees the timer in any case;
+/// negative with a failure, and for NULL.
 TALC_API double talc_timer_stop(talc_timer *timer);
 
-/// Bytes of a device's pool, and beside it.
+/// Memory of a device, in bytes: its pool, and what libraries hold outside it.
 typedef struct talc_memory {
     size_t live;     ///< held by tensors and running ops now
     size_t peak;     ///< the most that was live since the start or talc_memory_reset_peak
@@ -57,7 +56,7 @@ TALC_API void talc_memory_reset_peak(talc_device *device);
 TALC_API size_t talc_memory_trim(talc_device *device);
 
 /// The most workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless TALC_WORKSPACE_MB says
-/// otherwise. Algorithms that can work in pieces make them this small; others refuse. What libraries keep (talc_memory) is not
+/// otherwise. Algorithms that can work in chunks make them this small; others refuse. What libraries keep (talc_memory) is not
 /// counted, as it does not grow with the problem.
 TALC_API size_t talc_workspace_limit(const talc_device *device);
 
@@ -94,7 +93,7 @@ typedef struct talc_fill_problem {
 enum { TALC_JOIN_PARTS = 8 };
 
 /// Rows of bytes from several arrays, side by side: dst[r * pitch + start + b] = from[r * bytes + b], with `start` and
-/// `bytes` of each part and b < bytes. Nothing is empty, and what is written meets nothing else.
+/// `bytes` of each part and b < bytes. No part is empty, and dst overlaps no source.
 typedef struct talc_join_problem {
     int64_t rows;
     size_t pitch; ///< bytes from a row of dst to the next

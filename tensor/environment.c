@@ -88,7 +88,7 @@ static void read_values(void)
     if (device != NULL && strlen(device) < sizeof values.device)
         memcpy(values.device, device, strlen(device) + 1);
     else if (device != NULL)
-        talc_environment_warn("TALC_DEVICE", device, "no device has so long a name");
+        talc_environment_warn("TALC_DEVICE", device, "longer than any device name");
 }
 
 const talc_environment_values *talc_environment(void)

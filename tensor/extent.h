@@ -20,4 +20,10 @@ static inline int64_t talc_between(int64_t value, int64_t low, int64_t high)
     return value < low ? low : talc_smaller(value, high);
 }
 
+/// total / step, rounded up; no sum overflows. For total >= 0 and step > 0.
+static inline int64_t talc_ceil_div(int64_t total, int64_t step)
+{
+    return total / step + (total % step != 0);
+}
+
 #endif

@@ -61,7 +61,7 @@ void talc_file_abandon(talc_file_writer *writer);
 
 // ---- What both share ----------------------------------------------------------------------------------------
 
-/// Elements pass through host memory in pieces of this size, which every element size divides.
+/// Elements pass through host memory in chunks of this size, which every element size divides.
 #define TALC_STAGING_BYTES ((size_t)1 << 20)
 
 /// One call moves at most this much: Linux stops short of 2^31 bytes anyway.

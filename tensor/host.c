@@ -108,7 +108,7 @@ static bool check_data(const talc_tensor *tensor, talc_dtype dtype)
                   tensor->device->name);
     else if (!talc_is_contiguous(tensor))
         talc_fail(TALC_BAD_SHAPE,
-                  "data: the tensor %s is a view with gaps; make it talc_contiguous first",
+                  "data: the tensor %s is not contiguous; make it so with talc_contiguous first",
                   talc_dims_text(talc_dims_of(tensor), text));
     return !talc_failed();
 }

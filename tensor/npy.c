@@ -98,14 +98,14 @@ static talc_status parse_string(parser *p, char text[STRING_TEXT])
     return TALC_OK;
 }
 
-/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2. A 0 in front makes no number. */
+/* A number from 0 to 2^63-1, with the L that Python 2 wrote, whose files have version 1 or 2. Leading zeros are not allowed. */
 static talc_status parse_extent(parser *p, int64_t *extent)
 {
     char c = peek(p);
     if (c < '0' || c > '9')
         return syntax_error(p, "an extent");
     if (c == '0' && p->text[p->at + 1] >= '0' && p->text[p->at + 1] <= '9')
-        return syntax_error(p, "an extent without a 0 in front");
+        return syntax_error(p, "an extent without leading zeros");
     int64_t value = 0;
     for (; p->text[p->at] >= '0' && p->text[p->at] <= '9'; p->at++)
         if (!talc_multiply(value, 10, &value) ||
@@ -135,7 +135,7 @@ static talc_status parse_shape(parser *p, talc_dims *dims)
         comma = take(p, ',');
     }
     if (dims->rank == 1 && !comma)
-        return syntax_error(p, "',' in the tuple of one extent before here");
+        return syntax_error(p, "',' after the only extent of the tuple");
     return TALC_OK;
 }
 
@@ -144,7 +144,7 @@ static talc_status parse_type(parser *p, npy_header *header)
     char text[STRING_TEXT] = "";
     if (peek(p) == '[' || peek(p) == '(')
         return talc_fail(TALC_UNSUPPORTED,
-                         "npy_load: '%s' holds structured elements; talc reads f4, f8, i8, i4, "
+                         "npy_load: '%s' has a structured dtype; talc reads f4, f8, i8, i4, "
                          "u1 and b1",
                          TALC_SHOWN(p->path));
     if (parse_string(p, text) != TALC_OK)
@@ -219,7 +219,8 @@ static talc_status read_prefix(const talc_file *file, int *version, size_t *leng
     if (talc_file_read(file, "npy_load", 0, prefix, available) != TALC_OK)
         return talc_error_status();
     if (available < VERSION_1_PREFIX || memcmp(prefix, MAGIC, MAGIC_BYTES) != 0)
-        return talc_fail(TALC_BAD_FORMAT, "npy_load: '%s' is no .npy file", TALC_SHOWN(file->path));
+        return talc_fail(TALC_BAD_FORMAT, "npy_load: '%s' is not a .npy file",
+                         TALC_SHOWN(file->path));
     if (prefix[6] < 1 || prefix[6] > 3 || prefix[7] != 0)
         return talc_fail(TALC_BAD_FORMAT,
                          "npy_load: '%s' is of version %d.%d, talc reads 1.0 to 3.0",

@@ -78,8 +78,8 @@ static size_t most_reserved(const struct talc_pool *pool, size_t capacity)
     return most + CACHE_SLACK;
 }
 
-/* At the cache's limit a fresh block costs others their place, which the next round of the same sizes wants back: a larger
- * one, up to twice as large, serves instead where that raises no peak. */
+/* At the cache's limit a fresh block would evict others that the next iteration asks for again. A cached one of up to twice the
+ * size serves instead, where that raises no peak. */
 static const talc_block *find_larger(const struct talc_pool *pool, size_t capacity)
 {
     const talc_block *larger = pool->reserved + capacity > most_reserved(pool, capacity)

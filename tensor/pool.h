@@ -26,8 +26,8 @@ void talc_block_free(talc_device *device, talc_block block);
 /// The same for a block that other streams have used too, bit i for the one of number i: the block's waits for them.
 void talc_block_free_after(talc_device *device, talc_block block, uint32_t streams);
 
-/// Memory that a library keeps for its own use: the system's, not the pool's. What talc keeps is given back where that is what
-/// it takes; NULL with a failure as of talc_block_new.
+/// Memory that a library keeps for its own use: the system's, not the pool's. When the system has no more, cached blocks are
+/// given back first; NULL with a failure as of talc_block_new.
 void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes);
 
 /// Gives it back, that of a closed device too; NULL passes.

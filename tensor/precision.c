@@ -23,10 +23,10 @@ bool talc_operand_precision(const char *who, unsigned classes)
     const unsigned known = TALC_STRICT | TALC_NORMWISE | TALC_TF32;
     if ((classes & ~known) == 0)
         return true;
-    talc_fail(
-        TALC_BAD_ARGUMENT,
-        "%s: precision %#x is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, %#x at most", who,
-        classes, known);
+    talc_fail(TALC_BAD_ARGUMENT,
+              "%s: precision %#x is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, "
+              "at most %#x",
+              who, classes, known);
     return false;
 }
 

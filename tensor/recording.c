@@ -106,8 +106,8 @@ bool talc_recording_refuses(const char *who, const talc_device *device, const ch
 {
     if (!talc_recording_active(device))
         return false;
-    talc_fail(TALC_UNSUPPORTED, "%s: a graph of %s is being recorded, which cannot %s", who,
-              device->name, what);
+    talc_fail(TALC_UNSUPPORTED, "%s: cannot %s while a graph of %s is being recorded", who, what,
+              device->name);
     return true;
 }
 
@@ -115,8 +115,8 @@ bool talc_recording_refuses_device(const char *who, const talc_device *device)
 {
     if (entered == NULL || entered->device == device)
         return false;
-    talc_fail(TALC_UNSUPPORTED, "%s: a graph of %s is being recorded, which cannot work on %s", who,
-              entered->device->name, device->name);
+    talc_fail(TALC_UNSUPPORTED, "%s: cannot work on %s while a graph of %s is being recorded", who,
+              device->name, entered->device->name);
     return true;
 }
 

@@ -44,11 +44,11 @@ bool talc_recording_replay(talc_recording *recording);
 /// Whether this thread is in a recording of the device.
 bool talc_recording_active(const talc_device *device);
 
-/// The same, and raises TALC_UNSUPPORTED: "rand: a graph of cuda:0 is being recorded, which cannot draw random numbers".
+/// The same, and raises TALC_UNSUPPORTED: "rand: cannot draw random numbers while a graph of cuda:0 is being recorded".
 bool talc_recording_refuses(const char *who, const talc_device *device, const char *what);
 
 /// Whether this thread is in a recording of another device, for work that a replay would leave out; raises TALC_UNSUPPORTED: "add:
-/// a graph of cuda:0 is being recorded, which cannot work on cpu".
+/// cannot work on cpu while a graph of cuda:0 is being recorded".
 bool talc_recording_refuses_device(const char *who, const talc_device *device);
 
 /// Whether a tensor's memory is the recording's.

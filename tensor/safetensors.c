@@ -177,7 +177,8 @@ static talc_status read_header(talc_safetensors *s)
     unsigned char prefix[LENGTH_BYTES];
     if (s->file.size < LENGTH_BYTES + 2)
         return talc_fail(TALC_BAD_FORMAT,
-                         "safetensors_open: '%s': %" PRId64 " bytes are no safetensors file",
+                         "safetensors_open: '%s': %" PRId64
+                         " bytes are too few for a safetensors file",
                          TALC_SHOWN(s->file.path), s->file.size);
     if (talc_file_read(&s->file, "safetensors_open", 0, prefix, sizeof prefix) != TALC_OK)
         return talc_error_status();

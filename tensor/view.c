@@ -72,8 +72,10 @@ static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *
     int64_t known = 1;
     for (int i = 0; i < dims->rank; i++) {
         if (dims->dim[i] == -1 && open >= 0) {
-            talc_fail(TALC_BAD_SHAPE, "%s: shape %s leaves both dimension %d and %d open", who,
-                      talc_dims_text(asked, to), open, i);
+            talc_fail(
+                TALC_BAD_SHAPE,
+                "%s: shape %s has -1 for dimension %d and for %d, where only one can be inferred",
+                who, talc_dims_text(asked, to), open, i);
             return false;
         }
         if (dims->dim[i] == -1) {
@@ -90,8 +92,9 @@ static bool resolve_dims(const char *who, const talc_tensor *tensor, talc_dims *
         known = numel;
     }
     if (open >= 0 && known == 0) {
-        talc_fail(TALC_BAD_SHAPE, "%s: shape %s does not determine dimension %d of 0 elements", who,
-                  talc_dims_text(asked, to), open);
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: dimension %d of shape %s cannot be inferred: any extent gives 0 elements",
+                  who, open, talc_dims_text(asked, to));
         return false;
     }
     if (known != numel || (open >= 0 && dims->dim[open] == -1)) {
@@ -226,7 +229,7 @@ talc_tensor *talc_permute(const talc_tensor *tensor, talc_dims axes)
     }
     if (!valid) {
         talc_fail(
-            TALC_BAD_ARGUMENT, "permute: axes %s are no permutation of the %d dimensions of %s",
+            TALC_BAD_ARGUMENT, "permute: axes %s are not a permutation of the %d dimensions of %s",
             talc_dims_text(axes, by), tensor->rank, talc_dims_text(talc_dims_of(tensor), from));
         return NULL;
     }
@@ -380,7 +383,7 @@ talc_tensor *talc_expand(const talc_tensor *tensor, talc_dims dims)
         }
         if (dims.dim[i] != extent && extent != 1) {
             talc_fail(TALC_BAD_SHAPE,
-                      "expand: %s does not stretch to %s: dimension %d has extent %" PRId64
+                      "expand: %s does not expand to %s: dimension %d has extent %" PRId64
                       ", not 1",
                       talc_dims_text(given, from), talc_dims_text(asked, to), i, extent);
             return NULL;

@@ -1,5 +1,6 @@
 #include "backends/cpu/activation.h"
 
+#include "backends/cpu/element.h"
 #include "ops/elementwise.h"
 
 #include <tgmath.h>
@@ -20,7 +21,7 @@ static talc_unary_function function_of(talc_activation activation)
         }                                                                                          \
         break;
 
-#define ACTIVATE(suffix, type)                                                                     \
+#define ACTIVATE(constant, suffix, type, A)                                                        \
     static void activate_##suffix(talc_activation activation, int64_t count, type *y)              \
     {                                                                                              \
         typedef type T;                                                                            \
@@ -31,17 +32,13 @@ static talc_unary_function function_of(talc_activation activation)
         }                                                                                          \
     }
 
-ACTIVATE(f32, float)
-ACTIVATE(f64, double)
+TALC_CPU_FLOATS(ACTIVATE)
 
 void talc_cpu_activate(talc_dtype dtype, talc_activation activation, int64_t count, void *y)
 {
     if (activation == TALC_ACTIVATION_NONE)
         return;
-    if (dtype == TALC_F32)
-        activate_f32(activation, count, y);
-    else
-        activate_f64(activation, count, y);
+    TALC_CPU_CALL(dtype, activate, (activation, count, y));
 }
 
 double talc_cpu_activation(talc_activation activation, double x)

@@ -25,7 +25,7 @@ static double or_zero(talc_dtype dtype, const void *bias, int64_t c)
     return bias == NULL ? 0 : talc_cpu_load(dtype, bias, c);
 }
 
-/* Gives out what training learnt of one channel. */
+/* Writes the mean, rstd and running statistics of one channel. */
 static void keep_statistics(const talc_batch_norm2d_problem *p,
                             const talc_batch_norm2d_arguments *a, int64_t c, double mean,
                             double var)
@@ -50,7 +50,7 @@ static const char *reference_plan(const talc_device *device, const void *problem
     (void)device, (void)limit, (void)plan;
     const talc_batch_norm2d_problem *p = problem;
     return p->direction == TALC_GRAD_WEIGHT ? "the input gradient has that of the weight too"
-                                            : NULL;
+                                            : talc_cpu_refuses(p->dtype);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ typedef struct norm_context {
     }                                                                                              \
     return talc_cpu_lanes_sum(lanes);
 
-#define TYPED_FUNCTIONS(suffix, T)                                                                 \
+#define TYPED_FUNCTIONS(constant, suffix, T, A)                                                    \
     static double sum_##suffix(talc_cpu_block b, const T *x)                                       \
     {                                                                                              \
         SUM_ROWS(T, value)                                                                         \
@@ -103,42 +103,41 @@ typedef struct norm_context {
                                                                                                    \
     static void normalise_##suffix(int64_t n, const T *restrict x, T *restrict y, affine by)       \
     {                                                                                              \
-        const T mean = (T)by.mean, scale = (T)by.scale, shift = (T)by.shift;                       \
+        const A mean = (A)by.mean, scale = (A)by.scale, shift = (A)by.shift;                       \
         for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] = (x[i] - mean) * scale + shift;                                                  \
+            y[i] = (T)((x[i] - mean) * scale + shift);                                             \
+    }                                                                                              \
+                                                                                                   \
+    static void moments_##suffix(talc_cpu_block b, const T *x, moments *m)                         \
+    {                                                                                              \
+        m->count = (double)b.rows * (double)b.length;                                              \
+        m->mean = sum_##suffix(b, x) / m->count;                                                   \
+        m->squares = sum_squares_##suffix(b, x, m->mean);                                          \
     }
 
-TYPED_FUNCTIONS(f32, float)
-TYPED_FUNCTIONS(f64, double)
+TALC_CPU_FLOATS(TYPED_FUNCTIONS)
 
-static void moments_piece(void *pointer, int64_t piece, int worker)
+static void moments_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, piece);
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
     const talc_dtype dtype = context->problem->dtype;
-    const bool f32 = dtype == TALC_F32;
     const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
-    moments *m = &context->moments[piece];
-    m->count = (double)b.rows * (double)b.length;
-    m->mean = (f32 ? sum_f32(b, x) : sum_f64(b, x)) / m->count;
-    m->squares = f32 ? sum_squares_f32(b, x, m->mean) : sum_squares_f64(b, x, m->mean);
+    TALC_CPU_CALL(dtype, moments, (b, x, &context->moments[task]));
 }
 
-static void normalise_piece(void *pointer, int64_t piece, int worker)
+static void normalise_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
     const talc_batch_norm2d_problem *p = context->problem;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, piece);
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
     for (int64_t row = 0; row < b.rows; row++) {
         const int64_t at = b.offset + row * b.row_stride;
         const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
         void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-        if (p->dtype == TALC_F32)
-            normalise_f32(b.length, x, y, context->affine[b.c]);
-        else
-            normalise_f64(b.length, x, y, context->affine[b.c]);
+        TALC_CPU_CALL(p->dtype, normalise, (b.length, x, y, context->affine[b.c]));
         talc_cpu_activate(p->dtype, p->activation, b.length, y);
     }
 }
@@ -161,7 +160,7 @@ static affine affine_of(const talc_batch_norm2d_problem *p, const talc_batch_nor
                         int64_t c, double mean, double var)
 {
     const double scale = talc_cpu_weight(p->dtype, a->weight, c) / sqrt(var + p->eps);
-    const double rounded = p->dtype == TALC_F32 ? (double)(float)mean : mean;
+    const double rounded = talc_cpu_rounded(p->dtype, mean);
     const double lost = rounded == mean ? 0 : (rounded - mean) * scale;
     return (affine){ rounded, scale, or_zero(p->dtype, a->bias, c) + lost };
 }
@@ -197,7 +196,7 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
     context.moments = (moments *)(context.affine + p->C);
     talc_status status = TALC_OK;
     if (p->training)
-        status = talc_cpu_parallel(p->C * blocks, moments_piece, &context);
+        status = talc_cpu_parallel(p->C * blocks, moments_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
         moments *of_channel = context.moments + c * blocks;
         if (p->training)
@@ -209,7 +208,7 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
         context.affine[c] = affine_of(p, a, c, mean, var);
     }
     if (status == TALC_OK)
-        status = talc_cpu_parallel(p->C * blocks, normalise_piece, &context);
+        status = talc_cpu_parallel(p->C * blocks, normalise_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK && p->training; c++) {
         const moments *all = context.moments + c * blocks;
         keep_statistics(p, a, c, all->mean, all->squares / all->count);

@@ -34,8 +34,8 @@ static inline talc_cpu_blocks talc_cpu_blocks_of(const talc_batch_norm2d_problem
     const int64_t plane = p->H * p->W;
     talc_cpu_blocks plan = { .images = plane < BLOCK_VALUES ? BLOCK_VALUES / plane : 1,
                              .length = plane < BLOCK_VALUES ? plane : BLOCK_VALUES };
-    plan.segments = talc_cpu_pieces(plane, plan.length);
-    plan.blocks = talc_cpu_pieces(p->N, plan.images) * plan.segments;
+    plan.segments = talc_ceil_div(plane, plan.length);
+    plan.blocks = talc_ceil_div(p->N, plan.images) * plan.segments;
     return plan;
 }
 
@@ -47,10 +47,10 @@ typedef struct talc_cpu_block {
 } talc_cpu_block;
 
 static inline talc_cpu_block talc_cpu_block_of(const talc_batch_norm2d_problem *p,
-                                               const talc_cpu_blocks *plan, int64_t piece)
+                                               const talc_cpu_blocks *plan, int64_t task)
 {
     const int64_t plane = p->H * p->W;
-    const int64_t c = piece / plan->blocks, in_channel = piece % plan->blocks;
+    const int64_t c = task / plan->blocks, in_channel = task % plan->blocks;
     const int64_t n = in_channel / plan->segments * plan->images;
     const int64_t first = in_channel % plan->segments * plan->length;
     return (talc_cpu_block){ .c = c,

@@ -79,33 +79,30 @@ static gradient_affine affine_of(const talc_batch_norm2d_problem *p,
 TYPED_FUNCTIONS(f32, float)
 TYPED_FUNCTIONS(f64, double)
 
-static void sums_piece(void *pointer, int64_t piece, int worker)
+static void sums_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *context = pointer;
     const talc_dtype dtype = context->problem->dtype;
     const talc_batch_norm2d_arguments *a = context->arguments;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, piece);
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
     const void *x = talc_cpu_at(dtype, a->x, b.offset), *dy = talc_cpu_at(dtype, a->dy, b.offset);
     const double mean = talc_cpu_load(dtype, a->mean, b.c);
-    context->sums[piece] = dtype == TALC_F32 ? sums_f32(b, x, dy, mean) : sums_f64(b, x, dy, mean);
+    context->sums[task] = TALC_CPU_VALUE(dtype, sums, (b, x, dy, mean));
 }
 
-static void input_piece(void *pointer, int64_t piece, int worker)
+static void input_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *context = pointer;
     const talc_batch_norm2d_problem *p = context->problem;
     const talc_batch_norm2d_arguments *a = context->arguments;
-    const talc_cpu_block b = talc_cpu_block_of(p, &context->plan, piece);
+    const talc_cpu_block b = talc_cpu_block_of(p, &context->plan, task);
     for (int64_t row = 0; row < b.rows; row++) {
         const int64_t at = b.offset + row * b.row_stride;
         const void *x = talc_cpu_at(p->dtype, a->x, at), *dy = talc_cpu_at(p->dtype, a->dy, at);
         void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
-        if (p->dtype == TALC_F32)
-            input_f32(b.length, p->training, x, dy, dx, context->affine[b.c]);
-        else
-            input_f64(b.length, p->training, x, dy, dx, context->affine[b.c]);
+        TALC_CPU_CALL(p->dtype, input, (b.length, p->training, x, dy, dx, context->affine[b.c]));
     }
 }
 
@@ -123,7 +120,7 @@ talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
     gradient_context context = { p, a, talc_cpu_blocks_of(p), a->base.workspace, NULL };
     const int64_t blocks = context.plan.blocks;
     context.sums = (gradient_sums *)(context.affine + p->C);
-    const talc_status status = talc_cpu_parallel(p->C * blocks, sums_piece, &context);
+    const talc_status status = talc_cpu_parallel(p->C * blocks, sums_task, &context);
     if (status != TALC_OK)
         return status;
     for (int64_t c = 0; c < p->C; c++) {
@@ -137,7 +134,7 @@ talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
         talc_cpu_store(p->dtype, a->dbias, c, all.g);
         context.affine[c] = affine_of(p, a, c, dweight, all.g);
     }
-    return talc_cpu_parallel(p->C * blocks, input_piece, &context);
+    return talc_cpu_parallel(p->C * blocks, input_task, &context);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------

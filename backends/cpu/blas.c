@@ -1,5 +1,6 @@
 #include "backends/cpu/blas.h"
 
+#include "backends/cpu/element.h"
 #include "backends/cpu/openblas.h"
 #include "tensor/extent.h"
 
@@ -11,19 +12,38 @@ static const char *at(const void *matrix, int64_t row, int64_t column, int64_t l
     return (const char *)matrix + (row * ld + column) * size;
 }
 
-/* A leading dimension that does not fit belongs to a part of one row, which has no next row. OpenBLAS wants at least 1
- * for empty rows too. */
+/* A leading dimension that does not fit belongs to a single row, where it is not used. OpenBLAS wants at least 1 for empty rows
+ * too. */
 static blasint leading(int64_t ld, int64_t columns)
 {
     const int64_t fitting = ld <= INT32_MAX ? ld : columns;
     return (blasint)(fitting > 1 ? fitting : 1);
 }
 
+/* The library's functions for an element type. */
+#define TYPED_FUNCTIONS(suffix, T, letter)                                                         \
+    static void gemm_##suffix(CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, blasint m, blasint n,        \
+                              blasint k, double alpha, const void *a, blasint lda, const void *b,  \
+                              blasint ldb, double beta, void *c, blasint ldc)                      \
+    {                                                                                              \
+        talc_openblas()->cblas_##letter##gemm(CblasRowMajor, ta, tb, m, n, k, (T)alpha, a, lda, b, \
+                                              ldb, (T)beta, c, ldc);                               \
+    }                                                                                              \
+                                                                                                   \
+    static void gemv_##suffix(CBLAS_TRANSPOSE t, blasint m, blasint n, const void *a, blasint lda, \
+                              const void *x, blasint step, void *y)                                \
+    {                                                                                              \
+        talc_openblas()->cblas_##letter##gemv(CblasRowMajor, t, m, n, 1, a, lda, x, step, 0, y,    \
+                                              1);                                                  \
+    }
+
+TYPED_FUNCTIONS(f32, float, s)
+TYPED_FUNCTIONS(f64, double, d)
+
 void talc_blas_gemm(talc_dtype dtype, bool transpose_a, bool transpose_b, int64_t M, int64_t N,
                     int64_t K, double alpha, const void *A, int64_t lda, const void *B, int64_t ldb,
                     double beta, void *C, int64_t ldc)
 {
-    const talc_openblas_functions *openblas = talc_openblas();
     const int64_t size = (int64_t)talc_dtype_size(dtype);
     const CBLAS_TRANSPOSE ta = transpose_a ? CblasTrans : CblasNoTrans;
     const CBLAS_TRANSPOSE tb = transpose_b ? CblasTrans : CblasNoTrans;
@@ -46,16 +66,9 @@ void talc_blas_gemm(talc_dtype dtype, bool transpose_a, bool transpose_b, int64_
                 const blasint as = leading(lda, transpose_a ? ms : ks),
                               bs = leading(ldb, transpose_b ? ks : ns);
                 const double scale = k == 0 ? beta : 1.0;
-                if (dtype == TALC_F32)
-                    openblas->cblas_sgemm(CblasRowMajor, ta, tb, ms, ns, ks, (float)alpha,
-                                          (const float *)(const void *)a, as,
-                                          (const float *)(const void *)b, bs, (float)scale,
-                                          (float *)(void *)c, leading(ldc, ns));
-                else
-                    openblas->cblas_dgemm(CblasRowMajor, ta, tb, ms, ns, ks, alpha,
-                                          (const double *)(const void *)a, as,
-                                          (const double *)(const void *)b, bs, scale,
-                                          (double *)(void *)c, leading(ldc, ns));
+                TALC_CPU_CALL(
+                    dtype, gemm,
+                    (ta, tb, ms, ns, ks, alpha, a, as, b, bs, scale, c, leading(ldc, ns)));
                 k += k_step;
             } while (k < K);
         }
@@ -67,16 +80,10 @@ bool talc_blas_gemv(talc_dtype dtype, bool transpose, int64_t rows, int64_t colu
 {
     if (rows > INT32_MAX || columns > INT32_MAX || lda > INT32_MAX || step > INT32_MAX)
         return false;
-    const talc_openblas_functions *openblas = talc_openblas();
     const CBLAS_TRANSPOSE t = transpose ? CblasTrans : CblasNoTrans;
     const blasint m = (blasint)rows, n = (blasint)columns;
     /* Some versions scale y even by beta 0, which keeps NaN. */
     memset(y, 0, (size_t)(transpose ? columns : rows) * talc_dtype_size(dtype));
-    if (dtype == TALC_F32)
-        openblas->cblas_sgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step,
-                              0, y, 1);
-    else
-        openblas->cblas_dgemv(CblasRowMajor, t, m, n, 1, A, leading(lda, columns), x, (blasint)step,
-                              0, y, 1);
+    TALC_CPU_CALL(dtype, gemv, (t, m, n, A, leading(lda, columns), x, (blasint)step, y));
     return true;
 }

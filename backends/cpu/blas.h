@@ -1,7 +1,7 @@
 /// Products by OpenBLAS, single-threaded, from several threads at once. Private to backends/cpu.
 ///
-/// A piece of work that multiplies does so between talc_openblas_enter and talc_openblas_leave (openblas.h), and only where
-/// talc_openblas_refuses returned NULL.
+/// A task calls it between talc_openblas_enter and talc_openblas_leave (openblas.h), and only where talc_openblas_refuses
+/// returned NULL.
 #ifndef TALC_BACKENDS_CPU_BLAS_H
 #define TALC_BACKENDS_CPU_BLAS_H
 

@@ -4,7 +4,7 @@
 ///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
 ///
-/// There is little arithmetic and much memory traffic, so a piece of work is a tile of one output plane that stays in
+/// There is little arithmetic and much memory traffic, so a task is a tile of one output plane that stays in
 /// the first-level cache. The part of x' that it reads is copied to the worker's slice of the workspace with its columns
 /// sorted by their remainder modulo stride_w. Then every tap reads adjacent elements for adjacent outputs, whatever
 /// the stride, dilation and padding: tap t of output (oh, ow) stands at oh * row_step + ow + offset[t], and one loop
@@ -27,11 +27,11 @@ enum {
     TILE_BYTES = 64 << 10, /* of input */
     BAND_BYTES = 16 << 10, /* of outputs: together with their input in the first-level cache */
     TILE_COLUMNS = 1024,
-    PIECE_OUTPUTS = 16 << 10, /* small planes share a piece */
-    STREAM_BYTES = 8 << 20,   /* a larger y leaves the caches before anyone reads it */
+    TASK_OUTPUTS = 16 << 10, /* small planes share a task */
+    STREAM_BYTES = 8 << 20,  /* a larger y leaves the caches before anyone reads it */
     PREFETCH_BYTES = 4 << 10,
-    LINE_BYTES = 64,     /* of the cache, and of the widest vector register */
-    STRIP = 32,          /* elements of a row of a copied strip, at least VECTOR + 2 */
+    CACHE_LINE = 64,     /* of the cache, and of the widest vector register */
+    COPIED_COLUMNS = 32, /* elements of a row of copied columns, at least VECTOR + 2 */
     VECTOR = 16,         /* f32 elements of a line */
     FARTHEST = 64 << 10, /* the longest kernel and stride, so that no size below overflows */
 };
@@ -41,8 +41,8 @@ typedef struct depthwise_plan {
     int64_t band;          /* rows of outputs at a time */
     bool dense_3x3;        /* 3x3, stride 1, dilation 1 */
     int64_t row_blocks, column_blocks;
-    int64_t planes; /* output planes of a piece; more than 1 only when a tile is a whole plane */
-    int64_t pieces;
+    int64_t planes; /* output planes of a task; more than 1 only when a tile is a whole plane */
+    int64_t tasks;
     int64_t slots;               /* different remainders of kw * dilation_w modulo stride_w */
     int64_t width;               /* elements that a slot of an input row has */
     int64_t in, out;             /* elements of the two buffers of a worker */
@@ -51,7 +51,7 @@ typedef struct depthwise_plan {
 
 static int64_t rounded(int64_t count, int64_t step)
 {
-    return talc_cpu_pieces(count, step) * step;
+    return talc_ceil_div(count, step) * step;
 }
 
 /* Input rows under `rows` output rows. */
@@ -75,8 +75,8 @@ static int64_t remainders(const talc_conv2d_problem *p)
 static depthwise_plan plan_of(const talc_conv2d_problem *p)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
-    depthwise_plan plan = { .column_blocks = talc_cpu_pieces(p->OW, TILE_COLUMNS) };
-    plan.columns = talc_cpu_pieces(p->OW, plan.column_blocks);
+    depthwise_plan plan = { .column_blocks = talc_ceil_div(p->OW, TILE_COLUMNS) };
+    plan.columns = talc_ceil_div(p->OW, plan.column_blocks);
     plan.slots = talc_smaller(p->KW, remainders(p));
     plan.width =
         rounded(plan.columns, VECTOR) + rounded((p->KW - 1) * p->dilation_w / p->stride_w, VECTOR);
@@ -84,20 +84,20 @@ static depthwise_plan plan_of(const talc_conv2d_problem *p)
     const int64_t row = p->stride_h * plan.slots * plan.width * size;
     const int64_t halo = (input_rows(p, 1) - p->stride_h) * plan.slots * plan.width * size;
     const int64_t fitting = (TILE_BYTES - halo) / row;
-    plan.row_blocks = talc_cpu_pieces(p->OH, fitting < 1 ? 1 : fitting);
-    plan.rows = talc_cpu_pieces(p->OH, plan.row_blocks);
-    plan.row_blocks = talc_cpu_pieces(p->OH, plan.rows);
+    plan.row_blocks = talc_ceil_div(p->OH, fitting < 1 ? 1 : fitting);
+    plan.rows = talc_ceil_div(p->OH, plan.row_blocks);
+    plan.row_blocks = talc_ceil_div(p->OH, plan.rows);
 
     plan.dense_3x3 = p->KH == 3 && p->KW == 3 && p->stride_h == 1 && p->stride_w == 1 &&
                      p->dilation_h == 1 && p->dilation_w == 1;
     const int64_t tiles = plan.row_blocks * plan.column_blocks, planes = p->N * p->OC;
-    plan.planes = tiles == 1 ? PIECE_OUTPUTS / (p->OH * p->OW) + 1 : 1;
-    plan.pieces = talc_cpu_pieces(planes, plan.planes) * tiles;
+    plan.planes = tiles == 1 ? TASK_OUTPUTS / (p->OH * p->OW) + 1 : 1;
+    plan.tasks = talc_ceil_div(planes, plan.planes) * tiles;
 
     plan.in = rounded(input_rows(p, plan.rows) * plan.slots * plan.width, VECTOR);
     plan.band = talc_smaller(plan.rows, rounded(BAND_BYTES / (plan.columns * size) + 1, 4));
     if (plan.dense_3x3)
-        plan.in = (plan.band + 3) * STRIP; /* a row of zeros, a copied strip */
+        plan.in = (plan.band + 3) * COPIED_COLUMNS; /* a row of zeros, copied columns */
     plan.out = rounded(plan.band * plan.columns, VECTOR);
     plan.offsets_bytes = (size_t)rounded(p->KH * p->KW, 8) * sizeof(int64_t);
     plan.slice = (size_t)((plan.in + plan.out) * size);
@@ -112,17 +112,17 @@ typedef struct depthwise_tile {
     int64_t rows, columns;
 } depthwise_tile;
 
-/* How outputs get to y. One larger than the caches is streamed past them: a line at a time where every row of y is made
- * of whole lines and nothing is left to do to them, otherwise by way of a band that stays in cache. */
-typedef enum { IN_PLACE, STREAM_BAND, STREAM_LINES } depthwise_stores;
+/* How outputs get to y. One larger than the caches is written with non-temporal stores: a cache line at a time where every row of
+ * y is whole lines and there is no epilogue, else from a band of rows that stays in cache. */
+typedef enum { IN_PLACE, STREAM_BAND, STREAM_CACHE_LINES } depthwise_stores;
 
 static depthwise_stores stores_of(const talc_conv2d_problem *p, const void *y)
 {
     const int64_t row_bytes = p->OW * (int64_t)talc_dtype_size(p->dtype);
     if (p->N * p->OC * p->OH * row_bytes < STREAM_BYTES)
         return IN_PLACE;
-    const bool lines = row_bytes % LINE_BYTES == 0 && (uintptr_t)y % LINE_BYTES == 0;
-    return lines && !talc_cpu_conv2d_has_epilogue(p) ? STREAM_LINES : STREAM_BAND;
+    const bool lines = row_bytes % CACHE_LINE == 0 && (uintptr_t)y % CACHE_LINE == 0;
+    return lines && !talc_cpu_conv2d_has_epilogue(p) ? STREAM_CACHE_LINES : STREAM_BAND;
 }
 
 typedef struct depthwise_context {
@@ -133,8 +133,7 @@ typedef struct depthwise_context {
     depthwise_stores stores;
 } depthwise_context;
 
-/* Asks for the cache line `ahead` bytes after `at`, so that it has come from memory when the loops get there. It may lie
- * outside the image, or nowhere. */
+/* Prefetches the cache line `ahead` bytes after `at`, which may be outside the image and need not be mapped. */
 static inline void prefetch(const void *at, int64_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)at + (uintptr_t)ahead), 0, 2);
@@ -165,8 +164,8 @@ static void finish_band(const depthwise_context *c, const depthwise_tile *tile, 
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const bool whole = tile->columns == p->OW;
-    const int64_t stretches = whole ? 1 : rows, count = whole ? rows * p->OW : tile->columns;
-    for (int64_t i = 0; i < stretches; i++, out += out_step * size) {
+    const int64_t segments = whole ? 1 : rows, count = whole ? rows * p->OW : tile->columns;
+    for (int64_t i = 0; i < segments; i++, out += out_step * size) {
         const int64_t at = (plane * p->OH + tile->row + first + i) * p->OW + tile->column;
         if (talc_cpu_conv2d_has_epilogue(p))
             talc_cpu_conv2d_epilogue(p, plane % p->OC, count, out, c->arguments->bias,
@@ -191,19 +190,15 @@ static void depthwise_plane(const depthwise_context *c, const depthwise_tile *ti
         const bool in_band = c->stores == STREAM_BAND;
         const int64_t step = in_band ? tile->columns : p->OW;
         void *out = in_band ? band : (char *)c->arguments->y + at * size;
-        if (c->plan.dense_3x3 && p->dtype == TALC_F32)
-            band_3x3_f32(c, tile, first, rows, x, w, in, out, step);
-        else if (c->plan.dense_3x3)
-            band_3x3_f64(c, tile, first, rows, x, w, in, out, step);
-        else if (p->dtype == TALC_F32)
-            band_sums_f32(c, tile, first, rows, x, w, in, out, step);
+        if (c->plan.dense_3x3)
+            TALC_CPU_CALL(p->dtype, band_3x3, (c, tile, first, rows, x, w, in, out, step));
         else
-            band_sums_f64(c, tile, first, rows, x, w, in, out, step);
+            TALC_CPU_CALL(p->dtype, band_sums, (c, tile, first, rows, x, w, in, out, step));
         finish_band(c, tile, first, rows, plane, out, step);
     }
 }
 
-static void depthwise_piece(void *context, int64_t piece, int worker)
+static void depthwise_task(void *context, int64_t task, int worker)
 {
     const depthwise_context *c = context;
     const talc_conv2d_problem *p = c->problem;
@@ -212,12 +207,12 @@ static void depthwise_piece(void *context, int64_t piece, int worker)
         (char *)c->arguments->base.workspace + plan->offsets_bytes + (size_t)worker * plan->slice;
     char *out = in + plan->in * (int64_t)talc_dtype_size(p->dtype);
 
-    const int64_t tiles = plan->row_blocks * plan->column_blocks, i = piece % tiles;
+    const int64_t tiles = plan->row_blocks * plan->column_blocks, i = task % tiles;
     depthwise_tile tile = { .row = i / plan->column_blocks * plan->rows,
                             .column = i % plan->column_blocks * plan->columns };
     tile.rows = talc_smaller(plan->rows, p->OH - tile.row);
     tile.columns = talc_smaller(plan->columns, p->OW - tile.column);
-    const int64_t first = piece / tiles * plan->planes,
+    const int64_t first = task / tiles * plan->planes,
                   end = talc_smaller(first + plan->planes, p->N * p->OC);
     for (int64_t plane = first; plane < end; plane++)
         depthwise_plane(c, &tile, plane, in, out);
@@ -232,8 +227,10 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
     if (p->groups != p->C)
-        return "groups are not the input channels";
+        return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||
@@ -242,7 +239,7 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
     if (p->direction != TALC_FORWARD)
         return talc_cpu_conv2d_depthwise_gradient_plan(p, limit, plan);
     const depthwise_plan own = plan_of(p);
-    int64_t workers = talc_smaller(talc_cpu_threads(), own.pieces);
+    int64_t workers = talc_smaller(talc_cpu_threads(), own.tasks);
     if (limit > own.offsets_bytes)
         workers = talc_smaller(workers, (int64_t)((limit - own.offsets_bytes) / own.slice));
     plan->workspace = own.offsets_bytes + own.slice * (size_t)(workers > 1 ? workers : 1);
@@ -267,5 +264,5 @@ talc_status talc_cpu_conv2d_depthwise_run(talc_device *device, const void *probl
             offsets[kh * p->KW + kw] = kh * p->dilation_h * in_row + kw % own->slots * width +
                                        kw * p->dilation_w / p->stride_w;
     const size_t slices = (plan->workspace - own->offsets_bytes) / own->slice;
-    return talc_cpu_parallel_limited(own->pieces, (int)slices, depthwise_piece, &context);
+    return talc_cpu_parallel_limited(own->tasks, (int)slices, depthwise_task, &context);
 }

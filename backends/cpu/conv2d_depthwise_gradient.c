@@ -4,7 +4,7 @@
 ///     dw[oc, 0, kh, kw] = sum over n, oh, ow of x[n, oc / M, ih, iw] * dy[n, oc, oh, ow]
 ///
 /// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Both are loops over rows of dy, which
-/// a tap shifts against the rows of an image: dx adds them, scaled, and dw multiplies the two. A piece of work is some
+/// a tap shifts against the rows of an image: dx adds them, scaled, and dw multiplies the two. A task is some
 /// planes of dx, or a filter over a part of the images (conv2d_partial.h). Sums are in the data's type; a dot product has a
 /// vector of them, which f64 adds, and sums the rest of a row in f64. Padding is skipped.
 #include "backends/cpu/conv2d_partial.h"
@@ -22,7 +22,7 @@ typedef struct gradient_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
     talc_cpu_partial partial;
-    int64_t planes; /* of dx in a piece */
+    int64_t planes; /* of dx in a task */
 } gradient_context;
 
 /* Where a tap reads an image: outputs columns.lo .. columns.hi - 1 of rows.lo .. rows.hi - 1, from pixel (ih, iw) on. */
@@ -82,21 +82,18 @@ static void input_plane(const gradient_context *c, int64_t n, int64_t channel)
             const double w = talc_cpu_load(p->dtype, c->arguments->w, oc * taps + tap);
             if (place.columns.lo == place.columns.hi)
                 continue;
-            if (p->dtype == TALC_F32)
-                add_tap_f32(p, &place, (float)w, dy, dx);
-            else
-                add_tap_f64(p, &place, w, dy, dx);
+            TALC_CPU_CALL(p->dtype, add_tap, (p, &place, w, dy, dx));
         }
     }
 }
 
-static void input_piece(void *context, int64_t piece, int worker)
+static void input_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *c = context;
     const int64_t all = c->problem->N * c->problem->C;
-    const int64_t end = talc_smaller(all, (piece + 1) * c->planes);
-    for (int64_t plane = piece * c->planes; plane < end; plane++)
+    const int64_t end = talc_smaller(all, (task + 1) * c->planes);
+    for (int64_t plane = task * c->planes; plane < end; plane++)
         input_plane(c, plane / c->problem->C, plane % c->problem->C);
 }
 
@@ -133,13 +130,13 @@ typedef double vector_f64 __attribute__((vector_size(32), aligned(8), may_alias)
 TAP_SUM(f32, float)
 TAP_SUM(f64, double)
 
-static void weight_piece(void *context, int64_t piece, int worker)
+static void weight_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const int64_t M = p->OC / p->C, taps = p->KH * p->KW;
-    const int64_t oc = piece % p->OC, part = piece / p->OC;
+    const int64_t oc = task % p->OC, part = task / p->OC;
     const talc_range images = talc_cpu_partial_terms(&c->partial, part);
     void *dw = talc_cpu_partial_at(&c->partial, p, c->arguments, part, oc * taps);
     for (int64_t n = images.lo; n < images.hi; n++) {
@@ -149,8 +146,7 @@ static void weight_piece(void *context, int64_t piece, int worker)
             const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
             double sum = n == images.lo ? 0 : talc_cpu_load(p->dtype, dw, tap);
             if (place.columns.lo < place.columns.hi)
-                sum += p->dtype == TALC_F32 ? tap_sum_f32(p, &place, dy, x)
-                                            : tap_sum_f64(p, &place, dy, x);
+                sum += TALC_CPU_VALUE(p->dtype, tap_sum, (p, &place, dy, x));
             talc_cpu_store(p->dtype, dw, tap, sum);
         }
     }
@@ -178,9 +174,9 @@ talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *pr
     gradient_context c = { .problem = p, .arguments = arguments };
     if (p->direction == TALC_GRAD_INPUT) {
         c.planes = PIECE_PIXELS / (p->H * p->W) + 1;
-        return talc_cpu_parallel(talc_cpu_pieces(p->N * p->C, c.planes), input_piece, &c);
+        return talc_cpu_parallel(talc_ceil_div(p->N * p->C, c.planes), input_task, &c);
     }
     c.partial = *(const talc_cpu_partial *)talc_plan_own(plan);
-    const talc_status status = talc_cpu_parallel(c.partial.parts * p->OC, weight_piece, &c);
+    const talc_status status = talc_cpu_parallel(c.partial.parts * p->OC, weight_task, &c);
     return status != TALC_OK ? status : talc_cpu_partial_sum(&c.partial, p, arguments);
 }

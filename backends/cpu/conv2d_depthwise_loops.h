@@ -10,19 +10,19 @@
 #define copy_input   NAME(copy_input)
 #define row_sums     NAME(row_sums)
 #define band_sums    NAME(band_sums)
-#define strip_3x3    NAME(strip_3x3)
-#define copy_strip   NAME(copy_strip)
+#define column_3x3   NAME(column_3x3)
+#define copy_columns NAME(copy_columns)
 #define band_3x3     NAME(band_3x3)
 #define LOAD(at)     (*(const vector *)(at))
 #define HALF(at)     (*(const half *)(at))
 
-enum { LANES = LINE_BYTES / sizeof(real) };
+enum { LANES = CACHE_LINE / sizeof(real) };
 
 /* The widest vector register there is, at any address; compilers make several narrower ones of it. */
-typedef real vector __attribute__((vector_size(LINE_BYTES), aligned(sizeof(real)), may_alias));
+typedef real vector __attribute__((vector_size(CACHE_LINE), aligned(sizeof(real)), may_alias));
 
 /* For sums over many taps: gcc keeps a vector wider than the processor's in memory, not in several registers. */
-typedef real half __attribute__((vector_size(LINE_BYTES / 2), aligned(sizeof(real)), may_alias));
+typedef real half __attribute__((vector_size(CACHE_LINE / 2), aligned(sizeof(real)), may_alias));
 
 /* The first `columns` lanes, all of them when there are more columns. */
 static ALWAYS_INLINE void store(real *at, const vector *v, int64_t columns)
@@ -127,14 +127,14 @@ TALC_TARGET_CLONES static void band_sums(const depthwise_context *c, const depth
 
 // ---- A 3x3 kernel of stride 1 without dilation --------------------------------------------------------------
 
-/* A strip of outputs as wide as a vector register walks down the rows: each input row is loaded once, three times
- * shifted, and adds to the up to three output rows that it belongs to. The taps of each output are summed in the same
- * order as above. Input row i stands at x + start + i * step, or is zero when i is not in `inside`; on its `border` a
- * strip reads no further than its middle tap and shifts a zero in. `ahead` bytes further the next band starts. */
-static ALWAYS_INLINE void strip_3x3(int border, const real *restrict w, const real *zeros,
-                                    const real *x, int64_t start, int64_t step, talc_range inside,
-                                    int64_t rows, int64_t ahead, int64_t columns, bool stream,
-                                    real *restrict out, int64_t out_step)
+/* Computes a column of outputs as wide as a vector register, row by row: each input row is loaded once, three times shifted, and
+ * adds to the up to three output rows that it belongs to. The taps of each output are summed in the same order as above. Input
+ * row i is at x + start + i * step, or is zero when i is not in `inside`; at the image's `border` nothing is read beyond the
+ * middle tap, and a zero is shifted in. The next band starts `ahead` bytes further. */
+static ALWAYS_INLINE void column_3x3(int border, const real *restrict w, const real *zeros,
+                                     const real *x, int64_t start, int64_t step, talc_range inside,
+                                     int64_t rows, int64_t ahead, int64_t columns, bool stream,
+                                     real *restrict out, int64_t out_step)
 {
     vector bottom = { 0 }, middle = { 0 };
     for (int64_t i = 0; i < rows + 2; i++) {
@@ -165,19 +165,19 @@ static ALWAYS_INLINE void strip_3x3(int border, const real *restrict w, const re
 }
 
 /* Columns iw - 1 .. iw + LANES of some image rows, zero where they are outside. */
-static ALWAYS_INLINE void copy_strip(const real *plane, int64_t W, int64_t ih, int64_t iw,
-                                     talc_range inside, int64_t ahead, real *strip)
+static ALWAYS_INLINE void copy_columns(const real *plane, int64_t W, int64_t ih, int64_t iw,
+                                       talc_range inside, int64_t ahead, real *copied)
 {
     const talc_range columns = talc_window_inside(iw - 1, 1, LANES + 2, W);
     for (int64_t i = inside.lo; i < inside.hi; i++) {
         const real *row = plane + (ih + i) * W;
         prefetch(row + talc_smaller(iw + LANES, W) - 1, ahead);
-        copy_slot(row, iw - 1, 1, columns, LANES + 2, strip + i * STRIP);
+        copy_slot(row, iw - 1, 1, columns, LANES + 2, copied + i * COPIED_COLUMNS);
     }
 }
 
-/* The same rows as the band above makes, from x itself: strips are copied only where an image is narrow or the padding
- * is not 1. `in` is a row of zeros, and room for a copied strip. */
+/* The same rows as band_sums, from x itself: columns are copied only where an image is narrow or the padding is not 1. `in` holds
+ * a row of zeros and space for copied columns. */
 TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthwise_tile *tile,
                                         int64_t first, int64_t rows, const real *plane,
                                         const real *w, real *in, real *out, int64_t out_step)
@@ -186,27 +186,27 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
     const int64_t ih = tile->row + first - p->pad_top, W = p->W;
     const talc_range inside = talc_window_inside(ih, 1, rows + 2, p->H);
     const int64_t ahead = rows * W * (int64_t)sizeof(real);
-    const bool stream = c->stores == STREAM_LINES;
-    real *zeros = in + 1, *strip = in + STRIP;
-    for (int64_t i = 0; i < STRIP; i++)
+    const bool stream = c->stores == STREAM_CACHE_LINES;
+    real *zeros = in + 1, *copied = in + COPIED_COLUMNS;
+    for (int64_t i = 0; i < COPIED_COLUMNS; i++)
         in[i] = 0;
     for (int64_t q = 0; q < tile->columns; q += LANES) {
         const int64_t at = vector_start(q, tile->columns);
         const int64_t iw = tile->column + at - p->pad_left + 1; /* of the middle tap */
         const int64_t start = ih * W + iw;
         if (iw >= 1 && iw + LANES < W)
-            strip_3x3(NO_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
-                      out + at, out_step);
+            column_3x3(NO_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
+                       out + at, out_step);
         else if (iw == 0 && iw + LANES < W)
-            strip_3x3(LEFT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
-                      out + at, out_step);
+            column_3x3(LEFT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
+                       out + at, out_step);
         else if (iw >= 1 && iw + LANES == W && tile->columns >= LANES)
-            strip_3x3(RIGHT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
-                      out + at, out_step);
+            column_3x3(RIGHT_BORDER, w, zeros, plane, start, W, inside, rows, ahead, LANES, stream,
+                       out + at, out_step);
         else {
-            copy_strip(plane, W, ih, iw, inside, ahead, strip);
-            strip_3x3(NO_BORDER, w, zeros, strip + 1, 0, STRIP, inside, rows, 0, tile->columns,
-                      stream, out + at, out_step);
+            copy_columns(plane, W, ih, iw, inside, ahead, copied);
+            column_3x3(NO_BORDER, w, zeros, copied + 1, 0, COPIED_COLUMNS, inside, rows, 0,
+                       tile->columns, stream, out + at, out_step);
         }
     }
 }
@@ -220,8 +220,8 @@ TALC_TARGET_CLONES static void band_3x3(const depthwise_context *c, const depthw
 #undef copy_input
 #undef row_sums
 #undef band_sums
-#undef strip_3x3
-#undef copy_strip
+#undef column_3x3
+#undef copy_columns
 #undef band_3x3
 #undef LOAD
 #undef HALF

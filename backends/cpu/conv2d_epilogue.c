@@ -3,7 +3,7 @@
 #include "backends/cpu/activation.h"
 #include "backends/cpu/element.h"
 
-#define ADD_TO_PLANE(suffix, type)                                                                 \
+#define ADD_TO_PLANE(constant, suffix, type, A)                                                    \
     static void add_to_plane_##suffix(int64_t count, type *y, const type *bias,                    \
                                       const type *residual)                                        \
     {                                                                                              \
@@ -16,16 +16,12 @@
                 y[i] += b;                                                                         \
     }
 
-ADD_TO_PLANE(f32, float)
-ADD_TO_PLANE(f64, double)
+TALC_CPU_FLOATS(ADD_TO_PLANE)
 
 void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, int64_t count,
                               void *y, const void *bias, const void *residual)
 {
     const void *b = talc_cpu_at(problem->dtype, bias, oc);
-    if (problem->dtype == TALC_F32)
-        add_to_plane_f32(count, y, b, residual);
-    else
-        add_to_plane_f64(count, y, b, residual);
+    TALC_CPU_CALL(problem->dtype, add_to_plane, (count, y, b, residual));
     talc_cpu_activate(problem->dtype, problem->activation, count, y);
 }

@@ -5,8 +5,8 @@
 
 #include "ops/conv2d.h"
 
-/// Ends one stretch of one output plane while it is in cache, in the data's own type: `count` elements of channel
-/// `oc` from `y` on. `bias` has OC elements, `residual` starts with what is added to y[0]; both may be NULL.
+/// Applies them to contiguous elements of one output plane while they are in cache, in the data's own type: `count` elements of
+/// channel `oc` from `y` on. `bias` has OC elements, `residual` starts with what is added to y[0]; both may be NULL.
 void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, int64_t count,
                               void *y, const void *bias, const void *residual);
 

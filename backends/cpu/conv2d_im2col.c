@@ -3,7 +3,7 @@
 ///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
 ///     B[(ic * KH + kh) * KW + kw, j] = x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
-/// B, the im2col matrix, is never whole: a piece of work is a block of columns j of one image, or of several images
+/// B, the im2col matrix, is never whole: a task is a block of columns j of one image, or of several images
 /// when images are small, times a block of output channels. It builds B a few rows at a time, in the worker's slice of
 /// the workspace and small enough to stay in cache, and OpenBLAS adds their product to y: sums are in the data's type.
 /// The blocks follow from the problem and the workspace limit alone, so every number of threads gives the same bits.
@@ -22,15 +22,15 @@
 
 #include <string.h>
 
-/* A block of B, 1 MiB of f32, is to stay in a core's second-level cache, and 32 MiB of workspace are to serve 16 threads
- * and more. A problem of few pieces gets smaller blocks, down to those for which OpenBLAS packs its operands as long as
- * it multiplies. */
+/* A block of B, 1 MiB of f32, stays in a core's second-level cache, and 32 MiB of workspace are enough for 16 threads and more. A
+ * problem of few tasks gets smaller blocks, down to the size at which OpenBLAS takes as long to pack its operands as to multiply
+ * them. */
 enum {
     ROWS = 256,
     COLUMNS = 1024,
     MIN_COLUMNS = 384,
     MIN_CHANNELS = 128,
-    PIECES = 16,
+    TASKS = 16,
     SLICE_BYTES = 2 << 20,
 };
 
@@ -53,12 +53,12 @@ static void cut(const talc_conv2d_problem *p, im2col_plan *plan)
     plan->columns = plan->images > 1
                         ? plan->images * plan->P
                         : talc_cpu_im2col_aligned(talc_cpu_im2col_even(plan->P, plan->columns));
-    plan->image_blocks = talc_cpu_pieces(p->N, plan->images);
-    plan->column_blocks = plan->images > 1 ? 1 : talc_cpu_pieces(plan->P, plan->columns);
-    plan->channel_blocks = talc_cpu_pieces(p->OC / p->groups, plan->channels);
+    plan->image_blocks = talc_ceil_div(p->N, plan->images);
+    plan->column_blocks = plan->images > 1 ? 1 : talc_ceil_div(plan->P, plan->columns);
+    plan->channel_blocks = talc_ceil_div(p->OC / p->groups, plan->channels);
 }
 
-static int64_t pieces_of(const talc_conv2d_problem *p, const im2col_plan *plan)
+static int64_t tasks_of(const talc_conv2d_problem *p, const im2col_plan *plan)
 {
     return plan->image_blocks * p->groups * plan->column_blocks * plan->channel_blocks;
 }
@@ -77,7 +77,7 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     plan.columns = COLUMNS;
     plan.channels = p->OC / p->groups;
     cut(p, &plan);
-    while (pieces_of(p, &plan) < PIECES &&
+    while (tasks_of(p, &plan) < TASKS &&
            (plan.columns > MIN_COLUMNS || plan.channels > MIN_CHANNELS)) {
         if (plan.columns > MIN_COLUMNS)
             plan.columns = (plan.columns + 1) / 2;
@@ -106,7 +106,7 @@ typedef struct im2col_context {
     im2col_plan plan;
 } im2col_context;
 
-/* The part of y that a piece computes. */
+/* The part of y that a task computes. */
 typedef struct im2col_target {
     int64_t n, images;    /* first image, how many */
     int64_t g;            /* group */
@@ -114,17 +114,17 @@ typedef struct im2col_target {
     int64_t j, columns;   /* first output of a plane, how many */
 } im2col_target;
 
-static im2col_target target_of(const im2col_context *c, int64_t piece)
+static im2col_target target_of(const im2col_context *c, int64_t task)
 {
     const talc_conv2d_problem *p = c->problem;
     const im2col_plan *plan = &c->plan;
     const int64_t OC = p->OC / p->groups;
-    const int64_t channel = piece % plan->channel_blocks * plan->channels;
-    piece /= plan->channel_blocks;
-    im2col_target t = { .j = plan->images > 1 ? 0 : piece % plan->column_blocks * plan->columns };
-    piece /= plan->column_blocks;
-    t.g = piece % p->groups;
-    t.n = piece / p->groups * plan->images;
+    const int64_t channel = task % plan->channel_blocks * plan->channels;
+    task /= plan->channel_blocks;
+    im2col_target t = { .j = plan->images > 1 ? 0 : task % plan->column_blocks * plan->columns };
+    task /= plan->column_blocks;
+    t.g = task % p->groups;
+    t.n = task / p->groups * plan->images;
     t.images = talc_smaller(plan->images, p->N - t.n);
     t.oc = t.g * OC + channel;
     t.channels = talc_smaller(plan->channels, OC - channel);
@@ -132,13 +132,13 @@ static im2col_target target_of(const im2col_context *c, int64_t piece)
     return t;
 }
 
-static void im2col_piece(void *context, int64_t piece, int worker)
+static void im2col_task(void *context, int64_t task, int worker)
 {
     const im2col_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const im2col_plan *plan = &c->plan;
-    const im2col_target t = target_of(c, piece);
+    const im2col_target t = target_of(c, task);
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
     const talc_cpu_im2col_block block = { p, t.j, t.columns, plan->columns };
     const bool staged = plan->images > 1;
@@ -179,10 +179,12 @@ const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *p
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
     if (p->direction != TALC_FORWARD)
         return talc_cpu_im2col_gradient_plan(p, limit, plan);
     const im2col_plan own = plan_of(p, limit);
-    int64_t workers = talc_smaller(talc_cpu_threads(), pieces_of(p, &own));
+    int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(p, &own));
     workers = talc_smaller(workers, (int64_t)(limit / own.slice));
     plan->workspace = own.slice * (size_t)(workers > 1 ? workers : 1);
     talc_plan_keep(plan, &own, sizeof own);
@@ -197,6 +199,6 @@ talc_status talc_cpu_conv2d_im2col_run(talc_device *device, const void *problem,
         return talc_cpu_im2col_gradient_run(problem, plan, arguments);
     const im2col_plan *own = talc_plan_own(plan);
     im2col_context context = { problem, arguments, *own };
-    return talc_cpu_parallel_limited(pieces_of(problem, own), (int)(plan->workspace / own->slice),
-                                     im2col_piece, &context);
+    return talc_cpu_parallel_limited(tasks_of(problem, own), (int)(plan->workspace / own->slice),
+                                     im2col_task, &context);
 }

@@ -6,6 +6,7 @@
 #ifndef TALC_BACKENDS_CPU_CONV2D_IM2COL_H
 #define TALC_BACKENDS_CPU_CONV2D_IM2COL_H
 
+#include "tensor/extent.h"
 #include "backends/cpu/threads.h"
 #include "ops/conv2d.h"
 
@@ -28,14 +29,14 @@ void talc_cpu_im2col_add(const talc_cpu_im2col_block *block, const void *src, in
 /// The size of equal blocks of at most `most`, at least 1.
 static inline int64_t talc_cpu_im2col_even(int64_t total, int64_t most)
 {
-    const int64_t blocks = talc_cpu_pieces(total, most);
-    return blocks > 1 ? talc_cpu_pieces(total, blocks) : total > 1 ? total : 1;
+    const int64_t blocks = talc_ceil_div(total, most);
+    return blocks > 1 ? talc_ceil_div(total, blocks) : total > 1 ? total : 1;
 }
 
 /// Wide blocks start where a cache line does, when planes do.
 static inline int64_t talc_cpu_im2col_aligned(int64_t columns)
 {
-    return columns < 64 ? columns : talc_cpu_pieces(columns, 16) * 16;
+    return columns < 64 ? columns : talc_ceil_div(columns, 16) * 16;
 }
 
 /// The gradients, in either direction.

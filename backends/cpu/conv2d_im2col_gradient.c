@@ -3,9 +3,9 @@
 ///     dB[k, j] = sum over oc of w[g, oc, k] * dy[n, g, oc, j],      dx: dB added to the pixels that B was read from
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[k, j]
 ///
-/// Input: a piece of work is a block of input channels of one image, or of several images when planes are small. It makes
-/// dB a block at a time in the worker's slice of the workspace and adds it to the planes, which no other piece writes.
-/// Weight: a piece of work is a block of rows k times a part of the images and columns (conv2d_partial.h). It builds B a
+/// Input: a task is a block of input channels of one image, or of several images when planes are small. It makes
+/// dB a block at a time in the worker's slice of the workspace and adds it to the planes, which no other task writes.
+/// Weight: a task is a block of rows k times a part of the images and columns (conv2d_partial.h). It builds B a
 /// block at a time, and OpenBLAS adds the products up.
 ///
 /// Where a block has several images, their dy is copied side by side, so that one product serves them all. Sums are in the
@@ -20,12 +20,12 @@
 
 #include <string.h>
 
-/* As in the forward pass: a block and its operands are to stay in a core's caches, and few pieces get smaller blocks. */
+/* As in the forward pass: a block and its operands are to stay in a core's caches, and few tasks get smaller blocks. */
 enum {
     ROWS = 256,
     COLUMNS = 1024,
     MIN_COLUMNS = 256,
-    PIECES = 16,
+    TASKS = 16,
     SLICE_BYTES = 2 << 20,
 };
 
@@ -35,7 +35,7 @@ typedef struct gradient_plan {
     int64_t rows;     /* of B in a block */
     int64_t columns;  /* of B in a block */
     int64_t images;   /* in a block; more than 1 only when it holds whole planes */
-    int64_t channels; /* input channels in a piece of the input's gradient */
+    int64_t channels; /* input channels in a task of the input's gradient */
     int64_t column_blocks, image_blocks, channel_blocks, row_blocks;
     talc_cpu_partial partial; /* of the weight's gradient */
     size_t slice;             /* bytes of workspace for each worker */
@@ -48,13 +48,13 @@ static void cut(const talc_conv2d_problem *p, gradient_plan *plan)
     plan->columns = plan->images > 1
                         ? plan->images * plan->P
                         : talc_cpu_im2col_aligned(talc_cpu_im2col_even(plan->P, plan->columns));
-    plan->image_blocks = talc_cpu_pieces(p->N, plan->images);
-    plan->column_blocks = plan->images > 1 ? 1 : talc_cpu_pieces(plan->P, plan->columns);
-    plan->channel_blocks = talc_cpu_pieces(p->C / p->groups, plan->channels);
-    plan->row_blocks = talc_cpu_pieces(plan->K, plan->rows);
+    plan->image_blocks = talc_ceil_div(p->N, plan->images);
+    plan->column_blocks = plan->images > 1 ? 1 : talc_ceil_div(plan->P, plan->columns);
+    plan->channel_blocks = talc_ceil_div(p->C / p->groups, plan->channels);
+    plan->row_blocks = talc_ceil_div(plan->K, plan->rows);
 }
 
-/* How many pieces there can be: the weight's gradient can have a part for each block of columns. */
+/* How many tasks there can be: the weight's gradient can have a part for each block of columns. */
 static int64_t pieces_at_most(const talc_conv2d_problem *p, const gradient_plan *plan)
 {
     return plan->image_blocks * p->groups *
@@ -67,11 +67,11 @@ static int64_t elements_of(const talc_conv2d_problem *p, const gradient_plan *pl
     return plan->columns * (plan->rows + (plan->images > 1 ? p->OC / p->groups : 0));
 }
 
-/* Fewer columns and channels while there are few pieces. */
+/* Fewer columns and channels while there are few tasks. */
 static void cut_finer(const talc_conv2d_problem *p, gradient_plan *plan)
 {
     const bool input = p->direction == TALC_GRAD_INPUT;
-    while (pieces_at_most(p, plan) < PIECES &&
+    while (pieces_at_most(p, plan) < TASKS &&
            ((plan->images > 1 && plan->columns > MIN_COLUMNS) || (input && plan->channels > 1) ||
             (!input && plan->columns > MIN_COLUMNS))) {
         if (plan->columns > MIN_COLUMNS && (plan->images > 1 || !input))
@@ -105,7 +105,7 @@ static gradient_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     return plan;
 }
 
-static int64_t pieces_of(const talc_conv2d_problem *p, const gradient_plan *plan)
+static int64_t tasks_of(const talc_conv2d_problem *p, const gradient_plan *plan)
 {
     return p->groups * (p->direction == TALC_GRAD_INPUT ? plan->image_blocks * plan->channel_blocks
                                                         : plan->partial.parts * plan->row_blocks);
@@ -161,16 +161,16 @@ static const void *planes_at(const talc_conv2d_problem *p, const void *x, int64_
     return talc_cpu_at(p->dtype, x, (n * p->C + g * (p->C / p->groups)) * p->H * p->W);
 }
 
-static void input_piece(void *context, int64_t piece, int worker)
+static void input_task(void *context, int64_t task, int worker)
 {
     const gradient_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const gradient_plan *plan = &c->plan;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
     const int64_t OC = p->OC / p->groups, plane = p->H * p->W;
-    const int64_t channel = piece % plan->channel_blocks * plan->channels;
-    const int64_t g = piece / plan->channel_blocks % p->groups;
-    const int64_t image_block = piece / plan->channel_blocks / p->groups;
+    const int64_t channel = task % plan->channel_blocks * plan->channels;
+    const int64_t g = task / plan->channel_blocks % p->groups;
+    const int64_t image_block = task / plan->channel_blocks / p->groups;
     const int64_t channels = talc_smaller(plan->channels, p->C / p->groups - channel);
     char *dB = c->slices + (size_t)worker * plan->slice;
     char *staged = dB + plan->rows * plan->columns * size;
@@ -195,15 +195,15 @@ static void input_piece(void *context, int64_t piece, int worker)
     talc_openblas_leave();
 }
 
-static void weight_piece(void *context, int64_t piece, int worker)
+static void weight_task(void *context, int64_t task, int worker)
 {
     const gradient_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const gradient_plan *plan = &c->plan;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), OC = p->OC / p->groups;
-    const int64_t k = piece % plan->row_blocks * plan->rows;
-    const int64_t g = piece / plan->row_blocks % p->groups;
-    const int64_t part = piece / plan->row_blocks / p->groups;
+    const int64_t k = task % plan->row_blocks * plan->rows;
+    const int64_t g = task / plan->row_blocks % p->groups;
+    const int64_t part = task / plan->row_blocks / p->groups;
     const int64_t rows = talc_smaller(plan->rows, plan->K - k);
     const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
     char *B = c->slices + (size_t)worker * plan->slice;
@@ -236,7 +236,7 @@ const char *talc_cpu_im2col_gradient_plan(const talc_conv2d_problem *problem, si
 {
     const gradient_plan own = plan_of(problem, limit);
     const size_t shared = shared_bytes(problem, &own);
-    int64_t workers = talc_smaller(talc_cpu_threads(), pieces_of(problem, &own));
+    int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(problem, &own));
     if (limit > shared)
         workers = talc_smaller(workers, (int64_t)((limit - shared) / own.slice));
     plan->workspace = shared + own.slice * (size_t)(workers > 1 ? workers : 1);
@@ -252,8 +252,8 @@ talc_status talc_cpu_im2col_gradient_run(const talc_conv2d_problem *problem, con
     gradient_context c = { problem, arguments, *own, (char *)arguments->base.workspace + shared };
     const bool input = problem->direction == TALC_GRAD_INPUT;
     const talc_status status = talc_cpu_parallel_limited(
-        pieces_of(problem, own), (int)((plan->workspace - shared) / own->slice),
-        input ? input_piece : weight_piece, &c);
+        tasks_of(problem, own), (int)((plan->workspace - shared) / own->slice),
+        input ? input_task : weight_task, &c);
     return status != TALC_OK || input ? status
                                       : talc_cpu_partial_sum(&own->partial, problem, arguments);
 }

@@ -1,4 +1,5 @@
 #include "backends/cpu/conv2d_im2col.h"
+#include "backends/cpu/element.h"
 #include "tensor/extent.h"
 
 #include <string.h>
@@ -64,12 +65,8 @@ static inline void copy_interior(const talc_conv2d_problem *p, int64_t size, int
 {
     if (p->stride_w == 1)
         copy_few(dst, src, (size_t)(count * size));
-    else if (p->dtype == TALC_F32)
-        strided_copy_f32(count, (float *)(void *)dst, (const float *)(const void *)src,
-                         p->stride_w);
     else
-        strided_copy_f64(count, (double *)(void *)dst, (const double *)(const void *)src,
-                         p->stride_w);
+        TALC_CPU_CALL(p->dtype, strided_copy, (count, (void *)dst, (const void *)src, p->stride_w));
 }
 
 /* Outputs lo .. hi - 1 of a row, whose tap `kw` lands outside: what the padding mode says, from image row `row`. */
@@ -199,12 +196,8 @@ static void add_row(const talc_cpu_im2col_block *b, int64_t size, const char *sr
         const int64_t iw = lo * p->stride_w - p->pad_left + kw * p->dilation_w;
         char *dst = plane + (ih * p->W + iw) * size;
         const char *from = src + (start + lo - b->first) * size;
-        if (p->dtype == TALC_F32)
-            add_strided_f32(hi - lo, (float *)(void *)dst, p->stride_w,
-                            (const float *)(const void *)from);
-        else
-            add_strided_f64(hi - lo, (double *)(void *)dst, p->stride_w,
-                            (const double *)(const void *)from);
+        TALC_CPU_CALL(p->dtype, add_strided,
+                      (hi - lo, (void *)dst, p->stride_w, (const void *)from));
     }
 }
 

@@ -1,9 +1,10 @@
 #include "backends/cpu/conv2d_partial.h"
+#include "backends/cpu/element.h"
 
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
-enum { PIECES = 16, SUM_ELEMENTS = 8 << 10 };
+enum { TASKS = 16, SUM_ELEMENTS = 8 << 10 };
 
 static int64_t elements_of(const talc_conv2d_problem *p)
 {
@@ -15,8 +16,8 @@ talc_cpu_partial talc_cpu_partial_of(const talc_conv2d_problem *problem, int64_t
 {
     const size_t bytes = (size_t)elements_of(problem) * talc_dtype_size(problem->dtype);
     talc_cpu_partial partial = { .terms = terms, .bytes = (bytes + 63) / 64 * 64 };
-    const int64_t wanted = talc_smaller(talc_cpu_pieces(PIECES, others), terms);
-    const int64_t fitting = talc_smaller((int64_t)(limit / 2 / partial.bytes), PIECES);
+    const int64_t wanted = talc_smaller(talc_ceil_div(TASKS, others), terms);
+    const int64_t fitting = talc_smaller((int64_t)(limit / 2 / partial.bytes), TASKS);
     partial.parts = talc_larger(1, talc_smaller(wanted, fitting));
     return partial;
 }
@@ -61,19 +62,17 @@ typedef struct sum_context {
 ADD_PART(f32, float)
 ADD_PART(f64, double)
 
-static void sum_piece(void *context, int64_t piece, int worker)
+static void sum_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const sum_context *c = context;
     const talc_conv2d_problem *p = c->problem;
-    const int64_t first = piece * SUM_ELEMENTS;
+    const int64_t first = task * SUM_ELEMENTS;
     const int64_t count = talc_smaller(SUM_ELEMENTS, elements_of(p) - first);
     for (int64_t part = 0; part < c->partial->parts; part++) {
         const void *from = talc_cpu_partial_at(c->partial, p, c->arguments, part, first);
-        if (p->dtype == TALC_F32)
-            add_part_f32(count, (float *)c->arguments->dw + first, from, part == 0);
-        else
-            add_part_f64(count, (double *)c->arguments->dw + first, from, part == 0);
+        void *to = (char *)c->arguments->dw + first * (int64_t)talc_dtype_size(p->dtype);
+        TALC_CPU_CALL(p->dtype, add_part, (count, to, from, part == 0));
     }
 }
 
@@ -82,6 +81,6 @@ talc_status talc_cpu_partial_sum(const talc_cpu_partial *partial,
                                  const talc_conv2d_arguments *arguments)
 {
     sum_context context = { partial, problem, arguments };
-    const int64_t pieces = talc_cpu_pieces(elements_of(problem), SUM_ELEMENTS);
-    return partial->parts == 1 ? TALC_OK : talc_cpu_parallel(pieces, sum_piece, &context);
+    const int64_t tasks = talc_ceil_div(elements_of(problem), SUM_ELEMENTS);
+    return partial->parts == 1 ? TALC_OK : talc_cpu_parallel(tasks, sum_task, &context);
 }

@@ -14,7 +14,7 @@ typedef struct talc_cpu_partial {
     size_t bytes;  ///< of one part in the workspace
 } talc_cpu_partial;
 
-/// Enough parts that `others` pieces of work each make at least 16, in at most half the limit.
+/// Enough parts that `others` tasks each make at least 16, in at most half the limit.
 talc_cpu_partial talc_cpu_partial_of(const talc_conv2d_problem *problem, int64_t others,
                                      int64_t terms, size_t limit);
 

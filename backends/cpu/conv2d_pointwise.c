@@ -4,7 +4,7 @@
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j]
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. A piece of work of y or dx is a block of columns j times a
+/// since an image's planes [C/groups, H*W] are the matrix already. A task of y or dx is a block of columns j times a
 /// block of channels; y's bias, residual and activation follow while it is in cache. One of dw is a block of output channels
 /// times a part of the images and columns (conv2d_partial.h). Sums are in the data's type, by OpenBLAS. The blocks follow
 /// from the problem alone, dw's from the workspace limit too, so every number of threads gives the same bits.
@@ -17,9 +17,9 @@
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
-/* OpenBLAS multiplies blocks of COLUMNS as well as wider ones, to a few hundredths. Fewer pieces than PIECES keep some
- * threads waiting for the last one, so then blocks are narrower, and cut by output channels too. */
-enum { COLUMNS = 2048, NARROW = 512, CHANNELS = 128, PIECES = 8 };
+/* OpenBLAS multiplies blocks of COLUMNS within a few percent of the rate of wider ones. With fewer tasks than TASKS some threads
+ * wait for the last one, so then blocks are narrower, and divided by output channels too. */
+enum { COLUMNS = 2048, NARROW = 512, CHANNELS = 128, TASKS = 8 };
 
 // ---- y and dx: one channel exchanged for the other -------------------------------------------------------------
 
@@ -34,7 +34,7 @@ typedef struct pointwise_context {
     int64_t column_blocks, channel_blocks;
 } pointwise_context;
 
-static void pointwise_piece(void *context, int64_t piece, int worker)
+static void pointwise_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const pointwise_context *c = context;
@@ -43,9 +43,9 @@ static void pointwise_piece(void *context, int64_t piece, int worker)
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
     const bool forward = p->direction == TALC_FORWARD;
 
-    const int64_t channel = piece % c->channel_blocks * c->channels;
-    const int64_t j = piece / c->channel_blocks % c->column_blocks * c->columns;
-    const int64_t plane = piece / c->channel_blocks / c->column_blocks; /* n * groups + g */
+    const int64_t channel = task % c->channel_blocks * c->channels;
+    const int64_t j = task / c->channel_blocks % c->column_blocks * c->columns;
+    const int64_t plane = task / c->channel_blocks / c->column_blocks; /* n * groups + g */
     const int64_t g = plane % p->groups;
     const int64_t channels = talc_smaller(c->channels, c->made - channel),
                   columns = talc_smaller(c->columns, P - j);
@@ -75,16 +75,16 @@ static talc_status exchange_channels(const talc_conv2d_problem *p, const talc_co
                             .to = forward ? a->y : a->dx,
                             .made = forward ? OC : IC,
                             .summed = forward ? IC : OC };
-    const int64_t wanted = talc_cpu_pieces(PIECES, p->N * p->groups);
-    c.column_blocks = talc_larger(talc_cpu_pieces(P, COLUMNS), talc_smaller(wanted, P / NARROW));
-    c.columns = talc_cpu_pieces(talc_cpu_pieces(P, c.column_blocks), 16) * 16;
-    c.column_blocks = talc_cpu_pieces(P, c.columns);
+    const int64_t wanted = talc_ceil_div(TASKS, p->N * p->groups);
+    c.column_blocks = talc_larger(talc_ceil_div(P, COLUMNS), talc_smaller(wanted, P / NARROW));
+    c.columns = talc_ceil_div(talc_ceil_div(P, c.column_blocks), 16) * 16;
+    c.column_blocks = talc_ceil_div(P, c.columns);
     const int64_t planes = p->N * p->groups * c.column_blocks;
     const int64_t most =
-        talc_smaller(talc_cpu_pieces(PIECES, planes), talc_cpu_pieces(c.made, CHANNELS));
-    c.channels = talc_cpu_pieces(c.made, most);
-    c.channel_blocks = talc_cpu_pieces(c.made, c.channels);
-    return talc_cpu_parallel(planes * c.channel_blocks, pointwise_piece, &c);
+        talc_smaller(talc_ceil_div(TASKS, planes), talc_ceil_div(c.made, CHANNELS));
+    c.channels = talc_ceil_div(c.made, most);
+    c.channel_blocks = talc_ceil_div(c.made, c.channels);
+    return talc_cpu_parallel(planes * c.channel_blocks, pointwise_task, &c);
 }
 
 // ---- dw --------------------------------------------------------------------------------------------------------
@@ -104,25 +104,25 @@ typedef struct weight_context {
 static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
 {
     const int64_t OC = p->OC / p->groups;
-    weight_plan plan = { .column_blocks = talc_cpu_pieces(p->OH * p->OW, COLUMNS) };
-    plan.channel_blocks = talc_cpu_pieces(OC, CHANNELS);
-    plan.channels = talc_cpu_pieces(OC, plan.channel_blocks);
-    plan.channel_blocks = talc_cpu_pieces(OC, plan.channels);
+    weight_plan plan = { .column_blocks = talc_ceil_div(p->OH * p->OW, COLUMNS) };
+    plan.channel_blocks = talc_ceil_div(OC, CHANNELS);
+    plan.channels = talc_ceil_div(OC, plan.channel_blocks);
+    plan.channel_blocks = talc_ceil_div(OC, plan.channels);
     plan.partial =
         talc_cpu_partial_of(p, p->groups * plan.channel_blocks, p->N * plan.column_blocks, limit);
     return plan;
 }
 
-static void weight_piece(void *context, int64_t piece, int worker)
+static void weight_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const weight_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
-    const int64_t channel = piece % c->plan.channel_blocks * c->plan.channels;
-    const int64_t g = piece / c->plan.channel_blocks % p->groups;
-    const int64_t part = piece / c->plan.channel_blocks / p->groups;
+    const int64_t channel = task % c->plan.channel_blocks * c->plan.channels;
+    const int64_t g = task / c->plan.channel_blocks % p->groups;
+    const int64_t part = task / c->plan.channel_blocks / p->groups;
     const int64_t channels = talc_smaller(c->plan.channels, OC - channel);
     const talc_range terms = talc_cpu_partial_terms(&c->plan.partial, part);
     void *dw = talc_cpu_partial_at(&c->plan.partial, p, a, part, (g * OC + channel) * IC);
@@ -145,6 +145,8 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
 {
     (void)device;
     const talc_conv2d_problem *p = problem;
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
     if (p->stride_h != 1 || p->stride_w != 1)
@@ -168,7 +170,7 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
         return exchange_channels(p, arguments);
     weight_context c = { p, arguments, *(const weight_plan *)talc_plan_own(plan) };
     const talc_cpu_partial *partial = &c.plan.partial;
-    const int64_t pieces = partial->parts * p->groups * c.plan.channel_blocks;
-    const talc_status status = talc_cpu_parallel(pieces, weight_piece, &c);
+    const int64_t tasks = partial->parts * p->groups * c.plan.channel_blocks;
+    const talc_status status = talc_cpu_parallel(tasks, weight_task, &c);
     return status != TALC_OK ? status : talc_cpu_partial_sum(partial, p, arguments);
 }

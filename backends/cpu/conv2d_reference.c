@@ -5,10 +5,11 @@
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
 /// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. Padding with zeros skips the taps that
-/// fall outside, so a weight over padding never counts. A piece of work is one row of one output plane. The gradients
+/// fall outside, so a weight over padding never counts. A task is one row of one output plane. The gradients
 /// stand in conv2d_reference_gradient.c.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/conv2d_rows.h"
+#include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 
 typedef struct reference_context {
@@ -17,7 +18,7 @@ typedef struct reference_context {
 } reference_context;
 
 /* One output without bias and residual: `x` is image n, `w` the filter of output channel oc. */
-#define WINDOW_SUM(suffix, type)                                                                   \
+#define WINDOW_SUM(constant, suffix, type, A)                                                      \
     static double window_sum_##suffix(const talc_conv2d_problem *p, const type *x, const type *w,  \
                                       int64_t oc, int64_t oh, int64_t ow)                          \
     {                                                                                              \
@@ -39,11 +40,10 @@ typedef struct reference_context {
         return sum;                                                                                \
     }
 
-WINDOW_SUM(f32, float)
-WINDOW_SUM(f64, double)
+TALC_CPU_FLOATS(WINDOW_SUM)
 
 /* Row `oh` of output plane (n, oc); `at` is the first element's place in y and in the residual. */
-#define OUTPUT_ROW(suffix, type)                                                                   \
+#define OUTPUT_ROW(constant, suffix, type, A)                                                      \
     static void output_row_##suffix(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,  \
                                     int64_t n, int64_t oc, int64_t oh)                             \
     {                                                                                              \
@@ -60,25 +60,22 @@ WINDOW_SUM(f64, double)
         }                                                                                          \
     }
 
-OUTPUT_ROW(f32, float)
-OUTPUT_ROW(f64, double)
+TALC_CPU_FLOATS(OUTPUT_ROW)
 
-static void reference_piece(void *context, int64_t piece, int worker)
+static void reference_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
-    const int64_t oh = piece % p->OH, plane = piece / p->OH;
-    if (p->dtype == TALC_F32)
-        output_row_f32(p, c->arguments, plane / p->OC, plane % p->OC, oh);
-    else
-        output_row_f64(p, c->arguments, plane / p->OC, plane % p->OC, oh);
+    const int64_t oh = task % p->OH, plane = task / p->OH;
+    TALC_CPU_CALL(p->dtype, output_row, (p, c->arguments, plane / p->OC, plane % p->OC, oh));
 }
 
 const char *talc_cpu_conv2d_reference_plan(const talc_device *device, const void *problem,
                                            size_t limit, talc_plan *plan)
 {
-    return talc_plan_any(device, problem, limit, plan);
+    (void)device, (void)limit, (void)plan;
+    return talc_cpu_refuses(((const talc_conv2d_problem *)problem)->dtype);
 }
 
 talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *problem,
@@ -89,5 +86,5 @@ talc_status talc_cpu_conv2d_reference_run(talc_device *device, const void *probl
     if (p->direction != TALC_FORWARD)
         return talc_cpu_conv2d_reference_gradient(p, arguments);
     reference_context context = { p, arguments };
-    return talc_cpu_parallel(p->N * p->OC * p->OH, reference_piece, &context);
+    return talc_cpu_parallel(p->N * p->OC * p->OH, reference_task, &context);
 }

@@ -3,7 +3,7 @@
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
-/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Padding is zeros. A piece of
+/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Padding is zeros. A task of
 /// work is a row of a plane of dx, or the taps of one input channel in one filter.
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
@@ -45,21 +45,20 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
 PIXEL_SUM(f32, float)
 PIXEL_SUM(f64, double)
 
-static void input_piece(void *context, int64_t piece, int worker)
+static void input_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-    const int64_t ih = piece % p->H, ic = piece / p->H % IC, g = piece / p->H / IC % p->groups;
-    const int64_t n = piece / p->H / p->C;
+    const int64_t ih = task % p->H, ic = task / p->H % IC, g = task / p->H / IC % p->groups;
+    const int64_t n = task / p->H / p->C;
     const void *dy = talc_cpu_at(p->dtype, a->dy, (n * p->OC + g * OC) * p->OH * p->OW);
     const void *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
     for (int64_t iw = 0; iw < p->W; iw++)
-        talc_cpu_store(p->dtype, a->dx, piece * p->W + iw,
-                       p->dtype == TALC_F32 ? pixel_sum_f32(p, dy, w, ic, ih, iw)
-                                            : pixel_sum_f64(p, dy, w, ic, ih, iw));
+        talc_cpu_store(p->dtype, a->dx, task * p->W + iw,
+                       TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw)));
 }
 
 /* One tap of a filter over one image, added to `sum`: `dy` is the output channel's plane, `x` the input channel's. */
@@ -83,23 +82,22 @@ static void input_piece(void *context, int64_t piece, int worker)
 TAP_SUM(f32, float)
 TAP_SUM(f64, double)
 
-static void weight_piece(void *context, int64_t piece, int worker)
+static void weight_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const int64_t IC = p->C / p->groups, taps = p->KH * p->KW;
-    const int64_t oc = piece / IC, channel = oc / (p->OC / p->groups) * IC + piece % IC;
+    const int64_t oc = task / IC, channel = oc / (p->OC / p->groups) * IC + task % IC;
     for (int64_t tap = 0; tap < taps; tap++) {
         double sum = 0;
         for (int64_t n = 0; n < p->N; n++) {
             const void *dy = talc_cpu_at(p->dtype, a->dy, (n * p->OC + oc) * p->OH * p->OW);
             const void *x = talc_cpu_at(p->dtype, a->x, (n * p->C + channel) * p->H * p->W);
-            sum = p->dtype == TALC_F32 ? tap_sum_f32(p, dy, x, tap / p->KW, tap % p->KW, sum)
-                                       : tap_sum_f64(p, dy, x, tap / p->KW, tap % p->KW, sum);
+            sum = TALC_CPU_VALUE(p->dtype, tap_sum, (p, dy, x, tap / p->KW, tap % p->KW, sum));
         }
-        talc_cpu_store(p->dtype, a->dw, piece * taps + tap, sum);
+        talc_cpu_store(p->dtype, a->dw, task * taps + tap, sum);
     }
 }
 
@@ -109,6 +107,6 @@ talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *proble
     const talc_conv2d_problem *p = problem;
     reference_context context = { p, arguments };
     return p->direction == TALC_GRAD_INPUT
-               ? talc_cpu_parallel(p->N * p->C * p->H, input_piece, &context)
-               : talc_cpu_parallel(p->OC * (p->C / p->groups), weight_piece, &context);
+               ? talc_cpu_parallel(p->N * p->C * p->H, input_task, &context)
+               : talc_cpu_parallel(p->OC * (p->C / p->groups), weight_task, &context);
 }

@@ -2,8 +2,8 @@
 ///
 ///     dst[i0, i1, ...] = (dst_dtype) src[i0, i1, ...]
 ///
-/// The last dimension is the row that the inner loop walks; the others are counted by an index that each piece of
-/// work starts at its own first row. Integer targets truncate and saturate, NaN gives 0.
+/// The last dimension is the row that the inner loop walks; the others are counted by an index, which each task
+/// starts at its own first row. Integer targets truncate and saturate, NaN gives 0.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
@@ -30,10 +30,7 @@ static int64_t to_i64(double x)
 #define CAST_i32(x, is_float) ((int32_t)talc_between(CAST_i64(x, is_float), INT32_MIN, INT32_MAX))
 #define CAST_u8(x, is_float)  ((uint8_t)talc_between(CAST_i64(x, is_float), 0, UINT8_MAX))
 
-static bool is_float(talc_dtype dtype)
-{
-    return dtype == TALC_F32 || dtype == TALC_F64;
-}
+_Static_assert(TALC_DTYPE_COUNT == 5, "copy_row lists every pair of types");
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
@@ -50,7 +47,7 @@ static void copy_row(const talc_copy_problem *p, int64_t n, void *dst, int64_t d
     {                                                                                              \
         T *to = dst;                                                                               \
         const S *from = src;                                                                       \
-        const bool from_float = is_float(p->src_dtype);                                            \
+        const bool from_float = talc_dtype_is_float(p->src_dtype);                                 \
         (void)from_float;                                                                          \
         for (int64_t i = 0; i < n; i++)                                                            \
             to[i * dst_stride] = CAST_##target(from[i * src_stride], from_float);                  \
@@ -92,14 +89,14 @@ typedef struct copy_context {
     talc_walk walk;
 } copy_context;
 
-static void copy_piece(void *context, int64_t piece, int worker)
+static void copy_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const copy_context *c = context;
     const talc_copy_problem *p = c->problem;
     const int64_t *const strides[] = { p->dst_strides, p->src_strides };
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 2, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 2, &at); more;
          more = talc_walk_next(&c->walk, strides, 2, &at))
         copy_row(p, at.length, c->dst + at.offset[0] * (int64_t)talc_dtype_size(p->dst_dtype),
                  talc_walk_row_stride(&c->walk, p->dst_strides),
@@ -112,7 +109,7 @@ talc_status talc_cpu_copy(talc_device *device, const talc_copy_problem *problem,
 {
     (void)device;
     copy_context context = { problem, dst, src, talc_walk_of(problem->rank, problem->dims) };
-    return talc_cpu_parallel(context.walk.pieces, copy_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, copy_task, &context);
 }
 
 // ---- Fill ---------------------------------------------------------------------------------------------------
@@ -141,14 +138,14 @@ static void fill_row(const talc_fill_problem *p, int64_t n, void *dst, int64_t s
 #undef FILL_CASE
 }
 
-static void fill_piece(void *context, int64_t piece, int worker)
+static void fill_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const fill_context *c = context;
     const talc_fill_problem *p = c->problem;
     const int64_t *const strides[] = { p->strides };
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 1, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 1, &at); more;
          more = talc_walk_next(&c->walk, strides, 1, &at))
         fill_row(p, at.length, c->dst + at.offset[0] * (int64_t)talc_dtype_size(p->dtype),
                  talc_walk_row_stride(&c->walk, p->strides));
@@ -158,5 +155,5 @@ talc_status talc_cpu_fill(talc_device *device, const talc_fill_problem *problem,
 {
     (void)device;
     fill_context context = { problem, dst, talc_walk_of(problem->rank, problem->dims) };
-    return talc_cpu_parallel(context.walk.pieces, fill_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, fill_task, &context);
 }

@@ -4,7 +4,7 @@
 ///
 /// With class weights each l times that of its class; the gradient as ops/cross_entropy.h has it.
 ///
-/// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share pieces of sqrt(n) samples, each with a sum
+/// Labels are looked at first, so that a wrong one leaves y as it is. Then threads share tasks of sqrt(n) samples, each with a sum
 /// of losses and a count of its own, in f64, which are added in their order: no loss goes through more than 2 sqrt(n)
 /// roundings. Terms within a sample are added in runs of sqrt(C) where f64 has no digits to spare.
 ///
@@ -38,7 +38,7 @@ typedef struct row_gradient {
 typedef void gradient_function(const entropy_plan *plan, int64_t at, int64_t label,
                                row_gradient by);
 
-/* What a piece gives: its losses and what their mean divides by. */
+/* What a task gives: its losses and what their mean divides by. */
 typedef struct part {
     double sum, weight;
 } part;
@@ -49,20 +49,20 @@ struct entropy_plan {
     sums_function *sums;
     gradient_function *gradient;
     double mean_weight; /* of a class */
-    int64_t per_piece;
-    part *parts;        /* of the pieces */
+    int64_t per_task;
+    part *parts;        /* of the tasks */
     double denominator; /* of a mean; for the gradient */
 };
 
-static int64_t per_piece_of(const talc_cross_entropy_problem *p)
+static int64_t per_task_of(const talc_cross_entropy_problem *p)
 {
     return (int64_t)ceil(sqrt((double)p->samples));
 }
 
 /* Terms of a sum that are added one after the other. */
-static int64_t run_of(const talc_cross_entropy_problem *p)
+static int64_t terms_per_sum(const talc_cross_entropy_problem *p)
 {
-    return p->dtype == TALC_F32 ? p->C : (int64_t)ceil(sqrt((double)p->C));
+    return talc_cpu_is_narrow(p->dtype) ? p->C : (int64_t)ceil(sqrt((double)p->C));
 }
 
 /* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into the loss, as
@@ -72,7 +72,7 @@ static int64_t run_of(const talc_cross_entropy_problem *p)
     {                                                                                              \
         const talc_cross_entropy_problem *p = plan->problem;                                       \
         const T *x = (const T *)plan->arguments->x + at, *w = plan->arguments->class_weights;      \
-        const int64_t run = run_of(p), step = p->x_stride;                                         \
+        const int64_t run = terms_per_sum(p), step = p->x_stride;                                  \
         E m = x[0];                                                                                \
         for (int64_t j = 1; j < p->C; j++)                                                         \
             m = (E)x[j * step] > m ? (E)x[j * step] : m;                                           \
@@ -111,9 +111,11 @@ static int64_t run_of(const talc_cross_entropy_problem *p)
 SUMS(sums_f32, float, float)
 SUMS(sums_f64, double, double)
 SUMS(sums_wide_f32, float, double)
+SUMS(sums_wide_f64, double, double)
 GRADIENT(gradient_f32, float, float)
 GRADIENT(gradient_f64, double, double)
 GRADIENT(gradient_wide_f32, float, double)
+GRADIENT(gradient_wide_f64, double, double)
 
 /* Element j of class_weights. */
 static double weight_of(const entropy_plan *plan, int64_t j)
@@ -157,15 +159,17 @@ static double loss_of(const entropy_plan *plan, int64_t at, int64_t label)
                         e * (log_sum * plan->mean_weight - sums.differences / (double)p->C);
 }
 
-static void entropy_piece(void *context, int64_t piece, int worker)
+// ---- Tasks -------------------------------------------------------------------------------------------------
+
+static void entropy_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const entropy_plan *plan = context;
     const talc_cross_entropy_problem *p = plan->problem;
     const talc_cross_entropy_arguments *a = plan->arguments;
-    const int64_t end = talc_smaller(p->samples, (piece + 1) * plan->per_piece);
+    const int64_t end = talc_smaller(p->samples, (task + 1) * plan->per_task);
     part mine = { 0, 0 };
-    for (int64_t i = piece * plan->per_piece; i < end; i++) {
+    for (int64_t i = task * plan->per_task; i < end; i++) {
         double loss = 0;
         if (a->labels[i] != p->ignore_index) {
             loss = loss_of(plan, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
@@ -176,7 +180,7 @@ static void entropy_piece(void *context, int64_t piece, int worker)
         if (p->reduction == TALC_REDUCTION_NONE)
             talc_cpu_store(p->dtype, a->y, i, loss);
     }
-    plan->parts[piece] = mine;
+    plan->parts[task] = mine;
 }
 
 static talc_status check_labels(const talc_cross_entropy_problem *p, const int64_t *labels)
@@ -191,14 +195,14 @@ static talc_status run_forward(entropy_plan *plan)
 {
     const talc_cross_entropy_problem *p = plan->problem;
     const talc_cross_entropy_arguments *a = plan->arguments;
-    const int64_t pieces = talc_cpu_pieces(p->samples, plan->per_piece);
+    const int64_t tasks = talc_ceil_div(p->samples, plan->per_task);
     talc_status status = check_labels(p, a->labels);
     if (status == TALC_OK)
-        status = talc_cpu_parallel(pieces, entropy_piece, plan);
+        status = talc_cpu_parallel(tasks, entropy_task, plan);
     if (status != TALC_OK || p->reduction == TALC_REDUCTION_NONE)
         return status;
     part whole = { 0, 0 };
-    for (int64_t i = 0; i < pieces; i++) {
+    for (int64_t i = 0; i < tasks; i++) {
         whole.sum += plan->parts[i].sum;
         whole.weight += plan->parts[i].weight;
     }
@@ -237,14 +241,14 @@ static void gradient_of(const entropy_plan *plan, int64_t at, int64_t label, dou
                         dl * e / (double)p->C, dl * of_label });
 }
 
-static void gradient_piece(void *context, int64_t piece, int worker)
+static void gradient_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const entropy_plan *plan = context;
     const talc_cross_entropy_problem *p = plan->problem;
     const talc_cross_entropy_arguments *a = plan->arguments;
-    const int64_t end = talc_smaller(p->samples, (piece + 1) * plan->per_piece);
-    for (int64_t i = piece * plan->per_piece; i < end; i++) {
+    const int64_t end = talc_smaller(p->samples, (task + 1) * plan->per_task);
+    for (int64_t i = task * plan->per_task; i < end; i++) {
         const double dy =
             talc_cpu_load(p->dtype, a->dy, p->reduction == TALC_REDUCTION_NONE ? i : 0);
         gradient_of(plan, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
@@ -257,7 +261,7 @@ static talc_status run_gradient(entropy_plan *plan)
     const talc_cross_entropy_problem *p = plan->problem;
     plan->denominator =
         p->reduction == TALC_REDUCTION_MEAN ? sum_of(plan, p->samples, label_weight) : 1;
-    return talc_cpu_parallel(talc_cpu_pieces(p->samples, plan->per_piece), gradient_piece, plan);
+    return talc_cpu_parallel(talc_ceil_div(p->samples, plan->per_task), gradient_task, plan);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ static const char *plan_any(const talc_device *device, const void *problem, size
     (void)device, (void)limit;
     const talc_cross_entropy_problem *p = problem;
     if (p->direction == TALC_FORWARD && p->samples > 0)
-        plan->workspace = (size_t)talc_cpu_pieces(p->samples, per_piece_of(p)) * sizeof(part);
+        plan->workspace = (size_t)talc_ceil_div(p->samples, per_task_of(p)) * sizeof(part);
     return p->direction == TALC_GRAD_WEIGHT ? "cross entropy has no weights" : NULL;
 }
 
@@ -280,7 +284,7 @@ static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_ent
                           .sums = sums,
                           .gradient = gradient,
                           .mean_weight = 1,
-                          .per_piece = per_piece_of(p),
+                          .per_task = per_task_of(p),
                           .parts = a->base.workspace };
     if (a->class_weights != NULL)
         plan.mean_weight = sum_of(&plan, p->C, weight_of) / (double)p->C;
@@ -292,8 +296,8 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 {
     (void)device, (void)planned;
     const talc_cross_entropy_problem *p = problem;
-    return p->dtype == TALC_F32 ? run(p, arguments, sums_f32, gradient_f32)
-                                : run(p, arguments, sums_f64, gradient_f64);
+    return run(p, arguments, TALC_CPU_VALUE(p->dtype, sums, ),
+               TALC_CPU_VALUE(p->dtype, gradient, ));
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -301,8 +305,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     const talc_cross_entropy_problem *p = problem;
-    return p->dtype == TALC_F32 ? run(p, arguments, sums_wide_f32, gradient_wide_f32)
-                                : run(p, arguments, sums_f64, gradient_f64);
+    return run(p, arguments, TALC_CPU_VALUE(p->dtype, sums_wide, ),
+               TALC_CPU_VALUE(p->dtype, gradient_wide, ));
 }
 
 // clang-format off

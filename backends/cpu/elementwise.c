@@ -2,9 +2,10 @@
 ///
 ///     y[i...] = f(x[i...])        y[i...] = f(a[i...], b[i...])
 ///
-/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in pieces that
+/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
 /// depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in the data's own type.
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/elementwise.h"
@@ -26,51 +27,47 @@
 
 #define UNARY_CASE(constant, name, value, ...)                                                     \
     case constant:                                                                                 \
-        FLOAT_ROW(T, value)                                                                        \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T x = x_row[i * x_stride];                                                       \
+            y_row[i] = (T)(value);                                                                 \
+        }                                                                                          \
         break;
 
-static void unary_row_f32(talc_unary_function function, int64_t n, float *y_row, const float *x_row,
-                          int64_t x_stride)
-{
-    typedef float T;
-    switch (function) {
-        TALC_UNARY_TABLE(UNARY_CASE)
-    default:
-        break;
+#define UNARY_ROW(constant, suffix, type, A)                                                       \
+    static void unary_row_##suffix(talc_unary_function function, int64_t n, type *y_row,           \
+                                   const type *x_row, int64_t x_stride)                            \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        switch (function) {                                                                        \
+            TALC_UNARY_TABLE(UNARY_CASE)                                                           \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
     }
-}
 
-static void unary_row_f64(talc_unary_function function, int64_t n, double *y_row,
-                          const double *x_row, int64_t x_stride)
-{
-    typedef double T;
-    switch (function) {
-        TALC_UNARY_TABLE(UNARY_CASE)
-    default:
-        break;
+/* ops/ lets only neg through. Integers wrap around, which unsigned arithmetic does and signed does not. */
+#define UNARY_ROW_INTEGER(constant, suffix, T, U)                                                  \
+    static void unary_row_##suffix(talc_unary_function function, int64_t n, T *y, const T *x,      \
+                                   int64_t x_stride)                                               \
+    {                                                                                              \
+        (void)function;                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            y[i] = (T)(0 - (U)x[i * x_stride]);                                                    \
     }
-}
 
-/* ops/ lets only neg through for integers. */
+TALC_CPU_FLOATS(UNARY_ROW)
+TALC_CPU_INTEGERS(UNARY_ROW_INTEGER)
+
 static void unary_row(const talc_unary_problem *p, int64_t n, void *y, const void *x,
                       int64_t x_stride)
 {
     switch (p->dtype) {
-    case TALC_F32:
-        unary_row_f32(p->function, n, y, x, x_stride);
+#define DISPATCH(constant, suffix, type, safetensors)                                              \
+    case constant:                                                                                 \
+        unary_row_##suffix(p->function, n, y, x, x_stride);                                        \
         break;
-    case TALC_F64:
-        unary_row_f64(p->function, n, y, x, x_stride);
-        break;
-    case TALC_I64:
-        NEGATE_ROW(int64_t, uint64_t)
-        break;
-    case TALC_I32:
-        NEGATE_ROW(int32_t, uint32_t)
-        break;
-    case TALC_U8:
-        NEGATE_ROW(uint8_t, unsigned)
-        break;
+        TALC_DTYPE_TABLE(DISPATCH)
+#undef DISPATCH
     default:
         break;
     }
@@ -83,7 +80,7 @@ typedef struct unary_context {
     talc_walk walk;
 } unary_context;
 
-static void unary_piece(void *context, int64_t piece, int worker)
+static void unary_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const unary_context *c = context;
@@ -91,7 +88,7 @@ static void unary_piece(void *context, int64_t piece, int worker)
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t *const strides[] = { p->y_strides, p->x_strides };
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 2, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 2, &at); more;
          more = talc_walk_next(&c->walk, strides, 2, &at))
         unary_row(p, at.length, c->y + at.offset[0] * size, c->x + at.offset[1] * size,
                   talc_walk_row_stride(&c->walk, p->x_strides));
@@ -104,7 +101,7 @@ static talc_status unary_run(talc_device *device, const void *problem, const tal
     const talc_unary_problem *p = problem;
     const talc_unary_arguments *a = arguments;
     unary_context context = { p, a->y, a->x, talc_walk_of(p->rank, p->dims) };
-    return talc_cpu_parallel(context.walk.pieces, unary_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, unary_task, &context);
 }
 
 const talc_algorithm talc_cpu_unary[] = {
@@ -176,11 +173,10 @@ const talc_algorithm talc_cpu_unary[] = {
         body                                                                                       \
     }
 
-BINARY_ROW(f32, float, float, BINARY_ROW_BODY)
-BINARY_ROW(f64, double, double, BINARY_ROW_BODY)
-BINARY_ROW(i64, int64_t, uint64_t, BINARY_ROW_BODY_INTEGER)
-BINARY_ROW(i32, int32_t, uint32_t, BINARY_ROW_BODY_INTEGER)
-BINARY_ROW(u8, uint8_t, unsigned, BINARY_ROW_BODY_INTEGER)
+#define BINARY_ROW_FLOAT(constant, suffix, T, A)   BINARY_ROW(suffix, T, A, BINARY_ROW_BODY)
+#define BINARY_ROW_INTEGER(constant, suffix, T, U) BINARY_ROW(suffix, T, U, BINARY_ROW_BODY_INTEGER)
+TALC_CPU_FLOATS(BINARY_ROW_FLOAT)
+TALC_CPU_INTEGERS(BINARY_ROW_INTEGER)
 
 typedef struct binary_context {
     const talc_binary_problem *problem;
@@ -190,7 +186,7 @@ typedef struct binary_context {
     talc_walk walk;
 } binary_context;
 
-static void binary_piece(void *context, int64_t piece, int worker)
+static void binary_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const binary_context *c = context;
@@ -200,7 +196,7 @@ static void binary_piece(void *context, int64_t piece, int worker)
     const int64_t a_stride = talc_walk_row_stride(&c->walk, p->a_strides);
     const int64_t b_stride = p->b_is_scalar ? 0 : talc_walk_row_stride(&c->walk, p->b_strides);
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 3, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 3, &at); more;
          more = talc_walk_next(&c->walk, strides, 3, &at)) {
         char *y = c->y + at.offset[0] * size;
         const char *a = c->a + at.offset[1] * size;
@@ -234,7 +230,7 @@ static talc_status binary_run(talc_device *device, const void *problem, const ta
         talc_cpu_fill(device, &fill, &scalar);
         context.b = (const char *)&scalar;
     }
-    return talc_cpu_parallel(context.walk.pieces, binary_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, binary_task, &context);
 }
 
 const talc_algorithm talc_cpu_binary[] = {

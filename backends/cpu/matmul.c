@@ -16,27 +16,26 @@
 #include "ops/matmul.h"
 #include "tensor/extent.h"
 
-/* A block pays for packing its operands, so blocks are large; yet several are needed to keep all threads busy. A block
- * is halved while there are few and it stays worth a thread's waking, or while it is so long that packing costs
- * nothing. */
-static const int64_t FEW_PIECES = 8;
+/* A block costs the packing of its operands, so blocks are large; yet several are needed to keep all threads busy. A block is
+ * halved while there are few and it is still worth waking a thread, or while it is so long that packing costs nothing. */
+static const int64_t FEW_TASKS = 8;
 static const int64_t SHORT_SIDE = 64, LONG_SIDE = 1024;         /* least extents after halving */
 static const double SMALL_MACS = 1 << 23, LARGE_MACS = 1 << 26; /* least multiply-adds then */
-static const double PIECE_MACS = 1 << 17; /* products smaller than this share a piece */
+static const double TASK_MACS = 1 << 17; /* products smaller than this share a task */
 
 typedef struct matmul_plan {
     const talc_matmul_problem *problem;
     const talc_matmul_arguments *arguments;
     int64_t m_step, n_step;     /* extents of a block */
     int64_t m_blocks, n_blocks; /* blocks a product */
-    int64_t group;              /* products a piece; 1 when they are cut into blocks */
+    int64_t group;              /* products a task; 1 when they are cut into blocks */
 } matmul_plan;
 
 static bool worth_halving(const matmul_plan *plan, double depth)
 {
     const double half = (double)plan->m_step * (double)plan->n_step * depth / 2;
     const int64_t side = (plan->m_step >= plan->n_step ? plan->m_step : plan->n_step) / 2;
-    const bool few = plan->m_blocks * plan->n_blocks * plan->problem->batch < FEW_PIECES;
+    const bool few = plan->m_blocks * plan->n_blocks * plan->problem->batch < FEW_TASKS;
     return (few && side >= SHORT_SIDE && half >= SMALL_MACS) ||
            (side >= LONG_SIDE && half >= LARGE_MACS);
 }
@@ -48,12 +47,12 @@ static matmul_plan plan_of(const talc_matmul_problem *p, const talc_matmul_argum
     while (worth_halving(&plan, depth)) {
         int64_t *step = plan.m_step >= plan.n_step ? &plan.m_step : &plan.n_step;
         *step = (*step + 1) / 2;
-        plan.m_blocks = talc_cpu_pieces(p->M, plan.m_step);
-        plan.n_blocks = talc_cpu_pieces(p->N, plan.n_step);
+        plan.m_blocks = talc_ceil_div(p->M, plan.m_step);
+        plan.n_blocks = talc_ceil_div(p->N, plan.n_step);
     }
     const double macs = (double)p->M * (double)p->N * depth;
-    if (plan.m_blocks * plan.n_blocks == 1 && macs < PIECE_MACS)
-        plan.group = (int64_t)(PIECE_MACS / macs);
+    if (plan.m_blocks * plan.n_blocks == 1 && macs < TASK_MACS)
+        plan.group = (int64_t)(TASK_MACS / macs);
     return plan;
 }
 
@@ -66,23 +65,20 @@ static int64_t batch_offset(const talc_matmul_problem *p, const int64_t strides[
 
 // ---- Epilogue -----------------------------------------------------------------------------------------------
 
-#define ADD_TO_ROW(suffix, type)                                                                   \
+#define ADD_TO_ROW(constant, suffix, type, A)                                                      \
     static void add_to_row_##suffix(int64_t count, type *y, const type *added)                     \
     {                                                                                              \
         for (int64_t i = 0; i < count; i++)                                                        \
             y[i] += added[i];                                                                      \
     }
 
-ADD_TO_ROW(f32, float)
-ADD_TO_ROW(f64, double)
+TALC_CPU_FLOATS(ADD_TO_ROW)
 
 /* y += added for `count` neighbours in a row; NULL adds nothing. */
 static void add_to_row(talc_dtype dtype, int64_t count, void *y, const void *added)
 {
-    if (added != NULL && dtype == TALC_F32)
-        add_to_row_f32(count, y, added);
-    else if (added != NULL)
-        add_to_row_f64(count, y, added);
+    if (added != NULL)
+        TALC_CPU_CALL(dtype, add_to_row, (count, y, added));
 }
 
 /* y = act(y + bias + residual) for a block, row by row. */
@@ -138,13 +134,13 @@ static void multiply_block(const matmul_plan *plan, int64_t product, int64_t m, 
               talc_cpu_at(p->dtype, arguments->residual, offset));
 }
 
-static void openblas_piece(void *context, int64_t piece, int worker)
+static void openblas_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const matmul_plan *plan = context;
-    const int64_t n = piece % plan->n_blocks * plan->n_step;
-    const int64_t m = piece / plan->n_blocks % plan->m_blocks * plan->m_step;
-    const int64_t first = piece / plan->n_blocks / plan->m_blocks * plan->group;
+    const int64_t n = task % plan->n_blocks * plan->n_step;
+    const int64_t m = task / plan->n_blocks % plan->m_blocks * plan->m_step;
+    const int64_t first = task / plan->n_blocks / plan->m_blocks * plan->group;
     const int64_t end = talc_smaller(plan->problem->batch, first + plan->group);
     talc_openblas_enter();
     for (int64_t product = first; product < end; product++)
@@ -156,8 +152,9 @@ static const char *openblas_plan(const talc_device *device, const void *problem,
                                  talc_plan *plan)
 {
     (void)device, (void)limit, (void)plan;
-    (void)problem;
-    return talc_openblas_refuses();
+    const talc_matmul_problem *p = problem;
+    const char *refusal = talc_cpu_refuses(p->dtype);
+    return refusal != NULL ? refusal : talc_openblas_refuses();
 }
 
 static talc_status openblas_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -165,8 +162,8 @@ static talc_status openblas_run(talc_device *device, const void *problem, const 
 {
     (void)device, (void)planned;
     matmul_plan plan = plan_of(problem, arguments);
-    const int64_t groups = talc_cpu_pieces(plan.problem->batch, plan.group);
-    return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_piece, &plan);
+    const int64_t groups = talc_ceil_div(plan.problem->batch, plan.group);
+    return talc_cpu_parallel(groups * plan.m_blocks * plan.n_blocks, openblas_task, &plan);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------
@@ -193,12 +190,19 @@ static void reference_row(const talc_matmul_problem *p, const talc_matmul_argume
     }
 }
 
-static void reference_piece(void *context, int64_t piece, int worker)
+static void reference_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const matmul_plan *plan = context;
     const int64_t M = plan->problem->M;
-    reference_row(plan->problem, plan->arguments, piece / M, piece % M);
+    reference_row(plan->problem, plan->arguments, task / M, task % M);
+}
+
+static const char *float_plan(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    return talc_cpu_refuses(((const talc_matmul_problem *)problem)->dtype);
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -206,11 +210,11 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     matmul_plan plan = { .problem = problem, .arguments = arguments };
-    return talc_cpu_parallel(plan.problem->batch * plan.problem->M, reference_piece, &plan);
+    return talc_cpu_parallel(plan.problem->batch * plan.problem->M, reference_task, &plan);
 }
 
 const talc_algorithm talc_cpu_matmul[] = {
     { "openblas", { "the data's own type, FMA", TALC_STRICT, false }, openblas_plan, openblas_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };

@@ -3,7 +3,7 @@
 ///     l[i] = -w[t] x[i, t],    dx[i, j] = -w[t] dl[i] [j = t],    t = labels[i]
 ///
 /// One product a sample, in the data's type. Labels are looked at first, so that a wrong one leaves everything as it is. Threads
-/// share pieces of samples, or, of the gradient, of elements.
+/// share tasks of samples, or, of the gradient, of elements.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -11,7 +11,7 @@
 #include "ops/cross_entropy_label.h"
 #include "tensor/extent.h"
 
-/* Elements or samples of a piece. */
+/* Elements or samples of a task. */
 enum { PIECE = 32768 };
 
 typedef struct loss_context {
@@ -28,14 +28,14 @@ static double weight_of(const talc_nll_loss_problem *p, const talc_nll_loss_argu
 }
 
 /* A product of two f32 numbers is exact in f64, so its one rounding is that to the data's type. */
-static void forward_piece(void *context, int64_t piece, int worker)
+static void forward_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const loss_context *c = context;
     const talc_nll_loss_problem *p = c->problem;
     const talc_nll_loss_arguments *a = c->arguments;
-    const int64_t end = talc_smaller(p->samples, (piece + 1) * PIECE);
-    for (int64_t i = piece * PIECE; i < end; i++) {
+    const int64_t end = talc_smaller(p->samples, (task + 1) * PIECE);
+    for (int64_t i = task * PIECE; i < end; i++) {
         const int64_t label = a->labels[i];
         const double weight = weight_of(p, a, label);
         double loss = 0;
@@ -49,14 +49,14 @@ static void forward_piece(void *context, int64_t piece, int worker)
     }
 }
 
-static void gradient_piece(void *context, int64_t piece, int worker)
+static void gradient_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const loss_context *c = context;
     const talc_nll_loss_problem *p = c->problem;
     const talc_nll_loss_arguments *a = c->arguments;
-    const int64_t end = talc_smaller(p->samples * p->C, (piece + 1) * PIECE);
-    for (int64_t e = piece * PIECE; e < end; e++) {
+    const int64_t end = talc_smaller(p->samples * p->C, (task + 1) * PIECE);
+    for (int64_t e = task * PIECE; e < end; e++) {
         const int64_t row = e / p->inner;
         const int64_t i = row / p->C * p->inner + e % p->inner, label = a->labels[i];
         const bool is_label = label == row % p->C && label != p->ignore_index;
@@ -81,12 +81,11 @@ static talc_status nll_loss_run(talc_device *device, const void *problem, const 
     const talc_nll_loss_problem *p = problem;
     loss_context context = { p, arguments };
     if (p->direction == TALC_GRAD_INPUT)
-        return talc_cpu_parallel(talc_cpu_pieces(p->samples * p->C, PIECE), gradient_piece,
-                                 &context);
+        return talc_cpu_parallel(talc_ceil_div(p->samples * p->C, PIECE), gradient_task, &context);
     const talc_status status = check_labels(p, context.arguments->labels);
     return status != TALC_OK
                ? status
-               : talc_cpu_parallel(talc_cpu_pieces(p->samples, PIECE), forward_piece, &context);
+               : talc_cpu_parallel(talc_ceil_div(p->samples, PIECE), forward_task, &context);
 }
 
 const talc_algorithm talc_cpu_nll_loss[] = {

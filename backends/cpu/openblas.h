@@ -35,8 +35,8 @@ const talc_openblas_functions *talc_openblas(void);
 /// How many threads may be in OpenBLAS at once; 0 while it is not open.
 int talc_openblas_buffers(void);
 
-/// Waits until this thread may call OpenBLAS, and ends that. Calls do not nest. talc cuts work into pieces itself, so that results
-/// do not depend on the number of threads: OpenBLAS's number of threads, one setting for the process, is 1 while any
+/// Waits until this thread may call OpenBLAS, and ends that. Calls do not nest. talc divides work into tasks itself, so that
+/// results do not depend on the number of threads: OpenBLAS's number of threads, one setting for the process, is 1 while any
 /// thread is in it, for the program's own calls too, and then what it was.
 void talc_openblas_enter(void);
 void talc_openblas_leave(void);

@@ -3,7 +3,7 @@
 ///     y[n, c, oh, ow] = max or 1/D * sum over ih, iw in the window of (oh, ow) of x[n, c, ih, iw]
 ///
 /// x [N, C, H, W], y [N, C, OH, OW], contiguous; ops/pool2d_window.h gives the windows. Threads share the N * C * OH output
-/// rows in pieces that read about 32768 elements, and in the input gradient the N * C planes.
+/// rows in tasks that read about 32768 elements, and in the input gradient the N * C planes.
 ///
 ///   rows       combines the rows of a window, then its columns; sums in the data's own type, rows before columns. Where
 ///              indices are kept it takes one window after the other. The
@@ -22,7 +22,7 @@
 /* Input columns that a tile of `rows` covers: with f64 half of an L1 cache. */
 enum { TILE = 2048 };
 
-static const int64_t PIECE_ELEMENTS = 32768;
+static const int64_t TASK_ELEMENTS = 32768;
 
 /* Does output row, or in the gradient plane, number `index`. */
 typedef void pool_function(const talc_pool2d_problem *problem,
@@ -31,16 +31,16 @@ typedef void pool_function(const talc_pool2d_problem *problem,
 typedef struct pool_context {
     const talc_pool2d_problem *problem;
     const talc_pool2d_arguments *arguments;
-    int64_t count, per_piece; /* of rows or planes */
+    int64_t count, per_task; /* of rows or planes */
     pool_function *function;
 } pool_context;
 
-static void pool_piece(void *context, int64_t piece, int worker)
+static void pool_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const pool_context *c = context;
-    const int64_t begin = piece * c->per_piece;
-    const int64_t end = talc_smaller(begin + c->per_piece, c->count);
+    const int64_t begin = task * c->per_task;
+    const int64_t end = talc_smaller(begin + c->per_task, c->count);
     for (int64_t index = begin; index < end; index++)
         c->function(c->problem, c->arguments, index);
 }
@@ -52,18 +52,16 @@ static talc_status run_rows(const talc_pool2d_problem *p, const talc_pool2d_argu
     const int64_t taps =
         middle.end > middle.first ? (middle.end - 1 - middle.first) / middle.step + 1 : 1;
     pool_context context = { p, arguments, p->N * p->C * p->OH,
-                             1 + PIECE_ELEMENTS / taps / (p->W + p->OW), row };
-    return talc_cpu_parallel(talc_cpu_pieces(context.count, context.per_piece), pool_piece,
-                             &context);
+                             1 + TASK_ELEMENTS / taps / (p->W + p->OW), row };
+    return talc_cpu_parallel(talc_ceil_div(context.count, context.per_task), pool_task, &context);
 }
 
 static talc_status run_planes(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                               pool_function *plane)
 {
     pool_context context = { p, arguments, p->N * p->C,
-                             1 + PIECE_ELEMENTS / (p->H * p->W + p->OH * p->OW), plane };
-    return talc_cpu_parallel(talc_cpu_pieces(context.count, context.per_piece), pool_piece,
-                             &context);
+                             1 + TASK_ELEMENTS / (p->H * p->W + p->OH * p->OW), plane };
+    return talc_cpu_parallel(talc_ceil_div(context.count, context.per_task), pool_task, &context);
 }
 
 /* What the sum over a window is divided by. */
@@ -135,23 +133,16 @@ static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
 static void rows_row(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                      int64_t row)
 {
-    if (p->indices && p->dtype == TALC_F32)
-        located_row_f32(p, row, arguments);
-    else if (p->indices)
-        located_row_f64(p, row, arguments);
-    else if (p->dtype == TALC_F32)
-        pool_row_f32(p, row, arguments->x, arguments->y);
+    if (p->indices)
+        TALC_CPU_CALL(p->dtype, located_row, (p, row, arguments));
     else
-        pool_row_f64(p, row, arguments->x, arguments->y);
+        TALC_CPU_CALL(p->dtype, pool_row, (p, row, arguments->x, arguments->y));
 }
 
 static void rows_plane(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
                        int64_t plane)
 {
-    if (p->dtype == TALC_F32)
-        pool_gradient_f32(p, arguments, plane);
-    else
-        pool_gradient_f64(p, arguments, plane);
+    TALC_CPU_CALL(p->dtype, pool_gradient, (p, arguments, plane));
 }
 
 static const char *rows_plan(const talc_device *device, const void *problem, size_t limit,
@@ -164,11 +155,11 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
     if (p->indices)
         return NULL;
     /* An adaptive window has at most floor(W / OW) + 2 columns. */
-    const int64_t span =
+    const int64_t widest =
         p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 2 : (p->KW - 1) * p->dilation_w + 1;
-    if (span > TILE && p->W > TILE)
+    if (widest > TILE && p->W > TILE)
         return "a window spans more than 2048 columns";
-    return NULL;
+    return talc_cpu_refuses(p->dtype);
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -245,7 +236,7 @@ static const char *reference_plan(const talc_device *device, const void *problem
 {
     (void)device, (void)limit, (void)plan;
     const talc_pool2d_problem *p = problem;
-    return p->direction == TALC_GRAD_WEIGHT ? "pooling has no weights" : NULL;
+    return p->direction == TALC_GRAD_WEIGHT ? "pooling has no weights" : talc_cpu_refuses(p->dtype);
 }
 
 static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,

@@ -2,14 +2,15 @@
 ///
 ///     y[i] = distribution(philox(seed, call, i))
 ///
-/// Threads take pieces of whole Philox blocks; nothing depends on where a piece starts.
+/// Threads take tasks of whole Philox blocks; nothing depends on where a task starts.
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 #include "tensor/philox.h"
 
-/* Elements of a piece, and those whose words are drawn at once: multiples of a block's four. */
-enum { PIECE = 32768, BATCH = 256 };
+/* Elements of a task, and those whose words are drawn at once: multiples of a block's four. */
+enum { TASK_ELEMENTS = 32768, BATCH = 256 };
 
 typedef struct random_context {
     const talc_random_problem *problem;
@@ -79,7 +80,7 @@ static void normal_f64(const talc_random_problem *p, int64_t first, int64_t n, d
     }
 }
 
-#define INTEGERS(T, name)                                                                          \
+#define INTEGERS(constant, name, T, U)                                                             \
     static void integers_##name(const talc_random_problem *p, int64_t first, int64_t n, T *y)      \
     {                                                                                              \
         talc_philox_block drawn[BATCH / 2];                                                        \
@@ -89,38 +90,46 @@ static void normal_f64(const talc_random_problem *p, int64_t first, int64_t n, d
             y[i] = (T)((uint64_t)p->low + talc_integer_below(words, p->range));                    \
         }                                                                                          \
     }
-INTEGERS(int64_t, i64)
-INTEGERS(int32_t, i32)
-INTEGERS(uint8_t, u8)
+TALC_CPU_INTEGERS(INTEGERS)
 
-static void random_piece(void *context, int64_t piece, int worker)
+static void integers(const talc_random_problem *p, int64_t first, int64_t n, void *y)
+{
+    switch (p->dtype) {
+#define CASE(constant, name, T, U)                                                                 \
+    case constant:                                                                                 \
+        integers_##name(p, first, n, y);                                                           \
+        break;
+        TALC_CPU_INTEGERS(CASE)
+#undef CASE
+    default: /* tensor/random.c lets no other through */
+        break;
+    }
+}
+
+static void random_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const random_context *c = context;
     const talc_random_problem *p = c->problem;
-    const int64_t end = p->count - piece * PIECE < PIECE ? p->count : (piece + 1) * PIECE;
-    for (int64_t i = piece * PIECE; i < end; i += BATCH) {
+    const int64_t end =
+        p->count - task * TASK_ELEMENTS < TASK_ELEMENTS ? p->count : (task + 1) * TASK_ELEMENTS;
+    for (int64_t i = task * TASK_ELEMENTS; i < end; i += BATCH) {
         const int64_t n = talc_smaller(BATCH, end - i);
-        if (p->distribution == TALC_UNIFORM && p->dtype == TALC_F32)
-            uniform_f32(p, i, n, (float *)c->y + i);
-        else if (p->distribution == TALC_UNIFORM)
-            uniform_f64(p, i, n, (double *)c->y + i);
-        else if (p->distribution == TALC_NORMAL && p->dtype == TALC_F32)
-            normal_f32(p, i, n, (float *)c->y + i);
+        void *y = (char *)c->y + i * (int64_t)talc_dtype_size(p->dtype);
+        if (p->distribution == TALC_UNIFORM)
+            TALC_CPU_CALL(p->dtype, uniform, (p, i, n, y));
         else if (p->distribution == TALC_NORMAL)
-            normal_f64(p, i, n, (double *)c->y + i);
-        else if (p->dtype == TALC_I64)
-            integers_i64(p, i, n, (int64_t *)c->y + i);
-        else if (p->dtype == TALC_I32)
-            integers_i32(p, i, n, (int32_t *)c->y + i);
+            TALC_CPU_CALL(p->dtype, normal, (p, i, n, y));
         else
-            integers_u8(p, i, n, (uint8_t *)c->y + i);
+            integers(p, i, n, y);
     }
 }
 
 talc_status talc_cpu_random(talc_device *device, const talc_random_problem *problem, void *dst)
 {
     (void)device;
+    if (problem->distribution != TALC_INTEGERS && talc_cpu_refuses(problem->dtype) != NULL)
+        return talc_fail(TALC_BAD_DTYPE, "random: %s", talc_cpu_refuses(problem->dtype));
     random_context context = { problem, dst };
-    return talc_cpu_parallel(talc_cpu_pieces(problem->count, PIECE), random_piece, &context);
+    return talc_cpu_parallel(talc_ceil_div(problem->count, TASK_ELEMENTS), random_task, &context);
 }

@@ -7,7 +7,7 @@
 /// reduced dimension where that is the denser one in memory, else across it with the outputs side by side. The
 /// partial results of an output are then combined in order.
 ///
-/// Arithmetic of `blocked`: sums of up to RUN elements in the data's type (LANES side by side and a tree, or groups of
+/// Arithmetic of `blocked`: sums of up to CHUNK elements in the data's type (LANES side by side and a tree, or groups of
 /// four rows in ROWS rows), and f64 from there on. `reference` accumulates in f64, integers in i64.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
@@ -20,13 +20,13 @@
 #include <string.h>
 
 enum {
-    LANES = 32,  /* eight SSE registers of f32: enough additions in flight to hide their latency */
-    RUN = 4096,  /* elements: fits the first-level cache, so that argmax may look twice */
-    WIDTH = 512, /* outputs side by side: their sums fit the first-level cache */
-    ROWS = 256,  /* rows added up before the sums go to f64 */
-    PIECE = 32768,     /* elements a task: some ten microseconds */
-    PARTIALS = 2048,   /* partial results on the stack: 32 KB */
-    ENOUGH_BLOCKS = 64 /* that many blocks keep the threads busy without parts */
+    LANES = 32,   /* eight SSE registers of f32: enough additions in flight to hide their latency */
+    CHUNK = 4096, /* elements: fits the first-level cache, so that argmax may look twice */
+    WIDTH = 512,  /* outputs side by side: their sums fit the first-level cache */
+    ROWS = 256,   /* rows added up before the sums go to f64 */
+    TASK_ELEMENTS = 32768, /* elements a task: some ten microseconds */
+    PARTIALS = 2048,       /* partial results on the stack: 32 KB */
+    ENOUGH_BLOCKS = 64     /* that many blocks keep the threads busy without parts */
 };
 
 typedef struct partial {
@@ -60,7 +60,7 @@ typedef struct reduce_plan {
     int64_t blocks;
     int64_t part; /* elements of a reduction that a part covers */
     int64_t parts;
-    int64_t per_piece; /* blocks a piece; 1 when there are several parts */
+    int64_t per_task;  /* blocks a task; 1 when there are several parts */
     partial *partials; /* [parts][outputs] when there are several parts */
 } reduce_plan;
 
@@ -73,16 +73,17 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
         plan.across = p->reduced_rank == 0 || plan.column < p->reduced_strides[p->reduced_rank - 1];
     }
     plan.width = talc_smaller(
-        plan.row, plan.across ? WIDTH : talc_smaller(WIDTH, talc_larger(1, PIECE / p->K)));
-    plan.blocks_per_row = talc_cpu_pieces(plan.row, plan.width);
+        plan.row, plan.across ? WIDTH : talc_smaller(WIDTH, talc_larger(1, TASK_ELEMENTS / p->K)));
+    plan.blocks_per_row = talc_ceil_div(plan.row, plan.width);
     plan.blocks = p->outputs / plan.row * plan.blocks_per_row;
 
     bool split = plan.blocks < ENOUGH_BLOCKS && p->outputs <= PARTIALS;
     plan.parts =
-        split ? talc_smaller(talc_cpu_pieces(p->K * plan.width, PIECE), PARTIALS / p->outputs) : 1;
-    plan.part = talc_cpu_pieces(p->K, plan.parts);
-    plan.parts = talc_cpu_pieces(p->K, plan.part);
-    plan.per_piece = plan.parts > 1 ? 1 : talc_larger(1, PIECE / (p->K * plan.width));
+        split ? talc_smaller(talc_ceil_div(p->K * plan.width, TASK_ELEMENTS), PARTIALS / p->outputs)
+              : 1;
+    plan.part = talc_ceil_div(p->K, plan.parts);
+    plan.parts = talc_ceil_div(p->K, plan.part);
+    plan.per_task = plan.parts > 1 ? 1 : talc_larger(1, TASK_ELEMENTS / (p->K * plan.width));
     return plan;
 }
 
@@ -90,13 +91,12 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
 
 /* Folds n elements of each of `width` outputs into their partial results. `first` is the place of the first element in
  * the reduction. */
-static void fold(const reduce_plan *plan, int64_t offset, int64_t n, int64_t stride, int64_t width,
-                 int64_t first, partial *into)
-{
-    const talc_reduce_function function = plan->problem->function;
-    const bool sums = function == TALC_SUM || function == TALC_MEAN;
-#define FOLD(T, suffix)                                                                            \
+#define FOLD(constant, suffix, T, A)                                                               \
+    static void fold_##suffix(const reduce_plan *plan, int64_t offset, int64_t n, int64_t stride,  \
+                              int64_t width, int64_t first, partial *into)                         \
     {                                                                                              \
+        const talc_reduce_function function = plan->problem->function;                             \
+        const bool sums = function == TALC_SUM || function == TALC_MEAN;                           \
         const T *x = (const T *)plan->x + offset;                                                  \
         if (plan->across && sums)                                                                  \
             across_sum_##suffix(x, n, stride, width, plan->column, into);                          \
@@ -108,15 +108,11 @@ static void fold(const reduce_plan *plan, int64_t offset, int64_t n, int64_t str
             for (int64_t j = 0; j < width; j++)                                                    \
                 fold_run_##suffix(function, x + j * plan->column, n, stride, first, into + j);     \
     }
-    if (plan->problem->dtype == TALC_F32)
-        FOLD(float, f32)
-    else
-        FOLD(double, f64)
-#undef FOLD
-}
 
-/* Elements begin .. end-1 of the reductions of a block whose first output stands at `base`, run by run of the last
- * reduced dimension. */
+TALC_CPU_FLOATS(FOLD)
+
+/* Elements begin .. end-1 of the reductions of a block whose first output is at `base`, row by row of the last reduced dimension.
+ * */
 static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int64_t begin,
                       int64_t end, partial *into)
 {
@@ -131,7 +127,7 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
             base + place * stride +
             talc_walk_offset(last, p->reduced_dims, p->reduced_strides, k / length);
         n = talc_smaller(length - place, end - k);
-        fold(plan, offset, n, stride, width, k, into);
+        TALC_CPU_CALL(p->dtype, fold, (plan, offset, n, stride, width, k, into));
     }
 }
 
@@ -140,7 +136,7 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
 static void write_result(const talc_reduce_problem *p, void *y, int64_t output, partial result)
 {
     const double value = p->function == TALC_MEAN ? result.value / (double)p->K : result.value;
-    if (p->y_dtype == TALC_I64)
+    if (p->function == TALC_ARGMAX)
         ((int64_t *)y)[output] = result.index;
     else
         talc_cpu_store(p->y_dtype, y, output, value);
@@ -178,16 +174,16 @@ static void block_part(const reduce_plan *plan, int64_t block, int64_t part)
             write_result(p, plan->y, output + j, results[j]);
 }
 
-static void blocked_piece(void *context, int64_t piece, int worker)
+static void blocked_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reduce_plan *plan = context;
     if (plan->parts > 1) {
-        block_part(plan, piece / plan->parts, piece % plan->parts);
+        block_part(plan, task / plan->parts, task % plan->parts);
         return;
     }
-    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
-    for (int64_t block = piece * plan->per_piece; block < end; block++)
+    const int64_t end = talc_smaller(plan->blocks, (task + 1) * plan->per_task);
+    for (int64_t block = task * plan->per_task; block < end; block++)
         block_part(plan, block, 0);
 }
 
@@ -196,7 +192,7 @@ static const char *blocked_plan(const talc_device *device, const void *problem, 
 {
     (void)device, (void)limit, (void)plan;
     const talc_reduce_problem *p = problem;
-    return talc_dtype_is_float(p->dtype) ? NULL : "x must be f32 or f64";
+    return talc_cpu_refuses(p->dtype) == NULL ? NULL : "x must be f32 or f64";
 }
 
 static talc_status blocked_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -208,10 +204,9 @@ static talc_status blocked_run(talc_device *device, const void *problem, const t
     partial partials[PARTIALS];
     plan.partials = partials;
     if (plan.parts == 1)
-        return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), blocked_piece,
-                                 &plan);
+        return talc_cpu_parallel(talc_ceil_div(plan.blocks, plan.per_task), blocked_task, &plan);
 
-    talc_status status = talc_cpu_parallel(plan.blocks * plan.parts, blocked_piece, &plan);
+    talc_status status = talc_cpu_parallel(plan.blocks * plan.parts, blocked_task, &plan);
     for (int64_t output = 0; status == TALC_OK && output < p->outputs; output++) {
         partial result = partials[output];
         for (int64_t part = 1; part < plan.parts; part++)
@@ -225,19 +220,29 @@ static talc_status blocked_run(talc_device *device, const void *problem, const t
 
 static int64_t integer_at(talc_dtype dtype, const void *x, int64_t at)
 {
-    return dtype == TALC_I64   ? ((const int64_t *)x)[at]
-           : dtype == TALC_I32 ? ((const int32_t *)x)[at]
-                               : ((const uint8_t *)x)[at];
+    switch (dtype) {
+#define INTEGER_AT(constant, name, T, U)                                                           \
+    case constant:                                                                                 \
+        return ((const T *)x)[at];
+        TALC_CPU_INTEGERS(INTEGER_AT)
+#undef INTEGER_AT
+    default: /* refused by the plan */
+        return 0;
+    }
 }
 
 static void write_integer(talc_dtype dtype, void *y, int64_t at, int64_t value)
 {
-    if (dtype == TALC_I64)
-        ((int64_t *)y)[at] = value;
-    else if (dtype == TALC_I32)
-        ((int32_t *)y)[at] = (int32_t)value;
-    else
-        ((uint8_t *)y)[at] = (uint8_t)value;
+    switch (dtype) {
+#define WRITE_INTEGER(constant, name, T, U)                                                        \
+    case constant:                                                                                 \
+        ((T *)y)[at] = (T)value;                                                                   \
+        break;
+        TALC_CPU_INTEGERS(WRITE_INTEGER)
+#undef WRITE_INTEGER
+    default:
+        break;
+    }
 }
 
 static void reference_floats(const reduce_plan *plan, int64_t output, int64_t base)
@@ -277,18 +282,33 @@ static void reference_integers(const reduce_plan *plan, int64_t output, int64_t 
                                             : best_k);
 }
 
-static void reference_piece(void *context, int64_t piece, int worker)
+static void reference_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reduce_plan *plan = context;
     const talc_reduce_problem *p = plan->problem;
-    const int64_t end = talc_smaller(p->outputs, (piece + 1) * plan->per_piece);
-    for (int64_t output = piece * plan->per_piece; output < end; output++) {
+    const int64_t end = talc_smaller(p->outputs, (task + 1) * plan->per_task);
+    for (int64_t output = task * plan->per_task; output < end; output++) {
         const int64_t base = talc_walk_offset(p->kept_rank, p->kept_dims, p->kept_strides, output);
         if (talc_dtype_is_float(p->dtype))
             reference_floats(plan, output, base);
         else
             reference_integers(plan, output, base);
+    }
+}
+
+static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    const talc_reduce_problem *p = problem;
+    switch (p->dtype) {
+#define TAKEN(constant, ...) case constant:
+        TALC_CPU_INTEGERS(TAKEN)
+#undef TAKEN
+        return NULL;
+    default:
+        return talc_cpu_refuses(p->dtype);
     }
 }
 
@@ -299,8 +319,8 @@ static talc_status reference_run(talc_device *device, const void *problem, const
     const talc_reduce_problem *p = problem;
     const talc_reduce_arguments *a = arguments;
     reduce_plan plan = { .problem = p, .x = a->x, .y = a->y };
-    plan.per_piece = talc_larger(1, PIECE / p->K);
-    return talc_cpu_parallel(talc_cpu_pieces(p->outputs, plan.per_piece), reference_piece, &plan);
+    plan.per_task = talc_larger(1, TASK_ELEMENTS / p->K);
+    return talc_cpu_parallel(talc_ceil_div(p->outputs, plan.per_task), reference_task, &plan);
 }
 
 const talc_algorithm talc_cpu_reduce[] = {
@@ -308,6 +328,6 @@ const talc_algorithm talc_cpu_reduce[] = {
       { "f32 or f64 in blocks, f64 across them", TALC_STRICT, false },
       blocked_plan,
       blocked_run },
-    { "reference", { "f64 accumulation", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
     { .name = NULL },
 };

@@ -3,10 +3,10 @@
 /* NaN counts as larger than everything, and the first of equals stays. */
 #define LARGER(x, best) ((x) > (best) || ((x) != (x) && (best) == (best)))
 
-/* ---- Along a run: one output, n elements `stride` apart -------------------------------------------------------- */
+/* ---- Along a row: one output, n elements `stride` apart -------------------------------------------------------- */
 
-/* Of at most RUN elements: LANES sums side by side, then a tree over them. */
-static double NAME(run_sum)(const T *x, int64_t n, int64_t stride)
+/* Of at most CHUNK elements: LANES sums side by side, then a tree over them. */
+static double NAME(chunk_sum)(const T *x, int64_t n, int64_t stride)
 {
     int64_t i = 0;
     if (n < LANES) {
@@ -33,7 +33,7 @@ static double NAME(run_sum)(const T *x, int64_t n, int64_t stride)
     return (double)lanes[0];
 }
 
-static T NAME(run_max)(const T *x, int64_t n, int64_t stride)
+static T NAME(chunk_max)(const T *x, int64_t n, int64_t stride)
 {
     int64_t i = 0;
     T best = x[0];
@@ -56,7 +56,7 @@ static T NAME(run_max)(const T *x, int64_t n, int64_t stride)
 }
 
 /* The first element that is `value`, or NaN when that is NaN. */
-static int64_t NAME(run_find)(const T *x, int64_t stride, T value)
+static int64_t NAME(chunk_find)(const T *x, int64_t stride, T value)
 {
     int64_t i = 0;
     while (x[i * stride] != value && (value == value || x[i * stride] == x[i * stride]))
@@ -67,19 +67,19 @@ static int64_t NAME(run_find)(const T *x, int64_t stride, T value)
 static void NAME(fold_run)(talc_reduce_function function, const T *x, int64_t n, int64_t stride,
                            int64_t first, partial *into)
 {
-    for (int64_t i = 0; i < n; i += RUN) {
+    for (int64_t i = 0; i < n; i += CHUNK) {
         const T *chunk = x + i * stride;
-        int64_t length = n - i < RUN ? n - i : RUN;
+        int64_t length = n - i < CHUNK ? n - i : CHUNK;
         if (function == TALC_SUM || function == TALC_MEAN) {
-            into->value += NAME(run_sum)(chunk, length, stride);
+            into->value += NAME(chunk_sum)(chunk, length, stride);
             continue;
         }
-        T best = NAME(run_max)(chunk, length, stride);
+        T best = NAME(chunk_max)(chunk, length, stride);
         if (into->index >= 0 && !LARGER((double)best, into->value))
             continue;
         into->value = (double)best;
         into->index =
-            first + i + (function == TALC_ARGMAX ? NAME(run_find)(chunk, stride, best) : 0);
+            first + i + (function == TALC_ARGMAX ? NAME(chunk_find)(chunk, stride, best) : 0);
     }
 }
 

@@ -4,8 +4,8 @@
 ///
 /// `rows` computes exponentials in the data's type and sums them in f64. Softmaxes that lie side by side in memory
 /// go together, WIDTH at a time, so that memory is read in order whichever the dimension is. `reference` computes all
-/// in f64. Both add the n exponentials of f64 data in runs of sqrt(n), and then the runs, so that on any data no term goes
-/// through more than 2 sqrt(n) roundings. Pieces of work depend on the problem alone.
+/// in f64. Both add the n exponentials of f64 data by blocked summation: sums of sqrt(n) terms, and then the sums, so that on any
+/// data no term goes through more than 2 sqrt(n) roundings. Tasks depend on the problem alone.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -16,8 +16,8 @@
 #include <tgmath.h>
 
 enum {
-    WIDTH = 128,  /* softmaxes side by side */
-    PIECE = 16384 /* elements a piece: some 100 microseconds of exponentials */
+    WIDTH = 128,          /* softmaxes side by side */
+    TASK_ELEMENTS = 16384 /* elements a task: some 100 microseconds of exponentials */
 };
 
 typedef struct softmax_plan {
@@ -29,7 +29,7 @@ typedef struct softmax_plan {
     int64_t width;          /* softmaxes a block, all of one row */
     int64_t blocks_per_row;
     int64_t blocks;
-    int64_t per_piece; /* blocks a piece */
+    int64_t per_task; /* blocks a task */
 } softmax_plan;
 
 static softmax_plan plan_of(const talc_softmax_problem *p, const talc_softmax_arguments *arguments,
@@ -42,9 +42,9 @@ static softmax_plan plan_of(const talc_softmax_problem *p, const talc_softmax_ar
         plan.x_step = p->x_strides[p->outer_rank - 1];
     }
     plan.width = plan.x_step < p->x_stride ? talc_smaller(width, plan.row) : 1;
-    plan.blocks_per_row = talc_cpu_pieces(plan.row, plan.width);
+    plan.blocks_per_row = talc_ceil_div(plan.row, plan.width);
     plan.blocks = p->outer / plan.row * plan.blocks_per_row;
-    plan.per_piece = talc_larger(1, PIECE / (plan.width * p->extent));
+    plan.per_task = talc_larger(1, TASK_ELEMENTS / (plan.width * p->extent));
     return plan;
 }
 
@@ -66,23 +66,30 @@ static softmax_block locate(const softmax_plan *plan, int64_t index)
     };
 }
 
-/* How many exponentials a run of a sum has: all where f64 has digits to spare. */
-static int64_t run_of(const talc_softmax_problem *p)
+/* How many exponentials are added one after the other: all where f64 has digits to spare. */
+static int64_t terms_per_sum(const talc_softmax_problem *p)
 {
-    return p->dtype == TALC_F32 ? p->extent : (int64_t)ceil(sqrt((double)p->extent));
+    return talc_cpu_is_narrow(p->dtype) ? p->extent : (int64_t)ceil(sqrt((double)p->extent));
+}
+
+static const char *float_plan(const talc_device *device, const void *problem, size_t limit,
+                              talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    return talc_cpu_refuses(((const talc_softmax_problem *)problem)->dtype);
 }
 
 // ---- rows ---------------------------------------------------------------------------------------------------
 
 /* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into every result,
  * as (+infinity) - (+infinity) and (-infinity) - (-infinity) do. log_softmax needs no exponentials kept. */
-#define ROWS_BLOCK(suffix, T)                                                                      \
+#define ROWS_BLOCK(constant, suffix, T, A)                                                         \
     static void rows_block_##suffix(const softmax_plan *plan, softmax_block block)                 \
     {                                                                                              \
         const talc_softmax_problem *p = plan->problem;                                             \
         const T *x = (const T *)plan->x + block.x;                                                 \
         T *y = (T *)plan->y + block.y;                                                             \
-        T m[WIDTH];                                                                                \
+        A m[WIDTH];                                                                                \
         double sum[WIDTH], part[WIDTH];                                                            \
         for (int64_t j = 0; j < block.width; j++) {                                                \
             m[j] = x[j * plan->x_step];                                                            \
@@ -90,20 +97,20 @@ static int64_t run_of(const talc_softmax_problem *p)
         }                                                                                          \
         for (int64_t i = 1; i < p->extent; i++)                                                    \
             for (int64_t j = 0; j < block.width; j++) {                                            \
-                const T x_ij = x[i * p->x_stride + j * plan->x_step];                              \
+                const A x_ij = x[i * p->x_stride + j * plan->x_step];                              \
                 m[j] = x_ij > m[j] ? x_ij : m[j];                                                  \
             }                                                                                      \
-        const int64_t run = run_of(p);                                                             \
-        for (int64_t begin = 0; begin < p->extent; begin += run) {                                 \
-            const int64_t end = talc_smaller(begin + run, p->extent);                              \
+        const int64_t terms = terms_per_sum(p);                                                    \
+        for (int64_t begin = 0; begin < p->extent; begin += terms) {                               \
+            const int64_t end = talc_smaller(begin + terms, p->extent);                            \
             for (int64_t j = 0; j < block.width; j++)                                              \
                 part[j] = 0;                                                                       \
             for (int64_t i = begin; i < end; i++)                                                  \
                 for (int64_t j = 0; j < block.width; j++) {                                        \
-                    const T e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                 \
+                    const A e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                 \
                     part[j] += (double)e;                                                          \
                     if (!p->log)                                                                   \
-                        y[i * p->y_stride + j * plan->y_step] = e;                                 \
+                        y[i * p->y_stride + j * plan->y_step] = (T)e;                              \
                 }                                                                                  \
             for (int64_t j = 0; j < block.width; j++)                                              \
                 sum[j] += part[j];                                                                 \
@@ -121,19 +128,15 @@ static int64_t run_of(const talc_softmax_problem *p)
             }                                                                                      \
     }
 
-ROWS_BLOCK(f32, float)
-ROWS_BLOCK(f64, double)
+TALC_CPU_FLOATS(ROWS_BLOCK)
 
-static void rows_piece(void *context, int64_t piece, int worker)
+static void rows_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const softmax_plan *plan = context;
-    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
-    for (int64_t block = piece * plan->per_piece; block < end; block++)
-        if (plan->problem->dtype == TALC_F32)
-            rows_block_f32(plan, locate(plan, block));
-        else
-            rows_block_f64(plan, locate(plan, block));
+    const int64_t end = talc_smaller(plan->blocks, (task + 1) * plan->per_task);
+    for (int64_t block = task * plan->per_task; block < end; block++)
+        TALC_CPU_CALL(plan->problem->dtype, rows_block, (plan, locate(plan, block)));
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -141,7 +144,7 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
 {
     (void)device, (void)planned;
     softmax_plan plan = plan_of(problem, arguments, WIDTH);
-    return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), rows_piece, &plan);
+    return talc_cpu_parallel(talc_ceil_div(plan.blocks, plan.per_task), rows_task, &plan);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------
@@ -153,10 +156,10 @@ static void reference_softmax(const softmax_plan *plan, softmax_block block)
     for (int64_t i = 1; i < p->extent; i++)
         m = fmax(m, talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride));
     double sum = 0;
-    const int64_t run = run_of(p);
-    for (int64_t begin = 0; begin < p->extent; begin += run) {
+    const int64_t terms = terms_per_sum(p);
+    for (int64_t begin = 0; begin < p->extent; begin += terms) {
         double part = 0;
-        for (int64_t i = begin; i < talc_smaller(begin + run, p->extent); i++)
+        for (int64_t i = begin; i < talc_smaller(begin + terms, p->extent); i++)
             part += exp(talc_cpu_load(p->dtype, plan->x, block.x + i * p->x_stride) - m);
         sum += part;
     }
@@ -167,12 +170,12 @@ static void reference_softmax(const softmax_plan *plan, softmax_block block)
     }
 }
 
-static void reference_piece(void *context, int64_t piece, int worker)
+static void reference_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const softmax_plan *plan = context;
-    const int64_t end = talc_smaller(plan->blocks, (piece + 1) * plan->per_piece);
-    for (int64_t block = piece * plan->per_piece; block < end; block++)
+    const int64_t end = talc_smaller(plan->blocks, (task + 1) * plan->per_task);
+    for (int64_t block = task * plan->per_task; block < end; block++)
         reference_softmax(plan, locate(plan, block));
 }
 
@@ -181,11 +184,11 @@ static talc_status reference_run(talc_device *device, const void *problem, const
 {
     (void)device, (void)planned;
     softmax_plan plan = plan_of(problem, arguments, 1);
-    return talc_cpu_parallel(talc_cpu_pieces(plan.blocks, plan.per_piece), reference_piece, &plan);
+    return talc_cpu_parallel(talc_ceil_div(plan.blocks, plan.per_task), reference_task, &plan);
 }
 
 const talc_algorithm talc_cpu_softmax[] = {
-    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, talc_plan_any, rows_run },
-    { "reference", { "f64", TALC_STRICT, true }, talc_plan_any, reference_run },
+    { "rows", { "the data's own type, sums in f64", TALC_STRICT, false }, float_plan, rows_run },
+    { "reference", { "f64", TALC_STRICT, true }, float_plan, reference_run },
     { .name = NULL },
 };

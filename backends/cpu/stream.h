@@ -13,7 +13,7 @@
 #include <emmintrin.h>
 #endif
 
-/// One cache line past the caches, from a vector register's worth of `line` to an aligned address.
+/// Stores one cache line past the caches, to an aligned address.
 static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst, const void *line)
 {
 #if defined(__SSE2__)
@@ -33,13 +33,13 @@ static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst
 static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes)
 {
 #if defined(__SSE2__)
-    enum { LINE = 64, REGISTER = 16 };
-    size_t head = (LINE - (uintptr_t)dst % LINE) % LINE;
+    enum { CACHE_LINE = 64, REGISTER = 16 };
+    size_t head = (CACHE_LINE - (uintptr_t)dst % CACHE_LINE) % CACHE_LINE;
     head = head < bytes ? head : bytes;
     memcpy(dst, src, head);
     size_t i = head;
-    for (; i + LINE <= bytes; i += LINE)
-        for (size_t j = i; j < i + LINE; j += REGISTER)
+    for (; i + CACHE_LINE <= bytes; i += CACHE_LINE)
+        for (size_t j = i; j < i + CACHE_LINE; j += REGISTER)
             _mm_stream_si128((__m128i *)(void *)(dst + j),
                              _mm_loadu_si128((const __m128i *)(const void *)(src + j)));
     memcpy(dst + i, src + i, bytes - i);

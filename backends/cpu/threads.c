@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Waking a sleeping thread takes as long as a small op. So a thread that waits looks again this often, some tens of
- * microseconds, before it sleeps: the ops of a network follow each other faster than that. */
+/* Waking a sleeping thread takes as long as a small op. So a waiting thread spins this often, some tens of microseconds, before
+ * it sleeps: the ops of a network follow each other faster than that. */
 enum { MAX_THREADS = 1024, LOOKS = 2000 };
 
 /* One call of talc_cpu_parallel. */
 typedef struct parallel_job {
-    talc_piece_function *piece;
+    talc_task_function *task;
     void *context;
     int64_t count;
     _Atomic int64_t next;
@@ -43,7 +43,7 @@ static struct {
            .wake = PTHREAD_COND_INITIALIZER,
            .done = PTHREAD_COND_INITIALIZER };
 
-static _Thread_local bool inside_piece;
+static _Thread_local bool inside_task;
 
 int talc_cpu_processors(void)
 {
@@ -94,17 +94,17 @@ static void look_for_end(void)
 
 static void work_on(parallel_job *job, int worker)
 {
-    inside_piece = true;
+    inside_task = true;
     for (int64_t i = atomic_fetch_add(&job->next, 1); i < job->count;
          i = atomic_fetch_add(&job->next, 1)) {
-        job->piece(job->context, i, worker);
+        job->task(job->context, i, worker);
         if (talc_failed() && !atomic_exchange(&job->failed, true)) {
             job->status = talc_error_status();
             snprintf(job->message, sizeof job->message, "%s", talc_error_message());
         }
         talc_error_clear();
     }
-    inside_piece = false;
+    inside_task = false;
 }
 
 static void *worker_main(void *argument)
@@ -141,7 +141,7 @@ static void forget_threads(void)
     pool.started = 0;
     pool.working = 0;
     pool.current = NULL;
-    inside_piece = false;
+    inside_task = false;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -201,25 +201,25 @@ bool talc_set_threads(int threads)
 
 void talc_cpu_stay_alone(void)
 {
-    inside_piece = true;
+    inside_task = true;
 }
 
 static talc_status run_alone(parallel_job *job)
 {
     /* The caller's own failure record serves: no failure stands when an op runs. */
-    bool nested = inside_piece;
-    inside_piece = true;
+    bool nested = inside_task;
+    inside_task = true;
     for (int64_t i = 0; i < job->count && !talc_failed(); i++)
-        job->piece(job->context, i, 0);
-    inside_piece = nested;
+        job->task(job->context, i, 0);
+    inside_task = nested;
     return talc_error_status();
 }
 
-talc_status talc_cpu_parallel(int64_t count, talc_piece_function *piece, void *context)
+talc_status talc_cpu_parallel(int64_t count, talc_task_function *task, void *context)
 {
-    parallel_job job = { .piece = piece, .context = context, .count = count };
+    parallel_job job = { .task = task, .context = context, .count = count };
     int threads = talc_cpu_threads();
-    if (count < 2 || threads < 2 || inside_piece || pthread_mutex_trylock(&pool.busy) != 0)
+    if (count < 2 || threads < 2 || inside_task || pthread_mutex_trylock(&pool.busy) != 0)
         return run_alone(&job);
 
     start_threads(threads - 1);
@@ -242,9 +242,9 @@ talc_status talc_cpu_parallel(int64_t count, talc_piece_function *piece, void *c
     return atomic_load(&job.failed) ? talc_fail(job.status, "%s", job.message) : TALC_OK;
 }
 
-/* Work whose pieces are themselves workers, each of which takes the next of the caller's pieces until none is left. */
+/* Work whose tasks are themselves workers, each of which takes the next of the caller's tasks until none is left. */
 typedef struct limited_job {
-    talc_piece_function *piece;
+    talc_task_function *task;
     void *context;
     int64_t count;
     _Atomic int64_t next;
@@ -256,17 +256,12 @@ static void limited_worker(void *context, int64_t slot, int worker)
     limited_job *job = context;
     for (int64_t i = atomic_fetch_add(&job->next, 1); i < job->count && !talc_failed();
          i = atomic_fetch_add(&job->next, 1))
-        job->piece(job->context, i, (int)slot);
+        job->task(job->context, i, (int)slot);
 }
 
-talc_status talc_cpu_parallel_limited(int64_t count, int workers, talc_piece_function *piece,
+talc_status talc_cpu_parallel_limited(int64_t count, int workers, talc_task_function *task,
                                       void *context)
 {
-    limited_job job = { .piece = piece, .context = context, .count = count };
+    limited_job job = { .task = task, .context = context, .count = count };
     return talc_cpu_parallel(count < workers ? count : workers, limited_worker, &job);
-}
-
-int64_t talc_cpu_pieces(int64_t total, int64_t step)
-{
-    return total / step + (total % step != 0);
 }

@@ -1,5 +1,6 @@
 /// Optimizer steps by the formulas of ops/update.h, in the data's own type. Threads take stretches of the tensors, which
 /// follow from their sizes alone.
+#include "tensor/extent.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -10,7 +11,7 @@
 TALC_UPDATE_IN(float, sqrtf)
 TALC_UPDATE_IN(double, sqrt)
 
-enum { STRETCH = 16384 }; /* elements of a piece */
+enum { STRETCH = 16384 }; /* elements of a task */
 
 typedef struct update_context {
     const talc_update_problem *problem;
@@ -18,8 +19,8 @@ typedef struct update_context {
 } update_context;
 
 /* Elements lo .. hi - 1 of one tensor. A state that the rule has not is one element that nobody looks at. */
-#define STRETCH_IN(T)                                                                              \
-    static void stretch_##T(const update_context *c, int tensor, int64_t lo, int64_t hi)           \
+#define STRETCH_IN(constant, suffix, T, A)                                                         \
+    static void stretch_##suffix(const update_context *c, int tensor, int64_t lo, int64_t hi)      \
     {                                                                                              \
         const talc_update_##T u = talc_update_in_##T(c->problem);                                  \
         T *p = c->arguments->tensors[tensor].parameter;                                            \
@@ -33,23 +34,19 @@ typedef struct update_context {
                                     states[2] == NULL ? NULL : states[2] + i);                     \
     }
 
-STRETCH_IN(float)
-STRETCH_IN(double)
+TALC_CPU_FLOATS(STRETCH_IN)
 
-static void update_piece(void *context, int64_t piece, int worker)
+static void update_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const update_context *c = context;
     const talc_update_problem *p = c->problem;
     int tensor = 0;
-    for (; piece >= talc_cpu_pieces(p->numel[tensor], STRETCH); tensor++)
-        piece -= talc_cpu_pieces(p->numel[tensor], STRETCH);
-    const int64_t lo = piece * STRETCH, end = p->numel[tensor];
+    for (; task >= talc_ceil_div(p->numel[tensor], STRETCH); tensor++)
+        task -= talc_ceil_div(p->numel[tensor], STRETCH);
+    const int64_t lo = task * STRETCH, end = p->numel[tensor];
     const int64_t hi = lo + STRETCH < end ? lo + STRETCH : end;
-    if (p->dtype == TALC_F32)
-        stretch_float(c, tensor, lo, hi);
-    else
-        stretch_double(c, tensor, lo, hi);
+    TALC_CPU_CALL(p->dtype, stretch, (c, tensor, lo, hi));
 }
 
 static talc_status update_run(talc_device *device, const void *problem, const talc_plan *plan,
@@ -57,10 +54,10 @@ static talc_status update_run(talc_device *device, const void *problem, const ta
 {
     (void)device, (void)plan;
     const update_context context = { problem, arguments };
-    int64_t pieces = 0;
+    int64_t tasks = 0;
     for (int i = 0; i < context.problem->count; i++)
-        pieces += talc_cpu_pieces(context.problem->numel[i], STRETCH);
-    return talc_cpu_parallel(pieces, update_piece, (void *)&context);
+        tasks += talc_ceil_div(context.problem->numel[i], STRETCH);
+    return talc_cpu_parallel(tasks, update_task, (void *)&context);
 }
 
 const talc_algorithm talc_cpu_update[] = {

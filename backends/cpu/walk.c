@@ -16,10 +16,10 @@ talc_walk talc_walk_of(int rank, const int64_t dims[TALC_MAX_RANK])
     for (int i = 0; i + 1 < rank; i++)
         rows *= dims[i];
     walk.segment = talc_smaller(row, SEGMENT_ELEMENTS);
-    walk.segments = talc_cpu_pieces(row, walk.segment);
+    walk.segments = talc_ceil_div(row, walk.segment);
     walk.steps = rows * walk.segments;
-    walk.per_piece = talc_cpu_pieces(SEGMENT_ELEMENTS, walk.segment);
-    walk.pieces = talc_cpu_pieces(walk.steps, walk.per_piece);
+    walk.per_task = talc_ceil_div(SEGMENT_ELEMENTS, walk.segment);
+    walk.tasks = talc_ceil_div(walk.steps, walk.per_task);
     return walk;
 }
 
@@ -39,11 +39,11 @@ static void locate(const talc_walk *walk, const int64_t *const strides[], int co
     }
 }
 
-bool talc_walk_start(const talc_walk *walk, int64_t piece, const int64_t *const strides[],
-                     int count, talc_walk_position *at)
+bool talc_walk_start(const talc_walk *walk, int64_t task, const int64_t *const strides[], int count,
+                     talc_walk_position *at)
 {
-    at->step = piece * walk->per_piece;
-    at->end = talc_smaller(walk->steps, at->step + walk->per_piece);
+    at->step = task * walk->per_task;
+    at->end = talc_smaller(walk->steps, at->step + walk->per_task);
     if (at->step >= at->end)
         return false;
     at->segment = at->step % walk->segments;

@@ -1,7 +1,7 @@
-/// Walking strided arrays row by row, in pieces for threads. Private to backends/cpu.
+/// Walking strided arrays row by row, in tasks for threads. Private to backends/cpu.
 ///
-/// A row is a stretch of the last dimension; long rows are cut into segments. All rows' segments, counted in order,
-/// are divided into pieces of about 32768 elements, whatever the number of threads.
+/// A row is the last dimension; long rows are divided into segments. The segments of all rows, counted in order, are divided into
+/// tasks of about 32768 elements, whatever the number of threads.
 #ifndef TALC_BACKENDS_CPU_WALK_H
 #define TALC_BACKENDS_CPU_WALK_H
 
@@ -24,16 +24,16 @@ static inline int64_t talc_walk_offset(int rank, const int64_t *dims, const int6
 typedef struct talc_walk {
     int rank;
     int64_t dims[TALC_MAX_RANK];
-    int64_t segment;   ///< elements of a row that one step covers
-    int64_t segments;  ///< steps a row
-    int64_t steps;     ///< in all
-    int64_t per_piece; ///< steps a piece
-    int64_t pieces;
+    int64_t segment;  ///< elements of a row that one step covers
+    int64_t segments; ///< steps a row
+    int64_t steps;    ///< in all
+    int64_t per_task; ///< steps a task
+    int64_t tasks;
 } talc_walk;
 
 /// Where a step starts: the elements to skip in each operand, and how many elements of the row it covers.
 typedef struct talc_walk_position {
-    int64_t step, end; ///< current, and one past the piece's last
+    int64_t step, end; ///< current, and one past the task's last
     int64_t index[TALC_MAX_RANK];
     int64_t segment; ///< which part of the row
     int64_t length;
@@ -49,9 +49,9 @@ static inline int64_t talc_walk_row_stride(const talc_walk *walk, const int64_t 
 /// A walk over a non-empty shape.
 talc_walk talc_walk_of(int rank, const int64_t dims[TALC_MAX_RANK]);
 
-/// The first step of a piece. `strides` has one list for each of `count` operands. False when there is none.
-bool talc_walk_start(const talc_walk *walk, int64_t piece, const int64_t *const strides[],
-                     int count, talc_walk_position *at);
+/// The first step of a task. `strides` has one list for each of `count` operands. False when there is none.
+bool talc_walk_start(const talc_walk *walk, int64_t task, const int64_t *const strides[], int count,
+                     talc_walk_position *at);
 bool talc_walk_next(const talc_walk *walk, const int64_t *const strides[], int count,
                     talc_walk_position *at);
 

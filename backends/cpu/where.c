@@ -2,7 +2,7 @@
 ///
 ///     y[i...] = condition[i...] != 0 ? a[i...] : b[i...]
 ///
-/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in pieces that
+/// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
 /// depend on the shape alone. Elements are moved as unsigned integers of their size, so NaN keeps its bits.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/threads.h"
@@ -36,7 +36,7 @@ WHERE_ROW(bytes, uint8_t)
 WHERE_ROW(words, uint32_t)
 WHERE_ROW(doubles, uint64_t)
 
-static void where_piece(void *context, int64_t piece, int worker)
+static void where_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const where_context *c = context;
@@ -48,7 +48,7 @@ static void where_piece(void *context, int64_t piece, int worker)
                          talc_walk_row_stride(&c->walk, p->a_strides),
                          talc_walk_row_stride(&c->walk, p->b_strides) };
     talc_walk_position at;
-    for (bool more = talc_walk_start(&c->walk, piece, strides, 4, &at); more;
+    for (bool more = talc_walk_start(&c->walk, task, strides, 4, &at); more;
          more = talc_walk_next(&c->walk, strides, 4, &at)) {
         if (size == 1)
             where_row_bytes(c, &at, step);
@@ -65,7 +65,7 @@ static talc_status where_run(talc_device *device, const void *problem, const tal
     (void)device, (void)planned;
     const talc_where_problem *p = problem;
     where_context context = { p, arguments, talc_walk_of(p->rank, p->dims) };
-    return talc_cpu_parallel(context.walk.pieces, where_piece, &context);
+    return talc_cpu_parallel(context.walk.tasks, where_task, &context);
 }
 
 const talc_algorithm talc_cpu_where[] = {

@@ -1,8 +1,8 @@
-/// Packs of elements that one access moves, and groups of threads that join their results. Private to backends/cuda.
+/// Vectors of elements that one load or store moves, and reductions over groups of threads. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_GROUP_CUH
 #define TALC_BACKENDS_CUDA_GROUP_CUH
 
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/index.cuh"
 
 #include <cstring>
 #include <type_traits>
@@ -10,12 +10,13 @@
 namespace talc
 {
 
-constexpr int WARP = 32;
+/// Bytes of the widest load and store, for which addresses have to be aligned.
+constexpr int VECTOR_BYTES = 16;
 
-/// Bytes of the widest access.
-constexpr int ACCESS = 16;
+/// Bytes of a cache line. Warps whose accesses begin and end with one move no more than they need.
+constexpr int CACHE_LINE = 128;
 
-/// Neighbours that one access moves.
+/// Neighbouring elements that one load or store moves.
 template <typename T, int COUNT> struct alignas(COUNT * sizeof(T)) vec {
     T of[COUNT];
 };
@@ -34,22 +35,10 @@ template <typename T> __device__ T larger_or_nan(T a, T b)
 
 inline bool is_aligned(const void *pointer)
 {
-    return (uintptr_t)pointer % ACCESS == 0;
+    return (uintptr_t)pointer % VECTOR_BYTES == 0;
 }
 
-inline int64_t pieces(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
-/// Blocks of which each takes one piece of work after the other, so many that the last round is a small share.
-inline unsigned blocks_of(const talc_device *device, int64_t work)
-{
-    const int64_t most = (int64_t)talc_cuda_state_of(device)->multiprocessors * 64;
-    return (unsigned)(work < most ? work : most);
-}
-
-/// What the lane that differs in the bits of `mask` holds. State is plain data of whole words.
+/// A warp shuffle (xor) of a state, which is plain data of whole words.
 template <typename State> __device__ State from_lane_xor(State state, int mask)
 {
     static_assert(sizeof(State) % sizeof(unsigned) == 0, "whole words");
@@ -63,9 +52,9 @@ template <typename State> __device__ State from_lane_xor(State state, int mask)
     return state;
 }
 
-/// Joins the states of `threads` neighbouring threads, a power of two up to the block's: a tree of fixed shape. The first
-/// thread of the group gets the result; groups of up to a warp need no `shared`, which holds a state a warp. All threads
-/// of the block take part.
+/// Reduces the states of `threads` neighbouring threads, a power of two up to the block's, in a tree of fixed shape. The first
+/// thread of the group gets the result. `shared` holds a state a warp; groups of up to a warp need none. All threads of the block
+/// take part.
 template <typename State> __device__ State join_group(State state, int threads, State *shared)
 {
     for (int mask = (threads < WARP ? threads : WARP) / 2; mask > 0; mask /= 2)

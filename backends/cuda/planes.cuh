@@ -1,9 +1,9 @@
 /// Reductions of each channel's planes, over all images: [N, C, P] to [C]. Private to backends/cuda.
 ///
-/// Planes of few values fill no whole accesses, and channels of few planes no block. So the planes of some channels stand side by
-/// side: a thread has COUNT neighbouring columns, whichever planes they lie in, and goes down through the images of a part, so
-/// every access is whole; what it found is joined in shared memory, first the rows of threads, then the columns of each plane. The
-/// order follows from the shape alone.
+/// Planes of few values are no whole 16-byte vectors, and channels of few planes do not fill a block. So a block takes adjacent
+/// planes of several channels: a thread has COUNT neighbouring columns, whichever planes they belong to, and loops over the
+/// images of a part with full-width loads. Its partial results are combined in shared memory, first over the rows of threads,
+/// then over the columns of each plane. The order follows from the shape alone.
 #ifndef TALC_BACKENDS_CUDA_PLANES_CUH
 #define TALC_BACKENDS_CUDA_PLANES_CUH
 
@@ -12,46 +12,46 @@
 namespace talc
 {
 
-/// Values of a plane at most.
+/// The most values of a plane.
 constexpr int64_t MOST_PLANE = 256;
 
 /// Blocks that keep any GPU busy.
 constexpr int64_t PLANE_BLOCKS = 4096;
 
-struct plane_cut {
-    int64_t N, C, stride;  /* stride: from one image to the next, in elements */
-    int64_t images, parts; /* images of a part */
-    int P, planes, packs;  /* side by side in a block; accesses that they take */
+struct plane_tiling {
+    int64_t N, C, stride;   /* stride: from one image to the next, in elements */
+    int64_t images, parts;  /* images of a part */
+    int P, planes, vectors; /* adjacent in a block; vectors that they take */
 
-    /// How many planes fill a block when accesses move `count` elements, and parts when there may be any. The number of parts
-    /// depends on what x's type could have at best, so that workspaces follow from the problem.
-    plane_cut(int64_t N_, int64_t C_, int64_t P_, int64_t stride_, int64_t size, bool in_parts)
-        : N(N_), C(C_), stride(stride_), images(N_), parts(1), P((int)P_), planes(1), packs(1)
+    /// The planes that fill a block with loads of 16 bytes, and with `in_parts` how many parts the images are split into. The
+    /// number of parts does not depend on x's alignment, so that the workspace follows from the problem.
+    plane_tiling(int64_t N_, int64_t C_, int64_t P_, int64_t stride_, int64_t size, bool in_parts)
+        : N(N_), C(C_), stride(stride_), images(N_), parts(1), P((int)P_), planes(1), vectors(1)
     {
         if (N == 0 || C == 0 || P == 0) /* planned like any other, never launched */
             return;
-        side_by_side(ACCESS / size);
-        const int64_t across = pieces(C, planes), least = 8 * (BLOCK / packs);
+        side_by_side(VECTOR_BYTES / size);
+        const int64_t across = talc_ceil_div(C, planes), least = 8 * (BLOCK / vectors);
         if (!in_parts)
             return;
-        images = pieces(N * across, PLANE_BLOCKS);
+        images = talc_ceil_div(N * across, PLANE_BLOCKS);
         images = images > least ? images : least;
-        parts = pieces(N, images);
+        parts = talc_ceil_div(N, images);
     }
-    /// COUNT of the accesses that all planes can have: whole planes side by side fill them, and every image starts with one.
+    /// Elements of a load: a vector's where x and every image in it are aligned and consist of whole vectors, else 1.
     int64_t count_of(int64_t size, const void *x) const
     {
-        const int64_t count = ACCESS / size;
+        const int64_t count = VECTOR_BYTES / size;
         return is_aligned(x) && stride % count == 0 && C * P % count == 0 ? count : 1;
     }
     void side_by_side(int64_t count)
     {
-        int64_t unit = 1; /* planes that fill whole accesses */
+        int64_t unit = 1; /* planes that are whole vectors together */
         while (unit * P % count != 0)
             unit++;
-        const int64_t most = BLOCK * count / P / unit * unit, all = pieces(C, unit) * unit;
+        const int64_t most = BLOCK * count / P / unit * unit, all = talc_ceil_div(C, unit) * unit;
         planes = (int)(most < all ? most : all);
-        packs = (int)(planes * P / count);
+        vectors = (int)(planes * P / count);
     }
 };
 
@@ -59,31 +59,33 @@ struct plane_cut {
  * values, k, step) adds elements k, k + step ... of the channel, and write(c, start, state) takes the result. */
 template <typename Work, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
-    reduce_planes(const Work work, const T *x, const plane_cut cut)
+    reduce_planes(const Work work, const T *x, const plane_tiling tiling)
 {
     using State = typename Work::state;
     constexpr int BATCH = COUNT > 1 ? 4 : 8;
     __shared__ State shared[BLOCK * COUNT];
-    const int P = cut.P, rows = BLOCK / cut.packs, row = threadIdx.x / cut.packs;
-    const int pack = threadIdx.x % cut.packs, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    const int64_t part_begin = blockIdx.y * cut.images;
-    const int64_t end = cut.N - part_begin < cut.images ? cut.N : part_begin + cut.images;
-    for (int64_t c = (int64_t)blockIdx.x * cut.planes; c < cut.C;
-         c += (int64_t)gridDim.x * cut.planes) {
-        const int planes = (int)(cut.C - c < cut.planes ? cut.C - c : cut.planes);
+    const int P = tiling.P, rows = BLOCK / tiling.vectors, row = threadIdx.x / tiling.vectors;
+    const int vector = threadIdx.x % tiling.vectors, warp = threadIdx.x / WARP,
+              lane = threadIdx.x % WARP;
+    const int64_t part_begin = blockIdx.y * tiling.images;
+    const int64_t end =
+        tiling.N - part_begin < tiling.images ? tiling.N : part_begin + tiling.images;
+    for (int64_t c = (int64_t)blockIdx.x * tiling.planes; c < tiling.C;
+         c += (int64_t)gridDim.x * tiling.planes) {
+        const int planes = (int)(tiling.C - c < tiling.planes ? tiling.C - c : tiling.planes);
         const int columns = planes * P;
         State state[COUNT];
-        if (row < rows && pack * COUNT < columns) {
+        if (row < rows && vector * COUNT < columns) {
             typename Work::start start[COUNT];
             int64_t k[COUNT];
 #pragma unroll
             for (int e = 0; e < COUNT; e++) {
-                const int column = pack * COUNT + e, plane = column / P;
+                const int column = vector * COUNT + e, plane = column / P;
                 start[e] = work.begin(x, c + plane, part_begin, end);
                 k[e] = (part_begin + row) * P + column - plane * P;
             }
-            const T *at = x + (part_begin + row) * cut.stride + c * P + pack * COUNT;
-            const int64_t step = rows * cut.stride;
+            const T *at = x + (part_begin + row) * tiling.stride + c * P + vector * COUNT;
+            const int64_t step = rows * tiling.stride;
             const int count = (int)((end - part_begin - row + rows - 1) / rows);
             for (int i = 0; i < count; i += BATCH) {
                 vec<T, COUNT> values[BATCH];
@@ -111,10 +113,10 @@ static __global__ void __launch_bounds__(BLOCK)
             }
         }
         __syncthreads(); /* the planes before are written */
-        if (row < rows && pack * COUNT < columns)
+        if (row < rows && vector * COUNT < columns)
 #pragma unroll
             for (int e = 0; e < COUNT; e++)
-                shared[row * columns + pack * COUNT + e] = state[e];
+                shared[row * columns + vector * COUNT + e] = state[e];
         __syncthreads();
         for (int plane = warp; plane < planes; plane += BLOCK / WARP) {
             State all;
@@ -129,14 +131,15 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 template <typename Work, typename T>
-static void launch_planes(talc_device *device, const Work &work, const T *x, plane_cut cut)
+static void launch_planes(talc_device *device, const Work &work, const T *x, plane_tiling tiling)
 {
-    constexpr int COUNT = ACCESS / sizeof(T);
-    const int64_t count = cut.count_of(sizeof(T), x);
-    cut.side_by_side(count);
-    const dim3 grid(blocks_of(device, pieces(cut.C, cut.planes)), (unsigned)cut.parts);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
+    const int64_t count = tiling.count_of(sizeof(T), x);
+    tiling.side_by_side(count);
+    const dim3 grid(grid_for_blocks(device, talc_ceil_div(tiling.C, tiling.planes)),
+                    (unsigned)tiling.parts);
     const auto kernel = count > 1 ? reduce_planes<Work, T, COUNT> : reduce_planes<Work, T, 1>;
-    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(work, x, cut);
+    kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(work, x, tiling);
 }
 
 } // namespace talc

@@ -94,8 +94,6 @@ Test(check_activations, what_a_model_saves_is_what_it_gives)
               talc_check_model_count(report));
     talc_check_model_free(report);
     talc_module_free(net);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(check_activations, the_first_layer_that_differs_is_found)
@@ -133,8 +131,6 @@ Test(check_activations, the_first_layer_that_differs_is_found)
         talc_check_model_free(report);
     }
     talc_module_free(net);
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* What lies between two saved outputs is bounded, not measured. */
@@ -163,8 +159,6 @@ Test(check_activations, some_of_the_layers_will_do)
               talc_check_model_first_wrong(report));
     talc_check_model_free(report);
     talc_module_free(net);
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* A child that is called "output" keeps its name. */
@@ -183,8 +177,6 @@ Test(check_activations, a_child_named_output)
     cr_assert(talc_check_model_passed(report) && talc_check_model_count(report) == 3);
     talc_check_model_free(report);
     talc_module_free(net);
-    file_remove_all();
-    assert_all_freed();
 }
 
 // ---- Errors -------------------------------------------------------------------------------------------------
@@ -226,8 +218,6 @@ Test(check_activations, files_that_do_not_fit)
               strstr(talc_error_message(), missing) != NULL);
     talc_error_clear();
     talc_module_free(net);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(check_activations, bad_calls)
@@ -270,7 +260,6 @@ Test(check_activations, bad_calls)
     cr_assert(!talc_check_model(net, x, NULL, &report));
     assert_failure(TALC_IO_ERROR, "an earlier failure");
     talc_module_free(net);
-    assert_all_freed();
 }
 
 /* A model that does something else each time. */
@@ -301,7 +290,6 @@ Test(check_activations, runs_that_differ)
     assert_refused(model, x, (options){ 0 }, TALC_BAD_SHAPE,
                    "check_model: the model ran 1 ops, the reference 2");
     talc_module_free(model);
-    assert_all_freed();
 }
 
 // ---- Allocation failures ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 
 static const talc_arithmetic strict = { "f32", TALC_STRICT, false };
@@ -40,7 +41,6 @@ Test(check_core, bounds_are_those_of_the_classes)
               "underflow may lose the smallest subnormal a term");
     const check_due rounded = { .value = 2, .extra = 0.25 };
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_RANDOM, &rounded, 0), 0.25);
-    assert_all_freed();
 }
 
 Test(check_core, exact_data_leave_no_room)
@@ -60,6 +60,26 @@ Test(check_core, exact_data_leave_no_room)
         about(talc_check_bound(&normwise, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 2300 * 0x1p-24));
     cr_assert_eq(talc_check_bound(&strict, TALC_F32, TALC_CHECK_NAN, &zeros, 100), 0);
     cr_assert_eq(talc_check_bound(&strict, TALC_I64, TALC_CHECK_RANDOM, &due, 100), 0);
+}
+
+Test(check_core, formats_are_those_of_the_types)
+{
+    const check_format f32 = talc_check_format(TALC_F32), f64 = talc_check_format(TALC_F64);
+    cr_assert(f32.unit == FLT_EPSILON / 2 && f64.unit == DBL_EPSILON / 2);
+    cr_assert(f32.normal == FLT_MIN && f64.normal == DBL_MIN);
+    cr_assert(f32.smallest == FLT_TRUE_MIN && f64.smallest == DBL_TRUE_MIN);
+    cr_assert((float)f32.integers - 1 == (float)(f32.integers - 1) &&
+                  (float)(f32.integers + 1) != f32.integers + 1,
+              "2^24 + 1 is the first integer that f32 has not");
+    cr_assert(f64.integers + 1 == f64.integers && f64.integers - 1 != f64.integers);
+    cr_assert(talc_check_is_narrow(TALC_F32) && !talc_check_is_narrow(TALC_F64));
+    for (talc_dtype dtype = TALC_I64; dtype <= TALC_U8; dtype++) {
+        const check_format integers = talc_check_format(dtype);
+        cr_assert(integers.unit == 0 && integers.smallest == 0 && integers.normal == 0);
+        cr_assert(!talc_check_is_narrow(dtype) && talc_check_rounded(dtype, 200) == 200);
+    }
+    cr_assert(isnan(talc_check_format(TALC_DTYPE_COUNT).unit));
+    cr_assert(isnan(talc_check_rounded(TALC_DTYPE_COUNT, 1)), "no result of it is right");
     assert_all_freed();
 }
 
@@ -78,7 +98,6 @@ Test(check_core, a_share_is_the_part_of_the_bound_that_is_used)
     cr_assert_eq(talc_check_share(1, INFINITY, 1), INFINITY);
     /* An f64 result next to a due value that only a long double holds. */
     cr_assert_eq(talc_check_share(1 + 0x1p-60L, 1, 0x1p-60), 1);
-    assert_all_freed();
 }
 
 Test(check_core, data_are_of_their_kind)
@@ -125,7 +144,6 @@ Test(check_core, data_are_of_their_kind)
     talc_check_fill(v, COUNT, TALC_F32, TALC_CHECK_TINY, 3, 1, 7);
     for (int i = 0; i < COUNT; i++)
         cr_assert(fabs(v[i]) <= (i % 64 < 32 ? 0x1p-30 : 1));
-    assert_all_freed();
 }
 
 Test(check_core, the_largest_integers_keep_sums_exact)
@@ -135,5 +153,4 @@ Test(check_core, the_largest_integers_keep_sums_exact)
     cr_assert_eq(talc_check_exact_largest(TALC_F32, 262144, 100), 7);
     cr_assert_eq(talc_check_exact_largest(TALC_F32, 1e9, 100), 1);
     cr_assert_eq(talc_check_exact_largest(TALC_F64, 1e9, 3000), 3000);
-    assert_all_freed();
 }

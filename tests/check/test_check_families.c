@@ -80,7 +80,6 @@ Test(check_families, texts_are_read_and_written)
         const size_t length = strcspn(texts[i][0], ":");
         cr_assert(strncmp(talc_check_op(family, &problem), texts[i][0], length) == 0);
     }
-    assert_all_freed();
 }
 
 /* The mistake stands where the second part begins. */
@@ -173,7 +172,6 @@ Test(check_families, mistakes_are_shown_with_their_place)
     cr_assert(talc_check_parse("min_pool2d:n1", &problem) == NULL);
     assert_failure(TALC_NOT_FOUND,
                    "check: problem 'min_pool2d:n1': there is no op 'min_pool2d' at position 0");
-    assert_all_freed();
 }
 
 Test(check_families, long_texts_are_cut_in_messages)
@@ -187,7 +185,6 @@ Test(check_families, long_texts_are_cut_in_messages)
              "sum: problem '%.98s...%.98s': expected a number below 2^63 at position 4", text,
              text + 150);
     assert_failure(TALC_BAD_ARGUMENT, message);
-    assert_all_freed();
 }
 
 Test(check_families, the_longest_texts_fit)
@@ -202,7 +199,6 @@ Test(check_families, the_longest_texts_fit)
         check_problem problem;
         assert_prints(parsed(texts[i], &problem), &problem, texts[i]);
     }
-    assert_all_freed();
 }
 
 Test(check_families, random_problems_are_problems_and_the_same_each_time)
@@ -217,7 +213,6 @@ Test(check_families, random_problems_are_problems_and_the_same_each_time)
             assert_no_failure();
             assert_prints(families[f], &problem, talc_check_write(families[f], &problem, text));
         }
-    assert_all_freed();
 }
 
 /* Every op and every word turns up. */
@@ -247,7 +242,6 @@ Test(check_families, random_problems_are_of_all_sorts)
             cr_assert(found > 0 && found < SEEDS, "%s in %d of %d problems", words[f][w], found,
                       SEEDS);
         }
-    assert_all_freed();
 }
 
 /* The op counts windows by its own formula. */
@@ -282,7 +276,6 @@ Test(check_families, pooling_has_as_many_outputs_as_the_op_gives)
         talc_release(y);
         talc_release(x);
     }
-    assert_all_freed();
 }
 
 // ---- Operands and data --------------------------------------------------------------------------------------
@@ -338,7 +331,6 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("cross_entropy:2x3_weighted",
                     "xr[2,3]f32 labelsr[2]i64 class_weightsr[3]f32 yw[]f32");
     assert_operands("cross_entropy:5_none", "xr[5]f32 labelsr[]i64 yw[]f32");
-    assert_all_freed();
 }
 
 static bool holds(talc_dtype dtype, double value)
@@ -386,7 +378,6 @@ Test(check_families, exact_data_have_exact_results)
         }
     cr_assert(exact[0] > SEEDS / 8 && exact[1] == SEEDS / 4 && exact[2] > SEEDS / 16 &&
               exact[3] > SEEDS / 8 && exact[4] == 0);
-    assert_all_freed();
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
@@ -409,7 +400,6 @@ Test(check_families, the_rows_of_the_cpu_pass)
     cr_assert(talc_check_passed(check));
     cr_assert_eq(talc_check_summary_count(check), 12 * 2);
     talc_check_free(check);
-    assert_all_freed();
 }
 
 static const char *never(const talc_device *device, const void *problem, size_t limit,
@@ -459,7 +449,6 @@ Test(check_families, too_many_rows_are_a_failure)
     cr_assert(talc_check_problem(check, "n1c1h3w3o1k2x2"), "%s", talc_error_message());
     cr_assert(talc_check_summary_count(check) == 2);
     talc_check_free(check);
-    assert_all_freed();
 }
 
 /* The op gives an empty result, or that of no elements, without any row. */
@@ -491,5 +480,4 @@ Test(check_families, empty_problems_reach_no_row)
                       "%s: %s takes it", texts[i], row->name);
         cr_assert(rows == 2 && talc_check_row_at(family, cpu_device(), rows + 5) == NULL);
     }
-    assert_all_freed();
 }

@@ -177,7 +177,6 @@ Test(check_many, at_once_and_one_after_the_other_find_the_same)
     }
     talc_check_free(serial);
     cr_assert(talc_streams_close(device));
-    assert_all_freed();
 }
 
 /* The failure of a thread is raised in the one that waits; a check that could not be made does not pass. */
@@ -213,7 +212,6 @@ Test(check_many, a_problem_that_is_none_is_a_failure)
     assert_failure(TALC_NULL_ARGUMENT, "check: check is NULL");
     talc_check_free(check);
     cr_assert(talc_streams_close(options.device));
-    assert_all_freed();
 }
 
 // ---- Memory and cores ---------------------------------------------------------------------------------------

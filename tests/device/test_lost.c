@@ -40,7 +40,7 @@ static void provoke_fault(talc_device *device)
 /* An op is told by the allocation of its result or by its kernel, whichever notices first. */
 static void assert_lost(const char *who)
 {
-    const char *due = ": cuda:0 is lost since synchronize: ";
+    const char *due = ": cuda:0 was lost at synchronize: ";
     cr_assert(talc_error_status() == TALC_DEVICE_LOST, "%s: %s", who, talc_error_message());
     cr_assert(strstr(talc_error_message(), due) != NULL, "%s: %s instead of %s...", who,
               talc_error_message(), due);
@@ -50,7 +50,7 @@ static void assert_lost(const char *who)
 enum { CACHED = 100000 };
 
 /* A process of its own: what the tests after this one do is not concerned. Its end is part of the test. */
-Test(lost, a_fault_ends_the_device_and_not_the_process)
+OpenEndedTest(lost, a_fault_ends_the_device_and_not_the_process)
 {
     unsetenv("TALC_DEVICE");
     talc_device *gpu = talc_device_get("cuda");
@@ -127,7 +127,7 @@ Test(lost, errors_that_end_a_context_end_the_device)
                   ends[i], talc_error_message());
         talc_error_clear();
         cr_assert_null(talc_empty(gpu, TALC_F32, TALC_DIMS(10)));
-        cr_assert(strstr(talc_error_message(), "empty: cuda:0 is lost since test: ") != NULL,
+        cr_assert(strstr(talc_error_message(), "empty: cuda:0 was lost at test: ") != NULL,
                   "%d: %s", ends[i], talc_error_message());
         talc_error_clear();
     }
@@ -135,13 +135,12 @@ Test(lost, errors_that_end_a_context_end_the_device)
     cr_assert(talc_cuda_status(gpu, "test", cudaErrorInvalidValue) == TALC_UNSUPPORTED);
     talc_error_clear();
     cr_assert_not_null(talc_empty(gpu, TALC_F32, TALC_DIMS(10)));
-    assert_all_freed();
 }
 
 #endif
 
 /* Copies behind the fault, which another call has seen: what was to be read is not there, what was to be written is intact. */
-Test(lost, page_locked_memory_does_not_show_what_never_arrived)
+OpenEndedTest(lost, page_locked_memory_does_not_show_what_never_arrived)
 {
     enum { MANY_PINNED = 1 << 20 };
     talc_device *gpu = talc_device_get("cuda");
@@ -170,7 +169,7 @@ Test(lost, page_locked_memory_does_not_show_what_never_arrived)
 }
 
 /* The call that waits for the copy sees the fault itself. */
-Test(lost, page_locked_memory_says_at_every_call_that_nothing_arrived)
+OpenEndedTest(lost, page_locked_memory_says_at_every_call_that_nothing_arrived)
 {
     talc_device *gpu = talc_device_get("cuda");
     talc_tensor *read = talc_pinned(gpu, TALC_F32, TALC_DIMS(1000));
@@ -187,7 +186,7 @@ Test(lost, page_locked_memory_says_at_every_call_that_nothing_arrived)
     talc_scope_leave_all();
 }
 
-Test(lost, a_process_ends_well_with_tensors_on_a_lost_device)
+OpenEndedTest(lost, a_process_ends_well_with_tensors_on_a_lost_device)
 {
     talc_device *gpu = talc_device_get("cuda");
     talc_retain(talc_ones(gpu, TALC_F32, TALC_DIMS(1000)));

@@ -6,7 +6,6 @@
 #include "tests/support/refused.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static talc_tensor *x, *far, *integers;
 

@@ -73,7 +73,6 @@ Test(module, parameters_live_as_long_as_the_module)
     cr_assert(live() < before,
               "freeing the module frees its parameters although the root scope is open");
     cr_assert(freed == 1);
-    assert_all_freed();
 }
 
 Test(module, a_registered_tensor_may_belong_to_others_too)
@@ -83,7 +82,6 @@ Test(module, a_registered_tensor_may_belong_to_others_too)
     cr_assert(talc_module_parameter(model, "shared", shared) == shared);
     talc_module_free(model);
     cr_assert(talc_item(talc_slice(shared, 0, 3, 4, 1)) == 1);
-    assert_all_freed();
 }
 
 Test(module, children_are_freed_with_their_parent_and_by_it_alone)
@@ -96,7 +94,6 @@ Test(module, children_are_freed_with_their_parent_and_by_it_alone)
     cr_assert(freed == 0, "a child is left to its parent");
     talc_module_free(model);
     cr_assert(freed == 2);
-    assert_all_freed();
 }
 
 Test(module, an_init_that_fails_leaves_nothing)
@@ -111,7 +108,6 @@ Test(module, an_init_that_fails_leaves_nothing)
     cr_assert_null(probe_new(1));
     cr_assert(freed == 2);
     assert_failure(TALC_IO_ERROR, "stands");
-    assert_all_freed();
 }
 
 // ---- Names and trees ----------------------------------------------------------------------------------------
@@ -137,7 +133,6 @@ Test(module, a_child_that_is_refused_is_freed)
     cr_assert(freed == 2);
     talc_module_free(model);
     cr_assert(freed == 4);
-    assert_all_freed();
 }
 
 /* What a list may hold, as places in `given`: 0 and 1 are loose, 2 and 3 a parent and its child, 4 a child of another tree; 5 is
@@ -186,7 +181,6 @@ Test(module, each_module_of_a_list_is_freed_once)
             assert_list_freed_once((const int[4]){ all % 6, all / 6 % 6, all / 36 % 6, all / 216 },
                                    4, allocations < 0 ? INT64_MAX : allocations,
                                    all % 2 == 0 && allocations < 0);
-    assert_all_freed();
 }
 
 /* A chain of boxes of so many levels, made from its end up or from its top down. */
@@ -226,7 +220,6 @@ Test(module, a_tree_has_so_many_levels_at_most)
     cr_assert_null(talc_module_add(lower, "root", upper));
     talc_error_clear();
     talc_module_free(upper);
-    assert_all_freed();
 }
 
 Test(module, many_children_are_found_and_named_once)
@@ -246,7 +239,6 @@ Test(module, many_children_are_found_and_named_once)
         talc_error_clear();
     }
     talc_module_free(model);
-    assert_all_freed();
 }
 
 static bool join_paths(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
@@ -287,7 +279,6 @@ Test(module, paths_visit_parameters_then_buffers_then_children)
     cr_assert(!talc_module_visit(model, join_paths, text));
     cr_assert_str_eq(text, "scale count* inner.weight inner.stop ");
     talc_module_free(model);
-    assert_all_freed();
 }
 
 // ---- Forward, modes, moving ---------------------------------------------------------------------------------
@@ -311,7 +302,6 @@ Test(module, forward_frees_all_but_its_result)
     cr_assert(talc_item(talc_slice(talc_flatten(x, 0, -1), 0, 0, 1, 1)) == 1,
               "the input is the caller's");
     talc_module_free(model);
-    assert_all_freed();
 }
 
 Test(module, train_and_eval_reach_every_child)
@@ -323,7 +313,6 @@ Test(module, train_and_eval_reach_every_child)
     cr_assert(talc_module_train(model) && model->training && child->training);
     cr_assert(talc_module_eval(child) && model->training && !child->training);
     talc_module_free(model);
-    assert_all_freed();
 }
 
 Test(module, to_the_same_device_changes_nothing)
@@ -334,5 +323,4 @@ Test(module, to_the_same_device_changes_nothing)
     cr_assert(talc_module_to(model, cpu_device()));
     cr_assert(weight->data == data);
     talc_module_free(model);
-    assert_all_freed();
 }

@@ -157,9 +157,9 @@ Test(bad_input, views)
     REFUSED(TALC_NULL_ARGUMENT, "flatten: tensor is NULL", talc_flatten(NULL, 0, 1));
     REFUSED(TALC_BAD_SHAPE, "view: [2,3] has 6 elements, shape [7] needs 7", talc_view(x, TALC_DIMS(7)));
     REFUSED(TALC_BAD_SHAPE, "view: [2,3] has 6 elements, shape [-1,4] needs a multiple of 4", talc_view(x, TALC_DIMS(-1, 4)));
-    REFUSED(TALC_BAD_SHAPE, "view: shape [-1,0] does not determine dimension 0 of 0 elements", talc_view(x, TALC_DIMS(-1, 0)));
-    REFUSED(TALC_BAD_SHAPE, "view: shape [-1,0] does not determine dimension 0 of 0 elements", talc_view(empty, TALC_DIMS(-1, 0)));
-    REFUSED(TALC_BAD_SHAPE, "view: shape [-1,-1] leaves both dimension 0 and 1 open", talc_view(x, TALC_DIMS(-1, -1)));
+    REFUSED(TALC_BAD_SHAPE, "view: dimension 0 of shape [-1,0] cannot be inferred: any extent gives 0 elements", talc_view(x, TALC_DIMS(-1, 0)));
+    REFUSED(TALC_BAD_SHAPE, "view: dimension 0 of shape [-1,0] cannot be inferred: any extent gives 0 elements", talc_view(empty, TALC_DIMS(-1, 0)));
+    REFUSED(TALC_BAD_SHAPE, "view: shape [-1,-1] has -1 for dimension 0 and for 1, where only one can be inferred", talc_view(x, TALC_DIMS(-1, -1)));
     REFUSED(TALC_BAD_SHAPE, "view: shape [-2,-3] does not fit [2,3]", talc_view(x, TALC_DIMS(-2, -3)));
     REFUSED(TALC_BAD_SHAPE, "view: shape [4294967296,4294967296] does not fit [2,3]",
             talc_view(x, TALC_DIMS((int64_t)1 << 32, (int64_t)1 << 32)));
@@ -171,11 +171,11 @@ Test(bad_input, views)
             talc_reshape(empty, TALC_DIMS(0, (int64_t)1 << 40, (int64_t)1 << 40)));
     REFUSED(TALC_BAD_SHAPE, "view: [5,3] with strides [0,1] cannot be seen as [15] without a copy (talc_reshape copies)",
             talc_view(stretched, TALC_DIMS(15)));
-    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0] are no permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0)));
-    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,0] are no permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0, 0)));
-    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,2] are no permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0, 2)));
-    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,-2] are no permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0, -2)));
-    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,-9223372036854775808] are no permutation of the 2 dimensions of [2,3]",
+    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0] are not a permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0)));
+    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,0] are not a permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0, 0)));
+    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,2] are not a permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0, 2)));
+    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,-2] are not a permutation of the 2 dimensions of [2,3]", talc_permute(x, TALC_DIMS(0, -2)));
+    REFUSED(TALC_BAD_ARGUMENT, "permute: axes [0,-9223372036854775808] are not a permutation of the 2 dimensions of [2,3]",
             talc_permute(x, TALC_DIMS(0, INT64_MIN)));
     REFUSED(TALC_BAD_ARGUMENT, "transpose: dimension 2 is outside a tensor of rank 2", talc_transpose(x, 0, 2));
     REFUSED(TALC_BAD_ARGUMENT, "transpose: dimension -3 is outside a tensor of rank 2", talc_transpose(x, -3, 0));
@@ -193,7 +193,7 @@ Test(bad_input, views)
     REFUSED(TALC_BAD_ARGUMENT, "select: index 0 is outside dimension 0 of extent 0", talc_select(empty, 0, 0));
     REFUSED(TALC_BAD_ARGUMENT, "select: dimension 2 is outside a tensor of rank 2", talc_select(x, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "expand: [2,3] of rank 2 cannot become [3] of rank 1", talc_expand(x, TALC_DIMS(3)));
-    REFUSED(TALC_BAD_SHAPE, "expand: [2,3] does not stretch to [4,3]: dimension 0 has extent 2, not 1", talc_expand(x, TALC_DIMS(4, 3)));
+    REFUSED(TALC_BAD_SHAPE, "expand: [2,3] does not expand to [4,3]: dimension 0 has extent 2, not 1", talc_expand(x, TALC_DIMS(4, 3)));
     REFUSED(TALC_BAD_SHAPE, "expand: shape [-1,2,3] has the negative dimension -1 (-1 keeps an extent of [2,3])", talc_expand(x, TALC_DIMS(-1, 2, 3)));
     REFUSED(TALC_TOO_LARGE, "expand: shape [9223372036854775807,2,3] of f32 needs more than 9223372036854775807 bytes",
             talc_expand(x, TALC_DIMS(HUGE, 2, 3)));
@@ -242,9 +242,9 @@ Test(bad_input, copies_and_reads)
     REFUSED(TALC_BAD_DTYPE, "data: the tensor is f32, the caller asks for f64", talc_data(x, TALC_F64));
     REFUSED(TALC_BAD_DTYPE, "data: the tensor is f32, the caller asks for ?", talc_data(x, no_dtype));
     REFUSED(TALC_BAD_DEVICE, "data: the host cannot touch memory of fake; copy with talc_to_host", talc_data(far, TALC_F32));
-    REFUSED(TALC_BAD_SHAPE, "data: the tensor [5,3] is a view with gaps; make it talc_contiguous first", talc_data(stretched, TALC_F32));
-    REFUSED(TALC_BAD_SHAPE, "data: the tensor [2,2] is a view with gaps; make it talc_contiguous first", talc_data(talc_slice(x, 1, 0, 2, 1), TALC_F32));
-    REFUSED(TALC_BAD_SHAPE, "data: the tensor [3,2] is a view with gaps; make it talc_contiguous first", talc_data(talc_transpose(x, 0, 1), TALC_F32));
+    REFUSED(TALC_BAD_SHAPE, "data: the tensor [5,3] is not contiguous; make it so with talc_contiguous first", talc_data(stretched, TALC_F32));
+    REFUSED(TALC_BAD_SHAPE, "data: the tensor [2,2] is not contiguous; make it so with talc_contiguous first", talc_data(talc_slice(x, 1, 0, 2, 1), TALC_F32));
+    REFUSED(TALC_BAD_SHAPE, "data: the tensor [3,2] is not contiguous; make it so with talc_contiguous first", talc_data(talc_transpose(x, 0, 1), TALC_F32));
     HARMLESS(talc_to_host(empty, NULL, 0));
     HARMLESS(talc_data(empty, TALC_F32) == NULL);
     HARMLESS(talc_fill(empty, 1));
@@ -287,7 +287,7 @@ Test(bad_input, queries_take_null_and_nonsense)
     REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 31 characters: '', 'direct'", talc_algorithm_force("", "direct"));
     REFUSED(TALC_BAD_ARGUMENT, "algorithm_force: names have 1 to 31 characters: 'conv2d', 'abcdefghijklmnopqrstuvwxyzabcdef'",
             talc_algorithm_force("conv2d", "abcdefghijklmnopqrstuvwxyzabcdef"));
-    REFUSED(TALC_BAD_ARGUMENT, "precision_admit: precision 0x8 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_precision_admit(8));
+    REFUSED(TALC_BAD_ARGUMENT, "precision_admit: precision 0x8 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_precision_admit(8));
     refused_end(28);
 }
 

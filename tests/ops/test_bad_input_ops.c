@@ -285,7 +285,7 @@ Test(bad_input_ops, products)
     REFUSED(TALC_BAD_DTYPE, "linear: x is f32, bias is f64", talc_linear(matrix, matrix, doubles, NULL));
     REFUSED(TALC_BAD_DEVICE, "linear: x is on cpu, bias on fake", talc_linear(matrix, matrix, far_vector, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..3", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
-    REFUSED(TALC_BAD_ARGUMENT, "linear: precision 0x40 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
+    REFUSED(TALC_BAD_ARGUMENT, "linear: precision 0x40 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
     REFUSED(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'magic'", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .algorithm = "magic" }));
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors is NULL", talc_concat(NULL, 2, 0));
     REFUSED(TALC_BAD_ARGUMENT, "concat: count is 0, needs at least 1", talc_concat((const talc_tensor *[]){ matrix }, 0, 0));
@@ -294,7 +294,7 @@ Test(bad_input_ops, products)
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors[0] is NULL", talc_concat((const talc_tensor *[]){ NULL, matrix }, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[2] [3,4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, matrix, talc_slice(matrix, 1, 0, 4, 1) }, 3, 0));
     talc_tensor *most = talc_expand(talc_ones(cpu_device(), TALC_U8, TALC_DIMS(1)), TALC_DIMS(INT64_MAX));
-    REFUSED(TALC_TOO_LARGE, "concat: dimension 0 passes INT64_MAX at tensors[1]", talc_concat((const talc_tensor *[]){ most, most }, 2, 0));
+    REFUSED(TALC_TOO_LARGE, "concat: dimension 0 exceeds INT64_MAX at tensors[1]", talc_concat((const talc_tensor *[]){ most, most }, 2, 0));
     REFUSED(TALC_BAD_ARGUMENT, "concat: dimension 2 is outside a tensor of rank 2", talc_concat((const talc_tensor *[]){ matrix, matrix }, 2, 2));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [] has rank 0, needs at least 1", talc_concat((const talc_tensor *[]){ scalar, scalar }, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "concat: tensors[0] [3,5] and tensors[1] [4] differ outside dimension 0", talc_concat((const talc_tensor *[]){ matrix, vector }, 2, 0));
@@ -383,23 +383,23 @@ Test(bad_input_ops, conv2d_options)
     REFUSED(TALC_TOO_LARGE, "conv2d: w [6,4,3,3] with groups=9223372036854775807 needs more than 2^63 channels", CONV2D(.groups = INT64_MAX));
     REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has height 7, the kernel needs 9 (extent 3, dilation 4)", CONV2D(.dilation = { 4 }));
     REFUSED(TALC_BAD_SHAPE, "conv2d: the padded input has width 8, the kernel needs 13 (extent 3, dilation 6)", CONV2D(.dilation = { 1, 6 }, .padding = { 0, 1 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 4611686018427387904 passes 2^63", CONV2D(.dilation = { (int64_t)1 << 62 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 0+0, kernel 3 and dilation 9223372036854775807 passes 2^63", CONV2D(.dilation = { 1, INT64_MAX }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 9223372036854775807+1, kernel 3 and dilation 1 passes 2^63", CONV2D(.padding = { 0, INT64_MAX }, .padding_end = { 0, 1 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 9223372036854775807 passes 2^63", CONV2D(.dilation = { INT64_MAX }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 9223372036854775807+9223372036854775807, kernel 3 and dilation 1 passes 2^63", CONV2D(.padding = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 4611686018427387904 exceeds 2^63 - 1", CONV2D(.dilation = { (int64_t)1 << 62 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 0+0, kernel 3 and dilation 9223372036854775807 exceeds 2^63 - 1", CONV2D(.dilation = { 1, INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: width 6 with padding 9223372036854775807+1, kernel 3 and dilation 1 exceeds 2^63 - 1", CONV2D(.padding = { 0, INT64_MAX }, .padding_end = { 0, 1 }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 0+0, kernel 3 and dilation 9223372036854775807 exceeds 2^63 - 1", CONV2D(.dilation = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: height 7 with padding 9223372036854775807+9223372036854775807, kernel 3 and dilation 1 exceeds 2^63 - 1", CONV2D(.padding = { INT64_MAX }));
     REFUSED(TALC_TOO_LARGE, "conv2d: shape [2,6,2199023255557,2199023255556] of f32 needs more than 9223372036854775807 bytes", CONV2D(.padding = { (int64_t)1 << 40, (int64_t)1 << 40 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same needs stride 1, stride is [2,1]", CONV2D(.padding_same = true, .stride = { 2 }));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding_same excludes padding [1,0]", CONV2D(.padding_same = true, .padding = { 1 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [9223372036854775807,1] passes 2^63", CONV2D(.padding_same = true, .dilation = { INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [9223372036854775807,1] exceeds 2^63 - 1", CONV2D(.padding_same = true, .dilation = { INT64_MAX }));
     REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 7 of height 7 is more than 6", CONV2D(.padding = { 7 }, .padding_mode = TALC_PADDING_REFLECT));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: dilation [1,-5] must be at least 1", CONV2D(.padding_same = true, .dilation = { 1, -5 }));
-    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [1,9223372036854775807] passes 2^63", CONV2D(.padding_same = true, .dilation = { 1, INT64_MAX }));
+    REFUSED(TALC_TOO_LARGE, "conv2d: kernel [3,3] with dilation [1,9223372036854775807] exceeds 2^63 - 1", CONV2D(.padding_same = true, .dilation = { 1, INT64_MAX }));
     REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 9 of width 6 is more than 5", CONV2D(.padding_end = { 1, 9 }, .padding_mode = TALC_PADDING_REFLECT));
     REFUSED(TALC_BAD_SHAPE, "conv2d: circular padding 8 of height 7 is more than 7", CONV2D(.padding = { 8 }, .padding_mode = TALC_PADDING_CIRCULAR));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding mode 7 is outside 0..3", CONV2D(.padding_mode = (talc_padding_mode)7));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: activation -1 is outside 0..3", CONV2D(.activation = (talc_activation)-1));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_conv2d(image, weight, bias, &(talc_conv2d_options){ .precision = 9 }));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_conv2d(image, weight, bias, &(talc_conv2d_options){ .precision = 9 }));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm ''", CONV2D(.algorithm = ""));
     refused_end(35);
@@ -435,7 +435,7 @@ Test(bad_input_ops, conv2d_problems)
     HARMLESS(talc_conv2d_problem_parse("n1c4h8w9o6k3x3", &changed));
     changed.groups = 4;
     REFUSED(TALC_BAD_SHAPE, "conv2d: groups=4 does not divide 4 channels and 6 output channels", talc_conv2d_problem_check(&changed));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x8 is no sum of TALC_STRICT, TALC_NORMWISE and TALC_TF32, 0x7 at most", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x8 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_conv2d_explain(cpu_device(), &small, &(talc_conv2d_options){ .precision = 8 }, &explanation));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: batch -1 must not be negative", talc_conv2d_explain(cpu_device(), &(talc_conv2d_problem){ .N = -1 }, NULL, &explanation));
     HARMLESS(problem.N == 77 && explanation.decision.count == 77);
     HARMLESS(talc_conv2d_flops(NULL) == 0 && talc_conv2d_bytes(NULL) == 0);
@@ -524,9 +524,9 @@ Test(bad_input_ops, batch_norm2d)
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean and running_var share memory, and training writes running_var", talc_batch_norm2d(image, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .training = true }));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: weight and running_var share memory, and training writes running_var", talc_batch_norm2d(image, alias, NULL, mean, variance, &(talc_batch_norm2d_options){ .training = true }));
     talc_tensor *gaps = talc_select(talc_ones(cpu_device(), TALC_F32, TALC_DIMS(4, 2)), 1, 0);
-    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_var is a view with gaps, training needs it contiguous", talc_batch_norm2d(image, NULL, NULL, vector, gaps, &(talc_batch_norm2d_options){ .training = true }));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_var is not contiguous, as training needs it", talc_batch_norm2d(image, NULL, NULL, vector, gaps, &(talc_batch_norm2d_options){ .training = true }));
     HARMLESS((talc_release(talc_batch_norm2d(image, NULL, NULL, vector, gaps, NULL)), true));
-    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean is a view with gaps, training needs it contiguous", talc_batch_norm2d(image, NULL, NULL, same, vector, &(talc_batch_norm2d_options){ .training = true }));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean is not contiguous, as training needs it", talc_batch_norm2d(image, NULL, NULL, same, vector, &(talc_batch_norm2d_options){ .training = true }));
     refused_end(26);
 }
 

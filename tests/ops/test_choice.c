@@ -49,7 +49,6 @@ Test(choice, the_first_row_of_an_admitted_class_that_fits_runs)
     cr_assert_str_eq(chosen_with(NULL, 0), "reference");
     talc_workspace_set_limit(cpu_device(), 1 << 20);
     cr_assert_str_eq(chosen_with(NULL, 0), "large");
-    assert_all_freed();
 }
 
 Test(choice, classes_are_admitted_by_call_or_by_thread)
@@ -63,7 +62,6 @@ Test(choice, classes_are_admitted_by_call_or_by_thread)
     cr_assert_str_eq(talc_precision_name(TALC_STRICT), "strict");
     cr_assert_str_eq(talc_precision_name(TALC_NORMWISE), "normwise");
     cr_assert_str_eq(talc_precision_name(TALC_TF32), "tf32");
-    assert_all_freed();
 }
 
 Test(choice, a_forced_row_runs_or_says_why_not)
@@ -84,7 +82,6 @@ Test(choice, a_forced_row_runs_or_says_why_not)
     cr_assert_str_eq(chosen_with("fft", TALC_NORMWISE), "fft", "a call's choice does not win");
     cr_assert(talc_algorithm_force("op", NULL));
     cr_assert_str_eq(chosen_with(NULL, TALC_NORMWISE), "fft");
-    assert_all_freed();
 }
 
 Test(choice, reasons_of_every_row_are_given)
@@ -101,7 +98,6 @@ Test(choice, reasons_of_every_row_are_given)
                    "precision class tf32 is not admitted; large: it is odd; reference: it is odd");
     cr_assert(!talc_choose(&choice, "op", cpu_device(), NULL, NULL, NULL, 0));
     assert_failure(TALC_UNSUPPORTED, "op on cpu: this device has no algorithm for it");
-    assert_all_freed();
 }
 
 static int asked;
@@ -165,7 +161,6 @@ Test(choice, a_missing_library_is_looked_for_where_its_row_would_run)
     talc_choice_explain("op", cpu_device(), with_faster, NULL, NULL, 0, &explanation);
     cr_assert(explanation.chosen == 2);
     cr_assert_str_eq(explanation.candidates[1].reason, "it is not installed");
-    assert_all_freed();
 }
 
 Test(choice, sixteen_ops_may_be_forced)
@@ -188,7 +183,6 @@ Test(choice, sixteen_ops_may_be_forced)
             cr_assert_null(talc_algorithm_forced(op));
         }
     }
-    assert_all_freed();
 }
 
 static char ranges[256];
@@ -233,7 +227,6 @@ Test(choice, a_run_is_a_range_where_a_profiler_listens)
     cr_assert_str_eq(ranges, "<cpu:op large [2,3]>");
     cr_assert(frame(&device, TALC_BAD_SHAPE) == TALC_BAD_SHAPE);
     cr_assert_str_eq(ranges, "<cpu:op large [2,3]><cpu:op large [2,3]>", "one stays open");
-    assert_all_freed();
 }
 
 /* What an elementwise row was asked for last. */
@@ -323,5 +316,4 @@ Test(choice, the_text_of_an_elementwise_problem_is_that_of_the_call)
         cr_assert(memcmp(&called, &posed, sizeof posed) == 0, "%s is another problem",
                   cases[i].text);
     }
-    assert_all_freed();
 }

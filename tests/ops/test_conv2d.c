@@ -4,7 +4,6 @@
 #include "tests/support/hooks.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void expect_exact(talc_conv2d_problem problem, int index)
@@ -18,7 +17,6 @@ Test(conv2d, small_integers_are_exact)
 {
     for (int i = 0; conv2d_case(i) != NULL; i++)
         expect_exact(conv2d_parse(conv2d_case(i)), i);
-    assert_all_freed();
 }
 
 /* Combinations that nobody thought of. A failure prints its problem, ready to be pasted among the cases. */
@@ -28,7 +26,6 @@ Test(conv2d, random_problems_are_exact)
     const int problems = talc_device_is_host(tested_device()) ? 2000 : 1000;
     for (int i = 0; i < problems; i++)
         expect_exact(conv2d_random_problem((uint64_t)i), i);
-    assert_all_freed();
 }
 
 static void expect_passed(void *context, const talc_check_outcome *outcome)
@@ -50,7 +47,6 @@ static void expect_rows_pass(uint64_t kinds, const char *(*text)(int index))
         cr_assert(talc_check_problem(check, text(i)), "%s", talc_error_message());
     cr_assert(talc_check_passed(check) && outcomes > 0);
     talc_check_free(check);
-    assert_all_freed();
 }
 
 /* Ten of the problems have nine tenths of all products; that these are exact, and the large results below, are tests of
@@ -146,7 +142,6 @@ Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
         cr_expect(strcmp(explanation.decision.candidates[explanation.decision.count - 1].name,
                          "reference") == 0);
     cr_expect(taken[explanation.decision.count - 1] == cases && cases > 400);
-    assert_all_freed();
 }
 
 // ---- Operands that are not contiguous -----------------------------------------------------------------------
@@ -184,7 +179,6 @@ Test(conv2d, views_give_what_their_copies_give)
         cr_expect(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0,
                   "view %zu", i);
     }
-    assert_all_freed();
 }
 
 /* `same` gives outputs of the image's extents, with the larger half of an odd total at the end. */
@@ -213,7 +207,6 @@ Test(conv2d, same_padding_is_explicit_padding)
             cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) ==
                       0);
         }
-    assert_all_freed();
 }
 
 Test(conv2d, one_tensor_may_be_several_operands)
@@ -226,7 +219,6 @@ Test(conv2d, one_tensor_may_be_several_operands)
     y = talc_conv2d(x, one, NULL, &(talc_conv2d_options){ .residual = x });
     for (int i = 0; i < 4; i++)
         cr_assert(((float *)talc_data(y, TALC_F32))[i] == 2 * values[i]);
-    assert_all_freed();
 }
 
 /* Once operands and result are released, while their scope is still open, nothing is left: the op drops what it makes
@@ -258,7 +250,6 @@ Test(conv2d, a_call_keeps_nothing_but_its_result)
                       i);
         }
     }
-    assert_all_freed();
 }
 
 Test(conv2d, a_guard_notices_a_write_on_either_side)
@@ -275,5 +266,4 @@ Test(conv2d, a_guard_notices_a_write_on_either_side)
             cr_assert(guard_intact(&guard, false) == (at >= 0 && at < 6));
             guard_free(&guard);
         }
-    assert_all_freed();
 }

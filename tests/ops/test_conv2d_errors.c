@@ -27,7 +27,6 @@ Test(conv2d_errors, a_device_without_rows_says_so)
     talc_conv2d_explanation explanation;
     cr_assert(talc_conv2d_explain(&bare, &problem, NULL, &explanation));
     cr_assert(explanation.decision.count == 0 && explanation.decision.chosen == -1);
-    assert_all_freed();
 }
 
 /* A row that refuses a problem gives its reason when it is forced, by option or for the thread; where nothing is
@@ -67,7 +66,6 @@ Test(conv2d_errors, a_forced_row_refuses_with_its_reason)
         talc_scope_leave(scope);
     }
     cr_assert(refusals > 0);
-    assert_all_freed();
 }
 
 // ---- No memory ----------------------------------------------------------------------------------------------
@@ -108,7 +106,6 @@ Test(conv2d_errors, every_allocation_may_fail)
                   e.decision.candidates[i].name, failures);
         talc_release(y);
     }
-    assert_all_freed();
 }
 
 Test(conv2d_errors, a_gradient_by_itself_checks_its_problem_and_operands)

@@ -131,8 +131,8 @@ Test(conv2d_plans, split_says_what_is_too_large)
     static const char *const cases[][2] = {
         { "n1c2h5w6o4k3x3p1x1", NULL },
         { "n1c1h2048w1024o1k3x3s64x64",
-          "an extent or a plane of x passes 2^20, or the slices 65,535" },
-        { "n8c64h512w256o128k5x7", "more than 2^25 products" },
+          "an extent or a plane of x is above 2^20, or N * groups or OC / groups above 65,535" },
+        { "n8c64h512w256o128k5x7", "more than 2^25 multiplications" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const talc_conv2d_problem p = problem_of(cases[i][0]);

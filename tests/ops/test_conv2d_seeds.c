@@ -4,7 +4,6 @@
 #include "tests/support/hooks.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Every algorithm that takes the problem gives the oracle's integers, between guard bands of NaN. */
@@ -37,7 +36,6 @@ Test(conv2d_seeds, the_problems_that_showed_the_mistakes)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         expect_exact(texts[i]);
-    assert_all_freed();
 }
 
 /* 1 and 4: only the kernel sizes 5x7 and 5x9 worked. */
@@ -49,7 +47,6 @@ Test(conv2d_seeds, every_kernel_size_works)
             snprintf(text, sizeof text, "n1c2h9w11o3k%dx%d", kh, kw);
             expect_exact(text);
         }
-    assert_all_freed();
 }
 
 /* 2: both types on every algorithm. */
@@ -66,7 +63,6 @@ Test(conv2d_seeds, float64_is_float64)
             cr_assert(talc_item(talc_conv2d(x, w, NULL, &options)) == pixel * weight, "%s",
                       e.decision.candidates[i].name);
         }
-    assert_all_freed();
 }
 
 /* 5: the im2col matrix of problem A has 2,275,840,000 elements, 9.1 GB, and an int32 index overflowed. It is known
@@ -96,7 +92,6 @@ Test(conv2d_seeds, the_founding_problems_fit_a_small_workspace)
     cr_assert(talc_workspace_set_limit(cpu, before));
     const talc_conv2d_problem a = conv2d_parse(texts[0]);
     cr_assert(a.C * a.KH * a.KW * a.OH * a.OW * a.N == INT64_C(2275840000));
-    assert_all_freed();
 }
 
 /* 1 and 5: coordinates that an int32 does not hold, and those that an int64 just holds. Padding, stride and dilation
@@ -130,7 +125,6 @@ Test(conv2d_seeds, coordinates_may_be_large)
                           (double)values[0], (double)values[1]);
             }
         }
-    assert_all_freed();
 }
 
 /* 5 again: what is worked out in pieces is what is worked out at once, and no more memory is used than announced. */
@@ -155,7 +149,6 @@ Test(conv2d_seeds, small_workspaces_give_the_same_result)
                           e.decision.candidates[row].reason);
         }
     cr_assert(talc_workspace_set_limit(cpu, before));
-    assert_all_freed();
 }
 
 /* A row that cannot work in pieces small enough refuses, and says what it needs; no other takes more than the limit. */
@@ -181,7 +174,6 @@ Test(conv2d_seeds, no_row_needs_more_than_the_limit)
         }
     cr_expect(refusals > 0, "no row ever refuses for its workspace");
     cr_assert(talc_workspace_set_limit(cpu, before));
-    assert_all_freed();
 }
 
 /* The peak of live memory during a call is its operands, its result and the workspace that explain announced. */
@@ -213,5 +205,4 @@ Test(conv2d_seeds, no_more_memory_is_used_than_announced)
         talc_release(y);
     }
     cr_assert(talc_workspace_set_limit(cpu, before));
-    assert_all_freed();
 }

@@ -1,19 +1,9 @@
 /// Pooling as a caller has it: options, views, shapes. The values of its rows are held by test_rows.c.
+#include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
 #include <math.h>
 #include <string.h>
-
-static void assert_values(talc_tensor *y, const double *due, double tolerance, const char *what)
-{
-    assert_no_failure();
-    const double *data = talc_data(talc_cast(y, TALC_F64), TALC_F64);
-    for (int64_t i = 0; i < talc_numel(y); i++) {
-        bool same = data[i] == due[i] || (isnan(data[i]) && isnan(due[i])) ||
-                    fabs(data[i] - due[i]) <= tolerance * (1 + fabs(due[i]));
-        cr_assert(same, "%s: element %d is %.17g instead of %.17g", what, (int)i, data[i], due[i]);
-    }
-}
 
 // ---- Values -------------------------------------------------------------------------------------------------
 
@@ -65,34 +55,22 @@ Test(pool2d, values_are_those_of_pytorch)
         -0.75, 1.5, 0.8333333333333334, 1.25, 0.3333333333333333, 0.4444444444444444, 1.0, 0.5,
         0.5,   0.0, 1.1666666666666667, -0.25
     };
-    const double seventh[] = { -0.6666666666666666,
-                               2.3333333333333335,
-                               1.6666666666666667,
-                               0.0,
-                               1.1666666666666667,
-                               0.5,
-                               1.3333333333333333,
-                               0.6666666666666666,
-                               0.0,
-                               2.0,
-                               1.3333333333333333,
-                               0.6666666666666666,
-                               0.8333333333333334,
-                               2.0,
-                               1.3333333333333333,
-                               0.3333333333333333,
-                               1.5,
-                               0.8333333333333334,
-                               1.0,
-                               0.3333333333333333,
-                               -0.3333333333333333 };
+    // clang-format off
+    const double seventh[] = {
+        -0.6666666666666666, 2.3333333333333335, 1.6666666666666667, 0.0,
+        1.1666666666666667,  0.5,                1.3333333333333333, 0.6666666666666666,
+        0.0,                 2.0,                1.3333333333333333, 0.6666666666666666,
+        0.8333333333333334,  2.0,                1.3333333333333333, 0.3333333333333333,
+        1.5,                 0.8333333333333334, 1.0,                0.3333333333333333,
+        -0.3333333333333333,
+    };
+    // clang-format on
     const char *const names[] = { "rows", "reference" };
     for (int i = 0; i < 2; i++) {
         talc_algorithm_force("adaptive_avg_pool2d", names[i]);
         assert_values(talc_adaptive_avg_pool2d(sample(), 3, 4), third, 1e-15, names[i]);
         assert_values(talc_adaptive_avg_pool2d(sample(), 7, 3), seventh, 1e-15, names[i]);
     }
-    assert_all_freed();
 }
 
 /* The sample under padding that PyTorch's own pooling does not take: there F.pad is first. */
@@ -114,7 +92,6 @@ Test(pool2d, padding_of_each_side_is_that_of_a_padded_image_in_pytorch)
                   (const double[]){ -4.0 / 1, 5.0 / 2, 3.0 / 2, 3.0 / 3, 12.0 / 6, 6.0 / 6,
                                     11.0 / 3, 6.0 / 6, 0.0 / 6 },
                   1e-15, "avg without padding");
-    assert_all_freed();
 }
 
 Test(pool2d, a_window_wider_than_a_tile_is_for_the_reference)
@@ -127,7 +104,6 @@ Test(pool2d, a_window_wider_than_a_tile_is_for_the_reference)
                    "adaptive_avg_pool2d on cpu: rows: a window spans more than 2048 columns");
     talc_algorithm_force("adaptive_avg_pool2d", NULL);
     cr_assert(talc_item(talc_adaptive_avg_pool2d(x, 1, 1)) == (3 * 5003 - 1) / 2.0);
-    assert_all_freed();
 }
 
 /* Of equal maxima the first counts, of several NaN the last, as in PyTorch. */
@@ -141,7 +117,6 @@ Test(pool2d, indices_of_ties_and_nan)
     cr_assert(y->rank == 3 && indices->rank == 3 && indices->dtype == TALC_I64);
     assert_values(y, (const double[]){ 3, NAN, -INFINITY }, 0, "values");
     assert_values(indices, (const double[]){ 1, 3, 0 }, 0, "indices");
-    assert_all_freed();
 }
 
 Test(pool2d, views_are_read_through_their_strides)
@@ -151,7 +126,6 @@ Test(pool2d, views_are_read_through_their_strides)
     const talc_pool2d_options o = { .kernel = { 2, 3 }, .padding = { 1, 1 } };
     talc_tensor *due = talc_cast(talc_avg_pool2d(talc_clone(view), &o), TALC_F64);
     assert_values(talc_avg_pool2d(view, &o), talc_data(due, TALC_F64), 0, "permuted");
-    assert_all_freed();
 }
 
 /* One window, so that the stride is never followed. */
@@ -172,7 +146,6 @@ Test(pool2d, a_stride_may_be_of_any_length)
         }
         cr_assert(memcmp(y[0], y[1], 4 * sizeof *y[0]) == 0);
     }
-    assert_all_freed();
 }
 
 Test(pool2d, empty_batches_and_outputs_give_empty_results)
@@ -187,5 +160,4 @@ Test(pool2d, empty_batches_and_outputs_give_empty_results)
     y = talc_adaptive_avg_pool2d(x, 0, 5);
     assert_no_failure();
     cr_assert(y->dims[2] == 0 && y->dims[3] == 5);
-    assert_all_freed();
 }

@@ -3,7 +3,6 @@
 #include "check/bound.h"
 #include "check/conv2d.h"
 #include "check/data.h"
-#include "check/sets.h"
 #include "tests/support/hooks.h"
 
 #include <criterion/criterion.h>
@@ -13,10 +12,18 @@
 
 const char *conv2d_case(int index)
 {
-    for (const char *const *text = talc_check_edges; *text != NULL; text++)
-        if (strchr(*text, ':') == NULL && index-- == 0)
-            return *text;
-    return NULL;
+    enum { ROOM = 512 };
+    static char cases[ROOM][TALC_CHECK_TEXT];
+    static int count;
+    if (count == 0) {
+        char text[TALC_CHECK_TEXT];
+        for (int i = 0; talc_check_set_problem("edges", i, 0, text) != NULL; i++)
+            if (strchr(text, ':') == NULL) {
+                cr_assert(count < ROOM);
+                memcpy(cases[count++], text, strlen(text) + 1);
+            }
+    }
+    return index < count ? cases[index] : NULL;
 }
 
 talc_conv2d_problem conv2d_parse(const char *text)

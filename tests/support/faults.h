@@ -36,7 +36,7 @@ void fault_keep_bytes(fault_run *run, const void *bytes, size_t count);
 int assert_survives_allocation_failures(const fault_scenario *scenario, talc_device *device);
 
 /// The same on the CPU and the fake device, with at least `at_least` failing runs on each; nothing is left behind then.
-/// It ends a test, as assert_all_freed does.
+/// It ends a test.
 void assert_survives_everywhere(const fault_scenario *scenario, int at_least);
 
 #endif

@@ -78,3 +78,24 @@ double *host_doubles(const talc_tensor *tensor)
     free(bytes);
     return values;
 }
+
+void assert_values(const talc_tensor *y, const double *due, double tolerance, const char *what)
+{
+    cr_assert(y != NULL && !talc_failed(), "%s: %s", what, talc_error_message());
+    double *got = host_doubles(talc_cast(y, TALC_F64));
+    for (int64_t i = 0; i < talc_numel(y); i++)
+        cr_assert(got[i] == due[i] || (isnan(got[i]) && isnan(due[i])) ||
+                      fabs(got[i] - due[i]) <= tolerance * (1 + fabs(due[i])),
+                  "%s: element %d is %.17g instead of %.17g on %s", what, (int)i, got[i], due[i],
+                  talc_device_name(y->device));
+    free(got);
+}
+
+void assert_near(const talc_tensor *y, const talc_tensor *due, double tolerance, const char *what)
+{
+    cr_assert(y != NULL && due != NULL, "%s: %s", what, talc_error_message());
+    cr_assert(talc_same_dims(y, due), "%s: another shape", what);
+    double *values = host_doubles(talc_cast(due, TALC_F64));
+    assert_values(y, values, tolerance, what);
+    free(values);
+}

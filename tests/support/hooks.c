@@ -3,6 +3,7 @@
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/files.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -88,4 +89,11 @@ void assert_all_freed(void)
 #if defined(__SANITIZE_ADDRESS__)
     cr_assert(__lsan_do_recoverable_leak_check() == 0, "the leak checker found a leak");
 #endif
+}
+
+void assert_test_over(void)
+{
+    assert_no_failure();
+    file_remove_all();
+    assert_all_freed();
 }

@@ -30,8 +30,26 @@ void allow_allocations(int64_t count);
 bool allow_all_allocations(void);
 
 /// Frees what the thread's scopes hold and fails the test when the pool of the CPU, of the device under test or of a fake device
-/// has live bytes or the leak checker, where one is built in, finds a leak. Fake devices are closed then. Every test ends with it:
-/// Criterion does not fail a test for a leak.
+/// has live bytes or the leak checker, where one is built in, finds a leak. Fake devices are closed then.
 void assert_all_freed(void);
+
+/// What every test ends with, by the macro below: no failure stands, its files go away, and all is freed.
+void assert_test_over(void);
+
+/// Criterion's own Test, for one that ends on a lost device, of which nothing can be asked.
+#define OpenEndedTest(suite, name) CR_EXPAND(CR_TEST_BASE(suite, name, .sentinel_ = 0))
+
+/// Criterion's Test, whose body assert_test_over() follows: Criterion does not fail a test for a leak, nor for an assertion of
+/// a suite's `fini`.
+#undef Test
+#define Test(...) TEST_THAT_ENDS(__VA_ARGS__, .sentinel_ = 0)
+#define TEST_THAT_ENDS(suite, name, ...)                                                           \
+    static void test_##suite##_##name(void);                                                       \
+    CR_EXPAND(CR_TEST_BASE(suite, name, __VA_ARGS__))                                              \
+    {                                                                                              \
+        test_##suite##_##name();                                                                   \
+        assert_test_over();                                                                        \
+    }                                                                                              \
+    static void test_##suite##_##name(void)
 
 #endif

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 talc_tensor *op_numbers(talc_device *device, talc_dims dims, unsigned seed)
 {

@@ -59,6 +59,17 @@ static const talc_algorithm *reference_in(const talc_algorithm *row)
     }                                                                                              \
     MUTANT_ROW(op, name, name##_function)
 
+/* One whose results are spoilt when they are there. */
+#define MUTANT_SPOILT(op, name, ...)                                                               \
+    static talc_status name##_function(talc_device *device, const talc_##op##_problem *p,          \
+                                       const talc_##op##_arguments *a)                             \
+    {                                                                                              \
+        const talc_status status = op##_by_reference(device, p, a);                                \
+        __VA_ARGS__;                                                                               \
+        return status;                                                                             \
+    }                                                                                              \
+    MUTANT_ROW(op, name, name##_function)
+
 DEFINE_REFERENCE(pool2d)
 DEFINE_REFERENCE(matmul)
 DEFINE_REFERENCE(reduce)
@@ -102,31 +113,23 @@ static talc_status pool_ignores_nan(talc_device *device, const talc_pool2d_probl
     return status;
 }
 
-/* As if the padding held zeros. */
-static talc_status pool_of_zeros(talc_device *device, const talc_pool2d_problem *p,
-                                 const talc_pool2d_arguments *a)
+/* Makes the largest value of windows over the upper padding one that has seen zeros there. */
+static void see_zeros(const talc_pool2d_problem *p, void *y)
 {
-    const talc_status status = pool2d_by_reference(device, p, a);
-    for (int64_t i = 0; i < p->N * p->C * p->OH * p->OW; i++) {
-        const bool top = p->pad_top > 0 && i / p->OW % p->OH == 0;
-        if (top && load(p->dtype, a->y, i) < 0)
-            store(p->dtype, a->y, i, 0);
-    }
-    return status;
+    for (int64_t i = 0; i < p->N * p->C * p->OH * p->OW; i++)
+        if (p->pad_top > 0 && i / p->OW % p->OH == 0 && load(p->dtype, y, i) < 0)
+            store(p->dtype, y, i, 0);
 }
 
-static talc_status pool_indices_transposed(talc_device *device, const talc_pool2d_problem *p,
-                                           const talc_pool2d_arguments *a)
+static void transpose_indices(const talc_pool2d_problem *p, int64_t *indices)
 {
-    const talc_status status = pool2d_by_reference(device, p, a);
     for (int64_t i = 0; p->indices && i < p->N * p->C * p->OH * p->OW; i++)
-        a->indices[i] = a->indices[i] % p->W * p->H + a->indices[i] / p->W;
-    return status;
+        indices[i] = indices[i] % p->W * p->H + indices[i] / p->W;
 }
 
 MUTANT_ROW(pool2d, nan_ignored, pool_ignores_nan)
-MUTANT_ROW(pool2d, zero_padding, pool_of_zeros)
-MUTANT_ROW(pool2d, indices_transposed, pool_indices_transposed)
+MUTANT_SPOILT(pool2d, zero_padding, see_zeros(p, a->y))
+MUTANT_SPOILT(pool2d, indices_transposed, transpose_indices(p, a->indices))
 MUTANT_OTHER(pool2d, padding_counted, other.exclude_padding = false)
 MUTANT_OTHER(pool2d, padding_left_out, other.exclude_padding = true)
 MUTANT_OTHER(pool2d, divisor_ignored, other.divisor = 0)
@@ -160,33 +163,26 @@ static talc_status reduce_backwards(talc_device *device, const talc_reduce_probl
     return status;
 }
 
-/* The largest value, begun with 0. */
-static talc_status reduce_from_zero(talc_device *device, const talc_reduce_problem *p,
-                                    const talc_reduce_arguments *a)
+static void begin_with_0(const talc_reduce_problem *p, void *y)
 {
-    const talc_status status = reduce_by_reference(device, p, a);
     for (int64_t i = 0; p->function == TALC_MAX && i < p->outputs; i++)
-        if (load(p->dtype, a->y, i) < 0)
-            store(p->dtype, a->y, i, 0);
-    return status;
+        if (load(p->dtype, y, i) < 0)
+            store(p->dtype, y, i, 0);
 }
 
-static talc_status reduce_in_i32(talc_device *device, const talc_reduce_problem *p,
-                                 const talc_reduce_arguments *a)
+static void cut_to_i32(const talc_reduce_problem *p, int64_t *y)
 {
-    const talc_status status = reduce_by_reference(device, p, a);
     for (int64_t i = 0; p->y_dtype == TALC_I64 && i < p->outputs; i++) {
         int32_t low;
-        memcpy(&low, (const int64_t *)a->y + i, sizeof low);
-        ((int64_t *)a->y)[i] = low;
+        memcpy(&low, y + i, sizeof low);
+        y[i] = low;
     }
-    return status;
 }
 
 MUTANT_ROW(reduce, last_of_equals, reduce_backwards)
 MUTANT_OTHER(reduce, not_divided, if (p->function == TALC_MEAN) other.function = TALC_SUM)
-MUTANT_ROW(reduce, from_zero, reduce_from_zero)
-MUTANT_ROW(reduce, sum_in_i32, reduce_in_i32)
+MUTANT_SPOILT(reduce, from_zero, begin_with_0(p, a->y))
+MUTANT_SPOILT(reduce, sum_in_i32, cut_to_i32(p, a->y))
 
 // ---- Softmax ------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ void refused_watch(talc_tensor *tensor);
     } while (0)
 
 /// Fails the test when a row failed, fewer than `at_least` rows ran, or anything is left behind: files are removed, the
-/// rest must be freed. It ends a test, as assert_all_freed does.
+/// rest must be freed. It ends a test.
 void refused_end(int at_least);
 
 void refused_before(void);

@@ -116,7 +116,7 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
           "cuda, "
           "cuda:N\n" DEFAULTS },
         { "TALC_DEVICE", "a-name-that-is-far-too-long",
-          "talc: TALC_DEVICE=a-name-that-is-far-too-long is ignored: no device has so long a "
+          "talc: TALC_DEVICE=a-name-that-is-far-too-long is ignored: longer than any device "
           "name\n" DEFAULTS },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -128,7 +128,6 @@ Test(environment, values_are_read_and_unknown_ones_warn_once)
         cr_assert(strcmp(text, cases[i].due) == 0, "%s=%s\n  gives: %s\n  due:   %s", cases[i].name,
                   cases[i].value, text, cases[i].due);
     }
-    assert_all_freed();
 }
 
 static void print_fuse(void)
@@ -145,7 +144,6 @@ Test(environment, fusing_is_on_unless_it_is_switched_off)
     cr_assert_str_eq(stderr_of("TALC_FUSE", "0", print_fuse), "01");
     cr_assert_str_eq(stderr_of("TALC_FUSE", "no", print_fuse),
                      "talc: TALC_FUSE=no is ignored: it takes 0, 1\n10");
-    assert_all_freed();
 }
 
 // ---- Calls win ----------------------------------------------------------------------------------------------
@@ -161,7 +159,6 @@ Test(environment, calls_win_over_variables)
 {
     cr_assert_str_eq(stderr_of("TALC_THREADS", "5", override_values), "2 99");
     cr_assert_str_eq(stderr_of("TALC_WORKSPACE_MB", "5", override_values), "2 99");
-    assert_all_freed();
 }
 
 // ---- TALC_VERBOSE -------------------------------------------------------------------------------------------
@@ -187,7 +184,6 @@ Test(environment, dispatch_lines_give_each_row_and_why)
         "talc,dispatch,cpu,adaptive_avg_pool2d,reference,chosen\n");
     cr_assert_str_eq(stderr_of("TALC_VERBOSE", "error", pool_once), "");
     cr_assert_str_eq(stderr_of(NULL, NULL, pool_once), "");
-    assert_all_freed();
 }
 
 static void fail_twice(void)
@@ -206,7 +202,6 @@ Test(environment, error_lines_give_each_failure_once)
                      "talc,error,relu: x is NULL\n"
                      "talc,error,view: [2] has 2 elements, shape [3] needs 3\n");
     cr_assert_str_eq(stderr_of(NULL, NULL, fail_twice), "");
-    assert_all_freed();
 }
 
 static void relu_once(void)
@@ -233,5 +228,4 @@ Test(environment, exec_lines_have_seven_fields)
     cr_assert(commas == 6 && strncmp(text, "talc,exec,cpu,relu,", 19) == 0 &&
                   strstr(text, ",[2x3],") != NULL,
               "%s", text);
-    assert_all_freed();
 }

@@ -324,8 +324,6 @@ Test(file_faults, a_save_that_fails_says_why_and_leaves_the_old_file)
     for (int f = 0; f < FORMATS; f++)
         assert_not_saved(&formats[f], (struct fault){ REALPATH, 0, 1, EIO }, "resolve",
                          "Input/output error", true);
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* Saves over an old file under the fault, with so few bytes a call: it must work all the same. */
@@ -377,8 +375,6 @@ Test(file_faults, a_save_gets_past_what_does_no_harm)
                 assert_saved(&formats[f % FORMATS], cases[i].fault, cases[i].most);
         }
     names_only = false;
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* The elements are on the disk before the name is theirs; then the directory. */
@@ -403,8 +399,6 @@ Test(file_faults, the_calls_of_a_save_are_in_order)
                       journal, due);
         }
     names_only = false;
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(file_faults, the_first_failure_is_the_one_told)
@@ -432,8 +426,6 @@ Test(file_faults, the_first_failure_is_the_one_told)
     assert_holds(path, "old", "unlink fails");
     cr_assert(file_count() == 2);
     names_only = false;
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* ---- Loading ---- */
@@ -481,8 +473,6 @@ Test(file_faults, a_load_that_fails_says_why)
             assert_not_loaded(format, (struct fault){ PREAD, k, ALWAYS, 0 }, message);
         }
     }
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(file_faults, a_load_bears_short_and_interrupted_reads)
@@ -508,8 +498,6 @@ Test(file_faults, a_load_bears_short_and_interrupted_reads)
         }
         talc_scope_leave_all();
     }
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(file_faults, a_file_that_ends_within_a_piece_or_shrinks_is_told)
@@ -531,6 +519,4 @@ Test(file_faults, a_file_that_ends_within_a_piece_or_shrinks_is_told)
     cr_assert(talc_file_read(&file, "load", 1, bytes, 6) == TALC_OK &&
               memcmp(bytes, "123456", 6) == 0);
     talc_file_close(&file);
-    file_remove_all();
-    assert_all_freed();
 }

@@ -31,8 +31,6 @@ Test(file_save, the_limit_of_file_size_is_an_error)
               sigismember(&before, SIGXFSZ) == sigismember(&after, SIGXFSZ));
     cr_assert(file_is(path, "old"));
     cr_assert(file_count() == 1);
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* A program that is killed while it saves leaves nothing, and the old file. */
@@ -59,8 +57,6 @@ Test(file_save, a_save_that_is_killed_leaves_nothing)
         cr_assert(file_is(path, "old") && file_count() == 1, "signal %d leaves %d files",
                   signals[i], file_count());
     }
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* A link stays, also one that leads to no file yet, in another directory or by way of another link. */
@@ -93,8 +89,6 @@ Test(file_save, what_a_link_leads_to_is_written)
         !talc_npy_save(file_path("loop"), talc_ones(cpu_device(), TALC_F32, TALC_DIMS(300000))));
     cr_assert(strstr(talc_error_message(), "Too many levels of symbolic links") != NULL);
     talc_error_clear();
-    file_remove_all();
-    assert_all_freed();
 }
 
 static bool npy_load(const char *path)
@@ -155,6 +149,4 @@ Test(file_save, only_regular_files_are_read_and_replaced)
         }
     }
     cr_assert(file_count() == 1);
-    file_remove_all();
-    assert_all_freed();
 }

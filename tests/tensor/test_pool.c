@@ -54,7 +54,6 @@ Test(pool, live_peak_and_reserved_follow_the_blocks)
     const size_t reserved = memory().reserved;
     cr_assert(talc_memory_trim(cpu_device()) == reserved && memory().reserved == 0);
     cr_assert(talc_memory_trim(cpu_device()) == 0);
-    assert_all_freed();
 }
 
 // ---- Reuse --------------------------------------------------------------------------------------------------
@@ -75,7 +74,6 @@ Test(pool, a_freed_block_serves_the_next_request_of_its_size)
         cr_assert(again.data == block.data && memory().reserved == reserved, "%zu bytes", sizes[i]);
         give(again);
     }
-    assert_all_freed();
 }
 
 Test(pool, a_much_larger_block_is_not_wasted_on_a_small_request)
@@ -88,7 +86,6 @@ Test(pool, a_much_larger_block_is_not_wasted_on_a_small_request)
     cr_assert(close.data == large.data, "an eighth may be wasted");
     give(small);
     give(close);
-    assert_all_freed();
 }
 
 Test(pool, of_blocks_alike_the_newest_serves_and_the_oldest_goes)
@@ -109,7 +106,6 @@ Test(pool, of_blocks_alike_the_newest_serves_and_the_oldest_goes)
     again[0] = take(40 * MIB);
     cr_assert(again[0].data == blocks[2].data);
     give(again[0]);
-    assert_all_freed();
 }
 
 /* Microseconds for a block taken and given back while so many others are cached. */
@@ -136,7 +132,6 @@ Test(pool, a_block_costs_the_same_however_many_are_cached)
     cr_assert(memory().reserved > 25 * MIB && memory().live == 0);
     cr_assert(many < 20 * (few + 0.1), "%g us beside 100 cached blocks, %g beside 100,000", few,
               many);
-    assert_all_freed();
 }
 
 /* Sizes that never repeat would fill an unbounded cache. */
@@ -153,7 +148,6 @@ Test(pool, the_cache_stays_within_64_mib_of_the_peak)
     talc_memory_reset_peak(cpu_device());
     cr_assert(memory().peak == small.capacity && memory().reserved <= memory().peak + 64 * MIB);
     give(small);
-    assert_all_freed();
 }
 
 static const talc_device_interface *honest;
@@ -192,7 +186,6 @@ Test(pool, a_round_of_sizes_that_was_seen_takes_nothing_from_the_system)
     cpu_device()->interface = honest;
     cr_assert(from_system == 0, "%d blocks", from_system);
     cr_assert(memory().peak == peak && memory().reserved <= peak + 64 * MIB);
-    assert_all_freed();
 }
 
 Test(pool, drawn_sequences_keep_the_counts_and_never_share_bytes)
@@ -220,7 +213,6 @@ Test(pool, drawn_sequences_keep_the_counts_and_never_share_bytes)
     }
     for (int i = 0; i < 64; i++)
         give(blocks[i]);
-    assert_all_freed();
 }
 
 // ---- Running out --------------------------------------------------------------------------------------------
@@ -244,7 +236,6 @@ Test(pool, asking_for_too_much_is_an_error_that_the_program_survives)
     cr_assert(talc_block_new(cpu_device(), "test", SIZE_MAX, &block) == TALC_NO_MEMORY &&
               block.data == NULL);
     talc_error_clear();
-    assert_all_freed();
 }
 
 static size_t most_allowed;
@@ -271,7 +262,6 @@ Test(pool, a_refused_allocation_leaves_nothing_behind)
     talc_error_clear();
     cr_assert(memory().live == live);
     cr_assert_not_null(talc_add(x, x));
-    assert_all_freed();
 }
 
 /* The lists of cached blocks and of their sizes are allocations too; without them a block goes back to the system. */
@@ -284,7 +274,6 @@ Test(pool, a_block_that_cannot_be_cached_is_given_back)
         cr_assert(allow_all_allocations() == (lists < 2));
         cr_assert(memory().live == 0 && memory().reserved == (lists < 2 ? 0 : block.capacity));
     }
-    assert_all_freed();
 }
 
 /* What is asked or free may be unknown. */
@@ -296,7 +285,6 @@ Test(pool, running_out_says_what_is_known)
     talc_out_of_memory("op", "paper", 1000, 0, 20);
     assert_failure(TALC_NO_MEMORY,
                    "op: out of paper: asked 1.0 kB (1000 bytes), held 0 bytes, free 20 bytes");
-    assert_all_freed();
 }
 
 // ---- Memory of libraries ------------------------------------------------------------------------------------
@@ -329,7 +317,6 @@ Test(pool, memory_of_libraries_is_counted_beside_the_blocks)
     talc_library_memory_free(cpu_device(), NULL, MIB);
     cr_assert(memory().libraries == 0);
     give(block);
-    assert_all_freed();
 }
 
 Test(pool, memory_of_libraries_is_asked_for_again_without_the_cache)
@@ -348,7 +335,6 @@ Test(pool, memory_of_libraries_is_asked_for_again_without_the_cache)
     cr_assert(strncmp(talc_error_message(), due, strlen(due)) == 0, "%s", talc_error_message());
     talc_error_clear();
     cr_assert(memory().libraries == 0 && refusals_left == 0);
-    assert_all_freed();
 }
 
 // ---- Workspace limit ----------------------------------------------------------------------------------------
@@ -358,7 +344,6 @@ Test(pool, the_workspace_limit_is_the_devices)
     cr_assert(talc_workspace_limit(cpu_device()) == 32 * MIB);
     cr_assert(talc_workspace_set_limit(cpu_device(), 5));
     cr_assert(talc_workspace_limit(cpu_device()) == 5);
-    assert_all_freed();
 }
 
 Test(pool, byte_counts_read_well)

@@ -72,8 +72,6 @@ Test(safetensors, a_file_of_the_reference_implementation_is_read)
     cr_assert_null(talc_safetensors_read(file, 0, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "safetensors_read: device is NULL");
     talc_safetensors_close(file);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
@@ -103,8 +101,6 @@ Test(safetensors, saving_gives_the_bytes_of_the_reference_implementation)
               "%.200s", bytes + 8);
     free(bytes);
     cr_assert(file_count() == 1);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(safetensors, what_is_saved_is_read_back)
@@ -149,8 +145,6 @@ Test(safetensors, what_is_saved_is_read_back)
         }
     }
     talc_safetensors_close(file);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(safetensors, tensors_larger_than_one_piece_and_empty_files)
@@ -171,8 +165,6 @@ Test(safetensors, tensors_larger_than_one_piece_and_empty_files)
     talc_safetensors_close(file);
     talc_safetensors_close(NULL);
     cr_assert(talc_safetensors_count(NULL) == 0 && talc_safetensors_find(NULL, "x") == -1);
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* Headers that are well formed, with the bytes of data they describe. */
@@ -202,8 +194,6 @@ Test(safetensors, unusual_files_are_accepted)
         cr_assert(talc_safetensors_count(file) == cases[i].count, "%s", cases[i].header);
         talc_safetensors_close(file);
     }
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(safetensors, types_that_talc_has_not_are_refused_when_read)
@@ -250,8 +240,6 @@ Test(safetensors, types_that_talc_has_not_are_refused_when_read)
     cr_assert(((int32_t *)talc_data(z, TALC_I32))[0] == 9 &&
               ((float *)talc_data(y, TALC_F32))[1] == 5);
     talc_safetensors_close(file);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(safetensors, what_cannot_be_saved_is_refused)
@@ -331,8 +319,6 @@ Test(safetensors, what_cannot_be_saved_is_refused)
                    "safetensors_save: a header of 17825824 bytes, the most is 16777216");
     free(large);
     cr_assert(file_is(path, "old") && file_count() == 1);
-    file_remove_all();
-    assert_all_freed();
 }
 
 Test(safetensors, a_file_that_is_replaced_keeps_its_permissions)
@@ -345,8 +331,6 @@ Test(safetensors, a_file_that_is_replaced_keeps_its_permissions)
     struct stat about;
     cr_assert(stat(path, &about) == 0 && (about.st_mode & 0777) == 0640 && about.st_size > 400000);
     cr_assert(file_count() == 1);
-    file_remove_all();
-    assert_all_freed();
 }
 
 // ---- The JSON library's own memory --------------------------------------------------------------------------
@@ -405,8 +389,6 @@ Test(safetensors, the_json_library_may_run_out_of_memory)
     const int once = json_runs(path, false), persistent = json_runs(path, true);
     json_set_alloc_funcs(malloc, free);
     cr_assert(once > 10 && persistent > 20, "only %d and %d runs failed", once, persistent);
-    file_remove_all();
-    assert_all_freed();
 }
 
 /* A name of every length around those at which a buffer of jansson's grows, and escapes within it. Each allocation fails, alone
@@ -444,6 +426,4 @@ Test(safetensors, no_failed_allocation_changes_what_a_file_says)
             }
         json_set_alloc_funcs(malloc, free);
     }
-    file_remove_all();
-    assert_all_freed();
 }

@@ -4,24 +4,25 @@
 ///                             x'[n, oc / M, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, 0, kh, kw] ),      M = OC / C,   x' is x with zeros around it
 ///
-/// Memory-bound. A warp computes a strip of one output plane, 32 * V columns wide (V elements are 16 bytes), and marches
-/// down it (strips.cuh): every lane has V neighbouring columns, reads its window of each row of x once and adds it to the
-/// sums of all the output rows that the row belongs to, which wait in registers:
+/// Memory-bound. A warp computes a tile of one output plane, 32 * V columns wide (V elements are 16 bytes), row by row
+/// (warp_tiles.cuh): every lane has V neighbouring columns, reads its window of each row of x once and adds it to the
+/// sums, in registers, of all the output rows that the row belongs to:
 ///
 ///     lane           0         1              31
 ///     row of x   [ . . . .][. . . .]  ... [. . . .] . .      a lane reads V + KW - 1 columns, from shared memory
 ///     sums        KH x V    KH x V         KH x V
 ///     row of y   [ . . . .][. . . .]  ... [. . . .]
 ///
-/// Square kernels with M = 1 in narrow images go otherwise: by patches of 7 columns where the width is a multiple of 7
-/// (depthwise_patches.cuh), else plane after plane through shared memory (depthwise_tiles.cuh). What none of these
-/// has kernels for, as other extents or dilation, is done one output a thread.
+/// Square kernels with M = 1 in narrow images have kernels of their own: with register tiles where the width is a multiple of 7
+/// (depthwise_register_tiles.cuh), else with planes in shared memory (depthwise_tiles.cuh). What none of these has kernels for,
+/// as other extents or dilation, is done one output a thread.
 ///
 /// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
-#include "backends/cuda/conv2d/depthwise_patches.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
 #include "backends/cuda/conv2d/rows.h"
-#include "backends/cuda/conv2d/strips.cuh"
+#include "backends/cuda/conv2d/warp_tiles.cuh"
 
 using namespace talc;
 
@@ -30,13 +31,13 @@ template <typename T> struct depthwise_problem : plane_sizes {
     T *y;
     epilogue<T> last;
     divisor<uint32_t> channels, multiplier; ///< OC and M
-    strip_cut cut;
+    warp_tiling tiling;
 };
 
-/* What store_row does not do: the activations that are long, for the whole strip at once. */
+/* The activations that take many instructions, for the whole warp tile at once; store_row has applied the others. */
 template <typename T>
-static __device__ void activate_strip(const epilogue<T> &last, T *y, int rows, int lane, int from,
-                                      int to, int OW)
+static __device__ void activate_warp_tile(const epilogue<T> &last, T *y, int rows, int lane,
+                                          int from, int to, int OW)
 {
     __syncwarp();
     for (int row = 0; row < rows; row++)
@@ -45,29 +46,30 @@ static __device__ void activate_strip(const epilogue<T> &last, T *y, int rows, i
             y[(int64_t)row * OW + ow] = talc_activate(last.activation, y[(int64_t)row * OW + ow]);
 }
 
-// ---- Strips -------------------------------------------------------------------------------------------------
+// ---- Warp tiles ---------------------------------------------------------------------------------------------
 
-/* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
-__host__ __device__ constexpr int residents_of(int weight_bytes)
+/* Blocks per multiprocessor: as many as the registers for weights and sums allow. */
+__host__ __device__ constexpr int warp_tile_occupancy(int weight_bytes)
 {
     return weight_bytes <= 80 ? 6 : weight_bytes <= 96 ? 5 : weight_bytes <= 200 ? 4 : 2;
 }
 
 template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
-static __global__ void __launch_bounds__(STRIP_WARPS *WARP, residents_of(KH *KW *(int)sizeof(T)))
-    depthwise_strips(const depthwise_problem<T> p)
+static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
+                                         warp_tile_occupancy(KH *KW *(int)sizeof(T)))
+    depthwise_warp_tiles(const depthwise_problem<T> p)
 {
     constexpr int V = 16 / sizeof(T);
     constexpr int COUNT = (V - 1) * STRIDE + KW;     /* a lane's columns of x */
-    constexpr int OPEN = (KH + STRIDE - 1) / STRIDE; /* output rows under way */
+    constexpr int OPEN = (KH + STRIDE - 1) / STRIDE; /* output rows being summed */
     constexpr int END = (KH - 1) / STRIDE,
                   LAST = (KH - 1) % STRIDE; /* which of them ends, and when */
     using ring_of_rows = row_ring<T, STRIDE, COUNT, SKEW, ALIGNED>;
-    __shared__ alignas(ACCESS) typename ring_of_rows::storage slots[STRIP_WARPS];
+    __shared__ alignas(VECTOR_BYTES) typename ring_of_rows::storage slots[WARPS_PER_BLOCK];
     const int lane = (int)threadIdx.x % WARP;
-    for (uint32_t index = blockIdx.x * STRIP_WARPS + threadIdx.x / WARP; index < p.cut.strips;
-         index += gridDim.x * STRIP_WARPS) {
-        const strip s(p.cut, index, p.OH, WARP * V);
+    for (uint32_t index = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / WARP; index < p.tiling.tiles;
+         index += gridDim.x * WARPS_PER_BLOCK) {
+        const warp_tile s(p.tiling, index, p.OH, WARP * V);
         const uint32_t plane = s.plane;
         const int rows = s.rows, ow = s.ow + lane * V;
         const int channel = (int)(plane - p.channels.quotient(plane) * p.channels.by);
@@ -76,7 +78,7 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, residents_of(KH *KW 
                    p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
                    s.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH, s.ow * STRIDE - p.pad_left);
 
-        T w[KH * KW], sums[OPEN][V];
+        accumulator_of<T> w[KH * KW], sums[OPEN][V];
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++)
             w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
@@ -103,9 +105,9 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, residents_of(KH *KW 
 #pragma unroll
                             for (int v = 0; v < V; v++)
                                 if (kh < KH) {
-                                    T &sum = sums[(u + OPEN - j) % OPEN][v];
-                                    const T tap = window[v * STRIDE + kw];
-                                    const T weight = w[kh < KH ? kh * KW + kw : 0];
+                                    accumulator_of<T> &sum = sums[(u + OPEN - j) % OPEN][v];
+                                    const accumulator_of<T> tap = window[v * STRIDE + kw];
+                                    const accumulator_of<T> weight = w[kh < KH ? kh * KW + kw : 0];
                                     sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
                                 }
                     }
@@ -126,8 +128,8 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, residents_of(KH *KW 
             }
         }
         if (p.last.activation > TALC_ACTIVATION_RELU)
-            activate_strip(p.last, p.y + at - (int64_t)rows * p.OW, rows, lane, s.ow,
-                           min(s.ow + WARP * V, p.OW), p.OW);
+            activate_warp_tile(p.last, p.y + at - (int64_t)rows * p.OW, rows, lane, s.ow,
+                               min(s.ow + WARP * V, p.OW), p.OW);
     }
 }
 
@@ -153,7 +155,7 @@ static __global__ void __launch_bounds__(BLOCK)
             talc_window_taps(ow, p.stride_w, p.pad_left, p.dilation_w, p.KW, p.W);
         const T *from = x + (int64_t)by.multiplier.quotient(plane) * p.H * p.W;
         const T *weights = w + channel * p.KH * p.KW;
-        T sum = 0;
+        accumulator_of<T> sum = 0;
         for (int64_t kh = down.lo; kh < down.hi; kh++) {
             const T *tap = from + (oh * p.stride_h - p.pad_top + kh * p.dilation_h) * p.W +
                            ow * p.stride_w - p.pad_left;
@@ -177,7 +179,7 @@ static void run_outputs(talc_device *device, const talc_conv2d_problem *p,
         by.channels.set(p->OC);
         by.multiplier.set(p->OC / p->C);
         depthwise_outputs<T, Index>
-            <<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+            <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
                 *p, (const T *)a->x, (const T *)a->w, (T *)a->y,
                 epilogue<T>(a->bias, a->residual, p->activation), by, (Index)count);
     });
@@ -205,7 +207,7 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_pr
         const int ih = oh * p.stride_h - p.pad_top, iw = ow * p.stride_w - p.pad_left;
         const T *from = p.x + (int64_t)p.by.multiplier.quotient(plane) * (p.H * p.W);
         const T *weights = p.w + (int64_t)channel * (KH * KW);
-        T sum = 0;
+        accumulator_of<T> sum = 0;
 #pragma unroll(KH_ > 0 ? KH_ : 1)
         for (int kh = 0; kh < KH; kh++) {
             const int h = ih + kh * p.dilation_h;
@@ -251,7 +253,7 @@ static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
     n.by.channels.set(p->OC);
     n.by.multiplier.set(p->OC / p->C);
     const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = blocks_for(device, n.count);
+    const unsigned blocks = grid_for_threads(device, n.count);
     if (p->KH == 3 && p->KW == 3)
         depthwise_narrow<T, 3, 3><<<blocks, BLOCK, 0, stream>>>(n);
     else if (p->KH == 5 && p->KW == 5)
@@ -266,26 +268,28 @@ static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
 /* Runs the kernel of these extents when the problem has them. Rows that are not aligned go element by element into shared
  * memory, and so do those with paddings that are rare. */
 template <typename T, int KH, int KW, int STRIDE>
-static bool run_strips_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
-                          unsigned blocks, cudaStream_t stream)
+static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
+                              unsigned blocks, cudaStream_t stream)
 {
     if (p->KH != KH || p->KW != KW || p->stride_h != STRIDE || p->stride_w != STRIDE)
         return false;
     constexpr int V = 16 / sizeof(T), SAME = (KW - 1) / 2;
     const bool aligned = p->W % V == 0 && is_aligned(d.x);
     if (aligned && p->pad_left == 0)
-        depthwise_strips<T, KH, KW, STRIDE, 0, true><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+        depthwise_warp_tiles<T, KH, KW, STRIDE, 0, true>
+            <<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
     else if (aligned && p->pad_left == SAME)
-        depthwise_strips<T, KH, KW, STRIDE, (V - SAME % V) % V, true>
-            <<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+        depthwise_warp_tiles<T, KH, KW, STRIDE, (V - SAME % V) % V, true>
+            <<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
     else
-        depthwise_strips<T, KH, KW, STRIDE, 0, false><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(d);
+        depthwise_warp_tiles<T, KH, KW, STRIDE, 0, false>
+            <<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
     return true;
 }
 
 template <typename T>
-static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a)
+static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
+                           const talc_conv2d_arguments *a)
 {
     const int64_t width = WARP * (16 / (int64_t)sizeof(T)), planes = p->N * p->OC;
     /* Narrow images leave most lanes idle. */
@@ -301,30 +305,30 @@ static bool run_strips(talc_device *device, const talc_conv2d_problem *p,
                                {},
                                {},
                                {} };
-    if (!d.cut.cut(device, planes, p->OH, p->OW, width,
-                   p->KH * p->KW <= 9    ? 8
-                   : p->KH * p->KW <= 21 ? 16
-                   : p->KH * p->KW <= 25 ? 24
-                                         : 48))
+    if (!d.tiling.cut(device, planes, p->OH, p->OW, width,
+                      p->KH * p->KW <= 9    ? 8
+                      : p->KH * p->KW <= 21 ? 16
+                      : p->KH * p->KW <= 25 ? 24
+                                            : 48))
         return false;
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
-    const unsigned blocks = d.cut.blocks();
+    const unsigned blocks = d.tiling.blocks();
     const cudaStream_t stream = talc_cuda_stream(device);
-    return run_strips_of<T, 3, 3, 1>(p, d, blocks, stream) ||
-           run_strips_of<T, 3, 3, 2>(p, d, blocks, stream) ||
-           run_strips_of<T, 5, 5, 1>(p, d, blocks, stream) ||
-           run_strips_of<T, 5, 5, 2>(p, d, blocks, stream) ||
-           run_strips_of<T, 7, 7, 1>(p, d, blocks, stream) ||
-           run_strips_of<T, 3, 1, 1>(p, d, blocks, stream) ||
-           run_strips_of<T, 1, 3, 1>(p, d, blocks, stream) ||
-           run_strips_of<T, 3, 7, 1>(p, d, blocks, stream);
+    return run_warp_tiles_of<T, 3, 3, 1>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 3, 3, 2>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 5, 5, 1>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 5, 5, 2>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 7, 7, 1>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 3, 1, 1>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 1, 3, 1>(p, d, blocks, stream) ||
+           run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream);
 }
 
 template <typename T>
 static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
 {
-    if (!run_patches<T>(device, p, a) && !run_strips<T>(device, p, a) &&
+    if (!run_register_tiles<T>(device, p, a) && !run_warp_tiles<T>(device, p, a) &&
         !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
         run_outputs<T>(device, p, a);
 }
@@ -334,7 +338,7 @@ const char *talc_cuda_conv2d_depthwise_plan(const talc_device *device, const voi
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->groups != p->C)
-        return "groups are not the input channels";
+        return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.4, talc_conv2d_bytes(p) / 0.9, 1);
@@ -349,9 +353,8 @@ talc_status talc_cuda_conv2d_depthwise_run(talc_device *device, const void *prob
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        run<float>(device, p, a);
-    else
-        run<double>(device, p, a);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        run<typename decltype(element)::type>(device, p, a);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

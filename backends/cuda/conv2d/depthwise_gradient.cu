@@ -15,13 +15,14 @@
 #include "backends/cuda/conv2d/im2col.h"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/dtype.cuh"
 #include "tensor/extent.h"
 
 using namespace talc;
 
 struct depthwise_plan {
     int64_t parts; /* of a channel's sums */
-    bool strips, turned;
+    bool warp_tiles, turned;
 };
 
 // ---- The input gradient -------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ static __global__ void __launch_bounds__(BLOCK) gather_outputs(const gather_prob
         const Count channel = plane - p.C.quotient(plane) * p.C.by;
         const gather_taps<Index> down = p.down.taps((Index)(row - plane * p.H.by));
         const gather_taps<Index> across = p.across.taps((Index)(i - row * p.W.by));
-        T sum = 0;
+        accumulator_of<T> sum = 0;
         for (int64_t m = 0; m < p.M; m++) {
             const T *from = p.dy + ((int64_t)plane * p.M + m) * p.down.O * p.across.O;
             const T *weights = p.w + ((int64_t)channel * p.M + m) * p.taps;
@@ -54,11 +55,12 @@ static __global__ void __launch_bounds__(BLOCK) gather_outputs(const gather_prob
                 const Index oh = down.out - u * p.down.out_step;
                 const Index kh = down.tap + u * p.down.tap_step;
                 for (Index v = 0; v < across.count; v++)
-                    sum += from[oh * p.across.O + across.out - v * p.across.out_step] *
+                    sum += (accumulator_of<T>)
+                               from[oh * p.across.O + across.out - v * p.across.out_step] *
                            weights[kh * p.across.K + across.tap + v * p.across.tap_step];
             }
         }
-        p.dx[i] = sum;
+        p.dx[i] = (T)sum;
     }
 }
 
@@ -74,7 +76,8 @@ static void run_gather(talc_device *device, const talc_conv2d_problem *p,
     g.M = p->OC / p->C, g.taps = p->KH * p->KW;
     const int64_t count = p->N * p->C * p->H * p->W;
     g.count = (typename gather_problem<T, Index>::Count)count;
-    gather_outputs<T, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(g);
+    gather_outputs<T, Index>
+        <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(g);
 }
 
 /* Whether 32 bits hold the elements of x and y, and every coordinate of the padded image. */
@@ -96,26 +99,27 @@ static int64_t taps_of(const talc_conv2d_problem *p)
     return p->KH <= FEW && p->KW <= FEW ? FEW : MANY;
 }
 
-template <typename T> static int64_t strips_across(const talc_conv2d_problem *p)
+template <typename T> static int64_t tiles_across(const talc_conv2d_problem *p)
 {
-    return pieces(p->OW, WARP * (int64_t)(ACCESS / sizeof(T)));
+    return talc_ceil_div(p->OW, WARP * (int64_t)(VECTOR_BYTES / sizeof(T)));
 }
 
-static bool has_strips(const talc_conv2d_problem *p, int64_t KH, int64_t KW)
+static bool has_kernel(const talc_conv2d_problem *p, int64_t KH, int64_t KW)
 {
     return p->KH == KH && p->KW == KW;
 }
 
 /* Narrow images leave most lanes idle. */
-template <typename T> static bool takes_strips(const talc_conv2d_problem *p)
+template <typename T> static bool takes_warp_tiles(const talc_conv2d_problem *p)
 {
-    const int64_t most = INT_MAX / 4, width = WARP * (int64_t)(ACCESS / sizeof(T));
-    if (!has_strips(p, 3, 3) && !has_strips(p, 3, 1) && !has_strips(p, 3, 7) &&
-        !has_strips(p, 5, 5))
+    const int64_t most = INT_MAX / 4, width = WARP * (int64_t)(VECTOR_BYTES / sizeof(T));
+    if (!has_kernel(p, 3, 3) && !has_kernel(p, 3, 1) && !has_kernel(p, 3, 7) &&
+        !has_kernel(p, 5, 5))
         return false;
     return p->stride_h == 1 && p->stride_w == 1 && p->dilation_h == 1 && p->dilation_w == 1 &&
            p->OW >= width * 2 / 3 && planes_fit(p, most) && p->OC <= most / 512 &&
-           (double)p->N * (double)strips_across<T>(p) * (double)pieces(p->OH, HIGH) <= (double)most;
+           (double)p->N * (double)tiles_across<T>(p) * (double)talc_ceil_div(p->OH, HIGH) <=
+               (double)most;
 }
 
 /* As many parts as keep the GPU busy and the workspace holds, each of as many units. */
@@ -125,7 +129,7 @@ static int64_t cut_parts(const talc_conv2d_problem *p, int64_t wanted, int64_t u
     const int64_t fit = (int64_t)(limit / each);
     const int64_t parts =
         talc_larger(talc_smaller(talc_smaller(wanted, talc_larger(units, 1)), fit), 1);
-    return talc_larger(pieces(units, talc_larger(pieces(units, parts), 1)), 1);
+    return talc_larger(talc_ceil_div(units, talc_larger(talc_ceil_div(units, parts), 1)), 1);
 }
 
 template <typename T>
@@ -134,13 +138,13 @@ static void plan_weight(const talc_device *device, const talc_conv2d_problem *p,
 {
     const int64_t busy = talc_cuda_state_of(device)->multiprocessors;
     depthwise_plan own = {};
-    own.strips = takes_strips<T>(p);
-    if (own.strips) {
-        const int64_t strips = p->N * strips_across<T>(p) * pieces(p->OH, HIGH);
-        own.parts = cut_parts(p, busy * 96 / p->OC, strips, limit);
+    own.warp_tiles = takes_warp_tiles<T>(p);
+    if (own.warp_tiles) {
+        const int64_t tiles = p->N * tiles_across<T>(p) * talc_ceil_div(p->OH, HIGH);
+        own.parts = cut_parts(p, busy * 96 / p->OC, tiles, limit);
     } else {
-        const int64_t tiles = pieces(p->KH, taps_of(p)) * pieces(p->KW, taps_of(p));
-        const int64_t batches = pieces(p->N * p->OH * p->OW, 4 * BLOCK);
+        const int64_t tiles = talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p));
+        const int64_t batches = talc_ceil_div(p->N * p->OH * p->OW, 4 * BLOCK);
         own.parts =
             cut_parts(p, busy * 32 / (p->OC < busy ? p->OC * tiles : p->OC), batches, limit);
     }
@@ -149,39 +153,40 @@ static void plan_weight(const talc_device *device, const talc_conv2d_problem *p,
 }
 
 template <typename T, int KH, int KW>
-static bool run_strips_of(const talc_conv2d_problem *p, const strip_sums<T> &s, cudaStream_t stream)
+static bool run_warp_tiles_of(const talc_conv2d_problem *p, const warp_tile_sums<T> &s,
+                              cudaStream_t stream)
 {
-    if (!has_strips(p, KH, KW))
+    if (!has_kernel(p, KH, KW))
         return false;
-    const unsigned blocks = (unsigned)pieces(p->OC * (int64_t)s.parts.by, STRIP_WARPS);
-    sum_strips<T, KH, KW><<<blocks, STRIP_WARPS * WARP, 0, stream>>>(s);
+    const unsigned blocks = (unsigned)talc_ceil_div(p->OC * (int64_t)s.parts.by, WARPS_PER_BLOCK);
+    sum_warp_tiles<T, KH, KW><<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(s);
     return true;
 }
 
 template <typename T>
-static void run_strips(talc_device *device, const talc_conv2d_problem *p,
-                       const talc_conv2d_arguments *a, T *sums, int64_t parts)
+static void run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
+                           const talc_conv2d_arguments *a, T *sums, int64_t parts)
 {
-    const int64_t across = strips_across<T>(p), down = pieces(p->OH, HIGH);
-    strip_sums<T> s = { plane_sizes(p),
-                        (const T *)a->x,
-                        (const T *)a->dy,
-                        sums,
-                        {},
-                        {},
-                        {},
-                        {},
-                        (uint32_t)p->OC,
-                        (uint32_t)(p->N * across * down),
-                        (uint32_t)p->C,
-                        (int)pieces(p->OH, down) };
+    const int64_t across = tiles_across<T>(p), down = talc_ceil_div(p->OH, HIGH);
+    warp_tile_sums<T> s = { plane_sizes(p),
+                            (const T *)a->x,
+                            (const T *)a->dy,
+                            sums,
+                            {},
+                            {},
+                            {},
+                            {},
+                            (uint32_t)p->OC,
+                            (uint32_t)(p->N * across * down),
+                            (uint32_t)p->C,
+                            (int)talc_ceil_div(p->OH, down) };
     s.parts.set(parts);
     s.across.set(across);
     s.down.set(down);
     s.multiplier.set(p->OC / p->C);
     const cudaStream_t stream = talc_cuda_stream(device);
-    (void)(run_strips_of<T, 3, 3>(p, s, stream) || run_strips_of<T, 3, 1>(p, s, stream) ||
-           run_strips_of<T, 3, 7>(p, s, stream) || run_strips_of<T, 5, 5>(p, s, stream));
+    (void)(run_warp_tiles_of<T, 3, 3>(p, s, stream) || run_warp_tiles_of<T, 3, 1>(p, s, stream) ||
+           run_warp_tiles_of<T, 3, 7>(p, s, stream) || run_warp_tiles_of<T, 5, 5>(p, s, stream));
 }
 
 template <typename T, typename Index>
@@ -196,11 +201,11 @@ static void run_windows(talc_device *device, const talc_conv2d_problem *p,
     s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
     s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
     s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
-    s.count = (Index)count, s.each = (Index)pieces(count, parts);
+    s.count = (Index)count, s.each = (Index)talc_ceil_div(count, parts);
     s.C = p->C, s.OC = p->OC, s.multiplier = p->OC / p->C, s.parts = parts;
-    s.tiles = (int)pieces(p->KW, taps);
+    s.tiles = (int)talc_ceil_div(p->KW, taps);
     const dim3 grid((unsigned)parts, (unsigned)talc_smaller(p->OC, 65535),
-                    (unsigned)(pieces(p->KH, taps) * s.tiles));
+                    (unsigned)(talc_ceil_div(p->KH, taps) * s.tiles));
     const cudaStream_t stream = talc_cuda_stream(device);
     if (taps == FEW)
         sum_windows<T, Index, (int)FEW><<<grid, BLOCK, 0, stream>>>(s);
@@ -214,14 +219,14 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
 {
     const int64_t count = p->OC * p->KH * p->KW;
     T *dw = (T *)a->dw, *sums = plan.parts > 1 ? (T *)a->base.workspace : dw;
-    if (plan.strips)
-        run_strips<T>(device, p, a, sums, plan.parts);
+    if (plan.warp_tiles)
+        run_warp_tiles<T>(device, p, a, sums, plan.parts);
     else if (is_narrow(p))
         run_windows<T, int32_t>(device, p, a, sums, plan.parts);
     else
         run_windows<T, int64_t>(device, p, a, sums, plan.parts);
     if (plan.parts > 1)
-        add_parts<T><<<blocks_of(device, pieces(count, BLOCK / WARP)), BLOCK, 0,
+        add_parts<T><<<grid_for_blocks(device, talc_ceil_div(count, BLOCK / WARP)), BLOCK, 0,
                        talc_cuda_stream(device)>>>(dw, sums, plan.parts, count);
 }
 
@@ -233,7 +238,7 @@ const char *talc_cuda_conv2d_depthwise_gradient_plan(const talc_device *device, 
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     if (p->groups != p->C)
         return "groups are not the input channels";
-    if (pieces(p->KH, taps_of(p)) * pieces(p->KW, taps_of(p)) > 65535)
+    if (talc_ceil_div(p->KH, taps_of(p)) * talc_ceil_div(p->KW, taps_of(p)) > 65535)
         return "the kernel has more than 65,535 tiles of taps";
     if (p->direction == TALC_GRAD_INPUT && p->OC == p->C &&
         talc_cuda_conv2d_turned_refuses(p) == NULL) {
@@ -248,10 +253,13 @@ const char *talc_cuda_conv2d_depthwise_gradient_plan(const talc_device *device, 
     if (p->direction == TALC_GRAD_INPUT) {
         const depthwise_plan own = {};
         talc_plan_keep(plan, &own, sizeof own);
-    } else if (p->dtype == TALC_F32) {
-        plan_weight<float>(device, p, limit, plan);
     } else {
-        plan_weight<double>(device, p, limit, plan);
+        const char *refusal = with_float(p->dtype, [&](auto element) -> const char * {
+            plan_weight<typename decltype(element)::type>(device, p, limit, plan);
+            return NULL;
+        });
+        if (refusal != NULL)
+            return refusal;
     }
     plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2);
     return NULL;
@@ -263,19 +271,19 @@ talc_status talc_cuda_conv2d_depthwise_gradient_run(talc_device *device, const v
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
     const depthwise_plan &own = *(const depthwise_plan *)talc_plan_own(plan);
-    const bool f32 = p->dtype == TALC_F32, input = p->direction == TALC_GRAD_INPUT;
     if (own.turned)
         return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_depthwise_run, device, p, plan, a);
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (!input && f32)
-        grad_weight<float>(device, p, a, own);
-    else if (!input)
-        grad_weight<double>(device, p, a, own);
-    else if (is_narrow(p))
-        f32 ? run_gather<float, int32_t>(device, p, a) : run_gather<double, int32_t>(device, p, a);
-    else
-        f32 ? run_gather<float, int64_t>(device, p, a) : run_gather<double, int64_t>(device, p, a);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if (p->direction == TALC_GRAD_WEIGHT)
+            grad_weight<T>(device, p, a, own);
+        else if (is_narrow(p))
+            run_gather<T, int32_t>(device, p, a);
+        else
+            run_gather<T, int64_t>(device, p, a);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

@@ -6,7 +6,8 @@
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_SUMS_CUH
 
 #include "backends/cuda/conv2d/sizes.cuh"
-#include "backends/cuda/conv2d/strips.cuh"
+#include "backends/cuda/conv2d/warp_tiles.cuh"
+#include "backends/cuda/dtype.cuh"
 
 #include <type_traits>
 
@@ -24,37 +25,37 @@ template <typename T> static __device__ __forceinline__ T sum_of_warp(T sum)
 
 // ---- Wide images --------------------------------------------------------------------------------------------
 
-/// Rows of a strip at most.
+/// The most rows of a tile.
 constexpr int64_t HIGH = 32;
 
-template <typename T> struct strip_sums : plane_sizes {
+template <typename T> struct warp_tile_sums : plane_sizes {
     const T *x, *dy;
     T *sums;
     divisor<uint32_t> parts, across, down, multiplier;
-    uint32_t channels, strips; ///< OC; strips of all images of a channel
+    uint32_t channels, tiles; ///< OC; tiles of all images of a channel
     uint32_t C;
     int height;
 };
 
-/// A warp has a part of a channel: every parts-th strip of its planes. It marches down a strip as the forward kernel does
+/// A warp has a part of a channel: every parts-th tile of its planes, which it reads from top to bottom as the forward kernel does
 /// (depthwise.cu), with rows of dy in the place of open sums and a sum for each tap in every lane, which has V neighbouring columns
 /// of dy. Products that no output has are left out, those with padding are products with zero.
 template <typename T, int KH, int KW>
-static __global__ void __launch_bounds__(STRIP_WARPS *WARP, KH *KW * sizeof(T) <= 96 ? 5 : 3)
-    sum_strips(const strip_sums<T> p)
+static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW * sizeof(T) <= 96 ? 5 : 3)
+    sum_warp_tiles(const warp_tile_sums<T> p)
 {
-    constexpr int V = ACCESS / sizeof(T), COUNT = V - 1 + KW;
+    constexpr int V = VECTOR_BYTES / sizeof(T), COUNT = V - 1 + KW;
     using x_ring = row_ring<T, 1, COUNT, 0, false>;
     using dy_ring = row_ring<T, 1, V, 0, false>;
-    __shared__ alignas(ACCESS) typename x_ring::storage x_slots[STRIP_WARPS];
-    __shared__ alignas(ACCESS) typename dy_ring::storage dy_slots[STRIP_WARPS];
+    __shared__ alignas(VECTOR_BYTES) typename x_ring::storage x_slots[WARPS_PER_BLOCK];
+    __shared__ alignas(VECTOR_BYTES) typename dy_ring::storage dy_slots[WARPS_PER_BLOCK];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    const uint32_t unit = blockIdx.x * STRIP_WARPS + warp;
+    const uint32_t unit = blockIdx.x * WARPS_PER_BLOCK + warp;
     const uint32_t channel = p.parts.quotient(unit), part = unit - channel * p.parts.by;
     if (channel >= p.channels)
         return;
-    T sums[KH][KW] = {};
-    for (uint32_t index = part; index < p.strips; index += p.parts.by) {
+    accumulator_of<T> sums[KH][KW] = {};
+    for (uint32_t index = part; index < p.tiles; index += p.parts.by) {
         const uint32_t band = p.across.quotient(index), image = p.down.quotient(band);
         const int first = (int)(index - band * p.across.by) * WARP * V, ow = first + lane * V;
         const int oh = (int)(band - image * p.down.by) * p.height;
@@ -87,7 +88,8 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, KH *KW * sizeof(T) <
                         if (ow + v < p.OW)
 #pragma unroll
                             for (int kw = 0; kw < KW; kw++)
-                                sums[kh][kw] += open[(u + KH - kh) % KH][v] * window[v + kw];
+                                sums[kh][kw] +=
+                                    (accumulator_of<T>)open[(u + KH - kh) % KH][v] * window[v + kw];
                 }
             }
     }
@@ -95,10 +97,10 @@ static __global__ void __launch_bounds__(STRIP_WARPS *WARP, KH *KW * sizeof(T) <
     for (int kh = 0; kh < KH; kh++)
 #pragma unroll
         for (int kw = 0; kw < KW; kw++) {
-            const T sum = sum_of_warp(sums[kh][kw]);
+            const accumulator_of<T> sum = sum_of_warp(sums[kh][kw]);
             const int64_t tap = (int64_t)channel * (KH * KW) + kh * KW + kw;
             if (lane == 0)
-                p.sums[tap * p.parts.by + part] = sum;
+                p.sums[tap * p.parts.by + part] = (T)sum;
         }
 }
 
@@ -121,18 +123,19 @@ template <typename T, typename Index, int TAPS>
 static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T, Index> p)
 {
     using Count = typename window_sums<T, Index>::Count;
-    __shared__ T shared[BLOCK / WARP][TAPS * TAPS];
+    __shared__ accumulator_of<T> shared[BLOCK / WARP][TAPS * TAPS];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const Index kh0 = (Index)(blockIdx.z / p.tiles * TAPS),
                 kw0 = (Index)(blockIdx.z % p.tiles * TAPS);
     const Index begin = (Index)blockIdx.x * p.each;
     const Index end = p.count - begin < p.each ? p.count : begin + p.each;
     for (int64_t channel = blockIdx.y; channel < p.OC; channel += gridDim.y) {
-        T sums[TAPS][TAPS] = {};
+        accumulator_of<T> sums[TAPS][TAPS] = {};
         for (Index e = begin + (Index)threadIdx.x; e < end; e += BLOCK) {
             const Count image = p.plane.quotient((Count)e), at = (Count)e - image * p.plane.by;
             const Count oh = p.OW.quotient(at), ow = at - oh * p.OW.by;
-            const T g = p.dy[((int64_t)image * p.OC + channel) * (int64_t)p.plane.by + (int64_t)at];
+            const accumulator_of<T> g =
+                p.dy[((int64_t)image * p.OC + channel) * (int64_t)p.plane.by + (int64_t)at];
             const T *x = p.x + ((int64_t)image * p.C + channel / p.multiplier) * p.H * p.W;
             const Index top = (Index)oh * p.stride_h - p.top;
             const Index left = (Index)ow * p.stride_w - p.left;
@@ -151,17 +154,17 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
         for (int i = 0; i < TAPS; i++)
 #pragma unroll
             for (int j = 0; j < TAPS; j++) {
-                const T sum = sum_of_warp(sums[i][j]);
+                const accumulator_of<T> sum = sum_of_warp(sums[i][j]);
                 if (lane == 0)
                     shared[warp][i * TAPS + j] = sum;
             }
         __syncthreads();
         const Index kh = kh0 + (Index)threadIdx.x / TAPS, kw = kw0 + (Index)threadIdx.x % TAPS;
         if (threadIdx.x < TAPS * TAPS && kh < p.KH && kw < p.KW) {
-            T sum = 0;
+            accumulator_of<T> sum = 0;
             for (int v = 0; v < BLOCK / WARP; v++)
                 sum += shared[v][threadIdx.x];
-            p.sums[((channel * p.KH + kh) * p.KW + kw) * p.parts + blockIdx.x] = sum;
+            p.sums[((channel * p.KH + kh) * p.KW + kw) * p.parts + blockIdx.x] = (T)sum;
         }
         __syncthreads(); /* the sums are read */
     }
@@ -178,13 +181,13 @@ static __global__ void __launch_bounds__(BLOCK)
     const int64_t step = (int64_t)gridDim.x * (BLOCK / WARP);
     for (int64_t i = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP; i < count;
          i += step) {
-        T sum = 0;
+        accumulator_of<T> sum = 0;
 #pragma unroll 4
         for (int64_t part = lane; part < parts; part += WARP)
             sum += sums[i * parts + part];
         sum = sum_of_warp(sum);
         if (lane == 0)
-            dw[i] = sum;
+            dw[i] = (T)sum;
     }
 }
 

@@ -1,7 +1,7 @@
 /// Depthwise convolution of narrow images, out of shared memory (tiles.cuh). Private to backends/cuda.
 ///
-/// Kernels of K by K, S apart, every output channel with an input channel of its own. A thread marches down its column: it reads its
-/// window of each row of x once and adds it to the sums of all the output rows that the row belongs to. Sums, like x before
+/// Kernels of K by K, S apart, every output channel with an input channel of its own. A thread computes some outputs of
+/// a column (thread coarsening): it reads its window of each row of x once and adds it to the sums of all the output rows that the row belongs to. Sums, like x before
 /// them, go through shared memory, so that stores are 16 bytes wide whatever the width is.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_DEPTHWISE_TILES_CUH
@@ -21,22 +21,22 @@ template <typename T> struct depthwise_tile_problem {
     tile_plan plan;
 };
 
-/* Blocks of a multiprocessor: as many as the registers that weights and sums take leave room for. */
-__host__ __device__ constexpr int tile_residents(int weight_bytes)
+/* Blocks per multiprocessor: as many as the registers for weights and sums allow. */
+__host__ __device__ constexpr int tile_occupancy(int weight_bytes)
 {
     return weight_bytes <= 36 ? 5 : weight_bytes <= 100 ? 4 : weight_bytes <= 200 ? 2 : 1;
 }
 
-/* Begins to copy the weights of some planes, the first of them of channel `channel`: one run, unless the channels begin
- * anew. */
+/* Begins to copy the weights of some planes, the first of them of channel `channel`: contiguous ones, unless the next image's
+ * channels begin in between. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ T *copy_weights(const depthwise_tile_problem<T> &p, T *shared,
                                                   uint32_t channel, int planes)
 {
     if (channel + planes <= p.channels.by) {
         const T *from = p.w + (int64_t)channel * TAPS;
-        shared += place_of(from);
-        copy_run(shared, from, planes * TAPS);
+        shared += offset_in_line(from);
+        copy_to_shared(shared, from, planes * TAPS);
         return shared;
     }
     for (int i = (int)threadIdx.x; i < planes * TAPS; i += BLOCK) {
@@ -48,28 +48,28 @@ static __device__ __forceinline__ T *copy_weights(const depthwise_tile_problem<T
 }
 
 template <typename T, int K, int S>
-static __global__ void __launch_bounds__(BLOCK, tile_residents(K *K *(int)sizeof(T)))
+static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof(T)))
     depthwise_tiles(const depthwise_tile_problem<T> p)
 {
-    constexpr int OPEN = (K + S - 1) / S;                /* output rows under way */
+    constexpr int OPEN = (K + S - 1) / S;                /* output rows being summed */
     constexpr int END = (K - 1) / S, LAST = (K - 1) % S; /* which of them ends, and when */
-    extern __shared__ __align__(LINE) unsigned char tile_bytes[];
+    extern __shared__ __align__(CACHE_LINE) unsigned char tile_bytes[];
     const tile_plan &plan = p.plan;
     const int above = (int)threadIdx.x / plan.OW, ow = (int)threadIdx.x - above * plan.OW;
-    const int plane = above / plan.groups, first = (above - plane * plan.groups) * plan.deep;
+    const int plane = above / plan.groups, first = (above - plane * plan.groups) * plan.depth;
     fill_tile(plan, (T *)tile_bytes, (T)0);
-    for (uint32_t unit = blockIdx.x; unit < plan.count; unit += gridDim.x) {
-        const tile t(plan, unit);
+    for (uint32_t number = blockIdx.x; number < plan.count; number += gridDim.x) {
+        const tile t(plan, number);
         const T *shared = copy_tile(plan, t, (T *)tile_bytes, p.x);
         const uint32_t channel = t.plane - p.channels.quotient(t.plane) * p.channels.by;
         const T *weights =
             copy_weights<T, K * K>(p, (T *)(tile_bytes + plan.bytes), channel, t.planes);
-        await_run();
+        wait_for_copies();
         const int64_t at = ((int64_t)t.plane * plan.OH + t.oh) * plan.OW;
-        T *results = (T *)(tile_bytes + plan.results) + place_of(p.y + at);
-        const int mine = plane < t.planes ? min(plan.deep, t.rows - first) : 0;
+        T *results = (T *)(tile_bytes + plan.results) + offset_in_line(p.y + at);
+        const int mine = plane < t.planes ? min(plan.depth, t.rows - first) : 0;
         if (mine > 0) {
-            T w[K * K], sums[OPEN] = {};
+            accumulator_of<T> w[K * K], sums[OPEN] = {};
 #pragma unroll
             for (int tap = 0; tap < K * K; tap++)
                 w[tap] = weights[plane * (K * K) + tap];
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(BLOCK, tile_residents(K *K *(int)sizeof
             /* The next row of x is row r of those with which an output row begins. */
             const auto add_row = [&](int r) {
                 if ((unsigned)h < (unsigned)t.bottom) {
-                    T taps[K];
+                    accumulator_of<T> taps[K];
 #pragma unroll
                     for (int k = 0; k < K; k++)
                         taps[k] = row[k];
@@ -124,9 +124,9 @@ static __global__ void __launch_bounds__(BLOCK, tile_residents(K *K *(int)sizeof
         __syncthreads(); /* x and the weights are read, the results are there */
         const int count = t.planes * t.rows * plan.OW;
         if (p.last.residual == nullptr && p.last.activation == TALC_ACTIVATION_NONE)
-            store_run(p.y + at, results, count, [](T sum, int) { return sum; });
+            store_from_shared(p.y + at, results, count, [](T sum, int) { return sum; });
         else
-            store_run(p.y + at, results, count, [&](T sum, int i) {
+            store_from_shared(p.y + at, results, count, [&](T sum, int i) {
                 if (p.last.residual != nullptr)
                     sum += p.last.residual[at + i];
                 return talc_activate(p.last.activation, sum);
@@ -149,9 +149,9 @@ static bool launch_tiles(talc_device *device, const talc_conv2d_problem *p,
     if (!d.plan.cut(p->N * p->OC, is_aligned(a->x), 64 / size, size, size, beside))
         return false;
     d.channels.set(p->OC);
-    const int bytes = d.plan.bytes + d.plan.planes * (int)beside + LINE;
+    const int bytes = d.plan.bytes + d.plan.planes * (int)beside + CACHE_LINE;
     depthwise_tiles<T, K, S>
-        <<<blocks_of(device, d.plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
+        <<<grid_for_blocks(device, d.plan.count), BLOCK, bytes, talc_cuda_stream(device)>>>(d);
     return true;
 }
 

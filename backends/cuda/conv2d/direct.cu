@@ -11,6 +11,7 @@
 /// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
 ///
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/tiled.cuh"
 
@@ -64,17 +65,18 @@ template <typename T> struct window_walk {
     }
 };
 
-/* A block has BLOCK / SLICES pixels. With SLICES above 1, for problems that have few, every thread adds up that part of
+/* A block has BLOCK / SPLITS pixels. With SPLITS above 1, for problems that have few, every thread adds up that part of
  * each chunk, and the parts are added in order. */
-template <typename T, int SLICES>
+template <typename T, int SPLITS>
 static __global__ void __launch_bounds__(BLOCK)
     textbook(const talc_conv2d_problem p, const textbook_plan plan, const T *x, const T *w, T *y,
              const epilogue<T> last)
 {
-    constexpr int PIXELS = BLOCK / SLICES, PART = CHUNK / SLICES;
-    __shared__ T weights[CHUNK][OUTPUTS];
+    constexpr int PIXELS = BLOCK / SPLITS, PART = CHUNK / SPLITS;
+    using sum_type = accumulator_of<T>;
+    __shared__ sum_type weights[CHUNK][OUTPUTS];
     const int64_t IC = p.C / p.groups, OC = p.OC / p.groups, K = IC * p.KH * p.KW;
-    const int slice = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
+    const int split = (int)threadIdx.x / PIXELS, place = (int)threadIdx.x % PIXELS;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
         int64_t rest = block / plan.pixel_blocks;
         const int64_t pixel = (block - rest * plan.pixel_blocks) * PIXELS + place;
@@ -87,7 +89,7 @@ static __global__ void __launch_bounds__(BLOCK)
         window.plane = x + (n * p.C + g * IC) * p.H * p.W;
         window.top = oh * p.stride_h - p.pad_top;
         window.left = ow * p.stride_w - p.pad_left;
-        T sums[OUTPUTS] = {};
+        sum_type sums[OUTPUTS] = {};
         for (int64_t from = 0; from < K; from += CHUNK) {
             __syncthreads();
             for (int i = (int)threadIdx.x; i < CHUNK * OUTPUTS; i += BLOCK) {
@@ -95,14 +97,14 @@ static __global__ void __launch_bounds__(BLOCK)
                 weights[i % CHUNK][i / CHUNK] = k < K && oc < OC ? w[(g * OC + oc) * K + k] : (T)0;
             }
             __syncthreads();
-            const int64_t begin = from + slice * PART;
+            const int64_t begin = from + split * PART;
             const int count = !inside || begin >= K ? 0
                               : K - begin < PART    ? (int)(K - begin)
                                                     : PART;
             if (count > 0)
                 window.start(p, begin);
             for (int k = 0; k < count; k += AHEAD) {
-                T values[AHEAD];
+                sum_type values[AHEAD];
 #pragma unroll
                 for (int u = 0; u < AHEAD; u++)
                     values[u] = k + u < count ? window.next(p) : (T)0;
@@ -110,20 +112,20 @@ static __global__ void __launch_bounds__(BLOCK)
                 for (int u = 0; u < AHEAD; u++)
 #pragma unroll
                     for (int i = 0; i < OUTPUTS; i++)
-                        sums[i] += values[u] * weights[slice * PART + k + u][i];
+                        sums[i] += values[u] * weights[split * PART + k + u][i];
             }
         }
-        if (SLICES > 1) {
-            static_assert(SLICES == 1 || BLOCK <= CHUNK, "the sums have room where weights were");
+        if (SPLITS > 1) {
+            static_assert(SPLITS == 1 || BLOCK <= CHUNK, "the sums fit where weights were");
             __syncthreads();
 #pragma unroll
             for (int i = 0; i < OUTPUTS; i++)
                 weights[threadIdx.x][i] = sums[i];
             __syncthreads();
-            if (slice > 0)
+            if (split > 0)
                 continue;
 #pragma unroll
-            for (int s = 1; s < SLICES; s++)
+            for (int s = 1; s < SPLITS; s++)
 #pragma unroll
                 for (int i = 0; i < OUTPUTS; i++)
                     sums[i] += weights[s * PIXELS + place][i];
@@ -134,12 +136,12 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
         for (int i = 0; i < OUTPUTS; i++)
             if (inside && first + i < OC) {
-                T sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
+                sum_type sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
                 if (last.residual != nullptr)
                     sum += last.residual[at + i * plan.pixels];
-                y[at + i * plan.pixels] = sum;
+                y[at + i * plan.pixels] = (T)sum;
             }
-        /* Once in the code, not OUTPUTS times. */
+        /* Not unrolled: an activation takes many instructions. */
         if (last.activation != TALC_ACTIVATION_NONE && inside)
 #pragma unroll 1
             for (int i = 0; i < OUTPUTS && first + i < OC; i++, at += plan.pixels)
@@ -147,22 +149,17 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-static int64_t pieces(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
-template <typename T, int SLICES>
+template <typename T, int SPLITS>
 static void launch_textbook(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *a)
 {
     textbook_plan plan;
     plan.pixels = p->OH * p->OW;
-    plan.pixel_blocks = pieces(plan.pixels, BLOCK / SLICES);
-    plan.channel_blocks = pieces(p->OC / p->groups, OUTPUTS);
+    plan.pixel_blocks = talc_ceil_div(plan.pixels, BLOCK / SPLITS);
+    plan.channel_blocks = talc_ceil_div(p->OC / p->groups, OUTPUTS);
     plan.blocks = plan.pixel_blocks * plan.channel_blocks * p->groups * p->N;
     const int blocks = (int)(plan.blocks < INT_MAX ? plan.blocks : INT_MAX);
-    textbook<T, SLICES><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
+    textbook<T, SPLITS><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
         *p, plan, (const T *)a->x, (const T *)a->w, (T *)a->y,
         epilogue<T>(a->bias, a->residual, p->activation));
 }
@@ -171,8 +168,9 @@ template <typename T>
 static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
                          const talc_conv2d_arguments *a)
 {
-    /* Threads with a pixel each, against what the GPU has room for. */
-    const int64_t threads = p->N * p->groups * pieces(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
+    /* Threads with a pixel each, against those that the GPU runs at once. */
+    const int64_t threads =
+        p->N * p->groups * talc_ceil_div(p->OC / p->groups, OUTPUTS) * p->OH * p->OW;
     if (threads < (int64_t)talc_cuda_state_of(device)->multiprocessors * 2 * BLOCK)
         launch_textbook<T, 8>(device, p, a);
     else
@@ -183,9 +181,9 @@ static void run_textbook(talc_device *device, const talc_conv2d_problem *p,
 
 /* Below so many FMAs the packing of weights is not worth while. */
 constexpr int64_t FEW = (int64_t)1 << 24;
-/* Nor do tiles on fewer than that part of the GPU keep up with `textbook` on all of it. */
+/* Nor do tiles on less than this fraction (1/2) of the GPU keep up with `textbook` on all of it. */
 constexpr int LEAST_PART = 2;
-/* Shared memory that every GPU of compute capability 8.0 and later that computes in earnest has. */
+/* Shared memory that data-centre GPUs of compute capability 8.0 and later have. */
 constexpr size_t MOST_SHARED = (size_t)160 << 10;
 
 template <typename T, int KW, int STRIDE, bool WIDE>
@@ -194,7 +192,7 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
     using Tile = tile<T, KW, STRIDE, WIDE>;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * KW;
     const int64_t patch_rows = (ROWS - 1) * p->stride_h + (p->KH - 1) * p->dilation_h + 1;
-    const int64_t step = taps >= 9 ? 1 : pieces(9, taps);
+    const int64_t step = taps >= 9 ? 1 : talc_ceil_div(9, taps);
     const int64_t patch = patch_rows * Tile::PITCH;
     const int64_t bytes =
         2 * step * (taps * Tile::CHANNELS + patch) * (int64_t)sizeof(T) + patch * 4;
@@ -205,10 +203,11 @@ static bool plan_tiles(const talc_conv2d_problem *p, tiled_plan &plan)
     plan.step = (int)step;
     plan.patch = (int)patch;
     plan.weights = (int)(taps * Tile::CHANNELS);
-    plan.steps = pieces(IC, step);
-    plan.channel_tiles = pieces(OC, Tile::CHANNELS);
-    plan.row_tiles = pieces(p->OH, ROWS);
-    plan.column_tiles = p->dilation_w * pieces(pieces(p->OW, p->dilation_w), Tile::WIDTH);
+    plan.steps = talc_ceil_div(IC, step);
+    plan.channel_tiles = talc_ceil_div(OC, Tile::CHANNELS);
+    plan.row_tiles = talc_ceil_div(p->OH, ROWS);
+    plan.column_tiles =
+        p->dilation_w * talc_ceil_div(talc_ceil_div(p->OW, p->dilation_w), Tile::WIDTH);
     plan.tiles = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
     plan.shared = (size_t)bytes;
     plan.packed =
@@ -297,7 +296,7 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
             taps.set(p->KH * p->KW);
             planes.set(plan.steps * plan.step);
             tiles.set(plan.channel_tiles);
-            pack_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, stream>>>(
+            pack_weights<T, Index><<<grid_for_threads(device, count), BLOCK, 0, stream>>>(
                 packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
         });
         tiled_problem<T> t = { plane_sizes(p),
@@ -332,44 +331,43 @@ static double filled(const talc_conv2d_problem *p, const tiled_plan &plan)
 
 /* The share of FFMA's rate that the tiles make: most where a thread slides a long window along a row. The first step of a tile and
  * its results take the time of two more; the last wave of blocks may not fill the GPU. */
+template <typename T>
 static double tiled_share(const talc_device *device, const talc_conv2d_problem *p,
                           const tiled_plan &plan)
 {
     constexpr int64_t LONG = 5;
-    const int64_t resident =
-        talc_cuda_state_of(device)->multiprocessors * (p->dtype == TALC_F32 ? 2 : 1);
-    const int64_t waves = (plan.tiles + resident - 1) / resident;
+    const int64_t resident = (int64_t)talc_cuda_state_of(device)->multiprocessors * OCCUPANCY<T>;
+    const int64_t waves = talc_ceil_div(plan.tiles, resident);
     const bool slides = p->stride_h == 1 && p->stride_w == 1 && p->KW >= LONG;
     return (slides ? 0.95 : 0.6) * filled(p, plan) * (double)plan.steps / (double)(plan.steps + 2) *
            (double)plan.tiles / (double)(waves * resident);
 }
 
 template <typename T>
-static void plan_direct(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                        talc_plan *plan)
+static const char *plan_direct(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit, talc_plan *plan)
 {
     /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
     const int64_t OC = p->OC / p->groups;
-    double share = 0.05 * (double)OC / (double)((OC + OUTPUTS - 1) / OUTPUTS * OUTPUTS);
+    double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
             plan->workspace = tiles.packed;
-            share = tiled_share(device, p, tiles);
+            share = tiled_share<T>(device, p, tiles);
         }
         return true;
     });
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    return NULL;
 }
 
 const char *talc_cuda_conv2d_direct_plan(const talc_device *device, const void *problem,
                                          size_t limit, talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->dtype == TALC_F32)
-        plan_direct<float>(device, p, limit, plan);
-    else
-        plan_direct<double>(device, p, limit, plan);
-    return NULL;
+    return with_float(p->dtype, [&](auto element) {
+        return plan_direct<typename decltype(element)::type>(device, p, limit, plan);
+    });
 }
 
 talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem,
@@ -380,11 +378,10 @@ talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32) {
-        if (!run_tiled<float>(device, p, plan->workspace, a))
-            run_textbook<float>(device, p, a);
-    } else if (!run_tiled<double>(device, p, plan->workspace, a)) {
-        run_textbook<double>(device, p, a);
-    }
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if (!run_tiled<T>(device, p, plan->workspace, a))
+            run_textbook<T>(device, p, a);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

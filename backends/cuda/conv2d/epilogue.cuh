@@ -8,7 +8,8 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
 
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/group.cuh"
 #include "ops/activation.h"
 #include "ops/elementwise_table.h"
 
@@ -57,33 +58,31 @@ template <typename T> struct epilogue {
 
 /// The output whose sum is `sum`, in channel `channel`, at y[at].
 template <typename T>
-__device__ T talc_epilogue(const epilogue<T> &e, T sum, int64_t channel, int64_t at)
+__device__ T talc_epilogue(const epilogue<T> &e, accumulator_of<T> sum, int64_t channel, int64_t at)
 {
     if (e.bias != nullptr)
         sum += e.bias[channel];
     if (e.residual != nullptr)
         sum += e.residual[at];
-    return talc_activate(e.activation, sum);
+    return (T)talc_activate(e.activation, sum);
 }
 
-/// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT packs of COUNT elements. One division
-/// a pack; the pack's next elements are found by counting on.
+/// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT vectors of COUNT elements. One division
+/// a vector; the following elements of the vector are found by counting.
 template <typename T, int COUNT, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     epilogue_kernel(T *y, const epilogue<T> e, const divisor<Index> inner,
-                    const divisor<Index> channels, Index packs)
+                    const divisor<Index> channels, Index vectors)
 {
-    struct alignas(COUNT * sizeof(T)) pack {
-        T of[COUNT];
-    };
-    TALC_GRID_LOOP(Index, i, packs)
+    using vector = vec<T, COUNT>;
+    TALC_GRID_LOOP(Index, i, vectors)
     {
         const Index first = i * COUNT, row = inner.quotient(first);
         Index place = first - row * inner.by;
         Index channel = row - channels.quotient(row) * channels.by;
-        pack sums = ((const pack *)y)[i], added;
+        vector sums = ((const vector *)y)[i], added;
         if (e.residual != nullptr)
-            added = ((const pack *)e.residual)[i];
+            added = ((const vector *)e.residual)[i];
 #pragma unroll
         for (int k = 0; k < COUNT; k++) {
             if (e.bias != nullptr)
@@ -97,7 +96,7 @@ static __global__ void __launch_bounds__(BLOCK)
                     channel = 0;
             }
         }
-        ((pack *)y)[i] = sums;
+        ((vector *)y)[i] = sums;
     }
 }
 
@@ -118,13 +117,14 @@ void epilogue_in_place(talc_device *device, const epilogue<T> &e, T *y, int64_t 
         divisor<Index> by_inner, by_channels;
         by_inner.set(inner);
         by_channels.set(channels);
-        const int64_t packs = packed ? count / WIDE : count;
+        const int64_t vectors = packed ? count / WIDE : count;
         if (packed)
-            epilogue_kernel<T, WIDE, Index><<<blocks_for(device, packs), BLOCK, 0, stream>>>(
-                y, e, by_inner, by_channels, (Index)packs);
+            epilogue_kernel<T, WIDE, Index>
+                <<<grid_for_threads(device, vectors), BLOCK, 0, stream>>>(
+                    y, e, by_inner, by_channels, (Index)vectors);
         else
-            epilogue_kernel<T, 1, Index><<<blocks_for(device, packs), BLOCK, 0, stream>>>(
-                y, e, by_inner, by_channels, (Index)packs);
+            epilogue_kernel<T, 1, Index><<<grid_for_threads(device, vectors), BLOCK, 0, stream>>>(
+                y, e, by_inner, by_channels, (Index)vectors);
     });
 }
 

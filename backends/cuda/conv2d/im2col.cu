@@ -4,15 +4,17 @@
 ///     B[s, (ic * KH + kh) * KW + kw, j] = x'[s, ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
 /// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the workspace holds: several
-/// slices, else columns of one, else rows of those too. A kernel writes it and cuBLAS multiplies it into y.
+/// slices, else a chunk of the columns of one, else a chunk of the rows of these too. A kernel writes it and cuBLAS multiplies it into y.
 ///
 /// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a thread works out where its
-/// COLUMNS columns begin in the image once and then goes through the taps. Neighbours read and write neighbours, and x is
+/// COLUMNS columns begin in the image once and then goes through the taps. Accesses are coalesced, and x is
 /// read from memory once, from cache KH * KW times: the kernel is bound by writing B.
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
 /// Source: Chellapilla, Puri and Simard, "High performance convolutional neural networks for document processing", 2006.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/im2col.h"
 #include "backends/cuda/conv2d/rows.h"
@@ -23,48 +25,42 @@
 
 using namespace talc;
 
-/* Columns a thread has in flight. They are a warp apart, so that a warp's accesses lie beside each other. */
-constexpr int COLUMNS = 4, WARP = 32;
+/* Columns a thread has in flight. They are a warp apart, so that accesses are coalesced. */
+constexpr int COLUMNS = 4;
 
 /* Rows of B that a thread writes at least, so that its divisions by OW cost little. */
 constexpr int64_t WRITES = 16;
 
-/* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole rounds of them over the
- * multiprocessors where there is room, so that none waits for the last tile. Fewer than LEAST columns are slower than a
- * sum in parts. */
+/* cuBLAS's tiles of outputs are 128 channels by up to 256 columns: blocks of columns are whole waves of tiles over the
+ * multiprocessors where the workspace is large enough, so that none idles at the end. With fewer than LEAST columns a product is slower
+ * than one whose sum is split into chunks of rows. */
 constexpr int64_t TILE_CHANNELS = 128, TILE_COLUMNS = 256, LEAST = 2048;
 
-/* What is asked for where not even four columns fit. Fewer would do, but launches would take longer than the work. */
+/* The columns of a plan where not even four fit the limit. Fewer would do, but launches would take longer than the work. */
 constexpr int64_t FEWEST = LEAST;
 
-// ---- Cutting ------------------------------------------------------------------------------------------------
+// ---- Plan ---------------------------------------------------------------------------------------------------
 
 using im2col_plan = talc_cuda_im2col_plan;
-
-static int64_t divided(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* The size of equal blocks of at most `most`; 1 of nothing. */
 static int64_t even(int64_t total, int64_t most)
 {
-    return most < 1 || total < 1 ? 1 : divided(total, divided(total, most));
+    return most < 1 || total < 1 ? 1 : talc_ceil_div(total, talc_ceil_div(total, most));
 }
 
-/* Rows of B start where a 16-byte access may. */
+/* Rows of B are aligned to 16 bytes. */
 static int64_t aligned(int64_t columns)
 {
-    return divided(columns, 4) * 4;
+    return talc_ceil_div(columns, 4) * 4;
 }
 
-/* What the columns of a block are a multiple of: whole rounds of tiles if that many fit, else tiles, else what a 16-byte
- * access takes. Rounds do not cut the columns below LEAST where more fit: the plan for the bytes of a plan would then be
- * another, with fewer channels. */
+/* The columns of a chunk are a multiple of this: whole waves of tiles if that many fit, else tiles, else 16 bytes. Waves do not take
+ * the columns below LEAST where more fit: the plan for exactly the bytes of a plan would then be another, with fewer channels. */
 static int64_t unit_of(const talc_device *device, const talc_conv2d_problem *p, int64_t fit)
 {
-    const int64_t tiles =
-        talc_cuda_state_of(device)->multiprocessors / divided(p->OC / p->groups, TILE_CHANNELS);
+    const int64_t tiles = talc_cuda_state_of(device)->multiprocessors /
+                          talc_ceil_div(p->OC / p->groups, TILE_CHANNELS);
     const int64_t round = tiles * TILE_COLUMNS;
     if (tiles > 1 && fit >= round && (fit < LEAST || fit / round * round >= LEAST))
         return round;
@@ -102,8 +98,8 @@ im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_pr
 
 // ---- Building B ---------------------------------------------------------------------------------------------
 
-/* A part of B and where it comes from. `Index` holds every coordinate of the padded image, and offsets in a plane. */
-template <typename Index> struct im2col_part {
+/* A chunk of B and where it comes from. `Index` holds every coordinate of the padded image, and offsets in a plane. */
+template <typename Index> struct im2col_chunk {
     using Count = std::make_unsigned_t<Index>;
     Index H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
     divisor<Count> OW;
@@ -118,9 +114,9 @@ template <typename Index> struct im2col_part {
  * blocks a multiprocessor are enough to keep the taps of a whole step in flight. */
 template <typename T, typename Index, bool ZEROS>
 static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
-    im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_part<Index> part)
+    im2col_kernel(T *__restrict__ b, const T *__restrict__ x, const im2col_chunk<Index> chunk)
 {
-    using Count = typename im2col_part<Index>::Count;
+    using Count = typename im2col_chunk<Index>::Count;
     const Count thread = (Count)blockIdx.x * blockDim.x + threadIdx.x;
     const Index first = (Index)(thread / WARP * WARP * COLUMNS + thread % WARP);
     Index top[COLUMNS], left[COLUMNS];
@@ -128,41 +124,41 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
         const Index at = first + c * WARP;
-        const Count j = (Count)(part.column + at), oh = part.OW.quotient(j);
-        live[c] = at < part.columns;
-        top[c] = (Index)oh * part.stride_h - part.top;
-        left[c] = (Index)(j - oh * part.OW.by) * part.stride_w - part.left;
+        const Count j = (Count)(chunk.column + at), oh = chunk.OW.quotient(j);
+        live[c] = at < chunk.columns;
+        top[c] = (Index)oh * chunk.stride_h - chunk.top;
+        left[c] = (Index)(j - oh * chunk.OW.by) * chunk.stride_w - chunk.left;
     }
-    for (int64_t slice = blockIdx.z; slice < part.slices; slice += gridDim.z)
-        for (int64_t ic = blockIdx.y; ic < part.channels; ic += gridDim.y) {
-            const T *plane = x + slice * part.x_stride + ic * part.plane;
+    for (int64_t slice = blockIdx.z; slice < chunk.slices; slice += gridDim.z)
+        for (int64_t ic = blockIdx.y; ic < chunk.channels; ic += gridDim.y) {
+            const T *plane = x + slice * chunk.x_stride + ic * chunk.plane;
             asm("" : "+l"(plane)); /* a finished address, or it is worked out anew for every load */
-            T *out = b + slice * part.b_stride + ic * part.row_step + first;
-            for (Index kh = 0; kh < part.KH; kh++) {
+            T *out = b + slice * chunk.b_stride + ic * chunk.row_step + first;
+            for (Index kh = 0; kh < chunk.KH; kh++) {
                 Index row[COLUMNS];
                 Index column[COLUMNS];
                 Count width[COLUMNS]; /* 0 where the row is outside */
 #pragma unroll
                 for (int c = 0; c < COLUMNS; c++) {
-                    Index h = top[c] + kh * part.dilation_h;
+                    Index h = top[c] + kh * chunk.dilation_h;
                     bool inside = live[c];
                     if (ZEROS)
-                        inside = inside && (Count)h < (Count)part.H;
+                        inside = inside && (Count)h < (Count)chunk.H;
                     else if (inside)
-                        h = (Index)talc_window_source(part.mode, h, part.H);
-                    width[c] = inside ? (Count)part.W : 0;
-                    row[c] = inside ? h * part.W : 0;
+                        h = (Index)talc_window_source(chunk.mode, h, chunk.H);
+                    width[c] = inside ? (Count)chunk.W : 0;
+                    row[c] = inside ? h * chunk.W : 0;
                     column[c] = left[c];
                 }
 #pragma unroll(sizeof(Index) == 4 ? 4 : 1)
-                for (Index kw = 0; kw < part.KW; kw++, out += part.ld) {
+                for (Index kw = 0; kw < chunk.KW; kw++, out += chunk.ld) {
                     T value[COLUMNS];
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++) {
                         Index w = column[c];
-                        column[c] += part.dilation_w;
+                        column[c] += chunk.dilation_w;
                         if (!ZEROS && live[c])
-                            w = (Index)talc_window_source(part.mode, w, part.W);
+                            w = (Index)talc_window_source(chunk.mode, w, chunk.W);
                         value[c] = (Count)w < width[c] ? __ldg(plane + (row[c] + w)) : (T)0;
                     }
 #pragma unroll
@@ -174,32 +170,33 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
         }
 }
 
-/* B for `part`, whose rows start with a channel. */
+/* B for `chunk`, whose rows start with a channel. */
 template <typename T, typename Index>
 static void build(talc_device *device, const talc_conv2d_problem *p, const T *x, T *b,
-                  const talc_cuda_conv2d_part &part)
+                  const talc_cuda_conv2d_chunk &chunk)
 {
-    const int64_t taps = p->KH * p->KW, channels = part.rows / taps, channel = part.row / taps;
-    im2col_part<Index> s;
+    const int64_t taps = p->KH * p->KW, channels = chunk.rows / taps, channel = chunk.row / taps;
+    im2col_chunk<Index> s;
     s.H = (Index)p->H, s.W = (Index)p->W, s.KH = (Index)p->KH, s.KW = (Index)p->KW;
     s.stride_h = (Index)p->stride_h, s.stride_w = (Index)p->stride_w;
     s.dilation_h = (Index)p->dilation_h, s.dilation_w = (Index)p->dilation_w;
     s.top = (Index)p->pad_top, s.left = (Index)p->pad_left;
     s.OW.set(p->OW);
     s.mode = p->padding_mode;
-    s.column = (Index)part.column, s.columns = (Index)part.columns;
-    s.slices = part.slices, s.channels = channels;
+    s.column = (Index)chunk.column, s.columns = (Index)chunk.columns;
+    s.slices = chunk.slices, s.channels = channels;
     s.plane = p->H * p->W, s.x_stride = p->C / p->groups * s.plane;
-    s.ld = part.ldb, s.row_step = taps * part.ldb, s.b_stride = part.b_stride;
-    x += part.slice * s.x_stride + channel * s.plane;
+    s.ld = chunk.ldb, s.row_step = taps * chunk.ldb, s.b_stride = chunk.b_stride;
+    x += chunk.slice * s.x_stride + channel * s.plane;
 
-    const int64_t threads = talc_between(divided(part.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
-    const int64_t blocks = divided(part.columns, threads * COLUMNS);
-    const int64_t slices = talc_smaller(part.slices, 65535);
+    const int64_t threads =
+        talc_between(talc_ceil_div(chunk.columns, COLUMNS * WARP) * WARP, WARP, BLOCK);
+    const int64_t blocks = talc_ceil_div(chunk.columns, threads * COLUMNS);
+    const int64_t slices = talc_smaller(chunk.slices, 65535);
     const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)16;
     int64_t rows = talc_smaller(channels, 65535);
-    if (taps < WRITES && blocks * slices * divided(rows * taps, WRITES) >= few)
-        rows = divided(rows * taps, WRITES);
+    if (taps < WRITES && blocks * slices * talc_ceil_div(rows * taps, WRITES) >= few)
+        rows = talc_ceil_div(rows * taps, WRITES);
     const dim3 grid((unsigned)blocks, (unsigned)rows, (unsigned)slices);
     const cudaStream_t stream = talc_cuda_stream(device);
     if (p->padding_mode == TALC_PADDING_ZEROS)
@@ -208,7 +205,7 @@ static void build(talc_device *device, const talc_conv2d_problem *p, const T *x,
         im2col_kernel<T, Index, false><<<grid, (unsigned)threads, 0, stream>>>(b, x, s);
 }
 
-/* Whether 32 bits hold the padded plane, in which all coordinates and columns are; some room is for the last block. */
+/* Whether 32 bits hold all coordinates and columns of the padded plane, with a margin for the last block. */
 bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *p)
 {
     const double h = (double)p->H + (double)p->pad_top + (double)p->pad_bottom;
@@ -221,22 +218,21 @@ bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *p)
 
 template <typename T>
 static void build_of(talc_device *device, const talc_conv2d_problem *p, const void *x,
-                     const talc_cuda_conv2d_part &part)
+                     const talc_cuda_conv2d_chunk &chunk)
 {
     if (talc_cuda_im2col_is_narrow(p))
-        build<T, int32_t>(device, p, (const T *)x, (T *)part.b, part);
+        build<T, int32_t>(device, p, (const T *)x, (T *)chunk.b, chunk);
     else
-        build<T, int64_t>(device, p, (const T *)x, (T *)part.b, part);
+        build<T, int64_t>(device, p, (const T *)x, (T *)chunk.b, chunk);
 }
 
 talc_status talc_cuda_im2col_build(talc_device *device, const talc_conv2d_problem *p, const void *x,
-                                   const talc_cuda_conv2d_part *part)
+                                   const talc_cuda_conv2d_chunk *chunk)
 {
-    if (p->dtype == TALC_F32)
-        build_of<float>(device, p, x, *part);
-    else
-        build_of<double>(device, p, x, *part);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        build_of<typename decltype(element)::type>(device, p, x, *chunk);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }
 
 template <typename T>
@@ -246,19 +242,19 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
     const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
     const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
     talc_status status = TALC_OK;
-    talc_cuda_conv2d_part part = {};
-    part.b = arguments->base.workspace;
-    part.ldb = plan.ld;
-    part.b_stride = rows * plan.ld;
+    talc_cuda_conv2d_chunk chunk = {};
+    chunk.b = arguments->base.workspace;
+    chunk.ldb = plan.ld;
+    chunk.b_stride = rows * plan.ld;
     for (int64_t slice = 0; slice < slices; slice += plan.slices)
         for (int64_t column = 0; column < P; column += plan.columns)
             for (int64_t row = 0; row < K && status == TALC_OK; row += rows) {
-                part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
-                part.column = column, part.columns = talc_smaller(plan.columns, P - column);
-                part.row = row, part.rows = talc_smaller(rows, K - row);
-                status = talc_cuda_im2col_build(device, p, arguments->x, &part);
+                chunk.slice = slice, chunk.slices = talc_smaller(plan.slices, slices - slice);
+                chunk.column = column, chunk.columns = talc_smaller(plan.columns, P - column);
+                chunk.row = row, chunk.rows = talc_smaller(rows, K - row);
+                status = talc_cuda_im2col_build(device, p, arguments->x, &chunk);
                 if (status == TALC_OK)
-                    status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
+                    status = talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
             }
     if (status != TALC_OK)
         return status;
@@ -276,10 +272,10 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = own.bytes;
-    /* B is written, then read by the product, whose tiles are 64 channels of a group. cuBLAS makes f64 products on tensor cores. */
+    /* B is written, then read by the product, whose tiles are 64 channels of a group. */
     const int64_t OC = p->OC / p->groups;
     const double share =
-        (p->dtype == TALC_F64 ? 2 : 0.9) * (double)OC / (double)((OC + 63) / 64 * 64);
+        talc_cuda_blas_share(p->dtype) * (double)OC / (double)((OC + 63) / 64 * 64);
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);
@@ -296,6 +292,7 @@ talc_status talc_cuda_conv2d_im2col_run(talc_device *device, const void *problem
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    return p->dtype == TALC_F32 ? convolve<float>(device, p, a, own)
-                                : convolve<double>(device, p, a, own);
+    return with_float(p->dtype, [&](auto element) {
+        return convolve<typename decltype(element)::type>(device, p, a, own);
+    });
 }

@@ -17,9 +17,9 @@ typedef struct talc_cuda_im2col_plan {
 talc_cuda_im2col_plan talc_cuda_im2col_cut(const talc_device *device,
                                            const talc_conv2d_problem *problem, size_t limit);
 
-/// Writes part->b, of rows that start with a channel, from x.
+/// Writes chunk->b, of rows that start with a channel, from x.
 talc_status talc_cuda_im2col_build(talc_device *device, const talc_conv2d_problem *problem,
-                                   const void *x, const talc_cuda_conv2d_part *part);
+                                   const void *x, const talc_cuda_conv2d_chunk *chunk);
 
 /// Whether 32 bits hold every coordinate of the padded image, and offsets in a plane.
 bool talc_cuda_im2col_is_narrow(const talc_conv2d_problem *problem);

@@ -3,12 +3,12 @@
 ///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]        dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
 ///
-/// where dx takes every tap and output that read x[h, w] (gather.cuh). Like B, D is made in parts that the workspace holds: cuBLAS
+/// where dx takes every tap and output that read x[h, w] (gather.cuh). Like B, D is made in chunks that the workspace holds: cuBLAS
 /// writes one and a kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart, and goes
 /// through their taps: neighbours read neighbours and nobody else writes, so the order of a sum is fixed. Where D is
-/// cut into columns, the elements that outputs on both sides read are added to by the later part.
+/// cut into columns, the elements that outputs on both sides read are added to by the later chunk.
 ///
-/// For dw im2col's kernel writes parts of B and cuBLAS multiplies them into sums beside each other (sums.h).
+/// For dw im2col's kernel writes chunks of B and cuBLAS multiplies them into sums beside each other (sums.h).
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
 #include "backends/cuda/conv2d/gather.cuh"
@@ -16,6 +16,7 @@
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/sums.h"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "tensor/extent.h"
 
@@ -37,14 +38,14 @@ struct gradient_plan {
 
 // ---- The input gradient -------------------------------------------------------------------------------------
 
-/* A part of D and what it goes to. `Index` holds every coordinate of the padded image, and offsets in a channel of D. */
-template <typename Index> struct col2im_part {
+/* A chunk of D and what it goes to. `Index` holds every coordinate of the padded image, and offsets in a channel of D. */
+template <typename Index> struct col2im_chunk {
     using Count = std::make_unsigned_t<Index>;
     gather_axis<Index> down, across;
     divisor<Count> W;
     Index OW, KW, column, columns; /* of D: first, count */
     Index begin, count,
-        written; /* of a plane of dx: the part's elements; those before `written` are added to */
+        written; /* of a plane of dx: the chunk's elements; those before `written` are added to */
     Index ld;
     int64_t slices, channels;
     int64_t plane, x_stride;    /* elements of dx from channel to channel, from slice to slice */
@@ -53,48 +54,48 @@ template <typename Index> struct col2im_part {
 
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK, sizeof(Index) == 4 ? 4 : 2)
-    col2im(T *__restrict__ dx, const T *__restrict__ d, const col2im_part<Index> part)
+    col2im(T *__restrict__ dx, const T *__restrict__ d, const col2im_chunk<Index> chunk)
 {
-    using Count = typename col2im_part<Index>::Count;
+    using Count = typename col2im_chunk<Index>::Count;
     const Count thread = (Count)blockIdx.x * blockDim.x + threadIdx.x;
     const Index first = (Index)(thread / WARP * WARP * COLUMNS + thread % WARP);
     gather_taps<Index> down[COLUMNS], across[COLUMNS];
     Index row[COLUMNS],
-        column[COLUMNS]; /* of the first tap: its row of D, its column of the part */
+        column[COLUMNS]; /* of the first tap: its row of D, its column of the chunk */
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++) {
         const Index at = first + c * WARP;
-        const Count i = (Count)(part.begin + at), h = part.W.quotient(i);
-        down[c] = part.down.taps((Index)h);
-        across[c] = part.across.taps((Index)(i - h * part.W.by));
-        if (at >= part.count)
+        const Count i = (Count)(chunk.begin + at), h = chunk.W.quotient(i);
+        down[c] = chunk.down.taps((Index)h);
+        across[c] = chunk.across.taps((Index)(i - h * chunk.W.by));
+        if (at >= chunk.count)
             down[c].count = 0;
-        row[c] = (down[c].tap * part.KW + across[c].tap) * part.ld;
-        column[c] = down[c].out * part.OW + across[c].out - part.column;
+        row[c] = (down[c].tap * chunk.KW + across[c].tap) * chunk.ld;
+        column[c] = down[c].out * chunk.OW + across[c].out - chunk.column;
     }
-    const Index row_down = part.down.tap_step * part.KW * part.ld;
-    const Index column_down = part.down.out_step * part.OW;
-    const Index row_across = part.across.tap_step * part.ld;
-    for (int64_t slice = blockIdx.z; slice < part.slices; slice += gridDim.z)
-        for (int64_t ic = blockIdx.y; ic < part.channels; ic += gridDim.y) {
-            const T *from = d + slice * part.b_stride + ic * part.row_step;
-            T *to = dx + slice * part.x_stride + ic * part.plane + part.begin;
-            T sums[COLUMNS] = {};
-            for (Index u = 0; u < part.down.most(); u++)
+    const Index row_down = chunk.down.tap_step * chunk.KW * chunk.ld;
+    const Index column_down = chunk.down.out_step * chunk.OW;
+    const Index row_across = chunk.across.tap_step * chunk.ld;
+    for (int64_t slice = blockIdx.z; slice < chunk.slices; slice += gridDim.z)
+        for (int64_t ic = blockIdx.y; ic < chunk.channels; ic += gridDim.y) {
+            const T *from = d + slice * chunk.b_stride + ic * chunk.row_step;
+            T *to = dx + slice * chunk.x_stride + ic * chunk.plane + chunk.begin;
+            accumulator_of<T> sums[COLUMNS] = {};
+            for (Index u = 0; u < chunk.down.most(); u++)
 #pragma unroll(sizeof(Index) == 4 ? 2 : 1)
-                for (Index v = 0; v < part.across.most(); v++)
+                for (Index v = 0; v < chunk.across.most(); v++)
 #pragma unroll
                     for (int c = 0; c < COLUMNS; c++) {
-                        const Index j = column[c] - u * column_down - v * part.across.out_step;
+                        const Index j = column[c] - u * column_down - v * chunk.across.out_step;
                         if (u < down[c].count && v < across[c].count &&
-                            (Count)j < (Count)part.columns)
+                            (Count)j < (Count)chunk.columns)
                             sums[c] += __ldg(from + (row[c] + u * row_down + v * row_across + j));
                     }
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
                 const Index at = first + c * WARP;
-                if (at < part.count)
-                    to[at] = part.begin + at < part.written ? to[at] + sums[c] : sums[c];
+                if (at < chunk.count)
+                    to[at] = chunk.begin + at < chunk.written ? (T)(to[at] + sums[c]) : (T)sums[c];
             }
         }
 }
@@ -111,48 +112,50 @@ static int64_t rows_before(const talc_conv2d_problem *p, int64_t column)
 }
 
 /* 32 bits hold a channel of D as well. */
-static bool is_narrow(const talc_conv2d_problem *p, const talc_cuda_conv2d_part &part)
+static bool is_narrow(const talc_conv2d_problem *p, const talc_cuda_conv2d_chunk &chunk)
 {
     return talc_cuda_im2col_is_narrow(p) &&
-           (double)(2 * p->KH * p->KW + 1) * (double)part.ldb < INT_MAX;
+           (double)(2 * p->KH * p->KW + 1) * (double)chunk.ldb < INT_MAX;
 }
 
 template <typename T, typename Index>
 static void gather(talc_device *device, const talc_conv2d_problem *p, T *dx,
-                   const talc_cuda_conv2d_part &part)
+                   const talc_cuda_conv2d_chunk &chunk)
 {
-    const int64_t taps = p->KH * p->KW, channels = part.rows / taps, channel = part.row / taps;
-    const int64_t written = rows_before(p, part.column);
+    const int64_t taps = p->KH * p->KW, channels = chunk.rows / taps, channel = chunk.row / taps;
+    const int64_t written = rows_before(p, chunk.column);
     const int64_t top =
-        part.column / p->OW * p->stride_h - p->pad_top; /* read by the first output */
+        chunk.column / p->OW * p->stride_h - p->pad_top; /* read by the first output */
     const int64_t begin = talc_between(top, 0, written);
-    const int64_t end = rows_before(p, part.column + part.columns);
+    const int64_t end = rows_before(p, chunk.column + chunk.columns);
     if (begin >= end)
         return;
-    col2im_part<Index> s;
+    col2im_chunk<Index> s;
     s.down.set(p->stride_h, p->dilation_h, p->KH, p->OH, p->pad_top);
     s.across.set(p->stride_w, p->dilation_w, p->KW, p->OW, p->pad_left);
     s.W.set(p->W);
     s.OW = (Index)p->OW, s.KW = (Index)p->KW;
-    s.column = (Index)part.column, s.columns = (Index)part.columns;
+    s.column = (Index)chunk.column, s.columns = (Index)chunk.columns;
     s.begin = (Index)(begin * p->W), s.count = (Index)((end - begin) * p->W);
     s.written = (Index)(written * p->W);
-    s.ld = (Index)part.ldb;
-    s.slices = part.slices, s.channels = channels;
+    s.ld = (Index)chunk.ldb;
+    s.slices = chunk.slices, s.channels = channels;
     s.plane = p->H * p->W, s.x_stride = p->C / p->groups * s.plane;
-    s.row_step = taps * part.ldb, s.b_stride = part.b_stride;
-    dx += part.slice * s.x_stride + channel * s.plane;
+    s.row_step = taps * chunk.ldb, s.b_stride = chunk.b_stride;
+    dx += chunk.slice * s.x_stride + channel * s.plane;
 
     const int64_t elements = (end - begin) * p->W;
-    const int64_t threads = talc_between(pieces(elements, COLUMNS * WARP) * WARP, WARP, BLOCK);
-    const int64_t blocks = pieces(elements, threads * COLUMNS);
-    const int64_t slices = talc_smaller(part.slices, 65535);
+    const int64_t threads =
+        talc_between(talc_ceil_div(elements, COLUMNS * WARP) * WARP, WARP, BLOCK);
+    const int64_t blocks = talc_ceil_div(elements, threads * COLUMNS);
+    const int64_t slices = talc_smaller(chunk.slices, 65535);
     /* Several channels a thread, where there are enough: the first taps are worked out once. */
     const int64_t few = talc_cuda_state_of(device)->multiprocessors * (int64_t)32;
-    const int64_t rows = talc_between(pieces(few, blocks * slices), pieces(channels, 4), channels);
+    const int64_t rows =
+        talc_between(talc_ceil_div(few, blocks * slices), talc_ceil_div(channels, 4), channels);
     const dim3 grid((unsigned)blocks, (unsigned)talc_smaller(rows, 65535), (unsigned)slices);
     col2im<T, Index>
-        <<<grid, (unsigned)threads, 0, talc_cuda_stream(device)>>>(dx, (const T *)part.b, s);
+        <<<grid, (unsigned)threads, 0, talc_cuda_stream(device)>>>(dx, (const T *)chunk.b, s);
 }
 
 template <typename T>
@@ -163,23 +166,23 @@ static talc_status grad_input(talc_device *device, const talc_conv2d_problem *p,
     const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
     const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
     talc_status status = TALC_OK;
-    talc_cuda_conv2d_part part = {};
-    part.b = arguments->base.workspace;
-    part.ldb = plan.ld;
-    part.b_stride = rows * plan.ld;
+    talc_cuda_conv2d_chunk chunk = {};
+    chunk.b = arguments->base.workspace;
+    chunk.ldb = plan.ld;
+    chunk.b_stride = rows * plan.ld;
     for (int64_t slice = 0; slice < slices; slice += plan.slices)
         for (int64_t row = 0; row < K; row += rows)
             for (int64_t column = 0; column < P && status == TALC_OK; column += plan.columns) {
-                part.slice = slice, part.slices = talc_smaller(plan.slices, slices - slice);
-                part.column = column, part.columns = talc_smaller(plan.columns, P - column);
-                part.row = row, part.rows = talc_smaller(rows, K - row);
-                status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
+                chunk.slice = slice, chunk.slices = talc_smaller(plan.slices, slices - slice);
+                chunk.column = column, chunk.columns = talc_smaller(plan.columns, P - column);
+                chunk.row = row, chunk.rows = talc_smaller(rows, K - row);
+                status = talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
                 if (status != TALC_OK)
                     return status;
-                if (is_narrow(p, part))
-                    gather<T, int32_t>(device, p, (T *)arguments->dx, part);
+                if (is_narrow(p, chunk))
+                    gather<T, int32_t>(device, p, (T *)arguments->dx, chunk);
                 else
-                    gather<T, int64_t>(device, p, (T *)arguments->dx, part);
+                    gather<T, int64_t>(device, p, (T *)arguments->dx, chunk);
                 status = talc_cuda_launched(device, "conv2d.grad_input");
             }
     return status;
@@ -229,19 +232,19 @@ static talc_status grad_rows(talc_device *device, const talc_conv2d_problem *p,
     sums.plan = plan.sums;
     sums.workspace = (char *)arguments->base.workspace + plan.sums_at;
     sums.group = group, sums.row = row, sums.rows = rows;
-    talc_cuda_conv2d_part part = {};
-    part.b = arguments->base.workspace;
-    part.ldb = plan.matrix.ld;
-    part.b_stride = rows * plan.matrix.ld;
-    part.row = group * K + row, part.rows = rows;
+    talc_cuda_conv2d_chunk chunk = {};
+    chunk.b = arguments->base.workspace;
+    chunk.ldb = plan.matrix.ld;
+    chunk.b_stride = rows * plan.matrix.ld;
+    chunk.row = group * K + row, chunk.rows = rows;
     talc_status status = TALC_OK;
     for (int64_t n = 0; n < p->N; n += plan.matrix.slices)
         for (int64_t column = 0; column < P && status == TALC_OK; column += plan.matrix.columns) {
-            part.slice = n, part.slices = talc_smaller(plan.matrix.slices, p->N - n);
-            part.column = column, part.columns = talc_smaller(plan.matrix.columns, P - column);
-            status = talc_cuda_im2col_build(device, &whole, arguments->x, &part);
+            chunk.slice = n, chunk.slices = talc_smaller(plan.matrix.slices, p->N - n);
+            chunk.column = column, chunk.columns = talc_smaller(plan.matrix.columns, P - column);
+            status = talc_cuda_im2col_build(device, &whole, arguments->x, &chunk);
             if (status == TALC_OK)
-                status = talc_cuda_conv2d_sums_add(device, p, arguments, &part, &sums);
+                status = talc_cuda_conv2d_sums_add(device, p, arguments, &chunk, &sums);
         }
     return status != TALC_OK ? status : talc_cuda_conv2d_sums_end(device, p, arguments, &sums);
 }
@@ -265,8 +268,8 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p, i
 {
     const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
     const int64_t narrow = p->direction == TALC_GRAD_INPUT ? K : talc_smaller(OC, K);
-    const double share =
-        (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow / (double)(pieces(narrow, 64) * 64);
+    const double share = (p->dtype == TALC_F64 ? 2 : 0.85) * (double)narrow /
+                         (double)(talc_ceil_div(narrow, 64) * 64);
     const double matrix = (double)K * (double)(p->N * p->groups) * (double)(p->OH * p->OW) *
                           (double)talc_dtype_size(p->dtype);
     return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), (int)launches) +
@@ -304,6 +307,7 @@ talc_status talc_cuda_conv2d_im2col_gradient_run(talc_device *device, const void
         return status;
     if (p->direction == TALC_GRAD_WEIGHT)
         return grad_weight(device, p, arguments, own);
-    return p->dtype == TALC_F32 ? grad_input<float>(device, p, arguments, own.matrix)
-                                : grad_input<double>(device, p, arguments, own.matrix);
+    return with_float(p->dtype, [&](auto element) {
+        return grad_input<typename decltype(element)::type>(device, p, arguments, own.matrix);
+    });
 }

@@ -5,6 +5,7 @@
 /// since an image's planes [C/groups, H*W] are the matrix already. cuBLAS takes all images in one call; bias, residual and
 /// activation follow in place. Arithmetic: the data's type. No workspace.
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/product.h"
 #include "backends/cuda/conv2d/rows.h"
@@ -44,19 +45,18 @@ talc_status talc_cuda_conv2d_pointwise_run(talc_device *device, const void *prob
     if (status != TALC_OK)
         return status;
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
-    talc_cuda_conv2d_part part = {};
-    part.slices = p->N * p->groups;
-    part.columns = P;
-    part.rows = IC;
-    part.b = (void *)arguments->x; /* which is read alone */
-    part.ldb = P;
-    part.b_stride = IC * P;
-    status = talc_cuda_conv2d_multiply(device, p, arguments, &part);
+    talc_cuda_conv2d_chunk chunk = {};
+    chunk.slices = p->N * p->groups;
+    chunk.columns = P;
+    chunk.rows = IC;
+    chunk.b = (void *)arguments->x; /* which is only read */
+    chunk.ldb = P;
+    chunk.b_stride = IC * P;
+    status = talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        end_outputs<float>(device, p, arguments);
-    else
-        end_outputs<double>(device, p, arguments);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        end_outputs<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

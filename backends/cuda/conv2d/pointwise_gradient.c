@@ -47,7 +47,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
             .group = g,
             .rows = IC,
         };
-        const talc_cuda_conv2d_part part = {
+        const talc_cuda_conv2d_chunk chunk = {
             .slices = p->N,
             .columns = P,
             .rows = IC,
@@ -55,7 +55,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
             .ldb = P,
             .b_stride = p->C * P,
         };
-        status = talc_cuda_conv2d_sums_add(device, p, arguments, &part, &sums);
+        status = talc_cuda_conv2d_sums_add(device, p, arguments, &chunk, &sums);
         if (status == TALC_OK)
             status = talc_cuda_conv2d_sums_end(device, p, arguments, &sums);
     }
@@ -73,7 +73,7 @@ talc_status talc_cuda_conv2d_pointwise_gradient_run(talc_device *device, const v
     if (p->direction == TALC_GRAD_WEIGHT)
         return grad_weight(device, p, plan, arguments);
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
-    const talc_cuda_conv2d_part part = {
+    const talc_cuda_conv2d_chunk chunk = {
         .slices = p->N * p->groups,
         .columns = P,
         .rows = IC,
@@ -81,5 +81,5 @@ talc_status talc_cuda_conv2d_pointwise_gradient_run(talc_device *device, const v
         .ldb = P,
         .b_stride = IC * P,
     };
-    return talc_cuda_conv2d_multiply(device, p, arguments, &part);
+    return talc_cuda_conv2d_multiply(device, p, arguments, &chunk);
 }

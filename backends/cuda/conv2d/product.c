@@ -3,44 +3,44 @@
 #include "backends/cuda/device/blas.h"
 #include "tensor/extent.h"
 
-/* A part whose slices are `step` apart, and whose weights are `groups` apart. */
+/* A chunk whose slices are `step` apart, and whose weights are `groups` apart. */
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *arguments,
-                            const talc_cuda_conv2d_part *part, int64_t slice, int64_t slices,
+                            const talc_cuda_conv2d_chunk *chunk, int64_t slice, int64_t slices,
                             int64_t step, int64_t groups)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t OC = p->OC / p->groups, P = p->OH * p->OW, K = p->C / p->groups * p->KH * p->KW;
-    const int64_t w = slice % p->groups * OC * K + part->row, y = slice * OC * P + part->column;
-    char *b = (char *)part->b + (slice - part->slice) * part->b_stride * size;
+    const int64_t w = slice % p->groups * OC * K + chunk->row, y = slice * OC * P + chunk->column;
+    char *b = (char *)chunk->b + (slice - chunk->slice) * chunk->b_stride * size;
     talc_cuda_product product = {
         .dtype = p->dtype,
         .M = OC,
-        .N = part->columns,
-        .K = part->rows,
+        .N = chunk->columns,
+        .K = chunk->rows,
         .a = (const char *)arguments->w + w * size,
         .b = b,
         .c = (char *)arguments->y + y * size,
         .lda = K,
-        .ldb = part->ldb,
+        .ldb = chunk->ldb,
         .ldc = P,
-        .add = part->row > 0,
+        .add = chunk->row > 0,
         .batch = slices,
         .a_stride = groups * OC * K,
-        .b_stride = step * part->b_stride,
+        .b_stride = step * chunk->b_stride,
         .c_stride = step * OC * P,
     };
     if (p->direction == TALC_GRAD_INPUT) {
-        product.M = part->rows;
+        product.M = chunk->rows;
         product.K = OC;
         product.transpose_a = true;
         product.b = (const char *)arguments->dy + y * size;
         product.c = b;
         product.ldb = P;
-        product.ldc = part->ldb;
+        product.ldc = chunk->ldb;
         product.add = false;
         product.b_stride = step * OC * P;
-        product.c_stride = step * part->b_stride;
+        product.c_stride = step * chunk->b_stride;
     }
     return talc_cuda_multiply(device, "conv2d", &product);
 }
@@ -49,20 +49,20 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
  * whichever way takes fewer calls, what is left group by group of one image. */
 talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_problem *p,
                                       const talc_conv2d_arguments *arguments,
-                                      const talc_cuda_conv2d_part *part)
+                                      const talc_cuda_conv2d_chunk *chunk)
 {
-    const int64_t end = part->slice + part->slices, groups = p->groups;
-    int64_t slice = part->slice;
+    const int64_t end = chunk->slice + chunk->slices, groups = p->groups;
+    int64_t slice = chunk->slice;
     talc_status status = TALC_OK;
     while (slice < end && status == TALC_OK) {
         const int64_t images = slice % groups == 0 ? (end - slice) / groups : 0;
         if (images >= groups) {
             for (int64_t g = 0; g < groups && status == TALC_OK; g++)
-                status = multiply(device, p, arguments, part, slice + g, images, groups, 0);
+                status = multiply(device, p, arguments, chunk, slice + g, images, groups, 0);
             slice += images * groups;
         } else {
             const int64_t left = talc_smaller(end - slice, groups - slice % groups);
-            status = multiply(device, p, arguments, part, slice, left, 1, 1);
+            status = multiply(device, p, arguments, chunk, slice, left, 1, 1);
             slice += left;
         }
     }

@@ -5,7 +5,7 @@
 ///
 ///     y_s [OC, OH*OW] = w_g [OC, K] B_s [K, OH*OW]
 ///
-/// so y is written where it stands, without a transposition. The input gradient goes the other way,
+/// so y is written in place, without a transposition. The input gradient goes the other way,
 ///
 ///     B_s [K, OH*OW] = w_g^T [K, OC] dy_s [OC, OH*OW]
 #ifndef TALC_BACKENDS_CUDA_CONV2D_PRODUCT_H
@@ -15,19 +15,19 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// A part of the work: some slices, some columns of y, some rows of B.
-typedef struct talc_cuda_conv2d_part {
+/// A chunk of the products: some slices, some columns of y, some rows of B.
+typedef struct talc_cuda_conv2d_chunk {
     int64_t slice, slices; ///< first, count
     int64_t column, columns;
-    int64_t row, rows;     ///< after the first part of rows, sums are added to y
-    void *b;               ///< B's part of the first slice
+    int64_t row, rows;     ///< after the first chunk of rows, sums are added to y
+    void *b;               ///< B's chunk of the first slice
     int64_t ldb, b_stride; ///< elements from row to row, from slice to slice
-} talc_cuda_conv2d_part;
+} talc_cuda_conv2d_chunk;
 
-/// Multiplies the part by cuBLAS: forward B into arguments->y, for the input gradient arguments->dy into B.
+/// Multiplies the chunk by cuBLAS: forward B into arguments->y, for the input gradient arguments->dy into B.
 talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_problem *problem,
                                       const talc_conv2d_arguments *arguments,
-                                      const talc_cuda_conv2d_part *part);
+                                      const talc_cuda_conv2d_chunk *chunk);
 
 TALC_END_DECLARATIONS
 

@@ -32,8 +32,7 @@ TALC_BEGIN_DECLARATIONS
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
 
-/// An estimate: the time for the problem's products at a share of what FFMA can do, or for so many bytes at the rate of a copy,
-/// whichever is longer, and for the launches.
+/// An estimate: talc_cuda_seconds for the problem's products.
 double talc_cuda_conv2d_seconds(const talc_device *device, const talc_conv2d_problem *problem,
                                 double share, double bytes, int launches);
 

@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_SIZES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_SIZES_CUH
 
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/index.cuh"
 
 namespace talc
 {

@@ -8,31 +8,32 @@
 /// hides. So there is one launch, enough blocks for every multiprocessor, and in each as many loads in flight as there can be.
 ///
 /// Who computes what: a block has PIXELS neighbouring output pixels, of one image, and CHANNELS output channels. Threads are
-/// PIXELS x slices; slice s has lines s, s + slices, ... of the window, a line being the KW products of one input channel and
-/// kernel row, and CHANNELS sums in registers. A thread loads the inputs of its first lines before it helps to bring the
-/// weights into shared memory, so that both are on their way at once. At the end the slices of a warp are added by shuffles,
+/// PIXELS x splits; split s has kernel rows s, s + splits, ... of all input channels, KW products each, and CHANNELS sums in
+/// registers. A thread loads the inputs of its first kernel rows before it helps to copy the weights into shared memory, so
+/// that both are in flight at once. At the end the splits of a warp are added by warp shuffles,
 /// those of the eight warps through shared memory, in the order of the warps.
 ///
 /// Arithmetic: the data's type, in an order that follows from the problem and the GPU's size.
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/rows.h"
 
 using namespace talc;
 
-constexpr int WARP = 32, WARPS = BLOCK / WARP;
+constexpr int WARPS = BLOCK / WARP;
 
-/* Products of more problems than these keep the GPU busy with tiles. */
+/* Problems with more multiplications keep the GPU busy with tiles. */
 constexpr double MOST_WORK = (double)(1 << 25);
-/* Every extent, so that 32 bits hold all coordinates, and what the last dimensions of a grid hold. */
+/* The largest extent, so that 32 bits hold all coordinates, and the largest y and z of a grid. */
 constexpr int64_t MOST_EXTENT = 1 << 20, MOST_GRID = 65535;
-/* Shared memory that needs no asking for. */
+/* Shared memory that every launch may use without an attribute. */
 constexpr int64_t MOST_SHARED = 48 << 10;
 
-/* KW is the kernel's width, or 0 for any: then a line is a single product. */
-template <int KW> constexpr int LINE_WIDTH = KW > 0 ? KW : 1;
+/* KW is the kernel's width, or 0 for any: then a kernel row counts as KW rows of a single product. */
+template <int KW> constexpr int ROW_TAPS = KW > 0 ? KW : 1;
 
-/* Lines whose inputs are loaded at a time. */
-template <int KW> constexpr int LINES_AHEAD = KW == 0 ? 8 : KW <= 3 ? 6 : 4;
+/* Kernel rows whose inputs are loaded at a time. */
+template <int KW> constexpr int ROWS_AHEAD = KW == 0 ? 8 : KW <= 3 ? 6 : 4;
 
 template <typename T> struct split_problem {
     const T *x, *w;
@@ -40,7 +41,7 @@ template <typename T> struct split_problem {
     epilogue<T> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
     int H, W, KH, KW, OW, IC, OC; /* channels are a group's */
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
-    int lines, K, pixels;
+    int kernel_rows, K, pixels;
     int groups;
     divisor<uint32_t> by_OW, by_KH, by_KW;
 };
@@ -53,10 +54,11 @@ struct alignas(COUNT * sizeof(T) < 16 ? COUNT * sizeof(T) : 16) vector {
 template <typename T, int KW, int PIXELS, int CHANNELS>
 static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem<T> p)
 {
-    constexpr int SLICES = BLOCK / PIXELS, WIDTH = LINE_WIDTH<KW>, AHEAD = LINES_AHEAD<KW>;
+    constexpr int SPLITS = BLOCK / PIXELS, WIDTH = ROW_TAPS<KW>, AHEAD = ROWS_AHEAD<KW>;
     extern __shared__ __align__(16) unsigned char shared[];
+    using sum_type = accumulator_of<T>;
     T *weights = (T *)shared; /* [K][CHANNELS] */
-    const int t = (int)threadIdx.x, place = t % PIXELS, slice = t / PIXELS;
+    const int t = (int)threadIdx.x, place = t % PIXELS, split = t / PIXELS;
     const int pixel = (int)blockIdx.x * PIXELS + place;
     const int first_channel = (int)blockIdx.y * CHANNELS;
     const int image = p.groups == 1 ? (int)blockIdx.z : (int)blockIdx.z / p.groups;
@@ -72,15 +74,15 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
     auto load = [&](int from) {
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
-            const int line = from + a * SLICES;
-            int row = line, kw = 0;
+            const int kernel_row = from + a * SPLITS;
+            int row = kernel_row, kw = 0;
             if (KW == 0) {
-                row = (int)p.by_KW.quotient((uint32_t)line);
-                kw = line - row * p.KW;
+                row = (int)p.by_KW.quotient((uint32_t)kernel_row);
+                kw = kernel_row - row * p.KW;
             }
             const int ic = (int)p.by_KH.quotient((uint32_t)row), kh = row - ic * p.KH;
             const int h = top + kh * p.dilation_h, w = left + kw * p.dilation_w;
-            const bool live = inside && line < p.lines && (unsigned)h < (unsigned)p.H;
+            const bool live = inside && kernel_row < p.kernel_rows && (unsigned)h < (unsigned)p.H;
             const T *at = x + (int64_t)ic * plane + h * p.W;
 #pragma unroll
             for (int i = 0; i < WIDTH; i++) {
@@ -89,25 +91,25 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
             }
         }
     };
-    T sums[CHANNELS] = {};
+    sum_type sums[CHANNELS] = {};
     auto multiply = [&](int from) {
 #pragma unroll
         for (int a = 0; a < AHEAD; a++) {
-            const int line = from + a * SLICES;
-            if (line >= p.lines)
+            const int kernel_row = from + a * SPLITS;
+            if (kernel_row >= p.kernel_rows)
                 break;
 #pragma unroll
             for (int i = 0; i < WIDTH; i++) {
                 const vector<T, CHANNELS> w =
-                    ((const vector<T, CHANNELS> *)weights)[line * WIDTH + i];
+                    ((const vector<T, CHANNELS> *)weights)[kernel_row * WIDTH + i];
 #pragma unroll
                 for (int c = 0; c < CHANNELS; c++)
-                    sums[c] += values[a][i] * w.of[c];
+                    sums[c] += (sum_type)values[a][i] * (sum_type)w.of[c];
             }
         }
     };
 
-    load(slice);
+    load(split);
     const T *w = p.w + ((int64_t)g * p.OC + first_channel) * p.K;
 #pragma unroll 4
     for (int i = t; i < p.K * CHANNELS; i += BLOCK) {
@@ -115,20 +117,20 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
         weights[i] = first_channel + c < p.OC ? __ldg(w + (int64_t)c * p.K + i / CHANNELS) : (T)0;
     }
     __syncthreads();
-    multiply(slice);
-    for (int from = slice + AHEAD * SLICES; from < p.lines; from += AHEAD * SLICES) {
+    multiply(split);
+    for (int from = split + AHEAD * SPLITS; from < p.kernel_rows; from += AHEAD * SPLITS) {
         load(from);
         multiply(from);
     }
 
-    /* Lanes PIXELS apart are slices of one pixel. */
+    /* Lanes PIXELS apart are splits of one pixel. */
 #pragma unroll
     for (int apart = PIXELS; apart < WARP; apart *= 2)
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
             sums[c] += __shfl_down_sync(0xffffffff, sums[c], apart);
-    __syncthreads();        /* the weights are done with */
-    T *parts = (T *)shared; /* [WARPS][CHANNELS][PIXELS] */
+    __syncthreads();                      /* the weights are done with */
+    sum_type *parts = (sum_type *)shared; /* [WARPS][CHANNELS][PIXELS] */
     const int lane = t % WARP, warp = t / WARP;
     if (lane < PIXELS)
 #pragma unroll
@@ -136,7 +138,7 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
             parts[(warp * CHANNELS + c) * PIXELS + place] = sums[c];
     __syncthreads();
     for (int i = t; i < CHANNELS * PIXELS; i += BLOCK) {
-        T sum = parts[i];
+        sum_type sum = parts[i];
 #pragma unroll
         for (int v = 1; v < WARPS; v++)
             sum += parts[v * CHANNELS * PIXELS + i];
@@ -152,15 +154,11 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
 
 // ---- Launch -------------------------------------------------------------------------------------------------
 
-static int64_t pieces(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
 /* Blocks of all images, groups, channels and pixels. */
-static int64_t blocks_of(const talc_conv2d_problem *p, int pixels, int channels)
+static int64_t blocks_needed(const talc_conv2d_problem *p, int pixels, int channels)
 {
-    return p->N * p->groups * pieces(p->OC / p->groups, channels) * pieces(p->OH * p->OW, pixels);
+    return p->N * p->groups * talc_ceil_div(p->OC / p->groups, channels) *
+           talc_ceil_div(p->OH * p->OW, pixels);
 }
 
 template <typename T, int KW, int PIXELS, int CHANNELS>
@@ -175,16 +173,16 @@ static void launch(talc_device *device, const talc_conv2d_problem *p,
     s.stride_h = (int)p->stride_h, s.stride_w = (int)p->stride_w;
     s.dilation_h = (int)p->dilation_h, s.dilation_w = (int)p->dilation_w;
     s.top = (int)p->pad_top, s.left = (int)p->pad_left;
-    s.K = s.IC * s.KH * s.KW, s.lines = s.K / LINE_WIDTH<KW>;
+    s.K = s.IC * s.KH * s.KW, s.kernel_rows = s.K / ROW_TAPS<KW>;
     s.pixels = (int)(p->OH * p->OW);
     s.groups = (int)p->groups;
     s.by_OW.set(p->OW), s.by_KH.set(p->KH), s.by_KW.set(p->KW);
-    const int weights = s.K * CHANNELS, parts = WARPS * CHANNELS * PIXELS;
-    const dim3 grid((unsigned)pieces(s.pixels, PIXELS), (unsigned)pieces(s.OC, CHANNELS),
-                    (unsigned)(p->N * p->groups));
-    split_kernel<T, KW, PIXELS, CHANNELS>
-        <<<grid, BLOCK, (weights > parts ? weights : parts) * sizeof(T),
-           talc_cuda_stream(device)>>>(s);
+    const size_t weights = (size_t)s.K * CHANNELS * sizeof(T);
+    constexpr size_t PARTS = WARPS * CHANNELS * PIXELS * sizeof(accumulator_of<T>);
+    const size_t bytes = weights > PARTS ? weights : PARTS;
+    const dim3 grid((unsigned)talc_ceil_div(s.pixels, PIXELS),
+                    (unsigned)talc_ceil_div(s.OC, CHANNELS), (unsigned)(p->N * p->groups));
+    split_kernel<T, KW, PIXELS, CHANNELS><<<grid, BLOCK, bytes, talc_cuda_stream(device)>>>(s);
 }
 
 /* As few blocks as give every multiprocessor one: larger ones load their operands for more outputs. */
@@ -193,14 +191,14 @@ static void with_tiles(talc_device *device, const talc_conv2d_problem *p,
                        const talc_conv2d_arguments *a)
 {
     constexpr int FEW = 4, MANY = sizeof(T) == 4 ? 8 : 4;
-    const int64_t units = talc_cuda_state_of(device)->multiprocessors;
+    const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors;
     const int64_t K = p->C / p->groups * p->KH * p->KW;
-    if (MANY > FEW && blocks_of(p, 32, MANY) >= 4 * units &&
+    if (MANY > FEW && blocks_needed(p, 32, MANY) >= 4 * multiprocessors &&
         K * MANY * (int64_t)sizeof(T) <= MOST_SHARED)
         launch<T, KW, 32, MANY>(device, p, a);
-    else if (blocks_of(p, 32, FEW) >= units - units / 8)
+    else if (blocks_needed(p, 32, FEW) >= multiprocessors - multiprocessors / 8)
         launch<T, KW, 32, FEW>(device, p, a);
-    else if (blocks_of(p, 16, FEW) >= units - units / 8)
+    else if (blocks_needed(p, 16, FEW) >= multiprocessors - multiprocessors / 8)
         launch<T, KW, 16, FEW>(device, p, a);
     else
         launch<T, KW, 8, FEW>(device, p, a);
@@ -217,7 +215,7 @@ static void split(talc_device *device, const talc_conv2d_problem *p, const talc_
         with_tiles<T, 0>(device, p, a);
 }
 
-/* Whether 32 bits hold every offset, and the grid has room. */
+/* Whether 32 bits hold every offset, and the grid is large enough. */
 static bool is_narrow(const talc_conv2d_problem *p)
 {
     const int64_t extents[] = { p->N,
@@ -273,9 +271,9 @@ const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *p
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
     if (!is_small(p))
-        return "more than 2^25 products";
+        return "more than 2^25 multiplications";
     if (!is_narrow(p))
-        return "an extent or a plane of x passes 2^20, or the slices 65,535";
+        return "an extent or a plane of x is above 2^20, or N * groups or OC / groups above 65,535";
     if (p->C / p->groups * p->KH * p->KW * 4 * (int64_t)talc_dtype_size(p->dtype) > MOST_SHARED)
         return "the weights of 4 channels do not fit shared memory";
     plan->seconds = seconds(device, p);
@@ -290,9 +288,8 @@ talc_status talc_cuda_conv2d_split_run(talc_device *device, const void *problem,
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        split<float>(device, p, arguments);
-    else
-        split<double>(device, p, arguments);
-    return talc_cuda_launched(device, "conv2d");
+    return with_float(p->dtype, [&](auto element) {
+        split<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "conv2d");
+    });
 }

@@ -3,6 +3,7 @@
 /// added in order.
 #include "backends/cuda/conv2d/sums.h"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "tensor/extent.h"
 
@@ -19,17 +20,19 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_cut(const talc_device *device,
                                                      int64_t images, int64_t columns, size_t limit)
 {
     const int64_t OC = p->OC / p->groups, size = (int64_t)talc_dtype_size(p->dtype);
-    const int64_t tiles = pieces(OC, TILE) * pieces(rows, TILE);
+    const int64_t tiles = talc_ceil_div(OC, TILE) * talc_ceil_div(rows, TILE);
     const int64_t slot = OC * rows * size;
     const int64_t fit = (int64_t)(limit / (size_t)slot);
-    const int64_t wanted = talc_smaller(
-        pieces(ROUNDS * talc_cuda_state_of(device)->multiprocessors, tiles), talc_larger(fit, 1));
+    const int64_t wanted =
+        talc_smaller(talc_ceil_div(ROUNDS * talc_cuda_state_of(device)->multiprocessors, tiles),
+                     talc_larger(fit, 1));
     const int64_t across = talc_between(columns / LEAST, 1, wanted); /* the columns of an image */
     const int64_t along = talc_between(images, 1, wanted);           /* image beside image */
     talc_cuda_conv2d_sums_plan plan = { along, columns, 0 };
     if (across > along) {
-        plan.cut = pieces(pieces(columns, across), 4) * 4; /* where a 16-byte access may begin */
-        plan.slots = pieces(columns, plan.cut);
+        /* Slots begin where a 16-byte access may. */
+        plan.cut = talc_ceil_div(talc_ceil_div(columns, across), 4) * 4;
+        plan.slots = talc_ceil_div(columns, plan.cut);
     }
     plan.bytes = plan.slots > 1 ? (size_t)(plan.slots * slot) : 0;
     return plan;
@@ -60,7 +63,7 @@ static place place_of(const talc_conv2d_problem *p, const talc_conv2d_arguments 
 
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *arguments,
-                            const talc_cuda_conv2d_part *part, const talc_cuda_conv2d_sums *sums,
+                            const talc_cuda_conv2d_chunk *chunk, const talc_cuda_conv2d_sums *sums,
                             const batch &b, int64_t slot, int64_t first, int64_t count, bool add)
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
@@ -71,10 +74,10 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
     product.N = sums->rows;
     product.K = b.columns;
     product.a = (const char *)arguments->dy + (b.dy + first * b.dy_step) * size;
-    product.b = (const char *)part->b + (b.b + first * b.b_step) * size;
+    product.b = (const char *)chunk->b + (b.b + first * b.b_step) * size;
     product.c = to.at + (slot + first) * to.step * size;
     product.lda = p->OH * p->OW;
-    product.ldb = part->ldb;
+    product.ldb = chunk->ldb;
     product.ldc = to.ld;
     product.transpose_b = true;
     product.add = add;
@@ -87,15 +90,15 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
 
 /* Into `count` slots from `slot` on, of which those that hold something are added to. */
 static talc_status fill(talc_device *device, const talc_conv2d_problem *p,
-                        const talc_conv2d_arguments *arguments, const talc_cuda_conv2d_part *part,
+                        const talc_conv2d_arguments *arguments, const talc_cuda_conv2d_chunk *chunk,
                         talc_cuda_conv2d_sums *sums, const batch &b, int64_t slot, int64_t count)
 {
     const int64_t old = talc_between(sums->filled - slot, 0, count);
     talc_status status = TALC_OK;
     if (old > 0)
-        status = multiply(device, p, arguments, part, sums, b, slot, 0, old, true);
+        status = multiply(device, p, arguments, chunk, sums, b, slot, 0, old, true);
     if (status == TALC_OK && old < count) {
-        status = multiply(device, p, arguments, part, sums, b, slot, old, count - old, false);
+        status = multiply(device, p, arguments, chunk, sums, b, slot, old, count - old, false);
         sums->filled = slot + count;
     }
     return status;
@@ -103,29 +106,29 @@ static talc_status fill(talc_device *device, const talc_conv2d_problem *p,
 
 talc_status talc_cuda_conv2d_sums_add(talc_device *device, const talc_conv2d_problem *p,
                                       const talc_conv2d_arguments *arguments,
-                                      const talc_cuda_conv2d_part *part,
+                                      const talc_cuda_conv2d_chunk *chunk,
                                       talc_cuda_conv2d_sums *sums)
 {
     const int64_t P = p->OH * p->OW, cut = sums->plan.cut, slots = sums->plan.slots;
-    const int64_t image = p->OC * P, whole = part->columns / cut;
+    const int64_t image = p->OC * P, whole = chunk->columns / cut;
     const int64_t first =
-        part->slice * image + sums->group * (p->OC / p->groups) * P + part->column;
+        chunk->slice * image + sums->group * (p->OC / p->groups) * P + chunk->column;
     talc_status status = TALC_OK;
-    if (part->columns <= cut) {
-        for (int64_t i = 0; i < part->slices && status == TALC_OK; i += slots) {
-            const batch b = { first + i * image, i * part->b_stride, image, part->b_stride,
-                              part->columns };
-            status =
-                fill(device, p, arguments, part, sums, b, 0, talc_smaller(slots, part->slices - i));
+    if (chunk->columns <= cut) {
+        for (int64_t i = 0; i < chunk->slices && status == TALC_OK; i += slots) {
+            const batch b = { first + i * image, i * chunk->b_stride, image, chunk->b_stride,
+                              chunk->columns };
+            status = fill(device, p, arguments, chunk, sums, b, 0,
+                          talc_smaller(slots, chunk->slices - i));
         }
         return status;
     }
-    for (int64_t i = 0; i < part->slices && status == TALC_OK; i++) {
-        batch b = { first + i * image, i * part->b_stride, cut, cut, cut };
-        status = fill(device, p, arguments, part, sums, b, 0, whole);
-        b.dy += whole * cut, b.b += whole * cut, b.columns = part->columns - whole * cut;
+    for (int64_t i = 0; i < chunk->slices && status == TALC_OK; i++) {
+        batch b = { first + i * image, i * chunk->b_stride, cut, cut, cut };
+        status = fill(device, p, arguments, chunk, sums, b, 0, whole);
+        b.dy += whole * cut, b.b += whole * cut, b.columns = chunk->columns - whole * cut;
         if (status == TALC_OK && b.columns > 0)
-            status = fill(device, p, arguments, part, sums, b, whole, 1);
+            status = fill(device, p, arguments, chunk, sums, b, whole, 1);
     }
     return status;
 }
@@ -138,11 +141,11 @@ static __global__ void __launch_bounds__(BLOCK)
     add_slots(T *dw, const T *__restrict__ sums, int64_t slots, int64_t count, int64_t rows,
               int64_t ld)
 {
-    __shared__ T parts[SLICES][OUTPUTS];
+    __shared__ accumulator_of<T> parts[SLICES][OUTPUTS];
     const int place = (int)threadIdx.x % OUTPUTS, slice = (int)threadIdx.x / OUTPUTS;
     for (int64_t block = blockIdx.x; block * OUTPUTS < count; block += gridDim.x) {
         const int64_t i = block * OUTPUTS + place;
-        T sum = 0;
+        accumulator_of<T> sum = 0;
         if (i < count)
 #pragma unroll 4
             for (int64_t s = slice; s < slots; s += SLICES)
@@ -152,7 +155,7 @@ static __global__ void __launch_bounds__(BLOCK)
         if (slice == 0 && i < count) {
             for (int s = 1; s < SLICES; s++)
                 sum += parts[s][place];
-            dw[i / rows * ld + i % rows] = sum;
+            dw[i / rows * ld + i % rows] = (T)sum;
         }
         __syncthreads(); /* the parts are read */
     }
@@ -164,9 +167,10 @@ static void end_sums(talc_device *device, const talc_conv2d_problem *p, void *dw
 {
     const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
     const int64_t count = OC * sums->rows;
-    add_slots<T><<<blocks_of(device, pieces(count, OUTPUTS)), BLOCK, 0, talc_cuda_stream(device)>>>(
-        (T *)dw + sums->group * OC * K + sums->row, (const T *)sums->workspace, sums->filled, count,
-        sums->rows, K);
+    add_slots<T><<<grid_for_blocks(device, talc_ceil_div(count, OUTPUTS)), BLOCK, 0,
+                   talc_cuda_stream(device)>>>((T *)dw + sums->group * OC * K + sums->row,
+                                               (const T *)sums->workspace, sums->filled, count,
+                                               sums->rows, K);
 }
 
 talc_status talc_cuda_conv2d_sums_end(talc_device *device, const talc_conv2d_problem *p,
@@ -175,9 +179,8 @@ talc_status talc_cuda_conv2d_sums_end(talc_device *device, const talc_conv2d_pro
 {
     if (sums->plan.slots == 1)
         return TALC_OK;
-    if (p->dtype == TALC_F32)
-        end_sums<float>(device, p, arguments->dw, sums);
-    else
-        end_sums<double>(device, p, arguments->dw, sums);
-    return talc_cuda_launched(device, "conv2d.grad_weight");
+    return with_float(p->dtype, [&](auto element) {
+        end_sums<typename decltype(element)::type>(device, p, arguments->dw, sums);
+        return talc_cuda_launched(device, "conv2d.grad_weight");
+    });
 }

@@ -34,10 +34,10 @@ typedef struct talc_cuda_conv2d_sums {
     int64_t filled; ///< slots that hold something; 0 at first
 } talc_cuda_conv2d_sums;
 
-/// Adds a part, whose slices are images: `part->b` is B of the group. No later part has more columns than the first.
+/// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more columns than the first.
 talc_status talc_cuda_conv2d_sums_add(talc_device *device, const talc_conv2d_problem *problem,
                                       const talc_conv2d_arguments *arguments,
-                                      const talc_cuda_conv2d_part *part,
+                                      const talc_cuda_conv2d_chunk *chunk,
                                       talc_cuda_conv2d_sums *sums);
 
 /// Writes the group's rows of arguments->dw.

@@ -1,8 +1,8 @@
 /// Direct convolution by tiles in shared memory. Private to backends/cuda.
 ///
-/// `tiled` is bound by the rate of FMA. A block computes a tile of output channels x rows x columns. It goes through the
-/// input channels; those of a step stand in shared memory, image patch and weights, while those of the next are on their
-/// way there:
+/// `tiled` is bound by the rate of FMA. A block computes a tile of output channels x rows x columns. It loops
+/// over the input channels, some a step: patches of the image, with their halo, and weights are in shared memory, while those of
+/// the next step are being copied (double buffering):
 ///
 ///     a thread    2 V channels x 8 columns of one row: 64 sums in registers for f32, 32 for f64 (V elements are 16 bytes)
 ///     a warp      8 threads down the channels x 4 across: 16 V channels x 32 columns
@@ -11,8 +11,8 @@
 /// For one row of the kernel a thread reads its 8 + KW - 1 columns of the patch once and slides along them, tap by tap: with
 /// KW = 7, 18 reads of 16 bytes feed 448 FMAs. The number of taps in a row is a constant of the kernel, the number of rows is
 /// not: it is the bound of a loop whose body is long already. Padding in every mode, strides down, dilation and groups
-/// only decide which element of x goes to which place of the patch; a dilated kernel's tile has every dilation_w-th
-/// column of y. The weights are brought into the order of the tiles first, by a kernel of its own.
+/// only decide which element of x is copied to which element of the patch; a dilated kernel's tile has every dilation_w-th
+/// column of y. A kernel of its own first packs the weights in the order of the tiles.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_TILED_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_TILED_CUH
 
@@ -27,14 +27,14 @@ namespace talc
 constexpr int WARPS = 8, THREADS = 32 * WARPS, ROWS = 4;
 constexpr int ACROSS = 4, COLUMNS = 8; /* threads of a warp, and columns of a thread */
 
-template <typename T> struct alignas(16) pack {
-    static constexpr int COUNT = 16 / sizeof(T);
-    T of[COUNT];
-};
+/* Blocks of a multiprocessor: as many as its registers have room for. */
+template <typename T> constexpr int OCCUPANCY = sizeof(accumulator_of<T>) == 4 ? 2 : 1;
+
+template <typename T> using vector = vec<T, VECTOR_BYTES / sizeof(T)>;
 
 /* The shape of a tile: WIDE ones have half the channels and twice the columns. */
 template <typename T, int KW, int STRIDE, bool WIDE> struct tile {
-    static constexpr int V = pack<T>::COUNT;
+    static constexpr int V = VECTOR_BYTES / sizeof(T);
     static constexpr int PER_THREAD = 2 * V, PER_WARP = 8 * PER_THREAD;
     static constexpr int CHANNELS = WIDE ? PER_WARP : 2 * PER_WARP;
     static constexpr int WIDTH = ACROSS * COLUMNS * (WIDE ? 2 : 1);
@@ -64,7 +64,7 @@ template <typename T> struct tiled_problem : plane_sizes {
     tiled_plan plan;
 };
 
-/* Where a block's tile stands. Columns of y from `column` on, `across` of them apart. */
+/* Where a block's tile begins. Its columns are dilation_w apart. */
 struct tile_place {
     int64_t n, group;
     int channel, row, column;
@@ -87,7 +87,7 @@ static __device__ tile_place place_of(const tiled_problem<T> &p, int64_t tile)
     return place;
 }
 
-/* The places in a plane of x of a patch's elements; -1: zero. */
+/* The offsets in a plane of x of a patch's elements; -1: zero. */
 template <typename T, int KW, int STRIDE, typename Tile>
 static __device__ void find_sources(const tiled_problem<T> &p, const tile_place &place,
                                     int *sources)
@@ -108,16 +108,16 @@ static __device__ void find_sources(const tiled_problem<T> &p, const tile_place 
     }
 }
 
-/* Has the copies of a step begin, from its first input channel on: weights, which are neighbours already, and patches. */
+/* Begins the copies of a step, from its first input channel on: weights, which are contiguous already, and patches. */
 template <typename T>
 static __device__ void begin_step(const tiled_problem<T> &p, const T *x, const T *w, int64_t first,
                                   const int *sources, T *to)
 {
     const tiled_plan &plan = p.plan;
-    const int packs = plan.step * plan.weights / pack<T>::COUNT;
+    const int vectors = plan.step * plan.weights / (int)(VECTOR_BYTES / sizeof(T));
     w += first * plan.weights;
-    for (int i = (int)threadIdx.x; i < packs; i += THREADS)
-        __pipeline_memcpy_async((pack<T> *)to + i, (const pack<T> *)w + i, 16);
+    for (int i = (int)threadIdx.x; i < vectors; i += THREADS)
+        __pipeline_memcpy_async((vector<T> *)to + i, (const vector<T> *)w + i, 16);
     to += plan.step * plan.weights;
     for (int c = 0; c < plan.step; c++, to += plan.patch) {
         const bool exists = first + c < p.planes;
@@ -134,34 +134,35 @@ static __device__ void begin_step(const tiled_problem<T> &p, const T *x, const T
 
 /* One row of the kernel, one input channel: from 16-byte boundaries of the patch and of the weights. */
 template <typename T, int KW, int STRIDE, typename Tile>
-static __device__ __forceinline__ void add_row(T (&sums)[Tile::PER_THREAD][COLUMNS], const T *x,
-                                               const T *w)
+static __device__ __forceinline__ void add_row(accumulator_of<T> (&sums)[Tile::PER_THREAD][COLUMNS],
+                                               const T *x, const T *w)
 {
     constexpr int V = Tile::V;
-    T window[Tile::WINDOW];
+    accumulator_of<T> window[Tile::WINDOW];
 #pragma unroll
     for (int i = 0; i < Tile::WINDOW; i += V) {
-        const pack<T> some = *(const pack<T> *)(x + i);
+        const vector<T> some = *(const vector<T> *)(x + i);
 #pragma unroll
         for (int k = 0; k < V; k++)
             window[i + k] = some.of[k];
     }
 #pragma unroll
     for (int kw = 0; kw < KW; kw++) {
-        const pack<T> low = *(const pack<T> *)(w + kw * Tile::CHANNELS);
-        const pack<T> high = *(const pack<T> *)(w + kw * Tile::CHANNELS + Tile::PER_WARP / 2);
+        const vector<T> low = *(const vector<T> *)(w + kw * Tile::CHANNELS);
+        const vector<T> high = *(const vector<T> *)(w + kw * Tile::CHANNELS + Tile::PER_WARP / 2);
 #pragma unroll
         for (int i = 0; i < Tile::PER_THREAD; i++)
 #pragma unroll
             for (int j = 0; j < COLUMNS; j++)
-                sums[i][j] += window[j * STRIDE + kw] * (i < V ? low : high).of[i % V];
+                sums[i][j] +=
+                    window[j * STRIDE + kw] * (accumulator_of<T>)(i < V ? low : high).of[i % V];
     }
 }
 
 /* `count` of a thread's columns, `apart` elements from each other: as wide as they are aligned. */
 template <typename T>
-static __device__ __forceinline__ void store_columns(T *y, const T (&sums)[COLUMNS], int count,
-                                                     int64_t apart)
+static __device__ __forceinline__ void store_columns(T *y, const accumulator_of<T> (&sums)[COLUMNS],
+                                                     int count, int64_t apart)
 {
     struct alignas(2 * sizeof(T)) pair {
         T of[2];
@@ -169,20 +170,20 @@ static __device__ __forceinline__ void store_columns(T *y, const T (&sums)[COLUM
     if (count == COLUMNS && apart == 1 && (uintptr_t)y % sizeof(pair) == 0) {
 #pragma unroll
         for (int j = 0; j < COLUMNS; j += 2)
-            *(pair *)(y + j) = { { sums[j], sums[j + 1] } };
+            *(pair *)(y + j) = { { (T)sums[j], (T)sums[j + 1] } };
     } else {
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++)
             if (j < count)
-                y[j * apart] = sums[j];
+                y[j * apart] = (T)sums[j];
     }
 }
 
 /* The last step. A thread's channels are `channel` .. and V more from half a warp's channels later on. */
 template <typename T, typename Tile>
 static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const tile_place &place,
-                                              T (&sums)[Tile::PER_THREAD][COLUMNS], int channel,
-                                              int row, int column)
+                                              accumulator_of<T> (&sums)[Tile::PER_THREAD][COLUMNS],
+                                              int channel, int row, int column)
 {
     const int apart = p.dilation_w;
     const int oh = place.row + row, ow = place.column + column * apart;
@@ -210,7 +211,7 @@ static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const t
         }
         store_columns(p.y + at, sums[i], count, apart);
     }
-    /* The activations that are long stand once in the code. */
+    /* The activations that take many instructions are not unrolled. */
     if (p.last.activation > TALC_ACTIVATION_RELU)
 #pragma unroll 1
         for (int i = 0; i < Tile::PER_THREAD; i++) {
@@ -225,8 +226,7 @@ static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const t
 extern __shared__ __align__(16) unsigned char tiled_shared[];
 
 template <typename T, int KW, int STRIDE, bool WIDE>
-static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 1)
-    tiled(const tiled_problem<T> p)
+static __global__ void __launch_bounds__(THREADS, OCCUPANCY<T>) tiled(const tiled_problem<T> p)
 {
     using Tile = tile<T, KW, STRIDE, WIDE>;
     const tiled_plan &plan = p.plan;
@@ -245,7 +245,7 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 4 ? 2 : 1)
         const T *x = p.x + (place.n * p.C + place.group * p.planes) * ((int64_t)p.H * p.W);
         const T *w = p.w + (place.group * plan.channel_tiles + place.channel / Tile::CHANNELS) *
                                (plan.steps * plan.step * plan.weights);
-        T sums[Tile::PER_THREAD][COLUMNS];
+        accumulator_of<T> sums[Tile::PER_THREAD][COLUMNS];
 #pragma unroll
         for (int i = 0; i < Tile::PER_THREAD; i++)
 #pragma unroll

@@ -1,7 +1,8 @@
 /// Input gradients by the forward kernels (turned.h), and the rows direct and split, which have no other gradient.
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/conv2d/rows.h"
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/index.cuh"
 
 #include <cmath>
 
@@ -90,8 +91,9 @@ static void turn(talc_device *device, const talc_conv2d_problem *p, void *t, con
         taps.set(p->KH * p->KW);
         OC.set(p->OC / p->groups);
         IC.set(p->C / p->groups);
-        turn_weights<T, Index><<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-            (T *)t, (const T *)w, taps, OC, IC, (Index)count);
+        turn_weights<T, Index>
+            <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+                (T *)t, (const T *)w, taps, OC, IC, (Index)count);
     });
 }
 
@@ -104,11 +106,10 @@ talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, co
     if (status != TALC_OK)
         return status;
     void *weights = given->base.workspace;
-    if (p->dtype == TALC_F32)
-        turn<float>(device, p, weights, given->w);
-    else
-        turn<double>(device, p, weights, given->w);
-    status = talc_cuda_launched(device, "conv2d.grad_input");
+    status = with_float(p->dtype, [&](auto element) {
+        turn<typename decltype(element)::type>(device, p, weights, given->w);
+        return talc_cuda_launched(device, "conv2d.grad_input");
+    });
     if (status != TALC_OK)
         return status;
     const talc_conv2d_problem t = turned(p);

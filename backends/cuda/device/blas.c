@@ -226,31 +226,58 @@ static const void *at(talc_dtype dtype, const void *data, int64_t elements)
     return (const char *)data + elements * (int64_t)talc_dtype_size(dtype);
 }
 
+/* What cuBLAS calls an element type, and the arithmetic of its products. */
+typedef struct product_types {
+    cudaDataType stored;
+    cublasComputeType_t computed;
+} product_types;
+
+/* False for a type that it does not multiply here. */
+static bool types_of(talc_dtype dtype, product_types *types)
+{
+    switch (dtype) {
+    case TALC_F32:
+        *types = (product_types){ CUDA_R_32F, CUBLAS_COMPUTE_32F_PEDANTIC };
+        return true;
+    case TALC_F64:
+        *types = (product_types){ CUDA_R_64F, CUBLAS_COMPUTE_64F_PEDANTIC };
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A factor, in the type that products are computed in. */
+typedef union scalar {
+    float f32;
+    double f64;
+} scalar;
+
+static scalar scalar_of(product_types types, double value)
+{
+    return types.computed == CUBLAS_COMPUTE_64F_PEDANTIC ? (scalar){ .f64 = value }
+                                                         : (scalar){ .f32 = (float)value };
+}
+
 /* Products first .. first + count - 1. cuBLAS knows columns only: a row-major matrix is its own transpose stored by
  * columns, and C^T = op(B)^T op(A)^T. */
-static cublasStatus_t call(cublasHandle_t handle, const talc_cuda_product *p, int64_t first,
-                           int64_t count)
+static cublasStatus_t call(cublasHandle_t handle, const talc_cuda_product *p, product_types own,
+                           int64_t first, int64_t count)
 {
-    const float ones = 1, adds = p->add ? 1 : 0;
-    const double one = 1, add = p->add ? 1 : 0;
-    const bool f32 = p->dtype == TALC_F32;
-    const cudaDataType type = f32 ? CUDA_R_32F : CUDA_R_64F;
-    const cublasComputeType_t compute =
-        f32 ? CUBLAS_COMPUTE_32F_PEDANTIC : CUBLAS_COMPUTE_64F_PEDANTIC;
+    const cudaDataType type = own.stored;
     const cublasOperation_t op_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t op_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const void *alpha = f32 ? (const void *)&ones : &one;
-    const void *beta = f32 ? (const void *)&adds : &add;
+    const scalar one = scalar_of(own, 1), add = scalar_of(own, p->add ? 1 : 0);
     const void *a = at(p->dtype, p->a, first * p->a_stride);
     const void *b = at(p->dtype, p->b, first * p->b_stride);
     void *c = (char *)p->c + first * p->c_stride * (int64_t)talc_dtype_size(p->dtype);
     if (count == 1)
-        return blas.cublasGemmEx_64(handle, op_b, op_a, p->N, p->M, p->K, alpha, b, type, p->ldb, a,
-                                    type, p->lda, beta, c, type, p->ldc, compute,
+        return blas.cublasGemmEx_64(handle, op_b, op_a, p->N, p->M, p->K, &one, b, type, p->ldb, a,
+                                    type, p->lda, &add, c, type, p->ldc, own.computed,
                                     CUBLAS_GEMM_DEFAULT);
     return blas.cublasGemmStridedBatchedEx_64(
-        handle, op_b, op_a, p->N, p->M, p->K, alpha, b, type, p->ldb, p->b_stride, a, type, p->lda,
-        p->a_stride, beta, c, type, p->ldc, p->c_stride, count, compute, CUBLAS_GEMM_DEFAULT);
+        handle, op_b, op_a, p->N, p->M, p->K, &one, b, type, p->ldb, p->b_stride, a, type, p->lda,
+        p->a_stride, &add, c, type, p->ldc, p->c_stride, count, own.computed, CUBLAS_GEMM_DEFAULT);
 }
 
 talc_status talc_cuda_multiply(talc_device *device, const char *who,
@@ -259,6 +286,10 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     const char *missing = talc_cuda_blas_refuses();
     if (missing != NULL)
         return talc_fail(TALC_UNSUPPORTED, "%s: %s: %s", who, device->name, missing);
+    product_types types;
+    if (!types_of(product->dtype, &types))
+        return talc_fail(TALC_BAD_DTYPE, "%s: %s: there are no cuBLAS products of %s", who,
+                         device->name, talc_dtype_name(product->dtype));
     struct handle *h = &handles_of(talc_cuda_state_of(device)->index)[talc_stream_number(device)];
     pthread_mutex_lock(&h->lock);
     talc_status status = h->blas != NULL ? TALC_OK : open_handle(device, who, h);
@@ -269,9 +300,9 @@ talc_status talc_cuda_multiply(talc_device *device, const char *who,
     if (status == TALC_OK)
         status = use_stream(device, who, h, own.data);
     for (int64_t first = 0; status == TALC_OK && first < product->batch; first += MOST_PRODUCTS)
-        status = blas_status(
-            device, who,
-            call(h->blas, product, first, talc_smaller(MOST_PRODUCTS, product->batch - first)));
+        status = blas_status(device, who,
+                             call(h->blas, product, types, first,
+                                  talc_smaller(MOST_PRODUCTS, product->batch - first)));
     talc_block_free(device, own);
     pthread_mutex_unlock(&h->lock);
     return status;

@@ -1,4 +1,4 @@
-/// Numbers by which the blocks of a launch count themselves. Private to backends/cuda.
+/// Counters by which the blocks of a launch find out which is the last. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_DEVICE_COUNTER_H
 #define TALC_BACKENDS_CUDA_DEVICE_COUNTER_H
 

@@ -106,7 +106,7 @@ static talc_status alive(talc_device *device, const char *who)
 {
     const talc_cuda_state *state = talc_cuda_state_of(device);
     if (lost(state) != cudaSuccess)
-        return talc_fail(TALC_DEVICE_LOST, "%s: %s is lost since %s: %s", who, device->name,
+        return talc_fail(TALC_DEVICE_LOST, "%s: %s was lost at %s: %s", who, device->name,
                          state->lost_in, cudaGetErrorString(lost(state)));
     if (device->pool == NULL)
         return talc_fail(TALC_BAD_DEVICE, "%s: %s is closed", who, device->name);
@@ -372,8 +372,8 @@ talc_device *talc_cuda_find(const char *name)
 {
     if (opener != 0 && opener != getpid()) {
         talc_fail(TALC_BAD_DEVICE,
-                  "device_get: '%s': the process that forked this one uses the GPUs; a child "
-                  "has them only where its parent had not opened them",
+                  "device_get: '%s': the parent process opened the GPUs before it forked this one, "
+                  "and CUDA does not work in such a child",
                   TALC_SHOWN(name));
         return NULL;
     }

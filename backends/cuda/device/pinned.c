@@ -86,7 +86,7 @@ static talc_status out_of_memory(const talc_device *device, size_t bytes)
                               talc_device_memory(talc_device_host()).free);
 }
 
-/* A fresh block, with what is kept given back where that is what it takes. */
+/* A fresh block; where there is no memory for it, kept blocks are given back first. */
 static block *block_new(talc_device *device, size_t bytes)
 {
     block *b = talc_memory_new(sizeof *b, "pinned");

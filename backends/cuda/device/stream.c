@@ -24,8 +24,8 @@ cudaStream_t talc_cuda_stream(const talc_device *device)
     return recording != NULL ? recording : stream_of(device, talc_stream_number(device));
 }
 
-/* Nothing here is of a kind that ends a capture. The legacy stream is that of the GPU that is the current one; CUDA before
- * 12.8 does not tell of which the others are. */
+/* No call here invalidates a capture. The legacy stream belongs to the current GPU; CUDA before 12.8 does not tell to which GPU other
+ * streams belong. */
 talc_status talc_cuda_takes_stream(talc_device *device, void *stream)
 {
     static const char *const who = "stream_enter";
@@ -34,8 +34,8 @@ talc_status talc_cuda_takes_stream(talc_device *device, void *stream)
     enum cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
     if (stream == cudaStreamPerThread)
         return talc_fail(TALC_BAD_ARGUMENT,
-                         "%s: cudaStreamPerThread is another stream in each thread, %s takes one "
-                         "that is the same in all",
+                         "%s: cudaStreamPerThread is a different stream in each thread, %s needs "
+                         "one that all threads share",
                          who, device->name);
     talc_status status = talc_cuda_enter(device, who);
     if (status == TALC_OK)

@@ -2,9 +2,9 @@
 ///
 ///     dst[r * pitch + start_i + b] = from_i[r * bytes_i + b]
 ///
-/// Memory-bound, and one launch. Words are as wide as all rows of all parts begin and end with. Threads beside each other write words
-/// beside each other, whichever parts they come from, so that cache lines of dst are written whole; lines that are written half at
-/// one time and half at another cost memory twice.
+/// Memory-bound, and one launch. A word is the widest type to which all rows of all parts are aligned. Neighbouring threads write
+/// neighbouring words, whichever parts they come from, so that cache lines of dst are written whole; one written in two halves
+/// costs two memory transactions.
 #include "backends/cuda/group.cuh"
 
 using namespace talc;
@@ -72,9 +72,8 @@ template <typename Word> static void launch(talc_device *device, talc_join_probl
     while (p.rows > 0) {
         const int64_t rows = p.rows < MOST / words ? p.rows : MOST / words;
         plan.words = (uint32_t)(rows * words);
-        join_words<Word>
-            <<<blocks_for(device, pieces(plan.words, AHEAD)), BLOCK, 0, talc_cuda_stream(device)>>>(
-                (Word *)dst, plan);
+        join_words<Word><<<grid_for_threads(device, talc_ceil_div(plan.words, AHEAD)), BLOCK, 0,
+                           talc_cuda_stream(device)>>>((Word *)dst, plan);
         p.rows -= rows, dst += rows * (int64_t)p.pitch;
         for (int i = 0; i < p.count; i++)
             plan.parts[i].from =
@@ -82,8 +81,8 @@ template <typename Word> static void launch(talc_device *device, talc_join_probl
     }
 }
 
-/* A row alone is an array without gaps, which the driver's copy moves a little faster once it is large; and rows so long that
- * indices would not hold all parts of one are few. */
+/* A single row is contiguous, and the driver's copy moves it a little faster once it is large; so are rows too long for 32-bit
+ * indices copied, of which there are few. */
 static talc_status take_out_large(talc_device *device, talc_join_problem *p, char *dst)
 {
     const size_t most = p->rows == 1 ? (size_t)TALC_CUDA_SMALL_COPY : MOST / TALC_JOIN_PARTS;

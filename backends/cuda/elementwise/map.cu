@@ -2,14 +2,14 @@
 ///
 ///     y[i...] = f(a[i...], b[i...])
 ///
-/// Memory-bound: accesses of a warp have to be neighbours, as wide as can be, and many of them in flight. Before the launch, dimensions
-/// are put into the order that y has in memory, and those that can be walked as one are joined. Then the first that fits:
+/// Memory-bound: accesses have to be coalesced, 16 bytes wide where possible, and many of them in flight. Before the launch,
+/// dimensions are sorted into y's order in memory, and those that one stride serves are merged. Then the first that fits:
 ///
-///   transposed   an operand has its neighbours along another dimension than y (map_transposed.cuh)
+/// transposed an operand is contiguous along another dimension than y (map_transposed.cuh)
 ///   vectorized   y's rows, and the operands' or their broadcasts, are long enough to be taken 16 bytes at a time (map_strided.cuh)
 ///   strided      anything
 ///
-/// Which function is a value that every thread of a kernel branches on alike: one kernel a type and way.
+/// The function is a kernel argument, on which all threads take the same branch: one kernel for each type and access pattern.
 #include "backends/cuda/elementwise/map_strided.cuh"
 #include "backends/cuda/elementwise/map_transposed.cuh"
 
@@ -27,7 +27,7 @@ static const void *array_of(const talc_cuda_map &m, int o)
     return o == Y ? m.y : o == A ? m.a : m.b;
 }
 
-/* y's dimensions from its longest stride to its shortest, joined where all arrays walk them as one. */
+/* y's dimensions from its longest stride to its shortest, merged where one stride of each array serves two. */
 static talc_cuda_map in_order(const talc_cuda_map &m)
 {
     talc_cuda_map q = m;
@@ -91,24 +91,24 @@ template <typename T> static uint64_t bits_of(double value)
 /* A copy moves bits, whatever they mean. */
 static talc_dtype moved_as(const talc_cuda_map &m)
 {
-    const bool moves = m.function == TALC_CUDA_COPY;
-    return moves && m.dtype == TALC_F32   ? TALC_I32
-           : moves && m.dtype == TALC_F64 ? TALC_I64
-                                          : m.dtype;
+    const size_t size = m.function == TALC_CUDA_COPY ? talc_dtype_size(m.dtype) : 0;
+    return size == sizeof(int32_t) ? TALC_I32 : size == sizeof(int64_t) ? TALC_I64 : m.dtype;
 }
 
 static map_operands operands_of(const talc_cuda_map &m)
 {
     map_operands operands = { m.y, { NULL, m.a, m.b }, 0, m.function, m.to };
-    with_element(m.dtype, [&](auto element) {
+    (void)with_element(m.dtype, [&](auto element) {
         operands.bits = bits_of<typename decltype(element)::type>(m.scalar);
+        return TALC_OK;
     });
     return operands;
 }
 
 // ---- Transposed ---------------------------------------------------------------------------------------------
 
-/* The dimension along which the first operand that has one other than the last has its neighbours; the last when none has. */
+/* The dimension along which the first operand that is not contiguous along the last dimension is contiguous; the last when there
+ * is no such operand. */
 static int transposed_along(const talc_cuda_map &m)
 {
     const int last = m.rank - 1;
@@ -190,12 +190,12 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
         reads = reads && (!p.staged[o] || reads_fours<T>(p, o, others));
     /* One of the two is enough for elements of 4 bytes, and bytes need both. */
     reads = sizeof(T) == 1 ? reads && writes : reads && !writes;
-    /* An odd number of words, or of units that are read: columns lie in different banks. */
+    /* The pitch is an odd number of words, or of vectors read, so that columns have no bank conflicts. */
     const uint32_t height = 1u << p.height, width = 1u << p.width;
     const uint32_t unit = sizeof(T) == 1 || reads ? 4 : 1;
     p.pitch = (height / unit | 1) * unit;
     p.room = p.pitch * width;
-    p.tiles_down.set(pieces(p.S, height)), p.tiles_across.set(pieces(p.D, width));
+    p.tiles_down.set(talc_ceil_div(p.S, height)), p.tiles_across.set(talc_ceil_div(p.D, width));
     const unsigned tiles = (unsigned)(planes * p.tiles_down.by * p.tiles_across.by);
     const size_t bytes = staged * p.room * sizeof(T);
     if (m.function == TALC_CUDA_CAST)
@@ -213,7 +213,7 @@ template <typename T> static bool launch_transposed(talc_device *device, const t
 
 // ---- Strided ------------------------------------------------------------------------------------------------
 
-/* Whether V elements at a time are worth it: their rows are whole vectors, or so long that few vectors meet the end of one. */
+/* Whether V elements at a time are worth it: rows are whole vectors, or so long that few vectors straddle the end of one. */
 static bool fits_vectors(const talc_cuda_map &m, int64_t V, uint32_t shift)
 {
     const int last = m.rank - 1;
@@ -223,14 +223,14 @@ static bool fits_vectors(const talc_cuda_map &m, int64_t V, uint32_t shift)
     return fits;
 }
 
-/* Elements before a y without gaps that begins behind a multiple of 16 bytes. */
+/* How many elements a contiguous y begins after a multiple of 16 bytes. */
 static uint32_t shift_of(const talc_cuda_map &m, size_t size)
 {
     int64_t dense = 1;
     for (int i = m.rank - 1; i >= 0; dense *= m.dims[i], i--)
         if (m.strides[Y][i] != dense)
             return 0;
-    return (uint32_t)((uintptr_t)m.y % ACCESS / size);
+    return (uint32_t)((uintptr_t)m.y % VECTOR_BYTES / size);
 }
 
 template <typename T, int V, bool CASTS = false>
@@ -238,9 +238,9 @@ static void launch_strided(talc_device *device, const talc_cuda_map &m, int64_t 
                            uint32_t shift)
 {
     const strided_plan p = { operands_of(m), index_of(m), (uint32_t)count,
-                             (uint32_t)pieces(count + shift, V), shift };
-    map_strided<T, V, CASTS><<<blocks_for(device, pieces(p.vectors, AHEAD<T, V>)), BLOCK, 0,
-                               talc_cuda_stream(device)>>>(p);
+                             (uint32_t)talc_ceil_div(count + shift, V), shift };
+    map_strided<T, V, CASTS><<<grid_for_threads(device, talc_ceil_div(p.vectors, AHEAD<T, V>)),
+                               BLOCK, 0, talc_cuda_stream(device)>>>(p);
 }
 
 // ---- Choice -------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ template <typename T>
 static void run_cast(talc_device *device, const talc_cuda_map &m, int64_t count)
 {
     const size_t to = talc_dtype_size(m.to), widest = to > sizeof(T) ? to : sizeof(T);
-    if (!fits_vectors(m, (int64_t)(ACCESS / widest), 0))
+    if (!fits_vectors(m, (int64_t)(VECTOR_BYTES / widest), 0))
         return launch_strided<T, 1, true>(device, m, count, 0);
     if constexpr (sizeof(T) == 1)
         if (widest == 4)
@@ -258,12 +258,12 @@ static void run_cast(talc_device *device, const talc_cuda_map &m, int64_t count)
     if constexpr (sizeof(T) < 8)
         if (widest == 8)
             return launch_strided<T, 2, true>(device, m, count, 0);
-    launch_strided<T, ACCESS / sizeof(T), true>(device, m, count, 0);
+    launch_strided<T, VECTOR_BYTES / sizeof(T), true>(device, m, count, 0);
 }
 
 template <typename T> static void run(talc_device *device, const talc_cuda_map &m)
 {
-    constexpr int V = ACCESS / sizeof(T);
+    constexpr int V = VECTOR_BYTES / sizeof(T);
     const int64_t count = count_of(m.rank, m.dims);
     if (count > MOST) {
         /* Halves, the first of whole vectors. */
@@ -294,9 +294,9 @@ talc_status talc_cuda_map_run(talc_device *device, const char *who, const talc_c
     if (count_of(map->rank, map->dims) == 0)
         return TALC_OK;
     const talc_cuda_map m = in_order(*map);
-    with_element(moved_as(m), [&](auto element) {
+    return with_element(moved_as(m), [&](auto element) {
         using T = typename decltype(element)::type;
         run<T>(device, m);
+        return talc_cuda_launched(device, who);
     });
-    return talc_cuda_launched(device, who);
 }

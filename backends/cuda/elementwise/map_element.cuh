@@ -1,4 +1,4 @@
-/// Maps (map.h): what both kernels do with the elements they hold, and where those stand. Private to backends/cuda.
+/// Maps (map.h): what all its kernels share: offsets, loads and stores, and the functions. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_ELEMENT_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_ELEMENT_CUH
 
@@ -27,7 +27,7 @@ struct map_offsets {
     int64_t of[ARRAYS];
 };
 
-/// Where the elements of an index stand. The outermost dimension takes no division.
+/// The offsets of an element. The outermost dimension takes no division.
 struct map_index {
     int rank; ///< at least 1
     divisor<uint32_t> dims[TALC_MAX_RANK];
@@ -74,7 +74,7 @@ struct map_index {
 
 /* Bytes of the accesses that move N elements, where they are aligned. */
 template <typename T, int N>
-constexpr int WIDE = N *(int)sizeof(T) < ACCESS ? N *(int)sizeof(T) : ACCESS;
+constexpr int WIDE = N *(int)sizeof(T) < VECTOR_BYTES ? N *(int)sizeof(T) : VECTOR_BYTES;
 
 template <typename T, int N> __device__ __forceinline__ bool moves_wide(const T *at, int64_t step)
 {

@@ -1,14 +1,14 @@
-/// Maps (map.h): the transposing kernel, for operands whose neighbours lie along another dimension, S, than y's, D. Private to
-/// backends/cuda.
+/// Maps (map.h): the transposing kernel, for operands that are contiguous along another dimension, S, than y, which is along D.
+/// Private to backends/cuda.
 ///
 ///     a [D, S]: read along S         shared [D, S + padding]         y [S, D]: written along D
 ///          d0    | - - - - >              | . . . . |                     s0    | - - - - >
 ///          d0+1  | - - - - >   ------>    | . . . . |     ------>         s0+1  | - - - - >
 ///
-/// A block has a tile: 2^height by 2^width elements of the plane that S and D span, at one place of the other dimensions. Where one of
-/// the two is short, as the 3 channels of a picture are, the tile is the longer in the other. Elements move R at a time where S is read and W at a time where D is
-/// written. Of elements of 4 bytes one of the two is 4 where they are aligned, of bytes both: a thread then transposes patches of 4 by 4
-/// in registers.
+/// A block has a tile: 2^height by 2^width elements of the plane that S and D span, at one place of the other dimensions. Where
+/// one of the two is short, as the 3 channels of a picture are, the tile is longer in the other. Elements are read R at a time
+/// along S and written W at a time along D. One of the two is 4 for aligned elements of 4 bytes, both are for bytes: a thread
+/// then transposes 4 by 4 elements in registers.
 #ifndef TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
 #define TALC_BACKENDS_CUDA_ELEMENTWISE_MAP_TRANSPOSED_CUH
 
@@ -31,15 +31,15 @@ struct transposed_plan {
     uint32_t tiles;
 };
 
-/* A thread's way over a tile, of 2^fast units beside each other and 2^slow behind each other. Steps go in the slow direction; in the fast
- * one, a round for each unit of the slow one, where that is longer than a block. */
-struct tile_walk {
+/* A thread's loop over a tile of 2^slow rows of 2^fast units (vectors). It steps over rows; where a row is longer than a block it
+ * steps along the row instead, one round for each row. */
+struct tile_loop {
     uint32_t fast, slow; ///< the thread's first unit
     bool is_long;
     int log_step; ///< units of a step
     uint32_t rounds;
 
-    __device__ __forceinline__ tile_walk(int log_fast, int log_slow)
+    __device__ __forceinline__ tile_loop(int log_fast, int log_slow)
     {
         fast = threadIdx.x & ((1u << log_fast) - 1), slow = threadIdx.x >> log_fast;
         is_long = log_fast > LOG_BLOCK;
@@ -47,7 +47,7 @@ struct tile_walk {
         rounds = is_long ? 1u << log_slow : 1;
     }
 
-    /// Steps of a round in which the thread finds a unit, of so many that are there.
+    /// The steps of a round that fall on units inside the tile.
     __device__ __forceinline__ uint32_t steps(uint32_t round, uint32_t fast_units,
                                               uint32_t slow_units) const
     {
@@ -56,7 +56,7 @@ struct tile_walk {
         return inside && at < end ? (end - at + (1u << log_step) - 1) >> log_step : 0;
     }
 
-    /// From a step to the next, when units lie so far apart.
+    /// The distance of a step, given the strides of units.
     template <typename Stride>
     __device__ __forceinline__ Stride step(Stride fast_stride, Stride slow_stride) const
     {
@@ -68,7 +68,8 @@ struct tile_walk {
     static_assert(1 << LOG_BLOCK == BLOCK, "a unit a thread");
 };
 
-/* A tile's row in shared memory. Those of a patch lie apart, so that threads beside each other read rows beside each other. */
+/* A tile's row in shared memory. The W rows that a thread reads are spread out, so that neighbouring threads read neighbouring
+ * rows. */
 template <int W> __device__ __forceinline__ uint32_t tile_row(uint32_t d, int width)
 {
     return W == 1 ? d : ((d % W) << width) / W + d / W;
@@ -82,13 +83,13 @@ __device__ __forceinline__ void fetch_tile(const transposed_plan &p, int o, T *t
                                            uint32_t high, uint32_t wide)
 {
     constexpr int BYTES = R * (int)sizeof(T);
-    const tile_walk walk(p.height - LOG2<R>, p.width);
-    const int64_t step = walk.step(R * p.down[o], p.across[o]);
-    const uint32_t step_s = walk.step<uint32_t>(R, 0), step_d = walk.step<uint32_t>(0, 1);
+    const tile_loop loop(p.height - LOG2<R>, p.width);
+    const int64_t step = loop.step(R * p.down[o], p.across[o]);
+    const uint32_t step_s = loop.step<uint32_t>(R, 0), step_d = loop.step<uint32_t>(0, 1);
 #pragma unroll 1
-    for (uint32_t round = 0; round < walk.rounds; round++) {
-        const uint32_t steps = walk.steps(round, high / R, wide);
-        uint32_t s = walk.fast * R, d = walk.slow + round;
+    for (uint32_t round = 0; round < loop.rounds; round++) {
+        const uint32_t steps = loop.steps(round, high / R, wide);
+        uint32_t s = loop.fast * R, d = loop.slow + round;
         const T *next = from + s * p.down[o] + d * p.across[o];
         if constexpr (BYTES >= 4) {
 #pragma unroll 4
@@ -130,8 +131,8 @@ __device__ __forceinline__ void transpose_bytes(const uint32_t (&in)[4], void *v
 
 /* R rows of W elements along D: columns of an operand's tile, transposed, or from memory. */
 template <int R, int W, typename T>
-__device__ __forceinline__ void load_patch(const transposed_plan &p, int o, T *values,
-                                           const T *from)
+__device__ __forceinline__ void load_register_tile(const transposed_plan &p, int o, T *values,
+                                                   const T *from)
 {
     if (p.m.x[o] == NULL)
         return;
@@ -158,14 +159,16 @@ __device__ __forceinline__ void load_patch(const transposed_plan &p, int o, T *v
     }
 }
 
-/* Whether a patch is copied: the arithmetic of integers is not worth kernels of its own. */
-template <typename T, int PATCH> constexpr bool COPIES = PATCH > 1 && std::is_integral_v<T>;
+/* Whether elements in register tiles are only copied: integer arithmetic is not worth kernels of its own. */
+template <typename T, int REGISTER_TILE>
+constexpr bool COPIES = REGISTER_TILE > 1 && std::is_integral_v<T>;
 
-/* Blocks that a multiprocessor is to hold; the functions of f64 need registers. */
-template <typename T> constexpr int RESIDENT = std::is_same_v<T, double> ? 3 : 5;
+/* Blocks per multiprocessor that the registers are limited for; the functions of f64 need more registers. */
+template <typename T> constexpr int OCCUPANCY = std::is_same_v<T, double> ? 3 : 5;
 
 template <typename T, int R, int W, bool CASTS>
-static __global__ void __launch_bounds__(BLOCK, RESIDENT<T>) map_transposed(const transposed_plan p)
+static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
+    map_transposed(const transposed_plan p)
 {
     extern __shared__ __align__(16) unsigned char tile_bytes[];
     T *const tile = (T *)tile_bytes;
@@ -186,46 +189,47 @@ static __global__ void __launch_bounds__(BLOCK, RESIDENT<T>) map_transposed(cons
     __pipeline_wait_prior(0);
     __syncthreads();
 
-    /* Units of R rows of W elements. An operand's are in its tile or in memory; bytes in patches are copied alone. */
-    constexpr int PATCH = R * W, K = PATCH == 1 ? 4 : 1;
-    const tile_walk walk(p.width - LOG2<W>, p.height - LOG2<R>);
+    /* Units are R rows of W elements. An operand's are in its tile or in global memory; bytes in register tiles are only copied.
+     * */
+    constexpr int REGISTER_TILE = R * W, K = REGISTER_TILE == 1 ? 4 : 1;
+    const tile_loop loop(p.width - LOG2<W>, p.height - LOG2<R>);
     int64_t step[ARRAYS];
 #pragma unroll
     for (int o = 0; o < ARRAYS; o++)
-        step[o] = p.staged[o] ? walk.step<int64_t>(p.pitch, R)
-                              : walk.step(W * p.across[o], R * p.down[o]);
+        step[o] = p.staged[o] ? loop.step<int64_t>(p.pitch, R)
+                              : loop.step(W * p.across[o], R * p.down[o]);
 #pragma unroll 1
-    for (uint32_t round = 0; round < walk.rounds; round++) {
-        const uint32_t steps = walk.steps(round, wide / W, high / R);
-        const uint32_t s = (walk.slow + round) * R, d = walk.fast * W;
+    for (uint32_t round = 0; round < loop.rounds; round++) {
+        const uint32_t steps = loop.steps(round, wide / W, high / R);
+        const uint32_t s = (loop.slow + round) * R, d = loop.fast * W;
         int64_t to = at.of[Y] + (s0 + s) * p.down[Y] + (d0 + d) * p.across[Y];
         const T *next[ARRAYS];
 #pragma unroll
         for (int o = A; o < ARRAYS; o++)
-            next[o] = p.staged[o] ? tile + (o - A) * p.room + walk.fast * p.pitch + s
+            next[o] = p.staged[o] ? tile + (o - A) * p.room + loop.fast * p.pitch + s
                                   : from[o] + s * p.down[o] + d * p.across[o];
 #pragma unroll 1
         for (uint32_t done = 0; done < steps; done += K) {
-            T a[K * PATCH], b[K * PATCH];
+            T a[K * REGISTER_TILE], b[K * REGISTER_TILE];
 #pragma unroll
-            for (int k = 0; k < K * PATCH; k++)
+            for (int k = 0; k < K * REGISTER_TILE; k++)
                 a[k] = b[k] = scalar_of<T>(p.m);
 #pragma unroll
             for (int k = 0; k < K; k++, next[A] += step[A], next[B] += step[B]) {
                 if (done + k >= steps)
                     continue;
-                if constexpr (PATCH == 1) {
+                if constexpr (REGISTER_TILE == 1) {
                     if (p.m.x[A] != NULL)
                         a[k] = *next[A];
                     if (p.m.x[B] != NULL)
                         b[k] = *next[B];
                 } else {
-                    load_patch<R, W>(p, A, a, next[A]);
-                    if (!COPIES<T, PATCH>)
-                        load_patch<R, W>(p, B, b, next[B]);
+                    load_register_tile<R, W>(p, A, a, next[A]);
+                    if (!COPIES<T, REGISTER_TILE>)
+                        load_register_tile<R, W>(p, B, b, next[B]);
                 }
             }
-            if (!CASTS && !COPIES<T, PATCH>)
+            if (!CASTS && !COPIES<T, REGISTER_TILE>)
                 apply(p.m.function, a, b);
 #pragma unroll
             for (int k = 0; k < K; k++, to += step[Y])
@@ -233,7 +237,7 @@ static __global__ void __launch_bounds__(BLOCK, RESIDENT<T>) map_transposed(cons
 #pragma unroll
                     for (int i = 0; i < R; i++)
                         store_results<CASTS, W>(p.m, to + i * p.down[Y], p.across[Y],
-                                                a + k * PATCH + i * W);
+                                                a + k * REGISTER_TILE + i * W);
         }
     }
 }

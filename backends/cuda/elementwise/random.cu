@@ -4,8 +4,11 @@
 ///
 /// A thread draws whole Philox blocks, four f32 numbers or two of a wider type. Compiled without contraction of products and
 /// sums, so that every bit is the CPU's.
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/index.cuh"
 #include "tensor/philox.h"
+
+#include <type_traits>
 
 using namespace talc;
 
@@ -67,9 +70,8 @@ template <typename T, int N> static __global__ void random_kernel(const talc_ran
 template <typename T, int N>
 static void launch(talc_device *device, const talc_random_problem *p, void *y)
 {
-    random_kernel<T, N>
-        <<<blocks_for(device, (p->count + N - 1) / N), BLOCK, 0, talc_cuda_stream(device)>>>(
-            *p, (T *)y);
+    random_kernel<T, N><<<grid_for_threads(device, talc_ceil_div(p->count, N)), BLOCK, 0,
+                          talc_cuda_stream(device)>>>(*p, (T *)y);
 }
 
 talc_status talc_cuda_random(talc_device *device, const talc_random_problem *p, void *y)
@@ -77,15 +79,9 @@ talc_status talc_cuda_random(talc_device *device, const talc_random_problem *p, 
     const talc_status status = talc_cuda_enter(device, "random");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        launch<float, 4>(device, p, y);
-    else if (p->dtype == TALC_F64)
-        launch<double, 2>(device, p, y);
-    else if (p->dtype == TALC_I64)
-        launch<int64_t, 2>(device, p, y);
-    else if (p->dtype == TALC_I32)
-        launch<int32_t, 2>(device, p, y);
-    else
-        launch<uint8_t, 2>(device, p, y);
-    return talc_cuda_launched(device, "random");
+    return with_element(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        launch<T, std::is_same_v<T, float> ? 4 : 2>(device, p, y);
+        return talc_cuda_launched(device, "random");
+    });
 }

@@ -2,7 +2,8 @@
 ///
 /// Memory-bound, and one launch for up to TALC_UPDATE_TENSORS tensors, which pass as kernel arguments: networks have many small
 /// ones, and a launch each would cost more than the work. A block takes CHUNK elements of one tensor.
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/launch.cuh"
 #include "ops/update.h"
 
 #include <cmath>
@@ -94,7 +95,7 @@ static talc_status launch(talc_device *device, const talc_update_problem *p,
             to.states[k] = (T *)from.states[k];
         to.numel = p->numel[i];
         to.first = plan.blocks;
-        plan.blocks += pieces(p->numel[i], CHUNK);
+        plan.blocks += talc_ceil_div(p->numel[i], CHUNK);
     }
     if (plan.blocks == 0)
         return TALC_OK;
@@ -112,7 +113,9 @@ static talc_status run_update(talc_device *device, const void *problem, const ta
     const talc_status status = talc_cuda_enter(device, "update");
     if (status != TALC_OK)
         return status;
-    return p->dtype == TALC_F32 ? launch<float>(device, p, a) : launch<double>(device, p, a);
+    return with_float(p->dtype, [&](auto element) {
+        return launch<typename decltype(element)::type>(device, p, a);
+    });
 }
 
 const talc_algorithm talc_cuda_update[] = {

@@ -4,10 +4,18 @@
 ///
 /// Memory-bound. A thread has AHEAD elements in flight, a grid apart, so that accesses of a warp are neighbours where the
 /// operands' elements are. Elements are moved as unsigned integers of their size: one kernel a size and width of index.
-#include "backends/cuda/walk.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/index.cuh"
 #include "ops/compare.h"
 
+#include <type_traits>
+
 using namespace talc;
+
+/* The unsigned integer of T's size. */
+template <typename T>
+using moved_as = std::conditional_t<sizeof(T) == 1, uint8_t,
+                                    std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
 /* Elements that a thread has in flight. */
 constexpr int AHEAD = 4;
@@ -16,7 +24,7 @@ constexpr int AHEAD = 4;
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     where_strided(T *y, const uint8_t *condition, const T *a, const T *b, Index count,
-                  const walk<4, Index> places)
+                  const strided_index<4, Index> places)
 {
     const Index stride = (Index)gridDim.x * BLOCK;
     for (Index first = (Index)blockIdx.x * BLOCK + threadIdx.x; first < count;
@@ -48,9 +56,9 @@ static void launch(talc_device *device, const talc_where_problem *p,
     /* Room for a step past the end, of AHEAD grids. */
     with_index(count + ((int64_t)1 << 30), [&](auto zero) {
         using Index = decltype(zero);
-        const walk<4, Index> places(
+        const strided_index<4, Index> places(
             p->rank, p->dims, { p->y_strides, p->condition_strides, p->a_strides, p->b_strides });
-        where_strided<T, Index><<<blocks_for(device, (count + AHEAD - 1) / AHEAD), BLOCK, 0,
+        where_strided<T, Index><<<grid_for_threads(device, talc_ceil_div(count, AHEAD)), BLOCK, 0,
                                   talc_cuda_stream(device)>>>(
             (T *)arguments->y, arguments->condition, (const T *)arguments->a,
             (const T *)arguments->b, (Index)count, places);
@@ -66,14 +74,12 @@ static talc_status run_where(talc_device *device, const void *problem, const tal
     const talc_status status = talc_cuda_enter(device, "where");
     if (status != TALC_OK)
         return status;
-    const size_t size = talc_dtype_size(p->dtype);
-    if (size == 1)
-        launch<uint8_t>(device, p, arguments);
-    else if (size == 4)
-        launch<uint32_t>(device, p, arguments);
-    else
-        launch<uint64_t>(device, p, arguments);
-    return talc_cuda_launched(device, "where");
+    return with_element(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        static_assert(sizeof(moved_as<T>) == sizeof(T), "an integer of the size");
+        launch<moved_as<T>>(device, p, arguments);
+        return talc_cuda_launched(device, "where");
+    });
 }
 
 const talc_algorithm talc_cuda_where[] = {

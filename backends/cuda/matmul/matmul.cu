@@ -12,15 +12,17 @@
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/matmul/estimate.h"
 #include "ops/matmul.h"
 
 using namespace talc;
 
 // ---- dot ----------------------------------------------------------------------------------------------------
 
-/* Each row of A costs a load from cache for each of B, so more rows are better off with tiles. */
+/* Each row of A costs a cached load for each load of B, so that more rows are faster with tiles. */
 constexpr int MOST_ROWS = 4;
 
 struct dot_shape {
@@ -28,41 +30,40 @@ struct dot_shape {
     int64_t N, K, lda, ldb, batch;
 };
 
-/* Thread t of a block takes packs t, t + blockDim.x, ... of COUNT steps of k, then steps that fill no pack; the threads'
- * sums are added pairwise. */
+/* Thread t of a block takes vectors t, t + blockDim.x, ... of COUNT steps of k, then the steps after the last whole vector; the
+ * threads' sums are added pairwise. */
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
     dot_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const dot_shape s,
-               const walk<2, uint64_t> products)
+               const strided_index<2, uint64_t> products)
 {
-    struct alignas(COUNT * sizeof(T)) pack {
-        T of[COUNT];
-    };
-    __shared__ T sums[MOST_ROWS][BLOCK];
+    using vector = vec<T, COUNT>;
+    using sum_type = accumulator_of<T>;
+    __shared__ sum_type sums[MOST_ROWS][BLOCK];
     const int t = (int)threadIdx.x;
-    const int64_t n = blockIdx.x, packs = s.K / COUNT;
+    const int64_t n = blockIdx.x, vectors = s.K / COUNT;
     for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z) {
         int64_t at[2];
         products.offsets((uint64_t)product, at);
         const T *left = a + at[0], *right = b + at[1] + n * s.ldb;
-        T sum[MOST_ROWS] = {};
+        sum_type sum[MOST_ROWS] = {};
 #pragma unroll 4
-        for (int64_t i = t; i < packs; i += blockDim.x) {
-            const pack steps = ((const pack *)right)[i];
+        for (int64_t i = t; i < vectors; i += blockDim.x) {
+            const vector steps = ((const vector *)right)[i];
 #pragma unroll
             for (int m = 0; m < MOST_ROWS; m++)
                 if (m < s.M) {
-                    const pack row = ((const pack *)(left + m * s.lda))[i];
+                    const vector row = ((const vector *)(left + m * s.lda))[i];
 #pragma unroll
                     for (int e = 0; e < COUNT; e++)
-                        sum[m] += row.of[e] * steps.of[e];
+                        sum[m] += (sum_type)row.of[e] * (sum_type)steps.of[e];
                 }
         }
-        for (int64_t k = packs * COUNT + t; k < s.K; k += blockDim.x)
+        for (int64_t k = vectors * COUNT + t; k < s.K; k += blockDim.x)
 #pragma unroll
             for (int m = 0; m < MOST_ROWS; m++)
                 if (m < s.M)
-                    sum[m] += left[m * s.lda + k] * right[k];
+                    sum[m] += (sum_type)left[m * s.lda + k] * (sum_type)right[k];
 #pragma unroll
         for (int m = 0; m < MOST_ROWS; m++)
             sums[m][t] = sum[m];
@@ -82,7 +83,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Whether all rows of a batch of matrices start where a 16-byte access may. */
+/* Whether all rows of a batch of matrices are aligned to 16 bytes. */
 static bool is_aligned(const talc_matmul_problem *p, const void *data, int64_t ld,
                        const int64_t strides[TALC_MAX_RANK])
 {
@@ -99,9 +100,10 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
 {
     constexpr int WIDE = 16 / sizeof(T);
     const dot_shape s = { (int)p->M, p->N, p->K, p->lda, p->ldb, p->batch };
-    const walk<2, uint64_t> products(p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides });
+    const strided_index<2, uint64_t> products(p->batch_rank, p->batch_dims,
+                                              { p->a_strides, p->b_strides });
     const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
-    /* Long sums need threads, short ones few steps of adding their sums. */
+    /* Long sums need many threads, short ones a short reduction over threads. */
     const unsigned threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : p->K >= 256 ? 64 : 32;
     const dim3 grid((unsigned)p->N, 1, (unsigned)(p->batch < 65535 ? p->batch : 65535));
     const cudaStream_t stream = talc_cuda_stream(device);
@@ -114,16 +116,18 @@ static void dot(talc_device *device, const talc_matmul_problem *p,
         dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
 }
 
-static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t, talc_plan *)
+static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t,
+                            talc_plan *plan)
 {
     if (p->M > MOST_ROWS)
-        return "more than 4 rows";
+        return "M is more than 4";
     if (p->transpose_a)
         return "A is transposed";
     if (!p->transpose_b)
         return "B is not transposed";
     if (p->N > INT_MAX)
-        return "more than 2^31 - 1 columns";
+        return "N is more than 2^31 - 1";
+    plan->seconds = talc_cuda_matmul_dot_seconds(p);
     return NULL;
 }
 
@@ -133,22 +137,18 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        dot<float>(device, p, arguments);
-    else
-        dot<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        dot<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 // ---- cublas -------------------------------------------------------------------------------------------------
 
-static const char *plan_cublas(const talc_device *, const talc_matmul_problem *p, size_t,
+static const char *plan_cublas(const talc_device *device, const talc_matmul_problem *p, size_t,
                                talc_plan *plan)
 {
-    /* cuBLAS takes 7 to 15 us to choose and to launch; a few steps of `direct` are done by then. */
-    const double work = (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
-    if (p->K <= 256 && work <= (double)(1 << 22))
-        return "at most 2^22 products, of sums of at most 256";
+    plan->seconds = talc_cuda_matmul_cublas_seconds(device, p);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;
 }
@@ -252,11 +252,10 @@ static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p,
                             talc_cuda_stream(device)));
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        end_products<float>(device, p, arguments);
-    else
-        end_products<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        end_products<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
 // ---- direct -------------------------------------------------------------------------------------------------
@@ -271,7 +270,7 @@ struct shape {
     int64_t n_tiles, tiles, batch;
 };
 
-/* Element (row, k) of a tile, counted from its first; threads beside each other take elements beside each other. */
+/* Element (row, k) of a tile, counted from its first; neighbouring threads take neighbouring elements (coalescing). */
 template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
 {
     row = ALONG_K ? element / DEPTH : element % TILE;
@@ -279,7 +278,7 @@ template <bool ALONG_K> __device__ void place(int element, int &row, int &k)
 }
 
 /* TILE rows from `first` on and DEPTH steps from `k` on, zeros outside: steps beyond K add 0 * 0 to a sum, and what rows
- * beyond the last one give is not stored. One more column keeps banks apart. */
+ * beyond the last one give is not stored. A column of padding avoids bank conflicts. */
 template <bool ALONG_K, typename T>
 __device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld, int64_t first,
                           int64_t rows, int64_t k, int64_t K)
@@ -297,7 +296,7 @@ __device__ void load_tile(T (&tile)[DEPTH][TILE + 1], const T *data, int64_t ld,
 template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
 static __global__ void __launch_bounds__(BLOCK)
     direct_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const shape s,
-                  const walk<2, uint64_t> products)
+                  const strided_index<2, uint64_t> products)
 {
     __shared__ T a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
     const int down = (int)threadIdx.x / ACROSS, across = (int)threadIdx.x % ACROSS;
@@ -306,14 +305,14 @@ static __global__ void __launch_bounds__(BLOCK)
             const int64_t m = tile / s.n_tiles * TILE, n = tile % s.n_tiles * TILE;
             int64_t at[2];
             products.offsets((uint64_t)product, at);
-            T sums[SIDE][SIDE] = {};
+            accumulator_of<T> sums[SIDE][SIDE] = {};
             for (int64_t k = 0; k < s.K; k += DEPTH) {
                 load_tile<!TRANSPOSE_A>(a_tile, a + at[0], s.lda, m, s.M, k, s.K);
                 load_tile<TRANSPOSE_B>(b_tile, b + at[1], s.ldb, n, s.N, k, s.K);
                 __syncthreads();
 #pragma unroll
                 for (int step = 0; step < DEPTH; step++) {
-                    T left[SIDE], right[SIDE];
+                    accumulator_of<T> left[SIDE], right[SIDE];
 #pragma unroll
                     for (int i = 0; i < SIDE; i++) {
                         left[i] = a_tile[step][down + i * ACROSS];
@@ -343,11 +342,12 @@ template <typename T, bool TRANSPOSE_A, bool TRANSPOSE_B>
 static void launch(talc_device *device, const talc_matmul_problem *p,
                    const talc_matmul_arguments *arguments)
 {
-    const int64_t n_tiles = (p->N + TILE - 1) / TILE;
+    const int64_t n_tiles = talc_ceil_div(p->N, TILE);
     const shape s = {
-        p->M, p->N, p->K, p->lda, p->ldb, n_tiles, (p->M + TILE - 1) / TILE * n_tiles, p->batch
+        p->M, p->N, p->K, p->lda, p->ldb, n_tiles, talc_ceil_div(p->M, TILE) * n_tiles, p->batch
     };
-    const walk<2, uint64_t> products(p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides });
+    const strided_index<2, uint64_t> products(p->batch_rank, p->batch_dims,
+                                              { p->a_strides, p->b_strides });
     const dim3 grid((unsigned)(s.tiles < INT_MAX ? s.tiles : INT_MAX), 1,
                     (unsigned)(s.batch < 65535 ? s.batch : 65535));
     const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
@@ -369,9 +369,10 @@ static void direct(talc_device *device, const talc_matmul_problem *p,
         launch<T, false, false>(device, p, arguments);
 }
 
-static const char *plan_direct(const talc_device *, const talc_matmul_problem *, size_t,
-                               talc_plan *)
+static const char *plan_direct(const talc_device *, const talc_matmul_problem *p, size_t,
+                               talc_plan *plan)
 {
+    plan->seconds = talc_cuda_matmul_direct_seconds(p);
     return NULL;
 }
 
@@ -381,13 +382,13 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
-    if (p->dtype == TALC_F32)
-        direct<float>(device, p, arguments);
-    else
-        direct<double>(device, p, arguments);
-    return talc_cuda_launched(device, "matmul");
+    return with_float(p->dtype, [&](auto element) {
+        direct<typename decltype(element)::type>(device, p, arguments);
+        return talc_cuda_launched(device, "matmul");
+    });
 }
 
+/// Each estimates (estimate.h); the least runs.
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
     talc_cuda_row<plan_cublas, cublas_run>(

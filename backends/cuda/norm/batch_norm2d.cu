@@ -4,16 +4,17 @@
 ///
 /// x, y [N, C, H, W], the rest [C], contiguous. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
 ///
-///   parts  Outside training one kernel: a block takes a run of some thousand values, whichever planes they lie in, loads them,
-///          works out scale and shift of those planes in f64 meanwhile, and does the rest in the data's type. In training
-///          a channel is first cut into parts of about 16384 values, several planes or a piece of one. A block gives a part's
-///          mean and sum of squared deviations, in f64 and relative to one of its values; a warp or a block joins the parts of a
-///          channel by Chan's formula, in a tree of fixed shape; the first kernel follows, from the back, where x is still
-///          cached; the running statistics are written last.
+///   parts  Outside training one kernel: a block takes a tile of some thousand consecutive values, loads them, computes scale and
+///          shift of the planes that they belong to in f64 meanwhile, and does the rest in the data's type. In training
+///          a channel is first split into parts of about 16384 values, several planes or part of one. A block gives a part's
+///          mean and sum of squared deviations, in f64 and relative to one of its values; a warp or a block combines the parts
+///          of a channel by Chan's formula, in a tree of fixed shape; the normalising kernel follows, from the end of x, which
+///          is still cached; the running statistics are written last.
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/norm/gradient.h"
 #include "backends/cuda/norm/moments.cuh"
 
@@ -22,7 +23,7 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Values that a thread of the last kernel has in flight, in bytes, and planes that its block may touch. */
+/* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its block's tile. */
 constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256;
 
 /* y = (x - mean) * scale + shift. */
@@ -32,7 +33,7 @@ template <typename T> struct affine {
 
 // ---- Normalisation ------------------------------------------------------------------------------------------
 
-/* What the mean loses when it is rounded to the data's type goes into the shift. */
+/* The rounding error of the mean in the data's type is added to the shift. */
 template <typename T>
 static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c, double mean, double var)
 {
@@ -64,15 +65,15 @@ static __device__ T finish(T x, const affine<T> &by, talc_activation activation)
     return activation == TALC_ACTIVATION_SIGMOID ? 1 / (1 + exp(-x)) : tanh(x);
 }
 
-/* Runs of `length` values, BYTES_IN_FLIGHT a thread at most; accesses move COUNT values. */
+/* A block's tile is `length` consecutive values, at most BYTES_IN_FLIGHT a thread, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING>
 static __global__ void __launch_bounds__(BLOCK)
-    normalise(const norm_plan<T> p, int length, int64_t runs, divisor<uint32_t> plane)
+    normalise(const norm_plan<T> p, int length, int64_t tiles, divisor<uint32_t> plane)
 {
     constexpr int ACCESSES = BYTES_IN_FLIGHT / sizeof(T) / COUNT;
     __shared__ affine<T> of_plane[MOST_PLANES];
-    for (int64_t i = blockIdx.x; i < runs; i += gridDim.x) {
-        const int64_t begin = (TRAINING ? runs - 1 - i : i) * length;
+    for (int64_t i = blockIdx.x; i < tiles; i += gridDim.x) {
+        const int64_t begin = (TRAINING ? tiles - 1 - i : i) * length;
         const int count = (int)(p.count - begin < length ? p.count - begin : length);
         const T *x = p.x + begin;
         vec<T, COUNT> values[ACCESSES];
@@ -86,7 +87,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const int left = (int)(rest < length ? rest : length);
         const int planes =
             count <= left ? 1 : 2 + (int)plane.quotient((uint32_t)(count - left - 1));
-        __syncthreads(); /* the run before is done */
+        __syncthreads(); /* the previous tile is done */
         if ((int)threadIdx.x < planes)
             of_plane[threadIdx.x] = affine_of<T, TRAINING>(p, (first + (int64_t)threadIdx.x) % p.C);
         __syncthreads();
@@ -113,7 +114,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- channels -----------------------------------------------------------------------------------------------
 
-/* A block a channel; accesses move COUNT values. */
+/* A block a channel, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     channels(const norm_plan<T> p, bool moves, divisor<Index> length)
@@ -121,30 +122,30 @@ static __global__ void __launch_bounds__(BLOCK)
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
     __shared__ sums shared[BLOCK / WARP];
     __shared__ affine<T> of_channel;
-    const Index accesses = (Index)p.N * length.by;
+    const Index vectors = (Index)p.N * length.by;
     for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
         const T *x = p.x + c * p.plane;
         T *y = p.y + c * p.plane;
-        const auto offset = [&](Index access) {
-            const Index row = length.quotient(access);
-            return (int64_t)row * p.C * p.plane + (int64_t)(access - row * length.by) * COUNT;
+        const auto offset = [&](Index vector) {
+            const Index row = length.quotient(vector);
+            return (int64_t)row * p.C * p.plane + (int64_t)(vector - row * length.by) * COUNT;
         };
         moments m;
         if (TRAINING) {
             const T start =
                 start_of(x[0], x[p.plane / 2], x[(p.N - 1) * p.C * p.plane + p.plane - 1]);
             sums sum;
-            for (Index i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
+            for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
                 vec<T, COUNT> values[IN_FLIGHT];
 #pragma unroll
                 for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * BLOCK < accesses)
+                    if (i + k * BLOCK < vectors)
                         values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
 #pragma unroll
                 for (int k = 0; k < IN_FLIGHT; k++)
 #pragma unroll
                     for (int e = 0; e < COUNT; e++)
-                        if (i + k * BLOCK < accesses)
+                        if (i + k * BLOCK < vectors)
                             sum.add((double)values[k].of[e] - (double)start);
             }
             sum = join_group(sum, BLOCK, shared);
@@ -157,18 +158,18 @@ static __global__ void __launch_bounds__(BLOCK)
                              : affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
         __syncthreads();
         const affine<T> by = of_channel;
-        for (Index i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
+        for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
             vec<T, COUNT> values[IN_FLIGHT];
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
-                if (i + k * BLOCK < accesses)
+                if (i + k * BLOCK < vectors)
                     values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++) {
 #pragma unroll
                 for (int e = 0; e < COUNT; e++)
                     values[k].of[e] = finish(values[k].of[e], by, p.activation);
-                if (i + k * BLOCK < accesses)
+                if (i + k * BLOCK < vectors)
                     *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
             }
         }
@@ -197,13 +198,13 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     if (plan.plane > 0) {
         plan.images = plan.plane < PART_VALUES ? PART_VALUES / plan.plane : 1;
         plan.length = plan.plane < PART_VALUES ? plan.plane : PART_VALUES;
-        plan.segments = pieces(plan.plane, plan.length);
-        plan.parts_of_channel = pieces(p->N, plan.images) * plan.segments;
+        plan.parts_of_plane = talc_ceil_div(plan.plane, plan.length);
+        plan.parts_of_channel = talc_ceil_div(p->N, plan.images) * plan.parts_of_plane;
     }
     if (has_odd_planes(plan)) {
-        const plane_cut cut = planes_of(plan);
-        plan.images = cut.images;
-        plan.parts_of_channel = cut.parts;
+        const plane_tiling planes = planes_of(plan);
+        plan.images = planes.images;
+        plan.parts_of_channel = planes.parts;
     }
     if (a == NULL)
         return plan;
@@ -222,25 +223,27 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
 
 template <typename T> static bool is_packed(const norm_plan<T> &plan, int64_t count)
 {
-    return count % (ACCESS / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) && is_aligned(plan.y);
+    return count % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
+           is_aligned(plan.y);
 }
 
 template <typename T, bool TRAINING>
 static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
 {
-    constexpr int COUNT = ACCESS / sizeof(T), MOST = BLOCK * BYTES_IN_FLIGHT / sizeof(T);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T), MOST = BLOCK * BYTES_IN_FLIGHT / sizeof(T);
     const cudaStream_t stream = talc_cuda_stream(device);
     divisor<uint32_t> plane;
     plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
-    int length = MOST; /* it may begin in one plane's last value and end in another's first */
+    int length =
+        MOST; /* a tile may begin with one plane's last value and end with another's first */
     if (plan.plane < MOST / (MOST_PLANES - 2))
         length = (int)plan.plane * (MOST_PLANES - 2) / COUNT * COUNT;
-    const int64_t runs = pieces(plan.count, length);
-    const unsigned blocks = blocks_of(device, runs);
+    const int64_t tiles = talc_ceil_div(plan.count, length);
+    const unsigned blocks = grid_for_blocks(device, tiles);
     if (is_packed(plan, plan.count))
-        normalise<T, COUNT, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, runs, plane);
+        normalise<T, COUNT, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
     else
-        normalise<T, 1, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, runs, plane);
+        normalise<T, 1, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
 }
 
 static bool moves_running(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
@@ -255,23 +258,24 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
     const cudaStream_t stream = talc_cuda_stream(device);
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (p->training) {
-        const unsigned blocks = blocks_of(device, plan.C * plan.parts_of_channel);
+        const unsigned blocks = grid_for_blocks(device, plan.C * plan.parts_of_channel);
         if (has_odd_planes(plan))
             launch_planes(device, plane_moments<T>{ plan }, plan.x, planes_of(plan));
         else if (is_packed(plan, plan.plane))
-            part_moments<T, ACCESS / sizeof(T)><<<blocks, BLOCK, 0, stream>>>(plan);
+            part_moments<T, VECTOR_BYTES / sizeof(T)><<<blocks, BLOCK, 0, stream>>>(plan);
         else
-            part_moments_of_runs<T><<<blocks, BLOCK, 0, stream>>>(plan, threads_of_run(plan));
+            part_moments_of_rows<T><<<blocks, BLOCK, 0, stream>>>(plan, threads_per_row(plan));
         const int threads = plan.parts_of_channel > 4 * WARP ? BLOCK : WARP;
-        join_channels<T><<<blocks_of(device, pieces(plan.C, BLOCK / threads)), BLOCK, 0, stream>>>(
-            plan, threads);
+        join_channels<T>
+            <<<grid_for_blocks(device, talc_ceil_div(plan.C, BLOCK / threads)), BLOCK, 0, stream>>>(
+                plan, threads);
     }
     if (p->training)
         launch_normalise<T, true>(device, plan);
     else
         launch_normalise<T, false>(device, plan);
     if (moves_running(p, a))
-        move_running<T><<<blocks_for(device, plan.C), BLOCK, 0, stream>>>(plan);
+        move_running<T><<<grid_for_threads(device, plan.C), BLOCK, 0, stream>>>(plan);
 }
 
 template <typename T, int COUNT, typename Index>
@@ -279,7 +283,7 @@ static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bo
                                bool moves)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = blocks_of(device, plan.C);
+    const unsigned blocks = grid_for_blocks(device, plan.C);
     divisor<Index> length;
     length.set(plan.plane / COUNT);
     if (training)
@@ -297,7 +301,7 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
     if (plan.N * plan.plane > INT_MAX)
         launch_channels_as<T, 1, uint64_t>(device, plan, p->training, moves);
     else if (is_packed(plan, plan.plane))
-        launch_channels_as<T, ACCESS / sizeof(T), uint32_t>(device, plan, p->training, moves);
+        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training, moves);
     else
         launch_channels_as<T, 1, uint32_t>(device, plan, p->training, moves);
 }
@@ -318,35 +322,43 @@ static const char *plan_parts(const talc_device *device, const talc_batch_norm2d
 {
     const bool backwards = p->direction == TALC_GRAD_INPUT;
     if ((p->training || backwards) && p->N * p->H * p->W <= PART_VALUES)
-        return "a channel of a training batch has up to 16384 values";
-    const int64_t parts = p->dtype == TALC_F32 ? plan_of<float>(p, NULL).parts_of_channel
-                                               : plan_of<double>(p, NULL).parts_of_channel;
-    if (backwards)
-        plan->workspace = talc_cuda_norm_gradient_workspace(p);
-    else if (p->training)
-        plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
-    return plan_channels(device, p, limit, plan);
+        return backwards ? "the gradient of at most 16384 values per channel"
+                         : "training on at most 16384 values per channel";
+    const char *refusal = with_float(p->dtype, [&](auto element) -> const char * {
+        const int64_t parts = plan_of<typename decltype(element)::type>(p, NULL).parts_of_channel;
+        if (backwards)
+            plan->workspace = talc_cuda_norm_gradient_workspace(p);
+        else if (p->training)
+            plan->workspace = (size_t)p->C * (size_t)(parts + 1) * sizeof(moments);
+        return NULL;
+    });
+    return refusal != NULL ? refusal : plan_channels(device, p, limit, plan);
 }
 
-/* launch_parts or launch_channels, of both types, and their gradient. */
-template <auto F32, auto F64, auto GRADIENT>
+template <bool PARTS>
 static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, const talc_plan *,
                        const talc_batch_norm2d_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "batch_norm2d");
     if (status != TALC_OK)
         return status;
-    const auto launch = p->direction != TALC_FORWARD ? GRADIENT : p->dtype == TALC_F32 ? F32 : F64;
-    launch(device, p, arguments);
-    return talc_cuda_launched(device, "batch_norm2d");
+    if (p->direction != TALC_FORWARD)
+        return (PARTS ? talc_cuda_norm_gradient_parts
+                      : talc_cuda_norm_gradient_channels)(device, p, arguments);
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if constexpr (PARTS)
+            launch_parts<T>(device, p, arguments);
+        else
+            launch_channels<T>(device, p, arguments);
+        return talc_cuda_launched(device, "batch_norm2d");
+    });
 }
 
 const talc_algorithm talc_cuda_batch_norm2d[] = {
-    talc_cuda_row<plan_parts,
-                  run<launch_parts<float>, launch_parts<double>, talc_cuda_norm_gradient_parts>>(
+    talc_cuda_row<plan_parts, run<true>>(
         "parts", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
-    talc_cuda_row<plan_channels, run<launch_channels<float>, launch_channels<double>,
-                                     talc_cuda_norm_gradient_channels>>(
+    talc_cuda_row<plan_channels, run<false>>(
         "channels", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
     { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

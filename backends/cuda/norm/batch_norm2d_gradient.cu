@@ -5,11 +5,11 @@
 ///
 /// dy, x, dx [N, C, H, W], the rest [C], contiguous; M = N H W. Memory-bound: x and dy are read twice, dx is written once.
 ///
-///   parts     A channel is cut into parts of about 16384 values, several planes or a piece of one. A block gives a part's sums, in
+///   parts     A channel is split into parts of about 16384 values, several planes or part of one. A block gives a part's sums, in
 ///             f64; a warp adds those of a channel in a tree of fixed shape; then each block does a part of dx, in the data's type
 ///             and from the back, where x and dy are still cached.
 ///   channels  One block a channel.
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "backends/cuda/norm/gradient.h"
 #include "tensor/extent.h"
@@ -45,38 +45,38 @@ template <typename T> struct gradient_plan {
     bool training;
 };
 
-/* Some values of channel c: `rows` runs of whole accesses, C planes apart. */
+/* Some values of channel c: `rows` runs of whole vectors, C planes apart. */
 template <typename Index> struct gradient_part {
     int64_t c, offset; /* of the first value */
-    Index accesses;    /* of all runs */
+    Index vectors;     /* of all runs */
 };
 
 // ---- Sums and dx of some values -----------------------------------------------------------------------------
 
-/* Calls visit(x, dy, offset) with each COUNT neighbours that a thread of the block has. `length` is that of runs in accesses, and
+/* Calls visit(x, dy, offset) with each COUNT neighbours that a thread of the block has. `length` is that of runs in vectors, and
  * of a single run no less than what it has. */
 template <int COUNT, typename T, typename Index, typename Visit>
 static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<Index> &part,
                                 const divisor<Index> &length, Visit visit)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 2 : 4;
-    for (Index i = threadIdx.x; i < part.accesses; i += BLOCK * IN_FLIGHT) {
+    for (Index i = threadIdx.x; i < part.vectors; i += BLOCK * IN_FLIGHT) {
         vec<T, COUNT> x[IN_FLIGHT], dy[IN_FLIGHT];
         int64_t at[IN_FLIGHT];
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
-            const Index access = i + k * BLOCK;
-            if (access >= part.accesses)
+            const Index vector = i + k * BLOCK;
+            if (vector >= part.vectors)
                 continue;
-            const Index row = length.quotient(access);
+            const Index row = length.quotient(vector);
             at[k] = part.offset + (int64_t)row * p.C * p.plane +
-                    (int64_t)(access - row * length.by) * COUNT;
+                    (int64_t)(vector - row * length.by) * COUNT;
             x[k] = *(const vec<T, COUNT> *)(p.x + at[k]);
             dy[k] = *(const vec<T, COUNT> *)(p.dy + at[k]);
         }
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++)
-            if (i + k * BLOCK < part.accesses)
+            if (i + k * BLOCK < part.vectors)
                 visit(x[k], dy[k], at[k]);
     }
 }
@@ -214,8 +214,8 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     if (plan.plane > 0) {
         plan.images = talc_larger(TALC_CUDA_NORM_PART / plan.plane, 1);
         plan.length = talc_smaller(plan.plane, TALC_CUDA_NORM_PART);
-        plan.segments = pieces(plan.plane, plan.length);
-        plan.parts_of_channel = pieces(p->N, plan.images) * plan.segments;
+        plan.segments = talc_ceil_div(plan.plane, plan.length);
+        plan.parts_of_channel = talc_ceil_div(p->N, plan.images) * plan.segments;
     }
     if (a == NULL)
         return plan;
@@ -234,7 +234,7 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
 
 template <typename T> static bool is_packed(const gradient_plan<T> &plan)
 {
-    return plan.plane % (ACCESS / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
+    return plan.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
            is_aligned(plan.dy) && is_aligned(plan.dx);
 }
 
@@ -244,7 +244,7 @@ static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
     divisor<Index> length;
     length.set(plan.plane / COUNT);
     gradient_of_channels<T, COUNT, Index>
-        <<<blocks_of(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
+        <<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
 }
 
 template <typename T>
@@ -255,7 +255,7 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
     if (plan.N * plan.plane > INT_MAX)
         launch_channels<T, 1, uint64_t>(device, plan);
     else if (is_packed(plan))
-        launch_channels<T, ACCESS / sizeof(T), uint32_t>(device, plan);
+        launch_channels<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan);
     else
         launch_channels<T, 1, uint32_t>(device, plan);
 }
@@ -264,11 +264,12 @@ template <typename T, int COUNT>
 static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = blocks_of(device, plan.C * plan.parts_of_channel);
+    const unsigned blocks = grid_for_blocks(device, plan.C * plan.parts_of_channel);
     divisor<uint32_t> length;
     length.set(plan.length / COUNT);
     gradient_of_parts<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan, length);
-    join_gradients<<<blocks_of(device, pieces(plan.C, BLOCK / WARP)), BLOCK, 0, stream>>>(plan);
+    join_gradients<<<grid_for_blocks(device, talc_ceil_div(plan.C, BLOCK / WARP)), BLOCK, 0,
+                     stream>>>(plan);
     gradient_of_input<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan, length);
 }
 
@@ -278,23 +279,30 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
 {
     const gradient_plan<T> plan = plan_of<T>(p, a);
     if (is_packed(plan))
-        launch_parts<T, ACCESS / sizeof(T)>(device, plan);
+        launch_parts<T, VECTOR_BYTES / sizeof(T)>(device, plan);
     else
         launch_parts<T, 1>(device, plan);
 }
 
 } // namespace
 
-void talc_cuda_norm_gradient_channels(talc_device *device, const talc_batch_norm2d_problem *p,
-                                      const talc_batch_norm2d_arguments *a)
+talc_status talc_cuda_norm_gradient_channels(talc_device *device,
+                                             const talc_batch_norm2d_problem *p,
+                                             const talc_batch_norm2d_arguments *a)
 {
-    (p->dtype == TALC_F32 ? launch_channels<float> : launch_channels<double>)(device, p, a);
+    return with_float(p->dtype, [&](auto element) {
+        launch_channels<typename decltype(element)::type>(device, p, a);
+        return talc_cuda_launched(device, "batch_norm2d");
+    });
 }
 
-void talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                                   const talc_batch_norm2d_arguments *a)
+talc_status talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
+                                          const talc_batch_norm2d_arguments *a)
 {
-    (p->dtype == TALC_F32 ? launch_parts<float> : launch_parts<double>)(device, p, a);
+    return with_float(p->dtype, [&](auto element) {
+        launch_parts<typename decltype(element)::type>(device, p, a);
+        return talc_cuda_launched(device, "batch_norm2d");
+    });
 }
 
 size_t talc_cuda_norm_gradient_workspace(const talc_batch_norm2d_problem *p)

@@ -8,12 +8,13 @@
 constexpr int64_t TALC_CUDA_NORM_PART = 16384;
 
 /// A block a channel, without workspace.
-void talc_cuda_norm_gradient_channels(talc_device *device, const talc_batch_norm2d_problem *p,
-                                      const talc_batch_norm2d_arguments *a);
+talc_status talc_cuda_norm_gradient_channels(talc_device *device,
+                                             const talc_batch_norm2d_problem *p,
+                                             const talc_batch_norm2d_arguments *a);
 
 /// Channels in parts, and the workspace for them.
-void talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
-                                   const talc_batch_norm2d_arguments *a);
+talc_status talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_norm2d_problem *p,
+                                          const talc_batch_norm2d_arguments *a);
 size_t talc_cuda_norm_gradient_workspace(const talc_batch_norm2d_problem *p);
 
 #endif

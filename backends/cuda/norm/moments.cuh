@@ -10,7 +10,7 @@ namespace talc
 
 constexpr int64_t PART_VALUES = 16384;
 
-/* Count, mean and sum of squared deviations of some values; Chan's formula joins two. */
+/* Count, mean and sum of squared deviations of some values; Chan's formula combines two. */
 struct moments {
     double count = 0, mean = 0, squares = 0;
 
@@ -41,8 +41,8 @@ struct sums {
     }
 };
 
-/* The value from which deviations are taken: the middle one of three, as from a single value that is far off all deviations would
- * be large. Infinity and NaN are no place to start from. */
+/* The value from which deviations are taken: the median of three, as an outlier would make all deviations large; 0 where that is
+ * infinite or NaN. */
 template <typename T> static __device__ T start_of(T a, T b, T c)
 {
     const T low = a < b ? a : b, high = a < b ? b : a, middle = c < low ? low : c > high ? high : c;
@@ -67,14 +67,14 @@ template <typename T> struct norm_plan {
     moments *channels; /* [C] */
     int64_t N, C, plane, count, parts_of_channel;
     int64_t images, length,
-        segments; /* a part: planes, values of each, and parts that a plane is cut into */
+        parts_of_plane; /* a part: planes, values of each, and parts that a plane is cut into */
     double momentum, eps;
     talc_activation activation;
 };
 
 // ---- Parts --------------------------------------------------------------------------------------------------
 
-/* A block's part: `rows` runs of `length` values each, C planes apart. */
+/* A block's part: `rows` rows of `length` values each, C planes apart. */
 template <typename T> struct norm_part {
     int64_t c, of_channel, rows;
     uint32_t length;
@@ -82,10 +82,10 @@ template <typename T> struct norm_part {
     T start;
 
     __device__ norm_part(const norm_plan<T> &p, int64_t part)
-        : c(part % p.C), of_channel(part / p.C) /* blocks side by side take the same images */
+        : c(part % p.C), of_channel(part / p.C) /* neighbouring blocks take the same images */
     {
-        const int64_t n = of_channel / p.segments * p.images;
-        const int64_t first = of_channel % p.segments * p.length, left = p.plane - first;
+        const int64_t n = of_channel / p.parts_of_plane * p.images;
+        const int64_t first = of_channel % p.parts_of_plane * p.length, left = p.plane - first;
         rows = p.N - n < p.images ? p.N - n : p.images;
         length = (uint32_t)(left < p.length ? left : p.length);
         x = p.x + (n * p.C + c) * p.plane + first;
@@ -99,7 +99,7 @@ template <typename T> struct norm_part {
     }
 };
 
-/* One part a block; runs are whole accesses. */
+/* One part a block; its rows are whole vectors. */
 template <typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> p)
 {
@@ -107,35 +107,35 @@ static __global__ void __launch_bounds__(BLOCK) part_moments(const norm_plan<T> 
     __shared__ sums shared[BLOCK / WARP];
     for (int64_t number = blockIdx.x; number < p.C * p.parts_of_channel; number += gridDim.x) {
         const norm_part<T> part(p, number);
-        const uint32_t length = part.length / COUNT, accesses = (uint32_t)part.rows * length;
+        const uint32_t length = part.length / COUNT, vectors = (uint32_t)part.rows * length;
         sums sum;
-        for (uint32_t i = threadIdx.x; i < accesses; i += BLOCK * IN_FLIGHT) {
+        for (uint32_t i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
             vec<T, COUNT> values[IN_FLIGHT];
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++) {
-                const uint32_t access = i + k * BLOCK, row = part.rows == 1 ? 0 : access / length;
-                if (access < accesses)
+                const uint32_t vector = i + k * BLOCK, row = part.rows == 1 ? 0 : vector / length;
+                if (vector < vectors)
                     values[k] = *(const vec<T, COUNT> *)(part.x + row * p.C * p.plane +
-                                                         (access - row * length) * COUNT);
+                                                         (vector - row * length) * COUNT);
             }
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
 #pragma unroll
                 for (int e = 0; e < COUNT; e++)
-                    if (i + k * BLOCK < accesses)
+                    if (i + k * BLOCK < vectors)
                         sum.add((double)values[k].of[e] - (double)part.start);
         }
         part.end(p, join_group(sum, BLOCK, shared));
     }
 }
 
-/* The same of runs that are not: `threads` neighbours a run. The values before its first whole access and after the last are fewer
- * than they each. */
+/* The same for rows that are not whole vectors: `threads` neighbours a row. The values before its first vector and after the last
+ * are fewer than the threads. */
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
-    part_moments_of_runs(const norm_plan<T> p, int threads)
+    part_moments_of_rows(const norm_plan<T> p, int threads)
 {
-    constexpr int COUNT = ACCESS / sizeof(T), IN_FLIGHT = 4;
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T), IN_FLIGHT = 4;
     __shared__ sums shared[BLOCK / WARP];
     const int thread = threadIdx.x % threads;
     for (int64_t number = blockIdx.x; number < p.C * p.parts_of_channel; number += gridDim.x) {
@@ -145,23 +145,24 @@ static __global__ void __launch_bounds__(BLOCK)
         sums sum;
         for (int row = threadIdx.x / threads; row < part.rows; row += BLOCK / threads) {
             const T *x = part.x + row * p.C * p.plane;
-            const int before = (int)((ACCESS - (uintptr_t)x % ACCESS) % ACCESS / sizeof(T));
-            const int head = before < length ? before : length, packs = (length - head) / COUNT;
-            const int tail = head + packs * COUNT;
+            const int before =
+                (int)((VECTOR_BYTES - (uintptr_t)x % VECTOR_BYTES) % VECTOR_BYTES / sizeof(T));
+            const int head = before < length ? before : length, vectors = (length - head) / COUNT;
+            const int tail = head + vectors * COUNT;
             const vec<T, COUNT> *from = (const vec<T, COUNT> *)(x + head);
             const T front = thread < head ? x[thread] : part.start;
             const T back = tail + thread < length ? x[tail + thread] : part.start;
-            for (int i = thread; i < packs; i += threads * IN_FLIGHT) {
+            for (int i = thread; i < vectors; i += threads * IN_FLIGHT) {
                 vec<T, COUNT> values[IN_FLIGHT];
 #pragma unroll
                 for (int k = 0; k < IN_FLIGHT; k++)
-                    if (i + k * threads < packs)
+                    if (i + k * threads < vectors)
                         values[k] = from[i + k * threads];
 #pragma unroll
                 for (int k = 0; k < IN_FLIGHT; k++)
 #pragma unroll
                     for (int e = 0; e < COUNT; e++)
-                        if (i + k * threads < packs)
+                        if (i + k * threads < vectors)
                             sum.add((double)values[k].of[e] - start);
             }
             sum.add((double)front - start);
@@ -171,8 +172,8 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Enough that no thread of a block is without a run. */
-template <typename T> static int threads_of_run(const norm_plan<T> &p)
+/* Enough that every thread of a block has a row. */
+template <typename T> static int threads_per_row(const norm_plan<T> &p)
 {
     int threads = WARP;
     while (threads < BLOCK && BLOCK / threads > p.images)
@@ -180,7 +181,7 @@ template <typename T> static int threads_of_run(const norm_plan<T> &p)
     return threads;
 }
 
-/* The same of planes that fill no whole accesses, for reduce_planes; a part is some images. */
+/* The same of planes that fill no whole vectors, for reduce_planes; a part is some images. */
 template <typename T> struct plane_moments {
     using state = sums;
     using start = T;
@@ -208,7 +209,7 @@ template <typename T> struct plane_moments {
     }
 };
 
-/* Gives out the mean and 1 / sqrt(var + eps) that the gradient needs. */
+/* Writes the mean and 1 / sqrt(var + eps), which the gradient needs. */
 template <typename T>
 static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const moments &m)
 {
@@ -258,12 +259,13 @@ static __global__ void __launch_bounds__(BLOCK) move_running(const norm_plan<T> 
 
 template <typename T> static bool has_odd_planes(const norm_plan<T> &p)
 {
-    return p.plane > 0 && p.plane <= MOST_PLANE && p.plane % (ACCESS / (int64_t)sizeof(T)) != 0;
+    return p.plane > 0 && p.plane <= MOST_PLANE &&
+           p.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) != 0;
 }
 
-template <typename T> static plane_cut planes_of(const norm_plan<T> &p)
+template <typename T> static plane_tiling planes_of(const norm_plan<T> &p)
 {
-    return plane_cut(p.N, p.C, p.plane, p.C * p.plane, sizeof(T), true);
+    return plane_tiling(p.N, p.C, p.plane, p.C * p.plane, sizeof(T), true);
 }
 
 } // namespace talc

@@ -110,7 +110,7 @@ static void launch_gather(talc_device *device, const talc_pool2d_problem *p,
                           const talc_pool2d_arguments *arguments)
 {
     using Unsigned = typename axis<Index>::Unsigned;
-    constexpr int V = sizeof(Index) == 4 ? ACCESS / sizeof(T) : 1;
+    constexpr int V = sizeof(Index) == 4 ? VECTOR_BYTES / sizeof(T) : 1;
     const gradient_plan<Index> plan(p);
     const int64_t planes = p->N * p->C, size = p->H * p->W, outputs = p->OH * p->OW;
     const int64_t most = sizeof(Index) == 4 ? INT_MAX / size : planes;
@@ -122,7 +122,7 @@ static void launch_gather(talc_device *device, const talc_pool2d_problem *p,
         const int64_t *indices = MAX ? arguments->indices + first * outputs : NULL;
         const auto kernel =
             packed ? pool_gradient<MAX, T, Index, V> : pool_gradient<MAX, T, Index, 1>;
-        kernel<<<blocks_for(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+        kernel<<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
             dx, dy, indices, (Unsigned)count, plan);
     }
 }

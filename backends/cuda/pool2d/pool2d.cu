@@ -71,7 +71,7 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem, 
     if (status != TALC_OK)
         return status;
     const talc_pool2d_problem p = plain(*problem);
-    return talc_cuda_with_dtype(p.dtype, [&](auto element) {
+    return with_float(p.dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if (p.direction == TALC_GRAD_INPUT)
             launch_gradient<T>(device, &p, arguments);

@@ -26,7 +26,7 @@ struct window_rows {
 
 struct separable_plan {
     window_plan<int> window;
-    tile_grid grid;
+    pool_tiling tiling;
     int x_bytes; ///< of the rows of x in shared memory; 0: they are read where they are
     int rows_bytes, bytes;
 
@@ -34,36 +34,41 @@ struct separable_plan {
     {
     }
 
-    /// A tile is some whole planes where they fit, else as many rows of y as fit with their rows of x. Where not even one does, or
-    /// rows lie between windows, x stays where it is. False where the states of a row do not fit.
+    /// A tile is some whole planes where they fit in shared memory, else as many rows of y as fit with their rows of x. Where not
+    /// even one does, or windows leave rows of x unused between them, x is read from global memory. False where the states of a
+    /// row do not fit.
     bool cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
     {
         const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), row = p->W * size;
         const int64_t state_row = p->W * size * (p->indices ? 2 : 1) + (int64_t)sizeof(window_rows);
         const int64_t high = adaptive ? p->H / p->OH + 2 : (p->KH - 1) * p->dilation_h + 1;
-        const int64_t stride = adaptive ? pieces(p->H, p->OH) : p->stride_h;
+        const int64_t stride = adaptive ? talc_ceil_div(p->H, p->OH) : p->stride_h;
         const bool gaps = !adaptive && p->stride_h > high;
         const int64_t plane = p->H * row + p->OH * state_row;
         int64_t together = 1, y_rows = p->OH, x_rows = p->H;
         if (state_row > TILE_BYTES / 2)
             return false;
         if (plane <= TILE_BYTES) {
-            together = talc_smaller(TILE_BYTES / plane, pieces(all, least));
+            together = talc_smaller(TILE_BYTES / plane, talc_ceil_div(all, least));
         } else if (!gaps && high * row + state_row <= TILE_BYTES) {
             y_rows = (TILE_BYTES - high * row - state_row) / (stride * row + state_row) + 1;
-            y_rows = pieces(p->OH, pieces(p->OH, y_rows)); /* tiles as high as each other */
+            y_rows = talc_ceil_div(p->OH,
+                                   talc_ceil_div(p->OH, y_rows)); /* tiles as high as each other */
             x_rows = talc_smaller((y_rows - 1) * stride + high, p->H);
         } else {
-            y_rows = talc_smaller(pieces(BLOCK * 4, p->W), TILE_BYTES / state_row);
-            y_rows = pieces(p->OH, pieces(p->OH, y_rows));
+            y_rows = talc_smaller(talc_ceil_div(BLOCK * 4, p->W), TILE_BYTES / state_row);
+            y_rows = talc_ceil_div(p->OH, talc_ceil_div(p->OH, y_rows));
             x_rows = 0;
         }
-        grid.planes = (int)together, grid.rows = (int)y_rows;
-        x_bytes = x_rows == 0 ? 0 : (int)(pieces(together * x_rows * row, ACCESS) * ACCESS + LINE);
+        tiling.planes = (int)together, tiling.rows = (int)y_rows;
+        x_bytes = x_rows == 0
+                      ? 0
+                      : (int)(talc_ceil_div(together * x_rows * row, VECTOR_BYTES) * VECTOR_BYTES +
+                              CACHE_LINE);
         rows_bytes = (int)(together * y_rows * (int64_t)sizeof(window_rows));
         bytes = (int)(x_bytes + together * y_rows * state_row);
-        grid.set(p->OH, all);
+        tiling.set(p->OH, all);
         return true;
     }
 };
@@ -74,8 +79,8 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
                                                                : 5)
     pool_separable(const T *x, T *y, int64_t *indices, const separable_plan p)
 {
-    constexpr int AT_ONCE = STAGED ? 4 : 8; /* loads that a thread has under way */
-    extern __shared__ __align__(LINE) unsigned char tile_bytes[];
+    constexpr int IN_FLIGHT = STAGED ? 4 : 8; /* loads that a thread has under way */
+    extern __shared__ __align__(CACHE_LINE) unsigned char tile_bytes[];
     window_rows *all_rows = (window_rows *)(tile_bytes + p.x_bytes);
     State *states = (State *)(tile_bytes + p.x_bytes + p.rows_bytes);
     const int H = p.window.h.extent, W = p.window.w.extent;
@@ -85,8 +90,8 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
     const int y_across = min(OW, BLOCK), y_down = BLOCK / y_across;
     const int first_row = (int)threadIdx.x / across, first_iw = (int)threadIdx.x % across;
     const int first_y = (int)threadIdx.x / y_across, first_ow = (int)threadIdx.x % y_across;
-    for (uint32_t number = blockIdx.x; number < p.grid.count; number += gridDim.x) {
-        const tile t(p.grid, number, p.window.h);
+    for (uint32_t number = blockIdx.x; number < p.tiling.count; number += gridDim.x) {
+        const tile t(p.tiling, number, p.window.h);
         const int count = t.planes * t.rows;
         const T *rows =
             STAGED ? t.copy(x, H, W, tile_bytes) : x + ((int64_t)t.plane * H + t.top) * W;
@@ -98,21 +103,21 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
                             (int)p.window.h.dilation.quotient(h.end - h.first + step - 1), h.first,
                             h.size };
         }
-        await_run();
+        wait_for_copies();
         for (int iw = first_iw; iw < W && first_row < down; iw += BLOCK)
             for (int i = first_row; i < count; i += down) {
                 const window_rows window = all_rows[i];
                 const T *value = rows + window.from * W + iw;
                 int at = window.h * W + iw;
                 State state;
-                for (int r = 0; r < window.count; r += AT_ONCE) {
-                    T some[AT_ONCE];
+                for (int r = 0; r < window.count; r += IN_FLIGHT) {
+                    T some[IN_FLIGHT];
 #pragma unroll
-                    for (int k = 0; k < AT_ONCE; k++, value += h_pitch)
+                    for (int k = 0; k < IN_FLIGHT; k++, value += h_pitch)
                         if (r + k < window.count)
                             some[k] = *value;
 #pragma unroll
-                    for (int k = 0; k < AT_ONCE; k++, at += h_pitch)
+                    for (int k = 0; k < IN_FLIGHT; k++, at += h_pitch)
                         if (r + k < window.count)
                             state.add(some[k], at);
                 }
@@ -159,11 +164,11 @@ struct separable_row {
     {
         using S = State<T, int>;
         separable_plan plan(p);
-        for_slices<T>(p, arguments, p->OH, [&](plane_slice<T> some) {
+        for_plane_chunks<T>(p, arguments, p->OH, [&](plane_chunk<T> some) {
             plan.cut(p, some.planes, talc_cuda_state_of(device)->multiprocessors * 24);
             const auto kernel =
                 plan.x_bytes > 0 ? pool_separable<S, T, true> : pool_separable<S, T, false>;
-            kernel<<<blocks_of(device, plan.grid.count), BLOCK, plan.bytes,
+            kernel<<<grid_for_blocks(device, plan.tiling.count), BLOCK, plan.bytes,
                      talc_cuda_stream(device)>>>(some.x, some.y, some.indices, plan);
         });
     }

@@ -3,10 +3,11 @@
 #define TALC_BACKENDS_CUDA_POOL2D_STATE_CUH
 
 #include "backends/cuda/group.cuh"
-#include "backends/cuda/runs.cuh"
+#include "backends/cuda/shared_copy.cuh"
 #include "ops/pool2d_window.h"
 #include "tensor/extent.h"
 
+#include <limits>
 #include <type_traits>
 
 namespace /* other kernels have types of the same names */
@@ -128,17 +129,19 @@ template <typename Index> struct window_plan {
     }
 };
 
-/* Division by a whole number that many sums share: the nearest inverse below, and the rest of the inverse. Both are above zero,
- * so that infinite sums stay so; quotients of divisors below 2^20 are right to the last bit but for subnormal ones. */
+/* The largest number below 1. */
+template <typename T> constexpr T BELOW_ONE = 1 - std::numeric_limits<T>::epsilon() / 2;
+
+/* Division of many sums by the same whole number: the inverse, rounded down, and the inverse's remainder. Both are positive, so
+ * that infinite sums stay infinite; quotients by divisors below 2^20 are correctly rounded unless subnormal. */
 template <typename T> struct shared_divisor {
     T inverse, rest;
 
     __device__ explicit shared_divisor(T size) : inverse(1 / size)
     {
-        constexpr T BELOW = 1 - (sizeof(T) == 4 ? (T)0x1p-24 : (T)0x1p-53);
         T error = fma(-inverse, size, (T)1);
         if (error < 0) {
-            inverse *= BELOW; /* the number before */
+            inverse *= BELOW_ONE<T>; /* the next smaller number */
             error = fma(-inverse, size, (T)1);
         }
         rest = inverse * (error > 0 ? error : (T)0x1p-60);
@@ -158,15 +161,15 @@ static __device__ __forceinline__ void store(State state, T *y, Place *indices, 
 }
 
 /* A tile of a block: some whole planes, or some rows of y of one plane. */
-struct tile_grid {
+struct pool_tiling {
     int planes, rows;           ///< of y; where planes > 1, rows is OH
     divisor<uint32_t> tiles;    ///< of a plane
     uint32_t count, all_planes; ///< tiles, planes
 
     void set(int64_t OH, int64_t all)
     {
-        tiles.set(pieces(OH, rows));
-        count = (uint32_t)(pieces(all, planes) * pieces(OH, rows));
+        tiles.set(talc_ceil_div(OH, rows));
+        count = (uint32_t)(talc_ceil_div(all, planes) * talc_ceil_div(OH, rows));
         all_planes = (uint32_t)all;
     }
 };
@@ -176,28 +179,28 @@ struct tile {
     int planes, oh, rows; ///< oh: the first row of y
     int top, bottom;      ///< rows of x, of each plane
 
-    __device__ tile(const tile_grid &grid, uint32_t number, const axis<int> &h)
+    __device__ tile(const pool_tiling &tiling, uint32_t number, const axis<int> &h)
     {
-        const uint32_t above = grid.tiles.quotient(number);
-        plane = above * grid.planes;
-        planes = min(grid.planes, (int)(grid.all_planes - plane));
-        oh = (int)(number - above * grid.tiles.by) * grid.rows;
-        rows = min(grid.rows, (int)h.out.by - oh);
-        top = grid.planes > 1 ? 0 : h.begin(oh);
-        bottom = grid.planes > 1 ? h.extent : max(h.window(oh + rows - 1).end, top);
+        const uint32_t above = tiling.tiles.quotient(number);
+        plane = above * tiling.planes;
+        planes = min(tiling.planes, (int)(tiling.all_planes - plane));
+        oh = (int)(number - above * tiling.tiles.by) * tiling.rows;
+        rows = min(tiling.rows, (int)h.out.by - oh);
+        top = tiling.planes > 1 ? 0 : h.begin(oh);
+        bottom = tiling.planes > 1 ? h.extent : max(h.window(oh + rows - 1).end, top);
     }
 
-    /* All threads begin to copy the rows of x, which await_run() ends. */
+    /* Begins to copy the rows of x into shared memory, by all threads of the block; wait_for_copies() waits for them. */
     template <typename T> __device__ T *copy(const T *x, int H, int W, unsigned char *to) const
     {
         const T *from = x + ((int64_t)plane * H + top) * W;
-        T *shared = (T *)to + place_of(from);
-        copy_run(shared, from, planes * (bottom - top) * W);
+        T *shared = (T *)to + offset_in_line(from);
+        copy_to_shared(shared, from, planes * (bottom - top) * W);
         return shared;
     }
 };
 
-/* Bytes of shared memory: six blocks of a multiprocessor have room. */
+/* Bytes of shared memory of a block: six fit a multiprocessor. */
 constexpr int64_t TILE_BYTES = 36 << 10;
 
 // ---- Launches -----------------------------------------------------------------------------------------------
@@ -214,23 +217,23 @@ static bool is_narrow(const talc_pool2d_problem *p)
     return p->H <= MOST / p->W && p->OH <= MOST / p->OW;
 }
 
-/* Some of a problem's planes. */
-template <typename T> struct plane_slice {
+/* Consecutive planes of a problem. */
+template <typename T> struct plane_chunk {
     const T *x;
     T *y;
     int64_t *indices; ///< NULL: not wanted
     int64_t planes;
 };
 
-/* Calls `launch` with slices in which what a plane has `a_plane` of counts to 2^31 at most. */
+/* Calls `launch` with chunks of planes, small enough that 32 bits hold the number of their rows or outputs (`a_plane` a plane). */
 template <typename T, typename Launch>
-static void for_slices(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
-                       int64_t a_plane, Launch launch)
+static void for_plane_chunks(const talc_pool2d_problem *p, const talc_pool2d_arguments *arguments,
+                             int64_t a_plane, Launch launch)
 {
     const int64_t planes = p->N * p->C, most = INT_MAX / a_plane;
     for (int64_t first = 0; first < planes; first += most) {
         const int64_t at = first * p->OH * p->OW;
-        launch(plane_slice<T>{ (const T *)arguments->x + first * p->H * p->W,
+        launch(plane_chunk<T>{ (const T *)arguments->x + first * p->H * p->W,
                                (T *)arguments->y + at, p->indices ? arguments->indices + at : NULL,
                                planes - first < most ? planes - first : most });
     }

@@ -14,7 +14,7 @@ namespace
 
 struct tile_plan {
     window_plan<int> window;
-    tile_grid grid;
+    pool_tiling tiling;
     int depth;                  ///< outputs of a thread
     bool staged;                ///< results, in shared memory, for whole stores
     int results, places, bytes; ///< where they and their indices begin; all
@@ -24,8 +24,9 @@ struct tile_plan {
     {
     }
 
-    /// Short rows that end within a sector of 32 bytes are stored in parts by warps that hold several; staging them leaves less room
-    /// for x, which large windows need more (5x5 maxima on 28x28: 70 % of the rate of a copy, staged 66; 3x3 on 14x14: 57, staged 83).
+    /// Results are staged in shared memory where rows are short and end within a 32-byte sector, since a warp that holds several
+    /// such rows writes sectors in part. Staging leaves less shared memory for x, which large windows need more (5x5 maxima on
+    /// 28x28: 70 % of the rate of a copy, staged 66; 3x3 on 14x14: 57, staged 83).
     static bool is_staged(const talc_pool2d_problem *p)
     {
         return p->OW * (int64_t)talc_dtype_size(p->dtype) % 32 != 0 &&
@@ -44,48 +45,50 @@ struct tile_plan {
         return p->KH * p->W * (int64_t)talc_dtype_size(p->dtype) + staged_row(p) <= TILE_BYTES;
     }
 
-    /// Cuts `all` planes of a problem that fits into tiles, at least `least` where there are as many planes.
+    /// Divides `all` planes of a problem that fits into tiles, at least `least` of them where there are as many planes.
     void cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
     {
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), x_row = p->W * size;
         const int64_t y_row = staged_row(p), plane = p->H * x_row + p->OH * y_row;
         const int64_t halo = (p->KH - p->stride_h) * x_row;
         const int64_t fit = (TILE_BYTES - halo) / (p->stride_h * x_row + y_row);
-        grid.planes = (int)talc_between(TILE_BYTES / plane, 1, pieces(all, least));
-        grid.rows = plane > TILE_BYTES ? (int)pieces(p->OH, pieces(p->OH, fit)) : (int)p->OH;
+        tiling.planes = (int)talc_between(TILE_BYTES / plane, 1, talc_ceil_div(all, least));
+        tiling.rows =
+            plane > TILE_BYTES ? (int)talc_ceil_div(p->OH, talc_ceil_div(p->OH, fit)) : (int)p->OH;
         occupy((int)p->KH, (int)p->stride_h, (int)p->OW);
-        grid.set(p->OH, all);
-        groups.set(pieces(grid.rows, depth));
-        const int64_t x_rows = talc_smaller((grid.rows - 1) * p->stride_h + p->KH, p->H);
-        const int64_t y_bytes = staged ? grid.planes * grid.rows * p->OW * size : 0;
-        results = (int)place_after(grid.planes > 1 ? grid.planes * p->H * x_row : x_rows * x_row);
+        tiling.set(p->OH, all);
+        groups.set(talc_ceil_div(tiling.rows, depth));
+        const int64_t x_rows = talc_smaller((tiling.rows - 1) * p->stride_h + p->KH, p->H);
+        const int64_t y_bytes = staged ? tiling.planes * tiling.rows * p->OW * size : 0;
+        results =
+            (int)place_after(tiling.planes > 1 ? tiling.planes * p->H * x_row : x_rows * x_row);
         places = staged ? (int)place_after(results + y_bytes) : results;
         bytes =
             staged && p->indices ? (int)place_after(places + y_bytes / size * sizeof(int)) : places;
     }
 
-    /// The line behind `end`, and room for a shift within a line.
+    /// The next cache line after `end`, and space for an offset within a cache line.
     static int64_t place_after(int64_t end)
     {
-        return pieces(end, LINE) * LINE + LINE;
+        return talc_ceil_div(end, CACHE_LINE) * CACHE_LINE + CACHE_LINE;
     }
 
-    /// Of a few depths and numbers of planes, takes those with which a block reads the fewest rows of shared memory an output,
-    /// idle threads counted.
+    /// Chooses outputs per thread (thread coarsening) and planes per tile: of a few, those with which a block reads the fewest
+    /// rows of shared memory per output, idle threads counted.
     void occupy(int K, int S, int OW)
     {
-        const int most_planes = grid.planes, rows = grid.rows;
+        const int most_planes = tiling.planes, rows = tiling.rows;
         double best = 0;
         for (int high = 10; high >= 4; high -= 2) {
-            const int deep = (int)pieces(rows, pieces(rows, high));
-            const int threads = (int)pieces(rows, deep) * OW;
+            const int deep = (int)talc_ceil_div(rows, talc_ceil_div(rows, high));
+            const int threads = (int)talc_ceil_div(rows, deep) * OW;
             for (int some = most_planes; some > 0 && some > most_planes - 4; some--) {
-                const int rounds = (some * threads + BLOCK - 1) / BLOCK;
+                const int rounds = (int)talc_ceil_div(some * threads, BLOCK);
                 const double gain = (double)(some * rows * OW) / (rounds * (deep * S + K - S));
                 if (gain > best) {
                     best = gain;
                     depth = deep;
-                    grid.planes = some;
+                    tiling.planes = some;
                 }
             }
         }
@@ -96,17 +99,17 @@ template <typename State, typename T, int K, int S>
 static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8 ? 4 : 6)
     pool_tiled(const T *x, T *y, int64_t *indices, const tile_plan p)
 {
-    extern __shared__ __align__(LINE) unsigned char tile_bytes[];
+    extern __shared__ __align__(CACHE_LINE) unsigned char tile_bytes[];
     const axis<int> &along_h = p.window.h, &along_w = p.window.w;
     const int H = along_h.extent, W = along_w.extent;
     const int OH = (int)along_h.out.by, OW = (int)along_w.out.by;
-    for (uint32_t number = blockIdx.x; number < p.grid.count; number += gridDim.x) {
-        const tile t(p.grid, number, along_h);
+    for (uint32_t number = blockIdx.x; number < p.tiling.count; number += gridDim.x) {
+        const tile t(p.tiling, number, along_h);
         const T *shared = t.copy(x, H, W, tile_bytes);
         const int64_t first = ((int64_t)t.plane * OH + t.oh) * OW;
-        T *results = (T *)(tile_bytes + p.results) + place_of(y + first);
-        int *places = (int *)(tile_bytes + p.places) + place_of(indices + first);
-        await_run();
+        T *results = (T *)(tile_bytes + p.results) + offset_in_line(y + first);
+        int *places = (int *)(tile_bytes + p.places) + offset_in_line(indices + first);
+        wait_for_copies();
         const int threads = t.planes * (int)p.groups.by * OW;
         for (int i = (int)threadIdx.x; i < threads; i += BLOCK) {
             const int row = (int)along_w.out.quotient(i), ow = i - row * OW;
@@ -123,7 +126,7 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
 #pragma unroll
             for (int k = 0; k < K; k++)
                 inside[k] = (unsigned)(iw + k) < (unsigned)W;
-            const T *line = shared + (plane * H + ih - t.top) * W + iw;
+            const T *x_row = shared + (plane * H + ih - t.top) * W + iw;
             State kept[K]; /* combined rows of the window */
             const auto read = [&](State &state) {
                 state = State{};
@@ -131,9 +134,9 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
 #pragma unroll
                     for (int k = 0; k < K; k++)
                         if (inside[k])
-                            state.add(line[k], ih * W + iw + k);
+                            state.add(x_row[k], ih * W + iw + k);
                 ih++;
-                line += W;
+                x_row += W;
             };
 #pragma unroll
             for (int k = S; k < K; k++)
@@ -165,10 +168,10 @@ static __global__ void __launch_bounds__(BLOCK, State::LOCATES || sizeof(T) == 8
         __syncthreads(); /* the tile is read, and the results are there */
         if (p.staged) {
             const int count = t.planes * t.rows * OW;
-            store_run(y + first, results, count, [](T value, int) { return value; });
+            store_from_shared(y + first, results, count, [](T value, int) { return value; });
             if constexpr (State::LOCATES)
-                store_run(indices + first, places, count,
-                          [](int place, int) { return (int64_t)place; });
+                store_from_shared(indices + first, places, count,
+                                  [](int place, int) { return (int64_t)place; });
         }
     }
 }
@@ -201,9 +204,9 @@ struct tiled_row {
                             : p->KH == 3 && p->stride_h == 2 ? pool_tiled<S, T, 3, 2>
                                                              : pool_tiled<S, T, 3, 1>;
         tile_plan plan(p);
-        for_slices<T>(p, arguments, p->OH, [&](plane_slice<T> some) {
+        for_plane_chunks<T>(p, arguments, p->OH, [&](plane_chunk<T> some) {
             plan.cut(p, some.planes, talc_cuda_state_of(device)->multiprocessors * 24);
-            kernel<<<blocks_of(device, plan.grid.count), BLOCK, plan.bytes,
+            kernel<<<grid_for_blocks(device, plan.tiling.count), BLOCK, plan.bytes,
                      talc_cuda_stream(device)>>>(some.x, some.y, some.indices, plan);
         });
     }

@@ -1,4 +1,4 @@
-/// Pooling windows of every kind, out of device memory, a thread or a group of threads an output.
+/// Pooling windows of every kind, from global memory, by a thread or a group of threads for each output.
 /// Private to backends/cuda/pool2d.
 #ifndef TALC_BACKENDS_CUDA_POOL2D_WINDOW_CUH
 #define TALC_BACKENDS_CUDA_POOL2D_WINDOW_CUH
@@ -13,19 +13,19 @@ template <typename State, typename T, typename Index>
 static __device__ void add_contiguous(State &state, const T *image, Index from, Index end,
                                       int thread, int threads)
 {
-    constexpr int V = ACCESS / sizeof(T), AT_ONCE = 4;
+    constexpr int V = VECTOR_BYTES / sizeof(T), IN_FLIGHT = 4;
     const Index first = from + (Index)(-((uintptr_t)(image + from) / sizeof(T)) % V);
     const Index vectors = end > first ? (end - first) / V : 0, rest = first + vectors * V;
     for (Index i = from + thread; i < first && i < end; i += threads)
         state.add(image[i], i);
-    for (Index i = thread; i < vectors; i += threads * AT_ONCE) {
-        vec<T, V> some[AT_ONCE];
+    for (Index i = thread; i < vectors; i += threads * IN_FLIGHT) {
+        vec<T, V> some[IN_FLIGHT];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
+        for (int k = 0; k < IN_FLIGHT; k++)
             if (i + k * threads < vectors)
                 some[k] = *(const vec<T, V> *)(image + first + (i + k * threads) * V);
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
+        for (int k = 0; k < IN_FLIGHT; k++)
             if (i + k * threads < vectors)
 #pragma unroll
                 for (int v = 0; v < V; v++)
@@ -41,15 +41,15 @@ static __device__ void add_taps(State &state, const T *image, taps<Index> h, tap
                                 const window_plan<Index> &plan, int thread, int threads)
 {
     using Unsigned = typename axis<Index>::Unsigned;
-    constexpr int AT_ONCE = 8;
+    constexpr int IN_FLIGHT = 8;
     const Index h_step = (Index)plan.h.dilation.by, w_step = (Index)plan.w.dilation.by;
     const Unsigned columns = (Unsigned)((w.end - w.first + w_step - 1) / w_step);
     const Unsigned count = columns * (Unsigned)((h.end - h.first + h_step - 1) / h_step);
-    for (Unsigned tap = thread; tap < count; tap += threads * AT_ONCE) {
-        T value[AT_ONCE];
-        Index place[AT_ONCE];
+    for (Unsigned tap = thread; tap < count; tap += threads * IN_FLIGHT) {
+        T value[IN_FLIGHT];
+        Index place[IN_FLIGHT];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) {
+        for (int k = 0; k < IN_FLIGHT; k++) {
             const Unsigned t = tap + k * threads, row = t / columns;
             place[k] = (h.first + (Index)row * h_step) * plan.w.extent + w.first +
                        (Index)(t - row * columns) * w_step;
@@ -57,7 +57,7 @@ static __device__ void add_taps(State &state, const T *image, taps<Index> h, tap
                 value[k] = image[place[k]];
         }
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++)
+        for (int k = 0; k < IN_FLIGHT; k++)
             if (tap + k * threads < count)
                 state.add(value[k], place[k]);
     }
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(BLOCK)
                 int threads, const window_plan<Index> plan)
 {
     using Unsigned = typename axis<Index>::Unsigned;
-    __shared__ alignas(ACCESS) char shared[BLOCK / WARP * sizeof(State)];
+    __shared__ alignas(VECTOR_BYTES) char shared[BLOCK / WARP * sizeof(State)];
     const Unsigned groups = BLOCK / threads, group = threadIdx.x / threads;
     const int thread = (int)threadIdx.x % threads;
     const Index W = plan.w.extent;
@@ -116,9 +116,9 @@ static void launch_window(talc_device *device, const talc_pool2d_problem *p,
 {
     const int threads = threads_of(p);
     const window_plan<Index> plan(p);
-    for_slices<T>(p, arguments, a_plane, [&](plane_slice<T> some) {
+    for_plane_chunks<T>(p, arguments, a_plane, [&](plane_chunk<T> some) {
         const int64_t count = some.planes * p->OH * p->OW;
-        const unsigned blocks = blocks_of(device, pieces(count, BLOCK / threads));
+        const unsigned blocks = grid_for_blocks(device, talc_ceil_div(count, BLOCK / threads));
         pool_window<State, T, Index><<<blocks, BLOCK, 0, talc_cuda_stream(device)>>>(
             some.x, some.y, some.indices, (typename axis<Index>::Unsigned)count, threads, plan);
     });

@@ -4,17 +4,18 @@
 ///
 /// Where the reduced dimensions are the denser ones in memory, 4 to 256 neighbouring threads share an output and read along
 /// it, 16 bytes at a time where they can. Elsewhere neighbouring threads have neighbouring outputs, 16 bytes of them where they
-/// can, and read across them; rows of threads share the reduced elements. Short rows (rows.cuh) and planes that are no whole
-/// accesses (planes.cuh) go through shared memory. Either way a tree of fixed shape joins what the threads found.
+/// can, and read across them; rows of threads share the reduced elements. Short rows (rows.cuh) and planes that are not whole
+/// vectors (planes.cuh) go through shared memory. In each case a tree of fixed shape combines the threads' partial results.
 ///
-///   parts  Long reductions of few outputs are cut into parts, which give partial results; a second kernel joins the parts
-///          of each output. The cut depends on the problem alone.
+///   parts  Long reductions of few outputs are split into parts, one a block; a second kernel combines the partial results of
+///          each output. The split depends on the problem alone.
 ///   whole  One kernel: no part, no workspace.
 ///
-/// Memory-bound, as long as finding the next element takes few instructions: a thread walks with additions alone.
+/// Memory-bound, as long as finding the next element takes few instructions: a thread moves on by additions alone.
 ///
 /// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/reduce/plan.cuh"
 #include "backends/cuda/reduce/rows.cuh"
 
@@ -25,63 +26,69 @@ namespace /* other kernels have types of the same names */
 
 // ---- Places -------------------------------------------------------------------------------------------------
 
-/* A thread's place in a reduction: a step in a run of steps, which the innermost reduced dimension is. */
+/* A thread's place in a reduction: a step in a row, which is the innermost reduced dimension. */
 struct cursor {
-    int64_t offset, run, step;
+    int64_t offset, row, step;
 };
 
-/* Where lanes, each of them an output or an access of several, and the steps of their reductions, each of them an element or an
- * access of several, stand in x. */
+/* The offsets in x of outputs and of the steps of their reductions. In one of the two an entry is a vector of COUNT elements. */
 struct places {
-    int64_t lanes, steps, part; /* part: in steps */
-    int64_t length, stride;     /* of a run: steps, and elements from one to the next */
-    /* What a thread moves on by: runs and steps, elements in x; and elements from a run's end to the next one's begin. */
-    int64_t hop_runs, hop_steps, hop, wrap;
-    bool deep; /* more than one dimension of runs */
-    walk<1, uint64_t> kept, runs;
+    int64_t outputs, steps, part; /* part: in steps */
+    int64_t length, stride;       /* of a row: steps, and elements from one to the next */
+    /* What a thread moves on by: rows and steps, elements in x; and elements from the end of a row to the next one. */
+    int64_t hop_rows, hop_steps, hop, wrap;
+    bool deep; /* more than one dimension of rows */
+    strided_index<1, uint64_t> kept, rows;
 
     /* `dims` and `strides` of steps; a thread takes every hop_th of them. */
-    places(const cut &c, int64_t hop_th, int kept_rank, const int64_t *kept_dims,
+    places(const reduce_tiling &c, int64_t hop_th, int kept_rank, const int64_t *kept_dims,
            const int64_t *kept_strides, int rank, const int64_t *dims, const int64_t *strides)
-        : lanes(count_of(kept_rank, kept_dims)), steps(count_of(rank, dims)), part(c.part),
+        : outputs(count_of(kept_rank, kept_dims)), steps(count_of(rank, dims)), part(c.part),
           length(rank > 1 ? dims[rank - 1] : INT64_MAX), stride(rank > 0 ? strides[rank - 1] : 0),
-          hop_runs(hop_th / length), hop_steps(hop_th % length), deep(rank > 2),
+          hop_rows(hop_th / length), hop_steps(hop_th % length), deep(rank > 2),
           kept(kept_rank, kept_dims, { kept_strides }),
-          runs(rank > 1 ? rank - 1 : 0, dims, { strides })
+          rows(rank > 1 ? rank - 1 : 0, dims, { strides })
     {
-        const int64_t run_stride = rank > 1 ? strides[rank - 2] : 0;
-        hop = hop_runs * run_stride + hop_steps * stride;
-        wrap = rank > 1 ? run_stride - length * stride : 0;
+        const int64_t row_stride = rank > 1 ? strides[rank - 2] : 0;
+        hop = hop_rows * row_stride + hop_steps * stride;
+        wrap = rank > 1 ? row_stride - length * stride : 0;
     }
-    __device__ int64_t of_lane(int64_t lane) const
+    __device__ int64_t of_output(int64_t output) const
     {
-        return talc::offset_of(kept, lane);
+        return talc::offset_of(kept, output);
     }
-    __device__ int64_t offset_of(int64_t run, int64_t step) const
+    /* A loop, as kernels have this once for each access in flight and seldom come here. */
+    __device__ int64_t offset_of(int64_t row, int64_t step) const
     {
-        int64_t at[1];
-        runs.offsets((uint64_t)run, at);
-        return at[0] + step * stride;
+        int64_t at = step * stride;
+        uint64_t index = (uint64_t)row;
+#pragma unroll 1
+        for (int i = rows.rank - 1; i >= 0; i--) {
+            const uint64_t rest = i == 0 ? 0 : rows.dims[i].quotient(index);
+            at += (int64_t)(index - rest * rows.dims[i].by) * rows.strides[0][i];
+            index = rest;
+        }
+        return at;
     }
     __device__ cursor begin(int64_t step) const
     {
-        const int64_t run = step < length ? 0 : step / length;
-        return { offset_of(run, step - run * length), run, step - run * length };
+        const int64_t row = step < length ? 0 : step / length;
+        return { offset_of(row, step - row * length), row, step - row * length };
     }
     __device__ void advance(cursor &here) const
     {
         here.offset += hop;
-        if (length == INT64_MAX) /* a single run */
+        if (length == INT64_MAX) /* a single row */
             return;
         here.step += hop_steps;
-        here.run += hop_runs;
+        here.row += hop_rows;
         if (here.step >= length) {
             here.step -= length;
             here.offset += wrap;
-            here.run++;
+            here.row++;
         }
         if (deep)
-            here.offset = offset_of(here.run, here.step);
+            here.offset = offset_of(here.row, here.step);
     }
     /* How many steps from `begin` on, every `hop_th`, are of this block's part: few enough to count in 32 bits. */
     __device__ int count(int64_t begin, int hop_th) const
@@ -93,10 +100,18 @@ struct places {
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/* Accesses that a thread has in flight; those of 16 bytes make 64. */
-template <int COUNT> constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+/* Elements of the widest vector. Integers, which networks do not reduce, have one kernel along and one across. */
+template <typename T>
+constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_BYTES / (int)sizeof(T) : 1;
 
-/* Adds a batch of accesses, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
+/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers the code is kept short. */
+template <typename T, int COUNT>
+constexpr int IN_FLIGHT = COUNT > 1 || !std::is_floating_point_v<T> ? 4 : 8;
+template <typename T, int COUNT>
+constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> < 8 || sizeof(T) == 8 ? IN_FLIGHT<T, COUNT>
+                                                                           : 16;
+
+/* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four at a time, as far as they go. */
 template <typename Counted, typename T, int COUNT, int BATCH>
 static __device__ __forceinline__ void add_fours(Counted *seen,
                                                  const vec<T, COUNT> (&values)[BATCH], int i,
@@ -129,18 +144,18 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK)
     reduce_along(const target<State> to, const T *x, int threads, const places at)
 {
-    constexpr int BATCH = IN_FLIGHT<COUNT>;
+    constexpr int BATCH = IN_FLIGHT<T, COUNT>;
     __shared__ State shared[BLOCK / WARP];
     const int groups = BLOCK / threads, group = threadIdx.x / threads;
     const int thread = threadIdx.x % threads;
     const int64_t begin = blockIdx.y * at.part + thread;
     const int count = at.count(begin, threads);
     const cursor from = at.begin(begin);
-    for (int64_t first = (int64_t)blockIdx.x * groups; first < at.lanes;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < at.outputs;
          first += (int64_t)gridDim.x * groups) {
-        const bool real = first + group < at.lanes;
+        const bool real = first + group < at.outputs;
         const int64_t output = real ? first + group : first;
-        const T *x_output = x + at.of_lane(output);
+        const T *x_output = x + at.of_output(output);
         cursor here = from;
         typename State::counted seen;
         for (int i = 0; i < count; i += BATCH) {
@@ -198,17 +213,17 @@ template <typename State, typename T, int COUNT>
 static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
     reduce_across(const target<State> to, const T *x, int width, const places at)
 {
-    constexpr int BATCH = COUNT > 1 ? 4 : sizeof(T) < 8 ? 16 : 8;
+    constexpr int BATCH = IN_FLIGHT_ACROSS<T, COUNT>;
     __shared__ State shared[BLOCK * COUNT];
     const int rows = BLOCK / width, row = threadIdx.x / width, column = threadIdx.x % width;
     const int64_t begin = blockIdx.y * at.part + row;
     const int count = at.count(begin, rows);
     const cursor from = at.begin(begin);
-    for (int64_t first = (int64_t)blockIdx.x * width; first < at.lanes;
+    for (int64_t first = (int64_t)blockIdx.x * width; first < at.outputs;
          first += (int64_t)gridDim.x * width) {
-        const bool real = first + column < at.lanes;
-        const int64_t lane = real ? first + column : first;
-        const T *x_lane = x + at.of_lane(lane);
+        const bool real = first + column < at.outputs;
+        const int64_t output = real ? first + column : first;
+        const T *x_output = x + at.of_output(output);
         cursor here = from;
         typename State::counted seen[COUNT];
         for (int i = 0; i < count; i += BATCH) {
@@ -216,7 +231,7 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
 #pragma unroll
             for (int k = 0; k < BATCH; k++) {
                 if (i + k < count)
-                    values[k] = *(const vec<T, COUNT> *)(x_lane + here.offset);
+                    values[k] = *(const vec<T, COUNT> *)(x_output + here.offset);
                 at.advance(here);
             }
             add_fours(seen, values, i, count);
@@ -229,7 +244,7 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS_ACROSS<State, COUNT>)
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
             if (real && row == 0)
-                to.write(lane * COUNT + e, state[e]);
+                to.write(output * COUNT + e, state[e]);
     }
 }
 
@@ -255,7 +270,7 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- Launches -----------------------------------------------------------------------------------------------
 
-/* Dimensions of which the innermost goes by in accesses of `count` elements. */
+/* Dimensions of which the innermost is counted in vectors of `count` elements. */
 struct packing {
     int64_t count, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK];
 
@@ -279,10 +294,10 @@ struct packing {
 };
 
 template <typename State, typename T>
-static void launch_along(talc_device *device, const talc_reduce_problem *p, cut c,
+static void launch_along(talc_device *device, const talc_reduce_problem *p, reduce_tiling c,
                          const target<State> &to, const T *x)
 {
-    constexpr int COUNT = ACCESS / sizeof(T);
+    constexpr int COUNT = VECTOR_ELEMENTS<T>;
     const packing packed(COUNT, x, p->reduced_rank, p->reduced_dims, p->reduced_strides,
                          p->kept_rank, p->kept_strides);
     c.part /= packed.count;
@@ -290,22 +305,23 @@ static void launch_along(talc_device *device, const talc_reduce_problem *p, cut 
                     packed.dims, packed.strides);
     const auto kernel =
         packed.count > 1 ? reduce_along<State, T, COUNT> : reduce_along<State, T, 1>;
-    const dim3 grid(blocks_of(device, pieces(at.lanes, BLOCK / c.threads)), (unsigned)c.parts);
+    const dim3 grid(grid_for_blocks(device, talc_ceil_div(at.outputs, BLOCK / c.threads)),
+                    (unsigned)c.parts);
     kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.threads, at);
 }
 
 template <typename State, typename T>
-static void launch_across(talc_device *device, const talc_reduce_problem *p, const cut &c,
+static void launch_across(talc_device *device, const talc_reduce_problem *p, const reduce_tiling &c,
                           const target<State> &to, const T *x)
 {
-    constexpr int COUNT = std::is_floating_point_v<T> ? ACCESS / sizeof(T) : 1;
+    constexpr int COUNT = VECTOR_ELEMENTS<T>;
     const packing packed(COUNT, x, p->kept_rank, p->kept_dims, p->kept_strides, p->reduced_rank,
                          p->reduced_strides);
     const places at(c, BLOCK / c.width, p->kept_rank, packed.dims, packed.strides, p->reduced_rank,
                     p->reduced_dims, p->reduced_strides);
     const auto kernel =
         packed.count > 1 ? reduce_across<State, T, COUNT> : reduce_across<State, T, 1>;
-    const dim3 grid(blocks_of(device, pieces(at.lanes, c.width)), (unsigned)c.parts);
+    const dim3 grid(grid_for_blocks(device, talc_ceil_div(at.outputs, c.width)), (unsigned)c.parts);
     kernel<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(to, x, c.width, at);
 }
 
@@ -335,16 +351,19 @@ template <typename State, typename T>
 static void launch_parts(talc_device *device, const talc_reduce_problem *p, const target<State> &to,
                          const T *x, bool in_parts)
 {
-    if constexpr (std::is_floating_point_v<T>)
+    const reduce_tiling c = tiling_of(p, in_parts);
+    if constexpr (std::is_floating_point_v<T>) {
         if (has_odd_planes(p)) {
             launch_planes(device, plane_reduction<State>{ to }, x, planes_of(p, in_parts));
             return;
         }
-    const short_rows s(p, x);
-    const cut c = cut_of(p, in_parts);
-    if (c.parts == 1 && s.serves)
-        launch_short(device, to, x, s);
-    else if (c.across)
+        const short_rows s(p, x);
+        if (c.parts == 1 && s.serves) {
+            launch_short(device, to, x, s);
+            return;
+        }
+    }
+    if (c.across)
         launch_across<State, T>(device, p, c, to, x);
     else
         launch_along<State, T>(device, p, c, to, x);
@@ -366,8 +385,8 @@ static void launch(talc_device *device, const talc_reduce_problem *p,
         width *= 2;
     to.partials = NULL;
     join_parts<State>
-        <<<blocks_of(device, pieces(p->outputs, width)), BLOCK, 0, talc_cuda_stream(device)>>>(
-            to, (const State *)a->base.workspace, width, parts);
+        <<<grid_for_blocks(device, talc_ceil_div(p->outputs, width)), BLOCK, 0,
+           talc_cuda_stream(device)>>>(to, (const State *)a->base.workspace, width, parts);
 }
 
 template <typename T>
@@ -388,17 +407,10 @@ static talc_status run(talc_device *device, const talc_reduce_problem *p,
     const talc_status status = talc_cuda_enter(device, "reduce");
     if (status != TALC_OK)
         return status;
-    switch (p->dtype) {
-#define CASE(constant, name, T, safetensors)                                                       \
-    case constant:                                                                                 \
-        reduce<T>(device, p, arguments, in_parts);                                                 \
-        break;
-        TALC_DTYPE_TABLE(CASE)
-#undef CASE
-    default:
-        break;
-    }
-    return talc_cuda_launched(device, "reduce");
+    return with_element(p->dtype, [&](auto element) {
+        reduce<typename decltype(element)::type>(device, p, arguments, in_parts);
+        return talc_cuda_launched(device, "reduce");
+    });
 }
 
 } // namespace
@@ -428,8 +440,8 @@ static talc_status run_row(talc_device *device, const talc_reduce_problem *probl
 
 const talc_algorithm talc_cuda_reduce[] = {
     talc_cuda_row<plan_parts, run_row<true>>(
-        "parts", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+        "parts", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     talc_cuda_row<plan_whole, run_row<false>>(
-        "whole", { "f64 accumulation of sums of four", TALC_STRICT, false }),
+        "whole", { "f64 accumulation, f32 in sums of four", TALC_STRICT, false }),
     { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
 };

@@ -1,7 +1,7 @@
 /// What a reduction keeps of the elements that it has seen. Private to backends/cuda.
 ///
 /// A state belongs to one output. `add` takes elements k, k + step, k + 2 step ... of the reduction; a thread adds in ascending
-/// order. `join` takes what another state has seen. `result` is y's element. States are plain data, and a fresh one has seen
+/// order. `join` combines it with another state. `result` is y's element. States are plain data, and a fresh one has seen
 /// nothing.
 ///
 /// A thread that counts its elements in 32 bits adds them to a `counted`, and makes it a state when it has them all: position(k)
@@ -9,6 +9,7 @@
 #ifndef TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 #define TALC_BACKENDS_CUDA_REDUCE_STATES_CUH
 
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 
 #include <limits>
@@ -20,7 +21,7 @@ namespace talc
 /// Sums, in f64 for floating point, after f32 sums of four elements where there are as many; in 64 bits, which wrap around,
 /// for integers.
 template <typename T> struct total {
-    using sum_type = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
+    using sum_type = total_of<T>;
     using result_type = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
     using counted = total;
     sum_type value = 0;
@@ -149,7 +150,8 @@ template <typename T, typename Index = int64_t> struct __attribute__((packed, al
 };
 
 /// Where an output's elements stand. Outputs that lie along one dimension, as rows do, need none of a walk's steps.
-static __device__ __forceinline__ int64_t offset_of(const walk<1, uint64_t> &kept, int64_t output)
+static __device__ __forceinline__ int64_t offset_of(const strided_index<1, uint64_t> &kept,
+                                                    int64_t output)
 {
     if (kept.rank == 1)
         return output * kept.strides[0][0];

@@ -2,7 +2,7 @@
 ///
 /// The blocks of a cluster run at the same time and reach each other's shared memory. Each holds a part of the softmax, every
 /// thread its own vectors in its own slots, which need no barrier. A slot is filled from the next softmax as soon as its result
-/// is on its way, so that reading does not wait for writing. A cluster of one block runs on every GPU.
+/// is being stored, so that reading does not wait for writing. A cluster of one block runs on every GPU.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_CLUSTER_CUH
 
@@ -26,7 +26,7 @@ template <typename T> struct exchange {
     uint64_t arrived; ///< an mbarrier: one phase an exchange
 };
 
-/// The joined value of all threads of a cluster, in all of them; `round` counts the calls with an exchange. Values travel with
+/// A value reduced over all threads of a cluster (all-reduce); `round` counts the calls with an exchange. Values travel with
 /// the mbarrier's own byte count: a barrier of the cluster would wait for all stores to global memory too. Between two calls
 /// with an exchange there is one with another: whoever sends again has heard from all that they have read.
 template <typename T, typename Join>
@@ -66,7 +66,7 @@ template <typename T, int COUNT>
 static __global__ void __launch_bounds__(MOST_THREADS)
     softmax_cluster(T *y, const T *x, int blocks, int count, const softmax_plan plan)
 {
-    extern __shared__ __align__(LINE) char stored[];
+    extern __shared__ __align__(CACHE_LINE) char stored[];
     __shared__ exchange<T> all_m, all_sum;
     using vector = vec<T, COUNT>;
     const int threads = blockDim.x * blocks;

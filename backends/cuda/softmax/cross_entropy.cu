@@ -10,9 +10,12 @@
 ///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
 ///          record (fault.h). So there is one launch.
 ///
-/// The input gradient is in cross_entropy_gradient.cu. A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of short runs of
+/// The input gradient is in cross_entropy_gradient.cu.
+///
+/// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of a few of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
 #include "backends/cuda/row.cuh"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/fault.h"
 #include "backends/cuda/softmax/entropy.cuh"
@@ -20,8 +23,8 @@
 namespace /* other kernels have types of the same names */
 {
 
-/* Blocks of a multiprocessor at most, four times those that run side by side in f32: few enough that a block's end, a wait until
- * its part is written, is a small share of its time, and enough that the last ones are. */
+/* The most blocks per multiprocessor, four times those resident at once in f32: few enough that the end of a block, which waits until
+ * its partial result is written, is a small share of its time, and enough that the last wave is one too. */
 constexpr int64_t MOST_ALONG = 16, MOST_ACROSS = 20;
 
 constexpr int64_t NOWHERE = INT64_MAX;
@@ -75,7 +78,7 @@ __device__ bool decided(const entropy_plan<T, Index> &plan, Index i, int64_t lab
 
 // ---- All samples --------------------------------------------------------------------------------------------
 
-/* Where the blocks' losses come together. */
+/* Where the last block finds the partial results of all blocks. */
 struct gathering {
     part *parts;    /* of each block */
     unsigned *done; /* blocks; 0 before the launch and after it */
@@ -94,7 +97,7 @@ __device__ void tell(volatile talc_cuda_fault *fault, part wrong, int64_t classe
     fault->complete = 1;
 }
 
-/* Counts the block and tells whether it is the last of its launch, for which all is there that any wrote before it was counted.
+/* Counts the block and tells whether it is the last of its launch, which sees all that the others wrote before they were counted.
  * By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run. */
 __device__ bool is_last(unsigned *done)
 {
@@ -137,7 +140,7 @@ template <typename T> __device__ void gather(T *y, part mine, int64_t classes, c
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/* THREADS neighbours have a sample: a part of a warp, a warp or the block. All threads of a block go round together. */
+/* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a block loop together. */
 template <typename T, int THREADS, typename Index>
 __global__ void __launch_bounds__(BLOCK)
     entropy_along(T *y, const T *x, const int64_t *labels, const gathering to,
@@ -222,7 +225,7 @@ __global__ void __launch_bounds__(BLOCK)
 unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_problem *p)
 {
     const shape by = shape_of(p);
-    const int64_t all = pieces(p->samples, BLOCK / threads_of(by));
+    const int64_t all = talc_ceil_div(p->samples, BLOCK / threads_of(by));
     const int64_t most =
         talc_cuda_state_of(device)->multiprocessors * (by == BY_THREAD ? MOST_ACROSS : MOST_ALONG);
     return (unsigned)(all < most ? all : most);
@@ -269,20 +272,17 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
     const talc_status status = talc_cuda_enter(device, "cross_entropy");
     if (status != TALC_OK)
         return status;
-    if (problem->direction == TALC_GRAD_INPUT) {
-        talc_cuda_cross_entropy_gradient(device, problem, arguments);
-        return talc_cuda_launched(device, "cross_entropy");
-    }
+    if (problem->direction == TALC_GRAD_INPUT)
+        return talc_cuda_cross_entropy_gradient(device, problem, arguments);
     talc_cuda_fault *fault = talc_cuda_fault_of(device, "cross_entropy");
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
     const gathering to = { (part *)arguments->base.workspace, talc_cuda_counter(device),
                            problem->reduction, fault };
-    if (problem->dtype == TALC_F32)
-        launch<float>(device, problem, arguments, to);
-    else
-        launch<double>(device, problem, arguments, to);
-    return talc_cuda_launched(device, "cross_entropy");
+    return with_float(problem->dtype, [&](auto element) {
+        launch<typename decltype(element)::type>(device, problem, arguments, to);
+        return talc_cuda_launched(device, "cross_entropy");
+    });
 }
 
 const talc_algorithm talc_cuda_cross_entropy[] = {

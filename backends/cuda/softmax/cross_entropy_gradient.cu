@@ -8,7 +8,7 @@
 /// labels, else by a kernel that goes before, in parts that every block adds in one order.
 ///
 /// A label is compared before anything is read by it. One that is no class gives NaN, to its own sample, or in a mean to all.
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/softmax/entropy.cuh"
 
 namespace
@@ -180,7 +180,7 @@ int64_t parts_of(const talc_cross_entropy_problem *p)
 {
     if (p->reduction != TALC_REDUCTION_MEAN || p->samples <= FEW_LABELS)
         return 0;
-    const int64_t parts = pieces(p->samples, PART_LABELS);
+    const int64_t parts = talc_ceil_div(p->samples, PART_LABELS);
     return parts < MOST_PARTS ? parts : MOST_PARTS;
 }
 
@@ -193,7 +193,7 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
     const int64_t parts = parts_of(p);
     const label_weights of = { p->reduction == TALC_REDUCTION_MEAN, a->labels,
                                parts == 0 ? NULL : (double *)a->base.workspace, parts,
-                               parts == 0 ? 0 : pieces(p->samples, parts) };
+                               parts == 0 ? 0 : talc_ceil_div(p->samples, parts) };
     if (parts > 0)
         add_label_weights<T><<<(unsigned)parts, BLOCK, 0, stream>>>(of, plan);
     const shape by = shape_of(p);
@@ -201,16 +201,21 @@ void launch(talc_device *device, const talc_cross_entropy_problem *p,
                         : by == BY_FEW  ? gradient_along<T, FEW>
                         : by == BY_WARP ? gradient_along<T, WARP>
                                         : gradient_along<T, BLOCK>;
-    const unsigned blocks = blocks_of(device, pieces(p->samples, BLOCK / threads_of(by)));
+    const unsigned blocks =
+        grid_for_blocks(device, talc_ceil_div(p->samples, BLOCK / threads_of(by)));
     kernel<<<blocks, BLOCK, 0, stream>>>((T *)a->dx, (const T *)a->x, (const T *)a->dy, of, plan);
 }
 
 } // namespace
 
-void talc_cuda_cross_entropy_gradient(talc_device *device, const talc_cross_entropy_problem *p,
-                                      const talc_cross_entropy_arguments *a)
+talc_status talc_cuda_cross_entropy_gradient(talc_device *device,
+                                             const talc_cross_entropy_problem *p,
+                                             const talc_cross_entropy_arguments *a)
 {
-    (p->dtype == TALC_F32 ? launch<float> : launch<double>)(device, p, a);
+    return with_float(p->dtype, [&](auto element) {
+        launch<typename decltype(element)::type>(device, p, a);
+        return talc_cuda_launched(device, "cross_entropy");
+    });
 }
 
 size_t talc_cuda_cross_entropy_gradient_workspace(const talc_cross_entropy_problem *p)

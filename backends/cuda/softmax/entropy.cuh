@@ -8,8 +8,9 @@
 #include <cmath>
 
 /// The input gradient (cross_entropy_gradient.cu), and the workspace for it.
-void talc_cuda_cross_entropy_gradient(talc_device *device, const talc_cross_entropy_problem *p,
-                                      const talc_cross_entropy_arguments *a);
+talc_status talc_cuda_cross_entropy_gradient(talc_device *device,
+                                             const talc_cross_entropy_problem *p,
+                                             const talc_cross_entropy_arguments *a);
 size_t talc_cuda_cross_entropy_gradient_workspace(const talc_cross_entropy_problem *p);
 
 namespace /* other kernels have types of the same names */
@@ -44,7 +45,7 @@ static int threads_of(shape by)
 }
 
 /* Terms that a thread adds one after the other before it goes on with a new sum. */
-template <typename T> int64_t run_of(int64_t C)
+template <typename T> int64_t terms_per_sum(int64_t C)
 {
     const int64_t root = (int64_t)std::ceil(std::sqrt((double)C)), most = sizeof(T) == 4 ? 16 : 64;
     return root < most ? root : most;
@@ -56,11 +57,11 @@ template <typename T, typename Index> struct entropy_plan {
     double smoothing;
     bool whole;       /* a loss for each sample is written */
     const T *weights; /* of the classes; NULL: 1 */
-    walk<1, Index> at;
+    strided_index<1, Index> at;
 
     entropy_plan(const talc_cross_entropy_problem *p, const talc_cross_entropy_arguments *a)
-        : C(p->C), x_stride(p->x_stride), ignore_index(p->ignore_index), run(run_of<T>(p->C)),
-          samples((Index)p->samples), smoothing(p->label_smoothing),
+        : C(p->C), x_stride(p->x_stride), ignore_index(p->ignore_index),
+          run(terms_per_sum<T>(p->C)), samples((Index)p->samples), smoothing(p->label_smoothing),
           whole(p->reduction == TALC_REDUCTION_NONE), weights((const T *)a->class_weights),
           at(p->outer_rank, p->outer_dims, { p->x_strides })
     {

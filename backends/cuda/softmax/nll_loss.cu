@@ -5,8 +5,9 @@
 /// Memory-bound. A thread has a sample, or of the gradient an element: neighbouring threads write neighbouring elements. A label
 /// is compared before anything is read by it; the first thread to find a wrong one writes the device's record (fault.h).
 #include "backends/cuda/device/fault.h"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/index.cuh"
 #include "backends/cuda/row.cuh"
-#include "backends/cuda/walk.cuh"
 #include "ops/nll_loss.h"
 
 using namespace talc;
@@ -18,7 +19,7 @@ template <typename Index> struct loss_plan {
     int64_t C, x_stride, ignore_index;
     Index samples;
     divisor<Index> inner, classes;
-    walk<1, Index> at;
+    strided_index<1, Index> at;
     const char *op; /* a string of the host, for the record */
 
     explicit loss_plan(const talc_nll_loss_problem *p)
@@ -95,10 +96,11 @@ void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_
         using Index = decltype(zero);
         const loss_plan<Index> plan(p);
         if (p->direction == TALC_GRAD_INPUT)
-            nll_gradient<T, Index><<<blocks_for(device, p->samples * p->C), BLOCK, 0, stream>>>(
-                (T *)a->dx, (const T *)a->dy, a->labels, weight, plan);
+            nll_gradient<T, Index>
+                <<<grid_for_threads(device, p->samples * p->C), BLOCK, 0, stream>>>(
+                    (T *)a->dx, (const T *)a->dy, a->labels, weight, plan);
         else
-            nll_forward<T, Index><<<blocks_for(device, p->samples), BLOCK, 0, stream>>>(
+            nll_forward<T, Index><<<grid_for_threads(device, p->samples), BLOCK, 0, stream>>>(
                 (T *)a->losses, (T *)a->weights, (const T *)a->x, a->labels, weight, fault, plan);
     });
 }
@@ -121,11 +123,10 @@ static talc_status run(talc_device *device, const talc_nll_loss_problem *problem
     talc_cuda_fault *fault = talc_cuda_fault_of(device, "nll_loss");
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
-    if (problem->dtype == TALC_F32)
-        launch<float>(device, problem, arguments, fault);
-    else
-        launch<double>(device, problem, arguments, fault);
-    return talc_cuda_launched(device, "nll_loss");
+    return with_float(problem->dtype, [&](auto element) {
+        launch<typename decltype(element)::type>(device, problem, arguments, fault);
+        return talc_cuda_launched(device, "nll_loss");
+    });
 }
 
 const talc_algorithm talc_cuda_nll_loss[] = {

@@ -2,13 +2,13 @@
 ///
 ///     y_i = exp(x_i - m) / sum_j exp(x_j - m)        y_i = x_i - m - log(sum_j exp(x_j - m))        m = max_j x_j
 ///
-/// Memory-bound: what counts is that each element is read once, by coalesced accesses, of 16 bytes where rows are whole vectors.
+/// Memory-bound: each element is read once, by coalesced accesses, of 16 bytes where rows are whole vectors.
 ///
 ///   warp       Up to 4 KiB along memory, 512 bytes across it: held in the registers of 1 to 32 lanes.
 ///   cluster    Along memory, up to 64 KiB: held in the shared memory of a block; up to 1.8 MB where GPUs have thread block
 ///              clusters, of 2 to 16 blocks.
 ///   two_pass   Any length and strides, read twice. Few long softmaxes are cut into parts, in two launches.
-///   one_block  The same without workspace: softmaxes are not cut.
+///   one_block  The same without workspace: softmaxes are not tiling.
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/softmax/cluster.cuh"
@@ -21,7 +21,7 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Whether softmaxes lie side by side, closer than the elements of one: in x, or in y where x repeats an element. */
+/* Whether the axis is strided: another dimension has the smaller stride in x, or in y where x is expanded. */
 static bool is_strided(const talc_softmax_problem *p)
 {
     if (p->outer_rank == 0)
@@ -35,7 +35,7 @@ static bool is_strided(const talc_softmax_problem *p)
 template <typename T>
 static bool is_whole(const talc_softmax_problem *p, const talc_softmax_arguments *a)
 {
-    constexpr int COUNT = ACCESS / sizeof(T);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
     bool whole = p->x_stride == 1 && p->y_stride == 1 && p->extent % COUNT == 0 &&
                  is_aligned(a->x) && is_aligned(a->y);
     for (int i = 0; i < p->outer_rank; i++)
@@ -43,7 +43,7 @@ static bool is_whole(const talc_softmax_problem *p, const talc_softmax_arguments
     return whole;
 }
 
-/* Whether both arrays are aligned and softmaxes lie one behind the other, without gaps. */
+/* Whether both arrays are aligned and contiguous, with softmaxes along the last dimension. */
 static bool is_dense(const talc_softmax_problem *p, const talc_softmax_arguments *a)
 {
     return p->x_stride == 1 && p->y_stride == 1 && is_aligned(a->x) && is_aligned(a->y) &&
@@ -56,7 +56,7 @@ static bool is_dense(const talc_softmax_problem *p, const talc_softmax_arguments
 /* Bytes that a lane holds: the fewer, the higher the occupancy. */
 constexpr int HELD = 128;
 
-/* The most lanes of softmaxes side by side: a warp then reads 32 neighbouring bytes or more. */
+/* The most lanes of a strided softmax: a warp then reads 32 contiguous bytes or more. */
 constexpr int STRIDED_LANES = 4;
 
 template <typename T, int COUNT, softmax_layout LAYOUT>
@@ -67,27 +67,29 @@ static void launch_lanes(talc_device *device, const talc_softmax_problem *p,
     constexpr int SHORT_LANES = LAYOUT != ALONG ? 1 : COUNT > 1 ? 4 : WARP;
     const int count = (int)p->extent / COUNT;
     const bool is_short = count * EACH <= SHORT_LANES * HELD_SHORT;
-    /* Of longer vectors along memory four lanes at least, whose accesses are coalesced. */
+    /* Longer contiguous softmaxes have at least four lanes, for coalesced accesses. */
     int shift = !is_short && LAYOUT == ALONG ? 2 : 0;
     while ((is_short ? HELD_SHORT : HELD) << shift < count * EACH)
         shift++;
-    /* A block for each piece of longer ones: blocks that begin and end at any time read and write at any time. */
-    const int64_t work = pieces(p->outer, BLOCK >> shift);
-    const int64_t blocks = shift == 0 ? blocks_of(device, work) : work < INT_MAX ? work : INT_MAX;
+    /* Longer ones have a block for each tile: blocks that begin and end at different times overlap reads with writes. */
+    const int64_t work = talc_ceil_div(p->outer, BLOCK >> shift);
+    const int64_t blocks = shift == 0       ? grid_for_blocks(device, work)
+                           : work < INT_MAX ? work
+                                            : INT_MAX;
     const auto kernel = is_short ? softmax_warp<T, COUNT, HELD_SHORT / EACH, LAYOUT>
                                  : softmax_warp<T, COUNT, HELD / EACH, LAYOUT>;
     kernel<<<(unsigned)blocks, BLOCK, 0, talc_cuda_stream(device)>>>((T *)a->y, (const T *)a->x,
                                                                      shift, count, softmax_plan(p));
 }
 
-/* Blocks of a multiprocessor: few, which take many softmaxes one after the other. */
+/* Blocks per multiprocessor: few, each of which loops over many softmaxes. */
 constexpr int64_t PIPELINED = 16;
 
 template <typename T>
 static void launch_thread(talc_device *device, const talc_softmax_problem *p,
                           const talc_softmax_arguments *a)
 {
-    const int64_t work = pieces(p->outer, BLOCK);
+    const int64_t work = talc_ceil_div(p->outer, BLOCK);
     const int64_t most = talc_cuda_state_of(device)->multiprocessors * PIPELINED;
     const int bytes = 2 * BLOCK * (int)(p->extent * (int64_t)sizeof(T));
     if (bytes > 48 << 10)
@@ -105,7 +107,7 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
     if (is_strided(p))
         launch_lanes<T, 1, STRIDED>(device, p, a);
     else if (is_whole<T>(p, a))
-        launch_lanes<T, ACCESS / sizeof(T), ALONG>(device, p, a);
+        launch_lanes<T, VECTOR_BYTES / sizeof(T), ALONG>(device, p, a);
     else if (is_dense(p, a) && p->extent * (int64_t)sizeof(T) <= HELD)
         launch_thread<T>(device, p, a);
     else
@@ -114,13 +116,13 @@ static void launch_warp(talc_device *device, const talc_softmax_problem *p,
 
 // ---- cluster ------------------------------------------------------------------------------------------------
 
-/* Bytes of a softmax that a block holds where enough blocks can share it, so that three run side by side, and the most that it
- * can hold. */
+/* Bytes of a softmax that a block holds where enough blocks can share it, so that three fit a multiprocessor, and the most that a
+ * block can hold. */
 constexpr int64_t STORED = 64 << 10, MOST_STORED = 224 << 10;
 
-/* Threads of the blocks that run side by side: more wait for each other longer than they load faster; and bytes of their slots
- * that may hold nothing. */
-constexpr int64_t RUNNING = 960, LEAST_THREADS = 128, SPARE = LEAST_THREADS * ACCESS;
+/* Threads of a multiprocessor's blocks: with more, waiting for each other costs more than loading faster gains; and bytes of their
+ * slots that may stay empty. */
+constexpr int64_t RUNNING = 960, LEAST_THREADS = 128, SPARE = LEAST_THREADS * VECTOR_BYTES;
 
 /* Whether every GPU runs the machine code made for compute capability 9.0: PTX for newer ones knows no clusters. */
 static bool has_clusters()
@@ -145,17 +147,17 @@ static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
     int blocks = 1, clusters = 1;
     while (blocks < most && count * EACH > blocks * STORED)
         blocks *= 2;
-    const int64_t own = pieces(count, blocks);
+    const int64_t own = talc_ceil_div(count, blocks);
     const int64_t side_by_side = (MOST_STORED + 1024) / (own * EACH + 1024);
-    /* So many that the vectors come out nearly even: what they have room for is held. */
+    /* As many as share the vectors nearly evenly, so that few slots stay empty. */
     int64_t threads = LEAST_THREADS;
     for (int64_t i = threads; i <= MOST_THREADS && i <= RUNNING / side_by_side; i += WARP)
-        if (pieces(own, i) * i <= pieces(own, threads) * threads)
+        if (talc_ceil_div(own, i) * i <= talc_ceil_div(own, threads) * threads)
             threads = i;
-    /* Several times as many clusters as run side by side: they drift apart, and some read while others write. */
+    /* Several times as many clusters as run at once: they drift apart, so that reads of some overlap writes of others. */
     const int64_t drifting =
         talc_cuda_state_of(device)->multiprocessors * side_by_side * 8 / blocks;
-    const int64_t bytes = pieces(own, threads) * threads * EACH;
+    const int64_t bytes = talc_ceil_div(own, threads) * threads * EACH;
 
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;
@@ -188,37 +190,41 @@ static void launch_cluster(talc_device *device, const talc_softmax_problem *p,
                            const talc_softmax_arguments *a)
 {
     const auto launch =
-        is_whole<T>(p, a) ? launch_blocks<T, ACCESS / sizeof(T)> : launch_blocks<T, 1>;
+        is_whole<T>(p, a) ? launch_blocks<T, VECTOR_BYTES / sizeof(T)> : launch_blocks<T, 1>;
     if (!launch(device, p, a, MOST_BLOCKS))
         (void)launch(device, p, a, PORTABLE_BLOCKS);
 }
 
 // ---- two_pass and one_block ---------------------------------------------------------------------------------
 
-/* Blocks that keep any GPU busy, and elements that are worth a block's while. */
+/* Blocks that keep any GPU busy, and elements that are worth a block. */
 constexpr int64_t ENOUGH_BLOCKS = 1024, PART = 8192;
 
-/* The cut depends on the problem alone. */
-static softmax_cut cut_of(const talc_softmax_problem *p, bool in_parts)
+/* The split depends on the problem alone. */
+static softmax_tiling tiling_of(const talc_softmax_problem *p, bool in_parts)
 {
-    softmax_cut cut = { is_strided(p) ? (int)(LINE / talc_dtype_size(p->dtype)) : 1, p->extent, 1 };
-    const int64_t part = PART / cut.width, columns = pieces(p->outer, cut.width);
+    softmax_tiling tiling = { is_strided(p) ? (int)(CACHE_LINE / talc_dtype_size(p->dtype)) : 1,
+                              p->extent, 1 };
+    const int64_t part = PART / tiling.width, columns = talc_ceil_div(p->outer, tiling.width);
     if (in_parts && columns > 0 && columns <= ENOUGH_BLOCKS / 2 && p->extent >= 2 * part) {
-        cut.length = pieces(pieces(p->extent, ENOUGH_BLOCKS / columns), part) * part;
-        cut.parts = pieces(p->extent, cut.length);
+        tiling.length =
+            talc_ceil_div(talc_ceil_div(p->extent, ENOUGH_BLOCKS / columns), part) * part;
+        tiling.parts = talc_ceil_div(p->extent, tiling.length);
     }
-    return cut;
+    return tiling;
 }
 
 template <typename T, bool IN_PARTS>
 static void launch_two_pass(talc_device *device, const talc_softmax_problem *p,
                             const talc_softmax_arguments *a)
 {
-    const softmax_cut cut = cut_of(p, IN_PARTS);
-    const dim3 grid(blocks_of(device, pieces(p->outer, cut.width)), (unsigned)cut.parts);
-    for (int pass = cut.parts == 1 ? BOTH : FIRST; pass <= (cut.parts == 1 ? BOTH : SECOND); pass++)
+    const softmax_tiling tiling = tiling_of(p, IN_PARTS);
+    const dim3 grid(grid_for_blocks(device, talc_ceil_div(p->outer, tiling.width)),
+                    (unsigned)tiling.parts);
+    for (int pass = tiling.parts == 1 ? BOTH : FIRST; pass <= (tiling.parts == 1 ? BOTH : SECOND);
+         pass++)
         softmax_two_pass<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(
-            (T *)a->y, (const T *)a->x, (running<T> *)a->base.workspace, (softmax_pass)pass, cut,
+            (T *)a->y, (const T *)a->x, (running<T> *)a->base.workspace, (softmax_pass)pass, tiling,
             softmax_plan(p));
 }
 
@@ -231,8 +237,8 @@ static const char *plan_warp(const talc_device *, const talc_softmax_problem *p,
 {
     const int64_t most = HELD / (int64_t)talc_dtype_size(p->dtype);
     return is_strided(p) && p->extent > STRIDED_LANES * most
-               ? "softmaxes side by side are over 512 bytes long"
-           : p->extent > WARP * most ? "a softmax is over 4096 bytes long"
+               ? "the axis is strided and longer than 512 bytes"
+           : p->extent > WARP * most ? "the axis is longer than 4096 bytes"
                                      : NULL;
 }
 
@@ -240,20 +246,20 @@ static const char *plan_cluster(const talc_device *, const talc_softmax_problem 
                                 talc_plan *)
 {
     const int64_t most = PORTABLE_BLOCKS * MOST_STORED, size = (int64_t)talc_dtype_size(p->dtype);
-    return is_strided(p)             ? "softmaxes lie side by side"
-           : p->extent > most / size ? "a softmax is over 1835008 bytes long"
+    return is_strided(p)             ? "the axis is strided"
+           : p->extent > most / size ? "the axis is longer than 1835008 bytes"
            : p->extent > STORED / size && !has_clusters()
-               ? "a softmax is over 65536 bytes long, and not every GPU is of compute capability "
-                 "9.0"
+               ? "the axis is longer than 65536 bytes, and some GPU here has no thread block "
+                 "clusters (compute capability 9.0)"
                : NULL;
 }
 
 static const char *plan_two_pass(const talc_device *, const talc_softmax_problem *p, size_t,
                                  talc_plan *plan)
 {
-    const softmax_cut cut = cut_of(p, true);
-    if (cut.parts > 1)
-        plan->workspace = (size_t)cut.parts * (size_t)p->outer * sizeof(running<double>);
+    const softmax_tiling tiling = tiling_of(p, true);
+    if (tiling.parts > 1)
+        plan->workspace = (size_t)tiling.parts * (size_t)p->outer * sizeof(running<double>);
     return NULL;
 }
 
@@ -272,7 +278,7 @@ static talc_status run(talc_device *device, const talc_softmax_problem *p, const
     const talc_status status = talc_cuda_enter(device, "softmax");
     if (status != TALC_OK)
         return status;
-    return talc_cuda_with_dtype(p->dtype, [&](auto type) {
+    return with_float(p->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         if constexpr (ROW == IN_WARP)
             launch_warp<T>(device, p, a);

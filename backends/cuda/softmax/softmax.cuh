@@ -2,6 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_SOFTMAX_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_SOFTMAX_CUH
 
+#include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "ops/softmax.h"
 
@@ -10,14 +11,11 @@
 namespace talc
 {
 
-/// Bytes of a cache line.
-constexpr int LINE = 128;
-
 /// Where the softmaxes are, and how the elements of one follow each other.
 struct softmax_plan {
     int64_t extent, outer, y_stride, x_stride;
     bool log;
-    walk<2, uint64_t> at; /* y and x */
+    strided_index<2, uint64_t> at; /* y and x */
 
     softmax_plan(const talc_softmax_problem *p)
         : extent(p->extent), outer(p->outer), y_stride(p->y_stride), x_stride(p->x_stride),
@@ -45,7 +43,7 @@ struct sum_of {
     }
 };
 
-/// The joined values of `lanes` lanes, a power of two, that stand `step` lanes apart, in all of them.
+/// A value reduced over `lanes` lanes, a power of two, that are `step` apart, by warp shuffles; all of them get it.
 template <typename T, typename Join>
 static __device__ T join_lanes(T value, int lanes, int step, Join join)
 {
@@ -89,7 +87,7 @@ template <typename T> struct softmax_of {
 template <typename T, int COUNT>
 static __device__ void store_vector(T *to, const vec<T, COUNT> &values)
 {
-    if constexpr (sizeof values == ACCESS) {
+    if constexpr (sizeof values == VECTOR_BYTES) {
         int4 bits;
         memcpy(&bits, &values, sizeof bits);
         asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),

@@ -1,7 +1,7 @@
-/// Softmaxes so short that a thread computes one, which lie one behind the other. Private to backends/cuda/softmax.
+/// Contiguous softmaxes so short that a thread computes one. Private to backends/cuda/softmax.
 ///
-/// Threads that read their own softmaxes from memory would skip over those of their neighbours, so a warp copies all of its softmaxes
-/// into shared memory as they lie, and the results back the same way. While it computes them, its next ones are on the way.
+/// Threads that read their own softmaxes from global memory would not have coalesced accesses, so a warp copies all of its
+/// softmaxes into shared memory and the results back. While it computes them, its next ones are being copied.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_THREAD_CUH
 #define TALC_BACKENDS_CUDA_SOFTMAX_THREAD_CUH
 
@@ -14,7 +14,7 @@ namespace talc
 template <typename T, typename Copy>
 static __device__ void by_vectors(T *to, const T *from, int count, Copy copy)
 {
-    constexpr int COUNT = ACCESS / sizeof(T);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T);
     const int lane = threadIdx.x % WARP, whole = count / COUNT;
 #pragma unroll 2
     for (int i = lane; i < whole; i += WARP)
@@ -23,12 +23,12 @@ static __device__ void by_vectors(T *to, const T *from, int count, Copy copy)
         copy(to + i, from + i);
 }
 
-/// Shared memory has room for two softmaxes a thread.
+/// Shared memory holds two softmaxes a thread.
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK)
     softmax_thread(T *y, const T *x, int extent, int64_t outer, bool log)
 {
-    extern __shared__ __align__(LINE) char stored[];
+    extern __shared__ __align__(CACHE_LINE) char stored[];
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, room = WARP * extent;
     T *const buffers = (T *)stored + warp * 2 * room;
     const int64_t hop = (int64_t)gridDim.x * BLOCK;

@@ -1,8 +1,8 @@
 /// Softmaxes of any length and strides, whose elements are read twice. Private to backends/cuda/softmax.
 ///
 /// A thread keeps the largest element so far and the sum relative to it. The threads of a block stand in rows of `width`: those
-/// of a row have softmaxes that lie side by side, so that their accesses are coalesced, and a column of threads shares one; with
-/// a width of 1 the whole block reads along it. Few long softmaxes are cut into parts, in two launches.
+/// of a row have neighbouring softmaxes, so that their accesses are coalesced, and a column of threads shares one; with
+/// a width of 1 the whole block reads along it. Few long softmaxes are split into parts, in two launches.
 ///
 /// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
 #ifndef TALC_BACKENDS_CUDA_SOFTMAX_TWO_PASS_CUH
@@ -16,13 +16,13 @@ namespace talc
 /// The maximum of elements and the sum of exp(x - maximum), where a maximum of -infinity counts as 0.
 template <typename T> struct running {
     T m = -(T)INFINITY;
-    double sum = 0;
+    total_of<T> sum = 0;
 
     __device__ void rescale(T to)
     {
         if (to > m) {
             if (m != -(T)INFINITY) /* else the sum is 0, or NaN */
-                sum *= (double)exp(m - to);
+                sum *= (total_of<T>)exp(m - to);
             m = to;
         }
     }
@@ -43,12 +43,12 @@ template <typename T> struct running {
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] = exp(x[i] - most);
-        sum += (double)tree_sum<N>(x);
+        sum += (total_of<T>)tree_sum<N>(x);
     }
 };
 
-/// How softmaxes are cut: `width` of them are a block's, each in `parts` of `length` elements.
-struct softmax_cut {
+/// How softmaxes are divided among blocks: a block has `width` of them, each split into `parts` of `length` elements.
+struct softmax_tiling {
     int width;
     int64_t length, parts;
 };
@@ -73,23 +73,23 @@ static __device__ running<T> join_column(running<T> state, int width, running<T>
     return shared[threadIdx.x % width];
 }
 
-/// FIRST leaves the state of each part in states[parts][outer], SECOND joins those of a softmax and writes y; BOTH does without
-/// where there is one part. The grid is of columns and parts.
+/// FIRST writes the state of each part to states[parts][outer], SECOND combines those of a softmax and writes y; BOTH does all in one
+/// launch, without states, where there is one part. The grid is of columns and parts.
 enum softmax_pass { BOTH, FIRST, SECOND };
 
 template <typename T>
 static __global__ void __launch_bounds__(BLOCK, 4)
-    softmax_two_pass(T *y, const T *x, running<T> *states, softmax_pass pass, const softmax_cut cut,
-                     const softmax_plan plan)
+    softmax_two_pass(T *y, const T *x, running<T> *states, softmax_pass pass,
+                     const softmax_tiling tiling, const softmax_plan plan)
 {
     __shared__ running<T> shared[BLOCK];
-    const int rows = BLOCK / cut.width, row = threadIdx.x / cut.width, batch = rows * LOADS;
-    const int64_t begin = blockIdx.y * cut.length, rest = plan.extent - begin;
-    const int64_t end = rest < cut.length ? rest : cut.length;
+    const int rows = BLOCK / tiling.width, row = threadIdx.x / tiling.width, batch = rows * LOADS;
+    const int64_t begin = blockIdx.y * tiling.length, rest = plan.extent - begin;
+    const int64_t end = rest < tiling.length ? rest : tiling.length;
     const int64_t last = (end - 1) / batch * batch;
-    for (int64_t first = (int64_t)blockIdx.x * cut.width; first < plan.outer;
-         first += (int64_t)gridDim.x * cut.width) {
-        const int64_t softmax = first + threadIdx.x % cut.width;
+    for (int64_t first = (int64_t)blockIdx.x * tiling.width; first < plan.outer;
+         first += (int64_t)gridDim.x * tiling.width) {
+        const int64_t softmax = first + threadIdx.x % tiling.width;
         const bool real = softmax < plan.outer;
         int64_t at[2];
         plan.at.offsets((uint64_t)(real ? softmax : first), at);
@@ -105,14 +105,14 @@ static __global__ void __launch_bounds__(BLOCK, 4)
         running<T> state;
         if (pass == SECOND)
 #pragma unroll 4
-            for (int k = row; k < (int)cut.parts; k += rows)
+            for (int k = row; k < (int)tiling.parts; k += rows)
                 state.join(states[k * plan.outer + (real ? softmax : first)]);
         else
             for (int64_t i = 0; i <= last; i += batch) {
                 load(i);
                 state.add(values);
             }
-        state = join_column(state, cut.width, shared);
+        state = join_column(state, tiling.width, shared);
         if (pass == FIRST) {
             if (real && row == 0)
                 states[blockIdx.y * plan.outer + softmax] = state;

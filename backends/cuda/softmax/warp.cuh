@@ -9,7 +9,7 @@
 namespace talc
 {
 
-/// STRIDED: softmaxes lie side by side, and so do the threads that read a row of them.
+/// STRIDED: the axis is strided, and so do the threads that read a row of them.
 enum softmax_layout { ALONG, STRIDED };
 
 /// A softmax is `count` vectors, shared by 1 << shift lanes, of which each holds at most HELD.

@@ -1,28 +1,11 @@
-/// Strided walks over up to eight dimensions, and grids. Private to backends/cuda.
-#ifndef TALC_BACKENDS_CUDA_WALK_CUH
-#define TALC_BACKENDS_CUDA_WALK_CUH
+/// Index arithmetic: division by invariants, and offsets of elements in strided arrays. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_INDEX_CUH
+#define TALC_BACKENDS_CUDA_INDEX_CUH
 
-#include "backends/cuda/cuda.h"
-
-#include <climits>
+#include "backends/cuda/launch.cuh"
 
 namespace talc
 {
-
-constexpr int BLOCK = 256;
-
-/// Blocks of BLOCK threads for `threads` of them; kernels loop when there are more than a few waves of blocks.
-inline unsigned blocks_for(const talc_device *device, int64_t threads)
-{
-    const int64_t blocks = (threads + BLOCK - 1) / BLOCK;
-    const int64_t most = (int64_t)talc_cuda_state_of(device)->multiprocessors * 32;
-    return (unsigned)(blocks < most ? blocks : most);
-}
-
-/// A loop over 0 .. count - 1 that all threads of a grid share.
-#define TALC_GRID_LOOP(Index, i, count)                                                            \
-    for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                      \
-         i += (Index)gridDim.x * blockDim.x)
 
 /// Division by a number that is known before the launch, of numbers below 2^31 or 2^63, by a multiplication and a shift.
 /// Source: Granlund and Montgomery, Division by invariant integers using multiplication, 1994.
@@ -62,13 +45,15 @@ template <> struct divisor<uint64_t> {
     }
 };
 
-/// Where the elements of an index stand in each of OPERANDS arrays. Offsets are 64-bit: strides may be long.
-template <int OPERANDS, typename Index> struct walk {
+/// The offsets of element `index`, in row-major order of `dims`, in each of OPERANDS strided arrays. Offsets are 64-bit: strides
+/// may be long.
+template <int OPERANDS, typename Index> struct strided_index {
     int rank;
     divisor<Index> dims[TALC_MAX_RANK];
     int64_t strides[OPERANDS][TALC_MAX_RANK];
 
-    walk(int rank_, const int64_t *dims_, const int64_t *const (&strides_)[OPERANDS]) : rank(rank_)
+    strided_index(int rank_, const int64_t *dims_, const int64_t *const (&strides_)[OPERANDS])
+        : rank(rank_)
     {
         for (int i = 0; i < rank; i++) {
             dims[i].set(dims_[i]);
@@ -108,15 +93,6 @@ inline int64_t count_of(int rank, const int64_t *dims)
 inline bool is_dense(int rank, const int64_t *strides)
 {
     return rank == 0 || (rank == 1 && strides[0] == 1);
-}
-
-/// Runs `launch` with a zero of the narrowest index type that holds `count`.
-template <typename Launch> void with_index(int64_t count, Launch launch)
-{
-    if (count <= INT_MAX)
-        launch(uint32_t{});
-    else
-        launch(uint64_t{});
 }
 
 } // namespace talc

@@ -1,0 +1,53 @@
+#include "backends/cuda/matmul/estimate.h"
+
+#include "backends/cuda/device/estimate.h"
+
+/* Of an H200: until cuBLAS has chosen and launched, 7 to 15 us; a step of k of `direct`, mostly a wait for memory; a product
+ * of `direct` where its blocks do not fill the GPU. */
+static const double CUBLAS = 7e-6, STEP = 4e-6 / 256.5, PRODUCT = 4e-6 / ((1 << 22) + 0.5);
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double products(const talc_matmul_problem *p)
+{
+    return (double)p->batch * (double)p->M * (double)p->N * (double)p->K;
+}
+
+/* Matrices that a batch reads: not again those that it shares. */
+static double matrices(const talc_matmul_problem *p, const int64_t strides[TALC_MAX_RANK])
+{
+    double count = 1;
+    for (int i = 0; i < p->batch_rank; i++)
+        count *= strides[i] == 0 ? 1 : (double)p->batch_dims[i];
+    return count;
+}
+
+/* The time for the operands, each read or written once. */
+static double moving(const talc_matmul_problem *p)
+{
+    const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
+    const double y = (double)p->batch * M * N;
+    const double elements = matrices(p, p->a_strides) * M * K + matrices(p, p->b_strides) * K * N +
+                            y * (p->residual ? 2 : 1) + (p->bias ? N : 0);
+    return elements * (double)talc_dtype_size(p->dtype) / talc_cuda_bytes_a_second();
+}
+
+double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *p)
+{
+    return TALC_CUDA_LAUNCH + moving(p);
+}
+
+double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_matmul_problem *p)
+{
+    const double multiplying =
+        talc_cuda_seconds(device, p->dtype, 2 * products(p), talc_cuda_blas_share(p->dtype), 0, 1);
+    return larger(CUBLAS, multiplying) + moving(p);
+}
+
+double talc_cuda_matmul_direct_seconds(const talc_matmul_problem *p)
+{
+    return TALC_CUDA_LAUNCH + larger((double)p->K * STEP, products(p) * PRODUCT) + moving(p);
+}

@@ -1,0 +1,25 @@
+/// How long the rows of matrix products take, as estimated. Private to backends/cuda.
+///
+/// All move the same bytes, so each adds their time to that of its own steps:
+///
+///     dot      nothing: it is bound by memory
+///     cublas   the host's time to choose and to launch, or its products at cuBLAS's rate, whichever is longer
+///     direct   the steps of k, one after the other, or the products at the rate of small ones, whichever is longer
+///
+/// So `dot` is the least wherever it can do the problem, and `direct` is before `cublas` for sums of up to 256 in up to 2^22 products,
+/// which are done before cuBLAS has launched.
+#ifndef TALC_BACKENDS_CUDA_MATMUL_ESTIMATE_H
+#define TALC_BACKENDS_CUDA_MATMUL_ESTIMATE_H
+
+#include "backends/cuda/cuda.h"
+
+TALC_BEGIN_DECLARATIONS
+
+double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *problem);
+double talc_cuda_matmul_cublas_seconds(const talc_device *device,
+                                       const talc_matmul_problem *problem);
+double talc_cuda_matmul_direct_seconds(const talc_matmul_problem *problem);
+
+TALC_END_DECLARATIONS
+
+#endif
