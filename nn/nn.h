@@ -4,6 +4,7 @@
 
 #include "capture.h"
 #include "checkpoint.h"
+#include "data/data.h"
 #include "fuse.h"
 #include "layers.h"
 #include "module.h"
