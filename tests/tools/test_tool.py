@@ -524,10 +524,10 @@ class Bench(Tool):
             good += ratio <= 1.15
         self.assertEqual((done["choices"], done["good_choices"]), (3, good))
         text = self.ok("bench", *problems[:2], "--repeat", "1", "--no-peers")
-        self.assertRegex(text, r"within 15 % of it, on \d of 2 problems")
+        self.assertRegex(text, r"takes at most 15 % longer than the fastest of its class on \d of 2 problems")
         self.assertEqual(len(re.findall(r"\n  (?:im2col|depthwise) is chosen: ", text)), 2)
         self.assertIn(" estimate ", text)
-        self.assertNotIn("within 15 %", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
+        self.assertNotIn("at most 15 % longer", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
 
     def test_shares_are_of_the_rates(self):
         done = self.json("bench", "n1c4h12w12o8k3x3", "--repeat", "1", "--threads", "1", "--algorithm", "im2col")
