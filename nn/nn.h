@@ -3,6 +3,7 @@
 #define TALC_NN_NN_H
 
 #include "checkpoint.h"
+#include "data/data.h"
 #include "fuse.h"
 #include "graph.h"
 #include "layers.h"

@@ -134,6 +134,30 @@ static void *hand_on(void *shared)
     return NULL;
 }
 
+/* Each has a loader of its own of one dataset, and each loader a thread; every third epoch is left in its middle. */
+static void *load_shared(void *shared)
+{
+    talc_dataset *dataset = shared;
+    talc_loader *loader = talc_loader_new(
+        dataset, &(talc_loader_options){ .device = tested_device(), .batch = 8, .shuffle = true });
+    for (int64_t epoch = 0; epoch < ROUNDS; epoch++) {
+        talc_batch batch;
+        int64_t labels[8], sum = 0, batches = 0;
+        require(talc_loader_start(loader, epoch), "loader_start");
+        while ((epoch % 3 != 2 || batches < 5) && talc_loader_next(loader, &batch)) {
+            require(talc_to_host(batch.labels, labels, (size_t)batch.count * sizeof *labels),
+                    "labels");
+            for (int64_t i = 0; i < batch.count; i++)
+                sum += labels[i];
+            batches++;
+        }
+        /* The labels of 100 drawn digits are 0 .. 9 ten times over. */
+        require(!talc_failed() && (epoch % 3 == 2 || sum == 450), "the labels of an epoch");
+    }
+    talc_loader_free(loader);
+    return NULL;
+}
+
 int main(void)
 {
     run_threads(open_device, NULL);
@@ -164,6 +188,10 @@ int main(void)
     run_threads(hold_and_drop, &in);
     run_threads(hand_on, &in);
     run_threads(capture_shared, &in);
+    talc_dataset *dataset = talc_dataset_digits(100, 1);
+    require(dataset != NULL, "dataset_digits");
+    run_threads(load_shared, dataset);
+    talc_dataset_free(dataset);
     talc_module_free(in.net);
     talc_module_free(in.norm);
     talc_scope_leave(scope);

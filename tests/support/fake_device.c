@@ -253,7 +253,7 @@ static void *pin(talc_device *device, size_t bytes)
 {
     void *memory = talc_allocation_allowed(bytes) ? malloc(bytes) : NULL;
     if (memory == NULL)
-        talc_fail(TALC_NO_MEMORY, "pinned: no memory for %s", device->name);
+        talc_fail(TALC_NO_MEMORY, "pinned: out of memory for %s", device->name);
     return memory;
 }
 

@@ -1,0 +1,112 @@
+/// Images and labels for training: where they come from, and how they arrive in batches.
+///
+///     talc_dataset *train = talc_dataset_digits(8000, 1);          // or talc_dataset_mnist(directory, true)
+///     talc_loader *loader = talc_loader_new(train, &(talc_loader_options){ .device = device, .batch = 64, .shuffle = true });
+///     talc_batch batch;
+///     talc_loader_start(loader, epoch);
+///     while (talc_loader_next(loader, &batch))                     // false at the end, and on failure
+///         ...
+///     talc_loader_free(loader);
+///     talc_dataset_free(train);
+///
+/// Datasets and loaders belong to the program, not to scopes. Several threads may read one dataset, each with loaders of its own.
+#ifndef TALC_NN_DATA_DATA_H
+#define TALC_NN_DATA_DATA_H
+
+#include "../../tensor/device.h"
+
+TALC_BEGIN_DECLARATIONS
+
+// ---- Datasets: images of one size with a label each, in host memory -------------------------------------------
+// Errors of all: NULL, no memory; of those that read files: what the system reports, content that breaks its format. A header that
+// says more than its file can hold is refused before memory is asked for.
+
+typedef struct talc_dataset talc_dataset;
+
+/// Two IDX files, plain or gzip: images [N,H,W] or [N,C,H,W] of bytes, labels [N] of bytes. There are as many classes as the
+/// largest label says. Errors: another type or number of dimensions, no images, more or fewer labels than images, a file that
+/// ends early or goes on.
+TALC_API talc_dataset *talc_dataset_idx(const char *images, const char *labels);
+
+/// The files of the MNIST family in a directory, under their usual names: train-images-idx3-ubyte[.gz] and
+/// train-labels-idx1-ubyte[.gz], or those of t10k.
+TALC_API talc_dataset *talc_dataset_mnist(const char *directory, bool train);
+
+/// directory/CLASS/*.png, all of one size; classes and files are taken in the order of their names' bytes, hidden ones are passed
+/// over. Grey, or RGB where one file has colours; 16 bits are rounded to 8, an alpha channel is dropped. Errors: no class, a class
+/// without images, images of two sizes.
+TALC_API talc_dataset *talc_dataset_folder(const char *directory);
+
+/// Copies of images [N,C,H,W], u8 or floats in 0 .. 1, which are rounded to the nearest 255th, and labels [N], i64, 0 .. 65535.
+TALC_API talc_dataset *talc_dataset_tensors(const talc_tensor *images, const talc_tensor *labels);
+
+/// Digits that the program draws, 28x28: strokes of each figure, bent and under a random affine map, with random thickness and
+/// noise. Image i is a figure i % 10, and follows from seed and i alone, the same on every machine.
+TALC_API talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed);
+
+/// Samples start .. end - 1 of another, at least one, which it shares; either may be freed first.
+TALC_API talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end);
+
+TALC_API void talc_dataset_free(talc_dataset *dataset);            ///< NULL passes
+TALC_API int64_t talc_dataset_count(const talc_dataset *dataset);  ///< samples; 0 for NULL
+TALC_API talc_dims talc_dataset_dims(const talc_dataset *dataset); ///< [C,H,W]; rank 0 for NULL
+TALC_API int64_t talc_dataset_classes(const talc_dataset *dataset);
+
+/// "3", or the folder's name; NULL when there is no such class. Borrowed, as the pixels are.
+TALC_API const char *talc_dataset_class(const talc_dataset *dataset, int64_t label);
+
+/// Pixels of sample i, C * H * W bytes, and its label; NULL, -1 when there is none.
+TALC_API const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample);
+TALC_API int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample);
+
+// ---- Loaders --------------------------------------------------------------------------------------------------
+
+typedef struct talc_loader talc_loader;
+
+/// A batch belongs to its loader until the next call; a tensor that was retained stays as it is, the loader then takes fresh
+/// storage.
+typedef struct talc_batch {
+    talc_tensor *images; ///< [n,C,H,W], normalised
+    talc_tensor *labels; ///< [n], i64
+    int64_t index;       ///< of the batch in its epoch
+    int64_t count;       ///< n
+} talc_batch;
+
+typedef struct talc_loader_options {
+    talc_device *device; ///< NULL: the CPU
+    talc_dtype dtype;    ///< of the images: TALC_F32 (which is zero) or TALC_F64
+    int64_t batch;       ///< samples of a batch; 0: 64
+    bool shuffle;        ///< in an order that follows from seed and epoch
+    bool drop_last;      ///< no batch smaller than the others
+    uint64_t seed;       ///< of all that is random, keyed by (seed, epoch, sample)
+    /// Of each channel, of pixels in 0 .. 1; deviation 0: 1. An element is (pixel / 255 - mean) / deviation, rounded once.
+    double mean[4], deviation[4];
+    int64_t shift;  ///< each image moved by up to so many pixels each way, pixels of 0 coming in
+    bool flip;      ///< each image mirrored left to right, half of the time, before it is moved
+    bool no_thread; ///< batches are made when they are asked for; the same numbers
+} talc_loader_options;
+
+/// A loader; NULL for options: all defaults. The dataset stays the caller's and may be freed first. Unless no_thread, a second
+/// thread makes the next batches, in page-locked memory where the device has such, from which they are copied while the device
+/// computes. Numbers depend neither on it nor on the batch that an epoch begins at. One thread at a time uses a loader. In a child
+/// of fork it goes on without the thread, which the next epoch starts anew. Errors: NULL, numbers out of range, no memory.
+TALC_API talc_loader *talc_loader_new(talc_dataset *dataset, const talc_loader_options *options);
+TALC_API void talc_loader_free(talc_loader *loader); ///< at any moment; NULL passes
+
+/// Begins an epoch, at its first batch or at a later one, for resuming; the one before need not be at its end. Errors: NULL,
+/// numbers out of range, no memory: the epoch before goes on then.
+TALC_API bool talc_loader_start(talc_loader *loader, int64_t epoch);
+TALC_API bool talc_loader_start_at(talc_loader *loader, int64_t epoch, int64_t batch);
+
+/// The next batch; false at the end of the epoch, where the batch's tensors are NULL, and with a failure, which changes nothing: once
+/// it is cleared, the same call gives the batch that was due. Errors: NULL, no epoch was begun, no memory, what the device reports.
+TALC_API bool talc_loader_next(talc_loader *loader, talc_batch *batch);
+
+TALC_API int64_t talc_loader_batches(const talc_loader *loader); ///< of an epoch; 0 for NULL
+
+/// The dataset's sample that stands at place `i` of the epoch that was started; -1 when there is none.
+TALC_API int64_t talc_loader_sample(const talc_loader *loader, int64_t i);
+
+TALC_END_DECLARATIONS
+
+#endif

@@ -1,0 +1,256 @@
+#include "nn/data/dataset.h"
+
+#include "tensor/memory.h"
+#include "tensor/scope.h"
+#include "tensor/storage.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// ---- Samples ------------------------------------------------------------------------------------------------
+
+talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims)
+{
+    int64_t image = 1, bytes, label_bytes;
+    bool fits = true;
+    for (int i = 0; i < dims.rank; i++)
+        fits = fits && talc_multiply(image, dims.dim[i], &image);
+    if (!fits || !talc_multiply(image, count, &bytes) ||
+        !talc_multiply(count, (int64_t)sizeof(int64_t), &label_bytes)) {
+        char text[TALC_DIMS_TEXT];
+        talc_fail(TALC_TOO_LARGE, "%s: %" PRId64 " images %s need more than %" PRId64 " bytes", who,
+                  count, talc_dims_text(dims, text), INT64_MAX);
+        return NULL;
+    }
+    talc_samples *samples = talc_memory_new(sizeof *samples, who);
+    if (samples == NULL)
+        return NULL;
+    atomic_init(&samples->references, 1);
+    samples->count = count;
+    samples->dims = dims;
+    samples->image_bytes = image;
+    samples->pixels = talc_memory_new((size_t)bytes, who);
+    samples->labels = samples->pixels == NULL ? NULL : talc_memory_new((size_t)label_bytes, who);
+    if (samples->labels != NULL)
+        return samples;
+    talc_samples_release(samples);
+    return NULL;
+}
+
+void talc_samples_release(talc_samples *samples)
+{
+    if (samples == NULL || atomic_fetch_sub(&samples->references, 1) != 1)
+        return;
+    talc_memory_free(samples->pixels);
+    talc_memory_free(samples->labels);
+    talc_memory_free(samples->names);
+    talc_memory_free(samples);
+}
+
+char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes, size_t bytes)
+{
+    const size_t pointers = (size_t)classes * sizeof *samples->names;
+    samples->names = talc_memory_new(pointers + bytes, who);
+    samples->classes = classes;
+    return samples->names == NULL ? NULL : (char *)samples->names + pointers;
+}
+
+/* "0", "1", ... up to the largest label. */
+static bool number_classes(const char *who, talc_samples *samples)
+{
+    enum { NAME_BYTES = 8 };
+    int64_t largest = 0;
+    for (int64_t i = 0; i < samples->count; i++)
+        largest = samples->labels[i] > largest ? samples->labels[i] : largest;
+    if (largest >= TALC_CLASSES_MAX) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: label %" PRId64 " is outside 0..%d", who, largest,
+                  TALC_CLASSES_MAX - 1);
+        return false;
+    }
+    const int64_t classes = largest + 1;
+    char *text = talc_samples_names(who, samples, classes, (size_t)classes * NAME_BYTES);
+    for (int64_t i = 0; text != NULL && i < classes; i++) {
+        samples->names[i] = text + i * NAME_BYTES;
+        snprintf(samples->names[i], NAME_BYTES, "%d", (int)i);
+    }
+    return text != NULL;
+}
+
+static bool labels_fit(const char *who, const talc_samples *samples)
+{
+    const int64_t classes = samples->names == NULL ? TALC_CLASSES_MAX : samples->classes;
+    for (int64_t i = 0; i < samples->count; i++)
+        if (samples->labels[i] < 0 || samples->labels[i] >= classes) {
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "%s: label %" PRId64 " of sample %" PRId64 " is outside 0..%" PRId64, who,
+                      samples->labels[i], i, classes - 1);
+            return false;
+        }
+    return true;
+}
+
+/* Another handle, which holds a reference of its own. */
+static talc_dataset *handle_new(const char *who, talc_samples *samples, int64_t start,
+                                int64_t count)
+{
+    talc_dataset *dataset = talc_memory_new(sizeof *dataset, who);
+    if (dataset == NULL)
+        return NULL;
+    *dataset = (talc_dataset){ .samples = samples, .start = start, .count = count };
+    atomic_fetch_add(&samples->references, 1);
+    return dataset;
+}
+
+talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples)
+{
+    talc_dataset *dataset = NULL;
+    if (labels_fit(who, samples) && (samples->names != NULL || number_classes(who, samples)))
+        dataset = handle_new(who, samples, 0, samples->count);
+    talc_samples_release(samples);
+    return dataset;
+}
+
+char *talc_path_in(const char *who, const char *directory, const char *name)
+{
+    const size_t bytes = strlen(directory) + strlen(name) + 2;
+    char *path = talc_memory_new(bytes, who);
+    if (path != NULL)
+        snprintf(path, bytes, "%s/%s", directory, name);
+    return path;
+}
+
+// ---- Parts, and what a dataset holds ------------------------------------------------------------------------
+
+talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end)
+{
+    if (talc_operand_missing("dataset_part", "dataset", dataset))
+        return NULL;
+    if (start < 0 || start >= end || end > dataset->count) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "dataset_part: samples %" PRId64 " to %" PRId64
+                  " are none of a dataset of %" PRId64,
+                  start, end, dataset->count);
+        return NULL;
+    }
+    return handle_new("dataset_part", dataset->samples, dataset->start + start, end - start);
+}
+
+void talc_dataset_free(talc_dataset *dataset)
+{
+    if (dataset == NULL)
+        return;
+    talc_samples_release(dataset->samples);
+    talc_memory_free(dataset);
+}
+
+int64_t talc_dataset_count(const talc_dataset *dataset)
+{
+    return dataset == NULL ? 0 : dataset->count;
+}
+
+talc_dims talc_dataset_dims(const talc_dataset *dataset)
+{
+    return dataset == NULL ? TALC_SCALAR : dataset->samples->dims;
+}
+
+int64_t talc_dataset_classes(const talc_dataset *dataset)
+{
+    return dataset == NULL ? 0 : dataset->samples->classes;
+}
+
+const char *talc_dataset_class(const talc_dataset *dataset, int64_t label)
+{
+    const bool is = dataset != NULL && label >= 0 && label < dataset->samples->classes;
+    return is ? dataset->samples->names[label] : NULL;
+}
+
+static bool has_sample(const talc_dataset *dataset, int64_t sample)
+{
+    return dataset != NULL && sample >= 0 && sample < dataset->count;
+}
+
+const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample)
+{
+    if (!has_sample(dataset, sample))
+        return NULL;
+    const talc_samples *all = dataset->samples;
+    return all->pixels + (dataset->start + sample) * all->image_bytes;
+}
+
+int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
+{
+    return has_sample(dataset, sample) ? dataset->samples->labels[dataset->start + sample] : -1;
+}
+
+// ---- From tensors -------------------------------------------------------------------------------------------
+
+static const char *const TENSORS = "dataset_tensors";
+
+static bool tensors_fit(const talc_tensor *images, const talc_tensor *labels)
+{
+    char text[TALC_DIMS_TEXT];
+    const talc_dims dims = talc_dims_of(images);
+    if (dims.rank != 4 || talc_numel(images) == 0)
+        talc_fail(TALC_BAD_SHAPE, "%s: images %s must be [N,C,H,W] with no extent 0", TENSORS,
+                  talc_dims_text(dims, text));
+    else if (images->dtype != TALC_U8 && !talc_dtype_is_float(images->dtype))
+        talc_fail(TALC_BAD_DTYPE, "%s: images are %s, they must be u8, f32 or f64", TENSORS,
+                  talc_dtype_name(images->dtype));
+    else if (labels->dtype != TALC_I64)
+        talc_fail(TALC_BAD_DTYPE, "%s: labels are %s, they must be i64", TENSORS,
+                  talc_dtype_name(labels->dtype));
+    else if (labels->rank != 1 || labels->dims[0] != dims.dim[0])
+        talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be [%" PRId64 "], one an image", TENSORS,
+                  talc_dims_text(talc_dims_of(labels), text), dims.dim[0]);
+    return !talc_failed();
+}
+
+/* 0 .. 1 as bytes, to the nearest; the tensor is contiguous and the host's. */
+static bool round_pixels(const talc_tensor *images, talc_samples *samples)
+{
+    const void *data = talc_data_read(images, images->dtype);
+    if (data == NULL)
+        return false;
+    const bool single = images->dtype == TALC_F32;
+    const int64_t numel = talc_numel(images);
+    for (int64_t i = 0; i < numel; i++) {
+        const double value = single ? (double)((const float *)data)[i] : ((const double *)data)[i];
+        if (!(value >= 0 && value <= 1)) { /* NaN too */
+            talc_fail(TALC_BAD_ARGUMENT, "%s: image %" PRId64 " holds %g, pixels are 0 .. 1",
+                      TENSORS, i / samples->image_bytes, value);
+            return false;
+        }
+        samples->pixels[i] = (uint8_t)floor(255 * value + 0.5);
+    }
+    return true;
+}
+
+static bool copy_pixels(const talc_tensor *images, talc_samples *samples)
+{
+    if (images->dtype == TALC_U8)
+        return talc_to_host(images, samples->pixels, talc_nbytes(images));
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *here =
+        scope == NULL ? NULL : talc_to(images, talc_device_host(), images->dtype);
+    const talc_tensor *packed = here == NULL ? NULL : talc_contiguous(here);
+    const bool ok = packed != NULL && round_pixels(packed, samples);
+    talc_scope_leave(scope);
+    return ok;
+}
+
+talc_dataset *talc_dataset_tensors(const talc_tensor *images, const talc_tensor *labels)
+{
+    if (talc_operand_missing(TENSORS, "images", images) ||
+        talc_operand_missing(TENSORS, "labels", labels) || !tensors_fit(images, labels))
+        return NULL;
+    const talc_dims dims = TALC_DIMS(images->dims[1], images->dims[2], images->dims[3]);
+    talc_samples *samples = talc_samples_new(TENSORS, images->dims[0], dims);
+    if (samples == NULL)
+        return NULL;
+    if (copy_pixels(images, samples) && talc_to_host(labels, samples->labels, talc_nbytes(labels)))
+        return talc_samples_dataset(TENSORS, samples);
+    talc_samples_release(samples);
+    return NULL;
+}

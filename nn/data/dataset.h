@@ -1,0 +1,43 @@
+/// What a dataset is made of, for those that make one. Private to nn/data.
+#ifndef TALC_NN_DATA_DATASET_H
+#define TALC_NN_DATA_DATASET_H
+
+#include "nn/data/data.h"
+
+#include <stdatomic.h>
+
+/// The most classes that a dataset has.
+enum { TALC_CLASSES_MAX = 65536 };
+
+/// Images and labels, counted: datasets that are parts of another share them.
+typedef struct talc_samples {
+    atomic_size_t references;
+    int64_t count;
+    talc_dims dims;      ///< [C,H,W] of an image
+    int64_t image_bytes; ///< C * H * W
+    uint8_t *pixels;     ///< [count,C,H,W]
+    int64_t *labels;     ///< [count]
+    int64_t classes;
+    char **names; ///< of the classes, in one block with their text
+} talc_samples;
+
+struct talc_dataset {
+    talc_samples *samples;
+    int64_t start, count; ///< which of them
+};
+
+/// Room for `count` images; NULL with a failure. Extents are at least 1.
+talc_samples *talc_samples_new(const char *who, int64_t count, talc_dims dims);
+void talc_samples_release(talc_samples *samples); ///< drops a reference; NULL passes
+
+/// Room for the names of `classes` classes, `bytes` of text in all, NULs included; the text begins where it returns. NULL with a failure.
+char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes, size_t bytes);
+
+/// The dataset of all samples, with numbers for names where there are none. Takes the samples over, also on failure. Errors: a label
+/// below 0 or past the classes.
+talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples);
+
+/// "directory/name", freed by talc_memory_free; NULL with a failure.
+char *talc_path_in(const char *who, const char *directory, const char *name);
+
+#endif

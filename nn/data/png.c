@@ -1,0 +1,158 @@
+#include "nn/data/png.h"
+
+#include "tensor/file.h"
+#include "tensor/memory.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+
+#include <png.h>
+
+/* What libpng's functions share; it stands outside those that a failure leaves, whose own variables are lost then. */
+typedef struct reading {
+    const char *who;
+    talc_file file;
+    int64_t at;
+    png_structp png;
+    png_infop info;
+} reading;
+
+// ---- What libpng calls --------------------------------------------------------------------------------------
+
+static void *allocate(png_structp png, png_alloc_size_t bytes)
+{
+    const reading *r = png_get_mem_ptr(png);
+    return talc_memory_new(bytes, r->who);
+}
+
+static void release(png_structp png, void *memory)
+{
+    (void)png;
+    talc_memory_free(memory);
+}
+
+/* Out of memory, or a file that could not be read, is raised already, and stays. */
+static void on_error(png_structp png, const char *message)
+{
+    const reading *r = png_get_error_ptr(png);
+    talc_fail(TALC_BAD_FORMAT, "%s: '%s': %s", r->who, TALC_SHOWN(r->file.path),
+              TALC_SHOWN(message));
+    png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, const char *message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void on_read(png_structp png, uint8_t *bytes, size_t count)
+{
+    reading *r = png_get_io_ptr(png);
+    const int64_t left = r->file.size - r->at;
+    if ((int64_t)count > left)
+        talc_fail(TALC_BAD_FORMAT,
+                  "%s: '%s' ends early: after byte %" PRId64 " come %" PRId64 " of %zu", r->who,
+                  TALC_SHOWN(r->file.path), r->at, left, count);
+    if (talc_failed() || talc_file_read(&r->file, r->who, r->at, bytes, count) != TALC_OK)
+        png_error(png, "the file cannot be read");
+    r->at += (int64_t)count;
+}
+
+// ---- Reading ------------------------------------------------------------------------------------------------
+
+static bool look(reading *r, talc_png *png)
+{
+    if (setjmp(png_jmpbuf(r->png)) != 0)
+        return false;
+    png_set_read_fn(r->png, r, on_read);
+    png_read_info(r->png, r->info);
+    png->height = png_get_image_height(r->png, r->info);
+    png->width = png_get_image_width(r->png, r->info);
+    png->color = (png_get_color_type(r->png, r->info) & PNG_COLOR_MASK_COLOR) != 0;
+    return true;
+}
+
+/* Whether so few bytes can be such an image: deflate spends at least a bit on 129 bytes. */
+static bool check_size(const reading *r, const talc_png *png)
+{
+    enum { MOST_RATIO = 1032 };
+    int64_t most;
+    if (!talc_multiply(r->file.size, MOST_RATIO, &most))
+        return true;
+    const int64_t bytes = png->height * (int64_t)png_get_rowbytes(r->png, r->info);
+    if (bytes > most)
+        talc_fail(TALC_BAD_FORMAT,
+                  "%s: '%s' says %" PRId64 "x%" PRId64 ", which its %" PRId64 " bytes cannot hold",
+                  r->who, TALC_SHOWN(r->file.path), png->height, png->width, r->file.size);
+    return bytes <= most;
+}
+
+static bool read_rows(reading *r, const talc_png *png, int channels, uint8_t *pixels)
+{
+    if (setjmp(png_jmpbuf(r->png)) != 0)
+        return false;
+    png_set_expand(r->png);
+    png_set_scale_16(r->png);
+    png_set_strip_alpha(r->png);
+    if (channels == 3)
+        png_set_gray_to_rgb(r->png);
+    const int passes = png_set_interlace_handling(r->png);
+    png_read_update_info(r->png, r->info);
+    const size_t row_bytes = (size_t)png->width * (size_t)channels;
+    if (png_get_rowbytes(r->png, r->info) != row_bytes)
+        png_error(r->png, "its colours changed while it was read");
+    for (int pass = 0; pass < passes; pass++)
+        for (int64_t h = 0; h < png->height; h++)
+            png_read_row(r->png, pixels + (size_t)h * row_bytes, NULL);
+    png_read_end(r->png, NULL);
+    return true;
+}
+
+static talc_status begin(reading *r, const char *who, const char *path)
+{
+    *r = (reading){ .who = who };
+    if (talc_file_open(&r->file, who, path) != TALC_OK)
+        return talc_error_status();
+    r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, on_error, on_warning, r, allocate,
+                                      release);
+    r->info = r->png == NULL ? NULL : png_create_info_struct(r->png);
+    if (r->info != NULL)
+        return TALC_OK;
+    talc_fail(TALC_UNSUPPORTED, "%s: libpng does not start", who);
+    png_destroy_read_struct(&r->png, NULL, NULL);
+    talc_file_close(&r->file);
+    return talc_error_status();
+}
+
+/* libpng goes on without some of what it found no memory for; this library does not. */
+static talc_status end(reading *r)
+{
+    png_destroy_read_struct(&r->png, &r->info, NULL);
+    talc_file_close(&r->file);
+    return talc_error_status();
+}
+
+talc_status talc_png_look(const char *who, const char *path, talc_png *png)
+{
+    reading r;
+    if (begin(&r, who, path) != TALC_OK)
+        return talc_error_status();
+    if (look(&r, png))
+        (void)check_size(&r, png);
+    return end(&r);
+}
+
+talc_status talc_png_read(const char *who, const char *path, const talc_png *png, int channels,
+                          uint8_t *pixels)
+{
+    reading r;
+    if (begin(&r, who, path) != TALC_OK)
+        return talc_error_status();
+    talc_png now = { 0 };
+    if (look(&r, &now) && (now.height != png->height || now.width != png->width))
+        talc_fail(TALC_BAD_FORMAT, "%s: '%s' changed while it was read", who, TALC_SHOWN(path));
+    if (!talc_failed())
+        (void)read_rows(&r, png, channels, pixels);
+    return end(&r);
+}

@@ -1,0 +1,314 @@
+/// Datasets: files written here by hand, by zlib and by libpng, and what they must hold.
+#include "tests/support/data_files.h"
+#include "tests/support/faults.h"
+#include "tests/support/files.h"
+#include "tests/support/hooks.h"
+
+#include <png.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- IDX ----------------------------------------------------------------------------------------------------
+
+/* Three images of 2x3 whose pixels count up, with labels 2, 0, 4. */
+static const uint8_t images_3x2x3[] = { 0,  0,  8,  3,  0,  0,  0,  3,  0,  0,  0,  2,
+                                        0,  0,  0,  3,  10, 11, 12, 13, 14, 15, 20, 21,
+                                        22, 23, 24, 25, 30, 31, 32, 33, 34, 255 };
+static const uint8_t labels_3[] = { 0, 0, 8, 1, 0, 0, 0, 3, 2, 0, 4 };
+
+static void assert_three(talc_dataset *dataset)
+{
+    cr_assert(dataset != NULL, "%s", talc_error_message());
+    const talc_dims dims = talc_dataset_dims(dataset);
+    cr_assert(talc_dataset_count(dataset) == 3 && talc_dataset_classes(dataset) == 5);
+    cr_assert(dims.rank == 3 && dims.dim[0] == 1 && dims.dim[1] == 2 && dims.dim[2] == 3);
+    for (int i = 0; i < 3; i++) {
+        cr_assert(memcmp(talc_dataset_pixels(dataset, i), images_3x2x3 + 16 + 6 * i, 6) == 0);
+        cr_assert(talc_dataset_label(dataset, i) == labels_3[8 + i]);
+    }
+    cr_assert(strcmp(talc_dataset_class(dataset, 4), "4") == 0);
+    cr_assert(talc_dataset_class(dataset, 5) == NULL && talc_dataset_class(dataset, -1) == NULL);
+    cr_assert(talc_dataset_pixels(dataset, 3) == NULL && talc_dataset_pixels(dataset, -1) == NULL);
+    cr_assert(talc_dataset_label(dataset, 3) == -1 && talc_dataset_label(NULL, 0) == -1);
+    talc_dataset_free(dataset);
+}
+
+Test(data, idx_files_are_read_plain_and_by_gzip)
+{
+    const char *images = file_path("images"), *labels = file_path("labels");
+    file_write(images, images_3x2x3, sizeof images_3x2x3);
+    file_write(labels, labels_3, sizeof labels_3);
+    assert_three(talc_dataset_idx(images, labels));
+    const char *packed = file_path("images.gz");
+    write_gzip(packed, images_3x2x3, sizeof images_3x2x3, "wb");
+    assert_three(talc_dataset_idx(packed, labels));
+    /* gzip allows several members, one after the other. */
+    write_gzip(packed, images_3x2x3, 9, "wb");
+    write_gzip(packed, images_3x2x3 + 9, sizeof images_3x2x3 - 9, "ab");
+    assert_three(talc_dataset_idx(packed, labels));
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(data, idx_images_may_have_channels)
+{
+    const uint8_t bytes[] = { 0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 3, 0,
+                              0, 0, 1, 0, 0, 0, 2, 1, 2, 3, 4, 5, 6 };
+    const uint8_t label[] = { 0, 0, 8, 1, 0, 0, 0, 1, 7 };
+    file_write(file_path("i"), bytes, sizeof bytes);
+    file_write(file_path("l"), label, sizeof label);
+    talc_dataset *dataset = talc_dataset_idx(file_path("i"), file_path("l"));
+    const talc_dims dims = talc_dataset_dims(dataset);
+    cr_assert(dims.dim[0] == 3 && dims.dim[1] == 1 && dims.dim[2] == 2);
+    cr_assert(talc_dataset_pixels(dataset, 0)[5] == 6 && talc_dataset_classes(dataset) == 8);
+    talc_dataset_free(dataset);
+    file_remove_all();
+    assert_all_freed();
+}
+
+/* More than zlib's window and than one read of the file. */
+Test(data, large_gzip_content_is_read_whole)
+{
+    enum { COUNT = 3000, SIDE = 16, HEADER = 16 };
+    uint8_t *bytes = calloc(1, HEADER + COUNT * SIDE * SIDE);
+    const uint8_t header[HEADER] = { 0, 0, 8, 3,    0, 0, COUNT >> 8, COUNT & 255,
+                                     0, 0, 0, SIDE, 0, 0, 0,          SIDE };
+    memcpy(bytes, header, HEADER);
+    uint32_t state = 1;
+    for (int i = 0; i < COUNT * SIDE * SIDE; i++) {
+        state = state * 1664525 + 1013904223;
+        bytes[HEADER + i] = (uint8_t)(state >> 24);
+    }
+    uint8_t labels[8 + COUNT] = { 0, 0, 8, 1, 0, 0, COUNT >> 8, COUNT & 255 };
+    write_gzip(file_path("i.gz"), bytes, HEADER + COUNT * SIDE * SIDE, "wb");
+    write_gzip(file_path("l.gz"), labels, sizeof labels, "wb");
+    talc_dataset *dataset = talc_dataset_idx(file_path("i.gz"), file_path("l.gz"));
+    cr_assert(dataset != NULL, "%s", talc_error_message());
+    for (int i = 0; i < COUNT; i++)
+        cr_assert(memcmp(talc_dataset_pixels(dataset, i), bytes + HEADER + i * SIDE * SIDE,
+                         SIDE * SIDE) == 0);
+    talc_dataset_free(dataset);
+    free(bytes);
+    file_remove_all();
+    assert_all_freed();
+}
+
+Test(data, mnist_files_are_found_by_their_names)
+{
+    file_write(file_path("train-images-idx3-ubyte"), images_3x2x3, sizeof images_3x2x3);
+    write_gzip(file_path("train-labels-idx1-ubyte.gz"), labels_3, sizeof labels_3, "wb");
+    write_gzip(file_path("t10k-images-idx3-ubyte.gz"), images_3x2x3, sizeof images_3x2x3, "wb");
+    file_write(file_path("t10k-labels-idx1-ubyte"), labels_3, sizeof labels_3);
+    assert_three(talc_dataset_mnist(file_path(""), true));
+    assert_three(talc_dataset_mnist(file_path(""), false));
+    file_remove_all();
+    assert_all_freed();
+}
+
+// ---- PNG ----------------------------------------------------------------------------------------------------
+
+/* What a 2x3 image of each kind must become; the expected bytes are [C,H,W] worked out by hand. */
+typedef struct png_case {
+    const char *name;
+    int type, depth, interlace;
+    uint8_t rows[2][24];
+    uint8_t grey[6]; /* as one channel */
+    uint8_t rgb[18]; /* as three */
+    bool color;
+} png_case;
+
+// clang-format off
+static const png_case png_cases[] = {
+    { "grey", PNG_COLOR_TYPE_GRAY, 8, PNG_INTERLACE_NONE, { { 0, 100, 255 }, { 7, 8, 9 } },
+      { 0, 100, 255, 7, 8, 9 }, { 0, 100, 255, 7, 8, 9, 0, 100, 255, 7, 8, 9, 0, 100, 255, 7, 8, 9 }, false },
+    { "interlaced grey", PNG_COLOR_TYPE_GRAY, 8, PNG_INTERLACE_ADAM7, { { 0, 100, 255 }, { 7, 8, 9 } },
+      { 0, 100, 255, 7, 8, 9 }, { 0, 100, 255, 7, 8, 9, 0, 100, 255, 7, 8, 9, 0, 100, 255, 7, 8, 9 }, false },
+    { "one bit", PNG_COLOR_TYPE_GRAY, 1, PNG_INTERLACE_NONE, { { 0xa0 }, { 0x40 } },
+      { 255, 0, 255, 0, 255, 0 }, { 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0, 255, 0 }, false },
+    { "grey and alpha", PNG_COLOR_TYPE_GRAY_ALPHA, 8, PNG_INTERLACE_NONE, { { 1, 0, 2, 128, 3, 255 }, { 4, 9, 5, 9, 6, 9 } },
+      { 1, 2, 3, 4, 5, 6 }, { 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6 }, false },
+    /* 16 bits, divided by 257: 0x0102 is 258, 1.004; 0x02ff is 767, 2.98. */
+    { "16 bits", PNG_COLOR_TYPE_GRAY, 16, PNG_INTERLACE_NONE, { { 1, 2, 0x81, 0x81, 0xff, 0xff }, { 0, 0, 0x7f, 0x7f, 2, 0xff } },
+      { 1, 129, 255, 0, 127, 3 }, { 1, 129, 255, 0, 127, 3, 1, 129, 255, 0, 127, 3, 1, 129, 255, 0, 127, 3 }, false },
+    { "rgb", PNG_COLOR_TYPE_RGB, 8, PNG_INTERLACE_NONE, { { 1, 2, 3, 4, 5, 6, 7, 8, 9 }, { 10, 11, 12, 13, 14, 15, 16, 17, 18 } },
+      { 0 }, { 1, 4, 7, 10, 13, 16, 2, 5, 8, 11, 14, 17, 3, 6, 9, 12, 15, 18 }, true },
+    { "interlaced rgb and alpha", PNG_COLOR_TYPE_RGB_ALPHA, 8, PNG_INTERLACE_ADAM7,
+      { { 1, 2, 3, 99, 4, 5, 6, 0, 7, 8, 9, 255 }, { 10, 11, 12, 1, 13, 14, 15, 2, 16, 17, 18, 3 } },
+      { 0 }, { 1, 4, 7, 10, 13, 16, 2, 5, 8, 11, 14, 17, 3, 6, 9, 12, 15, 18 }, true },
+    { "palette", PNG_COLOR_TYPE_PALETTE, 8, PNG_INTERLACE_NONE, { { 0, 1, 2 }, { 2, 1, 0 } },
+      { 0 }, { 10, 40, 70, 70, 40, 10, 20, 50, 80, 80, 50, 20, 30, 60, 90, 90, 60, 30 }, true },
+};
+// clang-format on
+
+enum { PNG_CASES = sizeof png_cases / sizeof *png_cases };
+
+static void write_case(const char *path, const png_case *c)
+{
+    write_png(path, &(written_png){ .type = c->type,
+                                    .depth = c->depth,
+                                    .interlace = c->interlace,
+                                    .height = 2,
+                                    .width = 3,
+                                    .rows = { c->rows[0], c->rows[1] } });
+}
+
+Test(data, png_of_every_kind_becomes_bytes)
+{
+    for (int i = 0; i < PNG_CASES; i++) {
+        const png_case *c = &png_cases[i];
+        write_case(made_file("alone", "a", "x.png"), c);
+        talc_dataset *dataset = talc_dataset_folder(made_folder("alone"));
+        cr_assert(dataset != NULL, "%s: %s", c->name, talc_error_message());
+        cr_assert(talc_dataset_dims(dataset).dim[0] == (c->color ? 3 : 1), "%s", c->name);
+        cr_assert(memcmp(talc_dataset_pixels(dataset, 0), c->color ? c->rgb : c->grey,
+                         c->color ? 18 : 6) == 0,
+                  "%s", c->name);
+        talc_dataset_free(dataset);
+    }
+    remove_made();
+    assert_all_freed();
+}
+
+/* Classes and files in the order of their bytes; hidden files, other files and files beside the classes are passed over. */
+Test(data, a_folder_is_read_in_the_order_of_its_names)
+{
+    static const char *const names[] = { "a.png", "b.PNG", "B.png" };
+    for (int i = 0; i < PNG_CASES; i++)
+        write_case(made_file("f", i < 3 ? "cat" : "Dog", i < 3 ? names[i] : png_cases[i].name),
+                   &png_cases[i]);
+    for (int i = 3; i < PNG_CASES; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%d.png", i);
+        write_case(made_file("f", "Dog", name), &png_cases[i]);
+    }
+    file_write(made_file("f", "cat", ".hidden.png"), "x", 1);
+    file_write(made_file("f", "cat", "notes.txt"), "x", 1);
+    file_write(made_file("f", NULL, "loose.png"), "x", 1);
+    talc_dataset *dataset = talc_dataset_folder(made_folder("f"));
+    cr_assert(dataset != NULL, "%s", talc_error_message());
+    cr_assert(talc_dataset_count(dataset) == PNG_CASES && talc_dataset_classes(dataset) == 2);
+    cr_assert(strcmp(talc_dataset_class(dataset, 0), "Dog") == 0);
+    cr_assert(strcmp(talc_dataset_class(dataset, 1), "cat") == 0);
+    const int order[PNG_CASES] = { 3, 4, 5, 6, 7, 2, 0, 1 };
+    for (int i = 0; i < PNG_CASES; i++) {
+        cr_assert(talc_dataset_label(dataset, i) == (i < 5 ? 0 : 1));
+        cr_assert(memcmp(talc_dataset_pixels(dataset, i), png_cases[order[i]].rgb, 18) == 0,
+                  "sample %d is not %s", i, png_cases[order[i]].name);
+    }
+    talc_dataset_free(dataset);
+    remove_made();
+    assert_all_freed();
+}
+
+// ---- Tensors and parts --------------------------------------------------------------------------------------
+
+Test(data, tensors_are_copied_from_any_device_and_layout)
+{
+    talc_device *device = tested_device();
+    const float floats[] = { 0, 1, .5f, .25f, 1 / 255.f, .998f, .3f, .7f };
+    const int due[] = { 0, 255, 128, 64, 1, 254, 77, 178 }; /* .3f is above .3, .7f below .7 */
+    const int64_t numbers[] = { 5, 3 };
+    talc_tensor *labels = talc_from_host(device, TALC_I64, TALC_DIMS(2), numbers);
+    talc_tensor *images = talc_from_host(device, TALC_F32, TALC_DIMS(2, 2, 1, 2), floats);
+    talc_tensor *bytes = talc_from_host(device, TALC_U8, TALC_DIMS(2, 1, 2, 2),
+                                        (const uint8_t[]){ 1, 2, 3, 4, 5, 6, 7, 8 });
+    talc_dataset *a = talc_dataset_tensors(images, labels);
+    talc_dataset *b = talc_dataset_tensors(talc_cast(images, TALC_F64), labels);
+    talc_dataset *c = talc_dataset_tensors(talc_transpose(bytes, 2, 3), labels);
+    cr_assert(a != NULL && b != NULL && c != NULL, "%s", talc_error_message());
+    for (int i = 0; i < 8; i++) {
+        cr_assert(talc_dataset_pixels(a, i / 4)[i % 4] == due[i], "element %d is %d", i,
+                  talc_dataset_pixels(a, i / 4)[i % 4]);
+        cr_assert(talc_dataset_pixels(b, i / 4)[i % 4] == due[i]);
+    }
+    const uint8_t transposed[] = { 1, 3, 2, 4, 5, 7, 6, 8 };
+    cr_assert(memcmp(talc_dataset_pixels(c, 0), transposed, 8) == 0);
+    cr_assert(talc_dataset_label(a, 0) == 5 && talc_dataset_label(a, 1) == 3);
+    cr_assert(talc_dataset_classes(a) == 6);
+    talc_dataset_free(a);
+    talc_dataset_free(b);
+    talc_dataset_free(c);
+    assert_all_freed();
+}
+
+Test(data, parts_share_and_may_outlive_the_whole)
+{
+    talc_dataset *whole = talc_dataset_digits(30, 4);
+    talc_dataset *part = talc_dataset_part(whole, 5, 25), *inner = talc_dataset_part(part, 3, 4);
+    cr_assert(talc_dataset_pixels(part, 0) == talc_dataset_pixels(whole, 5));
+    cr_assert(talc_dataset_label(inner, 0) == talc_dataset_label(whole, 8));
+    cr_assert(talc_dataset_count(part) == 20 && talc_dataset_pixels(part, 20) == NULL);
+    const uint8_t first = talc_dataset_pixels(whole, 8)[300];
+    talc_dataset_free(whole);
+    talc_dataset_free(part);
+    cr_assert(talc_dataset_count(inner) == 1 && talc_dataset_pixels(inner, 0)[300] == first);
+    cr_assert(talc_dataset_classes(inner) == 10);
+    talc_dataset_free(inner);
+    talc_dataset_free(NULL);
+    assert_all_freed();
+}
+
+// ---- Out of memory ------------------------------------------------------------------------------------------
+
+static void keep_dataset(fault_run *run, talc_dataset *dataset)
+{
+    for (int64_t i = 0; dataset != NULL && i < talc_dataset_count(dataset); i++) {
+        const int64_t label = talc_dataset_label(dataset, i);
+        const talc_dims dims = talc_dataset_dims(dataset);
+        fault_keep_bytes(run, talc_dataset_pixels(dataset, i),
+                         (size_t)(dims.dim[0] * dims.dim[1] * dims.dim[2]));
+        fault_keep_bytes(run, talc_dataset_class(dataset, label), 1);
+    }
+    talc_dataset_free(dataset);
+}
+
+static void run_files(fault_run *run)
+{
+    write_gzip(file_path("i.gz"), images_3x2x3, sizeof images_3x2x3, "wb");
+    file_write(file_path("l"), labels_3, sizeof labels_3);
+    keep_dataset(run, talc_dataset_idx(file_path("i.gz"), file_path("l")));
+}
+
+static void run_mnist(fault_run *run)
+{
+    write_gzip(file_path("t10k-images-idx3-ubyte.gz"), images_3x2x3, sizeof images_3x2x3, "wb");
+    file_write(file_path("t10k-labels-idx1-ubyte"), labels_3, sizeof labels_3);
+    keep_dataset(run, talc_dataset_mnist(file_path(""), false));
+}
+
+static void run_folder(fault_run *run)
+{
+    write_case(made_file("f", "a", "x.png"), &png_cases[0]);
+    write_case(made_file("f", "b", "y.png"), &png_cases[PNG_CASES - 1]);
+    keep_dataset(run, talc_dataset_folder(made_folder("f")));
+}
+
+static void run_tensors(fault_run *run)
+{
+    talc_tensor *images = talc_full(run->device, TALC_F32, TALC_DIMS(3, 1, 2, 4), 0.25);
+    talc_tensor *labels = talc_zeros(run->device, TALC_I64, TALC_DIMS(3));
+    talc_dataset *dataset = talc_dataset_tensors(talc_transpose(images, 2, 3), labels);
+    keep_dataset(run, dataset == NULL ? NULL : talc_dataset_part(dataset, 1, 3));
+    talc_dataset_free(dataset);
+}
+
+static void run_digits(fault_run *run)
+{
+    keep_dataset(run, talc_dataset_digits(3, 1));
+}
+
+Test(data, every_allocation_may_fail)
+{
+    const fault_scenario scenarios[] = {
+        { "idx", NULL, run_files, NULL, NULL },
+        { "mnist", NULL, run_mnist, NULL, NULL },
+        { "folder", NULL, run_folder, NULL, NULL },
+        { "digits", NULL, run_digits, NULL, NULL },
+    };
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        cr_assert(assert_survives_allocation_failures(&scenarios[i], cpu_device()) > 8, "%s",
+                  scenarios[i].name);
+    remove_made();
+    const fault_scenario tensors = { "tensors", NULL, run_tensors, NULL, NULL };
+    assert_survives_everywhere(&tensors, 16);
+}
