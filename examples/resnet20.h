@@ -1,4 +1,4 @@
-/* ResNet-20 for 32x32 colour images (CIFAR-10), [N,3,32,32] -> [N,10].
+/* ResNet-20 for 32x32 colour images (CIFAR-10), [N,3,32,32] -> [N,10], and for others: any channels, sizes and classes.
  *
  * He, Zhang, Ren and Sun 2015, "Deep residual learning for image recognition", arXiv 1512.03385, section 4.2. Where a
  * block halves the image and doubles the channels, its shortcut takes every second pixel and either fills the new
@@ -111,6 +111,11 @@ static const talc_module_class basic_block_class = {
 // ---- The network --------------------------------------------------------------------------------------------
 
 typedef struct {
+    resnet20_shortcut shortcut;
+    int64_t channels, classes; /* 0: 3 and 10 */
+} resnet20_options;
+
+typedef struct {
     talc_module base;
     talc_module *conv1, *bn1, *layer1, *layer2, *layer3, *pool, *flatten, *linear;
 } resnet20;
@@ -127,11 +132,14 @@ static inline talc_module *resnet20_layer(int64_t in, int64_t out, int64_t strid
     return layer;
 }
 
-static bool resnet20_init(talc_module *module, const void *options)
+static bool resnet20_init(talc_module *module, const void *resnet_options)
 {
     resnet20 *self = (resnet20 *)module;
-    resnet20_shortcut shortcut = *(const resnet20_shortcut *)options;
-    self->conv1 = talc_module_add(module, "conv1", resnet20_conv(3, 16, 3, 1));
+    const resnet20_options *options = resnet_options;
+    resnet20_shortcut shortcut = options->shortcut;
+    int64_t channels = options->channels == 0 ? 3 : options->channels;
+    int64_t classes = options->classes == 0 ? 10 : options->classes;
+    self->conv1 = talc_module_add(module, "conv1", resnet20_conv(channels, 16, 3, 1));
     self->bn1 = talc_module_add(module, "bn1", resnet20_bn(16));
     self->layer1 = talc_module_add(module, "layer1", resnet20_layer(16, 16, 1, shortcut));
     self->layer2 = talc_module_add(module, "layer2", resnet20_layer(16, 32, 2, shortcut));
@@ -140,7 +148,7 @@ static bool resnet20_init(talc_module *module, const void *options)
     self->flatten = talc_module_add(module, "flatten", talc_nn_flatten());
     self->linear = talc_module_add(
         module, "linear",
-        talc_nn_linear(&(talc_linear_layer){ .in_features = 64, .out_features = 10 }));
+        talc_nn_linear(&(talc_linear_layer){ .in_features = 64, .out_features = classes }));
     return !talc_failed();
 }
 
@@ -165,7 +173,7 @@ static const talc_module_class resnet20_class = {
 
 static inline talc_module *resnet20_new(resnet20_shortcut shortcut)
 {
-    return talc_module_new(&resnet20_class, &shortcut);
+    return talc_module_new(&resnet20_class, &(resnet20_options){ .shortcut = shortcut });
 }
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "checkpoint.h"
 #include "data/data.h"
+#include "finite.h"
 #include "fuse.h"
 #include "graph.h"
 #include "layers.h"

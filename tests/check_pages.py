@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Fails where docs/convolution.md says what programs and sources do not: output that it quotes, names, files, drawings; and where a page
-of docs has a copy of a source that is another.
+"""Fails where docs/convolution.md and docs/training.md say what programs and sources do not: output that they quote, names, files,
+drawings; where a page of docs has a copy of a source that is another; and where a program in README.md or docs/training.md does not
+compile, or one of docs/training.md does not print what stands behind it.
 
-usage: check_pages.py ROOT BUILD | check_pages.py --self-test
+usage: check_pages.py ROOT BUILD COMPILER SANITIZERS | check_pages.py --self-test
 
 An indented block whose first line is `$ command` has lines that the command prints, in their order; ... leaves some out.
-Names of C in backticks are names in the sources.
+Names of C in backticks are names in the sources. SANITIZERS is meson's b_sanitize.
 """
 
 import os
@@ -16,6 +17,7 @@ import sys
 import tempfile
 
 PAGE = "docs/convolution.md"
+PROGRAMS = "docs/training.md"  # whose programs run; those of README.md compile only
 CODE = (".c", ".h", ".cu", ".cuh")
 FOLDERS = ("tensor", "ops", "backends", "nn", "check", "tools", "examples", "tests")
 
@@ -82,9 +84,49 @@ def stale_copies(root):
             if (root / name).read_text() != code]
 
 
-def check(root, build):
+def programs(text):
+    """Each block in ```c with a main, the lines of the indented block behind it, and the number of its first line."""
+    found = []
+    for match in re.finditer(r"```c\n(.*?)```\n(?:\n((?:    [^\n]*\n)+))?", text, re.DOTALL):
+        if "int main(" in match.group(1):
+            quoted = [line[4:] for line in (match.group(2) or "").split("\n")]
+            found.append((match.group(1), quoted, text.count("\n", 0, match.start()) + 2))
+    return found
+
+
+def flags(build, sanitizers):
+    """What a program needs that uses talc from the build's folder."""
+    static = [] if (build / "libtalc.so").exists() else ["--static"]
+    environment = dict(os.environ, PKG_CONFIG_PATH=f"{build}/meson-uninstalled")
+    found = subprocess.run(["pkg-config", "--cflags", "--libs", *static, "talc"], env=environment, capture_output=True, text=True, check=True)
+    sanitize = [] if sanitizers == "none" else [f"-fsanitize={sanitizers}"]
+    return [f"-I{build}/include", f"-Wl,-rpath,{build}", *found.stdout.split(), *sanitize]
+
+
+def wrong_programs(page, text, run, compiler, arguments):
+    problems = []
+    for code, quoted, number in programs(text):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "a.c").write_text(code)
+            built = subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "a.c", "-o", "a", *arguments], cwd=folder,
+                                   capture_output=True, text=True)
+            if built.returncode != 0:
+                problems.append(f"{page}:{number}: does not compile: {built.stderr}")
+            elif run:
+                done = subprocess.run(["./a"], cwd=folder, capture_output=True, text=True, timeout=300)
+                line = missing(quoted, done.stdout.split("\n"))
+                if done.returncode != 0 or line is not None:
+                    problems.append(f"{page}:{number}: exit code {done.returncode}, does not print: {line}: {done.stdout}{done.stderr}")
+    return problems
+
+
+def check(root, build, compiler, sanitizers):
     text = (root / PAGE).read_text()
-    problems = [f"{PAGE}: `{name}` is not in the sources" for name in unknown_names(text, root)]
+    problems = []
+    for page in [PAGE, PROGRAMS]:
+        problems += [f"{page}: `{name}` is not in the sources" for name in unknown_names((root / page).read_text(), root)]
+    for page in ["README.md", PROGRAMS]:
+        problems += wrong_programs(page, (root / page).read_text(), page == PROGRAMS, compiler, flags(build, sanitizers))
     problems += stale_copies(root)
     problems += [f"docs/{name}: not what convolution_drawings.py draws" for name in stale_drawings(root)]
     problems += [f"{PAGE}: ({name}) is not in docs" for name in re.findall(r"\]\((\w+\.svg)\)", text) if not (root / "docs" / name).exists()]
@@ -119,14 +161,22 @@ def self_test():
         (root / "docs/b.md").write_text("This is `ops/a.c`:\n\n```c\nint b_name;```\n")
         if stale_copies(root) != ["docs/b.md: not what ops/a.c is"]:
             failures.append(f"copies: {stale_copies(root)}")
+    code = '#include <stdio.h>\nint main(void)\n{\n    puts("one");\n}\n'
+    page = f"text\n\n```c\n{code}```\n\n    ONE\n\n```c\nint f(void);\n```\n"
+    if programs(page) != [(code, ["ONE", ""], 4)]:
+        failures.append(f"programs: {programs(page)}")
+    for planted, due in [(page, 1), (page.replace("ONE", "one"), 0), (page.replace("ONE", "one").replace(";", ""), 1)]:
+        wrong = wrong_programs("a.md", planted, True, "cc", [])
+        if len(wrong) != due:
+            failures.append(f"programs: {wrong}")
     return failures
 
 
 def main():
     if sys.argv[1:] == ["--self-test"]:
         problems = self_test()
-    elif len(sys.argv) == 3:
-        problems = check(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve())
+    elif len(sys.argv) == 5:
+        problems = check(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), *sys.argv[3:])
     else:
         sys.exit(__doc__)
     print("\n".join(problems))

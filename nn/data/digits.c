@@ -107,8 +107,8 @@ static double between(double a, double b, double share)
 static point placed(const hand *h, point p)
 {
     const double u = p.x * (GRID - 1), v = p.y * (GRID - 1);
-    const int j = (int)talc_clamp((int64_t)u, 0, GRID - 2),
-              i = (int)talc_clamp((int64_t)v, 0, GRID - 2);
+    const int j = (int)talc_between((int64_t)u, 0, GRID - 2),
+              i = (int)talc_between((int64_t)v, 0, GRID - 2);
     const point *above = &h->moved[i][j], *below = &h->moved[i + 1][j];
     const double right = u - j, down = v - i;
     const double x = p.x - 0.5 +
@@ -150,7 +150,7 @@ static double distance(point p, point a, point b)
 
 static int64_t pixel(double at)
 {
-    return talc_clamp((int64_t)floor(at), 0, SIDE - 1);
+    return talc_between((int64_t)floor(at), 0, SIDE - 1);
 }
 
 /* Ink is 1 inside the pen's path, 0 a pixel outside it; of overlapping segments the most counts. */

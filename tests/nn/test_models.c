@@ -226,3 +226,102 @@ Test(models, a_layer_that_is_not_called_shows_as_such)
                            "total                                         0                   0\n");
     talc_module_free(model);
 }
+
+// ---- Numbers that are not finite ----------------------------------------------------------------------------
+
+/* One over its input, then a linear layer: 0 makes what the layer is given infinite. */
+static bool inverse_init(talc_module *module, const void *options)
+{
+    (void)options;
+    talc_linear_layer layer = { .in_features = 2, .out_features = 2 };
+    return talc_module_add(module, "fc", talc_nn_linear(&layer)) != NULL;
+}
+
+static talc_tensor *inverse_forward(talc_module *module, talc_tensor *x)
+{
+    talc_tensor *y = talc_div(talc_ones(x->device, x->dtype, TALC_SCALAR), x);
+    return talc_forward(talc_module_child(module, "fc"), y);
+}
+
+static const talc_module_class inverse_class = {
+    .name = "Inverse",
+    .size = sizeof(talc_module),
+    .init = inverse_init,
+    .forward = inverse_forward,
+};
+
+static talc_module *inverse_new(void)
+{
+    return talc_module_new(&inverse_class, NULL);
+}
+
+static talc_module *resnet_new(void)
+{
+    return resnet20_new(RESNET20_OPTION_B);
+}
+
+Test(models, the_first_layer_that_is_not_finite_is_named)
+{
+    static const struct {
+        talc_module *(*make)(void);
+        talc_dims dims;
+        const char *parameter; /* NULL: the input */
+        double value;
+        const char *due;
+    } cases[] = {
+        { lenet_new, { 4, { 2, 1, 28, 28 } }, NULL, 1, "" },
+        { lenet_new, { 4, { 2, 1, 28, 28 } }, NULL, INFINITY, "the input" },
+        { lenet_new, { 4, { 2, 1, 28, 28 } }, NULL, NAN, "the input" },
+        { lenet_new,
+          { 4, { 2, 1, 28, 28 } },
+          "fc2.bias",
+          NAN,
+          "the parameter bias of fc2 (Linear)" },
+        { lenet_new,
+          { 4, { 2, 1, 28, 28 } },
+          "conv1.weight",
+          3e38,
+          "the output of conv1 (Conv2d)" },
+        { resnet_new,
+          { 4, { 2, 3, 8, 8 } },
+          "layer2.0.shortcut.0.weight",
+          -INFINITY,
+          "the parameter weight of layer2.0.shortcut.0 (Conv2d)" },
+        { inverse_new, { 2, { 1, 2 } }, NULL, 0, "the input of fc (Linear)" },
+        { inverse_new, { 2, { 1, 2 } }, NULL, 2, "" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_module *model = cases[i].make();
+        talc_tensor *x = talc_ones(cpu_device(), TALC_F32, cases[i].dims);
+        talc_no_grad_enter();
+        talc_fill(cases[i].parameter == NULL ? x : talc_module_find(model, cases[i].parameter),
+                  cases[i].value);
+        talc_no_grad_leave();
+        char where[TALC_NONFINITE_TEXT] = "before";
+        bool found = talc_module_nonfinite(model, x, where);
+        cr_assert(!talc_failed(), "case %zu: %s", i, talc_error_message());
+        cr_assert_str_eq(where, cases[i].due, "case %zu: %s", i, where);
+        cr_assert(found == (*cases[i].due != '\0'), "case %zu", i);
+        cr_assert(talc_forward_hook(NULL) == NULL && talc_grad_enabled() && model->training);
+        talc_module_free(model);
+    }
+    assert_all_freed();
+}
+
+Test(models, a_search_for_numbers_that_are_not_finite_can_fail)
+{
+    talc_module *model = lenet_new();
+    talc_tensor *x = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3, 28, 28));
+    char where[TALC_NONFINITE_TEXT] = "before";
+    cr_assert(!talc_module_nonfinite(model, x, where) && *where == '\0');
+    cr_assert_eq(talc_error_status(), TALC_BAD_SHAPE);
+    talc_error_clear();
+    cr_assert(!talc_module_nonfinite(NULL, x, where) && talc_failed());
+    talc_error_clear();
+    cr_assert(!talc_module_nonfinite(model, NULL, where) && talc_failed());
+    talc_error_clear();
+    cr_assert(!talc_module_nonfinite(model, x, NULL) && talc_failed());
+    talc_error_clear();
+    talc_module_free(model);
+    assert_all_freed();
+}

@@ -1,0 +1,368 @@
+#include "training.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FAILED = 1, USAGE = 2, INTERRUPTED = 130, PATH_ROOM = 4096 };
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    interrupted = signal;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+// ---- Options ------------------------------------------------------------------------------------------------
+
+typedef struct option_row {
+    const char *name, *value, *help;
+    const char **text; /* where the value goes: one of the three */
+    int64_t *number, least;
+    double *real;
+} option_row;
+
+static bool read_value(const option_row *row, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    if (row->text != NULL)
+        *row->text = text;
+    else if (row->number != NULL)
+        *row->number = strtoll(text, &end, 10);
+    else
+        *row->real = strtod(text, &end);
+    return *text != '\0' && errno == 0 && (end == NULL || *end == '\0') &&
+           (row->number == NULL || (*row->number >= row->least && *row->number <= INT32_MAX)) &&
+           (row->real == NULL || (isfinite(*row->real) && *row->real > 0));
+}
+
+static int read_options(training *run, int argc, char **argv)
+{
+    const option_row rows[] = {
+        { "data", "DIR", "files of MNIST, or train/CLASS/*.png and test/...", .text = &run->data },
+        { "train-count", "N", "train on the first N images", .number = &run->train_count, 1 },
+        { "test-count", "N", "test on N images", .number = &run->test_count, 1 },
+        { "device", "NAME", "cpu, cuda, cuda:1", .text = &run->device_name },
+        { "epochs", "N", "passes over the images", .number = &run->epochs, 1 },
+        { "batch", "N", "images of a step", .number = &run->batch, 1 },
+        { "shift", "N", "move each image by up to N pixels", .number = &run->shift },
+        { "seed", "N", "of weights, order and shifts", .number = &run->seed },
+        { "optimizer", "KIND", "sgd, adam, adamw or rmsprop", .text = &run->optimizer_name },
+        { "lr", "RATE", "its first learning rate", .real = &run->lr },
+        { "report", "DIR", "folder for what is written", .text = &run->report },
+        { "checkpoint", "FILE", "instead of DIR/checkpoint.safetensors", .text = &run->checkpoint },
+        { "resume", "", "go on from the checkpoint", .text = NULL },
+        { "help", "", "print this", .text = NULL },
+    };
+    enum { COUNT = sizeof rows / sizeof *rows, RESUME = COUNT - 2, HELP = COUNT - 1 };
+    struct option options[COUNT + 1] = { { 0 } };
+    for (int i = 0; i < COUNT; i++)
+        options[i] = (struct option){ rows[i].name, i < RESUME, NULL, i };
+    for (int i; (i = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (i == '?')
+            return USAGE;
+        if (i == HELP) {
+            printf("usage: %s [options]\n\n", run->name);
+            for (int k = 0; k < COUNT; k++)
+                printf("  --%-11s %-4s  %s\n", rows[k].name, rows[k].value, rows[k].help);
+            return 0;
+        }
+        run->resume = run->resume || i == RESUME;
+        if (i < RESUME && !read_value(&rows[i], optarg)) {
+            fprintf(stderr, "%s: --%s does not take %s\n", run->name, rows[i].name,
+                    TALC_SHOWN(optarg));
+            return USAGE;
+        }
+    }
+    while (run->optimizer < TALC_OPTIMIZER_COUNT &&
+           strcmp(run->optimizer_name, talc_optimizer_kind_name(run->optimizer)) != 0)
+        run->optimizer++;
+    if (optind == argc && run->optimizer < TALC_OPTIMIZER_COUNT)
+        return -1;
+    fprintf(stderr, "%s: no such option or optimizer; --help lists them\n", run->name);
+    return USAGE;
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+static char *path_in(const char *folder, const char *name, char path[PATH_ROOM])
+{
+    if (snprintf(path, PATH_ROOM, "%s/%s", folder, name) >= PATH_ROOM)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: the name is too long", TALC_SHOWN(folder));
+    return path;
+}
+
+/* Whether DIR has a file of this name, plain or gzip, or a folder. */
+static bool is_there(const training *run, const char *name)
+{
+    char path[PATH_ROOM];
+    return access(path_in(run->data, name, path), F_OK) == 0 ||
+           access(strncat(path, ".gz", sizeof path - strlen(path) - 1), F_OK) == 0;
+}
+
+/* Samples start .. start + count - 1 of a dataset, which this takes over; count 0: all from start on. */
+static talc_dataset *part(talc_dataset *all, int64_t start, int64_t count)
+{
+    long long have = talc_dataset_count(all), end = count > 0 ? start + count : have;
+    if (start >= end || end > have)
+        talc_fail(TALC_BAD_ARGUMENT, "data: images %lld to %lld were asked for, there are %lld",
+                  (long long)start, end - 1, have);
+    talc_dataset *samples = talc_dataset_part(all, start, end);
+    talc_dataset_free(all);
+    return samples;
+}
+
+static void open_data(training *run)
+{
+    char path[PATH_ROOM];
+    int64_t train = run->train_count, test = run->test_count;
+    if (run->data == NULL) {
+        run->train_data = talc_dataset_digits(train > 0 ? train : 8000, 1);
+        run->test_data = talc_dataset_digits(test > 0 ? test : 2000, 2);
+    } else if (is_there(run, "train")) {
+        run->train_data = part(talc_dataset_folder(path_in(run->data, "train", path)), 0, train);
+        run->test_data = part(talc_dataset_folder(path_in(run->data, "test", path)), 0, test);
+    } else {
+        bool half =
+            is_there(run, "t10k-images-idx3-ubyte") && !is_there(run, "train-images-idx3-ubyte");
+        train = half && train == 0 ? 8000 : train; /* of 10,000 */
+        run->train_data = part(talc_dataset_mnist(run->data, !half), 0, train);
+        run->test_data = part(talc_dataset_mnist(run->data, false), half ? train : 0, test);
+    }
+    int64_t count = talc_dataset_classes(run->train_data);
+    bool same = count == talc_dataset_classes(run->test_data);
+    for (int64_t k = 0; same && k < count; k++)
+        same = strcmp(talc_dataset_class(run->train_data, k),
+                      talc_dataset_class(run->test_data, k)) == 0;
+    if (!same)
+        talc_fail(TALC_BAD_ARGUMENT, "data: the classes to test on are not those to train on");
+}
+
+/* Mean and standard deviation of the pixels, for all channels alike. */
+static void normalise(const talc_dataset *data, talc_loader_options *options)
+{
+    talc_dims dims = talc_dataset_dims(data);
+    int64_t pixels = dims.dim[0] * dims.dim[1] * dims.dim[2];
+    double sum = 0, squares = 0, n = (double)(talc_dataset_count(data) * pixels);
+    for (int64_t i = 0; i < talc_dataset_count(data); i++)
+        for (int64_t k = 0; k < pixels; k++) {
+            double value = talc_dataset_pixels(data, i)[k] / 255.0;
+            sum += value;
+            squares += value * value;
+        }
+    for (int64_t c = 0; c < dims.dim[0] && c < 4; c++) {
+        options->mean[c] = sum / n;
+        options->deviation[c] = sqrt(fmax(squares / n - sum / n * (sum / n), 0));
+    }
+}
+
+int training_begin(training *run, int argc, char **argv)
+{
+    int code = read_options(run, argc, argv);
+    if (code >= 0)
+        return code;
+    struct sigaction action = { .sa_handler = on_interrupt,
+                                .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+    sigaction(SIGINT, &action, NULL);
+    if (mkdir(run->report, 0777) != 0 && errno != EEXIST)
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(run->report), strerror(errno));
+    static char checkpoint[PATH_ROOM];
+    if (run->checkpoint == NULL)
+        run->checkpoint = path_in(run->report, "checkpoint.safetensors", checkpoint);
+    talc_manual_seed((uint64_t)run->seed);
+    run->device =
+        run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);
+    open_data(run);
+    talc_loader_options options = { .device = run->device,
+                                    .batch = run->batch,
+                                    .shuffle = true,
+                                    .seed = (uint64_t)run->seed,
+                                    .shift = run->shift };
+    if (!talc_failed())
+        normalise(run->train_data, &options);
+    run->train = talc_loader_new(run->train_data, &options);
+    options.shuffle = false;
+    options.shift = 0;
+    options.batch = 250;
+    run->test = talc_loader_new(run->test_data, &options);
+    run->answers = calloc((size_t)talc_dataset_count(run->test_data) + 1, sizeof *run->answers);
+    if (run->answers == NULL)
+        talc_fail(TALC_NO_MEMORY, "no memory for the answers");
+    run->started = seconds();
+    return -1;
+}
+
+// ---- The run ------------------------------------------------------------------------------------------------
+
+double *training_row(const training *run, int64_t epoch)
+{
+    return (double *)talc_data(run->history, TALC_F64) + epoch * TRAINING_COLUMNS;
+}
+
+bool training_prepare(training *run, talc_module *net)
+{
+    talc_module_to(net, run->device);
+    talc_tensor *zeros =
+        talc_zeros(talc_device_host(), TALC_F64, TALC_DIMS(run->epochs + 1, TRAINING_COLUMNS));
+    run->history = talc_module_buffer(net, "history", zeros);
+    if (run->history == NULL)
+        return false;
+    const double setup[TRAINING_COLUMNS] = { (double)run->batch, (double)run->seed,
+                                             (double)run->shift,
+                                             (double)talc_dataset_count(run->train_data),
+                                             (double)talc_dataset_count(run->test_data) };
+    memcpy(training_row(run, run->epochs), setup, sizeof setup);
+    return true;
+}
+
+bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer)
+{
+    double setup[TRAINING_COLUMNS];
+    if (!run->resume || talc_failed())
+        return !talc_failed();
+    memcpy(setup, training_row(run, run->epochs), sizeof setup);
+    if (!talc_checkpoint_load(run->checkpoint, net, optimizer, &run->at))
+        return false;
+    const double *saved = training_row(run, run->epochs);
+    if (memcmp(setup, saved, sizeof setup) != 0)
+        talc_fail(
+            TALC_BAD_ARGUMENT,
+            "resume: the checkpoint is of a run with --batch %g --seed %g --shift %g, %g images "
+            "to train on and %g to test on",
+            saved[0], saved[1], saved[2], saved[3], saved[4]);
+    return !talc_failed();
+}
+
+/* The most likely classes, in host memory; they belong to the open scope. */
+static const int64_t *most_likely(const talc_tensor *logits)
+{
+    talc_tensor *classes = talc_argmax(logits, TALC_DIMS(1), false);
+    return talc_data_read(talc_to(classes, talc_device_host(), TALC_I64), TALC_I64);
+}
+
+static void show(training *run, const double *row)
+{
+    double now = seconds(), rate = run->images / (now - run->started);
+    double all = (double)(run->epochs * talc_dataset_count(run->train_data));
+    double done = (double)(run->at.epoch * talc_dataset_count(run->train_data)) + row[IMAGES];
+    if (!isatty(STDERR_FILENO) || now - run->drawn < 0.1)
+        return;
+    run->drawn = now;
+    fprintf(stderr,
+            "\r[%-30.*s] epoch %d  loss %.4f  accuracy %.2f %%  %.0f images/s  %.0f s left\033[K",
+            (int)(30 * done / all), "##############################", (int)run->at.epoch + 1,
+            row[LOSS] / row[IMAGES], 100 * row[RIGHT] / row[IMAGES], rate, (all - done) / rate);
+}
+
+bool training_count(training *run, talc_module *net, const talc_batch *batch,
+                    const talc_tensor *logits, const talc_tensor *loss)
+{
+    char where[TALC_NONFINITE_TEXT];
+    double value = talc_item(loss);
+    const int64_t *classes = most_likely(logits);
+    if (talc_failed())
+        return false;
+    if (!isfinite(value)) {
+        bool found = talc_module_nonfinite(net, batch->images, where);
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "step %lld: the loss is %g; the first that is not finite is %s",
+                  (long long)(run->at.epoch * talc_loader_batches(run->train) + batch->index + 1),
+                  fabs(value), found ? where : "the loss itself");
+        return false;
+    }
+    double *row = training_row(run, run->at.epoch);
+    for (int64_t i = 0; i < batch->count; i++) {
+        int64_t sample = talc_loader_sample(run->train, batch->index * run->batch + i);
+        row[RIGHT] += classes[i] == talc_dataset_label(run->train_data, sample);
+    }
+    row[LOSS] += value * (double)batch->count;
+    row[IMAGES] += (double)batch->count;
+    run->images += (double)batch->count;
+    show(run, row);
+    return true;
+}
+
+bool training_next(training *run)
+{
+    run->at.batch++;
+    return !interrupted;
+}
+
+static bool evaluate(training *run, talc_module *net, double *row)
+{
+    talc_batch batch;
+    if (talc_failed())
+        return false;
+    talc_module_eval(net);
+    talc_no_grad_enter();
+    talc_loader_start(run->test, 0);
+    for (int64_t first = 0; talc_loader_next(run->test, &batch); first += batch.count) {
+        talc_scope *scope = talc_scope_enter();
+        talc_tensor *logits = talc_forward(net, batch.images);
+        double loss = talc_item(talc_cross_entropy(logits, batch.labels));
+        const int64_t *classes = most_likely(logits);
+        for (int64_t i = 0; i < batch.count && !talc_failed(); i++) {
+            run->answers[first + i] = classes[i];
+            row[TEST_RIGHT] += classes[i] == talc_dataset_label(run->test_data, first + i);
+        }
+        row[TEST_LOSS] += loss * (double)batch.count;
+        row[TEST_IMAGES] += (double)batch.count;
+        talc_scope_leave(scope);
+    }
+    talc_no_grad_leave();
+    return talc_module_train(net);
+}
+
+bool training_save(training *run, talc_module *net, const talc_optimizer *optimizer)
+{
+    if (talc_failed())
+        return false;
+    if (run->at.batch == talc_loader_batches(run->train)) {
+        double *row = training_row(run, run->at.epoch);
+        if (!evaluate(run, net, row))
+            return false;
+        printf(
+            "%sepoch %2d/%d  loss %.4f  accuracy %6.2f %%  test loss %.4f  test accuracy %6.2f %%  "
+            "%.1f s\n",
+            isatty(STDERR_FILENO) ? "\r\033[K" : "", (int)run->at.epoch + 1, (int)run->epochs,
+            row[LOSS] / row[IMAGES], 100 * row[RIGHT] / row[IMAGES],
+            row[TEST_LOSS] / row[TEST_IMAGES], 100 * row[TEST_RIGHT] / row[TEST_IMAGES],
+            seconds() - run->started);
+        fflush(stdout);
+        run->at = (talc_progress){ run->at.epoch + 1, 0 };
+    }
+    return talc_checkpoint_save(run->checkpoint, net, optimizer, &run->at) && !interrupted;
+}
+
+int training_end(training *run, talc_module *net, talc_optimizer *optimizer)
+{
+    if (!talc_failed() && interrupted)
+        fprintf(stderr, "\n%s: interrupted and saved; --resume goes on\n", run->name);
+    else if (evaluate(run, net, (double[TRAINING_COLUMNS]){ 0 }))
+        training_report(run);
+    bool failed = talc_failed();
+    if (failed)
+        fprintf(stderr, "%s: %s\n", run->name, talc_error_message());
+    talc_optimizer_free(optimizer);
+    talc_module_free(net);
+    talc_loader_free(run->train);
+    talc_loader_free(run->test);
+    talc_dataset_free(run->train_data);
+    talc_dataset_free(run->test_data);
+    free(run->answers);
+    return failed ? FAILED : interrupted ? INTERRUPTED : 0;
+}

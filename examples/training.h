@@ -1,0 +1,60 @@
+/* What the training programs share: options, data, progress, evaluation and reports. Networks, optimizers and loops stand in the
+ * programs.
+ *
+ * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch and on Ctrl-C, from which
+ * --resume goes on bit for bit, and at the end curves.svg and wrong.svg. */
+#ifndef TALC_EXAMPLES_TRAINING_H
+#define TALC_EXAMPLES_TRAINING_H
+
+#include <talc/talc.h>
+
+/* What is counted of an epoch: sums over the images it was trained on, and over the test images at its end. */
+enum { IMAGES, LOSS, RIGHT, TEST_IMAGES, TEST_LOSS, TEST_RIGHT, TRAINING_COLUMNS };
+
+typedef struct training {
+    /* Options; the program sets its name and their defaults. */
+    const char *name, *data, *device_name, *report, *checkpoint, *optimizer_name;
+    int64_t epochs, batch, seed, shift, train_count, test_count;
+    double lr; /* 0: the optimizer's own */
+    bool resume;
+
+    talc_optimizer_kind optimizer;
+    talc_device *device;
+    talc_dataset *train_data, *test_data;
+    talc_loader *train, *test;
+    talc_progress at; /* the next batch */
+    /* [epochs + 1, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. The last row says
+     * what a run has to have in common with the one that it goes on from. */
+    talc_tensor *history;
+    int64_t *answers;              /* [test images], of the last evaluation */
+    double started, drawn, images; /* seconds, seconds, images trained on since `started` */
+} training;
+
+/* Reads options, opens device and data. Returns the exit code to end with, or -1 to go on. */
+int training_begin(training *run, int argc, char **argv);
+
+/* Prepares a network for the run: moves it to the device and gives it the history. */
+bool training_prepare(training *run, talc_module *net);
+
+/* Puts back what an earlier run saved, where --resume asks for it. */
+bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer);
+
+/* Counts a batch before its update and shows progress. False, with a failure that names step and layer, when its loss is not
+ * finite. */
+bool training_count(training *run, talc_module *net, const talc_batch *batch,
+                    const talc_tensor *logits, const talc_tensor *loss);
+
+/* Moves on to the next batch; false when Ctrl-C was pressed. */
+bool training_next(training *run);
+
+/* After the batches of an epoch, or Ctrl-C: evaluates a whole epoch, and saves. False when it is time to stop. */
+bool training_save(training *run, talc_module *net, const talc_optimizer *optimizer);
+
+/* Reports, when all went well, and frees everything, the network too. Returns the exit code. */
+int training_end(training *run, talc_module *net, talc_optimizer *optimizer);
+
+/* training_report.c: confusion matrix on stdout, DIR/curves.svg and DIR/wrong.svg. */
+void training_report(const training *run);
+double *training_row(const training *run, int64_t epoch);
+
+#endif

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""The training programs: what they write, interrupting and going on, wrong arguments, and runs that cannot go on.
+
+usage: test_training.py TRAIN_LENET TRAIN_RESNET
+"""
+
+import gzip
+import os
+import pathlib
+import random
+import re
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+LENET, RESNET = sys.argv[1:3]
+TINY = ["--train-count", "200", "--test-count", "60", "--batch", "16"]
+
+
+def environment(**others):
+    return dict(os.environ, TALC_DEVICE="cpu", **others)
+
+
+def run(program, *arguments, limit=None, **others):
+    """Exit code, stdout and stderr. `limit` is the largest file in bytes."""
+    def before():
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                          env=environment(**others), preexec_fn=before)
+    return done.returncode, done.stdout, done.stderr
+
+
+def write_idx(path, bytes_, *extents):
+    path.write_bytes(gzip.compress(struct.pack(f">BBBB{len(extents)}I", 0, 0, 8, len(extents), *extents) + bytes_))
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.root = pathlib.Path(self.folder.name)
+
+    def checkpoint(self, name):
+        return (self.root / name / "checkpoint.safetensors").read_bytes()
+
+    def train(self, name, *arguments, program=LENET, **others):
+        return run(program, *TINY, "--report", self.root / name, *arguments, **others)
+
+    def passed(self, result):
+        self.assertEqual(result[0], 0, result[2])
+        return result[1]
+
+    def failed(self, result, message, code=1):
+        self.assertEqual(result[0], code, result[1] + result[2])
+        self.assertRegex(result[2], message)
+        self.assertEqual(result[2].count("\n"), 1, result[2])
+
+    # ---- What a run writes
+
+    def test_report(self):
+        out = self.passed(self.train("a", "--epochs", 3, "--shift", 1))
+        lines = [line for line in out.split("\n") if line.startswith("epoch")]
+        self.assertEqual([line.split()[1] for line in lines], ["1/3", "2/3", "3/3"])
+        # Rows of the confusion matrix add up to the 60 images, its diagonal to those that are right.
+        rows = [list(map(int, line.split()[1:])) for line in out.split("\n") if re.fullmatch(r" *\d( +\d+){10}", line)]
+        self.assertEqual((len(rows), sum(map(sum, rows))), (10, 60))
+        right = sum(rows[k][k] for k in range(10))
+        self.assertIn(f"{right} of 60 right: {100 * right / 60:.2f} %", out)
+        self.assertAlmostEqual(float(re.search(r"test accuracy +([\d.]+)", lines[2]).group(1)), 100 * right / 60, places=2)
+        curves = xml.etree.ElementTree.parse(self.root / "a/curves.svg").getroot()
+        lines = [e.get("points").split() for e in curves.iter() if e.tag.endswith("polyline")]
+        self.assertEqual([len(points) for points in lines], [3, 3, 3, 3])
+        wrong = xml.etree.ElementTree.parse(self.root / "a/wrong.svg").getroot()
+        self.assertEqual(sum(e.tag.endswith("}g") for e in wrong), 60 - right)
+
+    def test_wrong_images(self):
+        """Pictures of noise, whose classes nothing can tell: those in wrong.svg are the ones of the file, in their order."""
+        folder, chance = self.root / "noise", random.Random(1)
+        folder.mkdir()
+        pixels, labels = bytes(chance.choice([0, 0, 80, 255]) for _ in range(60 * 28 * 28)), bytes(range(10)) * 6
+        write_idx(folder / "t10k-images-idx3-ubyte.gz", pixels, 60, 28, 28)
+        write_idx(folder / "t10k-labels-idx1-ubyte.gz", labels, 60)
+        out = self.passed(run(LENET, "--data", folder, "--train-count", 20, "--epochs", 1, "--report", self.root / "a"))
+        wrong = 40 - int(re.search(r"(\d+) of 40 right", out).group(1))
+        svg = xml.etree.ElementTree.parse(self.root / "a/wrong.svg").getroot()
+        images = [e for e in svg if e.tag.endswith("}g")]
+        texts = [e.text for e in svg if e.tag.endswith("text")][1:]
+        self.assertGreater(wrong, 20)
+        self.assertEqual((len(images), len(texts)), (wrong, wrong))
+        sample = 19
+        for image, text in zip(images, texts):
+            grey = bytearray(784)
+            for path in image[1:]:
+                x, y, length = map(int, re.fullmatch(r"M(\d+) (\d+)\.5h(\d+)", path.get("d")).groups())
+                level = re.fullmatch(r"#(..)\1\1", path.get("stroke")).group(1)
+                grey[28 * y + x:28 * y + x + length] = bytes.fromhex(level) * length
+            sample = next(i for i in range(sample + 1, 60) if pixels[784 * i:784 * (i + 1)] == grey)
+            self.assertRegex(text, f"^{labels[sample]} → [^{labels[sample]}]$")
+
+    def test_resnet_and_optimizers(self):
+        for kind in ["sgd", "adam", "adamw", "rmsprop"]:
+            arguments = ["--epochs", 1, "--optimizer", kind, "--train-count", 64, "--test-count", 20]
+            self.passed(self.train(kind, *arguments, program=RESNET if kind == "adam" else LENET))
+
+    # ---- The same bits
+
+    def test_threads(self):
+        for program, threads, name in [(LENET, 1, "1"), (LENET, 2, "2"), (LENET, 4, "4"), (RESNET, 1, "r1"), (RESNET, 4, "r4")]:
+            self.passed(self.train(name, "--epochs", 2, "--train-count", 48, "--test-count", 20, "--shift", 2, program=program,
+                                   TALC_THREADS=str(threads)))
+        self.assertEqual(self.checkpoint("1"), self.checkpoint("2"))
+        self.assertEqual(self.checkpoint("1"), self.checkpoint("4"))
+        self.assertEqual(self.checkpoint("r1"), self.checkpoint("r4"))
+        self.passed(self.train("5", "--epochs", 2, "--train-count", 48, "--test-count", 20, "--shift", 2, "--seed", 2))
+        self.assertNotEqual(self.checkpoint("1"), self.checkpoint("5"))
+
+    def interrupted(self, name, *arguments, program=LENET):
+        """Runs until the first line, then Ctrl-C."""
+        process = subprocess.Popen([program, *TINY, *map(str, arguments), "--report", self.root / name], env=environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=300)
+        return process.returncode, stderr
+
+    def test_interrupt_and_resume(self):
+        for program, arguments in [(LENET, ["--epochs", 40, "--shift", 1]), (LENET, ["--epochs", 40, "--optimizer", "adam"]),
+                                   (RESNET, ["--epochs", 4])]:
+            with self.subTest(arguments=arguments):
+                whole, parts = f"whole{len(arguments)}", f"parts{len(arguments)}"
+                self.passed(self.train(whole, *arguments, program=program))
+                code, stderr = self.interrupted(parts, *arguments, program=program)
+                self.assertEqual(code, 130, stderr)
+                self.assertIn("interrupted", stderr)
+                code, stderr = self.interrupted(parts, *arguments, "--resume", program=program)
+                self.assertEqual(code, 130, stderr)
+                out = self.passed(self.train(parts, *arguments, "--resume", program=program))
+                self.assertGreater(len(out), 0)
+                for name in ["checkpoint.safetensors", "curves.svg", "wrong.svg"]:
+                    self.assertEqual((self.root / whole / name).read_bytes(), (self.root / parts / name).read_bytes(), name)
+
+    def test_resume_when_done(self):
+        out = self.passed(self.train("a", "--epochs", 2))
+        again = self.passed(self.train("a", "--epochs", 2, "--resume"))
+        self.assertEqual(out[out.index("rows:"):], again[again.index("rows:"):])
+
+    # ---- What cannot be
+
+    def test_arguments(self):
+        for arguments, message in [(["--epochs", "x"], "--epochs does not take x"), (["--epochs", "0"], "--epochs does not take 0"), (["--batch", "0"], "--batch does"), (["--batch", "-1"], "--batch does"),
+                                   (["--lr", "nan"], "--lr does"), (["--lr", "0.1x"], "--lr does"), (["--seed", "9" * 30], "--seed does"),
+                                   (["--optimizer", "lbfgs"], "no such option or optimizer"), (["more"], "no such option"), (["--lr", "\x1b[2J"], r"\\x1b\[2J")]:
+            with self.subTest(arguments=arguments):
+                self.failed(self.train("a", *arguments), message, code=2)
+        self.assertEqual(self.train("a", "--unknown")[0], 2)
+        self.assertIn("--resume", self.passed(run(LENET, "--help")))
+        self.failed(self.train("a", "--device", "abacus"), "abacus")
+        self.assertFalse((self.root / "a/checkpoint.safetensors").exists())
+
+    def test_data(self):
+        (self.root / "empty").mkdir()
+        (self.root / "small").mkdir()
+        write_idx(self.root / "small/t10k-images-idx3-ubyte.gz", bytes(8 * 5 * 5), 8, 5, 5)
+        write_idx(self.root / "small/t10k-labels-idx1-ubyte.gz", bytes([0, 1, 2, 3, 4, 5, 6, 9]), 8)
+        for folder, message in [("missing", "missing"), ("empty", "empty")]:
+            self.failed(self.train("a", "--data", self.root / folder), message)
+        small = ["--data", self.root / "small", "--test-count", 2]
+        self.failed(self.train("a", *small, "--train-count", 4), "conv2d: the padded input has height 2, the kernel needs 5")
+        self.failed(self.train("a", *small, "--train-count", 7), "images 7 to 8 were asked for, there are 8")
+
+    def test_loss_that_is_not_finite(self):
+        self.failed(self.train("a", "--lr", 1e9, "--epochs", 3),
+                    r"train_lenet: step \d+: the loss is -?(nan|inf); the first that is not finite is the \w+ .*(conv|fc)\d \(\w+\)")
+        self.failed(self.train("b", "--lr", 1e30, "--epochs", 3), r"step 2: the loss is nan; the first that is not finite is the output of conv2 \(Conv2d\)")
+
+    def test_other_checkpoint(self):
+        self.passed(self.train("a", "--epochs", 1))
+        before = self.checkpoint("a")
+        for arguments, program, message in [(["--optimizer", "adam"], LENET, "adam"), ([], RESNET, "conv1.weight|bn1"), (["--seed", 5], LENET, "--seed 1"),
+                                            (["--epochs", 2], LENET, "history")]:
+            with self.subTest(arguments=arguments):
+                self.failed(self.train("a", "--epochs", 1, *arguments, "--resume", program=program), message)
+                self.assertEqual(self.checkpoint("a"), before)
+        self.failed(self.train("none", "--epochs", 1, "--resume"), "checkpoint.safetensors")
+
+    def test_full_disk(self):
+        self.passed(self.train("a", "--epochs", 1))
+        before = self.checkpoint("a")
+        self.failed(self.train("a", "--epochs", 1, "--seed", 2, limit=len(before) // 2), "checkpoint.safetensors")
+        self.assertEqual(self.checkpoint("a"), before)
+        self.assertEqual(sorted(p.name for p in (self.root / "a").iterdir()), ["checkpoint.safetensors", "curves.svg", "wrong.svg"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
