@@ -4,6 +4,7 @@
 #include "check/data.h"
 #include "check/layout.h"
 #include "ops/elementwise.h"
+#include "ops/conv2d.h"
 #include "ops/nll_loss.h"
 #include "ops/observed.h"
 #include "tensor/memory.h"
@@ -239,6 +240,49 @@ static bool picked(const check_ran *ran, check_model_due *due)
     return true;
 }
 
+/* One axis of a convolution, and the output whose tap k reads image coordinate i; -1: there is none. */
+static int64_t output_at(int64_t i, int64_t k, int64_t stride, int64_t pad, int64_t dilation,
+                         int64_t count)
+{
+    const int64_t from = i + pad - k * dilation;
+    return from < 0 || from % stride != 0 || from / stride >= count ? -1 : from / stride;
+}
+
+/* A convolution's gradient by its input, which is a transposed convolution too: dx[i] = sum of dy[o] w[k] over the outputs o
+ * whose tap k reads i. */
+static void scattered_element(const talc_conv2d_problem *p, const check_ran *ran, int64_t i,
+                              check_model_due *due)
+{
+    const check_array *dy = &ran->inputs[0], *w = &ran->inputs[1];
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    const int64_t iw = i % p->W, ih = i / p->W % p->H, c = i / p->W / p->H % p->C;
+    const int64_t n = i / p->W / p->H / p->C, g = c / IC;
+    check_due *to = &due->element[i];
+    for (int64_t k = 0; k < p->KH * p->KW; k++) {
+        const int64_t kh = k / p->KW, kw = k % p->KW;
+        const int64_t oh = output_at(ih, kh, p->stride_h, p->pad_top, p->dilation_h, p->OH);
+        const int64_t ow = output_at(iw, kw, p->stride_w, p->pad_left, p->dilation_w, p->OW);
+        if (oh < 0 || ow < 0)
+            continue;
+        for (int64_t oc = g * OC; oc < (g + 1) * OC; oc++) {
+            const int64_t at = ((n * p->OC + oc) * p->OH + oh) * p->OW + ow;
+            const int64_t tap = (oc * IC + c % IC) * p->KH * p->KW + k;
+            const double off_dy = check_off(dy, at), off_w = check_off(w, tap);
+            to->value += (long double)dy->of[at] * w->of[tap];
+            to->S += fabs(dy->of[at] * w->of[tap]);
+            to->K++;
+            due->spread[i] += fabs(w->of[tap]) * off_dy + fabs(dy->of[at]) * off_w + off_dy * off_w;
+        }
+    }
+}
+
+static bool scattered(const check_ran *ran, check_model_due *due)
+{
+    for (int64_t i = 0; i < ran->output.count; i++)
+        scattered_element(ran->problem, ran, i, due);
+    return true;
+}
+
 static bool chosen(const check_ran *ran, check_model_due *due)
 {
     const check_array *condition = &ran->inputs[0];
@@ -277,21 +321,37 @@ static const struct {
     const char *op;
     bool (*due)(const check_ran *ran, check_model_due *due);
 } ops[] = {
-    { "neg", unary },           { "relu", unary },
-    { "sigmoid", unary },       { "tanh", unary },
-    { "exp", unary },           { "log", unary },
-    { "sqrt", unary },          { "abs", unary },
-    { "softplus", unary },      { "add", binary },
-    { "sub", binary },          { "mul", binary },
-    { "div", binary },          { "pow", binary },
-    { "maximum", binary },      { "minimum", binary },
-    { "equal", binary },        { "not_equal", binary },
-    { "less", binary },         { "less_equal", binary },
-    { "greater", binary },      { "greater_equal", binary },
-    { "where", chosen },        { "nll_loss", picked },
-    { "concat", concatenated }, { "clone", copied },
-    { "contiguous", copied },   { "cast", copied },
-    { "to", copied },           { "copy", copied },
+    { "neg", unary },
+    { "relu", unary },
+    { "sigmoid", unary },
+    { "tanh", unary },
+    { "exp", unary },
+    { "log", unary },
+    { "sqrt", unary },
+    { "abs", unary },
+    { "softplus", unary },
+    { "add", binary },
+    { "sub", binary },
+    { "mul", binary },
+    { "div", binary },
+    { "pow", binary },
+    { "maximum", binary },
+    { "minimum", binary },
+    { "equal", binary },
+    { "not_equal", binary },
+    { "less", binary },
+    { "less_equal", binary },
+    { "greater", binary },
+    { "greater_equal", binary },
+    { "where", chosen },
+    { "nll_loss", picked },
+    { "conv2d.grad_input", scattered },
+    { "concat", concatenated },
+    { "clone", copied },
+    { "contiguous", copied },
+    { "cast", copied },
+    { "to", copied },
+    { "copy", copied },
 };
 
 bool talc_check_model_due(const check_ran *ran, check_model_due *due)

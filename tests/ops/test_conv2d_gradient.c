@@ -227,6 +227,19 @@ Test(conv2d_gradient, every_row_is_exact_in_integers)
     assert_all_freed();
 }
 
+/* Whether a row can take each gradient: on the CPU one always can. */
+static bool possible(talc_conv2d_problem p)
+{
+    talc_conv2d_explanation e;
+    bool all = true;
+    for (int direction = TALC_GRAD_INPUT; direction <= TALC_GRAD_WEIGHT; direction++) {
+        p.direction = (talc_direction)direction;
+        cr_assert(talc_conv2d_explain(tested_device(), &p, NULL, &e));
+        all = all && e.decision.chosen >= 0;
+    }
+    return all || strcmp(talc_device_name(tested_device()), "cpu") == 0;
+}
+
 /* Limits down to nothing: rows work in smaller blocks and fewer parts. */
 Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
 {
@@ -235,7 +248,8 @@ Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         cr_assert(talc_workspace_set_limit(tested_device(), limits[i]));
         for (int k = 0; k < CASES; k++)
-            expect_problem(conv2d_parse(cases[k]), (uint64_t)k);
+            if (possible(conv2d_parse(cases[k])))
+                expect_problem(conv2d_parse(cases[k]), (uint64_t)k);
     }
     cr_assert(talc_workspace_set_limit(tested_device(), before));
     assert_no_failure();
@@ -268,8 +282,9 @@ Test(conv2d_gradient, long_sums_of_f32_stay_accurate)
         const double bound = 4 * ldexp(1, -24) * sqrt((double)(p.N * p.OH * p.OW) + 4);
         talc_scope *scope = talc_scope_enter();
         const operands o = random_operands(&p);
-        const operands exact = { talc_cast(o.x, TALC_F64), talc_cast(o.w, TALC_F64),
-                                 talc_cast(o.dy, TALC_F64), o.options };
+        talc_device *cpu = cpu_device(); /* which has a reference */
+        const operands exact = { talc_to(o.x, cpu, TALC_F64), talc_to(o.w, cpu, TALC_F64),
+                                 talc_to(o.dy, cpu, TALC_F64), o.options };
         const operands sizes = { talc_abs(exact.x), talc_abs(exact.w), talc_abs(exact.dy),
                                  o.options };
         talc_algorithm_force("conv2d.grad_weight", "reference");
