@@ -1,6 +1,7 @@
 #include "nn/optimizer.h"
 
 #include "nn/optimizer_state.h"
+#include "ops/compare.h"
 #include "ops/concat.h"
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
@@ -414,7 +415,7 @@ static talc_tensor *clip(const talc_optimizer *optimizer, int count, double max_
     const talc_tensor *most =
         norm == NULL ? NULL : talc_full(norm->device, norm->dtype, TALC_SCALAR, max_norm);
     const talc_tensor *ratio = most == NULL ? NULL : talc_div(most, talc_add_scalar(norm, 1e-6));
-    const talc_tensor *scale = ratio == NULL ? NULL : talc_neg(ratio);
+    const talc_tensor *scale = ratio == NULL ? NULL : talc_clamp(ratio, -INFINITY, 1);
     const talc_update_problem problem = { .rule = TALC_UPDATE_SCALE };
     return scale != NULL && talc_update("optimizer_clip", &problem, list, count, scale) ? norm
                                                                                         : NULL;

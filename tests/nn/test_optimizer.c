@@ -1,0 +1,267 @@
+/* Optimizers, schedules and checkpoints against the numbers of torch 2.x in float64. */
+#include "tests/support/files.h"
+#include "tests/support/guard.h"
+#include "tests/support/hooks.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { N = 3, STEPS = 3 };
+
+static const double first[N] = { 0.5, -1.25, 2.0 };
+static const double gradients[STEPS][N] = { { 0.1, -0.2, 0.3 },
+                                            { -0.4, 0.05, 0.6 },
+                                            { 0.7, 0.8, -0.9 } };
+
+/* A module with one parameter, "p". */
+static bool one_init(talc_module *module, const void *options)
+{
+    (void)options;
+    return talc_module_parameter(
+               module, "p", talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(N), first)) != NULL;
+}
+
+static const talc_module_class one_class = { .name = "One",
+                                             .size = sizeof(talc_module),
+                                             .init = one_init };
+
+static talc_module *one(void)
+{
+    talc_module *module = talc_module_new(&one_class, NULL);
+    cr_assert_not_null(module, "%s", talc_error_message());
+    talc_module_to(module, tested_device());
+    return module;
+}
+
+/* The gradient of p becomes these numbers. */
+static void give(talc_module *module, const double values[N])
+{
+    const talc_tensor *p = talc_module_find(module, "p");
+    talc_grad_clear((talc_tensor *)p);
+    cr_assert(talc_backward_from(p, talc_from_host(p->device, TALC_F64, TALC_DIMS(N), values)),
+              "%s", talc_error_message());
+}
+
+static void expect_near(const char *what, const talc_tensor *got, const double due[N])
+{
+    double *values = host_doubles(talc_detach(got));
+    for (int i = 0; i < N; i++)
+        cr_expect(fabs(values[i] - due[i]) <= 1e-14 * fabs(due[i]),
+                  "%s: element %d is %.17g instead of %.17g", what, i, values[i], due[i]);
+    free(values);
+}
+
+Test(optimizer, three_steps_are_those_of_pytorch)
+{
+    const struct {
+        const char *name;
+        talc_optimizer_options options;
+        double due[N];
+    } cases[] = {
+        { "sgd", { .kind = TALC_SGD, .lr = 0.1 }, { 0.46000000000000002, -1.3149999999999999, 2 } },
+        { "sgd, decay",
+          { .kind = TALC_SGD, .lr = 0.1, .weight_decay = 0.5 },
+          { 0.38766250000000002, -1.13841875, 1.720675 } },
+        { "sgd, momentum",
+          { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .dampening = 0.25 },
+          { 0.47739999999999999, -1.2629249999999999, 1.9006999999999998 } },
+        { "sgd, nesterov",
+          { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01 },
+          { 0.43695096198049993, -1.3369138992462499, 1.889685136512 } },
+        { "adam",
+          { .kind = TALC_ADAM },
+          { 0.49922841553046976, -1.2490586970798601, 1.9981014170424078 } },
+        { "adam, all",
+          { .kind = TALC_ADAM,
+            .lr = 0.05,
+            .beta1 = 0.8,
+            .beta2 = 0.95,
+            .eps = 1e-3,
+            .weight_decay = 0.1 },
+          { 0.45086907363046225, -1.180107687417139, 1.8930913635048221 } },
+        { "adamw",
+          { .kind = TALC_ADAMW, .lr = 0.05 },
+          { 0.46070715136911794, -1.2011225155377407, 1.9021464689188714 } },
+        { "adamw, no decay",
+          { .kind = TALC_ADAMW, .lr = 0.05, .weight_decay = (double)TALC_ZERO },
+          { 0.4614207765234879, -1.2029348539930149, 1.9050708521204003 } },
+        { "rmsprop",
+          { .kind = TALC_RMSPROP },
+          { 0.41076116785751349, -1.2712632368842796, 1.8908181927129712 } },
+        { "rmsprop, centered",
+          { .kind = TALC_RMSPROP,
+            .lr = 0.02,
+            .alpha = 0.9,
+            .centered = true,
+            .momentum = 0.5,
+            .weight_decay = 0.1 },
+          { 0.41484959546990924, -1.1699721195179227, 1.8336208096479174 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_module *module = one();
+        talc_optimizer *optimizer = talc_optimizer_new(module, &cases[i].options);
+        for (int step = 0; step < STEPS; step++) {
+            give(module, gradients[step]);
+            cr_assert(talc_optimizer_step(optimizer), "%s: %s", cases[i].name,
+                      talc_error_message());
+        }
+        expect_near(cases[i].name, talc_module_find(module, "p"), cases[i].due);
+        cr_assert(talc_optimizer_steps(optimizer) == STEPS);
+        talc_optimizer_free(optimizer);
+        talc_module_free(module);
+    }
+}
+
+Test(optimizer, gradients_are_clipped_by_their_norm)
+{
+    talc_module *module = one();
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    give(module, (const double[]){ 3, 0, 4 });
+    cr_assert(talc_item(talc_optimizer_clip(optimizer, 2)) == 5);
+    expect_near("clipped", talc_grad(talc_module_find(module, "p")),
+                (const double[]){ 1.199999760000048, 0, 1.599999680000064 });
+    give(module, (const double[]){ 3, 0, 4 });
+    cr_assert(talc_item(talc_optimizer_clip(optimizer, 10)) == 5);
+    expect_near("short enough", talc_grad(talc_module_find(module, "p")),
+                (const double[]){ 3, 0, 4 });
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+Test(optimizer, schedules_are_those_of_pytorch)
+{
+    static const double by_step[] = {
+        0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05, 0.025
+    };
+    static const double cosine[] = {
+        0.1,  0.09804226065180616, 0.0923606797749979,   0.08351141009169893,  0.0723606797749979,
+        0.06, 0.0476393202250021,  0.036488589908301075, 0.027639320225002106, 0.02195773934819386,
+        0.02
+    };
+    static const double cycle[] = { 0.004,
+                                    0.052,
+                                    0.1,
+                                    0.09504846320134738,
+                                    0.0811745653949763,
+                                    0.06112620219362893,
+                                    0.03887419780637107,
+                                    0.0188258346050237,
+                                    0.004951936798652629,
+                                    4e-07,
+                                    4e-07 };
+    const talc_schedule step = { .kind = TALC_SCHEDULE_STEP, .every = 5, .gamma = 0.5 };
+    const talc_schedule slow = {
+        .kind = TALC_SCHEDULE_COSINE, .steps = 10, .floor = 0.2, .warmup = 4, .warmup_start = 0.5
+    };
+    const talc_schedule once = { .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 10 };
+    for (int t = 0; t < 11; t++) {
+        cr_expect(fabs(talc_schedule_rate(&step, 0.1, t) - by_step[t]) < 1e-15, "step %d", t);
+        cr_expect(fabs(talc_schedule_rate(&slow, 0.1, t + 4) - cosine[t]) < 1e-15, "cosine %d", t);
+        cr_expect(fabs(talc_schedule_rate(&once, 0.1, t) - cycle[t]) < 1e-15, "one_cycle %d: %.17g",
+                  t, talc_schedule_rate(&once, 0.1, t));
+    }
+    cr_expect(fabs(talc_schedule_rate(&slow, 0.1, 2) - 0.075) < 1e-15);
+}
+
+Test(optimizer, groups_have_their_own_options)
+{
+    talc_module *net = talc_nn_linear(
+        &(talc_linear_layer){ .in_features = 2, .out_features = 3, .dtype = TALC_F64 });
+    talc_optimizer *optimizer =
+        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 1 });
+    cr_assert(talc_optimizer_group(optimizer, "b*",
+                                   &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.5 }));
+    cr_assert(talc_optimizer_schedule(
+        optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_STEP, .every = 1, .gamma = 0.5 }));
+    const double before = talc_item(talc_select(talc_detach(talc_module_find(net, "bias")), 0, 0));
+    talc_scope *scope = talc_scope_enter();
+    for (int i = 0; i < 2; i++) {
+        talc_optimizer_zero_grad(optimizer);
+        cr_assert(talc_backward(
+            talc_sum(talc_forward(net, talc_ones(cpu_device(), TALC_F64, TALC_DIMS(1, 2))),
+                     TALC_SCALAR, false)));
+        cr_assert(talc_optimizer_rate(optimizer, 1) == (i == 0 ? 0.5 : 0.25) &&
+                  isnan(talc_optimizer_rate(optimizer, 2)));
+        cr_assert(talc_optimizer_step(optimizer));
+    }
+    talc_scope_leave(scope);
+    const double after = talc_item(talc_select(talc_detach(talc_module_find(net, "bias")), 0, 0));
+    cr_assert(fabs(before - 0.75 - after) < 1e-15, "%g", before - after);
+    talc_optimizer_free(optimizer);
+    talc_module_free(net);
+}
+
+Test(optimizer, mistakes_are_named)
+{
+    talc_module *module = one();
+    talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .beta1 = 0.5 });
+    assert_failure(TALC_BAD_ARGUMENT, "optimizer: beta1 0.5 is an option of another kind");
+    talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = -1 });
+    assert_failure(TALC_BAD_ARGUMENT, "optimizer: lr -1 must be from 0 to inf");
+    talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .nesterov = true });
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "optimizer: nesterov needs a momentum and no dampening, they are 0 and 0");
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    talc_optimizer_step(optimizer);
+    assert_failure(
+        TALC_BAD_ARGUMENT,
+        "optimizer_step: none of 1 parameters has a gradient; talc_backward gives them theirs");
+    talc_optimizer_group(optimizer, "q*", &(talc_optimizer_options){ .kind = TALC_ADAM });
+    assert_failure(TALC_NOT_FOUND, "optimizer_group: no parameter's path matches 'q*'");
+    talc_optimizer_group(optimizer, "p", &(talc_optimizer_options){ .kind = TALC_SGD });
+    assert_failure(TALC_BAD_ARGUMENT, "optimizer_group: the group is sgd, the optimizer adam");
+    talc_optimizer_schedule(optimizer, &(talc_schedule){ .kind = TALC_SCHEDULE_COSINE });
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "optimizer_schedule: steps of cosine is 0, it must be at least 1");
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+/* Two steps, a checkpoint, a third step; the same third step after loading has the same bits. */
+Test(optimizer, checkpoints_bring_everything_back)
+{
+    talc_module *module = one(), *again = one();
+    const talc_optimizer_options adam = { .kind = TALC_ADAM, .lr = 0.05 };
+    talc_optimizer *optimizer = talc_optimizer_new(module, &adam),
+                   *other =
+                       talc_optimizer_new(again, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    for (int step = 0; step < 2; step++) {
+        give(module, gradients[step]);
+        talc_optimizer_step(optimizer);
+    }
+    const char *path = file_path("run.safetensors");
+    talc_manual_seed(7);
+    cr_assert(talc_checkpoint_save(path, module, optimizer, &(talc_progress){ 3, 14 }), "%s",
+              talc_error_message());
+    give(module, gradients[2]);
+    talc_optimizer_step(optimizer);
+
+    talc_manual_seed(8);
+    talc_progress progress;
+    cr_assert(talc_checkpoint_load(path, again, other, &progress), "%s", talc_error_message());
+    cr_assert(progress.epoch == 3 && progress.batch == 14 && talc_generator_get().seed == 7);
+    give(again, gradients[2]);
+    talc_optimizer_step(other);
+    double *a = host_doubles(talc_detach(talc_module_find(module, "p"))),
+           *b = host_doubles(talc_detach(talc_module_find(again, "p")));
+    for (int i = 0; i < N; i++)
+        cr_assert(a[i] == b[i], "%.17g and %.17g", a[i], b[i]);
+    free(a);
+    free(b);
+
+    talc_optimizer *sgd = talc_optimizer_new(again, &(talc_optimizer_options){ .kind = TALC_SGD });
+    talc_checkpoint_load(path, again, sgd, &progress);
+    assert_failure_with(TALC_BAD_ARGUMENT, "checkpoint_load: '%s' is of adam, the optimizer is sgd",
+                        path);
+    cr_assert(talc_module_save(again, path));
+    talc_checkpoint_load(path, again, other, &progress);
+    assert_failure_with(TALC_BAD_FORMAT,
+                        "checkpoint_load: '%s' is no checkpoint: it lacks 'talc.run'", path);
+    talc_optimizer_free(sgd);
+    talc_optimizer_free(optimizer);
+    talc_optimizer_free(other);
+    talc_module_free(module);
+    talc_module_free(again);
+}
