@@ -77,17 +77,15 @@ static void each_line_outside(talc_tensor *padded, int dim, talc_padding_mode mo
     }
 }
 
-/* The image inside the padding. */
-static talc_tensor *interior(const talc_conv2d_problem *p, const talc_tensor *padded, bool rows_too)
-{
-    talc_tensor *columns = talc_slice(padded, 3, p->pad_left, p->pad_left + p->W, 1);
-    return columns == NULL || !rows_too ? columns
-                                        : talc_slice(columns, 2, p->pad_top, p->pad_top + p->H, 1);
-}
-
+/* The rows of the image, with the padding at their ends, and the image itself inside them. */
 static talc_tensor *rows_inside(const talc_conv2d_problem *p, const talc_tensor *padded)
 {
     return talc_slice(padded, 2, p->pad_top, p->pad_top + p->H, 1);
+}
+
+static talc_tensor *columns_inside(const talc_conv2d_problem *p, const talc_tensor *rows)
+{
+    return talc_slice(rows, 3, p->pad_left, p->pad_left + p->W, 1);
 }
 
 static const talc_tensor *pad(const talc_conv2d_problem *p, const talc_tensor *x)
@@ -97,9 +95,9 @@ static const talc_tensor *pad(const talc_conv2d_problem *p, const talc_tensor *x
     talc_tensor *padded = talc_empty(x->device, x->dtype,
                                      TALC_DIMS(p->N, p->C, p->H + p->pad_top + p->pad_bottom,
                                                p->W + p->pad_left + p->pad_right));
-    talc_tensor *inside = padded == NULL ? NULL : interior(p, padded, true);
-    talc_tensor *rows = inside == NULL ? NULL : rows_inside(p, padded);
-    if (rows == NULL || !talc_copy(inside, x))
+    talc_tensor *rows = padded == NULL ? NULL : rows_inside(p, padded);
+    talc_tensor *inside = rows == NULL ? NULL : columns_inside(p, rows);
+    if (inside == NULL || !talc_copy(inside, x))
         return NULL;
     each_line_outside(rows, 3, p->padding_mode, p->pad_left, p->W, false);
     each_line_outside(padded, 2, p->padding_mode, p->pad_top, p->H, false);
@@ -115,7 +113,7 @@ static talc_tensor *unpad(const talc_conv2d_problem *p, talc_tensor *padded)
     if (rows == NULL)
         return NULL;
     each_line_outside(rows, 3, p->padding_mode, p->pad_left, p->W, true);
-    return talc_failed() ? NULL : interior(p, padded, true);
+    return talc_failed() ? NULL : columns_inside(p, rows);
 }
 
 // ---- The two gradients ----------------------------------------------------------------------------------------

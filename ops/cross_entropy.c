@@ -2,7 +2,7 @@
 
 #include "ops/backend.h"
 #include "ops/choice.h"
-#include "ops/cross_entropy_label.h"
+#include "ops/labels.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
@@ -14,69 +14,26 @@
 
 static const char *const OP = "cross_entropy";
 
-enum { DEFAULT_IGNORED = -100 }; /* PyTorch's */
-
-talc_status talc_bad_label(const char *op, int64_t element, int64_t label, int64_t classes)
-{
-    return talc_fail(TALC_BAD_ARGUMENT,
-                     "%s: element %" PRId64 " of labels is %" PRId64 ", there are %" PRId64
-                     " classes",
-                     op, element, label, classes);
-}
-
-talc_status talc_cross_entropy_bad_label(int64_t element, int64_t label, int64_t classes)
-{
-    return talc_bad_label(OP, element, label, classes);
-}
-
 // ---- Checks -------------------------------------------------------------------------------------------------
-
-static int class_dim(const talc_tensor *logits)
-{
-    return logits->rank == 1 ? 0 : 1;
-}
-
-/* The shape of logits without the classes. */
-static talc_dims labels_dims(const talc_tensor *logits)
-{
-    talc_dims dims = { 0 };
-    for (int i = 0; i < logits->rank; i++)
-        if (i != class_dim(logits))
-            dims.dim[dims.rank++] = logits->dims[i];
-    return dims;
-}
 
 static bool check_operands(const talc_tensor *logits, const talc_tensor *labels)
 {
-    if (!talc_operand_float(OP, "logits", logits) || talc_operand_missing(OP, "labels", labels))
+    if (!talc_labels_check(OP, "logits", logits, labels))
         return false;
-    char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
-    if (labels->device != logits->device)
-        talc_fail(TALC_BAD_DEVICE, "%s: logits is on %s, labels on %s", OP, logits->device->name,
-                  labels->device->name);
-    else if (labels->dtype != TALC_I64)
-        talc_fail(TALC_BAD_DTYPE, "%s: labels is %s, it must be i64", OP,
-                  talc_dtype_name(labels->dtype));
-    else if (logits->rank == 0)
-        talc_fail(TALC_BAD_SHAPE, "%s: logits [] has rank 0, needs at least 1: [N,C,...] or [C]",
-                  OP);
-    else if (logits->dims[class_dim(logits)] == 0)
-        talc_fail(TALC_BAD_SHAPE, "%s: logits %s has 0 classes, needs at least 1", OP,
-                  talc_dims_text(talc_dims_of(logits), text));
-    else if (!talc_shape_equal(talc_dims_of(labels), labels_dims(logits))) {
-        char got[TALC_DIMS_TEXT];
-        talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be %s, logits %s without its classes", OP,
-                  talc_dims_text(talc_dims_of(labels), got),
-                  talc_dims_text(labels_dims(logits), due),
-                  talc_dims_text(talc_dims_of(logits), text));
-    }
-    return !talc_failed();
+    const talc_dims due = talc_labels_dims(logits);
+    if (talc_shape_equal(talc_dims_of(labels), due))
+        return true;
+    char text[TALC_DIMS_TEXT], due_text[TALC_DIMS_TEXT], got[TALC_DIMS_TEXT];
+    talc_fail(TALC_BAD_SHAPE, "%s: labels %s must be %s, logits %s without its classes", OP,
+              talc_dims_text(talc_dims_of(labels), got), talc_dims_text(due, due_text),
+              talc_dims_text(talc_dims_of(logits), text));
+    return false;
 }
 
 /* Their values are not looked at: PyTorch takes negative ones too. */
 static bool check_weights(const talc_tensor *logits, const talc_tensor *weights)
 {
-    const talc_dims due = TALC_DIMS(logits->dims[class_dim(logits)]);
+    const talc_dims due = TALC_DIMS(logits->dims[talc_labels_class_dim(logits)]);
     if (weights == NULL)
         return true;
     if (!talc_operand_like(OP, "logits", logits, "class_weights", weights) ||
@@ -103,13 +60,10 @@ static bool check_options(const talc_tensor *logits, const talc_cross_entropy_op
 static talc_cross_entropy_problem problem_of(const talc_tensor *x,
                                              const talc_cross_entropy_options *options)
 {
-    const int at = class_dim(x);
-    const int64_t ignored = options->ignore_index;
+    const int at = talc_labels_class_dim(x);
     talc_cross_entropy_problem p = { .dtype = x->dtype,
                                      .reduction = options->reduction,
-                                     .ignore_index = ignored == 0           ? DEFAULT_IGNORED
-                                                     : ignored == TALC_ZERO ? 0
-                                                                            : ignored,
+                                     .ignore_index = talc_labels_ignored(options->ignore_index),
                                      .label_smoothing = options->label_smoothing,
                                      .weighted = options->class_weights != NULL,
                                      .C = x->dims[at],

@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/elementwise.h"
+#include "ops/labels.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/observe.h"
@@ -15,42 +16,12 @@
 
 static const char *const OP = "nll_loss";
 
-enum { DEFAULT_IGNORED = -100 }; /* PyTorch's */
-
 // ---- Checks -------------------------------------------------------------------------------------------------
-
-static int class_dim(const talc_tensor *x)
-{
-    return x->rank == 1 ? 0 : 1;
-}
-
-/* The shape of x without the classes. */
-static talc_dims labels_dims(const talc_tensor *x)
-{
-    talc_dims dims = { 0 };
-    for (int i = 0; i < x->rank; i++)
-        if (i != class_dim(x))
-            dims.dim[dims.rank++] = x->dims[i];
-    return dims;
-}
 
 static bool check_operands(const talc_tensor *x, const talc_tensor *labels)
 {
-    if (!talc_operand_float(OP, "x", x) || talc_operand_missing(OP, "labels", labels))
-        return false;
-    char text[TALC_DIMS_TEXT];
-    if (labels->device != x->device)
-        talc_fail(TALC_BAD_DEVICE, "%s: x is on %s, labels on %s", OP, x->device->name,
-                  labels->device->name);
-    else if (labels->dtype != TALC_I64)
-        talc_fail(TALC_BAD_DTYPE, "%s: labels is %s, it must be i64", OP,
-                  talc_dtype_name(labels->dtype));
-    else if (x->rank == 0)
-        talc_fail(TALC_BAD_SHAPE, "%s: x [] has rank 0, needs at least 1: [N,C,...] or [C]", OP);
-    else if (x->dims[class_dim(x)] == 0)
-        talc_fail(TALC_BAD_SHAPE, "%s: x %s has 0 classes, needs at least 1", OP,
-                  talc_dims_text(talc_dims_of(x), text));
-    return !talc_failed() && talc_operand_shape(OP, "labels", labels, labels_dims(x));
+    return talc_labels_check(OP, "x", x, labels) &&
+           talc_operand_shape(OP, "labels", labels, talc_labels_dims(x));
 }
 
 static bool check_options(const talc_tensor *x, const talc_nll_loss_options *options)
@@ -61,7 +32,7 @@ static bool check_options(const talc_tensor *x, const talc_nll_loss_options *opt
     if (talc_failed() || weight == NULL)
         return !talc_failed();
     if (!talc_operand_like(OP, "x", x, "weight", weight) ||
-        !talc_operand_shape(OP, "weight", weight, TALC_DIMS(x->dims[class_dim(x)])))
+        !talc_operand_shape(OP, "weight", weight, TALC_DIMS(x->dims[talc_labels_class_dim(x)])))
         return false;
     if (talc_tape_wants_one(weight))
         talc_fail(TALC_UNSUPPORTED, "%s: weight asks for a gradient, which goes to x alone", OP);
@@ -72,11 +43,9 @@ static bool check_options(const talc_tensor *x, const talc_nll_loss_options *opt
 
 static talc_nll_loss_problem problem_of(const talc_tensor *x, int64_t ignored)
 {
-    const int at = class_dim(x);
+    const int at = talc_labels_class_dim(x);
     talc_nll_loss_problem p = { .dtype = x->dtype,
-                                .ignore_index = ignored == 0           ? DEFAULT_IGNORED
-                                                : ignored == TALC_ZERO ? 0
-                                                                       : ignored,
+                                .ignore_index = talc_labels_ignored(ignored),
                                 .C = x->dims[at],
                                 .x_stride = x->strides[at],
                                 .samples = 1,

@@ -15,7 +15,7 @@
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/cross_entropy.h"
-#include "ops/cross_entropy_label.h"
+#include "ops/labels.h"
 #include "tensor/extent.h"
 
 #include <tgmath.h>
@@ -187,7 +187,7 @@ static talc_status check_labels(const talc_cross_entropy_problem *p, const int64
 {
     for (int64_t i = 0; i < p->samples; i++)
         if (labels[i] != p->ignore_index && !is_class(p, labels[i]))
-            return talc_cross_entropy_bad_label(i, labels[i], p->C);
+            return talc_bad_label("cross_entropy", i, labels[i], p->C);
     return TALC_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
-#include "ops/cross_entropy_label.h"
+#include "ops/labels.h"
 #include "tensor/extent.h"
 
 /* Elements or samples of a task. */

@@ -1,6 +1,6 @@
 #include "backends/cuda/device/fault.h"
 
-#include "ops/cross_entropy_label.h"
+#include "ops/labels.h"
 
 #include <pthread.h>
 #include <string.h>
