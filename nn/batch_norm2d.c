@@ -2,6 +2,7 @@
 #include "nn/layers.h"
 #include "ops/elementwise.h"
 #include "tensor/storage.h"
+#include "tensor/within.h"
 
 static bool options_fit(const talc_module *module, const talc_batch_norm2d_layer *options)
 {
@@ -54,6 +55,7 @@ talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
     options.training = module->training || !tracks;
     options.activation = activation;
     /* Counted before the op, because afterwards, with the running statistics written, nothing may fail. */
+    const char *around = talc_within("batch_norm2d");
     talc_tensor *count = NULL;
     if (module->training && tracks)
         count = talc_add_scalar(self->num_batches_tracked, 1);
@@ -62,6 +64,7 @@ talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
     if (y != NULL && count != NULL)
         talc_copy(self->num_batches_tracked, count);
     talc_release(count);
+    talc_within(around);
     return y;
 }
 

@@ -8,6 +8,7 @@
 #include "tensor/shape.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/within.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -246,6 +247,7 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
                             generator.seed,  generator.call,  optimizer->group_count };
     const size_t room = (size_t)talc_module_tensor_count(module) +
                         (size_t)optimizer->count * (1 + TALC_UPDATE_STATES);
+    const char *around = talc_within(who);
     talc_scope *scope = talc_scope_enter();
     talc_names names = { .list = talc_memory_new(room * sizeof *names.list, who) };
     const char **metadata = metadata_new(optimizer, &run);
@@ -256,6 +258,7 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
     talc_names_free(&names);
     talc_memory_free(metadata);
     talc_scope_leave(scope);
+    talc_within(around);
     return ok;
 }
 
@@ -452,13 +455,14 @@ bool talc_checkpoint_load(const char *path, talc_module *module, talc_optimizer 
         talc_operand_missing(who, "optimizer", optimizer) ||
         talc_operand_missing(who, "progress", progress))
         return false;
+    const char *around = talc_within(who);
     talc_safetensors *file = talc_safetensors_open(path);
-    if (file == NULL)
-        return false;
     loading load = { .path = path, .file = file, .optimizer = optimizer };
     talc_scope *scope = talc_scope_enter();
-    const bool loaded = scope != NULL && load_all(&load, module, optimizer, progress);
+    const bool loaded =
+        file != NULL && scope != NULL && load_all(&load, module, optimizer, progress);
     talc_scope_leave(scope);
     talc_safetensors_close(file);
+    talc_within(around);
     return loaded;
 }

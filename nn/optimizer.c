@@ -9,6 +9,7 @@
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
+#include "tensor/within.h"
 
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -369,6 +370,7 @@ bool talc_optimizer_step(talc_optimizer *optimizer)
     if (talc_operand_missing("optimizer_step", "optimizer", optimizer) ||
         with_gradient("optimizer_step", optimizer) < 0 || !ready(optimizer))
         return false;
+    const char *around = talc_within("optimizer_step");
     const size_t count = (size_t)optimizer->count;
     bool *done = talc_memory_new(count * sizeof *done, "optimizer_step");
     talc_updated *list = talc_memory_new(count * sizeof *list, "optimizer_step");
@@ -380,6 +382,7 @@ bool talc_optimizer_step(talc_optimizer *optimizer)
     optimizer->steps += !talc_failed();
     talc_memory_free(done);
     talc_memory_free(list);
+    talc_within(around);
     return !talc_failed();
 }
 
@@ -433,6 +436,7 @@ talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
     const int count = with_gradient(who, optimizer);
     if (count < 0)
         return NULL;
+    const char *around = talc_within(who);
     talc_scope *scope = talc_scope_enter();
     talc_updated *list = talc_memory_new((size_t)count * sizeof *list, who);
     const talc_tensor **flat = talc_memory_new((size_t)count * sizeof *flat, who);
@@ -442,5 +446,6 @@ talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
     talc_memory_free(list);
     talc_memory_free(flat);
     talc_scope_leave(scope);
+    talc_within(around);
     return norm;
 }

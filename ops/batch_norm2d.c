@@ -7,6 +7,7 @@
 #include "ops/reduce.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
+#include "tensor/within.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -121,6 +122,7 @@ static bool statistics_new(const operands *o, const talc_batch_norm2d_problem *p
         saved->rstd = talc_tensor_new(OP, o->x->device, p->dtype, channels);
         return !talc_failed();
     }
+    const char *around = talc_within(OP);
     saved->mean = talc_clone_for(OP, o->running_mean);
     talc_tensor *var = saved->mean == NULL ? NULL : talc_add_scalar(o->running_var, p->eps);
     talc_tensor *root = var == NULL ? NULL : talc_sqrt(var);
@@ -129,6 +131,7 @@ static bool statistics_new(const operands *o, const talc_batch_norm2d_problem *p
     talc_release(var);
     talc_release(root);
     talc_release(one);
+    talc_within(around);
     return !talc_failed();
 }
 

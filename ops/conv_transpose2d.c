@@ -8,6 +8,7 @@
 #include "tensor/memory.h"
 #include "tensor/precision.h"
 #include "tensor/tape.h"
+#include "tensor/within.h"
 
 #include <inttypes.h>
 
@@ -215,6 +216,17 @@ static talc_tensor *recorded(const transpose_note *note, const talc_tensor *x, c
 
 // ---- The op -----------------------------------------------------------------------------------------------------
 
+/* The sum in place of y. */
+static talc_tensor *plus_bias(talc_tensor *y, const talc_tensor *bias, int64_t channels)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *plane = talc_reshape(bias, TALC_DIMS(channels, 1, 1));
+    talc_tensor *sum = plane == NULL ? NULL : talc_scope_return(scope, talc_add(y, plane));
+    talc_scope_leave(scope);
+    talc_release(y);
+    return sum;
+}
+
 talc_tensor *talc_conv_transpose2d(const talc_tensor *x, const talc_tensor *w,
                                    const talc_tensor *bias,
                                    const talc_conv_transpose2d_options *options)
@@ -227,13 +239,10 @@ talc_tensor *talc_conv_transpose2d(const talc_tensor *x, const talc_tensor *w,
         return NULL;
     note.precision = o->precision != 0 ? o->precision : talc_precision_admitted();
 
+    const char *around = talc_within(OP);
     talc_tensor *y = recorded(&note, x, w, run(&note, x, w, o->algorithm));
-    if (y == NULL || bias == NULL)
-        return y;
-    talc_scope *scope = talc_scope_enter();
-    const talc_tensor *plane = talc_reshape(bias, TALC_DIMS(note.problem.C, 1, 1));
-    talc_tensor *sum = plane == NULL ? NULL : talc_scope_return(scope, talc_add(y, plane));
-    talc_scope_leave(scope);
-    talc_release(y);
-    return sum;
+    if (y != NULL && bias != NULL)
+        y = plus_bias(y, bias, note.problem.C);
+    talc_within(around);
+    return y;
 }

@@ -5,6 +5,7 @@
 #include "tensor/generator.h"
 #include "tensor/recording.h"
 #include "tensor/scope.h"
+#include "tensor/within.h"
 
 static talc_tensor *mask_of(const talc_tensor *x, double p)
 {
@@ -27,15 +28,15 @@ talc_tensor *talc_dropout(const talc_tensor *x, double p, bool training)
         return talc_tape_share(talc_tensor_alias(x), x);
     if (talc_recording_refuses("dropout", x->device, "draw random numbers"))
         return NULL;
+    const char *around = talc_within("dropout");
     talc_scope *scope = talc_scope_enter();
-    if (scope == NULL)
-        return NULL;
     const talc_generator before = talc_generator_get();
-    const talc_tensor *mask = mask_of(x, p);
+    const talc_tensor *mask = scope == NULL ? NULL : mask_of(x, p);
     talc_tensor *y = mask == NULL ? NULL : talc_mul(x, mask);
     if (y == NULL)
         talc_generator_restore(before);
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
+    talc_within(around);
     return y;
 }

@@ -5,6 +5,7 @@
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/scope.h"
+#include "tensor/within.h"
 
 #include <math.h>
 
@@ -50,11 +51,24 @@ static talc_tensor *reduced(talc_tensor *losses, talc_reduction reduction)
                                              : losses;
 }
 
-/* The loss without what was made on the way to it. */
-static talc_tensor *finished(talc_scope *scope, talc_tensor *loss)
+/* A loss is being composed: failures name it, and what is made on the way to it is freed. */
+typedef struct composed {
+    const char *around;
+    talc_scope *scope;
+} composed;
+
+static composed begun(const char *op)
 {
-    talc_scope_return(scope, loss);
-    talc_scope_leave(scope);
+    composed c = { .around = talc_within(op) };
+    c.scope = talc_scope_enter();
+    return c;
+}
+
+static talc_tensor *finished(composed c, talc_tensor *loss)
+{
+    talc_scope_return(c.scope, loss);
+    talc_scope_leave(c.scope);
+    talc_within(c.around);
     return loss;
 }
 
@@ -65,17 +79,17 @@ talc_tensor *talc_mse_loss(const talc_tensor *x, const talc_tensor *target,
 {
     if (!check_operands("mse_loss", x, target, reduction))
         return NULL;
-    talc_scope *scope = talc_scope_enter();
+    const composed c = begun("mse_loss");
     const talc_tensor *d = talc_sub(x, target);
-    return finished(scope, reduced(talc_mul(d, d), reduction));
+    return finished(c, reduced(talc_mul(d, d), reduction));
 }
 
 talc_tensor *talc_l1_loss(const talc_tensor *x, const talc_tensor *target, talc_reduction reduction)
 {
     if (!check_operands("l1_loss", x, target, reduction))
         return NULL;
-    talc_scope *scope = talc_scope_enter();
-    return finished(scope, reduced(talc_abs(talc_sub(x, target)), reduction));
+    const composed c = begun("l1_loss");
+    return finished(c, reduced(talc_abs(talc_sub(x, target)), reduction));
 }
 
 /* With m = min(d, delta): m (d - m / 2), whose derivative by m is 0 where m follows d. */
@@ -95,8 +109,8 @@ talc_tensor *talc_huber_loss(const talc_tensor *x, const talc_tensor *target, do
         talc_fail(TALC_BAD_ARGUMENT, "huber_loss: delta %g must be positive and finite", delta);
         return NULL;
     }
-    talc_scope *scope = talc_scope_enter();
-    return finished(scope, reduced(huber(x, target, delta), reduction));
+    const composed c = begun("huber_loss");
+    return finished(c, reduced(huber(x, target, delta), reduction));
 }
 
 talc_tensor *talc_smooth_l1_loss(const talc_tensor *x, const talc_tensor *target, double beta,
@@ -109,10 +123,10 @@ talc_tensor *talc_smooth_l1_loss(const talc_tensor *x, const talc_tensor *target
                   beta);
         return NULL;
     }
-    if (beta == 0)
-        return talc_l1_loss(x, target, reduction);
-    talc_scope *scope = talc_scope_enter();
-    return finished(scope, reduced(talc_div_scalar(huber(x, target, beta), beta), reduction));
+    const composed c = begun("smooth_l1_loss");
+    talc_tensor *losses =
+        beta == 0 ? talc_abs(talc_sub(x, target)) : talc_div_scalar(huber(x, target, beta), beta);
+    return finished(c, reduced(losses, reduction));
 }
 
 // ---- Binary cross entropy -----------------------------------------------------------------------------------
@@ -137,6 +151,6 @@ talc_tensor *talc_binary_cross_entropy_with_logits(const talc_tensor *x, const t
     if (!check_operands(op, x, target, o->reduction) || !check_weight(op, "weight", o->weight, x) ||
         !check_weight(op, "pos_weight", o->pos_weight, x))
         return NULL;
-    talc_scope *scope = talc_scope_enter();
-    return finished(scope, reduced(binary_cross_entropy(x, target, o), o->reduction));
+    const composed c = begun(op);
+    return finished(c, reduced(binary_cross_entropy(x, target, o), o->reduction));
 }

@@ -10,6 +10,7 @@
 #include "tensor/run.h"
 #include "tensor/scope.h"
 #include "tensor/tape.h"
+#include "tensor/within.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -157,16 +158,18 @@ talc_tensor *talc_nll_loss(const talc_tensor *x, const talc_tensor *labels,
     const talc_nll_loss_options *o = options == NULL ? &defaults : options;
     if (!check_operands(x, labels) || !check_options(x, o))
         return NULL;
+    const char *around = talc_within("nll_loss");
     talc_scope *scope = talc_scope_enter();
-    if (scope == NULL)
-        return NULL;
     const bool mean = o->reduction == TALC_REDUCTION_MEAN;
-    talc_tensor *weights = NULL, *y = losses_of(x, labels, o, mean ? &weights : NULL);
+    talc_tensor *weights = NULL, *y = NULL;
+    if (scope != NULL)
+        y = losses_of(x, labels, o, mean ? &weights : NULL);
     if (o->reduction != TALC_REDUCTION_NONE)
         y = talc_sum(y, TALC_SCALAR, false);
     if (mean)
         y = talc_div(y, talc_sum(weights, TALC_SCALAR, false));
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
+    talc_within(around);
     return y;
 }

@@ -4,6 +4,7 @@
 #include "tensor/node.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
+#include "tensor/within.h"
 
 #include <inttypes.h>
 
@@ -261,13 +262,13 @@ bool talc_backward_from(const talc_tensor *y, const talc_tensor *cotangent)
                   talc_dims_text(talc_dims_of(y), due));
     if (talc_failed())
         return false;
+    const char *around = talc_within(WHO);
     talc_scope *scope = talc_scope_enter();
-    if (scope == NULL)
-        return false;
     talc_no_grad_enter();
-    const bool ok = run(y, cotangent);
+    const bool ok = scope != NULL && run(y, cotangent);
     talc_no_grad_leave();
     talc_scope_leave(scope);
+    talc_within(around);
     return ok;
 }
 
@@ -283,10 +284,12 @@ bool talc_backward(const talc_tensor *loss)
                   WHO, talc_dims_text(talc_dims_of(loss), text), talc_numel(loss));
         return false;
     }
+    const char *around = talc_within(WHO);
     talc_scope *scope = talc_scope_enter();
     talc_tensor *one =
         scope == NULL ? NULL : talc_full(loss->device, loss->dtype, talc_dims_of(loss), 1);
     const bool ok = one != NULL && talc_backward_from(loss, one);
     talc_scope_leave(scope);
+    talc_within(around);
     return ok;
 }

@@ -1,12 +1,15 @@
 #include "tensor/error.h"
 
 #include "tensor/environment.h"
+#include "tensor/within.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local talc_status current_status = TALC_OK;
 static _Thread_local char current_message[1024];
+static _Thread_local const char *within;
 
 bool talc_failed(void)
 {
@@ -36,16 +39,37 @@ const char *talc_status_text(talc_status status)
     return (unsigned)status < TALC_STATUS_COUNT ? texts[status] : "unknown status";
 }
 
+const char *talc_within(const char *who)
+{
+    const char *around = within;
+    if (around == NULL || who == NULL)
+        within = who;
+    return around;
+}
+
+/* Begins the message with what the caller asked for, unless that begins it anyway; the bytes. */
+static size_t begin_within(const char *message)
+{
+    const size_t length = within == NULL ? 0 : strlen(within);
+    if (length == 0 || (strncmp(message, within, length) == 0 &&
+                        (message[length] == ':' || message[length] == ' ')))
+        return 0;
+    return (size_t)snprintf(current_message, sizeof current_message, "%.64s: ", within);
+}
+
 talc_status talc_fail(talc_status status, const char *format, ...)
 {
     if (talc_failed())
         return current_status;
+    char message[sizeof current_message];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(current_message, sizeof current_message, format, arguments);
+    int length = vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     if (length < 0)
-        current_message[0] = '\0';
+        message[0] = '\0';
+    const size_t begin = begin_within(message);
+    snprintf(current_message + begin, sizeof current_message - begin, "%s", message);
     /* A caller that raises "success" still failed: it must not pass for a success. */
     current_status = status == TALC_OK ? TALC_BAD_ARGUMENT : status;
     if ((talc_environment()->verbose & TALC_VERBOSE_ERROR) != 0)

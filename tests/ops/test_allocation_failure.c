@@ -53,6 +53,13 @@ Test(allocation_failure, the_op_that_was_called_is_named)
         { "flatten", "flatten: " },
         { "arange", "arange: " },
         { "mean", "mean: " },
+        { "dropout", "dropout: " },
+        { "mse_loss", "mse_loss: " },
+        { "l1_loss", "l1_loss: " },
+        { "huber_loss", "huber_loss: " },
+        { "smooth_l1_loss", "smooth_l1_loss: " },
+        { "nll_loss", "nll_loss: " },
+        { "conv_transpose2d", "conv_transpose2d: " },
     };
     const op_inputs inputs = op_inputs_new(cpu_device());
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {

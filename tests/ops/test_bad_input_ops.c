@@ -142,7 +142,7 @@ Test(bad_input_ops, conv_transpose2d)
             TRANSPOSE(.stride = { (int64_t)1 << 62 }));
     REFUSED_LIKE(TALC_TOO_LARGE, "conv_transpose2d: shape ", TRANSPOSE(.stride = { (int64_t)1 << 40, (int64_t)1 << 40 }));
     REFUSED_LIKE(TALC_BAD_ARGUMENT, "conv_transpose2d: ", TRANSPOSE(.precision = 1u << 20));
-    REFUSED(TALC_NOT_FOUND, "conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
+    REFUSED(TALC_NOT_FOUND, "conv_transpose2d: conv2d.grad_input on cpu: there is no algorithm 'fft'", TRANSPOSE(.algorithm = "fft"));
 #undef TRANSPOSE
     refused_end(26);
 }

@@ -1,5 +1,7 @@
 #include "tests/support/hooks.h"
 
+#include "tensor/within.h"
+
 #include <string.h>
 
 Test(error, the_first_failure_is_kept)
@@ -74,4 +76,24 @@ Test(error, foreign_text_is_shown_harmless)
     cr_assert_null(none);
     assert_failure(TALC_IO_ERROR, "safetensors_open: cannot open 'no/\\x1b]0;\\u{9b}\\x0a': "
                                   "No such file or directory");
+}
+
+Test(error, failures_name_what_was_called_and_the_op_inside_it)
+{
+    const char *around = talc_within("outer");
+    cr_assert_null(around);
+    const char *inside = talc_within("inner");
+    cr_assert_str_eq(inside, "outer");
+    talc_fail(TALC_NO_MEMORY, "step: out of memory");
+    assert_failure(TALC_NO_MEMORY, "outer: step: out of memory");
+    talc_within(inside);
+    talc_fail(TALC_NO_MEMORY, "outer: out of memory");
+    assert_failure(TALC_NO_MEMORY, "outer: out of memory");
+    talc_fail(TALC_NOT_FOUND, "outer on cpu: nothing");
+    assert_failure(TALC_NOT_FOUND, "outer on cpu: nothing");
+    talc_fail(TALC_NO_MEMORY, "outermost: out of memory");
+    assert_failure(TALC_NO_MEMORY, "outer: outermost: out of memory");
+    talc_within(around);
+    talc_fail(TALC_NO_MEMORY, "step: out of memory");
+    assert_failure(TALC_NO_MEMORY, "step: out of memory");
 }
