@@ -261,23 +261,46 @@ const char *talc_optimizer_state_name(const talc_optimizer_options *group, int s
     }
 }
 
-bool talc_optimizer_state_ready(const talc_optimizer *optimizer, talc_optimized *of)
+/* The states that a parameter lacks, or has on another device only; zeros at first. In no scope. */
+static bool states_new(const talc_optimizer *optimizer, const talc_optimized *of,
+                       talc_tensor *fresh[TALC_UPDATE_STATES])
 {
     const talc_tensor *p = of->parameter;
     for (int k = 0; k < TALC_UPDATE_STATES; k++) {
         if (talc_optimizer_state_name(&optimizer->groups[of->group], k) == NULL ||
             (of->states[k] != NULL && of->states[k]->device == p->device))
             continue;
-        talc_tensor *fresh = of->states[k] == NULL ? talc_zeros_like(p)
-                                                   : talc_to(of->states[k], p->device, p->dtype);
-        if (fresh == NULL)
+        fresh[k] = of->states[k] == NULL ? talc_zeros_like(p)
+                                         : talc_to(of->states[k], p->device, p->dtype);
+        if (fresh[k] == NULL)
             return false;
-        talc_retain(fresh);
-        talc_scope_drop(fresh);
-        talc_release(of->states[k]);
-        of->states[k] = fresh;
+        talc_retain(fresh[k]);
+        talc_scope_drop(fresh[k]);
     }
     return true;
+}
+
+/* Sees to it that every state of a parameter that has a gradient exists, on the parameter's device. On failure none is new. */
+static bool states_ready(const talc_optimizer *optimizer)
+{
+    talc_tensor *(*fresh)[TALC_UPDATE_STATES] =
+        talc_memory_new((size_t)optimizer->count * sizeof *fresh, "optimizer_step");
+    if (fresh == NULL)
+        return false;
+    bool ok = true;
+    for (int i = 0; i < optimizer->count && ok; i++)
+        ok = talc_grad(optimizer->list[i].parameter) == NULL ||
+             states_new(optimizer, &optimizer->list[i], fresh[i]);
+    for (int i = 0; i < optimizer->count; i++)
+        for (int k = 0; k < TALC_UPDATE_STATES; k++) {
+            talc_tensor **state = &optimizer->list[i].states[k];
+            if (fresh[i][k] == NULL)
+                continue;
+            talc_release(ok ? *state : fresh[i][k]);
+            *state = ok ? fresh[i][k] : *state;
+        }
+    talc_memory_free(fresh);
+    return ok;
 }
 
 // ---- Steps --------------------------------------------------------------------------------------------------
@@ -332,16 +355,6 @@ static bool alike(const talc_optimized *a, const talc_optimized *b)
            a->parameter->device == b->parameter->device;
 }
 
-static bool ready(talc_optimizer *optimizer)
-{
-    for (int i = 0; i < optimizer->count; i++) {
-        talc_optimized *of = &optimizer->list[i];
-        if (talc_grad(of->parameter) != NULL && !talc_optimizer_state_ready(optimizer, of))
-            return false;
-    }
-    return true;
-}
-
 /* Updates the parameters that are like the first of those left, and marks them; false when none is left or it failed. */
 static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updated *list)
 {
@@ -368,13 +381,14 @@ static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updat
 bool talc_optimizer_step(talc_optimizer *optimizer)
 {
     if (talc_operand_missing("optimizer_step", "optimizer", optimizer) ||
-        with_gradient("optimizer_step", optimizer) < 0 || !ready(optimizer))
+        with_gradient("optimizer_step", optimizer) < 0)
         return false;
     const char *around = talc_within("optimizer_step");
     const size_t count = (size_t)optimizer->count;
     bool *done = talc_memory_new(count * sizeof *done, "optimizer_step");
     talc_updated *list = talc_memory_new(count * sizeof *list, "optimizer_step");
-    if (done != NULL && list != NULL)
+    /* The last that may fail for want of memory. */
+    if (done != NULL && list != NULL && states_ready(optimizer))
         while (update_alike(optimizer, done, list))
             ;
     for (size_t i = 0; i < count && !talc_failed(); i++)

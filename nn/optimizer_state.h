@@ -26,8 +26,4 @@ struct talc_optimizer {
 /// The name of a state as PyTorch has it ("momentum_buffer", "exp_avg"); NULL for one that these options do not use.
 const char *talc_optimizer_state_name(const talc_optimizer_options *group, int state);
 
-/// Sees to it that every state of a parameter exists, on the parameter's device: zeros at first. False with a failure, and no
-/// state lost.
-bool talc_optimizer_state_ready(const talc_optimizer *optimizer, talc_optimized *of);
-
 #endif

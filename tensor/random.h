@@ -7,7 +7,9 @@
 ///     talc_manual_seed(42);
 ///     talc_tensor *x = talc_randn(device, TALC_F32, TALC_DIMS(8, 3, 32, 32));
 ///
-/// A call that succeeds counts as one, for an empty tensor too; a call that fails does not count.
+/// A call that succeeds counts as one, for an empty tensor too; a call that fails does not count. Where a later op fails, as in a
+/// training step that runs out of memory after its dropout, the calls before it stay counted: to repeat the step with the same
+/// numbers, set the generator back to what it was.
 #ifndef TALC_TENSOR_RANDOM_H
 #define TALC_TENSOR_RANDOM_H
 
