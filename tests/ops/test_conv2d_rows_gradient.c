@@ -290,8 +290,8 @@ Test(conv2d_rows_gradient, every_row_is_exact_in_little_workspace, .timeout = 24
         for (size_t k = 0; k < sizeof parted / sizeof *parted; k++) {
             const talc_conv2d_problem p = conv2d_parse(parted[k]);
             gradients g = integers_of(&p, k);
-            /* Under a limit of nothing all rows but a `reference` may refuse. */
-            cr_assert(check_rows(&g, true) > 0 || limits[i] < 150000, "%s", parted[k]);
+            /* Every device has a row that needs no workspace. */
+            expect_rows(&g, true);
             gradients_free(&g);
         }
     }

@@ -1,4 +1,4 @@
-/// Input gradients by the forward kernels (turned.h), and the rows direct and split, which have no other gradient.
+/// Input gradients by the forward kernels (turned.h), and the row split, which has no other gradient.
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/dtype.cuh"
@@ -124,25 +124,21 @@ talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, co
     return forward(device, &t, &rest, &arguments);
 }
 
-// ---- Rows ---------------------------------------------------------------------------------------------------
+// ---- The row ---------------------------------------------------------------------------------------------------
 
-#define TURNED_ROW(name)                                                                           \
-    const char *talc_cuda_conv2d_##name##_gradient_plan(                                           \
-        const talc_device *device, const void *problem, size_t limit, talc_plan *plan)             \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
-            return "it has no weight gradient";                                                    \
-        return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
-                                            plan);                                                 \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
-        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
-    {                                                                                              \
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device,                  \
-                                           (const talc_conv2d_problem *)problem, plan,             \
-                                           (const talc_conv2d_arguments *)arguments);              \
-    }
+const char *talc_cuda_conv2d_split_gradient_plan(const talc_device *device, const void *problem,
+                                                 size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "it has no weight gradient";
+    return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_split_plan, device, p, limit, plan);
+}
 
-TURNED_ROW(direct)
-TURNED_ROW(split)
+talc_status talc_cuda_conv2d_split_gradient_run(talc_device *device, const void *problem,
+                                                const talc_plan *plan, const void *arguments)
+{
+    return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_split_run, device,
+                                       (const talc_conv2d_problem *)problem, plan,
+                                       (const talc_conv2d_arguments *)arguments);
+}

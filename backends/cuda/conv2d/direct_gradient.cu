@@ -1,0 +1,204 @@
+/// The gradients of a convolution by their formulas, which need no workspace. With IC and OC the channels of a group,
+///
+///     dx[n, g*IC + ic, h, w] = sum over oc, kh, kw of dy[n, g*OC + oc, oh, ow] * w[g*OC + oc, ic, kh, kw],
+///                              oh * stride_h + kh * dilation_h = h + top, and across likewise
+///     dw[g*OC + oc, ic, kh, kw] = sum over n, oh, ow of dy[n, g*OC + oc, oh, ow]
+///                                 * x'[n, g*IC + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
+///
+/// Where the workspace holds the turned kernel, dx is a direct convolution with that (turned.h). Otherwise a thread computes an
+/// element of dx, of the taps that read it (gather.cuh): neighbours read neighbouring outputs and the same weights. A group of
+/// threads computes an element of dw: each takes the outputs a group apart, and a tree adds their sums.
+///
+/// Both take every problem, in 64-bit indices, and are what runs where the others have too little workspace. Sums are in the data's
+/// type, in an order that follows from the problem alone.
+#include "backends/cuda/conv2d/gather.cuh"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/group.cuh"
+#include "tensor/extent.h"
+
+using namespace talc;
+
+/* Of FFMA's rate, with two loads a product, on a GPU that is full: so many threads a multiprocessor. */
+constexpr double SHARE = 0.01;
+constexpr int64_t FULL = 4 * BLOCK;
+
+/* Outputs from which a block computes an element of dw, and no longer a warp. */
+constexpr int64_t MANY = 4 * BLOCK;
+
+// ---- The input gradient -------------------------------------------------------------------------------------
+
+template <typename T> struct input_sums {
+    const T *dy, *w;
+    T *dx;
+    gather_axis<int64_t> down, across;
+    divisor<uint64_t> W, H, IC, groups;
+    int64_t OC, count;
+};
+
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK) sum_taps(const input_sums<T> p)
+{
+    const int64_t plane = p.down.O * p.across.O, taps = p.down.K * p.across.K;
+    TALC_GRID_LOOP(int64_t, i, p.count)
+    {
+        const uint64_t row = p.W.quotient((uint64_t)i), channel = p.H.quotient(row);
+        const uint64_t slice = p.IC.quotient(channel), ic = channel - slice * p.IC.by;
+        const uint64_t g = slice - p.groups.quotient(slice) * p.groups.by;
+        const gather_taps<int64_t> down = p.down.taps((int64_t)(row - channel * p.H.by));
+        const gather_taps<int64_t> across = p.across.taps((int64_t)((uint64_t)i - row * p.W.by));
+        const T *from = p.dy + (int64_t)slice * p.OC * plane;
+        const T *weights = p.w + (int64_t)(g * (uint64_t)p.OC * p.IC.by + ic) * taps;
+        accumulator_of<T> sum = 0;
+        for (int64_t oc = 0; oc < p.OC; oc++) {
+            for (int64_t u = 0; u < down.count; u++) {
+                const T *outputs = from + (down.out - u * p.down.out_step) * p.across.O;
+                const T *row_weights = weights + (down.tap + u * p.down.tap_step) * p.across.K;
+                for (int64_t v = 0; v < across.count; v++)
+                    sum += (accumulator_of<T>)outputs[across.out - v * p.across.out_step] *
+                           row_weights[across.tap + v * p.across.tap_step];
+            }
+            from += plane;
+            weights += (int64_t)p.IC.by * taps;
+        }
+        p.dx[i] = (T)sum;
+    }
+}
+
+template <typename T>
+static void grad_input(talc_device *device, const talc_conv2d_problem *p,
+                       const talc_conv2d_arguments *a)
+{
+    input_sums<T> s;
+    s.dy = (const T *)a->dy, s.w = (const T *)a->w, s.dx = (T *)a->dx;
+    s.down.set(p->stride_h, p->dilation_h, p->KH, p->OH, p->pad_top);
+    s.across.set(p->stride_w, p->dilation_w, p->KW, p->OW, p->pad_left);
+    s.W.set(p->W), s.H.set(p->H), s.IC.set(p->C / p->groups), s.groups.set(p->groups);
+    s.OC = p->OC / p->groups, s.count = p->N * p->C * p->H * p->W;
+    sum_taps<T><<<grid_for_threads(device, s.count), BLOCK, 0, talc_cuda_stream(device)>>>(s);
+}
+
+// ---- The weight gradient ------------------------------------------------------------------------------------
+
+template <typename T> struct weight_sums {
+    talc_conv2d_problem p;
+    const T *x, *dy;
+    T *dw;
+    divisor<uint64_t> plane, OW;
+    int64_t elements, outputs; /* of dw; of a channel, in all images */
+    int threads;               /* of an element */
+};
+
+template <typename A> struct plain_sum {
+    A value;
+    __device__ void join(plain_sum other)
+    {
+        value += other.value;
+    }
+};
+
+/* The products of one thread of an element's. */
+template <typename T>
+static __device__ accumulator_of<T> sum_products(const weight_sums<T> &s, int64_t element,
+                                                 int64_t place)
+{
+    const talc_conv2d_problem &p = s.p;
+    const int64_t IC = p.C / p.groups, row = element / p.KW, pair = row / p.KH, oc = pair / IC;
+    const int64_t channel = oc / (p.OC / p.groups) * IC + pair % IC;
+    const int64_t top = row % p.KH * p.dilation_h - p.pad_top;
+    const int64_t left = element % p.KW * p.dilation_w - p.pad_left;
+    const T *x = s.x + channel * p.H * p.W, *dy = s.dy + oc * (int64_t)s.plane.by;
+    accumulator_of<T> sum = 0;
+    for (int64_t e = place; e < s.outputs; e += s.threads) {
+        const uint64_t n = s.plane.quotient((uint64_t)e), at = (uint64_t)e - n * s.plane.by;
+        const uint64_t oh = s.OW.quotient(at), ow = at - oh * s.OW.by;
+        const int64_t h = (int64_t)oh * p.stride_h + top, w = (int64_t)ow * p.stride_w + left;
+        if ((uint64_t)h < (uint64_t)p.H && (uint64_t)w < (uint64_t)p.W)
+            sum += (accumulator_of<T>)dy[(int64_t)(n * (uint64_t)p.OC * s.plane.by + at)] *
+                   x[((int64_t)n * p.C * p.H + h) * p.W + w];
+    }
+    return sum;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK) sum_outputs(const weight_sums<T> s)
+{
+    using sum_type = plain_sum<accumulator_of<T>>;
+    __shared__ sum_type shared[BLOCK / WARP];
+    const int each = BLOCK / s.threads, place = (int)threadIdx.x % s.threads;
+    for (int64_t first = (int64_t)blockIdx.x * each; first < s.elements;
+         first += (int64_t)gridDim.x * each) {
+        const int64_t element = first + (int)threadIdx.x / s.threads;
+        sum_type sum = { 0 };
+        if (element < s.elements)
+            sum.value = sum_products(s, element, place);
+        sum = join_group(sum, s.threads, shared);
+        if (place == 0 && element < s.elements)
+            s.dw[element] = (T)sum.value;
+    }
+}
+
+static int threads_of(const talc_conv2d_problem *p)
+{
+    return p->N * p->OH * p->OW < MANY ? WARP : BLOCK;
+}
+
+template <typename T>
+static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
+                        const talc_conv2d_arguments *a)
+{
+    weight_sums<T> s;
+    s.p = *p;
+    s.x = (const T *)a->x, s.dy = (const T *)a->dy, s.dw = (T *)a->dw;
+    s.plane.set(p->OH * p->OW), s.OW.set(p->OW);
+    s.elements = p->OC * (p->C / p->groups) * p->KH * p->KW;
+    s.outputs = p->N * p->OH * p->OW;
+    s.threads = threads_of(p);
+    const int64_t blocks = talc_ceil_div(s.elements, BLOCK / s.threads);
+    sum_outputs<T><<<grid_for_blocks(device, blocks), BLOCK, 0, talc_cuda_stream(device)>>>(s);
+}
+
+// ---- The row ------------------------------------------------------------------------------------------------
+
+const char *talc_cuda_conv2d_direct_gradient_plan(const talc_device *device, const void *problem,
+                                                  size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    const bool turned = input &&
+                        talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_plan, device, p, limit,
+                                                     plan) == NULL &&
+                        plan->workspace <= limit;
+    talc_plan_keep(plan, &turned, sizeof turned);
+    if (turned)
+        return NULL;
+    const double threads = input ? (double)p->N * (double)p->C * (double)p->H * (double)p->W
+                                 : (double)p->OC * (double)(p->C / p->groups) *
+                                       (double)(p->KH * p->KW) * threads_of(p);
+    const double full = (double)(talc_cuda_state_of(device)->multiprocessors * FULL);
+    plan->workspace = 0;
+    plan->seconds = talc_cuda_conv2d_seconds(
+        device, p, SHARE * (threads < full ? threads / full : 1), talc_conv2d_bytes(p), 1);
+    return NULL;
+}
+
+talc_status talc_cuda_conv2d_direct_gradient_run(talc_device *device, const void *problem,
+                                                 const talc_plan *plan, const void *arguments)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    if (*(const bool *)talc_plan_own(plan))
+        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_run, device, p, plan, a);
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if (p->direction == TALC_GRAD_INPUT)
+            grad_input<T>(device, p, a);
+        else
+            grad_weight<T>(device, p, a);
+        return talc_cuda_launched(device, "conv2d");
+    });
+}
