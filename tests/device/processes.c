@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ENDS = 40, FORKS = 100, THREADS = 3, PATIENCE = 20 };
+enum { ENDS = 40, AT_ONCE = 8, FORKS = 100, THREADS = 3, PATIENCE = 20 };
 
 static const char *device_name;
 
@@ -29,9 +29,10 @@ static bool convolves(talc_device *device)
     return right;
 }
 
+/* On this device, or on one that each thread asks for itself. */
 static void *convolve_for_ever(void *device)
 {
-    while (convolves(device) || talc_failed())
+    while (convolves(device == NULL ? talc_device_get(device_name) : device) || talc_failed())
         talc_error_clear();
     return NULL;
 }
@@ -64,7 +65,8 @@ static void convolve_at_exit(void)
         _Exit(3);
 }
 
-/* Main returns while other threads are anywhere in an op, and computes once more in an exit handler of its own. */
+/* Main returns while other threads are anywhere in an op, some of them in the first use of the device, and computes once more in an
+ * exit handler of its own. */
 static int ends(void)
 {
     int failures = 0;
@@ -73,10 +75,11 @@ static int ends(void)
         if (child == 0) {
             alarm(PATIENCE);
             atexit(convolve_at_exit);
-            talc_device *device = talc_device_get(device_name);
+            const bool opens = i % 4 != 1;
+            talc_device *device = opens ? talc_device_get(device_name) : NULL;
             start_threads(device);
-            pause_for(i * 500);
-            exit(device == NULL ? 2 : 0);
+            pause_for(i < AT_ONCE ? 0 : i * 500);
+            exit(opens && device == NULL ? 2 : 0);
         }
         failures += failures_of(child, "end", i);
     }

@@ -4,6 +4,7 @@
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/fault.h"
 #include "backends/cuda/device/ranges.h"
+#include "backends/cuda/device/users.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
 #include "tensor/pool.h"
@@ -12,7 +13,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +105,9 @@ talc_status talc_cuda_not_launched(talc_device *device, const char *who, cudaErr
 static talc_status alive(talc_device *device, const char *who)
 {
     const talc_cuda_state *state = talc_cuda_state_of(device);
+    if (talc_cuda_user_late())
+        return talc_fail(TALC_DEVICE_LOST, "%s: %s was lost at the end of the process", who,
+                         device->name);
     if (lost(state) != cudaSuccess)
         return talc_fail(TALC_DEVICE_LOST, "%s: %s was lost at %s: %s", who, device->name,
                          state->lost_in, cudaGetErrorString(lost(state)));
@@ -113,36 +116,9 @@ static talc_status alive(talc_device *device, const char *who)
     return TALC_OK;
 }
 
-/* How many threads that are alive have used a GPU. */
-static atomic_int users;
-static _Thread_local bool counted;
-static pthread_key_t user_end;
-static pthread_once_t user_end_made = PTHREAD_ONCE_INIT;
-
-static void user_ends(void *unused)
-{
-    (void)unused;
-    atomic_fetch_sub(&users, 1);
-}
-
-static void make_user_end(void)
-{
-    (void)pthread_key_create(&user_end, user_ends);
-}
-
-static void count_user(void)
-{
-    if (counted)
-        return;
-    pthread_once(&user_end_made, make_user_end);
-    if (pthread_setspecific(user_end, &users) == 0)
-        atomic_fetch_add(&users, 1);
-    counted = true;
-}
-
 talc_status talc_cuda_enter(talc_device *device, const char *who)
 {
-    count_user();
+    talc_cuda_user_count();
     const talc_status status = alive(device, who);
     return status != TALC_OK
                ? status
@@ -152,6 +128,9 @@ talc_status talc_cuda_enter(talc_device *device, const char *who)
 bool talc_cuda_usable(const talc_device *device)
 {
     const talc_cuda_state *state = talc_cuda_state_of(device);
+    talc_cuda_user_count();
+    if (talc_cuda_user_late())
+        return false;
     const bool usable = lost(state) == cudaSuccess && cudaSetDevice(state->index) == cudaSuccess;
     (void)cudaGetLastError();
     return usable;
@@ -330,19 +309,18 @@ static pid_t opener;
 
 bool talc_cuda_used_by_others(void)
 {
-    enum { GRACE_NANOSECONDS = 20000000 };
     static bool waited;
-    if (atomic_load(&users) - counted == 0)
+    if (talc_cuda_users_end() == 0)
         return false;
     for (int i = 0; i < TALC_CUDA_GPUS && opener == getpid() && !waited; i++)
         if (gpus[i].device.pool != NULL && talc_cuda_usable(&gpus[i].device)) {
             end(&gpus[i].state, "the end of the process", cudaErrorCudartUnloading);
             (void)cudaDeviceSynchronize();
         }
-    if (!waited && opener == getpid())
+    if (!waited && opener == getpid()) {
         talc_cuda_blas_settle();
-    if (!waited)
-        nanosleep(&(struct timespec){ .tv_nsec = GRACE_NANOSECONDS }, NULL);
+        talc_cuda_users_await();
+    }
     waited = true;
     return true;
 }
@@ -368,6 +346,31 @@ static void register_end(void)
         opener = getpid();
 }
 
+/* Registered before the first call of CUDA: a thread may still be in that when the process ends, which then waits for it, and runs
+ * what it has registered meanwhile. */
+static pid_t first_user;
+
+static void wait_for_opening(void)
+{
+    enum { PATIENCE_SECONDS = 10 };
+    struct timespec until;
+    if (first_user != getpid())
+        return;
+    (void)talc_cuda_users_end();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_SECONDS;
+    if (pthread_mutex_timedlock(&opening, &until) == 0)
+        pthread_mutex_unlock(&opening);
+}
+
+/* With the lock; false when the process ends. */
+static bool may_open(void)
+{
+    if (first_user == 0 && atexit(wait_for_opening) == 0)
+        first_user = getpid();
+    return !talc_cuda_user_late();
+}
+
 talc_device *talc_cuda_find(const char *name)
 {
     if (opener != 0 && opener != getpid()) {
@@ -378,7 +381,10 @@ talc_device *talc_cuda_find(const char *name)
         return NULL;
     }
     pthread_mutex_lock(&opening);
-    const int count = count_gpus(name), index = index_of(name);
+    const bool late = !may_open();
+    if (late)
+        talc_fail(TALC_BAD_DEVICE, "device_get: '%s': the process ends", TALC_SHOWN(name));
+    const int count = late ? 0 : count_gpus(name), index = index_of(name);
     talc_device *device = NULL;
     if (count > 0 && (index < 0 || index >= count))
         talc_fail(TALC_BAD_DEVICE,
@@ -397,8 +403,12 @@ static bool present;
 static void look(void)
 {
     int count = 0;
-    present = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
-    (void)cudaGetLastError();
+    pthread_mutex_lock(&opening);
+    if (may_open()) {
+        present = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+        (void)cudaGetLastError();
+    }
+    pthread_mutex_unlock(&opening);
 }
 
 bool talc_cuda_present(void)
