@@ -120,7 +120,9 @@ const void *talc_data_read(const talc_tensor *tensor, talc_dtype dtype)
         !check_data(tensor, dtype))
         return NULL;
     talc_device *pinned = tensor->storage->pinned;
-    if (pinned != NULL && pinned->interface->await(pinned, tensor->storage->block.data) != TALC_OK)
+    if (pinned != NULL &&
+        (talc_device_forked(pinned, "data") ||
+         pinned->interface->await(pinned, tensor->storage->block.data) != TALC_OK))
         return NULL;
     return tensor->data;
 }

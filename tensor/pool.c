@@ -234,6 +234,12 @@ void talc_block_free_after(talc_device *device, talc_block block, uint32_t strea
     pthread_mutex_unlock(&pool->lock);
 }
 
+void talc_pinned_free(talc_device *device, void *data)
+{
+    if (device->pool == NULL || !device->pool->forked)
+        device->interface->unpin(device, data);
+}
+
 void *talc_library_memory_new(talc_device *device, const char *who, size_t bytes)
 {
     void *data = NULL;

@@ -40,6 +40,9 @@ talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, 
 /// The same for the device's own memory; when it is lost, that instead. Takes no lock.
 talc_status talc_device_out_of_memory(talc_device *device, const char *who, size_t asked);
 
+/// Gives page-locked memory back; in a child of fork nothing happens, as it is the parent's.
+void talc_pinned_free(talc_device *device, void *data);
+
 /// True, with a failure raised, in a child of fork for a device other than the host's that its parent opened. `who` names the call.
 bool talc_device_forked(const talc_device *device, const char *who);
 

@@ -134,7 +134,7 @@ static void storage_drop(talc_storage *storage)
     if (atomic_fetch_sub(&storage->references, 1) != 1)
         return;
     if (storage->pinned != NULL)
-        storage->pinned->interface->unpin(storage->pinned, storage->block.data);
+        talc_pinned_free(storage->pinned, storage->block.data);
     else if (!storage->wrapped)
         talc_block_free_after(storage->device, storage->block, atomic_load(&storage->streams));
     else if (storage->release != NULL)

@@ -3,9 +3,12 @@
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 
+#include "tensor/device.h"
 #include "tensor/storage.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MANY = 1 << 20, LATE = 50 };
 
@@ -251,4 +254,41 @@ Test(pinned, waiting_for_one_block_holds_up_no_other)
     cr_assert(there.right);
     pthread_barrier_destroy(&there.queued);
     gpu_stream_free(device, there.stream);
+}
+
+static void given_back(talc_device *device, void *data)
+{
+    (void)device;
+    (void)data;
+    _exit(3);
+}
+
+static talc_status awaited(talc_device *device, const void *host)
+{
+    (void)device;
+    (void)host;
+    _exit(4);
+}
+
+/* Whose other threads may have held a lock at the fork. */
+Test(pinned, a_child_of_fork_leaves_the_parents_memory_alone)
+{
+    talc_device *device = queueing_device();
+    talc_tensor *x = pinned_full(device, 3);
+    const pid_t child = fork();
+    if (child == 0) {
+        static talc_device_interface own;
+        own = *device->interface;
+        own.unpin = given_back;
+        own.await = awaited;
+        device->interface = &own;
+        const bool refused =
+            talc_data(x, TALC_F32) == NULL && talc_error_status() == TALC_BAD_DEVICE;
+        talc_release(x);
+        _exit(refused ? 0 : 2);
+    }
+    int status = 1;
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    cr_assert(WEXITSTATUS(status) == 0, "the child's status is %d", WEXITSTATUS(status));
+    assert_all_are(x, 3);
 }
