@@ -1,5 +1,6 @@
 #include "backends/cuda/device/blas.h"
 
+#include "backends/cuda/device/users.h"
 #include "tensor/error.h"
 #include "tensor/extent.h"
 #include "tensor/pool.h"
@@ -75,6 +76,9 @@ static void load(void)
 const char *talc_cuda_blas_refuses(void)
 {
     if (!atomic_load(&loaded)) {
+        talc_cuda_user_count();
+        if (talc_cuda_user_late())
+            return "the process ends";
         pthread_mutex_lock(&opening);
         if (!atomic_load(&loaded))
             load();
