@@ -7,6 +7,7 @@
 #include "tensor/recording.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
+#include "tensor/within.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -184,6 +185,7 @@ static bool hold_sources(const talc_conv2d_module *conv, const talc_batch_norm2d
 
 static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm)
 {
+    const char *around = talc_within("forward");
     talc_scope *scope = talc_scope_enter();
     talc_fold *fold = scope == NULL ? NULL : talc_memory_new(sizeof *fold, "forward: fold");
     bool made = false;
@@ -194,6 +196,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
         made = hold_sources(conv, norm, fold) && make_operands(conv, norm, fold);
     }
     talc_scope_leave(scope);
+    talc_within(around);
     if (made)
         return fold;
     folds_free(fold);
