@@ -113,7 +113,7 @@ typedef struct snapshot {
         uint64_t bits; /* 0 for what is not there */
     } items[MOST];
     talc_generator generator;
-    int64_t steps; /* the optimizer's and each parameter's, in one number */
+    uint64_t steps; /* the optimizer's and each parameter's, in one number */
 } snapshot;
 
 /* What is to be read: in one copy, since each makes the fake device's pages readable, and takes that back. */
@@ -157,13 +157,13 @@ static snapshot taken(const training *t)
     snapshot s;
     memset(&s, 0, sizeof s);
     s.generator = talc_generator_get();
-    s.steps = talc_optimizer_steps(t->optimizer);
+    s.steps = (uint64_t)talc_optimizer_steps(t->optimizer);
     talc_scope *scope = talc_scope_enter();
     reading r = { .into = &s };
     talc_module_visit(t->net, note_tensor, &r);
     for (int i = 0; i < t->optimizer->count; i++) {
         const talc_optimized *of = &t->optimizer->list[i];
-        s.steps = 31 * s.steps + of->steps;
+        s.steps = 31 * s.steps + (uint64_t)of->steps;
         for (int k = 0; k < TALC_UPDATE_STATES; k++)
             note(&r, STATE, of->path, of->states[k]);
     }
