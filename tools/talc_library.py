@@ -30,6 +30,11 @@ class Conv2dOptions(Structure):  # ops/conv2d.h
                 ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
 
 
+class ConvTranspose2dOptions(Structure):  # ops/conv_transpose2d.h
+    _fields_ = [("stride", Pair), ("padding", Pair), ("output_padding", Pair), ("dilation", Pair), ("groups", c_int64),
+                ("algorithm", c_char_p), ("precision", c_uint)]
+
+
 class Pool2dOptions(Structure):  # ops/pool2d.h
     _fields_ = [("kernel", Pair), ("stride", Pair), ("padding", Pair), ("padding_end", Pair),
                 ("padding_same", c_bool), ("dilation", Pair), ("ceil_mode", c_bool), ("exclude_padding", c_bool),
@@ -59,10 +64,16 @@ class Device(Structure):  # tensor/device.h, the beginning
     _fields_ = [("name", c_char * 24), ("is_host", c_bool), ("interface", c_void_p), ("backend", POINTER(Backend))]
 
 
-# Each op's list in the backend.
+# Each op's list in the backend. What talc_algorithm_force knows the op as, where that is another name, stands in FORCED.
 LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d",
          "batch_norm2d": "batch_norm2d", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
-         "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce"}
+         "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce",
+         "conv2d.grad_input": "conv2d", "conv2d.grad_weight": "conv2d", "conv2d.grad_bias": "reduce",
+         "conv_transpose2d": "conv2d", "conv_transpose2d.grad_input": "conv2d", "conv_transpose2d.grad_weight": "conv2d",
+         "max_pool2d.grad_input": "pool2d", "avg_pool2d.grad_input": "pool2d",
+         "adaptive_avg_pool2d.grad_input": "pool2d"}
+FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
+          "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
 
 T = POINTER(Tensor)
 FUNCTIONS = {  # result, then arguments
@@ -73,6 +84,7 @@ FUNCTIONS = {  # result, then arguments
     "from_host": [T, POINTER(Device), c_int, Dims, c_void_p], "to_host": [c_bool, T, c_void_p, c_size_t],
     "permute": [T, T, Dims], "slice": [T, T, c_int, c_int64, c_int64, c_int64],
     "conv2d": [T, T, T, T, POINTER(Conv2dOptions)],
+    "conv_transpose2d": [T, T, T, T, POINTER(ConvTranspose2dOptions)],
     "max_pool2d": [T, T, POINTER(Pool2dOptions)], "avg_pool2d": [T, T, POINTER(Pool2dOptions)],
     "max_pool2d_indices": [T, T, POINTER(Pool2dOptions), POINTER(T)], "adaptive_avg_pool2d": [T, T, c_int64, c_int64],
     "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
@@ -80,6 +92,8 @@ FUNCTIONS = {  # result, then arguments
     "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],
     "sum": [T, T, Dims, c_bool], "mean": [T, T, Dims, c_bool], "max": [T, T, Dims, c_bool],
     "argmax": [T, T, Dims, c_bool],
+    "require_grad": [c_bool, T, c_bool], "grad": [T, T],
+    "backward_from": [c_bool, T, T],
 }
 
 
