@@ -18,6 +18,8 @@ and by 4 ulp more after a sigmoid or tanh. An algorithm that adds f32 data in f6
 and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where it has any (compare_torch_problems.py).
 Rows "PyTorch" hold its own f32 results, and f64 ones of softmax, against the same bounds, to show what these are worth.
 
+`compare_torch.py train` compares LeNet's training instead (compare_torch_train.py).
+
 Needs numpy and PyTorch 1.13 or later; the CPU build does. Exit code 1 when a share of a bound is over 1 or a shape
 differs, 2 when nothing could be compared.
 """
@@ -34,6 +36,7 @@ except ImportError as missing:
     sys.exit(2)
 
 import compare_torch_gradients
+import compare_torch_train
 from compare_torch_problems import OPS, WEIGHTS, layout_of, shares
 from talc_library import FORCED, Refused, Talc, known_results
 
@@ -146,7 +149,7 @@ def report(tallies, ops):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems.")
+    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training.")
     parser.add_argument("cases", type=int, nargs="?", default=2000, help="how many problems (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and their data (0)")
     parser.add_argument("--ops", default="forward,gradients",
@@ -165,6 +168,8 @@ def arguments():
 
 
 def main():
+    if sys.argv[1:2] == ["train"]:
+        return compare_torch_train.main(sys.argv[2:], LIBRARY)
     options = arguments()
     try:
         talc = Talc(options.library, options.device)

@@ -4,7 +4,7 @@ The structures are those of the public headers named beside them; known_results(
 """
 import ctypes
 from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
-                    c_void_p)
+                    c_uint8, c_uint64, c_void_p)
 
 import numpy as np
 
@@ -50,6 +50,33 @@ class LinearOptions(Structure):  # ops/linear.h
     _fields_ = [("activation", c_int), ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
 
 
+class Conv2dLayer(Structure):  # nn/layers.h
+    _fields_ = [("in_channels", c_int64), ("out_channels", c_int64), ("kernel", Pair), ("stride", Pair), ("padding", Pair),
+                ("padding_end", Pair), ("padding_same", c_bool), ("padding_mode", c_int), ("dilation", Pair),
+                ("groups", c_int64), ("activation", c_int), ("no_bias", c_bool), ("dtype", c_int)]
+
+
+class LinearLayer(Structure):  # nn/layers.h
+    _fields_ = [("in_features", c_int64), ("out_features", c_int64), ("activation", c_int), ("no_bias", c_bool),
+                ("dtype", c_int)]
+
+
+class OptimizerOptions(Structure):  # nn/optimizer.h
+    _fields_ = [("kind", c_int), ("lr", c_double), ("weight_decay", c_double), ("momentum", c_double),
+                ("dampening", c_double), ("nesterov", c_bool), ("beta1", c_double), ("beta2", c_double),
+                ("alpha", c_double), ("centered", c_bool), ("eps", c_double)]
+
+
+class Schedule(Structure):  # nn/schedule.h
+    _fields_ = [("kind", c_int), ("steps", c_int64), ("every", c_int64), ("gamma", c_double), ("floor", c_double),
+                ("rise", c_double), ("div", c_double), ("final_div", c_double), ("warmup", c_int64),
+                ("warmup_start", c_double)]
+
+
+class Progress(Structure):  # nn/checkpoint.h
+    _fields_ = [("epoch", c_int64), ("batch", c_int64)]
+
+
 class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithmetic within
     _fields_ = [("name", c_char_p), ("text", c_char_p), ("precision", c_int), ("wide_accumulator", c_bool),
                 ("plan", c_void_p), ("run", c_void_p)]
@@ -76,6 +103,7 @@ FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "c
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
 
 T = POINTER(Tensor)
+M = O = c_void_p  # a module, an optimizer
 FUNCTIONS = {  # result, then arguments
     "device_get": [POINTER(Device), c_char_p],
     "error_status": [c_int], "error_message": [c_char_p], "error_clear": [None],
@@ -92,8 +120,20 @@ FUNCTIONS = {  # result, then arguments
     "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],
     "sum": [T, T, Dims, c_bool], "mean": [T, T, Dims, c_bool], "max": [T, T, Dims, c_bool],
     "argmax": [T, T, Dims, c_bool],
+    "mul": [T, T, T], "cross_entropy": [T, T, T], "item": [c_double, T],
     "require_grad": [c_bool, T, c_bool], "grad": [T, T],
-    "backward_from": [c_bool, T, T],
+    "backward": [c_bool, T], "backward_from": [c_bool, T, T],
+    "manual_seed": [c_bool, c_uint64],
+    "nn_sequential": [M], "nn_sequential_append": [M, M, M], "nn_conv2d": [M, POINTER(Conv2dLayer)],
+    "nn_linear": [M, POINTER(LinearLayer)], "nn_max_pool2d": [M, POINTER(Pool2dOptions)], "nn_relu": [M], "nn_flatten": [M],
+    "module_to": [c_bool, M, POINTER(Device)], "module_find": [T, M, c_char_p], "module_free": [None, M],
+    "forward": [T, M, T],
+    "optimizer_new": [O, M, POINTER(OptimizerOptions)], "optimizer_schedule": [c_bool, O, POINTER(Schedule)],
+    "optimizer_zero_grad": [None, O], "optimizer_step": [c_bool, O], "optimizer_free": [None, O],
+    "checkpoint_save": [c_bool, c_char_p, M, O, POINTER(Progress)],
+    "checkpoint_load": [c_bool, c_char_p, M, O, POINTER(Progress)],
+    "dataset_digits": [c_void_p, c_int64, c_uint64], "dataset_pixels": [POINTER(c_uint8), c_void_p, c_int64],
+    "dataset_label": [c_int64, c_void_p, c_int64], "dataset_free": [None, c_void_p],
 }
 
 
@@ -138,7 +178,7 @@ class Talc:
 
     def upload(self, array):
         array = np.ascontiguousarray(array)
-        dtype = {"float32": "f32", "float64": "f64"}[array.dtype.name]
+        dtype = {"float32": "f32", "float64": "f64", "int64": "i64"}[array.dtype.name]
         return self.from_host(self.device, DTYPES[dtype], dims(array.shape), array.ctypes.data)
 
     def place(self, array, layout):

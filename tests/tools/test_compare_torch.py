@@ -80,12 +80,40 @@ class WithTorch(unittest.TestCase):
         self.assertRegex(done.stdout, r"FAILED conv2d.grad_input:.* by reference: share ")
         self.assertNotRegex(done.stdout, "FAILED conv2d.grad_weight:")
 
+    def test_training(self):
+        done = compare("train")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = done.stdout.splitlines()[1:]
+        self.assertEqual([line.split()[:2] for line in lines],
+                         [["sgd", "f64"], ["adam", "f64"], ["sgd", "f32"], ["adam", "f32"]])
+        for line, limit in zip(lines, ["1e-10", "1e-10", "1e-04", "1e-06"]):
+            self.assertRegex(line, rf" differ by at most \S+, (\S+ )?in step \d+; the limit is {limit}$")
+
+    def test_wrong_training_fails(self):
+        """Plain momentum for Nesterov's, and another epsilon."""
+        script = ("import sys, compare_torch_train as t\n"
+                  "right = t.TorchRun.__init__\n"
+                  "def wrong(self, kind, dtype):\n"
+                  "    right(self, kind, dtype)\n"
+                  "    group = self.optimizer.param_groups[0]\n"
+                  "    group.update({'nesterov': False} if kind == 'sgd' else {'eps': 1e-6})\n"
+                  "t.TorchRun.__init__, t.STEPS = wrong, 20\n"
+                  "import compare_torch\n"
+                  "sys.exit(compare_torch.main())\n")
+        done = run_script(script, "train")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual([line.endswith("  FAILED") for line in done.stdout.splitlines()], [False] + 4 * [True], done.stdout)
+
     def test_bad_arguments(self):
         for arguments, message in [(["0"], "must be at least 1"), (["--device", "tpu"], "tpu"),
                                    (["--ops", "conv3d"], "there is no op 'conv3d'; there are conv2d, ")]:
             done = compare(*arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
             self.assertIn(message, done.stderr)
+        for arguments, message in [(["--device", "tpu"], "nothing to compare: .*tpu"), (["--seed", "-1"], "at least 0")]:
+            done = compare("train", *arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+            self.assertRegex(done.stderr, message)
         done = compare("1", library="/nowhere/libtalc.so")
         self.assertEqual(done.returncode, 2)
         self.assertIn("/nowhere/libtalc.so", done.stderr)
