@@ -28,7 +28,6 @@ static bool train_epoch(training *run, talc_module *net, talc_optimizer *optimiz
 int main(int argc, char **argv)
 {
     training run = { .name = "train_lenet",
-
                      .report = "train_lenet.report",
                      .optimizer_name = "sgd",
                      .epochs = 20,

@@ -152,24 +152,6 @@ static void open_data(training *run)
         talc_fail(TALC_BAD_ARGUMENT, "data: the classes to test on are not those to train on");
 }
 
-/* Mean and standard deviation of the pixels, for all channels alike. */
-static void normalise(const talc_dataset *data, talc_loader_options *options)
-{
-    talc_dims dims = talc_dataset_dims(data);
-    int64_t pixels = dims.dim[0] * dims.dim[1] * dims.dim[2];
-    double sum = 0, squares = 0, n = (double)(talc_dataset_count(data) * pixels);
-    for (int64_t i = 0; i < talc_dataset_count(data); i++)
-        for (int64_t k = 0; k < pixels; k++) {
-            double value = talc_dataset_pixels(data, i)[k] / 255.0;
-            sum += value;
-            squares += value * value;
-        }
-    for (int64_t c = 0; c < dims.dim[0] && c < 4; c++) {
-        options->mean[c] = sum / n;
-        options->deviation[c] = sqrt(fmax(squares / n - sum / n * (sum / n), 0));
-    }
-}
-
 int training_begin(training *run, int argc, char **argv)
 {
     int code = read_options(run, argc, argv);
@@ -192,8 +174,7 @@ int training_begin(training *run, int argc, char **argv)
                                     .shuffle = true,
                                     .seed = (uint64_t)run->seed,
                                     .shift = run->shift };
-    if (!talc_failed())
-        normalise(run->train_data, &options);
+    talc_dataset_statistics(run->train_data, options.mean, options.deviation);
     run->train = talc_loader_new(run->train_data, &options);
     options.shuffle = false;
     options.shift = 0;

@@ -12,10 +12,13 @@ u = 2^-24 (f32) or 2^-53 (f64), K terms and S the sum of their sizes, an element
     softmax                       (4 + |x - max| + 2 sqrt(n)) u y
     log_softmax                   that much without the y, and u |y|
     max, argmax, max_pool2d       0, indices likewise
+    gradients                     as sums, which they are (compare_torch_gradients.py)
 
 and by 4 ulp more after a sigmoid or tanh. An algorithm that adds f32 data in f64 has its one rounding, u |y|, instead,
 and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where it has any (compare_torch_problems.py).
 Rows "PyTorch" hold its own f32 results, and f64 ones of softmax, against the same bounds, to show what these are worth.
+
+`compare_torch.py train` compares LeNet's training instead (compare_torch_train.py).
 
 Needs numpy and PyTorch 1.13 or later; the CPU build does. Exit code 1 when a share of a bound is over 1 or a shape
 differs, 2 when nothing could be compared.
@@ -32,8 +35,15 @@ except ImportError as missing:
     print(f"compare_torch.py needs numpy and PyTorch: {missing}", file=sys.stderr)
     sys.exit(2)
 
+import compare_torch_gradients
+import compare_torch_train
 from compare_torch_problems import OPS, WEIGHTS, layout_of, shares
-from talc_library import Refused, Talc, known_results
+from talc_library import FORCED, Refused, Talc, known_results
+
+GROUPS = {"forward": list(OPS), "gradients": list(compare_torch_gradients.OPS)}
+OPS.update(compare_torch_gradients.OPS)
+WEIGHTS.update(compare_torch_gradients.WEIGHTS)
+LIBRARY = pathlib.Path(__file__).resolve().parent.parent / "build" / "libtalc.so"
 
 
 class Tally:
@@ -88,6 +98,7 @@ def bites(results, dues, dtype, wide, rng):
 
 def run(talc, case, op, row, layouts):
     """The results of one algorithm as arrays."""
+    op = FORCED.get(op, op)
     talc.algorithm_force(op.encode(), row.encode())
     scope = talc.scope_enter()
     try:
@@ -130,24 +141,24 @@ def run_case(talc, op, dtype, rng, tallies):
 # ---- The command ------------------------------------------------------------------------------------------------
 
 def report(tallies, ops):
-    print(f"{'op':<20}{'type':<6}{'algorithm':<12}{'cases':>6}{'share':>9}  worst case")
+    print(f"{'op':<32}{'type':<6}{'algorithm':<12}{'cases':>6}{'share':>9}  worst case")
     order = sorted(tallies.items(), key=lambda item: (ops.index(item[0][0]), item[0][1], item[0][2] == "PyTorch"))
     for (op, dtype, row), t in order:
         share = f"{t.share:.3f}" if t.share < 1000 else f"{t.share:.2g}"
-        print(f"{op:<20}{dtype:<6}{row:<12}{t.cases:>6}{share:>9}  {t.text or 'every element exact'}")
+        print(f"{op:<32}{dtype:<6}{row:<12}{t.cases:>6}{share:>9}  {t.text or 'every element exact'}")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems.")
+    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training.")
     parser.add_argument("cases", type=int, nargs="?", default=2000, help="how many problems (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and their data (0)")
-    parser.add_argument("--ops", default=",".join(OPS), help="comma-separated, of " + ", ".join(OPS))
+    parser.add_argument("--ops", default="forward,gradients",
+                        help="comma-separated, of " + ", ".join([*OPS, *GROUPS]))
     parser.add_argument("--case", type=int, help="only the problem of this number")
     parser.add_argument("--device", default="cpu", help="talc's (cpu); PyTorch computes on the CPU")
-    parser.add_argument("--library", metavar="PATH", help="libtalc.so (build/libtalc.so)",
-                        default=pathlib.Path(__file__).resolve().parent.parent / "build" / "libtalc.so")
+    parser.add_argument("--library", metavar="PATH", default=LIBRARY, help="libtalc.so (build/libtalc.so)")
     options = parser.parse_args()
-    options.ops = list(dict.fromkeys(options.ops.split(",")))
+    options.ops = list(dict.fromkeys(op for name in options.ops.split(",") for op in GROUPS.get(name, [name])))
     for op in options.ops:
         if op not in OPS:
             parser.error(f"there is no op '{op}'; there are {', '.join(OPS)}")
@@ -157,6 +168,8 @@ def arguments():
 
 
 def main():
+    if sys.argv[1:2] == ["train"]:
+        return compare_torch_train.main(sys.argv[2:], LIBRARY)
     options = arguments()
     try:
         talc = Talc(options.library, options.device)

@@ -64,7 +64,7 @@ def two_sum(hi, lo, term):
 
 
 def summed(product, operands, dtype, K, addends=(), activation="none", divided=False):
-    """The due of activation(product(operands) + addends), where the product is linear in each operand."""
+    """The due of activation(product(operands) + addends), where the product is linear in each operand and has K terms."""
     sizes = product(*tensors([np.abs(a) for a in operands], "f8")).numpy()
     sizes = sizes + sum(np.abs(a.astype("f8")) for a in addends)
     hi, lo = np.zeros(sizes.shape), np.zeros(sizes.shape)
@@ -73,7 +73,7 @@ def summed(product, operands, dtype, K, addends=(), activation="none", divided=F
         hi, lo = two_sum(hi, lo, product(*tensors(parts, "f8")).numpy())
     for addend in addends:
         hi, lo = two_sum(hi, lo, addend.astype("f8"))
-    due = Due(hi, lo, min(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
+    due = Due(hi, lo, np.minimum(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
     due.after = np.abs(hi) if divided else np.zeros(hi.shape)
     activate(due, activation)
     due.doubt = due.after if exact else due.sum + due.after
@@ -104,10 +104,13 @@ def activate(due, activation):
 # ---- Random problems --------------------------------------------------------------------------------------------
 
 class Case:
-    """A problem, its operands, how talc computes it, and its dues, one for each result."""
+    """A problem, its operands, how talc computes it, and its dues, one for each result.
 
-    def __init__(self, text, operands, call, dues, views=None):
-        self.text, self.operands, self.call, self.dues = text, operands, call, dues
+    A pooling also has the function of x by which PyTorch does it, and how many outputs read an element at most.
+    """
+
+    def __init__(self, text, operands, call, dues, views=None, pool=None, readers=0):
+        self.text, self.operands, self.call, self.dues, self.pool, self.readers = text, operands, call, dues, pool, readers
         self.views = len(operands) if views is None else views  # how many operands may be views
 
 
@@ -160,49 +163,71 @@ def pad2d(x, pads, mode):
     return F.pad(x, [pads[1], pads[3], pads[0], pads[2]], "constant" if mode == "zeros" else mode) if any(pads) else x
 
 
+class Convolution:
+    """A random convolution: operands, what PyTorch makes of x and w, and talc's options."""
+
+    def __init__(self, rng, dtype):
+        self.dtype = dtype
+        while True:  # until the kernel fits the padded image, and the padding the image that it mirrors or repeats
+            groups, IC, multiple = one(rng, (1, extent(rng, 40), extent(rng, 40)), (extent(rng, 20), 1, extent(rng, 3)),
+                                       (extent(rng, 4), extent(rng, 9), extent(rng, 9)))
+            H, W = extent(rng, 32), extent(rng, 70)
+            kernel = one(rng, [1, 1], [3, 3], pair(rng, 1, 5), pair(rng, 1, 7))
+            stride, dilation = one(rng, [1, 1], pair(rng, 1, 3)), one(rng, [1, 1], pair(rng, 1, 3))
+            mode = one(rng, "zeros", "zeros", "zeros", *MODES)
+            reach = [d * (k - 1) for k, d in zip(kernel, dilation)]
+            same = rng.random() < 0.2
+            if same:
+                stride, pads = [1, 1], [r // 2 for r in reach] + [r - r // 2 for r in reach]
+            else:  # top, left, bottom, right
+                pads = one(rng, [0] * 4, pair(rng, 0, 3) * 2, [int(v) for v in rng.integers(0, 5, 4)])
+            most = {"reflect": (H - 1, W - 1), "circular": (H, W)}.get(mode, (99, 99))
+            if (H + pads[0] + pads[2] > reach[0] and W + pads[1] + pads[3] > reach[1]
+                    and max(pads[0::2]) <= most[0] and max(pads[1::2]) <= most[1]):
+                break
+        N, C, OC = int(rng.integers(0, 4)) if rng.random() < 0.3 else 1, groups * IC, groups * multiple
+        self.activation = one(rng, "none", *ACTIVATIONS)
+        self.x, self.w = fill(rng, dtype, (N, C, H, W)), fill(rng, dtype, (OC, IC, *kernel))
+        self.b = maybe(rng, dtype, OC)
+        OH, OW = [(e + p + q - r - 1) // s + 1 for e, p, q, r, s in zip((H, W), pads, pads[2:], reach, stride)]
+        self.y_shape = N, OC, OH, OW
+        self.residual = maybe(rng, dtype, self.y_shape)
+        self.kernel, self.stride, self.dilation, self.groups = kernel, stride, dilation, groups
+        self.mode, self.same, self.pads, self.K = mode, same, pads, IC * kernel[0] * kernel[1]
+
+    def padded(self, x):
+        return pad2d(x, self.pads, self.mode)
+
+    def product(self, x, w):
+        if self.same and self.mode == "zeros":
+            return F.conv2d(x, w, None, 1, "same", self.dilation, self.groups)
+        if self.mode == "zeros" and self.pads[:2] == self.pads[2:]:
+            return F.conv2d(x, w, None, self.stride, self.pads[:2], self.dilation, self.groups)
+        return F.conv2d(self.padded(x), w, None, self.stride, 0, self.dilation, self.groups)
+
+    def addends(self):
+        return [a for a in (None if self.b is None else self.b[:, None, None], self.residual) if a is not None]
+
+    def due(self, activation):
+        return summed(self.product, [self.x, self.w], self.dtype, self.K, self.addends(), activation)
+
+    def options(self, residual):
+        begin, end = ([0, 0], [0, 0]) if self.same else (self.pads[:2], [p or ZERO for p in self.pads[2:]])
+        return byref(Conv2dOptions(Pair(*self.stride), Pair(*begin), Pair(*end), self.same, MODES.index(self.mode),
+                                   Pair(*self.dilation), self.groups, ACTIVATIONS.index(self.activation), residual))
+
+    def text(self):
+        (N, C, H, W), (KH, KW), (sh, sw), (dh, dw) = self.x.shape, self.kernel, self.stride, self.dilation
+        return (f"n{N}c{C}h{H}w{W}o{self.y_shape[1]}k{KH}x{KW}s{sh}x{sw}p{'x'.join(map(str, self.pads))}d{dh}x{dw}g{self.groups}"
+                + words(self.dtype, bias=self.b is not None, residual=self.residual is not None,
+                        activation=self.activation, mode=self.mode))
+
+
 def conv2d(rng, dtype):
-    while True:  # until the kernel fits the padded image, and the padding the image that it mirrors or repeats
-        groups, IC, multiple = one(rng, (1, extent(rng, 40), extent(rng, 40)), (extent(rng, 20), 1, extent(rng, 3)),
-                                   (extent(rng, 4), extent(rng, 9), extent(rng, 9)))
-        H, W = extent(rng, 32), extent(rng, 70)
-        kernel = one(rng, [1, 1], [3, 3], pair(rng, 1, 5), pair(rng, 1, 7))
-        stride, dilation = one(rng, [1, 1], pair(rng, 1, 3)), one(rng, [1, 1], pair(rng, 1, 3))
-        mode = one(rng, "zeros", "zeros", "zeros", *MODES)
-        reach = [d * (k - 1) for k, d in zip(kernel, dilation)]
-        same = rng.random() < 0.2
-        if same:
-            stride, pads = [1, 1], [r // 2 for r in reach] + [r - r // 2 for r in reach]
-        else:  # top, left, bottom, right
-            pads = one(rng, [0] * 4, pair(rng, 0, 3) * 2, [int(v) for v in rng.integers(0, 5, 4)])
-        most = {"reflect": (H - 1, W - 1), "circular": (H, W)}.get(mode, (99, 99))
-        if (H + pads[0] + pads[2] > reach[0] and W + pads[1] + pads[3] > reach[1]
-                and max(pads[0::2]) <= most[0] and max(pads[1::2]) <= most[1]):
-            break
-    N, C, OC = int(rng.integers(0, 4)) if rng.random() < 0.3 else 1, groups * IC, groups * multiple
-    activation = one(rng, "none", *ACTIVATIONS)
-    x, w, b = fill(rng, dtype, (N, C, H, W)), fill(rng, dtype, (OC, IC, *kernel)), maybe(rng, dtype, OC)
-    OH, OW = [(e + p + q - r - 1) // s + 1 for e, p, q, r, s in zip((H, W), pads, pads[2:], reach, stride)]
-    residual = maybe(rng, dtype, (N, OC, OH, OW))
-
-    def product(x, w):
-        if same and mode == "zeros":
-            return F.conv2d(x, w, None, 1, "same", dilation, groups)
-        if mode == "zeros" and pads[:2] == pads[2:]:
-            return F.conv2d(x, w, None, stride, pads[:2], dilation, groups)
-        return F.conv2d(pad2d(x, pads, mode), w, None, stride, 0, dilation, groups)
-
-    def call(talc, x, w, b, residual):
-        begin, end = ([0, 0], [0, 0]) if same else (pads[:2], [p or ZERO for p in pads[2:]])
-        return [talc.conv2d(x, w, b, byref(Conv2dOptions(
-            Pair(*stride), Pair(*begin), Pair(*end), same, MODES.index(mode), Pair(*dilation), groups,
-            ACTIVATIONS.index(activation), residual)))]
-
-    text = (f"n{N}c{C}h{H}w{W}o{OC}k{kernel[0]}x{kernel[1]}s{stride[0]}x{stride[1]}p{'x'.join(map(str, pads))}"
-            f"d{dilation[0]}x{dilation[1]}g{groups}"
-            + words(dtype, bias=b is not None, residual=residual is not None, activation=activation, mode=mode))
-    addends = ([] if b is None else [b[:, None, None]]) + ([] if residual is None else [residual])
-    return Case(text, [x, w, b, residual], call,
-                lambda: [summed(product, [x, w], dtype, IC * kernel[0] * kernel[1], addends, activation)])
+    c = Convolution(rng, dtype)
+    return Case(c.text(), [c.x, c.w, c.b, c.residual],
+                lambda talc, x, w, b, residual: [talc.conv2d(x, w, b, c.options(residual))],
+                lambda: [c.due(c.activation)])
 
 
 def pool_image(rng, dtype, nan=False):
@@ -270,17 +295,21 @@ def max_pool2d(rng, dtype):
         where = T()
         return [talc.max_pool2d_indices(x, window.options(), byref(where)), where]
 
+    def both(x):
+        return map(window.crop, F.max_pool2d(window.pad(x, -np.inf), window.kernel, window.stride, window.padding(),
+                                             window.dilation, window.ceil, return_indices=True))
+
     def dues():
         padded = window.pad(torch.from_numpy(x), -np.inf)
-        y, where = map(window.crop, F.max_pool2d(padded, window.kernel, window.stride, window.padding(), window.dilation,
-                                                 window.ceil, return_indices=True))
+        y, where = both(torch.from_numpy(x))
         if not window.plain:  # an index counts in the image alone
             h, w = where // padded.shape[-1] - window.pads[0], where % padded.shape[-1] - window.pads[1]
             where = h * x.shape[-1] + w
         where = where.masked_fill(torch.isneginf(y), -1)  # a window beside the image has no element
         return [Due(y.numpy()), Due(where.numpy())][:1 + indices]
 
-    return Case(window.text(x, dtype, indices=indices), [x], call, dues)
+    return Case(window.text(x, dtype, indices=indices), [x], call, dues, pool=lambda x: list(both(x))[0],
+                readers=window.kernel[0] * window.kernel[1])
 
 
 def avg_pool2d(rng, dtype):
@@ -297,18 +326,23 @@ def avg_pool2d(rng, dtype):
             return average(x, not exclude, divisor)
         return average(x, True, 1) / average(torch.ones_like(x), True, 1)
 
-    text = window.text(x, dtype, exclude=exclude, divisor=divisor and f"divisor{divisor}")
+    text, K = window.text(x, dtype, exclude=exclude, divisor=divisor and f"divisor{divisor}"), window.kernel[0] * window.kernel[1]
     return Case(text, [x], lambda talc, x: [talc.avg_pool2d(x, window.options(exclude, divisor))],
-                lambda: [summed(pool, [x], dtype, window.kernel[0] * window.kernel[1], divided=True)])
+                lambda: [summed(pool, [x], dtype, K, divided=True)], pool=pool, readers=K)
 
 
 def adaptive_avg_pool2d(rng, dtype):
     x = pool_image(rng, dtype)
     size = [int(rng.integers(0 if rng.random() < 0.1 else 1, 2 * e + 1)) for e in x.shape[-2:]]
     K = np.prod([e // max(o, 1) + 2 for e, o in zip(x.shape[-2:], size)])
+    readers = np.prod([o // e + 2 for e, o in zip(x.shape[-2:], size)])
+
+    def pool(x):
+        return F.adaptive_avg_pool2d(x, size)
+
     return Case(f"{'x'.join(map(str, x.shape))}:o{size[0]}x{size[1]}" + words(dtype), [x],
                 lambda talc, x: [talc.adaptive_avg_pool2d(x, *size)],
-                lambda: [summed(lambda x: F.adaptive_avg_pool2d(x, size), [x], dtype, K, divided=True)])
+                lambda: [summed(pool, [x], dtype, K, divided=True)], pool=pool, readers=readers)
 
 
 def batch_norm2d(rng, dtype):

@@ -4,7 +4,7 @@ The structures are those of the public headers named beside them; known_results(
 """
 import ctypes
 from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint,
-                    c_void_p)
+                    c_uint8, c_uint64, c_void_p)
 
 import numpy as np
 
@@ -30,6 +30,11 @@ class Conv2dOptions(Structure):  # ops/conv2d.h
                 ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
 
 
+class ConvTranspose2dOptions(Structure):  # ops/conv_transpose2d.h
+    _fields_ = [("stride", Pair), ("padding", Pair), ("output_padding", Pair), ("dilation", Pair), ("groups", c_int64),
+                ("algorithm", c_char_p), ("precision", c_uint)]
+
+
 class Pool2dOptions(Structure):  # ops/pool2d.h
     _fields_ = [("kernel", Pair), ("stride", Pair), ("padding", Pair), ("padding_end", Pair),
                 ("padding_same", c_bool), ("dilation", Pair), ("ceil_mode", c_bool), ("exclude_padding", c_bool),
@@ -43,6 +48,33 @@ class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
 
 class LinearOptions(Structure):  # ops/linear.h
     _fields_ = [("activation", c_int), ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
+
+
+class Conv2dLayer(Structure):  # nn/layers.h
+    _fields_ = [("in_channels", c_int64), ("out_channels", c_int64), ("kernel", Pair), ("stride", Pair), ("padding", Pair),
+                ("padding_end", Pair), ("padding_same", c_bool), ("padding_mode", c_int), ("dilation", Pair),
+                ("groups", c_int64), ("activation", c_int), ("no_bias", c_bool), ("dtype", c_int)]
+
+
+class LinearLayer(Structure):  # nn/layers.h
+    _fields_ = [("in_features", c_int64), ("out_features", c_int64), ("activation", c_int), ("no_bias", c_bool),
+                ("dtype", c_int)]
+
+
+class OptimizerOptions(Structure):  # nn/optimizer.h
+    _fields_ = [("kind", c_int), ("lr", c_double), ("weight_decay", c_double), ("momentum", c_double),
+                ("dampening", c_double), ("nesterov", c_bool), ("beta1", c_double), ("beta2", c_double),
+                ("alpha", c_double), ("centered", c_bool), ("eps", c_double)]
+
+
+class Schedule(Structure):  # nn/schedule.h
+    _fields_ = [("kind", c_int), ("steps", c_int64), ("every", c_int64), ("gamma", c_double), ("floor", c_double),
+                ("rise", c_double), ("div", c_double), ("final_div", c_double), ("warmup", c_int64),
+                ("warmup_start", c_double)]
+
+
+class Progress(Structure):  # nn/checkpoint.h
+    _fields_ = [("epoch", c_int64), ("batch", c_int64)]
 
 
 class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithmetic within
@@ -59,12 +91,19 @@ class Device(Structure):  # tensor/device.h, the beginning
     _fields_ = [("name", c_char * 24), ("is_host", c_bool), ("interface", c_void_p), ("backend", POINTER(Backend))]
 
 
-# Each op's list in the backend.
+# Each op's list in the backend. What talc_algorithm_force knows the op as, where that is another name, stands in FORCED.
 LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d",
          "batch_norm2d": "batch_norm2d", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
-         "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce"}
+         "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce",
+         "conv2d.grad_input": "conv2d", "conv2d.grad_weight": "conv2d", "conv2d.grad_bias": "reduce",
+         "conv_transpose2d": "conv2d", "conv_transpose2d.grad_input": "conv2d", "conv_transpose2d.grad_weight": "conv2d",
+         "max_pool2d.grad_input": "pool2d", "avg_pool2d.grad_input": "pool2d",
+         "adaptive_avg_pool2d.grad_input": "pool2d"}
+FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
+          "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
 
 T = POINTER(Tensor)
+M = O = c_void_p  # a module, an optimizer
 FUNCTIONS = {  # result, then arguments
     "device_get": [POINTER(Device), c_char_p],
     "error_status": [c_int], "error_message": [c_char_p], "error_clear": [None],
@@ -73,6 +112,7 @@ FUNCTIONS = {  # result, then arguments
     "from_host": [T, POINTER(Device), c_int, Dims, c_void_p], "to_host": [c_bool, T, c_void_p, c_size_t],
     "permute": [T, T, Dims], "slice": [T, T, c_int, c_int64, c_int64, c_int64],
     "conv2d": [T, T, T, T, POINTER(Conv2dOptions)],
+    "conv_transpose2d": [T, T, T, T, POINTER(ConvTranspose2dOptions)],
     "max_pool2d": [T, T, POINTER(Pool2dOptions)], "avg_pool2d": [T, T, POINTER(Pool2dOptions)],
     "max_pool2d_indices": [T, T, POINTER(Pool2dOptions), POINTER(T)], "adaptive_avg_pool2d": [T, T, c_int64, c_int64],
     "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
@@ -80,6 +120,20 @@ FUNCTIONS = {  # result, then arguments
     "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],
     "sum": [T, T, Dims, c_bool], "mean": [T, T, Dims, c_bool], "max": [T, T, Dims, c_bool],
     "argmax": [T, T, Dims, c_bool],
+    "mul": [T, T, T], "cross_entropy": [T, T, T], "item": [c_double, T],
+    "require_grad": [c_bool, T, c_bool], "grad": [T, T],
+    "backward": [c_bool, T], "backward_from": [c_bool, T, T],
+    "manual_seed": [c_bool, c_uint64],
+    "nn_sequential": [M], "nn_sequential_append": [M, M, M], "nn_conv2d": [M, POINTER(Conv2dLayer)],
+    "nn_linear": [M, POINTER(LinearLayer)], "nn_max_pool2d": [M, POINTER(Pool2dOptions)], "nn_relu": [M], "nn_flatten": [M],
+    "module_to": [c_bool, M, POINTER(Device)], "module_find": [T, M, c_char_p], "module_free": [None, M],
+    "forward": [T, M, T],
+    "optimizer_new": [O, M, POINTER(OptimizerOptions)], "optimizer_schedule": [c_bool, O, POINTER(Schedule)],
+    "optimizer_zero_grad": [None, O], "optimizer_step": [c_bool, O], "optimizer_free": [None, O],
+    "checkpoint_save": [c_bool, c_char_p, M, O, POINTER(Progress)],
+    "checkpoint_load": [c_bool, c_char_p, M, O, POINTER(Progress)],
+    "dataset_digits": [c_void_p, c_int64, c_uint64], "dataset_pixels": [POINTER(c_uint8), c_void_p, c_int64],
+    "dataset_label": [c_int64, c_void_p, c_int64], "dataset_free": [None, c_void_p],
 }
 
 
@@ -124,7 +178,7 @@ class Talc:
 
     def upload(self, array):
         array = np.ascontiguousarray(array)
-        dtype = {"float32": "f32", "float64": "f64"}[array.dtype.name]
+        dtype = {"float32": "f32", "float64": "f64", "int64": "i64"}[array.dtype.name]
         return self.from_host(self.device, DTYPES[dtype], dims(array.shape), array.ctypes.data)
 
     def place(self, array, layout):

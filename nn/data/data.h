@@ -59,6 +59,12 @@ TALC_API const char *talc_dataset_class(const talc_dataset *dataset, int64_t lab
 TALC_API const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample);
 TALC_API int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample);
 
+/// Mean and standard deviation of each channel's pixels in 0 .. 1, as a loader's options take them, 0 for channels that there are not.
+/// Test images are normalised by those of the images that a network was trained on. Errors, which leave both as they were: NULL,
+/// more than four channels.
+TALC_API bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4],
+                                      double deviation[4]);
+
 // ---- Loaders --------------------------------------------------------------------------------------------------
 
 typedef struct talc_loader talc_loader;

@@ -184,6 +184,51 @@ int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
     return has_sample(dataset, sample) ? dataset->samples->labels[dataset->start + sample] : -1;
 }
 
+/* Of channel c, by how often it has each of the 256 values: a channel of one value deviates by exactly 0. */
+static void channel_statistics(const talc_dataset *dataset, int64_t c, double *mean,
+                               double *deviation)
+{
+    enum { LEVELS = 256 };
+    const talc_dims dims = talc_dataset_dims(dataset);
+    const int64_t plane = dims.dim[1] * dims.dim[2];
+    const double n = (double)(dataset->count * plane);
+    int64_t counts[LEVELS] = { 0 };
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < dataset->count; i++)
+        for (int64_t k = c * plane; k < (c + 1) * plane; k++)
+            counts[talc_dataset_pixels(dataset, i)[k]]++;
+    for (int level = 0; level < LEVELS; level++)
+        sum += (double)counts[level] * level;
+    *mean = sum / (255 * n);
+    for (int level = 0; level < LEVELS; level++) {
+        const double off = level / 255.0 - *mean;
+        squares += (double)counts[level] * off * off;
+    }
+    *deviation = sqrt(squares / n);
+}
+
+bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4], double deviation[4])
+{
+    enum { CHANNELS = 4 };
+    static const char *const who = "dataset_statistics";
+    if (talc_operand_missing(who, "dataset", dataset) || talc_operand_missing(who, "mean", mean) ||
+        talc_operand_missing(who, "deviation", deviation))
+        return false;
+    const int64_t C = talc_dataset_dims(dataset).dim[0];
+    if (C > CHANNELS) {
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: the images have %" PRId64 " channels, the statistics are of %d", who, C,
+                  CHANNELS);
+        return false;
+    }
+    for (int64_t c = 0; c < CHANNELS; c++) {
+        mean[c] = deviation[c] = 0;
+        if (c < C)
+            channel_statistics(dataset, c, &mean[c], &deviation[c]);
+    }
+    return true;
+}
+
 // ---- From tensors -------------------------------------------------------------------------------------------
 
 static const char *const TENSORS = "dataset_tensors";

@@ -281,6 +281,14 @@ Test(bad_data, arguments)
 
     talc_dataset *dataset = talc_dataset_tensors(images, labels);
     REFUSED(TALC_NULL_ARGUMENT, "dataset_part: dataset is NULL", talc_dataset_part(NULL, 0, 1));
+    talc_dataset *five = talc_dataset_tensors(talc_zeros(cpu, TALC_F32, TALC_DIMS(2, 5, 1, 1)), labels);
+    double mean[4] = { 9 }, deviation[4] = { 9 };
+    REFUSED(TALC_NULL_ARGUMENT, "dataset_statistics: dataset is NULL", talc_dataset_statistics(NULL, mean, deviation));
+    REFUSED(TALC_NULL_ARGUMENT, "dataset_statistics: mean is NULL", talc_dataset_statistics(dataset, NULL, deviation));
+    REFUSED(TALC_NULL_ARGUMENT, "dataset_statistics: deviation is NULL", talc_dataset_statistics(dataset, mean, NULL));
+    REFUSED(TALC_BAD_SHAPE, "dataset_statistics: the images have 5 channels, the statistics are of 4", talc_dataset_statistics(five, mean, deviation));
+    cr_assert(mean[0] == 9 && deviation[0] == 9);
+    talc_dataset_free(five);
     REFUSED(TALC_BAD_ARGUMENT, "dataset_part: samples 1 to 1 are none of a dataset of 2", talc_dataset_part(dataset, 1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "dataset_part: samples -1 to 1 are none of a dataset of 2", talc_dataset_part(dataset, -1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "dataset_part: samples 0 to 3 are none of a dataset of 2", talc_dataset_part(dataset, 0, 3));
@@ -308,6 +316,6 @@ Test(bad_data, arguments)
     HARMLESS((talc_loader_free(NULL), talc_dataset_free(NULL), true));
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    refused_end(34);
+    refused_end(38);
 }
 // clang-format on

@@ -4,6 +4,7 @@
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
+#include <math.h>
 #include <png.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +246,30 @@ Test(data, parts_share_and_may_outlive_the_whole)
     cr_assert(talc_dataset_classes(inner) == 10);
     talc_dataset_free(inner);
     talc_dataset_free(NULL);
+    assert_all_freed();
+}
+
+Test(data, statistics_are_those_of_each_channel)
+{
+    const float images[2][2][1][2] = { { { { 0, 1 } }, { { 0.2f, 0.2f } } },
+                                       { { { 1, 0.6f } }, { { 0.2f, 0.2f } } } };
+    const int64_t labels[] = { 0, 1 };
+    talc_device *cpu = talc_device_host();
+    talc_dataset *dataset =
+        talc_dataset_tensors(talc_from_host(cpu, TALC_F32, TALC_DIMS(2, 2, 1, 2), images),
+                             talc_from_host(cpu, TALC_I64, TALC_DIMS(2), labels));
+    double mean[] = { 9, 9, 9, 9 }, deviation[] = { 9, 9, 9, 9 };
+    cr_assert(talc_dataset_statistics(dataset, mean, deviation));
+    /* By hand: 0, 1, 1, 0.6 have mean 0.65 and squares 2.36, so variance 0.59 - 0.4225. */
+    const double due_mean[] = { 0.65, 0.2, 0, 0 }, due_deviation[] = { sqrt(0.1675), 0, 0, 0 };
+    for (int c = 0; c < 4; c++)
+        cr_assert(fabs(mean[c] - due_mean[c]) < 1e-15 &&
+                      fabs(deviation[c] - due_deviation[c]) < 1e-15,
+                  "channel %d: %.17g and %.17g", c, mean[c], deviation[c]);
+    talc_dataset *part = talc_dataset_part(dataset, 1, 2);
+    cr_assert(talc_dataset_statistics(part, mean, deviation) && fabs(mean[0] - 0.8) < 1e-15);
+    talc_dataset_free(part);
+    talc_dataset_free(dataset);
     assert_all_freed();
 }
 
