@@ -154,10 +154,10 @@ def main():
     for _ in range(options.turns):
         measure_talc(times, options.program, options.batch)
         measure_torch(times, subjects)
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch {options.batch}, microseconds a pass")
-    print(f"{'model':12}{'what':36}{'least':>10}{'median':>10}")
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch {options.batch}, microseconds a pass\n")
+    print("| model | | least | median |\n|-|-|-|-|")
     for (model, what), taken in sorted(times.items()):
-        print(f"{model:12}{what:36}{min(taken):10.1f}{statistics.median(taken):10.1f}")
+        print(f"| {model} | {what} | {min(taken):.1f} | {statistics.median(taken):.1f} |")
     return 0
 
 
