@@ -185,8 +185,17 @@ static check_common learn(const check_problem *problem, const check_values *valu
     return all;
 }
 
+/* What sums in f64 lose of their sizes: nothing on exact data, by whose integers a channel is known. */
+static double lost(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const double mean = values->of[MEAN][c], rstd = values->of[RSTD][c];
+    const bool exact = mean == floor(mean) && rstd == floor(rstd);
+    return exact ? 0 : (values_of_channel(&read_only(problem)->p) + 8) * 0x1p-53;
+}
+
 /* Of a sum and its sizes. */
-static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, long double sizes)
+static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, long double sizes,
+                         double of_sizes)
 {
     const bool narrow = talc_check_is_narrow(p->dtype);
     const double M = values_of_channel(p);
@@ -194,7 +203,7 @@ static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, lo
     if (!isfinite(sum))
         return due;
     due.S = (double)(narrow ? fabsl(sum) : sizes);
-    due.extra = narrow ? (M + 8) * 0x1p-53 * (double)sizes : 0;
+    due.extra = narrow ? of_sizes * (double)sizes : 0;
     return due;
 }
 
@@ -215,7 +224,7 @@ static check_due dx_due(const check_problem *problem, const check_values *values
         const long double sizes = (all->of[LEARNT_A] + fabsl(x) * all->of[LEARNT_B]) / M;
         due.value -= of_mean + of_x;
         due.S += (double)(fabsl(of_mean) + fabsl(of_x));
-        due.extra = (double)(fabsl(scale) * sizes) * (M + 8) * 0x1p-53;
+        due.extra = (double)(fabsl(scale) * sizes) * lost(problem, values, c);
     }
     if (!isfinite(due.value))
         due.S = due.extra = 0;
@@ -232,7 +241,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
         return dx_due(problem, values, &all, c, index);
     const bool bias = operand == DBIAS;
     return sum_due(p, all.of[bias ? LEARNT_DBIAS : LEARNT_DWEIGHT],
-                   all.of[bias ? LEARNT_A : LEARNT_B]);
+                   all.of[bias ? LEARNT_A : LEARNT_B], lost(problem, values, c));
 }
 
 /* Each element is part of two sums as well. */
