@@ -7,8 +7,8 @@
 ///
 /// Errors, with u of the data's type, A and B the sums of |dy| and of |dy x^| of a channel, s = |weight| rstd. f32 data keep
 /// their sums in f64, or as well: dbias and dweight may be 8 u of themselves off, whatever M is, and (M + 8) 2^-53 of A and B;
-/// f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its three terms, K = 6, and what the sums are
-/// off: s (M + 8) 2^-53 (A + |x^| B) / M.
+/// f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its three terms, K = 6,
+/// and what the sums are off: s (M + 8) 2^-53 (A + |x^| B) / M.
 #include "check/batch_norm2d.h"
 
 #include "check/data.h"
@@ -43,8 +43,8 @@ static double values_of_channel(const talc_batch_norm2d_problem *p)
 
 // ---- Data ---------------------------------------------------------------------------------------------------
 
-/* Exact data: x of -3 .. 3, mean of -1 .. 1, weight of -2 .. 2, rstd 1 or 2, and dy of -largest .. largest, times the odd part of M in
- * training, where sums are divided by M. */
+/* Exact data: x of -3 .. 3, mean of -1 .. 1, weight of -2 .. 2, rstd 1 or 2, and dy of -largest .. largest, times the odd part
+ * of M in training, where sums are divided by M. */
 enum { MOST_X = 3, MOST_MEAN = 1, MOST_WEIGHT = 2, MOST_RSTD = 2 };
 
 static double odd_part(double number)

@@ -5,8 +5,8 @@
 ///
 /// Errors, with u of the data's type, d_j = |x_j - max|, and D the mean of d under p: as in the forward direction each exponential
 /// may be (4 + d_j) u of itself off, so that their sum is (4 + D) u, and no term of a sum goes through more than 2 sqrt(C)
-/// additions. Each of the three terms has a handful of roundings more, K = 6, and p_j 4 for f32 data, whose factors are worked out in f64, or
-/// 12. A sum of class weights is 2 (sqrt(n) + 1) u of itself off. There are no exact data.
+/// additions. Each of the three terms has a handful of roundings more, K = 6, and p_j 4 for f32 data, whose factors are worked
+/// out in f64, or 12. A sum of class weights is 2 (sqrt(n) + 1) u of itself off. There are no exact data.
 #include "check/cross_entropy.h"
 
 #include "check/data.h"

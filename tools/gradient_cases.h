@@ -25,9 +25,9 @@ bool gradient_case_known(const char *name);
 /// The names with commas between, cut where they do not fit.
 const char *gradient_case_names(char *text, size_t size);
 
-/// Makes the inputs or the module on the device, from the thread's generator, and checks. False when the gradient is off by more than
-/// the tolerance, which is no failure, or with one. A step that meets the kink of a ReLU or a maximum is made smaller, twice at most: a gradient
-/// that is wrong stays so.
+/// Makes the inputs or the module on the device, from the thread's generator, and checks. False when the gradient is off by
+/// more than the tolerance, which is no failure, or with one. A step that meets the kink of a ReLU or a maximum is made smaller,
+/// twice at most: a gradient that is wrong stays so.
 bool gradient_case_check(const gradient_case *c, talc_device *device, uint64_t seed,
                          talc_gradient_report *report);
 
