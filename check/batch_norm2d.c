@@ -1,4 +1,4 @@
-/// The family of batch normalisation, forward.
+/// The family of batch normalisation, forward; batch_norm2d_gradient.c has the other direction.
 ///
 /// Words: train; plain: without weight and bias; untracked: training without running statistics; momentum0, momentum1: instead
 /// of 0.1; eps0: instead of 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
@@ -12,30 +12,22 @@
 ///
 /// `blocks` of the CPU uses up to 0.35 of this, for f32 and f64 alike; of the 8 u |mu| a five-hundredth, as it puts what
 /// rounding the mean loses into the shift.
-#include "ops/batch_norm2d.h"
+#include "check/batch_norm2d.h"
 
 #include "check/activation.h"
 #include "check/data.h"
-#include "check/family.h"
 #include "check/model_due.h"
 #include "ops/backend.h"
 
 #include <math.h>
 
-typedef struct norm_problem {
-    talc_batch_norm2d_problem p;
-    bool plain, untracked;
-} norm_problem;
-
-CHECK_PROBLEM(norm_problem, talc_batch_norm2d_arguments)
-
 static const char *const op_names[] = { "batch_norm2d", NULL };
-static const double EPS = 0x1p-17;
+static const double EPS = 0x1p-17, MOMENTUM = 0.1;
 
 // ---- Problem and text ---------------------------------------------------------------------------------------
 
 /* What is wrong with the problem; NULL: nothing. */
-static const char *wrong(const norm_problem *own)
+static const char *wrong(const check_norm_problem *own)
 {
     const talc_batch_norm2d_problem *p = &own->p;
     int64_t count, M;
@@ -46,10 +38,14 @@ static const char *wrong(const norm_problem *own)
         return "more than one value a channel in training";
     if (own->untracked && !p->training)
         return "running statistics outside training";
+    const bool plain = p->eps == EPS && p->momentum == MOMENTUM && !own->untracked &&
+                       p->activation == TALC_ACTIVATION_NONE;
+    if (p->direction == TALC_GRAD_INPUT && !plain)
+        return "no words of a gradient but train, plain, f32 and f64";
     return NULL;
 }
 
-#define FIELD(name) offsetof(norm_problem, name)
+#define FIELD(name) offsetof(check_norm_problem, name)
 
 static const check_word words[] = {
     { "train", CHECK_FLAG, FIELD(p.training), 1 },
@@ -59,18 +55,19 @@ static const check_word words[] = {
     { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
     { "momentum1", CHECK_REAL, FIELD(p.momentum), 1 },
     CHECK_ACTIVATION_WORDS(FIELD(p.activation)),
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
     CHECK_FLOAT_WORDS(FIELD(p.dtype)),
     { .word = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+bool talc_check_norm_parse(check_reader *r, int op, check_problem *problem)
 {
-    norm_problem *own = writable(problem);
+    check_norm_problem *own = writable(problem);
     talc_batch_norm2d_problem *p = &own->p;
     const char *start = r->at;
     (void)op;
     p->eps = EPS;
-    p->momentum = 0.1;
+    p->momentum = MOMENTUM;
     if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W) ||
         !talc_check_read_words(r, words, 0, own))
         return false;
@@ -78,16 +75,16 @@ static bool parse(check_reader *r, int op, check_problem *problem)
     return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
 }
 
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+void talc_check_norm_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
     talc_check_append_image(text, p->N, p->C, p->H, p->W);
     talc_check_append_words(text, words, problem);
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+bool talc_check_norm_random(uint64_t *state, check_problem *problem)
 {
-    norm_problem *own = writable(problem);
+    check_norm_problem *own = writable(problem);
     talc_batch_norm2d_problem *p = &own->p;
     p->dtype = talc_check_draw_float(state);
     p->N = talc_check_draw(state, 1, 4);
@@ -98,9 +95,19 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->plain = talc_check_draw(state, 0, 3) == 0;
     own->untracked = p->training && talc_check_draw(state, 0, 3) == 0;
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
-    p->momentum = (double[]){ 0.1, 0.1, 0, 1 }[talc_check_draw(state, 0, 3)];
+    p->momentum = (double[]){ MOMENTUM, MOMENTUM, 0, 1 }[talc_check_draw(state, 0, 3)];
     p->activation = talc_check_draw_activation(state);
     return wrong(own) == NULL;
+}
+
+void talc_check_norm_turn(check_problem *problem)
+{
+    check_norm_problem *own = writable(problem);
+    own->p.direction = TALC_GRAD_INPUT;
+    own->p.eps = EPS;
+    own->p.momentum = MOMENTUM;
+    own->p.activation = TALC_ACTIVATION_NONE;
+    own->untracked = false;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
@@ -109,7 +116,7 @@ enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, Y, MEAN, RSTD };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
-    const norm_problem *own = read_only(problem);
+    const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
     const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
     const check_role running = p->training ? CHECK_UPDATED : CHECK_READ;
@@ -142,7 +149,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const norm_problem *own = read_only(problem);
+    const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_batch_norm2d, problem, list);
@@ -185,7 +192,7 @@ static int64_t groups(const check_problem *problem)
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
-    const norm_problem *own = read_only(problem);
+    const check_norm_problem *own = read_only(problem);
     return operand == Y ? index / own->p.H / own->p.W % own->p.C : index;
 }
 
@@ -193,7 +200,7 @@ enum { LEARNT_MEAN, LEARNT_VAR, LEARNT_SIZES };
 
 static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
 {
-    const norm_problem *own = read_only(problem);
+    const check_norm_problem *own = read_only(problem);
     const talc_batch_norm2d_problem *p = &own->p;
     const int64_t plane = p->H * p->W;
     const double *x = values->of[X], M = (double)(p->N * plane);
@@ -217,7 +224,7 @@ static check_common learn(const check_problem *problem, const check_values *valu
 
 static statistics statistics_of(const check_problem *problem, const check_values *values, int64_t c)
 {
-    const norm_problem *own = read_only(problem);
+    const check_norm_problem *own = read_only(problem);
     if (!own->p.training)
         return (statistics){ .mean = values->of[RUNNING_MEAN][c],
                              .var = values->of[RUNNING_VAR][c] };
@@ -256,8 +263,8 @@ static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
     return may;
 }
 
-static check_due y_due(const norm_problem *own, const check_values *values, const statistics *of,
-                       int64_t c, double x)
+static check_due y_due(const check_norm_problem *own, const check_values *values,
+                       const statistics *of, int64_t c, double x)
 {
     const talc_batch_norm2d_problem *p = &own->p;
     const long double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c];
@@ -279,7 +286,7 @@ static check_due y_due(const norm_problem *own, const check_values *values, cons
 }
 
 /* One of the statistics that training gives out; `before` is what a running one held. */
-static check_due statistic_due(const norm_problem *own, const statistics *of, int operand,
+static check_due statistic_due(const check_norm_problem *own, const statistics *of, int operand,
                                double before)
 {
     const talc_batch_norm2d_problem *p = &own->p;
@@ -315,7 +322,7 @@ static check_due statistic_due(const norm_problem *own, const statistics *of, in
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
 {
-    const norm_problem *own = read_only(problem);
+    const check_norm_problem *own = read_only(problem);
     const int64_t c = group_of(problem, operand, index);
     const statistics of = statistics_of(problem, values, c);
     if (operand == Y)
@@ -335,7 +342,7 @@ static double terms(const check_problem *problem)
 /* One of weight and bias may be missing. */
 static bool pose(const check_ran *ran, check_problem *problem)
 {
-    norm_problem *own = writable(problem);
+    check_norm_problem *own = writable(problem);
     own->p = *(const talc_batch_norm2d_problem *)ran->problem;
     own->p.dtype = ran->inputs[X].dtype;
     own->p.activation = TALC_ACTIVATION_NONE;
@@ -356,9 +363,9 @@ void talc_check_batch_norm2d_moments(const check_problem *problem, const check_v
 const check_family talc_check_batch_norm2d = {
     .ops = op_names,
     .stream = 9,
-    .parse = parse,
-    .print = print,
-    .random = random_problem,
+    .parse = talc_check_norm_parse,
+    .print = talc_check_norm_print,
+    .random = talc_check_norm_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,

@@ -26,7 +26,10 @@
 ///                                                         momentum0, momentum1
 ///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
 ///     softmax:64x1000@1    log_softmax: likewise; in these and above, reversed: x is stored with its dimensions reversed
-/// All take _f64 at the end; without it elements are f32.
+///     cross_entropy:64x10_sum_smooth_ignore_weighted      none, sum: reductions; without it the mean
+///     nll_loss:64x10_ignore_weighted_mean                 mean: each sample's weight is given too
+/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, cross_entropy and nll_loss take _dx: the input
+/// gradient, which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 

@@ -1,30 +1,20 @@
 /// The family of cross_entropy: "cross_entropy:8x10_sum", logits of 8 samples and 10 classes. `reversed`: the logits are stored with their
 /// dimensions in the reverse order. `smooth`: label smoothing of 0.1. `ignore`: class 0 is ignored, instead of -100. `weighted`: by
-/// class weights from 0 to 2. About every seventh label is the ignored one.
+/// class weights from 0 to 2. About every seventh label is the ignored one. cross_entropy_gradient.c has the other direction.
 ///
 /// The bound is what ops/cross_entropy.h declares: no term of a sum goes through more than 2 sqrt(C) additions, so it holds on any data,
 /// but for the differences that smoothing adds up, on whose roundings random data are held to less: `alike` is the rest of
 /// `extra`. There are no exact data.
-#include "ops/cross_entropy.h"
+#include "check/cross_entropy.h"
 
 #include "check/data.h"
 #include "check/exponentials.h"
-#include "check/family.h"
-#include "check/layout.h"
 #include "ops/backend.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef struct entropy_problem {
-    talc_cross_entropy_problem p;
-    check_layout x, labels;
-    check_part outer; /* x's dimensions but that of the classes */
-} entropy_problem;
-
-CHECK_PROBLEM(entropy_problem, talc_cross_entropy_arguments)
 
 #define SMOOTHING 0.1
 
@@ -34,16 +24,16 @@ static const char *const op_names[] = { "cross_entropy", NULL };
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
-static int class_dim(const entropy_problem *own)
+int talc_check_entropy_class_dim(const check_entropy_problem *own)
 {
     return own->x.rank == 1 ? 0 : 1;
 }
 
 /* Sets the typed problem from the layout; false when it is too large. */
-static bool complete(entropy_problem *own)
+static bool complete(check_entropy_problem *own)
 {
     talc_cross_entropy_problem *p = &own->p;
-    const int at = class_dim(own);
+    const int at = talc_check_entropy_class_dim(own);
     bool along[TALC_MAX_RANK] = { false };
     along[at] = true;
     if (!talc_check_lay_out(&own->x) || !talc_check_part_of(&own->x, along, false, &own->outer))
@@ -67,7 +57,7 @@ static bool complete(entropy_problem *own)
 
 // ---- Text ---------------------------------------------------------------------------------------------------
 
-#define FIELD(name) offsetof(entropy_problem, name)
+#define FIELD(name) offsetof(check_entropy_problem, name)
 
 static const check_word words[] = {
     { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
@@ -76,33 +66,34 @@ static const check_word words[] = {
     { "smooth", CHECK_REAL, FIELD(p.label_smoothing), SMOOTHING },
     { "ignore", CHECK_WHOLE, FIELD(p.ignore_index), 0 },
     { "weighted", CHECK_FLAG, FIELD(p.weighted), 1 },
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
     CHECK_FLOAT_WORDS(FIELD(x.dtype)),
     { .word = NULL },
 };
 
-static bool parse(check_reader *r, int op, check_problem *problem)
+bool talc_check_entropy_parse(check_reader *r, int op, check_problem *problem)
 {
-    entropy_problem *own = writable(problem);
+    check_entropy_problem *own = writable(problem);
     const char *start = r->at;
     (void)op;
     own->p.ignore_index = UNCLASSED;
     if (!talc_check_read_dims(r, &own->x))
         return false;
-    if (own->x.rank == 0 || own->x.dims[class_dim(own)] == 0)
+    if (own->x.rank == 0 || own->x.dims[talc_check_entropy_class_dim(own)] == 0)
         return talc_check_unexpected(r, "dimensions with at least one class");
     return talc_check_read_words(r, words, 0, own) &&
            (complete(own) || talc_check_unexpected_at(r, start, "an input below 2^63 bytes"));
 }
 
-static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
+void talc_check_entropy_print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     talc_check_append_dims(text, &read_only(problem)->x);
     talc_check_append_words(text, words, problem);
 }
 
-static bool random_problem(uint64_t *state, check_problem *problem)
+bool talc_check_entropy_random(uint64_t *state, check_problem *problem)
 {
-    entropy_problem *own = writable(problem);
+    check_entropy_problem *own = writable(problem);
     own->x.dtype = talc_check_draw_float(state);
     talc_check_random_dims(state, &own->x);
     if (own->x.rank == 0) {
@@ -121,13 +112,19 @@ static bool random_problem(uint64_t *state, check_problem *problem)
 
 enum { X, LABELS, WEIGHTS, Y };
 
-static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+check_layout talc_check_entropy_y(const check_entropy_problem *own)
 {
-    const entropy_problem *own = read_only(problem);
     check_layout y = own->labels;
     if (own->p.reduction != TALC_REDUCTION_NONE)
         y.rank = 0;
     y.dtype = own->x.dtype;
+    return y;
+}
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_entropy_problem *own = read_only(problem);
+    const check_layout y = talc_check_entropy_y(own);
     list[X] = talc_check_stored(&own->x, "x", CHECK_READ);
     list[LABELS] = talc_check_stored(&own->labels, "labels", CHECK_READ);
     if (own->p.weighted)
@@ -145,27 +142,24 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
-    const entropy_problem *own = read_only(problem);
+    const check_entropy_problem *own = read_only(problem);
     const double scale = 8;
     talc_check_fill(values->of[X], own->x.count, own->x.dtype, kind, 8, scale, seed);
-    for (int64_t j = 0; own->p.weighted && j < own->p.C; j++)
-        values->of[WEIGHTS][j] = (double)(talc_check_bits(seed + 2, (uint64_t)j) % 257) / 128;
-    for (int64_t i = 0; i < own->labels.count; i++) {
-        const uint64_t bits = talc_check_bits(seed + 1, (uint64_t)i);
-        values->of[LABELS][i] = bits % 7 == 3 ? (double)own->p.ignore_index
-                                              : (double)((bits >> 8) % (uint64_t)own->p.C);
-    }
+    if (own->p.weighted)
+        talc_check_fill_class_weights(values->of[WEIGHTS], own->p.C, seed + 2);
+    talc_check_fill_labels(values->of[LABELS], own->labels.count, own->p.C, own->p.ignore_index,
+                           seed + 1);
 }
 
 // ---- Oracle -------------------------------------------------------------------------------------------------
 
-static double weight_of(const entropy_problem *own, const double *weights, int64_t j)
+static double weight_of(const check_entropy_problem *own, const double *weights, int64_t j)
 {
     return own->p.weighted ? weights[j] : 1;
 }
 
 /* One sample's loss; `extra` is how far it may be off. */
-static check_due loss_of(const entropy_problem *own, const double *x, const double *weights,
+static check_due loss_of(const check_entropy_problem *own, const double *x, const double *weights,
                          int64_t t)
 {
     const talc_cross_entropy_problem *p = &own->p;
@@ -199,7 +193,7 @@ static check_due loss_of(const entropy_problem *own, const double *x, const doub
     return due;
 }
 
-static check_due sample_due(const entropy_problem *own, const check_values *values, int64_t i)
+static check_due sample_due(const check_entropy_problem *own, const check_values *values, int64_t i)
 {
     const int64_t label = (int64_t)values->of[LABELS][i];
     if (label == own->p.ignore_index)
@@ -214,7 +208,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
                         int64_t index)
 {
     (void)operand;
-    const entropy_problem *own = read_only(problem);
+    const check_entropy_problem *own = read_only(problem);
     if (own->p.reduction == TALC_REDUCTION_NONE)
         return sample_due(own, values, index);
     const double u = talc_check_format(own->p.dtype).unit;
@@ -244,7 +238,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
 
 static double terms(const check_problem *problem)
 {
-    const entropy_problem *own = read_only(problem);
+    const check_entropy_problem *own = read_only(problem);
     const double one = 20 * (double)own->p.C;
     return own->p.reduction == TALC_REDUCTION_NONE ? one : one * (double)own->labels.count;
 }
@@ -254,7 +248,7 @@ static double terms(const check_problem *problem)
 static bool pose(const check_ran *ran, check_problem *problem)
 {
     const talc_cross_entropy_problem *observed = ran->problem;
-    entropy_problem *own = writable(problem);
+    check_entropy_problem *own = writable(problem);
     own->p.reduction = observed->reduction;
     own->p.label_smoothing = observed->label_smoothing;
     own->p.ignore_index = observed->ignore_index;
@@ -263,7 +257,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     return complete(own);
 }
 
-static bool is_empty(const check_problem *problem)
+bool talc_check_entropy_is_empty(const check_problem *problem)
 {
     return read_only(problem)->x.count == 0;
 }
@@ -273,9 +267,9 @@ static bool is_empty(const check_problem *problem)
 const check_family talc_check_cross_entropy = {
     .ops = op_names,
     .stream = 7,
-    .parse = parse,
-    .print = print,
-    .random = random_problem,
+    .parse = talc_check_entropy_parse,
+    .print = talc_check_entropy_print,
+    .random = talc_check_entropy_random,
     .pose = pose,
     .operands = operands,
     .takes = takes,
@@ -284,5 +278,5 @@ const check_family talc_check_cross_entropy = {
     .terms = terms,
     .list = offsetof(struct talc_backend, cross_entropy),
     .arguments = { POINTER(x), POINTER(labels), POINTER(class_weights), POINTER(y) },
-    .is_empty = is_empty,
+    .is_empty = talc_check_entropy_is_empty,
 };

@@ -143,3 +143,18 @@ void talc_check_add_nans(double *values, int64_t count, uint64_t seed)
     for (int64_t i = 0; i < count / 16; i++)
         values[talc_check_bits(seed, (uint64_t)(count + i)) % (uint64_t)count] = NAN;
 }
+
+void talc_check_fill_labels(double *labels, int64_t count, int64_t classes, int64_t ignored,
+                            uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t bits = talc_check_bits(seed, (uint64_t)i);
+        labels[i] = bits % 7 == 3 ? (double)ignored : (double)((bits >> 8) % (uint64_t)classes);
+    }
+}
+
+void talc_check_fill_class_weights(double *weights, int64_t classes, uint64_t seed)
+{
+    for (int64_t j = 0; j < classes; j++)
+        weights[j] = (double)(talc_check_bits(seed, (uint64_t)j) % 257) / 128;
+}

@@ -57,6 +57,12 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 /// Makes every sixteenth of the elements a NaN, for ops in which it matters where the first one is.
 void talc_check_add_nans(double *values, int64_t count, uint64_t seed);
 
+/// Class labels 0 .. classes - 1, of which about every seventh is `ignored`; and weights of classes, multiples of 1/128 from 0
+/// to 2.
+void talc_check_fill_labels(double *labels, int64_t count, int64_t classes, int64_t ignored,
+                            uint64_t seed);
+void talc_check_fill_class_weights(double *weights, int64_t classes, uint64_t seed);
+
 /// The largest integer a <= most such that K products of two of them sum below 2^24 (2^53 for f64).
 double talc_check_exact_largest(talc_dtype dtype, double K, double most);
 

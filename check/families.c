@@ -8,29 +8,65 @@
 #include <string.h>
 
 const check_family *const talc_check_families[] = {
-    &talc_check_conv2d, &talc_check_pool2d,  &talc_check_matmul,        &talc_check_batch_norm2d,
-    &talc_check_reduce, &talc_check_softmax, &talc_check_cross_entropy, NULL,
+    &talc_check_conv2d,
+    &talc_check_pool2d,
+    &talc_check_matmul,
+    &talc_check_batch_norm2d,
+    &talc_check_reduce,
+    &talc_check_softmax,
+    &talc_check_cross_entropy,
+    &talc_check_nll_loss,
+    &talc_check_pool2d_gradient,
+    &talc_check_batch_norm2d_gradient,
+    &talc_check_cross_entropy_gradient,
+    &talc_check_nll_loss_gradient,
+    NULL,
 };
 
 // ---- Problems -----------------------------------------------------------------------------------------------
+
+/* The input gradient of these ops is a family of its own: its ops are "NAME.grad_input", in the order of the family of NAME, and
+ * its texts are those of NAME with the word dx. */
+static bool asks_for_gradient(const char *text)
+{
+    const char *word = strstr(text, "_dx");
+    return word != NULL && (word[3] == '_' || word[3] == '\0');
+}
+
+/* The family with an op of that name, or with its gradient; which op it is. */
+static const check_family *family_named(const char *name, size_t length, bool gradient, int *op)
+{
+    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
+        for (int i = 0; (*family)->ops[i] != NULL; i++) {
+            const char *known = (*family)->ops[i];
+            const size_t end = strcspn(known, ".");
+            if (end == length && memcmp(known, name, end) == 0 &&
+                (known[end] != '\0') == gradient) {
+                *op = i;
+                return *family;
+            }
+        }
+    return NULL;
+}
 
 const check_family *talc_check_parse(const char *text, check_problem *problem)
 {
     const char *colon = strchr(text, ':');
     const size_t length = colon == NULL ? strlen("conv2d") : (size_t)(colon - text);
-    const char *op = colon == NULL ? "conv2d" : text;
+    const char *name = colon == NULL ? "conv2d" : text;
+    int op = 0;
     memset(problem, 0, sizeof *problem);
-    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
-        for (int i = 0; (*family)->ops[i] != NULL; i++) {
-            const char *name = (*family)->ops[i];
-            if (strlen(name) != length || memcmp(name, op, length) != 0)
-                continue;
-            check_reader reader = { name, text, colon == NULL ? text : colon + 1 };
-            return (*family)->parse(&reader, i, problem) ? *family : NULL;
-        }
-    talc_fail(TALC_NOT_FOUND, "check: problem '%s': there is no op '%s' at position 0",
-              TALC_SHOWN(text), TALC_SHOWN_PART(op, length));
-    return NULL;
+    const check_family *family = family_named(name, length, false, &op);
+    if (family == NULL) {
+        talc_fail(TALC_NOT_FOUND, "check: problem '%s': there is no op '%s' at position 0",
+                  TALC_SHOWN(text), TALC_SHOWN_PART(name, length));
+        return NULL;
+    }
+    check_reader reader = { family->ops[op], text, colon == NULL ? text : colon + 1 };
+    const check_family *gradient =
+        asks_for_gradient(text) ? family_named(name, length, true, &op) : NULL;
+    family = gradient != NULL ? gradient : family;
+    return family->parse(&reader, op, problem) ? family : NULL;
 }
 
 void talc_check_random(const check_family *family, uint64_t seed, check_problem *problem)
@@ -51,7 +87,8 @@ const char *talc_check_write(const check_family *family, const check_problem *pr
 {
     text[0] = '\0';
     if (family != &talc_check_conv2d)
-        talc_check_append(text, "%s:", talc_check_op(family, problem));
+        talc_check_append(text, "%.*s:", (int)strcspn(talc_check_op(family, problem), "."),
+                          talc_check_op(family, problem));
     family->print(problem, text);
     return text;
 }

@@ -46,7 +46,7 @@ typedef struct check_operand {
 /// What the elements of a row or channel have in common, its largest element and its sum, for example; in an order of the
 /// family's own.
 typedef struct check_common {
-    long double of[3];
+    long double of[4];
 } check_common;
 
 /// Elements of each operand, in the order of check_family.operands, NULL for one that is absent. Of an updated one, what it
@@ -85,7 +85,7 @@ typedef struct check_family {
     /// Draws a small problem, edge values often; false when it is none, and another is drawn.
     bool (*random)(uint64_t *state, check_problem *problem);
     /// The problem that a model has posed to the op, without its activation, over operands without gaps. False when it is too
-    /// large.
+    /// large. NULL: no check of models asks.
     bool (*pose)(const struct check_ran *ran, check_problem *problem);
 
     /// Describes the operands that the problem has (talc_check_operand), each in its place: those that are read or updated
@@ -101,7 +101,8 @@ typedef struct check_family {
     /// left. NULL: it stays where `fill` put it.
     bool (*spoil)(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values);
-    /// Groups of elements that have something in common; 0: there are none. NULL, all three functions: in no problem.
+    /// Groups of elements that have something in common; 0: there are none. NULL, all three functions: in no problem. The last is
+    /// always worked out: it may be one of no element, with what all have in common.
     int64_t (*groups)(const check_problem *problem);
     /// The group of an element that is written or updated.
     int64_t (*group_of)(const check_problem *problem, int operand, int64_t index);
@@ -122,7 +123,12 @@ typedef struct check_family {
 } check_family;
 
 extern const check_family talc_check_conv2d, talc_check_pool2d, talc_check_matmul,
-    talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy;
+    talc_check_batch_norm2d, talc_check_reduce, talc_check_softmax, talc_check_cross_entropy,
+    talc_check_nll_loss;
+
+/// Input gradients: their ops are "NAME.grad_input", their texts those of NAME with the word dx.
+extern const check_family talc_check_pool2d_gradient, talc_check_batch_norm2d_gradient,
+    talc_check_cross_entropy_gradient, talc_check_nll_loss_gradient;
 
 /// All of them, NULL at the end.
 extern const check_family *const talc_check_families[];

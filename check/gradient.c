@@ -158,24 +158,75 @@ bool talc_check_gradient(talc_differentiable *f, void *context, talc_tensor *con
 
 // ---- Modules --------------------------------------------------------------------------------------------------
 
-typedef struct parameters {
+/* A module's parameters and buffers, as they are and as f64 copies that take their place meanwhile. */
+typedef struct held {
+    talc_tensor *tensor, *was, *copy;
+    bool is_parameter;
+} held;
+
+typedef struct all_held {
     int count, room;
-    talc_tensor **list;
-} parameters;
+    held *list;
+} all_held;
 
 static bool collect(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     (void)path;
-    parameters *all = context;
-    if (!is_buffer && talc_wants_grad(tensor) && all->count < all->room)
-        all->list[all->count] = tensor;
-    all->count += !is_buffer && talc_wants_grad(tensor);
+    all_held *all = context;
+    if (all->count < all->room)
+        all->list[all->count] = (held){ .tensor = tensor, .is_parameter = !is_buffer };
+    all->count++;
     return true;
+}
+
+/* In the innermost scope. */
+static bool copy_all(const all_held *all)
+{
+    for (int i = 0; i < all->count && !talc_failed(); i++) {
+        held *one = &all->list[i];
+        const bool is_float = talc_dtype_is_float(one->tensor->dtype);
+        one->was = talc_detach(one->tensor);
+        one->copy = one->was == NULL ? NULL
+                    : is_float       ? talc_clone(talc_cast(one->was, TALC_F64))
+                                     : talc_clone(one->was);
+    }
+    return !talc_failed();
+}
+
+static void swap_all(const all_held *all, bool to_copies)
+{
+    for (int i = 0; i < all->count; i++)
+        talc_tensor_replace(all->list[i].tensor, to_copies ? all->list[i].copy : all->list[i].was);
 }
 
 static talc_tensor *forward(talc_tensor *const inputs[], void *context)
 {
     return talc_forward(context, inputs[0]);
+}
+
+/* x, then the parameters that ask for a gradient. */
+static bool check_all(talc_module *module, talc_tensor *x, const all_held *all,
+                      const talc_gradient_options *options, talc_gradient_report *report)
+{
+    talc_tensor **inputs =
+        talc_memory_new(((size_t)all->count + 1) * sizeof *inputs, "check_gradient");
+    talc_scope *scope = inputs == NULL ? NULL : talc_scope_enter();
+    bool ok = scope != NULL && copy_all(all);
+    if (ok) {
+        int count = 1;
+        inputs[0] = x;
+        for (int i = 0; i < all->count; i++)
+            if (all->list[i].is_parameter && talc_wants_grad(all->list[i].tensor)) {
+                talc_grad_clear(all->list[i].tensor); /* it may be f32 */
+                inputs[count++] = all->list[i].tensor;
+            }
+        swap_all(all, true);
+        ok = talc_check_gradient(forward, module, inputs, count, options, report);
+        swap_all(all, false);
+    }
+    talc_scope_leave(scope);
+    talc_memory_free(inputs);
+    return ok;
 }
 
 bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
@@ -184,18 +235,14 @@ bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
     if (talc_operand_missing("check_gradient", "module", module) ||
         talc_operand_missing("check_gradient", "x", x))
         return false;
-    parameters all = { 0 };
-    if (!talc_module_visit(module, collect, &all))
+    all_held counted = { 0 };
+    if (!talc_module_visit(module, collect, &counted))
         return false;
-    talc_tensor **inputs =
-        talc_memory_new(((size_t)all.count + 1) * sizeof *inputs, "check_gradient");
-    if (inputs == NULL)
-        return false;
-    parameters listed = { .room = all.count, .list = inputs + 1 };
-    inputs[0] = x;
-    const bool ok = talc_module_visit(module, collect, &listed) &&
-                    talc_check_gradient(forward, module, inputs, all.count + 1, options, report);
-    talc_memory_free(inputs);
+    all_held all = { .room = counted.count };
+    all.list = talc_memory_new((size_t)counted.count * sizeof *all.list + 1, "check_gradient");
+    const bool ok = all.list != NULL && talc_module_visit(module, collect, &all) &&
+                    check_all(module, x, &all, options, report);
+    talc_memory_free(all.list);
     return ok;
 }
 

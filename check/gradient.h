@@ -49,8 +49,8 @@ TALC_API bool talc_check_gradient(talc_differentiable *f, void *context,
                                   const talc_gradient_options *options,
                                   talc_gradient_report *report);
 
-/// The same for a module on input x, with x and all its parameters as inputs. The module is f64 and in any mode; in
-/// training mode its running statistics move.
+/// The same for a module on input x, which is f64, with x and all its parameters as inputs. The module is f32 or f64 and in any
+/// mode. While the check runs, f64 copies stand in for its parameters and buffers, so that no running statistic moves.
 TALC_API bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
                                          const talc_gradient_options *options,
                                          talc_gradient_report *report);

@@ -77,7 +77,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of large problems the groups that the sample meets. */
+/* Of large problems the groups that the sample meets, and the last. */
 static bool groups_new(check_oracle *oracle, bool sampled)
 {
     const check_family *family = oracle->family;
@@ -91,10 +91,11 @@ static bool groups_new(check_oracle *oracle, bool sampled)
         return oracle->common != NULL;
     for (int i = 0; i < oracle->outputs; i++)
         count += oracle->expected[i].count;
-    int64_t *list = talc_memory_new((size_t)count * sizeof *list + 1, "check");
+    int64_t *list = talc_memory_new((size_t)(count + 1) * sizeof *list, "check");
     if (list == NULL)
         return false;
-    count = 0;
+    list[0] = groups - 1;
+    count = 1;
     for (int i = 0; i < oracle->outputs; i++) {
         const check_expected *expected = &oracle->expected[i];
         for (int64_t e = 0; e < expected->count; e++)

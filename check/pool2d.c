@@ -1,4 +1,4 @@
-/// The pooling family: max_pool2d, avg_pool2d, adaptive_avg_pool2d, forward.
+/// The pooling family: max_pool2d, avg_pool2d, adaptive_avg_pool2d, forward; pool2d_gradient.c has the other direction.
 ///
 /// An average of K elements has K - 1 additions and one division: no more than the K roundings of a sum, in any order.
 #include "check/pool2d.h"
@@ -24,25 +24,21 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
         list[INDICES] = talc_check_operand("indices", CHECK_WRITTEN, TALC_I64, y);
 }
 
-/* The taps of one output along one dimension that lie inside the image: first, first + step, ..., `count` of them. */
-typedef struct taps {
-    int64_t first, count, step;
-    int64_t padded; /* taps of an average, whose step is 1, inside the padded image */
-    bool border;    /* some lie outside the image */
-} taps;
+// ---- Windows ------------------------------------------------------------------------------------------------
 
-static taps adaptive_taps(int64_t o, int64_t extent, int64_t out)
+static check_taps adaptive_taps(int64_t o, int64_t extent, int64_t out)
 {
     const int64_t first = o * extent / out, count = ((o + 1) * extent + out - 1) / out - first;
-    return (taps){ .first = first, .count = count, .step = 1, .padded = count };
+    return (check_taps){ .first = first, .count = count, .step = 1, .padded = count };
 }
 
 /* Of a window of K taps from `first` on. */
-static taps window_taps(int64_t first, int64_t K, int64_t step, int64_t extent, int64_t pad_end)
+static check_taps window_taps(int64_t first, int64_t K, int64_t step, int64_t extent,
+                              int64_t pad_end)
 {
     const int64_t before = first >= 0 ? 0 : (step - 1 - first) / step;
     const int64_t padded = extent + pad_end - first;
-    taps inside = { .first = first + before * step, .step = step };
+    check_taps inside = { .first = first + before * step, .step = step };
     const int64_t room = inside.first < extent ? (extent - 1 - inside.first) / step + 1 : 0;
     inside.count = K - before > room ? room : K > before ? K - before : 0;
     inside.padded = K < padded ? K : padded;
@@ -50,24 +46,29 @@ static taps window_taps(int64_t first, int64_t K, int64_t step, int64_t extent, 
     return inside;
 }
 
-static taps taps_h(const talc_pool2d_problem *p, int64_t oh)
+check_taps talc_check_taps_h(const talc_pool2d_problem *p, int64_t oh)
 {
     return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? adaptive_taps(oh, p->H, p->OH)
                                                : window_taps(oh * p->stride_h - p->pad_top, p->KH,
                                                              p->dilation_h, p->H, p->pad_bottom);
 }
 
-static taps taps_w(const talc_pool2d_problem *p, int64_t ow)
+check_taps talc_check_taps_w(const talc_pool2d_problem *p, int64_t ow)
 {
     return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? adaptive_taps(ow, p->W, p->OW)
                                                : window_taps(ow * p->stride_w - p->pad_left, p->KW,
                                                              p->dilation_w, p->W, p->pad_right);
 }
 
-/* What an average counts. */
-static int64_t counted(const talc_pool2d_problem *p, taps of)
+/* What an average counts along a dimension. */
+static int64_t counted(const talc_pool2d_problem *p, check_taps of)
 {
     return p->exclude_padding ? of.count : of.padded;
+}
+
+long double talc_check_pool2d_divisor(const talc_pool2d_problem *p, check_taps h, check_taps w)
+{
+    return p->divisor > 0 ? (long double)p->divisor : (long double)counted(p, h) * counted(p, w);
 }
 
 // ---- Exact averages -----------------------------------------------------------------------------------------
@@ -77,10 +78,10 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return b == 0 ? a : common_divisor(b, a % b);
 }
 
-/* Makes *multiple a multiple of the odd part of `number` too; false when it grows past 2^53. */
-static bool join_multiple(int64_t number, int64_t *multiple)
+/* Makes *multiple a multiple of `number` too, or of its odd part; false when it grows past 2^53. */
+static bool join_multiple(int64_t number, bool odd, int64_t *multiple)
 {
-    while (number > 0 && number % 2 == 0)
+    while (odd && number > 0 && number % 2 == 0)
         number /= 2;
     if (number > 1 && *multiple % number != 0 &&
         !talc_multiply(*multiple, number / common_divisor(*multiple, number), multiple))
@@ -88,17 +89,16 @@ static bool join_multiple(int64_t number, int64_t *multiple)
     return *multiple <= (int64_t)1 << 53;
 }
 
-/* The least odd number that integers must be multiples of for all averages to be exact; 0 when it is too large. */
-static int64_t exact_multiple(const talc_pool2d_problem *p)
+int64_t talc_check_pool2d_multiple(const talc_pool2d_problem *p, bool odd)
 {
     int64_t of_h = 1, of_w = 1, all;
     if (p->divisor > 0)
-        return join_multiple(p->divisor, &of_h) ? of_h : 0;
+        return join_multiple(p->divisor, odd, &of_h) ? of_h : 0;
     for (int64_t oh = 0; oh < p->OH; oh++)
-        if (!join_multiple(counted(p, taps_h(p, oh)), &of_h))
+        if (!join_multiple(counted(p, talc_check_taps_h(p, oh)), odd, &of_h))
             return 0;
     for (int64_t ow = 0; ow < p->OW; ow++)
-        if (!join_multiple(counted(p, taps_w(p, ow)), &of_w))
+        if (!join_multiple(counted(p, talc_check_taps_w(p, ow)), odd, &of_w))
             return 0;
     return talc_multiply(of_h, of_w, &all) ? all : 0;
 }
@@ -113,7 +113,7 @@ static double most_taps(const talc_pool2d_problem *p)
     return (ceil((double)p->H / OH) + 1) * (ceil((double)p->W / OW) + 1);
 }
 
-/* Integers -largest .. largest, times exact_multiple, sum without rounding; below 1 there are none. */
+/* Integers -largest .. largest, times `multiple`, sum without rounding; below 1 there are none. */
 static double exact_largest(const talc_pool2d_problem *p, int64_t multiple)
 {
     const double room = talc_check_format(p->dtype).integers;
@@ -124,7 +124,7 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
     if (kind == TALC_CHECK_EXACT && p->kind != TALC_POOL2D_MAX)
-        return exact_largest(p, exact_multiple(p)) >= 1;
+        return exact_largest(p, talc_check_pool2d_multiple(p, true)) >= 1;
     return kind <= TALC_CHECK_INFINITY;
 }
 
@@ -136,7 +136,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const bool max = p->kind == TALC_POOL2D_MAX;
     double *x = values->of[X];
     if (kind == TALC_CHECK_EXACT && !max) {
-        const int64_t multiple = exact_multiple(p);
+        const int64_t multiple = talc_check_pool2d_multiple(p, true);
         talc_check_fill(x, count, p->dtype, kind, exact_largest(p, multiple), 1, seed);
         for (int64_t i = 0; i < count; i++)
             x[i] *= (double)multiple;
@@ -158,7 +158,8 @@ typedef struct window {
     long double sum, sizes;
 } window;
 
-static window window_of(const talc_pool2d_problem *p, const double *plane, taps h, taps w)
+static window window_of(const talc_pool2d_problem *p, const double *plane, check_taps h,
+                        check_taps w)
 {
     window all = { .most = -INFINITY, .most_at = -1, .count = h.count * w.count };
     for (int64_t kh = 0; kh < h.count; kh++)
@@ -181,15 +182,14 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const talc_pool2d_problem *p = &read_only(problem)->p;
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t plane = index / p->OW / p->OH;
-    const taps h = taps_h(p, oh), w = taps_w(p, ow);
+    const check_taps h = talc_check_taps_h(p, oh), w = talc_check_taps_w(p, ow);
     const window all = window_of(p, values->of[X] + plane * p->H * p->W, h, w);
     check_due due = { .border = h.border || w.border };
     if (p->kind == TALC_POOL2D_MAX) {
         due.value = operand == INDICES ? (long double)all.most_at : (long double)all.most;
         return due;
     }
-    const long double divisor =
-        p->divisor > 0 ? (long double)p->divisor : (long double)counted(p, h) * counted(p, w);
+    const long double divisor = talc_check_pool2d_divisor(p, h, w);
     due.value = all.sum / divisor;
     due.K = (double)all.count;
     due.S = isfinite(all.sum) ? (double)(all.sizes / divisor) : 0;
@@ -212,7 +212,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
 
 static const char *const ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", NULL };
 
-static int op_of(const check_problem *problem)
+int talc_check_pool2d_op(const check_problem *problem)
 {
     return (int)read_only(problem)->p.kind;
 }
@@ -222,7 +222,7 @@ const check_family talc_check_pool2d = {
     .stream = 2,
     .parse = talc_check_pool2d_parse,
     .print = talc_check_pool2d_print,
-    .op = op_of,
+    .op = talc_check_pool2d_op,
     .random = talc_check_pool2d_random,
     .pose = pose,
     .operands = operands,

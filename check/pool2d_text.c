@@ -128,6 +128,7 @@ static const check_word words[] = {
     { "exclude", CHECK_FLAG, FIELD(p.exclude_padding), 1 },
     { "indices", CHECK_FLAG, FIELD(p.indices), 1 },
     { "divisor", CHECK_COUNT, FIELD(p.divisor), 0 },
+    { "dx", CHECK_CHOICE, FIELD(p.direction), TALC_GRAD_INPUT },
     CHECK_FLOAT_WORDS(FIELD(p.dtype)),
     { .word = NULL },
 };
@@ -140,8 +141,15 @@ bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
     check_pool2d_problem *own = writable(problem);
     const char *places[PARTS];
     own->p.kind = (talc_pool2d_kind)op;
-    if (!read_sizes(r, &own->p, places) || !talc_check_read_words(r, words, refused[op], own))
+    if (!read_sizes(r, &own->p, places))
         return false;
+    const char *first_word = r->at;
+    if (!talc_check_read_words(r, words, refused[op], own))
+        return false;
+    if (own->p.direction == TALC_GRAD_INPUT && own->p.indices)
+        return talc_check_unexpected_at(r, first_word, "no indices, which a gradient always has");
+    if (own->p.direction == TALC_GRAD_INPUT)
+        own->p.indices = own->p.kind == TALC_POOL2D_MAX;
     const mistake found = complete(own);
     return found.wanted == NULL || talc_check_unexpected_at(r, places[found.part], found.wanted);
 }
@@ -160,7 +168,9 @@ void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_
         talc_check_append(text, "x%" PRId64 "x%" PRId64, p->pad_bottom, p->pad_right);
     if (p->kind == TALC_POOL2D_MAX)
         talc_check_append(text, "d%" PRId64 "x%" PRId64, p->dilation_h, p->dilation_w);
-    talc_check_append_words(text, words, problem);
+    check_pool2d_problem shown = *read_only(problem);
+    shown.p.indices = p->indices && p->direction == TALC_FORWARD;
+    talc_check_append_words(text, words, &shown);
 }
 
 // ---- Random problems ----------------------------------------------------------------------------------------

@@ -64,6 +64,15 @@ const char *const talc_check_quick[] = {
     "sum:7x9x33@1", "sum:70001", "sum:5x6x7@0,2_i32", "mean:33x129@0_f64", "mean:4x5x6x7@1,3", "max:9x130@1",
     "argmax:6x5x17@0,2", "argmax:300x9@0_i64", "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",
     "cross_entropy:33x10", "cross_entropy:2x9x33_none_smooth", "cross_entropy:300x17_sum_ignore_f64",
+    "nll_loss:33x10_weighted_mean", "nll_loss:2x9x33_ignore_f64",
+
+    /* Input gradients of pooling, batch normalisation and losses. */
+    "max_pool2d:n2c3h9w8k2x2_dx", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_dx", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3_dx_f64",
+    "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude_dx", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0_dx",
+    "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5_dx_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3_dx",
+    "adaptive_avg_pool2d:n2c3h7w6o10x4_dx", "batch_norm2d:n3c5h7w9_dx", "batch_norm2d:n4c6h9w7_train_dx",
+    "batch_norm2d:n2c3h33w35_train_plain_dx_f64", "cross_entropy:33x10_weighted_dx", "cross_entropy:2x9x33_none_smooth_dx",
+    "cross_entropy:300x17_sum_smooth_ignore_weighted_dx_f64", "nll_loss:33x10_weighted_dx", "nll_loss:2x9x33_ignore_dx_f64",
     NULL,
 };
 // clang-format on
@@ -140,15 +149,18 @@ static const char *random_problem(int64_t index, uint64_t seed, char text[TALC_C
     return talc_check_write(family, &problem, text);
 }
 
-static const char *const *set_named(const char *set)
+/* The lists of a set, one after the other; NULL at the end, and at once for a set without lists. */
+static const char *const *const *lists_of(const char *set)
 {
-    if (strcmp(set, "quick") == 0)
-        return talc_check_quick;
-    if (strcmp(set, "edges") == 0)
-        return talc_check_edges;
-    if (strcmp(set, "models") == 0)
-        return talc_check_models;
-    return NULL;
+    static const char *const *const quick[] = { talc_check_quick, NULL };
+    static const char *const *const edges[] = { talc_check_edges, talc_check_edges_gradients,
+                                                NULL };
+    static const char *const *const models[] = { talc_check_models, NULL };
+    static const char *const *const none[] = { NULL };
+    return strcmp(set, "quick") == 0    ? quick
+           : strcmp(set, "edges") == 0  ? edges
+           : strcmp(set, "models") == 0 ? models
+                                        : none;
 }
 
 const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed,
@@ -157,8 +169,8 @@ const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed
     if (talc_operand_missing("check", "set", set) || talc_operand_missing("check", "text", text))
         return NULL;
     const bool random = strcmp(set, "random") == 0;
-    const char *const *problems = set_named(set);
-    if (!random && problems == NULL) {
+    const char *const *const *lists = lists_of(set);
+    if (!random && *lists == NULL) {
         talc_fail(TALC_NOT_FOUND,
                   "check: there is no set '%s'; the sets are quick, edges, models, random",
                   TALC_SHOWN(set));
@@ -168,11 +180,14 @@ const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed
         return NULL;
     if (random)
         return random_problem(index, seed, text);
-    for (; *problems != NULL; index -= problems_of(*problems), problems++)
-        if (index < problems_of(*problems)) {
-            char problem[TALC_CHECK_TEXT];
-            choose(*problems, index, problem);
-            return in_full(problem, text);
+    for (; *lists != NULL; lists++)
+        for (const char *const *problems = *lists; *problems != NULL; problems++) {
+            if (index < problems_of(*problems)) {
+                char problem[TALC_CHECK_TEXT];
+                choose(*problems, index, problem);
+                return in_full(problem, text);
+            }
+            index -= problems_of(*problems);
         }
     return NULL;
 }

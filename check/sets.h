@@ -8,4 +8,7 @@
 /// with each, or with each combination: "n{1|2}c3h5w4o2k3x3{|_bias}" for four.
 extern const char *const talc_check_quick[], *const talc_check_edges[], *const talc_check_models[];
 
+/// The rest of the set `edges`.
+extern const char *const talc_check_edges_gradients[];
+
 #endif

@@ -23,7 +23,9 @@
 /// Accuracy: l within (4 + (1 - e) |x_t - m| + a e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value, where a is 1 for f32,
 /// whose mean is taken in f64, and 1 + 2 sqrt(C) for f64; with class weights each term times its weight, and 2 u of each more,
 /// (2 + 2 sqrt(C)) u of that of log(sum) with smoothing; a sum or mean of n samples within the sum or mean of these bounds, and
-/// 2 (sqrt(n) + 1) u of the sum or mean of the |l|, 4 (sqrt(n) + 1) u with class weights.
+/// 2 (sqrt(n) + 1) u of the sum or mean of the |l|, 4 (sqrt(n) + 1) u with class weights. Of a gradient each of the three terms
+/// within 8 u of itself, that of softmax (20 + |x_j - m| + mean of |x - m| under softmax + 2 sqrt(C)) u, 2 sqrt(C) u more with
+/// class weights and smoothing; and with class weights a mean's 2 (sqrt(n) + 1) u of all.
 ///
 /// Errors: NULL operands, types, devices and shapes that do not match, no class, an unknown reduction, label smoothing outside 0 .. 1,
 /// class weights of another shape, type or device than C of logits', or that want a gradient,

@@ -422,8 +422,11 @@ int command_check(int argc, char **argv)
             "against derived error bounds on other data, for writes outside its outputs, and for "
             "equal results when repeated.\v"
             "PROBLEM is a text such as n2c4h9w9o8k3x3p1x1_bias, max_pool2d:n1c8h9w9k3x3s2x2, "
-            "matmul:m5n6k7_tb or sum:8x16@1; a FILE has one a line. The set is quick unless "
-            "something is given. Kinds of checks: exact, random, constant, wide, huge, tiny, nan, "
+            "matmul:m5n6k7_tb or sum:8x16@1, with _dx for the input gradient of pooling, "
+            "batch_norm2d, cross_entropy and nll_loss; a FILE has one a line. The set is quick "
+            "unless something is given. talc check model and talc check grad check whole models, "
+            "and gradients by differences. Kinds of checks: exact, random, constant, wide, huge, "
+            "tiny, nan, "
             "infinity (data); guards, inputs, trust, misaligned, workspace, rerun, threads, "
             "status; batch, groups, dilation, stride, pointwise, padding, adjoint, linearity, "
             "shift "
@@ -436,6 +439,8 @@ int command_check(int argc, char **argv)
     };
     if (argc > 1 && strcmp(argv[1], "model") == 0)
         return command_check_model(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "grad") == 0)
+        return command_check_grad(argc - 1, argv + 1);
     tool_parse(&argp, argc, argv, &self);
     job.arguments = &self;
     int code;

@@ -20,6 +20,7 @@ typedef struct command {
 
 int command_bench(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_check_grad(int argc, char **argv);  ///< talc check grad
 int command_check_model(int argc, char **argv); ///< talc check model
 int command_conv2d(int argc, char **argv);
 int command_explain(int argc, char **argv);

@@ -238,7 +238,7 @@ static void gradient_of(const entropy_plan *plan, int64_t at, int64_t label, dou
         plan, at, label,
         (row_gradient){ sums.most,
                         dl * (of_label + (e == 0 ? 0 : e * plan->mean_weight)) / sums.exponentials,
-                        dl * e / (double)p->C, dl * of_label });
+                        e == 0 ? 0 : dl * e / (double)p->C, dl * of_label });
 }
 
 static void gradient_task(void *context, int64_t task, int worker)

@@ -10,8 +10,17 @@
 #include <string.h>
 
 static const check_family *const families[] = {
-    &talc_check_pool2d, &talc_check_matmul,  &talc_check_batch_norm2d,
-    &talc_check_reduce, &talc_check_softmax, &talc_check_cross_entropy
+    &talc_check_pool2d,
+    &talc_check_matmul,
+    &talc_check_batch_norm2d,
+    &talc_check_reduce,
+    &talc_check_softmax,
+    &talc_check_cross_entropy,
+    &talc_check_nll_loss,
+    &talc_check_pool2d_gradient,
+    &talc_check_batch_norm2d_gradient,
+    &talc_check_cross_entropy_gradient,
+    &talc_check_nll_loss_gradient,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -72,6 +81,16 @@ Test(check_families, texts_are_read_and_written)
         { "cross_entropy:2x3x4_ignore_f64_smooth_none_reversed",
           "cross_entropy:2x3x4_reversed_none_smooth_ignore_f64" },
         { "cross_entropy:0x3_sum_f32", "cross_entropy:0x3_sum" },
+        { "max_pool2d:n2c3h9w9k3x3_dx_ceil", "max_pool2d:n2c3h9w9k3x3s3x3p0x0d1x1_ceil_dx" },
+        { "avg_pool2d:n2c3h9w8k3x2_f64_dx_divisor5",
+          "avg_pool2d:n2c3h9w8k3x2s3x2p0x0_divisor5_dx_f64" },
+        { "adaptive_avg_pool2d:n2c3h9w9o3x4_dx", "adaptive_avg_pool2d:n2c3h9w9o3x4_dx" },
+        { "batch_norm2d:n8c16h7w6_dx_plain_train", "batch_norm2d:n8c16h7w6_train_plain_dx" },
+        { "cross_entropy:2x3x4_dx_ignore_reversed", "cross_entropy:2x3x4_reversed_ignore_dx" },
+        { "nll_loss:8x10", "nll_loss:8x10" },
+        { "nll_loss:2x3x4_f64_mean_weighted_ignore_reversed",
+          "nll_loss:2x3x4_reversed_ignore_weighted_mean_f64" },
+        { "nll_loss:2x3x4_dx_weighted", "nll_loss:2x3x4_weighted_dx" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
@@ -93,11 +112,11 @@ static const struct {
     { "max_pool2d:n2c3h9w9k3", "", "'x'" },
     { "max_pool2d:n2c3h9w9", "p1x1", "'k'" },
     { "max_pool2d:n2c3h9w9k3x3", "q1x1", "'_' or the end" },
-    { "max_pool2d:n2c3h9w9k3x3_", "ceiling", "ceil, indices, f32 or f64" },
-    { "max_pool2d:n2c3h9w9k3x3_ceil_", "ceil", "indices, f32 or f64" },
-    { "max_pool2d:n2c3h9w9k3x3_f64_", "f32", "ceil or indices" },
-    { "max_pool2d:n2c3h9w9k3x3_", "exclude", "ceil, indices, f32 or f64" },
-    { "max_pool2d:n2c3h9w9k3x3_", "divisor5", "ceil, indices, f32 or f64" },
+    { "max_pool2d:n2c3h9w9k3x3_", "ceiling", "ceil, indices, dx, f32 or f64" },
+    { "max_pool2d:n2c3h9w9k3x3_ceil_", "ceil", "indices, dx, f32 or f64" },
+    { "max_pool2d:n2c3h9w9k3x3_f64_", "f32", "ceil, indices or dx" },
+    { "max_pool2d:n2c3h9w9k3x3_", "exclude", "ceil, indices, dx, f32 or f64" },
+    { "max_pool2d:n2c3h9w9k3x3_", "divisor5", "ceil, indices, dx, f32 or f64" },
     { "max_pool2d:", "n2c0h9w9k3x3", "sizes of at least 1, but for n," },
     { "max_pool2d:", "n4611686018427387904c1h1w1k1x1", "an input below 2^63 bytes" },
     { "max_pool2d:", "n3037000500c3037000500h1w1k1x1", "an input below 2^63 bytes" },
@@ -111,15 +130,15 @@ static const struct {
     { "max_pool2d:n2c3h9w9", "k3x3d5x1", "a kernel that fits the padded input" },
     { "max_pool2d:n2c3h9w9", "k9223372036854775807x1d2x1", "a kernel that fits the padded input" },
     { "avg_pool2d:n2c3h9w9k3x3", "d2x1", "no dilation, which only max_pool2d has" },
-    { "avg_pool2d:n2c3h9w9k3x3_", "indices", "ceil, exclude, divisorN, f32 or f64" },
+    { "avg_pool2d:n2c3h9w9k3x3_", "indices", "ceil, exclude, divisorN, dx, f32 or f64" },
     { "avg_pool2d:n2c3h9w9k3x3_divisor", "0", "a divisor of at least 1" },
     { "avg_pool2d:n2c3h9w9k3x3_divisor", "x", "a number" },
-    { "avg_pool2d:n2c3h9w9k3x3_divisor5_", "divisor5", "ceil, exclude, f32 or f64" },
+    { "avg_pool2d:n2c3h9w9k3x3_divisor5_", "divisor5", "ceil, exclude, dx, f32 or f64" },
     { "adaptive_avg_pool2d:n2c3h9w9", "k3x3", "'o'" },
     { "adaptive_avg_pool2d:n2c3h9w9", "o2147483648x3",
       "an output of at most 2147483647x2147483647" },
     { "adaptive_avg_pool2d:", "n4c1h9w9o2147483647x2147483647", "an output below 2^63 bytes" },
-    { "adaptive_avg_pool2d:n2c3h9w9o3x3_f32_", "ceil", "no more words" },
+    { "adaptive_avg_pool2d:n2c3h9w9o3x3_f32_", "ceil", "dx" },
     { "matmul:b2m5n6", "", "'k'" },
     { "matmul:b", "xm5n6k7", "a number" },
     { "matmul:", "m2305843009213693952n1k1", "matrices below 2^63 bytes" },
@@ -129,7 +148,7 @@ static const struct {
     { "batch_norm2d:", "n2c3h1w1_untracked", "running statistics outside training" },
     { "batch_norm2d:", "n2147483648c1h2147483648w1", "an input below 2^63 bytes" },
     { "batch_norm2d:n2c3h1w1_momentum0_", "momentum1",
-      "train, plain, untracked, eps0, relu, sigmoid, tanh, f32 or f64" },
+      "train, plain, untracked, eps0, relu, sigmoid, tanh, dx, f32 or f64" },
     { "sum:8x", "", "a number" },
     { "sum:8x16", "y", "'x', '@', '_' or the end" },
     { "sum:8x16@", "2", "one of x's dimensions" },
@@ -153,7 +172,20 @@ static const struct {
     { "log_softmax:8@0_", "i64", "reversed, f32 or f64" },
     { "cross_entropy:", "", "dimensions with at least one class" },
     { "cross_entropy:8x0", "", "dimensions with at least one class" },
-    { "cross_entropy:8x3_sum_", "none", "reversed, smooth, ignore, weighted, f32 or f64" },
+    { "cross_entropy:8x3_sum_", "none", "reversed, smooth, ignore, weighted, dx, f32 or f64" },
+    { "max_pool2d:n2c3h9w9k3x3", "_indices_dx", "no indices, which a gradient always has" },
+    { "max_pool2d:", "c3h9w9k3x3_dx", "'n'" },
+    { "max_pool2d:n2c3h9w9k3x3_dx_", "dx", "ceil, indices, f32 or f64" },
+    { "batch_norm2d:", "n2c3h9w9_train_relu_dx",
+      "no words of a gradient but train, plain, f32 and f64" },
+    { "batch_norm2d:", "n2c3h9w9_eps0_dx", "no words of a gradient but train, plain, f32 and f64" },
+    { "batch_norm2d:", "n1c3h1w1_train_dx", "more than one value a channel in training" },
+    { "softmax:8x16@1_", "dx", "reversed, f32 or f64" },
+    { "nll_loss:8x10_", "sum", "reversed, ignore, weighted, mean, dx, f32 or f64" },
+    { "nll_loss:8x10", "_mean_dx", "a gradient that is not reversed or mean" },
+    { "nll_loss:8x10", "_reversed_dx", "a gradient that is not reversed or mean" },
+    { "nll_loss:8x0", "", "dimensions with at least one class" },
+    { "nll_loss:", "3037000500x3037000500_dx", "an input below 2^63 bytes" },
 };
 
 Test(check_families, mistakes_are_shown_with_their_place)
@@ -229,6 +261,12 @@ Test(check_families, random_problems_are_of_all_sorts)
           "1,3" },
         { "log_softmax:@", "log_softmax:", "@0", "@1", "@2", "@3", "_reversed", "_f64", "1x1" },
         { "_reversed", "_sum", "_none", "_smooth", "_ignore", "_f64", "x1" },
+        { "_reversed", "_ignore", "_weighted", "_mean", "_f64", "x1" },
+        { "max_pool2d", "avg_pool2d", "adaptive", "_ceil", "_exclude", "_divisor", "_f64", "d2x",
+          "p0x0" },
+        { "_train", "_plain", "_f64", "h1w1" },
+        { "_reversed", "_sum", "_none", "_smooth", "_ignore", "_weighted", "_f64" },
+        { "_ignore", "_weighted", "_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -331,6 +369,19 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("cross_entropy:2x3_weighted",
                     "xr[2,3]f32 labelsr[2]i64 class_weightsr[3]f32 yw[]f32");
     assert_operands("cross_entropy:5_none", "xr[5]f32 labelsr[]i64 yw[]f32");
+    assert_operands("max_pool2d:n2c3h9w8k3x2_dx",
+                    "dyr[2,3,3,4]f32 indicesr[2,3,3,4]i64 dxw[2,3,9,8]f32");
+    assert_operands("avg_pool2d:n2c3h9w8k3x2_dx_f64", "dyr[2,3,3,4]f64 dxw[2,3,9,8]f64");
+    assert_operands("batch_norm2d:n2c3h4w5_dx",
+                    "xr[2,3,4,5]f32 weightr[3]f32 meanr[3]f32 rstdr[3]f32 dyr[2,3,4,5]f32 "
+                    "dxw[2,3,4,5]f32 dweightw[3]f32 dbiasw[3]f32");
+    assert_operands("cross_entropy:2x3x4_reversed_weighted_dx",
+                    "xr[4,3,2]f32 labelsr[2,4]i64 class_weightsr[3]f32 dyr[]f32 dxw[4,3,2]f32");
+    assert_operands("cross_entropy:2x3x4_none_dx",
+                    "xr[2,3,4]f32 labelsr[2,4]i64 dyr[2,4]f32 dxw[2,3,4]f32");
+    assert_operands("nll_loss:2x3x4_reversed_weighted_mean",
+                    "xr[4,3,2]f32 labelsr[2,4]i64 weightr[3]f32 lossesw[2,4]f32 weightsw[2,4]f32");
+    assert_operands("nll_loss:2x3x4_dx", " labelsr[2,4]i64 dyr[2,4]f32 dxw[2,3,4]f32");
 }
 
 static bool holds(talc_dtype dtype, double value)
@@ -377,7 +428,9 @@ Test(check_families, exact_data_have_exact_results)
             talc_check_values_free(&values);
         }
     cr_assert(exact[0] > SEEDS / 8 && exact[1] == SEEDS / 4 && exact[2] > SEEDS / 16 &&
-              exact[3] > SEEDS / 8 && exact[4] == 0);
+              exact[3] > SEEDS / 8 && exact[4] == 0 && exact[5] == 0 && exact[6] == SEEDS / 4 &&
+              exact[7] > SEEDS / 8 && exact[8] > SEEDS / 8 && exact[9] == 0 &&
+              exact[10] == SEEDS / 4);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
@@ -398,7 +451,7 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 12 * 2);
+    cr_assert_eq(talc_check_summary_count(check), 17 * 2 + 2, "nll_loss has one row");
     talc_check_free(check);
 }
 
@@ -468,6 +521,13 @@ Test(check_families, empty_problems_reach_no_row)
         "log_softmax:0x3@1",
         "cross_entropy:0x3",
         "batch_norm2d:n1c2h3w0",
+        "max_pool2d:n0c3h9w9k3x3_dx",
+        "adaptive_avg_pool2d:n1c1h1w1o0x4_dx",
+        "batch_norm2d:n2c0h3w3_dx",
+        "batch_norm2d:n0c2h3w3_dx",
+        "cross_entropy:0x3_dx",
+        "nll_loss:0x3",
+        "nll_loss:0x3_dx",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
@@ -478,6 +538,7 @@ Test(check_families, empty_problems_reach_no_row)
         for (; (row = talc_check_row_at(family, cpu_device(), rows)) != NULL; rows++)
             cr_assert(talc_check_plan(family, row, cpu_device(), &problem, SIZE_MAX, &plan) != NULL,
                       "%s: %s takes it", texts[i], row->name);
-        cr_assert(rows == 2 && talc_check_row_at(family, cpu_device(), rows + 5) == NULL);
+        cr_assert(rows == (strstr(texts[i], "nll") == NULL ? 2 : 1) &&
+                  talc_check_row_at(family, cpu_device(), rows + 5) == NULL);
     }
 }

@@ -119,10 +119,10 @@ Test(check_mutants, every_mutant_is_rejected)
     cr_assert(survivors == 0, "%d mutants survive", survivors);
 }
 
-Test(check_mutants, mutants_of_other_ops_are_rejected)
+static void assert_rejected(const op_mutant *mutants, int count)
 {
-    for (int i = 0; i < op_mutant_count; i++) {
-        const op_mutant *m = &op_mutants[i];
+    for (int i = 0; i < count; i++) {
+        const op_mutant *m = &mutants[i];
         talc_check *check = check_new();
         cr_assert(talc_check_problem(check, m->problem), "%s", talc_error_message());
         cr_expect(talc_check_passed(check), "the right rows fail %s: %s", m->problem,
@@ -131,6 +131,44 @@ Test(check_mutants, mutants_of_other_ops_are_rejected)
         const int by = rejected_by(m->row, &m->problem, 1);
         report(m->name, m->description, by < 0 ? NULL : m->problem);
         cr_expect(by == 0, "%s: '%s' survives", m->name, m->description);
+    }
+}
+
+Test(check_mutants, mutants_of_other_ops_are_rejected)
+{
+    assert_rejected(op_mutants, op_mutant_count);
+}
+
+Test(check_mutants, mutants_of_gradients_are_rejected)
+{
+    assert_rejected(gradient_mutants, gradient_mutant_count);
+}
+
+/* "max_pool2d" and "_dx" of "max_pool2d:n2c3h9w8k2x2_dx" are those of the other text too. */
+static bool of_one_direction(const char *a, const char *b)
+{
+    const size_t length = strcspn(a, ":");
+    return strncmp(a, b, length + 1) == 0 &&
+           (strstr(a, "_dx") == NULL) == (strstr(b, "_dx") == NULL);
+}
+
+/* Some problem of the op and the direction sees the mistake; not each has what it takes. */
+Test(check_mutants, the_quick_set_rejects_every_mutant_of_a_gradient)
+{
+    enum { MOST = 200 };
+    static char texts[MOST][TALC_CHECK_TEXT];
+    for (int i = 0; i < gradient_mutant_count; i++) {
+        const op_mutant *m = &gradient_mutants[i];
+        const char *list[MOST];
+        int count = 0;
+        for (int64_t j = 0;
+             count < MOST && talc_check_set_problem("quick", j, 0, texts[count]) != NULL; j++)
+            if (of_one_direction(m->problem, texts[count])) {
+                list[count] = texts[count];
+                count++;
+            }
+        cr_expect(rejected_by(m->row, list, count) >= 0, "%s: '%s' survives %d problems", m->name,
+                  m->description, count);
     }
 }
 

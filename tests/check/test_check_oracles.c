@@ -141,6 +141,55 @@ static const by_hand cases[] = {
       { 0, 0, 0, 1, 0, 0, 3, 0.5 },
       3,
       { (0.6931471805599453 + 1.3132616875182228) / 2 } },
+    /* Windows at -1, 1, 3: columns 0, 1 2, 3; what three windows name adds up. */
+    { "max_pool2d:n1c1h1w4k1x2s1x2p0x1_dx", { 5, 7, 9, 0, 2, 3 }, 2, { 5, 0, 7, 9 } },
+    { "max_pool2d:n1c1h1w4k1x3s1x1_dx", { 5, 7, 2, 2 }, 2, { 0, 0, 12, 0 } },
+    { "max_pool2d:n1c2h2w2k2x2_dx", { 5, 7, 3, 0 }, 2, { 0, 0, 0, 5, 7, 0, 0, 0 } },
+    { "max_pool2d:n1c1h1w3k1x2s1x1p0x1d1x3_dx", { NAN, 4, -1, 1 }, 2, { 0, 4, 0 } },
+    /* Windows of columns 0, 0 1, 1 2, 2, of which each counts two, or those inside; the last of a ceiling one. */
+    { "avg_pool2d:n1c1h1w3k1x2s1x1p0x1_dx", { 2, 4, 6, 8 }, 2, { 3, 5, 7 } },
+    { "avg_pool2d:n1c1h1w3k1x2s1x1p0x1_exclude_dx", { 2, 4, 6, 8 }, 2, { 4, 5, 11 } },
+    { "avg_pool2d:n1c1h1w3k1x2s1x1p0x1_divisor4_dx", { 2, 4, 6, 8 }, 2, { 1.5, 2.5, 3.5 } },
+    { "avg_pool2d:n1c1h1w3k1x2_ceil_dx", { 2, 4 }, 2, { 1, 1, 4 } },
+    { "avg_pool2d:n1c1h1w5k1x2s1x3_dx", { 2, 4 }, 2, { 1, 1, 0, 2, 2 } },
+    { "avg_pool2d:n1c1h2w2k2x2_dx_f64",
+      { INFINITY },
+      2,
+      { INFINITY, INFINITY, INFINITY, INFINITY } },
+    { "adaptive_avg_pool2d:n1c1h1w5o1x3_dx", { 2, 3, 4 }, 2, { 1, 2, 1, 3, 2 } },
+    { "adaptive_avg_pool2d:n1c1h2w1o3x1_dx", { 1, 4, 8 }, 2, { 3, 10 } },
+    /* x^ of -2 and 4, dy of 1 and 2: dbias 3, dweight 6, and weight rstd (dy - (3 + x^ 6) / 2) = 6 (1 + 4.5), 6 (2 - 13.5). */
+    { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 5, { 6, 12 } },
+    { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 6, { 6 } },
+    { "batch_norm2d:n1c1h1w2_dx", { 1, 4, 3, 2, 2, 1, 2 }, 7, { 3 } },
+    { "batch_norm2d:n1c1h1w2_train_dx", { 1, 4, 3, 2, 2, 1, 2 }, 5, { 33, -69 } },
+    { "batch_norm2d:n2c1h1w1_train_plain_dx_f64", { 1, 4, 2, 2, 1, 2 }, 5, { 11, -23 } },
+    { "batch_norm2d:n2c2h1w1_dx", { 1, 5, 3, 7, 1, 10, 0, 6, 1, 3, 1, 2, 3, 4 }, 6, { 10, 6 } },
+    { "batch_norm2d:n1c1h1w2_dx", { INFINITY, 4, 3, 2, 2, 1, 2 }, 5, { 6, 12 } },
+    { "batch_norm2d:n1c1h1w2_dx", { INFINITY, 4, 3, 2, 2, 1, 2 }, 6, { INFINITY } },
+    { "cross_entropy:2x2_none_dx", { 700, 700, 5, 5, 0, 1, 4, -8 }, 4, { -2, 2, -4, 4 } },
+    { "cross_entropy:3x2_dx",
+      { 7, 7, NAN, 1, 5, 5, 1, -100, 0, 6 },
+      4,
+      { 1.5, -1.5, 0, 0, -1.5, 1.5 } },
+    { "cross_entropy:3x2_sum_ignore_dx",
+      { 7, 7, NAN, 1, 5, 5, 1, 0, 1, 6 },
+      4,
+      { 3, -3, 0, 0, 3, -3 } },
+    { "cross_entropy:2x2_dx", { 7, 7, 5, 5, 0, 2, 6 }, 4, { NAN, NAN, NAN, NAN } },
+    { "cross_entropy:2x2_none_dx", { 7, 7, NAN, 5, 0, 2, 6, 6 }, 4, { -3, 3, NAN, NAN } },
+    { "cross_entropy:2x2_sum_reversed_dx", { 7, 3, 7, 3, 0, 1, 2 }, 4, { -1, 1, 1, -1 } },
+    { "cross_entropy:2_dx", { -INFINITY, 3, 0, 2 }, 4, { -2, 2 } },
+    { "cross_entropy:1x1_smooth_dx", { 3, 0, 7 }, 4, { 0 } },
+    { "cross_entropy:2x2_weighted_dx", { 7, 7, 5, 5, 0, 1, 3, 1, 8 }, 4, { -3, 3, 1, -1 } },
+    { "nll_loss:2x3", { 1, 2, 3, 4, 5, 6, 2, -100 }, 4, { -3, 0 } },
+    { "nll_loss:2x3_reversed_ignore_weighted_mean",
+      { 1, 4, 2, 5, 3, 6, 2, 0, 7, 8, 9 },
+      4,
+      { -27, 0 } },
+    { "nll_loss:2x3_weighted_mean", { 1, 2, 3, 4, 5, 6, 2, -100, 7, 8, 9 }, 5, { 9, 0 } },
+    { "nll_loss:1x2x2_dx", { 1, 0, 5, 7 }, 6, { 0, -7, -5, 0 } },
+    { "nll_loss:2x2_weighted_dx", { 1, -100, 3, 4, 5, 7 }, 6, { 0, -20, 0, 0 } },
 };
 
 Test(check_oracles, values_by_hand)
@@ -208,6 +257,11 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         { "batch_norm2d:n2c3h1w5_train_relu_f64", 3, 3 },
         { "batch_norm2d:n2c1000h53w50_train", 1000, 1000 },
         { "batch_norm2d:n1c4h3w2", 0, 0 },
+        { "batch_norm2d:n3c5h2w4_train_dx", 5, 5 },
+        { "batch_norm2d:n2c1000h53w50_dx", 1000, 1000 },
+        { "cross_entropy:5x6_weighted_dx", 6, 6 }, /* one for all of them */
+        { "cross_entropy:2x3x4_none_smooth_dx_f64", 9, 9 },
+        { "cross_entropy:1000x600_dx", 1001, 100 },
         { "matmul:m2n2k3", 0, 0 },
     };
     for (size_t i = 0; i < sizeof common / sizeof *common; i++) {
@@ -226,6 +280,42 @@ Test(check_oracles, common_to_a_group_or_by_each_element)
         talc_check_oracle_free(&oracle);
         talc_check_values_free(&self.values);
     }
+}
+
+Test(check_oracles, room_for_rounding_of_gradients_by_hand)
+{
+    const double dy[] = { 2, -4, 6, 8 };
+    assert_room("avg_pool2d:n1c1h1w3k1x2s1x1p0x1_dx", dy, 2, 1, 2, 5, 0);
+    assert_room("avg_pool2d:n1c1h1w3k1x2s1x1p0x1_exclude_dx", dy, 2, 0, 2, 4, 0);
+    assert_room("avg_pool2d:n1c1h1w5k1x2s1x3_dx", dy, 2, 2, 0, 0, 0);
+    assert_room("max_pool2d:n1c1h1w4k1x3s1x1_dx", (double[]){ 5, -7, 2, 2 }, 2, 2, 2, 12, 0);
+
+    /* x^ of -0.5 and 1, M = 2; dbias 3, dweight 1.5, of sizes 3 and 2.5; 10 roundings in f64. Integers have none. */
+    const double norm[] = { 1, 4, 3, 2, 0.5, 1, 2 }, f64 = 10 * 0x1p-53;
+    assert_room("batch_norm2d:n1c1h1w2_dx", norm, 5, 0, 6, 1.5, 0);
+    assert_room("batch_norm2d:n1c1h1w2_train_dx", norm, 5, 0, 6, 1.5 * (1 + 1.5 + 0.5 * 0.75),
+                1.5 * (3 + 0.5 * 2.5) / 2 * f64);
+    assert_room("batch_norm2d:n1c1h1w2_train_dx", norm, 6, 0, 6, 1.5, 2.5 * f64);
+    assert_room("batch_norm2d:n1c1h1w2_dx", norm, 7, 0, 6, 3, 3 * f64);
+    assert_room("batch_norm2d:n1c1h1w2_dx_f64", norm, 6, 0, 8, 2.5, 0);
+    assert_room("batch_norm2d:n1c1h1w2_train_dx", (double[]){ 1, 4, 3, 2, 2, 1, 2 }, 5, 0, 6, 51,
+                0);
+
+    /* p of 1 / s and e / s, the mean of d 3 e / s. */
+    const double logits[] = { 0, -3, 0, 0, 1, 2 }, e = exp(-3), s = 3 + e, root = 2 * 2;
+    assert_room("cross_entropy:1x4_none_dx", logits, 4, 0, 6, 2 / s,
+                2 / s * (4 + 3 * e / s + root) * u);
+    assert_room("cross_entropy:1x4_none_dx", logits, 4, 1, 6, 2 * e / s + 2,
+                2 * e / s * (4 + 3 * e / s + root + 3) * u);
+    assert_room("cross_entropy:4_smooth_dx_f64", logits, 4, 1, 6, 2 * e / s + 2 * 0.9 + 0.05,
+                2 * e / s * (12 + 3 * e / s + root + 3) * 0x1p-53);
+    /* A is 3, and the sum of one weight may be 2 (1 + 1) u off. */
+    const double weighted[] = { 0, 0, 1, 5, 3, 2 }, size = 2.0 / 3;
+    assert_room("cross_entropy:1x2_weighted_dx", weighted, 4, 0, 6, size * 1.5,
+                (size * 1.5 * (4 + 2 * sqrt(2)) + 4 * size * 1.5) * u);
+    assert_room("nll_loss:1x2", (double[]){ 3, -5, 1 }, 4, 0, 0, 5, 0);
+    assert_room("nll_loss:1x2_weighted_dx", (double[]){ 1, 3, 0.5, 7 }, 6, 1, 0, 3.5, 0);
+    assert_room("nll_loss:1x2_weighted_dx", (double[]){ 1, 3, 0.5, 7 }, 6, 0, 0, 0, 0);
 }
 
 Test(check_oracles, room_for_rounding_by_hand)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1000 };
+enum { MOST = 2000 };
 
 typedef struct listed {
     char text[TALC_CHECK_TEXT];
@@ -48,19 +48,36 @@ static int64_t count_of(int64_t count, const char *op)
     return found;
 }
 
+static int64_t gradients_of(int64_t count, const char *op)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found += is_of(problems[i].text, op) && strstr(problems[i].text, "_dx") != NULL;
+    return found;
+}
+
 static const char *const others[] = { "max_pool2d", "avg_pool2d",  "adaptive_avg_pool2d",
                                       "matmul",     "sum",         "mean",
                                       "max",        "argmax",      "batch_norm2d",
-                                      "softmax",    "log_softmax", "cross_entropy" };
+                                      "softmax",    "log_softmax", "cross_entropy",
+                                      "nll_loss" };
 
-enum { OTHERS = sizeof others / sizeof *others };
+/* Those whose input gradients have rows. */
+static const char *const with_gradients[] = { "max_pool2d",          "avg_pool2d",
+                                              "adaptive_avg_pool2d", "batch_norm2d",
+                                              "cross_entropy",       "nll_loss" };
+
+enum {
+    OTHERS = sizeof others / sizeof *others,
+    GRADIENTS = sizeof with_gradients / sizeof *with_gradients
+};
 
 Test(check_sets, every_problem_reads_prints_the_same_and_stands_once)
 {
     static const struct {
         const char *set;
         int64_t least, most, convolutions;
-    } sets[] = { { "quick", 60, 120, 50 }, { "edges", 300, 1000, 260 }, { "models", 90, 200, 60 } };
+    } sets[] = { { "quick", 60, 160, 50 }, { "edges", 300, 1500, 260 }, { "models", 90, 200, 60 } };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         const char *set = sets[i].set;
         const int64_t count = read_set(set);
@@ -89,6 +106,9 @@ Test(check_sets, quick_and_edges_have_every_op)
         for (int j = 0; j < OTHERS; j++)
             cr_assert(count_of(count, others[j]) >= 1 + 4 * i, "%s: too few of %s", sets[i],
                       others[j]);
+        for (int j = 0; j < GRADIENTS; j++)
+            cr_assert(gradients_of(count, with_gradients[j]) >= 1 + 7 * i,
+                      "%s: too few gradients of %s", sets[i], with_gradients[j]);
     }
 }
 
@@ -134,11 +154,19 @@ Test(check_sets, edges_go_past_the_tiles_of_every_op)
         const char *part;
         int64_t least;
     } cases[] = {
-        { "max_pool2d", 'c', "", 129 },          { "avg_pool2d", 'c', "", 129 },
-        { "adaptive_avg_pool2d", 'c', "", 129 }, { "batch_norm2d", 'c', "_train", 257 },
-        { "batch_norm2d", 'c', "_relu", 129 },   { "matmul", 'k', "_ta", 513 },
-        { "matmul", 'k', "_tb", 513 },           { "matmul", 'k', "_ta_tb", 513 },
+        { "max_pool2d", 'c', "", 129 },
+        { "avg_pool2d", 'c', "", 129 },
+        { "adaptive_avg_pool2d", 'c', "", 129 },
+        { "batch_norm2d", 'c', "_train", 257 },
+        { "batch_norm2d", 'c', "_relu", 129 },
+        { "matmul", 'k', "_ta", 513 },
+        { "matmul", 'k', "_tb", 513 },
+        { "matmul", 'k', "_ta_tb", 513 },
         { "matmul", 'k', "_f64", 513 },
+        { "max_pool2d", 'c', "_dx", 129 },
+        { "avg_pool2d", 'c', "_dx", 129 },
+        { "adaptive_avg_pool2d", 'c', "_dx", 129 },
+        { "batch_norm2d", 'c', "_train_dx", 257 },
     };
     const int64_t count = read_set("edges");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -175,6 +203,8 @@ Test(check_sets, random_is_mostly_conv2d_and_has_every_op)
               (int)convolutions);
     for (int j = 0; j < OTHERS; j++)
         cr_assert(count_of(MOST, others[j]) > 2, "%s", others[j]);
+    for (int j = 0; j < GRADIENTS; j++)
+        cr_assert(gradients_of(MOST, with_gradients[j]) > 2, "%s", with_gradients[j]);
 }
 
 Test(check_sets, problem_text_is_full)

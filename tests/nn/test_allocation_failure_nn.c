@@ -225,6 +225,35 @@ Test(allocation_failure_nn, summary_and_printing)
     assert_survives_everywhere(&scenario, 40);
 }
 
+/* Parameters and buffers, which f64 copies stand in for, are what they were whatever happens. */
+static void *begin_norm(talc_device *device)
+{
+    talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1 });
+    net_and_input *fixture = begin_net(device, norm, TALC_DIMS(3, 1, 1, 1));
+    talc_module_train(norm);
+    talc_require_grad(talc_module_find(norm, "bias"), false);
+    fixture->x = talc_cast(fixture->x, TALC_F64);
+    return fixture;
+}
+
+static void run_gradient(fault_run *run)
+{
+    const net_and_input *fixture = run->fixture;
+    const talc_gradient_options options = { .directions = 1 };
+    talc_gradient_report report;
+    const bool passed = talc_check_module_gradient(fixture->net, fixture->x, &options, &report);
+    cr_assert(passed != talc_failed(), "%d slopes, worst %g", report.count, report.worst);
+    if (passed)
+        fault_keep_bytes(run, &report.worst, sizeof report.worst);
+}
+
+Test(allocation_failure_nn, checking_a_gradient)
+{
+    const fault_scenario scenario = { "check_gradient", begin_norm, run_gradient, keep_net,
+                                      end_net };
+    assert_survives_everywhere(&scenario, 60);
+}
+
 // ---- Files --------------------------------------------------------------------------------------------------
 
 /* The target of every save holds an old file, which a failure must leave. */

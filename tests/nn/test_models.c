@@ -3,6 +3,7 @@
 #include "examples/lenet.h"
 #include "examples/resnet20.h"
 #include "nn/entries.h"
+#include "tests/support/op_cases.h"
 #include "tests/support/pattern.h"
 #include "tests/support/torch_keys.h"
 
@@ -324,4 +325,63 @@ Test(models, a_search_for_numbers_that_are_not_finite_can_fail)
     talc_error_clear();
     talc_module_free(model);
     assert_all_freed();
+}
+
+// ---- Gradients ----------------------------------------------------------------------------------------------
+
+/* y = x w, of which the gradient by w is lost when `detached`. */
+typedef struct scaling {
+    talc_module base;
+    talc_tensor *weight;
+    bool detached;
+} scaling;
+
+static bool scaling_init(talc_module *module, const void *options)
+{
+    scaling *self = (scaling *)module;
+    self->detached = *(const bool *)options;
+    self->weight =
+        talc_module_parameter(module, "weight", talc_rand(cpu_device(), TALC_F32, TALC_DIMS(3)));
+    talc_module_buffer(module, "count", talc_zeros(cpu_device(), TALC_I64, TALC_SCALAR));
+    return !talc_failed();
+}
+
+static talc_tensor *scaling_forward(talc_module *module, talc_tensor *x)
+{
+    const scaling *self = (const scaling *)module;
+    return talc_mul(x, self->detached ? talc_detach(self->weight) : self->weight);
+}
+
+static const talc_module_class scaling_class = {
+    .name = "Scaling", .size = sizeof(scaling), .init = scaling_init, .forward = scaling_forward
+};
+
+/* The norm's statistics would move, and f32 could not tell a slope. */
+Test(models, the_gradient_of_a_module_is_checked_on_copies_in_f64)
+{
+    talc_manual_seed(9);
+    for (int detached = 0; detached < 2; detached++) {
+        talc_module *norm = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 });
+        talc_module *net =
+            TALC_SEQUENTIAL(norm, talc_module_new(&scaling_class, &(bool){ detached != 0 }));
+        talc_tensor *x = talc_randn(cpu_device(), TALC_F64, TALC_DIMS(2, 2, 4, 3));
+        talc_tensor *weight = talc_module_find(net, "1.weight");
+        talc_tensor *mean = talc_clone(talc_module_find(net, "0.running_mean"));
+        talc_tensor *before = talc_clone(talc_detach(weight));
+        talc_gradient_report report;
+        const bool passed = talc_check_module_gradient(net, x, NULL, &report);
+        assert_no_failure();
+        cr_assert(passed == (detached == 0), "%d: %g of input %d", detached, report.worst,
+                  report.input);
+        cr_assert(report.count == 3 * 4 && report.input == (detached ? 3 : report.input),
+                  "%d slopes, worst of input %d", report.count, report.input);
+        assert_same_bits("weight", before, weight);
+        assert_same_bits("running_mean", mean, talc_module_find(net, "0.running_mean"));
+        cr_assert(talc_wants_grad(weight) && talc_grad(weight) == NULL);
+        cr_assert(!talc_check_module_gradient(net, NULL, NULL, &report));
+        assert_failure(TALC_NULL_ARGUMENT, "check_gradient: x is NULL");
+        cr_assert(!talc_check_module_gradient(NULL, x, NULL, &report));
+        assert_failure(TALC_NULL_ARGUMENT, "check_gradient: module is NULL");
+        talc_module_free(net);
+    }
 }

@@ -148,14 +148,14 @@ const talc_algorithm *fourier_row(talc_precision precision);
 
 // ---- Other ops ----------------------------------------------------------------------------------------------
 
-/// A wrong row of another op: the CPU's reference, asked for something else or with its results spoilt.
+/// A wrong row of another op, or of its input gradient: the CPU's reference, asked for something else or with its results spoilt.
 typedef struct op_mutant {
     const char *name, *description;
     const char *problem; ///< on which it is rejected
     const talc_algorithm *row;
 } op_mutant;
 
-extern const op_mutant op_mutants[];
-extern const int op_mutant_count;
+extern const op_mutant op_mutants[], gradient_mutants[];
+extern const int op_mutant_count, gradient_mutant_count;
 
 #endif

@@ -118,7 +118,7 @@ class Basics(Tool):
                           ("check", "sum:8", "--kinds", evil), ("info", "--device", evil), ("info", "--threads", evil),
                           ("run", evil), ("check", "sum:8", "--op", evil), ("check", "sum:8", "--shares", "no/" + evil),
                           ("conv2d", "a", "b", "--padding", evil), ("conv2d", "a", "b", "--activation", evil),
-                          ("bench", evil), ("check", "model", evil), ("check", "sum:8", "--part", evil)]:
+                          ("bench", evil), ("check", "model", evil), ("check", "grad", evil), ("check", "sum:8", "--part", evil)]:
             done = talc(*arguments)
             self.assertIn(done.returncode, (1, 2), arguments)
             self.assertRegex(done.stderr, shown, arguments)
@@ -424,6 +424,38 @@ class ShortOfAddressSpace(Tool):
         self.assertRegex(done.stdout, r"im2col *refuses: OpenBLAS needs \d+ MiB of address space, more than there is")
         self.assertRegex(done.stdout, r"-> reference")
         self.assertIn("OpenBLAS needs", self.limited(100, "info").stdout)
+
+
+class CheckGrad(Tool):
+    def test_some_by_name(self):
+        text = self.ok("check", "grad", "conv2d", "relu", "--device", "cpu")
+        lines = text.split("\n\n")[0].splitlines()
+        self.assertGreater(len(lines), 5)
+        for line in lines:
+            self.assertRegex(line, r"^passed  (conv2d|relu) +\d+ slopes, worst +\S+e-1\d")
+        self.assertRegex(text, r"\ncpu: passed: cases: %d, failed: 0\n" % len(lines))
+
+    def test_json(self):
+        done = self.json("check", "grad", "lenet", "cross_entropy", "--device", "cpu", "--seed", "3")
+        self.assertEqual([done[key] for key in ("device", "seed", "passed", "failed")], ["cpu", 3, True, 0])
+        self.assertEqual([case["name"] for case in done["cases"]], ["cross_entropy"] * 3 + ["lenet"])
+        for case in done["cases"]:
+            self.assertTrue(case["passed"])
+            self.assertLess(case["worst"], case["tolerance"])
+            self.assertGreater(case["slopes"], 3)
+        again = self.json("check", "grad", "lenet", "cross_entropy", "--device", "cpu", "--seed", "3", "--threads", "1")
+        self.assertEqual(again["cases"], done["cases"])
+
+    def test_a_seed_draws_others(self):
+        worst = [self.json("check", "grad", "sigmoid", "--device", "cpu", "--seed", seed)["cases"][0]["due"] for seed in "12"]
+        self.assertNotEqual(*worst)
+
+    def test_failures(self):
+        self.fails(2, "there is no op or model 'conv3d'; there are abs, .*conv2d, .*lenet, resnet20, resnet20-b", "check", "grad",
+                   "conv2d", "conv3d")
+        self.fails(2, "--seed", "check", "grad", "--seed", "-1")
+        self.fails(2, "no_such", "check", "grad", "relu", "--device", "no_such")
+        self.assertIn("resnet20-b", self.ok("check", "grad", "--help"))
 
 
 class CheckModel(Tool):

@@ -1,0 +1,284 @@
+/// The family of batch normalisation's gradients: "batch_norm2d:n8c16h7w7_train_dx". Words: train; plain: without weight.
+///
+///     dbias = sum dy,    dweight = sum dy x^,    x^ = (x - mean) rstd
+///     dx = weight rstd (dy - (dbias + x^ dweight) / M) in training, weight rstd dy otherwise
+///
+/// mean and rstd are operands, which hold what no batch has to have, so that each part of the formula is seen on its own.
+///
+/// Errors, with u of the data's type, A and B the sums of |dy| and of |dy x^| of a channel, s = |weight| rstd. f32 data keep
+/// their sums in f64, or as well: dbias and dweight may be 8 u of themselves off, whatever M is, and (M + 8) 2^-53 of A and B;
+/// f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its three terms, K = 6,
+/// and what the sums are off: s (M + 8) 2^-53 (A + |x^| B) / M.
+#include "check/batch_norm2d.h"
+
+#include "check/data.h"
+#include "ops/backend.h"
+
+#include <math.h>
+
+static const char *const op_names[] = { "batch_norm2d.grad_input", NULL };
+
+enum { X, WEIGHT, MEAN, RSTD, DY, DX, DWEIGHT, DBIAS };
+
+static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
+{
+    const check_norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const talc_dims image = TALC_DIMS(p->N, p->C, p->H, p->W), channels = TALC_DIMS(p->C);
+    list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
+    if (!own->plain)
+        list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
+    list[MEAN] = talc_check_operand("mean", CHECK_READ, p->dtype, channels);
+    list[RSTD] = talc_check_operand("rstd", CHECK_READ, p->dtype, channels);
+    list[DY] = talc_check_operand("dy", CHECK_READ, p->dtype, image);
+    list[DX] = talc_check_operand("dx", CHECK_WRITTEN, p->dtype, image);
+    list[DWEIGHT] = talc_check_operand("dweight", CHECK_WRITTEN, p->dtype, channels);
+    list[DBIAS] = talc_check_operand("dbias", CHECK_WRITTEN, p->dtype, channels);
+}
+
+static double values_of_channel(const talc_batch_norm2d_problem *p)
+{
+    return (double)p->N * (double)p->H * (double)p->W;
+}
+
+// ---- Data ---------------------------------------------------------------------------------------------------
+
+/* Exact data: x of -3 .. 3, mean of -1 .. 1, weight of -2 .. 2, rstd 1 or 2, and dy of -largest .. largest, times the odd part
+ * of M in training, where sums are divided by M. */
+enum { MOST_X = 3, MOST_MEAN = 1, MOST_WEIGHT = 2, MOST_RSTD = 2 };
+
+static double odd_part(double number)
+{
+    while (number > 1 && fmod(number, 2) == 0)
+        number /= 2;
+    return number;
+}
+
+/* No intermediate result passes 2 M |weight| rstd |x^|^2 |dy|; divided by M it is a multiple of 1 over the even part of M. */
+static double exact_largest(const talc_batch_norm2d_problem *p)
+{
+    const double M = values_of_channel(p), x = (MOST_X + MOST_MEAN) * MOST_RSTD;
+    const double size = 2 * M * MOST_WEIGHT * MOST_RSTD * x * x;
+    const double multiple = p->training ? odd_part(M) : 1;
+    return M < 1 ? 4 : fmin(4, floor(talc_check_format(p->dtype).integers / size / multiple));
+}
+
+static bool takes(const check_problem *problem, talc_check_kind kind)
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 : kind <= TALC_CHECK_INFINITY;
+}
+
+static void fill_exact(const check_norm_problem *own, uint64_t seed, const check_values *values)
+{
+    const talc_batch_norm2d_problem *p = &own->p;
+    const int64_t count = p->N * p->C * p->H * p->W;
+    const double multiple = p->training ? odd_part(values_of_channel(p)) : 1;
+    talc_check_fill(values->of[X], count, p->dtype, TALC_CHECK_EXACT, MOST_X, 1, seed);
+    talc_check_fill(values->of[DY], count, p->dtype, TALC_CHECK_EXACT, exact_largest(p), 1,
+                    talc_check_bits(seed, 1));
+    talc_check_fill(values->of[MEAN], p->C, p->dtype, TALC_CHECK_EXACT, MOST_MEAN, 1,
+                    talc_check_bits(seed, 2));
+    for (int64_t i = 0; i < count; i++)
+        values->of[DY][i] *= multiple;
+    for (int64_t c = 0; c < p->C; c++) {
+        const uint64_t bits = talc_check_bits(seed, (uint64_t)(3 + c));
+        values->of[RSTD][c] = 1 + (double)(bits % MOST_RSTD);
+        if (!own->plain)
+            values->of[WEIGHT][c] =
+                (bits / 2 % 2 == 0 ? 1 : -1) * (1 + (double)(bits / 4 % MOST_WEIGHT));
+    }
+}
+
+/* One of +-0.5 .. 1, and no zero. */
+static double away_from_0(talc_dtype dtype, double random)
+{
+    return talc_check_rounded(dtype, random < 0 ? random / 2 - 0.5 : random / 2 + 0.5);
+}
+
+/* WIDE: x and mean about 1e4 apart from 0, so that a sum of dy x less mean times a sum of dy loses all digits. */
+static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
+                 const check_values *values)
+{
+    const check_norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const int64_t count = p->N * p->C * p->H * p->W;
+    const bool far = kind == TALC_CHECK_WIDE;
+    if (kind == TALC_CHECK_EXACT) {
+        fill_exact(own, seed, values);
+        return;
+    }
+    const bool odd = kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
+    talc_check_fill(values->of[X], count, p->dtype, far ? TALC_CHECK_RANDOM : kind, 1, 1, seed);
+    for (int64_t i = 0; far && i < count; i++)
+        values->of[X][i] = talc_check_rounded(p->dtype, 1e4 + values->of[X][i]);
+    talc_check_fill(values->of[DY], count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, 1, 1,
+                    talc_check_bits(seed, 1));
+    for (int i = WEIGHT; i <= RSTD; i++)
+        if (values->of[i] != NULL)
+            talc_check_fill(values->of[i], p->C, p->dtype, TALC_CHECK_RANDOM, 1, 1,
+                            talc_check_bits(seed, (uint64_t)i + 1));
+    for (int64_t c = 0; c < p->C; c++) {
+        double *mean = &values->of[MEAN][c], *rstd = &values->of[RSTD][c];
+        *mean = talc_check_rounded(p->dtype, *mean / 8 + (far ? 1e4 : 0));
+        *rstd = fabs(away_from_0(p->dtype, *rstd));
+        if (!own->plain)
+            values->of[WEIGHT][c] = away_from_0(p->dtype, values->of[WEIGHT][c]);
+    }
+}
+
+/* After x: a NaN in each operand in turn, an infinity in dy and a negative one in x. Others would be infinite in one order of
+ * multiplication and not a number in another. */
+static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
+                  const check_values *values)
+{
+    static const int of_nan[] = { DY, MEAN, RSTD, WEIGHT }, of_infinity[] = { DY, X };
+    const check_norm_problem *own = read_only(problem);
+    const bool is_nan = kind == TALC_CHECK_NAN;
+    const int rounds = is_nan ? 4 - own->plain : kind == TALC_CHECK_INFINITY ? 2 : 0;
+    if (round >= rounds)
+        return false;
+    const int which = is_nan ? of_nan[round] : of_infinity[round];
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_batch_norm2d_gradient, problem, list);
+    for (int64_t i = 0; i < list[X].count; i++)
+        if (!isfinite(values->of[X][i]))
+            values->of[X][i] = 0.25;
+    values->of[which][talc_check_bits(seed, 9) % (uint64_t)list[which].count] =
+        is_nan       ? (double)NAN
+        : which == X ? -(double)INFINITY
+                     : (double)INFINITY;
+    return true;
+}
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+static int64_t groups(const check_problem *problem)
+{
+    return read_only(problem)->p.C;
+}
+
+static int64_t group_of(const check_problem *problem, int operand, int64_t index)
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    return operand == DX ? index / p->H / p->W % p->C : index;
+}
+
+enum { LEARNT_DBIAS, LEARNT_DWEIGHT, LEARNT_A, LEARNT_B };
+
+/* Sums of a channel, and of their sizes. */
+static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    const int64_t plane = p->H * p->W;
+    const long double mean = values->of[MEAN][c], rstd = values->of[RSTD][c];
+    check_common all = { .of = { 0 } };
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t i = (n * p->C + c) * plane; i < (n * p->C + c + 1) * plane; i++) {
+            const long double dy = values->of[DY][i];
+            const long double product = dy * ((values->of[X][i] - mean) * rstd);
+            all.of[LEARNT_DBIAS] += dy;
+            all.of[LEARNT_DWEIGHT] += product;
+            all.of[LEARNT_A] += fabsl(dy);
+            all.of[LEARNT_B] += fabsl(product);
+        }
+    return all;
+}
+
+/* What sums in f64 lose of their sizes: nothing on exact data, by whose integers a channel is known. */
+static double lost(const check_problem *problem, const check_values *values, int64_t c)
+{
+    const double mean = values->of[MEAN][c], rstd = values->of[RSTD][c];
+    const bool exact = mean == floor(mean) && rstd == floor(rstd);
+    return exact ? 0 : (values_of_channel(&read_only(problem)->p) + 8) * 0x1p-53;
+}
+
+/* Of a sum and its sizes. */
+static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, long double sizes,
+                         double of_sizes)
+{
+    const bool narrow = talc_check_is_narrow(p->dtype);
+    const double M = values_of_channel(p);
+    check_due due = { .value = sum, .K = narrow ? 6 : M + 6 };
+    if (!isfinite(sum))
+        return due;
+    due.S = (double)(narrow ? fabsl(sum) : sizes);
+    due.extra = narrow ? of_sizes * (double)sizes : 0;
+    return due;
+}
+
+static check_due dx_due(const check_problem *problem, const check_values *values,
+                        const check_common *all, int64_t c, int64_t index)
+{
+    const check_norm_problem *own = read_only(problem);
+    const talc_batch_norm2d_problem *p = &own->p;
+    const double M = values_of_channel(p);
+    const long double rstd = values->of[RSTD][c];
+    const long double scale = (own->plain ? 1 : values->of[WEIGHT][c]) * rstd;
+    const long double of_dy = scale * values->of[DY][index];
+    check_due due = { .value = of_dy, .K = 6, .S = (double)fabsl(of_dy) };
+    if (p->training) {
+        const long double x = (values->of[X][index] - values->of[MEAN][c]) * rstd;
+        const long double of_mean = scale * all->of[LEARNT_DBIAS] / M,
+                          of_x = scale * x * all->of[LEARNT_DWEIGHT] / M;
+        const long double sizes = (all->of[LEARNT_A] + fabsl(x) * all->of[LEARNT_B]) / M;
+        due.value -= of_mean + of_x;
+        due.S += (double)(fabsl(of_mean) + fabsl(of_x));
+        due.extra = (double)(fabsl(scale) * sizes) * lost(problem, values, c);
+    }
+    if (!isfinite(due.value))
+        due.S = due.extra = 0;
+    return due;
+}
+
+static check_due due_of(const check_problem *problem, const check_values *values, int operand,
+                        int64_t index)
+{
+    const talc_batch_norm2d_problem *p = &read_only(problem)->p;
+    const int64_t c = group_of(problem, operand, index);
+    const check_common all = values->common != NULL ? values->common[c] : learn(problem, values, c);
+    if (operand == DX)
+        return dx_due(problem, values, &all, c, index);
+    const bool bias = operand == DBIAS;
+    return sum_due(p, all.of[bias ? LEARNT_DBIAS : LEARNT_DWEIGHT],
+                   all.of[bias ? LEARNT_A : LEARNT_B], lost(problem, values, c));
+}
+
+/* Each element is part of two sums as well. */
+static double terms(const check_problem *problem)
+{
+    (void)problem;
+    return 6;
+}
+
+// ---- The family ---------------------------------------------------------------------------------------------
+
+static bool random_problem(uint64_t *state, check_problem *problem)
+{
+    if (!talc_check_norm_random(state, problem))
+        return false;
+    talc_check_norm_turn(problem);
+    return true;
+}
+
+#define POINTER(name) offsetof(talc_batch_norm2d_arguments, name)
+
+const check_family talc_check_batch_norm2d_gradient = {
+    .ops = op_names,
+    .stream = 11,
+    .parse = talc_check_norm_parse,
+    .print = talc_check_norm_print,
+    .random = random_problem,
+    .operands = operands,
+    .takes = takes,
+    .fill = fill,
+    .spoil = spoil,
+    .groups = groups,
+    .group_of = group_of,
+    .learn = learn,
+    .due = due_of,
+    .terms = terms,
+    .list = offsetof(struct talc_backend, batch_norm2d),
+    .arguments = { POINTER(x), POINTER(weight), POINTER(mean), POINTER(rstd), POINTER(dy),
+                   POINTER(dx), POINTER(dweight), POINTER(dbias) },
+};

@@ -1,0 +1,317 @@
+#include "tools/gradient_cases.h"
+
+#include "tools/models.h"
+
+#include <string.h>
+
+// ---- Ops ----------------------------------------------------------------------------------------------------
+
+/* Labels 0, 3, 2, 1, 0, ... of four classes for x [N, 4, ...], on its device. */
+static talc_tensor *labels_of(const talc_tensor *x)
+{
+    int64_t labels[64];
+    talc_dims dims = { 0 };
+    int64_t count = 1;
+    for (int i = 0; i < x->rank; i++)
+        if (i != 1)
+            count *= dims.dim[dims.rank++] = x->dims[i];
+    for (int64_t i = 0; i < count && i < 64; i++)
+        labels[i] = i * 3 % 4;
+    return talc_from_host(x->device, TALC_I64, dims, labels);
+}
+
+/* Weights 1, 2, 3, 4 of classes. */
+static talc_tensor *weights_of(const talc_tensor *x)
+{
+    return talc_arange(x->device, TALC_F64, 1, 5, 1);
+}
+
+static talc_tensor *entropy(const talc_tensor *x, talc_cross_entropy_options options, bool weighted)
+{
+    options.class_weights = weighted ? weights_of(x) : NULL;
+    return talc_cross_entropy_with(x, labels_of(x), &options);
+}
+
+static talc_tensor *nll(const talc_tensor *x, talc_nll_loss_options options, bool weighted)
+{
+    options.weight = weighted ? weights_of(x) : NULL;
+    return talc_nll_loss(x, labels_of(x), &options);
+}
+
+/* Statistics that no check may move: of the batch, or 0 and 2 for each channel. */
+static talc_tensor *norm(talc_tensor *const x[], bool training)
+{
+    const talc_dims channels = TALC_DIMS(x[0]->dims[1]);
+    const talc_batch_norm2d_options options = { .training = training,
+                                                .activation = TALC_ACTIVATION_TANH };
+    talc_tensor *mean = training ? NULL : talc_zeros(x[0]->device, TALC_F64, channels);
+    talc_tensor *var = training ? NULL : talc_full(x[0]->device, TALC_F64, channels, 2);
+    return talc_batch_norm2d(x[0], x[1], x[2], mean, var, &options);
+}
+
+#define F(name, expression)                                                                        \
+    static talc_tensor *name(talc_tensor *const x[], void *context)                                \
+    {                                                                                              \
+        (void)context;                                                                             \
+        return expression;                                                                         \
+    }
+
+F(neg, talc_neg(x[0]))
+F(relu, talc_relu(x[0]))
+F(sigmoid, talc_sigmoid(x[0]))
+F(tanh_of, talc_tanh(x[0]))
+F(exp_of, talc_exp(x[0]))
+F(log_of, talc_log(x[0]))
+F(sqrt_of, talc_sqrt(x[0]))
+F(abs_of, talc_abs(x[0]))
+F(softplus, talc_softplus(x[0]))
+F(pow_of, talc_pow(x[0], x[1]))
+F(pow_scalar, talc_pow_scalar(x[0], 3))
+F(maximum, talc_maximum(x[0], x[1]))
+F(minimum, talc_minimum(x[0], x[1]))
+F(clamp, talc_clamp(x[0], 3e-3, 9))
+F(where, talc_where(talc_less_scalar(x[0], 0), talc_tanh(x[1]), x[2]))
+F(add, talc_add(x[0], x[1]))
+F(sub, talc_sub(x[0], x[1]))
+F(mul, talc_mul(x[0], x[1]))
+F(div_of, talc_div(x[0], x[1]))
+F(scalars, talc_div_scalar(talc_mul_scalar(talc_sub_scalar(talc_add_scalar(x[0], 3), 1), 5), 3))
+F(reshape, talc_tanh(talc_reshape(talc_transpose(x[0], 0, 1), TALC_DIMS(-1))))
+F(permute, talc_tanh(talc_permute(x[0], TALC_DIMS(2, 0, 1))))
+F(slice, talc_tanh(talc_slice(x[0], 1, 1, TALC_END, 2)))
+F(select_of, talc_tanh(talc_select(x[0], -1, 1)))
+F(expand, talc_tanh(talc_expand(x[0], TALC_DIMS(4, 3, 5))))
+F(concat, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1))
+F(softmax, talc_softmax(x[0], 1))
+F(log_softmax, talc_log_softmax(x[0], 1))
+F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
+F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
+F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
+F(mse, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN))
+F(l1, talc_l1_loss(x[0], x[1], TALC_REDUCTION_SUM))
+F(huber, talc_huber_loss(x[0], x[1], 0.7, TALC_REDUCTION_MEAN))
+F(smooth_l1, talc_smooth_l1_loss(x[0], x[1], 1.2, TALC_REDUCTION_NONE))
+F(binary, talc_binary_cross_entropy_with_logits(x[0], x[1], NULL))
+F(entropy_mean, talc_cross_entropy(x[0], labels_of(x[0])))
+F(entropy_smooth,
+  entropy(x[0],
+          (talc_cross_entropy_options){ .reduction = TALC_REDUCTION_NONE, .label_smoothing = 0.1 },
+          false))
+F(entropy_weighted, entropy(x[0], (talc_cross_entropy_options){ .ignore_index = 2 }, true))
+F(nll_mean, nll(x[0], (talc_nll_loss_options){ .ignore_index = 2 }, false))
+F(nll_weighted, nll(x[0], (talc_nll_loss_options){ .reduction = TALC_REDUCTION_NONE }, true))
+F(matmul, talc_matmul(x[0], x[1]))
+F(matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
+F(linear, talc_linear(x[0], x[1], x[2], NULL))
+F(linear_fused,
+  talc_linear(x[0], x[1], x[2],
+              &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
+F(norm_batch, norm(x, true))
+F(norm_running, norm(x, false))
+
+#define CONV(...) talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ __VA_ARGS__ })
+F(conv2d, talc_conv2d(x[0], x[1], x[2], NULL))
+F(conv2d_strided, CONV(.stride = { 2, 3 }, .padding = { 2, 1 }, .dilation = { 1, 2 }))
+F(conv2d_groups, CONV(.groups = 3, .padding = { 1, 1 }, .stride = { 2, 1 }))
+F(conv2d_reflect, CONV(.padding = { 2, 1 }, .padding_mode = TALC_PADDING_REFLECT))
+F(conv2d_circular, CONV(.padding = { 2, 2 }, .padding_mode = TALC_PADDING_CIRCULAR))
+F(conv2d_fused, CONV(.padding = { 1, 1 }, .activation = TALC_ACTIVATION_TANH, .residual = x[3]))
+F(transpose, talc_conv_transpose2d(x[0], x[1], x[2], NULL))
+F(transpose_strided,
+  talc_conv_transpose2d(x[0], x[1], x[2],
+                        &(talc_conv_transpose2d_options){
+                            .stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 } }))
+
+#define POOL(op, ...) talc_##op##_pool2d(x[0], &(talc_pool2d_options){ __VA_ARGS__ })
+F(max_pool, POOL(max, .kernel = { 2, 3 }))
+F(max_pool_overlap,
+  POOL(max, .kernel = { 3, 2 }, .stride = { 1, 2 }, .padding = { 1, 1 }, .dilation = { 2, 1 }))
+F(avg_pool, POOL(avg, .kernel = { 2, 3 }))
+F(avg_pool_overlap, POOL(avg, .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 },
+                         .ceil_mode = true, .exclude_padding = true))
+F(adaptive_pool, talc_adaptive_avg_pool2d(x[0], 3, 7))
+
+// ---- Cases --------------------------------------------------------------------------------------------------
+
+static talc_module *lenet(void)
+{
+    return model_find("lenet")->make();
+}
+
+static talc_module *resnet20(void)
+{
+    return model_find("resnet20")->make();
+}
+
+static talc_module *resnet20_b(void)
+{
+    return model_find("resnet20-b")->make();
+}
+
+/* Dimensions that initialise a table, which a compound literal may not. */
+#define D1(a)                                                                                      \
+    {                                                                                              \
+        1,                                                                                         \
+        {                                                                                          \
+            a                                                                                      \
+        }                                                                                          \
+    }
+#define D2(a, b)                                                                                   \
+    {                                                                                              \
+        2,                                                                                         \
+        {                                                                                          \
+            a, b                                                                                   \
+        }                                                                                          \
+    }
+#define D3(a, b, c)                                                                                \
+    {                                                                                              \
+        3,                                                                                         \
+        {                                                                                          \
+            a, b, c                                                                                \
+        }                                                                                          \
+    }
+#define D4(a, b, c, d)                                                                             \
+    {                                                                                              \
+        4,                                                                                         \
+        {                                                                                          \
+            a, b, c, d                                                                             \
+        }                                                                                          \
+    }
+
+// clang-format off
+const gradient_case gradient_cases[] = {
+    { "abs", "", abs_of, 1, { D2(4, 6) }, -2, 2, NULL },
+    { "adaptive_avg_pool2d", "windows that overlap", adaptive_pool, 1, { D4(2, 2, 7, 5) }, -2, 2, NULL },
+    { "add", "broadcast", add, 2, { D2(3, 5), D1(5) }, -2, 2, NULL },
+    { "avg_pool2d", "", avg_pool, 1, { D4(2, 2, 4, 6) }, -2, 2, NULL },
+    { "avg_pool2d", "windows that overlap, ceil_mode, exclude_padding", avg_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },
+    { "batch_norm2d", "of the batch, tanh", norm_batch, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
+    { "batch_norm2d", "of running statistics, tanh", norm_running, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
+    { "binary_cross_entropy_with_logits", "", binary, 2, { D2(4, 5), D2(4, 5) }, 0.1, 0.9, NULL },
+    { "clamp", "", clamp, 1, { D2(4, 5) }, -2, 2, NULL },
+    { "concat", "a tensor twice", concat, 2, { D3(3, 2, 2), D3(3, 5, 2) }, -2, 2, NULL },
+    { "conv2d", "bias", conv2d, 3, { D4(2, 3, 6, 5), D4(4, 3, 3, 2), D1(4) }, -2, 2, NULL },
+    { "conv2d", "strided, padded, dilated", conv2d_strided, 3, { D4(2, 2, 7, 9), D4(3, 2, 3, 3), D1(3) }, -2, 2, NULL },
+    { "conv2d", "groups", conv2d_groups, 3, { D4(2, 6, 5, 4), D4(9, 2, 3, 3), D1(9) }, -2, 2, NULL },
+    { "conv2d", "depthwise", conv2d_groups, 3, { D4(2, 3, 6, 5), D4(6, 1, 3, 3), D1(6) }, -2, 2, NULL },
+    { "conv2d", "pointwise", conv2d, 3, { D4(3, 4, 3, 5), D4(2, 4, 1, 1), D1(2) }, -2, 2, NULL },
+    { "conv2d", "reflect", conv2d_reflect, 3, { D4(2, 2, 4, 3), D4(3, 2, 3, 2), D1(3) }, -2, 2, NULL },
+    { "conv2d", "circular", conv2d_circular, 3, { D4(2, 2, 4, 3), D4(3, 2, 3, 3), D1(3) }, -2, 2, NULL },
+    { "conv2d", "residual, tanh", conv2d_fused, 4, { D4(2, 2, 4, 3), D4(3, 2, 3, 3), D1(3), D4(2, 3, 4, 3) }, -0.5, 0.5, NULL },
+    { "conv_transpose2d", "bias", transpose, 3, { D4(2, 3, 3, 4), D4(3, 2, 2, 3), D1(2) }, -2, 2, NULL },
+    { "conv_transpose2d", "strided, padded", transpose_strided, 3, { D4(2, 3, 3, 4), D4(3, 2, 3, 4), D1(2) }, -2, 2, NULL },
+    { "cross_entropy", "mean", entropy_mean, 1, { D2(7, 4) }, -2, 2, NULL },
+    { "cross_entropy", "none, label_smoothing", entropy_smooth, 1, { D3(3, 4, 5) }, -2, 2, NULL },
+    { "cross_entropy", "class_weights, ignore_index", entropy_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
+    { "div", "broadcast", div_of, 2, { D2(3, 5), D1(5) }, 0.5, 2, NULL },
+    { "exp", "", exp_of, 1, { D2(4, 6) }, -2, 2, NULL },
+    { "expand", "tanh", expand, 1, { D2(3, 1) }, -2, 2, NULL },
+    { "huber_loss", "", huber, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
+    { "l1_loss", "", l1, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
+    { "linear", "bias", linear, 3, { D2(3, 5), D2(4, 5), D1(4) }, -2, 2, NULL },
+    { "linear", "residual, tanh", linear_fused, 4, { D3(2, 3, 5), D2(4, 5), D1(4), D3(2, 3, 4) }, -1, 1, NULL },
+    { "log", "", log_of, 1, { D2(4, 6) }, 0.5, 2, NULL },
+    { "log_softmax", "", log_softmax, 1, { D2(4, 6) }, -3, 3, NULL },
+    { "matmul", "", matmul, 2, { D2(3, 5), D2(5, 4) }, -2, 2, NULL },
+    { "matmul", "batches, broadcast", matmul, 2, { D4(2, 1, 3, 5), D3(4, 5, 2) }, -2, 2, NULL },
+    { "matmul", "transposed views", matmul_turned, 2, { D2(5, 3), D2(4, 5) }, -2, 2, NULL },
+    { "max", "tanh", max, 1, { D3(2, 6, 4) }, -1, 1, NULL },
+    { "max_pool2d", "", max_pool, 1, { D4(2, 2, 4, 6) }, -2, 2, NULL },
+    { "max_pool2d", "windows that overlap, padded, dilated", max_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },
+    { "maximum", "broadcast", maximum, 2, { D2(4, 1), D3(2, 1, 5) }, -2, 2, NULL },
+    { "mean", "tanh", mean, 1, { D3(2, 3, 4) }, -1, 1, NULL },
+    { "minimum", "broadcast", minimum, 2, { D2(4, 5), D1(5) }, -2, 2, NULL },
+    { "mse_loss", "", mse, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
+    { "mul", "broadcast", mul, 2, { D3(4, 1, 5), D2(3, 1) }, -2, 2, NULL },
+    { "neg", "", neg, 1, { D2(3, 5) }, -2, 2, NULL },
+    { "nll_loss", "mean, ignore_index", nll_mean, 1, { D2(7, 4) }, -2, 2, NULL },
+    { "nll_loss", "none, weight", nll_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
+    { "permute", "tanh", permute, 1, { D3(2, 3, 4) }, -2, 2, NULL },
+    { "pow", "broadcast", pow_of, 2, { D2(4, 5), D2(4, 1) }, 0.5, 2, NULL },
+    { "pow_scalar", "", pow_scalar, 1, { D2(3, 5) }, -2, 2, NULL },
+    { "relu", "", relu, 1, { D2(4, 6) }, -2, 2, NULL },
+    { "reshape", "of a transposed view, tanh", reshape, 1, { D3(2, 3, 4) }, -2, 2, NULL },
+    { "scalars", "add, sub, mul, div by a number", scalars, 1, { D1(7) }, -2, 2, NULL },
+    { "select", "tanh", select_of, 1, { D3(2, 6, 3) }, -2, 2, NULL },
+    { "sigmoid", "", sigmoid, 1, { D2(4, 6) }, -2, 2, NULL },
+    { "slice", "tanh", slice, 1, { D3(2, 6, 3) }, -2, 2, NULL },
+    { "smooth_l1_loss", "none", smooth_l1, 2, { D2(4, 5), D2(4, 5) }, -2, 2, NULL },
+    { "softmax", "", softmax, 1, { D2(4, 6) }, -3, 3, NULL },
+    { "softplus", "", softplus, 1, { D2(4, 6) }, -3, 3, NULL },
+    { "sqrt", "", sqrt_of, 1, { D2(4, 6) }, 0.5, 2, NULL },
+    { "sub", "broadcast", sub, 2, { D2(3, 1), D3(2, 1, 5) }, -2, 2, NULL },
+    { "sum", "tanh", sum, 1, { D3(2, 3, 4) }, -1, 1, NULL },
+    { "tanh", "", tanh_of, 1, { D2(4, 6) }, -2, 2, NULL },
+    { "where", "broadcast", where, 3, { D2(4, 5), D2(4, 1), D1(5) }, -2, 2, NULL },
+    { "lenet", "1 image of 28x28", NULL, 1, { D4(1, 1, 28, 28) }, -1, 1, lenet },
+    { "resnet20", "2 images of 8x8, in train mode", NULL, 1, { D4(2, 3, 8, 8) }, -1, 1, resnet20 },
+    { "resnet20-b", "2 images of 8x8, in train mode", NULL, 1, { D4(2, 3, 8, 8) }, -1, 1, resnet20_b },
+    { .name = NULL },
+};
+// clang-format on
+
+bool gradient_case_known(const char *name)
+{
+    for (const gradient_case *c = gradient_cases; c->name != NULL; c++)
+        if (strcmp(c->name, name) == 0)
+            return true;
+    return false;
+}
+
+const char *gradient_case_names(char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const gradient_case *c = gradient_cases; c->name != NULL && used < size; c++)
+        if (c == gradient_cases || strcmp(c->name, c[-1].name) != 0)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ", c->name);
+    return text;
+}
+
+// ---- Checking -----------------------------------------------------------------------------------------------
+
+/* Elements of either sign keep away from 0, where relu and abs have a kink. */
+static talc_tensor *input_of(const gradient_case *c, int index, talc_device *device)
+{
+    talc_tensor *x = talc_uniform(device, TALC_F64, c->dims[index], c->low, c->high);
+    if (c->low < 0 && x != NULL)
+        x = talc_where(talc_less_scalar(x, 0), talc_sub_scalar(x, 0.01), talc_add_scalar(x, 0.01));
+    if (x != NULL)
+        talc_require_grad(x, true);
+    return x;
+}
+
+static bool check_once(const gradient_case *c, talc_device *device,
+                       const talc_gradient_options *options, talc_gradient_report *report)
+{
+    talc_tensor *inputs[GRADIENT_INPUTS] = { NULL };
+    for (int i = 0; i < c->count; i++)
+        inputs[i] = input_of(c, i, device);
+    if (talc_failed())
+        return false;
+    if (c->make == NULL)
+        return talc_check_gradient(c->f, NULL, inputs, c->count, options, report);
+    talc_module *module = c->make();
+    const bool ok = module != NULL && talc_module_to(module, device) &&
+                    talc_check_module_gradient(module, inputs[0], options, report);
+    talc_module_free(module);
+    return ok;
+}
+
+bool gradient_case_check(const gradient_case *c, talc_device *device, uint64_t seed,
+                         talc_gradient_report *report)
+{
+    static const double steps[] = { 1e-4, 1e-5, 1e-6 };
+    *report = (talc_gradient_report){ .count = 0 };
+    bool ok = false;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !ok && !talc_failed(); i++) {
+        talc_scope *scope = talc_scope_enter();
+        const talc_gradient_options options = { .directions = c->make == NULL ? 4 : 1,
+                                                .step = steps[i],
+                                                .seed = seed };
+        ok = scope != NULL && talc_manual_seed(seed) && check_once(c, device, &options, report);
+        talc_scope_leave(scope);
+    }
+    return ok;
+}
