@@ -8,12 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "conv2d" for "n1c3...", "sum" for "sum:...". */
+/* "conv2d" for "n1c3...", "conv2d.grad_input" for "n1c3..._dx", "sum" for "sum:...". */
 static bool is_of(const char *text, const char *op)
 {
     const char *colon = strchr(text, ':');
-    if (colon == NULL)
-        return strcmp(op, "conv2d") == 0;
+    if (colon == NULL) {
+        const char *end = strlen(text) > 3 ? text + strlen(text) - 3 : "";
+        return strcmp(op, strcmp(end, "_dx") == 0   ? "conv2d.grad_input"
+                          : strcmp(end, "_dw") == 0 ? "conv2d.grad_weight"
+                                                    : "conv2d") == 0;
+    }
     return strlen(op) == (size_t)(colon - text) && strncmp(text, op, strlen(op)) == 0;
 }
 
