@@ -10,13 +10,13 @@ const char *const talc_check_edges[] = {
     "n65537c1h1w2o1k1x2", "n65537c1h1w1o2k1x1_bias{|_dx}", "n1031c1h2w2o1k2x2p1x1{|_dw}",
 
     /* Input channels, around the widths of vectors and tiles. */
-    "n1c{1|2|3|4|7|8|15|16|17|31|32|33}h6w5o3k3x3p1x1", "n1c{63|64|65}h4w5o5k3x3p1x1{|_dx}",
+    "n1c{1|2|3|4|7|8|15|16|17|31|32|33}h6w5o3k3x3p1x1{|_dx}", "n1c{63|64|65}h4w5o5k3x3p1x1{|_dx}",
     "n1c127h4w5o5k2x3{|_dw}",
 
     /* Output channels. */
-    "n2c3h5w6o{1|2|3|4|7|8|15|16|17|31|32|33}k3x3_bias", "n1c33h5w5o33k2x2{|_dx}", "n2c17h5w7o17k1x1{|_dw}",
-    "n1c64h6w6o64k3x3p1x1", "n1c127h3w3o5k3x3p1x1{|_dx}", "n1c5h3w3o127k1x1_bias{|_dw}",
-    "n1c3h5w6o{63|64|65|127|129}k3x3",
+    "n2c3h5w6o{1|2|3|4|7|8|15|16|17|31|32|33}k3x3_bias{|_dw}", "n1c33h5w5o33k2x2{|_dx}",
+    "n2c17h5w7o17k1x1{|_dw}", "n1c64h6w6o64k3x3p1x1", "n1c127h3w3o5k3x3p1x1{|_dx}",
+    "n1c5h3w3o127k1x1_bias{|_dw}", "n1c3h5w6o{63|64|65|127|129}k3x3{|_dx}",
 
     /* Images that are not square, down to lines and points. */
     "n2c3h1w17o4k1x3p0x1{|_dx}", "n2c3h17w1o4k3x1p1x0{|_dw}", "n2c5h1w1o3k1x1_bias", "n2c3h1w1o3k3x3p1x1{|_dx}",
@@ -30,7 +30,7 @@ const char *const talc_check_edges[] = {
     /* Depthwise, whose rows are as wide as a vector, one more, one less. */
     "n1c2h5w{8|9|10|15|16|17|18|19|31|32|33|34|35}o2k3x3g2{|_dw}", "n1c2h5w{7|15|16|17|31|32|33}o2k3x3p1x1g2",
     "n1c2h5w{16|17|18}o2k3x3p{0x1x0x0|0x0x0x1}g2{|_dx}", "n1c2h5w{8|9|10|16|17|18}o2k3x3g2_f64{|_dw}",
-    "n1c2h5w{7|8|9}o2k3x3p1x1g2_f64",
+    "n1c2h5w{7|8|9}o2k3x3p1x1g2_f64{|_dx}",
 
     /* Images of one to three rows or columns, kernels of one to five. */
     "n1c2h1w3o3k2x2p1x1{|_dx}", "n1c2h1w3o3k3x3p2x2{|_dw}", "n1c2h{3|1}w1o3k4x4p2x2",
@@ -57,8 +57,8 @@ const char *const talc_check_edges[] = {
 
     /* Padding. */
     "n1c2h6w5o3k{1x1|2x2}p{1x1|2x2|3x3}{|_dx}", "n1c2h6w5o3k3x3p{2x2|3x3|5x5|1x0|0x2}{|_dw}",
-    "n1c2h6w5o3k5x5p{1x1|2x2|3x3|4x4|5x5|7x7}", "n1c1h3w1o2k3x3p0x100{|_dx}", "n1c1h3w3o2k5x5s3x1p50x3{|_dw}",
-    "n1c1h3w4o2k3x3p29x9d2x3",
+    "n1c2h6w5o3k5x5p{1x1|2x2|3x3|4x4|5x5|7x7}{|_dx}", "n1c1h3w1o2k3x3p0x100{|_dx}",
+    "n1c1h3w3o2k5x5s3x1p50x3{|_dw}", "n1c1h3w4o2k3x3p29x9d2x3",
 
     /* Windows entirely in the padding. */
     "n1c2h2w2o3k2x2p{4x4|5x4x0x0|0x0x5x4}_bias{|_dx}", "n2c2h3w3o3k1x1s1x2p2x0_bias{|_dw}",

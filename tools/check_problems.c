@@ -215,8 +215,11 @@ bool check_problems_add(check_problems *self, const char *argument)
     if (talc_check_set_problem(argument, 0, self->seed, text) != NULL)
         return add_set(self, argument);
     talc_error_clear();
-    const named_problem *named = problem_named(argument);
-    if (talc_check_problem_text(named != NULL ? named->text : argument, text) != NULL)
+    char of_name[TALC_CONV2D_TEXT];
+    talc_conv2d_problem named;
+    const char *problem =
+        problem_read_named(argument, &named) ? talc_conv2d_problem_text(&named, of_name) : argument;
+    if (talc_check_problem_text(problem, text) != NULL)
         return add(self, text);
     errno = 0;
     FILE *file = fopen(argument, "r");
