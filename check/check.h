@@ -16,7 +16,10 @@
 /// docs/checking.md says what is guaranteed and how the bounds are derived.
 ///
 /// Problem texts, each an op and its problem; an op may be left out for conv2d:
-///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu       as talc_conv2d_problem_parse reads it
+///     conv2d:n2c4h9w9o8k3x3s2x2p1x1d1x1g2_bias_relu       as talc_conv2d_problem_parse reads it; _dx or _dw at the end: its
+///                                                         gradient, op conv2d.grad_input or conv2d.grad_weight, as its rows get it:
+///                                                         without bias, residual, activation, and with padding of another mode than
+///                                                         zeros as part of the image
 ///     max_pool2d:n2c3h9w9k3x3s2x2p1x1d1x1_ceil_indices    s, p, d may be left out; s is then the kernel
 ///     avg_pool2d:n2c3h9w9k3x3s2x2p1x1_ceil_exclude_divisor5
 ///     adaptive_avg_pool2d:n2c3h9w9o3x4
@@ -59,7 +62,7 @@ typedef enum talc_check_kind {
     TALC_CHECK_RERUN,     ///< the same bits again, whatever outputs and workspace hold before
     TALC_CHECK_THREADS,   ///< the same bits with 1, 2, 3 and 5 threads (CPU)
     TALC_CHECK_STATUS,    ///< the row ran and reported no failure
-    /* Relations between convolutions, exact on small integers. */
+    /* Relations between convolutions, exact on small integers. Gradients have those of their own, all but POINTWISE and SHIFT. */
     TALC_CHECK_BATCH,     ///< the batch in two parts is the whole
     TALC_CHECK_GROUPS,    ///< groups are separate convolutions side by side
     TALC_CHECK_DILATION,  ///< a dilated kernel is one with zeros between its taps

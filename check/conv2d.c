@@ -1,32 +1,46 @@
 /// The family of conv2d's rows.
 ///
 /// The oracle is the formula of ops/conv2d.h, one output at a time: it finds the window's place, and what stands in the
-/// padding, by walking, sums in double for f32 data, whose products double holds exactly, and in long double for f64.
+/// padding, by walking, sums in double for f32 data, whose products double holds exactly, and in long double for f64. That of
+/// the gradients is in check/conv2d_gradient.c.
 #include "check/conv2d.h"
 
 #include "check/activation.h"
-#include "check/data.h"
 #include "check/model_due.h"
 #include "check/trial.h"
 #include "ops/backend.h"
-#include "ops/conv2d.h"
+#include "ops/conv2d_gradient.h"
 
-#include <math.h>
 #include <stddef.h>
 
 _Static_assert(TALC_CONV2D_TEXT <= TALC_CHECK_TEXT, "a text has to fit");
 
 // ---- Problems -----------------------------------------------------------------------------------------------
 
+/* The op's name is that of a direction: a text behind it need not say it again. A gradient is posed as its rows get it. */
 static bool parse(check_reader *reader, int op, check_problem *problem)
 {
-    (void)op;
-    return talc_conv2d_problem_parse(reader->at, writable(problem));
+    talc_conv2d_problem *p = writable(problem);
+    if (!talc_conv2d_problem_parse(reader->at, p))
+        return false;
+    if (op != TALC_FORWARD && p->direction != TALC_FORWARD && (int)p->direction != op)
+        return talc_check_unexpected(reader, "a problem of that direction");
+    if (op != TALC_FORWARD)
+        p->direction = (talc_direction)op;
+    if (p->direction == TALC_FORWARD)
+        return true;
+    *p = talc_conv2d_gradient_problem(p, p->direction);
+    return talc_conv2d_problem_check(p);
 }
 
 static void print(const check_problem *problem, char text[TALC_CHECK_TEXT])
 {
     talc_conv2d_problem_text(read_only(problem), text);
+}
+
+static int direction(const check_problem *problem)
+{
+    return (int)read_only(problem)->direction;
 }
 
 static double terms(const check_problem *problem)
@@ -38,22 +52,43 @@ static double terms(const check_problem *problem)
 
 enum { X = CHECK_X, W = CHECK_W, BIAS = CHECK_BIAS, RESIDUAL = CHECK_RESIDUAL, Y = CHECK_Y };
 
-/* A gradient has other operands. */
+int talc_check_conv2d_read(talc_direction direction, int order)
+{
+    static const int of[][4] = { [TALC_FORWARD] = { X, W, BIAS, RESIDUAL },
+                                 [TALC_GRAD_INPUT] = { CHECK_DY, W, Y, Y },
+                                 [TALC_GRAD_WEIGHT] = { X, CHECK_DY, Y, Y } };
+    return order < 4 ? of[direction][order] : Y;
+}
+
+int talc_check_conv2d_written(talc_direction direction)
+{
+    return direction == TALC_GRAD_INPUT ? CHECK_DX : direction == TALC_GRAD_WEIGHT ? CHECK_DW : Y;
+}
+
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
     const talc_conv2d_problem *p = read_only(problem);
     const talc_dtype dtype = p->dtype;
+    const bool forward = p->direction == TALC_FORWARD, input = p->direction == TALC_GRAD_INPUT;
+    const talc_dims x = TALC_DIMS(p->N, p->C, p->H, p->W);
     const talc_dims w = TALC_DIMS(p->OC, p->C / p->groups, p->KH, p->KW);
     const talc_dims y = TALC_DIMS(p->N, p->OC, p->OH, p->OW);
-    if (p->direction != TALC_FORWARD)
-        return;
-    list[X] = talc_check_operand("x", CHECK_READ, dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
-    list[W] = talc_check_operand("w", CHECK_READ, dtype, w);
-    if (p->bias)
+    if (!input)
+        list[X] = talc_check_operand("x", CHECK_READ, dtype, x);
+    if (forward || input)
+        list[W] = talc_check_operand("w", CHECK_READ, dtype, w);
+    if (forward && p->bias)
         list[BIAS] = talc_check_operand("bias", CHECK_READ, dtype, TALC_DIMS(p->OC));
-    if (p->residual)
+    if (forward && p->residual)
         list[RESIDUAL] = talc_check_operand("residual", CHECK_READ, dtype, y);
-    list[Y] = talc_check_operand("y", CHECK_WRITTEN, dtype, y);
+    if (forward)
+        list[Y] = talc_check_operand("y", CHECK_WRITTEN, dtype, y);
+    else
+        list[CHECK_DY] = talc_check_operand("dy", CHECK_READ, dtype, y);
+    if (input)
+        list[CHECK_DX] = talc_check_operand("dx", CHECK_WRITTEN, dtype, x);
+    else if (!forward)
+        list[CHECK_DW] = talc_check_operand("dw", CHECK_WRITTEN, dtype, w);
 }
 
 // ---- The oracle ---------------------------------------------------------------------------------------------
@@ -96,28 +131,13 @@ static int64_t pixel(const axis *a, int64_t k, talc_padding_mode mode)
     return talc_check_source(mode, a->start + k * a->step, a->size);
 }
 
-typedef struct sum {
-    bool narrow; /* f32 data */
-    double value, size;
-    long double long_value;
-} sum;
-
-static void add_term(sum *s, double x, double w)
-{
-    if (s->narrow)
-        s->value += x * w;
-    else
-        s->long_value += (long double)x * w;
-    s->size += fabs(x * w);
-}
-
 /* `count` products of pixels `step` apart with weights that lie side by side. */
-static void add_row(sum *s, const double *x, int64_t step, const double *w, int64_t count)
+static void add_row(check_sum *s, const double *x, int64_t step, const double *w, int64_t count)
 {
     double value = s->value, size = s->size;
     if (!s->narrow) {
         for (int64_t i = 0; i < count; i++)
-            add_term(s, x[i * step], w[i]);
+            talc_check_sum_add(s, x[i * step], w[i]);
         return;
     }
     for (int64_t i = 0; i < count; i++) {
@@ -137,7 +157,7 @@ typedef struct window {
     axis h, w_axis;
 } window;
 
-static void add_window(const window *v, sum *s)
+static void add_window(const window *v, check_sum *s)
 {
     const talc_conv2d_problem *p = v->p;
     const axis *a = &v->w_axis;
@@ -153,9 +173,9 @@ static void add_window(const window *v, sum *s)
             if (p->padding_mode == TALC_PADDING_ZEROS)
                 continue;
             for (int64_t kw = 0; kw < a->lo; kw++)
-                add_term(s, x[pixel(a, kw, p->padding_mode)], w[kw]);
+                talc_check_sum_add(s, x[pixel(a, kw, p->padding_mode)], w[kw]);
             for (int64_t kw = a->hi; kw < a->taps; kw++)
-                add_term(s, x[pixel(a, kw, p->padding_mode)], w[kw]);
+                talc_check_sum_add(s, x[pixel(a, kw, p->padding_mode)], w[kw]);
         }
     }
 }
@@ -173,12 +193,14 @@ static bool zero_times_infinity(const window *v)
     return false;
 }
 
-/* y[n, oc, oh, ow]. */
+/* y[n, oc, oh, ow], or an element of dx or dw. */
 static check_due due(const check_problem *problem, const check_values *values, int operand,
                      int64_t index)
 {
     const talc_conv2d_problem *p = read_only(problem);
     (void)operand;
+    if (p->direction != TALC_FORWARD)
+        return talc_check_conv2d_gradient_due(p, values, index);
     const int64_t ow = index % p->OW, oh = index / p->OW % p->OH;
     const int64_t oc = index / p->OW / p->OH % p->OC, n = index / p->OW / p->OH / p->OC;
     const int64_t channels = p->C / p->groups, first = oc / (p->OC / p->groups) * channels;
@@ -190,18 +212,26 @@ static check_due due(const check_problem *problem, const check_values *values, i
         .h = axis_of(oh, p->stride_h, p->pad_top, p->dilation_h, p->KH, p->H),
         .w_axis = axis_of(ow, p->stride_w, p->pad_left, p->dilation_w, p->KW, p->W),
     };
-    sum s = { .narrow = talc_check_is_narrow(p->dtype) };
+    check_sum s = { .narrow = talc_check_is_narrow(p->dtype) };
     add_window(&v, &s);
     if (p->bias)
-        add_term(&s, values->of[BIAS][oc], 1);
+        talc_check_sum_add(&s, values->of[BIAS][oc], 1);
     if (p->residual)
-        add_term(&s, values->of[RESIDUAL][index], 1);
-    const long double value = s.narrow ? (long double)s.value : s.long_value;
-    check_due due = { .value = value, .K = (double)(channels * p->KH * p->KW), .S = s.size };
+        talc_check_sum_add(&s, values->of[RESIDUAL][index], 1);
+    check_due due = { .value = talc_check_sum_value(&s),
+                      .K = (double)(channels * p->KH * p->KW),
+                      .S = s.size };
     talc_check_activate(&due, p->activation, p->dtype);
     due.border = v.h.lo > 0 || v.h.hi < p->KH || v.w_axis.lo > 0 || v.w_axis.hi < p->KW;
     due.any = due.border && p->padding_mode == TALC_PADDING_ZEROS && zero_times_infinity(&v);
     return due;
+}
+
+/* Without images dw is zeros, which no row is asked to write. */
+static bool is_empty(const check_problem *problem)
+{
+    const talc_conv2d_problem *p = read_only(problem);
+    return p->direction == TALC_GRAD_WEIGHT && p->N == 0;
 }
 
 static bool pose(const check_ran *ran, check_problem *problem)
@@ -215,12 +245,14 @@ static bool pose(const check_ran *ran, check_problem *problem)
 
 #define POINTER(name) offsetof(talc_conv2d_arguments, name)
 
-static const char *const ops[] = { "conv2d", NULL };
+/* In the order of the directions. */
+static const char *const ops[] = { "conv2d", "conv2d.grad_input", "conv2d.grad_weight", NULL };
 
 const check_family talc_check_conv2d = {
     .ops = ops,
     .parse = parse,
     .print = print,
+    .op = direction,
     .random = talc_check_conv2d_random,
     .pose = pose,
     .operands = operands,
@@ -230,5 +262,7 @@ const check_family talc_check_conv2d = {
     .due = due,
     .terms = terms,
     .list = offsetof(struct talc_backend, conv2d),
-    .arguments = { POINTER(x), POINTER(w), POINTER(bias), POINTER(residual), POINTER(y) },
+    .arguments = { POINTER(x), POINTER(w), POINTER(bias), POINTER(residual), POINTER(y),
+                   POINTER(dy), POINTER(dx), POINTER(dw) },
+    .is_empty = is_empty,
 };

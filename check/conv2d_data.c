@@ -22,17 +22,45 @@ static int64_t read_element(const talc_conv2d_problem *p, uint64_t seed)
     return ((n * p->C + c) * p->H + h) * p->W + w;
 }
 
-static void fill_x(const talc_conv2d_problem *p, talc_check_kind kind, double largest,
-                   uint64_t seed, double *x)
+/* An output along one axis of which some tap is on the image, if a few attempts find one; any other else. */
+static int64_t output_on_image(uint64_t *s, int64_t outputs, int64_t stride, int64_t pad,
+                               int64_t dilation, int64_t taps, int64_t extent)
 {
-    const int64_t count = p->N * p->C * p->H * p->W;
+    for (int i = 0; i < 64; i++) {
+        const int64_t o = talc_check_draw(s, 0, outputs - 1);
+        const int64_t at = o * stride - pad + talc_check_draw(s, 0, taps - 1) * dilation;
+        if (at >= 0 && at < extent)
+            return o;
+    }
+    return talc_check_draw(s, 0, outputs - 1);
+}
+
+/* An element of dy that reaches some pixel. */
+static int64_t reaching_element(const talc_conv2d_problem *p, uint64_t seed)
+{
+    uint64_t s = seed;
+    const int64_t row = talc_check_draw(&s, 0, p->N * p->OC - 1);
+    const int64_t oh =
+        output_on_image(&s, p->OH, p->stride_h, p->pad_top, p->dilation_h, p->KH, p->H);
+    const int64_t ow =
+        output_on_image(&s, p->OW, p->stride_w, p->pad_left, p->dilation_w, p->KW, p->W);
+    return (row * p->OH + oh) * p->OW + ow;
+}
+
+/* x, or dy of the input's gradient: what is special about the data is in it. */
+static void fill_first(const talc_conv2d_problem *p, talc_check_kind kind, double largest,
+                       uint64_t seed, double *values, int64_t count)
+{
     const bool odd =
         kind == TALC_CHECK_HUGE || kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY;
-    talc_check_fill(x, count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, largest, 1, seed);
-    if (odd && count > 0)
-        x[read_element(p, talc_check_bits(seed, UINT64_MAX))] = kind == TALC_CHECK_HUGE  ? 0x1p30
-                                                                : kind == TALC_CHECK_NAN ? NAN
-                                                                                         : INFINITY;
+    talc_check_fill(values, count, p->dtype, odd ? TALC_CHECK_RANDOM : kind, largest, 1, seed);
+    if (!odd || count == 0)
+        return;
+    const uint64_t place = talc_check_bits(seed, UINT64_MAX);
+    values[p->direction == TALC_GRAD_INPUT ? reaching_element(p, place) : read_element(p, place)] =
+        kind == TALC_CHECK_HUGE  ? 0x1p30
+        : kind == TALC_CHECK_NAN ? NAN
+                                 : INFINITY;
 }
 
 static void make_positive(double *values, int64_t count)
@@ -86,15 +114,22 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
     /* Outputs of size 1; constant ones do not cancel, and would saturate a sigmoid. */
     const double scale = kind != TALC_CHECK_CONSTANT ? 3 / sqrt(K) : curved ? 2.1 / K : 2.1;
     const double added = kind == TALC_CHECK_CONSTANT ? 0.3 : 1;
+    const int first = talc_check_conv2d_read(p->direction, 0),
+              second = talc_check_conv2d_read(p->direction, 1);
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_conv2d, problem, list);
-    fill_x(p, kind, largest, talc_check_bits(seed, 1), values->of[CHECK_X]);
-    for (int i = CHECK_W; i <= CHECK_RESIDUAL; i++)
-        if (list[i].role != CHECK_ABSENT)
+    fill_first(p, kind, largest, talc_check_bits(seed, 1), values->of[first], list[first].count);
+    for (int order = 1; order < 4; order++) {
+        const int i = talc_check_conv2d_read(p->direction, order);
+        if (list[i].role == CHECK_READ)
             talc_check_fill(values->of[i], list[i].count, p->dtype, other, largest,
-                            i == CHECK_W ? scale : added, talc_check_bits(seed, (uint64_t)i + 1));
+                            i == second ? scale : added,
+                            talc_check_bits(seed, (uint64_t)order + 1));
+    }
     if (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY)
-        put_zeros(values->of[CHECK_W], list[CHECK_W].count, talc_check_bits(seed, 5));
+        put_zeros(values->of[second], list[second].count, talc_check_bits(seed, 5));
+    if (p->direction != TALC_FORWARD)
+        return;
     if (p->activation == TALC_ACTIVATION_RELU ||
         (p->H == 1 && p->W == 1 && p->padding_mode != TALC_PADDING_ZEROS))
         keep_from_zero(p, values->of);
@@ -105,25 +140,30 @@ bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind,
 {
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_conv2d, problem, list);
+    const talc_direction direction = read_only(problem)->direction;
     const bool is_nan = kind == TALC_CHECK_NAN;
     const int number = is_nan ? round + 1 : round; /* x has had its NaN, but no negative infinity */
-    int which = CHECK_X;
-    for (int left = number; which < CHECK_Y; which++)
+    const int first = talc_check_conv2d_read(direction, 0);
+    int which = first;
+    for (int order = 0, left = number; order < 4; order++) {
+        which = talc_check_conv2d_read(direction, order);
         if (list[which].role == CHECK_READ && left-- == 0)
             break;
+        which = CHECK_Y;
+    }
     if ((!is_nan && kind != TALC_CHECK_INFINITY) || which == CHECK_Y || list[which].count == 0)
         return false;
-    double *spoilt = values->of[which], *x = values->of[CHECK_X];
+    double *spoilt = values->of[which], *x = values->of[first];
     int64_t at = (int64_t)(talc_check_bits(seed, 6) % (uint64_t)list[which].count);
-    for (int64_t i = 0; which == CHECK_X && i < list[CHECK_X].count; i++)
+    for (int64_t i = 0; which == first && i < list[first].count; i++)
         if (isinf(x[i]))
             at = i; /* where a window reads it */
     /* The others are those of data without anything odd: one place at a time tells what it spoils. */
-    for (int64_t i = 0; i < list[CHECK_X].count; i++)
+    for (int64_t i = 0; i < list[first].count; i++)
         if (!isfinite(x[i]))
             x[i] = 1;
-    if (which == CHECK_W)
-        put_zeros(x, list[CHECK_X].count, talc_check_bits(seed, 7));
+    if (which == talc_check_conv2d_read(direction, 1))
+        put_zeros(x, list[first].count, talc_check_bits(seed, 7));
     spoilt[at] = is_nan ? (double)NAN : number % 2 == 0 ? -(double)INFINITY : (double)INFINITY;
     return true;
 }

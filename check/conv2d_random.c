@@ -2,7 +2,7 @@
 #include "check/conv2d.h"
 
 #include "check/data.h"
-#include "ops/conv2d.h"
+#include "ops/conv2d_gradient.h"
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -195,6 +195,11 @@ bool talc_check_conv2d_random(uint64_t *s, check_problem *problem)
     p->residual = talc_check_draw(s, 0, 3) == 0;
     p->activation = draw_activation(s);
     talc_conv2d_problem_check(p);
+    if (talc_check_draw(s, 0, 1) == 0) {
+        *p = talc_conv2d_gradient_problem(p, talc_check_draw(s, 0, 1) == 0 ? TALC_GRAD_INPUT
+                                                                           : TALC_GRAD_WEIGHT);
+        talc_conv2d_problem_check(p);
+    }
     /* What is left of an expensive problem has the same edges. */
     while (talc_conv2d_flops(p) > 2e6 && (p->N > 1 || p->OC > p->groups || p->C > p->groups)) {
         if (p->N > 1)

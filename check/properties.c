@@ -2,18 +2,18 @@
  * and those it is equal to, and compares. Where the row refuses any of them the trial is decided and nothing follows. */
 #include "check/properties.h"
 
-#include "check/trial.h"
+#include "check/properties_gradient.h"
+#include "check/relations.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef talc_conv2d_problem conv2d;
-typedef void property(check_trial *trial, conv2d whole);
+typedef check_property property;
 
 #define numbers  talc_check_trial_numbers
 #define convolve talc_check_trial_convolve
 #define compare  talc_check_trial_compare
+#define settled  talc_check_settled
 
 static double *image(check_trial *trial, const conv2d *p)
 {
@@ -30,14 +30,6 @@ static double *kernel(check_trial *trial, const conv2d *p)
 static int64_t at4(int64_t a, int64_t b, int64_t c, int64_t d, int64_t B, int64_t C, int64_t D)
 {
     return ((a * B + b) * C + c) * D + d;
-}
-
-/* Whether a derived problem is consistent; when not, the property says nothing. */
-static bool settled(check_trial *trial, conv2d *p)
-{
-    if (!talc_check_settle(p))
-        talc_check_trial_leave(trial);
-    return !trial->decided;
 }
 
 // ---- Parts and the whole ------------------------------------------------------------------------------------
@@ -62,41 +54,20 @@ static void batch(check_trial *trial, conv2d whole)
     compare(trial, &whole, y, due, "the batch in two parts");
 }
 
-/* Copies group g of an array [N, groups * C, plane] out of it, or back into it. */
-static void copy_group(double *group, double *all, bool back, int64_t N, int64_t groups, int64_t g,
-                       int64_t size)
-{
-    for (int64_t n = 0; n < N; n++) {
-        double *part = group + n * size, *place = all + (n * groups + g) * size;
-        memcpy(back ? place : part, back ? part : place, (size_t)size * sizeof *part);
-    }
-}
-
 static void groups(check_trial *trial, conv2d whole)
 {
-    if (whole.groups == 1 && (whole.C % 2 != 0 || whole.OC % 2 != 0)) {
-        whole.C *= 2;
-        whole.OC *= 2;
-    }
-    const int64_t G = whole.groups == 1 ? 2 : whole.groups > 4 ? 4 : whole.groups;
-    if (whole.groups > G) {
-        whole.C = whole.C / whole.groups * G;
-        whole.OC = whole.OC / whole.groups * G;
-    }
-    whole.groups = G;
-    conv2d part = whole;
-    part.C /= G;
-    part.OC /= G;
-    part.groups = 1;
+    conv2d part;
+    talc_check_relate_groups(&whole, &part);
+    const int64_t G = whole.groups;
     double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w);
     double *due = numbers(trial, talc_check_y_count(&whole));
     double *x_g = numbers(trial, talc_check_x_count(&part));
     for (int64_t g = 0; g < G && !trial->decided; g++) {
-        copy_group(x_g, x, false, whole.N, G, g, part.C * whole.H * whole.W);
+        talc_check_copy_group(x_g, x, false, whole.N, G, g, part.C * whole.H * whole.W);
         double *y_g = convolve(trial, &part, x_g, w + g * talc_check_w_count(&part));
         if (y_g != NULL)
-            copy_group(y_g, due, true, whole.N, G, g, part.OC * whole.OH * whole.OW);
+            talc_check_copy_group(y_g, due, true, whole.N, G, g, part.OC * whole.OH * whole.OW);
     }
     compare(trial, &whole, y, due, "its group alone");
 }
@@ -105,31 +76,15 @@ static void groups(check_trial *trial, conv2d whole)
 
 static void dilation(check_trial *trial, conv2d whole)
 {
-    const int64_t most = 4;
-    if (whole.dilation_h == 1 && whole.dilation_w == 1) {
-        whole.dilation_h = 2;
-        whole.dilation_w = 3;
-        whole.H += whole.KH - 1;
-        whole.W += 2 * (whole.KW - 1);
-    }
-    whole.dilation_h = whole.dilation_h > most ? most : whole.dilation_h;
-    whole.dilation_w = whole.dilation_w > most ? most : whole.dilation_w;
-    conv2d dense = whole;
-    dense.KH = (whole.KH - 1) * whole.dilation_h + 1;
-    dense.KW = (whole.KW - 1) * whole.dilation_w + 1;
-    dense.dilation_h = dense.dilation_w = 1;
-    if (!settled(trial, &whole) || !settled(trial, &dense))
+    conv2d dense;
+    if (!talc_check_relate_dilation(trial, &whole, &dense))
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
     double *spread = numbers(trial, talc_check_w_count(&dense));
     if (trial->decided)
         return;
-    const int64_t KH = whole.KH, KW = whole.KW, kernels = talc_check_w_count(&whole) / (KH * KW);
-    for (int64_t i = 0; i < kernels; i++)
-        for (int64_t kh = 0; kh < KH; kh++)
-            for (int64_t kw = 0; kw < KW; kw++)
-                spread[(i * dense.KH + kh * whole.dilation_h) * dense.KW + kw * whole.dilation_w] =
-                    w[(i * KH + kh) * KW + kw];
+    for (int64_t i = 0; i < talc_check_w_count(&whole); i++)
+        spread[talc_check_dense_tap(&whole, &dense, i)] = w[i];
     const double *y = convolve(trial, &whole, x, w);
     compare(trial, &whole, y, convolve(trial, &dense, x, spread),
             "a kernel with zeros between its taps");
@@ -137,68 +92,29 @@ static void dilation(check_trial *trial, conv2d whole)
 
 static void stride(check_trial *trial, conv2d whole)
 {
-    if (whole.stride_h == 1 && whole.stride_w == 1) {
-        whole.stride_h = 2;
-        whole.stride_w = 3;
-    }
-    talc_check_settle(&whole);
-    whole.H += whole.OH < 2 && whole.stride_h <= 8 ? whole.stride_h : 0;
-    whole.W += whole.OW < 2 && whole.stride_w <= 8 ? whole.stride_w : 0;
-    conv2d dense = whole;
-    dense.stride_h = dense.stride_w = 1;
-    if (!settled(trial, &whole) || !settled(trial, &dense))
+    conv2d dense;
+    if (!talc_check_relate_stride(trial, &whole, &dense))
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w), *all = convolve(trial, &dense, x, w);
     double *due = numbers(trial, talc_check_y_count(&whole));
     if (trial->decided)
         return;
-    for (int64_t i = 0; i < talc_check_y_count(&whole); i++) {
-        const int64_t ow = i % whole.OW, oh = i / whole.OW % whole.OH,
-                      plane = i / whole.OW / whole.OH;
-        due[i] = all[(plane * dense.OH + oh * whole.stride_h) * dense.OW + ow * whole.stride_w];
-    }
+    for (int64_t i = 0; i < talc_check_y_count(&whole); i++)
+        due[i] = all[talc_check_dense_output(&whole, &dense, i)];
     compare(trial, &whole, y, due, "stride 1 at that place");
-}
-
-/* x with the padding written out. */
-static double *padded(check_trial *trial, const conv2d *p, const conv2d *larger, const double *x)
-{
-    double *image = numbers(trial, talc_check_x_count(larger));
-    if (image == NULL)
-        return NULL;
-    for (int64_t i = 0; i < talc_check_x_count(larger); i++) {
-        const int64_t w = i % larger->W, h = i / larger->W % larger->H,
-                      plane = i / larger->W / larger->H;
-        const int64_t ih = talc_check_source(p->padding_mode, h - p->pad_top, p->H),
-                      iw = talc_check_source(p->padding_mode, w - p->pad_left, p->W);
-        image[i] = ih < 0 || iw < 0 ? 0 : x[(plane * p->H + ih) * p->W + iw];
-    }
-    return image;
 }
 
 static void padding(check_trial *trial, conv2d whole)
 {
-    if (whole.pad_top + whole.pad_bottom + whole.pad_left + whole.pad_right == 0) {
-        whole.pad_top = whole.pad_right = 1;
-        whole.pad_left = 2;
-    } else if (whole.pad_top == whole.pad_bottom && whole.pad_left == whole.pad_right) {
-        whole.pad_bottom++;
-    }
-    if (!talc_check_settle(&whole)) /* the mode does not reach that far */
-        whole.padding_mode = TALC_PADDING_ZEROS;
-    conv2d larger = whole;
-    larger.H += whole.pad_top + whole.pad_bottom;
-    larger.W += whole.pad_left + whole.pad_right;
-    larger.pad_top = larger.pad_left = larger.pad_bottom = larger.pad_right = 0;
-    larger.padding_mode = TALC_PADDING_ZEROS;
-    if (!settled(trial, &whole) || !settled(trial, &larger))
+    conv2d larger;
+    if (!talc_check_relate_padding(trial, &whole, &larger))
         return;
     const double *x = image(trial, &whole), *w = kernel(trial, &whole);
     const double *y = convolve(trial, &whole, x, w);
     if (trial->decided)
         return;
-    const double *large = padded(trial, &whole, &larger, x);
+    const double *large = talc_check_padded(trial, &whole, &larger, x);
     compare(trial, &whole, y, convolve(trial, &larger, large, w), "the padded image");
 }
 
@@ -243,22 +159,6 @@ static double *transposed(check_trial *trial, const conv2d *p, const double *w)
     return turned;
 }
 
-static int64_t inner(const check_trial *trial, const double *a, const double *b, int64_t count)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        sum += (int64_t)talc_check_trial_integer(trial, a[i]) * (int64_t)b[i];
-    return sum;
-}
-
-static bool finite_all(const double *values, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs(values[i]) < 0x1p53))
-            return false;
-    return true;
-}
-
 /* Padding that is more than the kernel reaches has no counterpart on the other side. */
 static void at_most(int64_t *pad, int64_t most)
 {
@@ -280,28 +180,6 @@ static conv2d back_of(const conv2d *whole)
     back.pad_left = reach_w - whole->pad_left;
     back.pad_right = reach_w - whole->pad_right;
     return back;
-}
-
-static void compare_inner(check_trial *trial, const conv2d *whole, const double *y, const double *g,
-                          const double *dx, const double *x)
-{
-    const int64_t y_count = talc_check_y_count(whole), x_count = talc_check_x_count(whole);
-    const bool finite = finite_all(y, y_count) && finite_all(dx, x_count);
-    const int64_t left = finite ? inner(trial, y, g, y_count) : 0,
-                  right = finite ? inner(trial, dx, x, x_count) : 0;
-    if (finite && left == right)
-        return;
-    char text[TALC_CONV2D_TEXT];
-    trial->decided = true;
-    trial->result = CHECK_BROKEN;
-    talc_conv2d_problem_text(whole, text);
-    if (finite)
-        snprintf(trial->reason, 256,
-                 "%.90s: <conv(x, w), g> is %" PRId64
-                 ", <x, conv(g, w turned and transposed)> is %" PRId64,
-                 text, left, right);
-    else
-        snprintf(trial->reason, 256, "%.90s: a result is not a finite integer", text);
 }
 
 static void adjoint(check_trial *trial, conv2d whole)
@@ -332,8 +210,10 @@ static void adjoint(check_trial *trial, conv2d whole)
     if (trial->decided)
         return;
     const double *dx = convolve(trial, &back, g, transposed(trial, &whole, w));
-    if (!trial->decided)
-        compare_inner(trial, &whole, y, g, dx, x);
+    talc_check_trial_compare_inner(
+        trial, &whole, &(check_inner){ y, g, talc_check_y_count(&whole), "<conv(x, w), g>" },
+        &(check_inner){ dx, x, talc_check_x_count(&whole),
+                        "<x, conv(g, w turned and transposed)>" });
 }
 
 static void linearity(check_trial *trial, conv2d whole)
@@ -433,7 +313,11 @@ check_property_result talc_check_property(talc_check_kind kind, const talc_algor
     memcpy(&whole, problem->bytes, sizeof whole);
     if (kind < TALC_CHECK_BATCH || kind >= TALC_CHECK_KIND_COUNT || !talc_check_shrink(&whole))
         return CHECK_LEFT_OUT;
-    properties[kind - TALC_CHECK_BATCH](&trial, whole);
+    property *found = whole.direction == TALC_FORWARD ? properties[kind - TALC_CHECK_BATCH]
+                                                      : talc_check_gradient_property(kind);
+    if (found == NULL)
+        return CHECK_LEFT_OUT;
+    found(&trial, whole);
     talc_check_trial_free(&trial);
     return trial.result;
 }

@@ -2,7 +2,8 @@
 ///
 /// All hold without any tolerance on small integers. Each property derives from the problem a few small ones on which it says
 /// something (a batch of three, a dilation of 2x3), poses them to the same row and compares; it is left out where the row
-/// refuses one of them. Bias, residual and activation are taken off, and a large problem is made smaller.
+/// refuses one of them. Bias, residual and activation are taken off, and a large problem is made smaller. Those of gradients are
+/// in check/properties_gradient.c.
 #ifndef TALC_CHECK_PROPERTIES_H
 #define TALC_CHECK_PROPERTIES_H
 

@@ -12,40 +12,43 @@
  * mistakes. */
 const char *const talc_check_quick[] = {
     /* Kernels, odd, even and long; images that are not square; batches. */
-    "n2c3h9w7o4k3x3", "n1c2h8w11o5k2x4_bias", "n3c4h5w12o3k1x7p0x3", "n1c3h12w5o4k7x1p3x0",
-    "n2c3h5w7o4k5x7", "n1c2h13w12o3k11x11p5x5", "n65c1h2w3o2k2x2p1x1_bias",
+    "n2c3h9w7o4k3x3{|_dx|_dw}", "n1c2h8w11o5k2x4_bias", "n3c4h5w12o3k1x7p0x3{|_dx}", "n1c3h12w5o4k7x1p3x0{|_dw}",
+    "n2c3h5w7o4k5x7{|_dx}", "n1c2h13w12o3k11x11p5x5", "n65c1h2w3o2k2x2p1x1_bias{|_dw}",
 
     /* Padding: one axis, each side its own, more than the kernel, nothing but padding, other modes. */
-    "n1c2h6w5o3k3x3p1x2", "n2c3h7w6o4k3x2p1x0x2x3", "n1c3h7w6o4k4x2p1x0x2x1", "n1c2h3w2o3k2x2p4x5_bias",
-    "n1c1h3w1o2k3x3p1x9", "n2c3h7w9o4k3x3p2x3_reflect", "n1c2h6w5o3k5x3p5x1x4x3_replicate",
-    "n2c3h5w6o4k3x4p3x2_bias_circular",
+    "n1c2h6w5o3k3x3p1x2", "n2c3h7w6o4k3x2p1x0x2x3{|_dx|_dw}", "n1c3h7w6o4k4x2p1x0x2x1",
+    "n1c2h3w2o3k2x2p4x5_bias{|_dx|_dw}", "n1c1h3w1o2k3x3p1x9{|_dw}", "n2c3h7w9o4k3x3p2x3_reflect",
+    "n1c2h6w5o3k5x3p5x1x4x3_replicate", "n2c3h5w6o4k3x4p3x2_bias_circular",
 
     /* Strides and dilations, one axis apart from the other. */
-    "n2c3h11w10o4k3x3s2x2p1x1", "n1c3h11w13o5k3x3s1x3p1x1", "n1c2h13w11o3k2x3s3x1p0x1", "n1c3h13w11o4k2x2s5x4",
-    "n2c3h10w11o4k3x3p2x2d2x2", "n1c2h9w14o3k3x2p1x3d1x4", "n1c2h14w9o3k2x3d5x1", "n2c3h12w15o4k3x2s2x3p2x1d2x4",
+    "n2c3h11w10o4k3x3s2x2p1x1{|_dx|_dw}", "n1c3h11w13o5k3x3s1x3p1x1{|_dx}", "n1c2h13w11o3k2x3s3x1p0x1{|_dw}",
+    "n1c3h13w11o4k2x2s5x4{|_dx}", "n2c3h10w11o4k3x3p2x2d2x2", "n1c2h9w14o3k3x2p1x3d1x4{|_dw}",
+    "n1c2h14w9o3k2x3d5x1{|_dx}", "n2c3h12w15o4k3x2s2x3p2x1d2x4{|_dx|_dw}",
 
     /* An input of more than 2^16 elements. */
-    "n1c2h190w180o2k2x3s4x3p1x1",
+    "n1c2h190w180o2k2x3s4x3p1x1{|_dx}",
 
     /* Groups and depthwise. */
-    "n2c6h7w9o4k3x3p1x1g2_bias", "n1c15h6w5o10k2x3s1x2g5", "n2c5h7w9o5k3x3p1x1g5", "n2c4h9w35o8k3x3p1x1g4_bias_relu",
-    "n1c7h11w70o7k3x3s2x2p1x1g7", "n1c3h13w21o6k5x4s1x2p2x3x1x0d2x1g3_residual", "n1c33h5w6o33k3x3p1x1g33",
-    "n1c2h6w521o2k3x3p1x1g2", "n2c6h5w4o6k1x1g6", "n2c4h6w17o4k3x3g4",
+    "n2c6h7w9o4k3x3p1x1g2_bias{|_dx|_dw}", "n1c15h6w5o10k2x3s1x2g5", "n2c5h7w9o5k3x3p1x1g5{|_dx|_dw}",
+    "n2c4h9w35o8k3x3p1x1g4_bias_relu{|_dx|_dw}", "n1c7h11w70o7k3x3s2x2p1x1g7{|_dx|_dw}",
+    "n1c3h13w21o6k5x4s1x2p2x3x1x0d2x1g3_residual{|_dw}", "n1c33h5w6o33k3x3p1x1g33{|_dx}", "n1c2h6w521o2k3x3p1x1g2",
+    "n2c6h5w4o6k1x1g6", "n2c4h6w17o4k3x3g4",
 
     /* Pointwise. */
-    "n2c17h9w7o19k1x1_bias", "n1c33h15w9o65k1x1_bias_residual_relu", "n2c5h9w7o6k1x1s2x3", "n2c3h4w5o4k1x1p1x2_bias",
-    "n2c6h9w8o10k1x1g2",
+    "n2c17h9w7o19k1x1_bias{|_dx|_dw}", "n1c33h15w9o65k1x1_bias_residual_relu", "n2c5h9w7o6k1x1s2x3{|_dx}",
+    "n2c3h4w5o4k1x1p1x2_bias{|_dx}", "n2c6h9w8o10k1x1g2{|_dx|_dw}",
 
     /* Tails around the multiples of 8, 16, 32 and 64, and several tiles of each extent. */
-    "n1c7h9w9o9k3x3p1x1", "n1c15h8w17o17k3x3p1x1_bias", "n1c31h7w9o33k3x3p1x1", "n1c63h5w7o65k3x3p1x1_bias_relu",
-    "n1c64h6w8o64k3x3p1x1", "n2c16h33w31o31k3x3p1x1", "n1c130h5w6o131k2x2", "n3c8h19w21o24k3x3s2x2p1x1",
-    "n1c3h6w301o5k3x3p1x1", "n1c300h5w7o270k1x1", "n1c40h24w24o48k5x7",
-    "n1c16h56w58o33k3x3p1x1", "n1c160h130w144o160k3x3p1x1g160_relu",
+    "n1c7h9w9o9k3x3p1x1", "n1c15h8w17o17k3x3p1x1_bias", "n1c31h7w9o33k3x3p1x1{|_dx}",
+    "n1c63h5w7o65k3x3p1x1_bias_relu{|_dw}", "n1c64h6w8o64k3x3p1x1", "n2c16h33w31o31k3x3p1x1",
+    "n1c130h5w6o131k2x2{|_dx|_dw}", "n3c8h19w21o24k3x3s2x2p1x1", "n1c3h6w301o5k3x3p1x1{|_dw}", "n1c300h5w7o270k1x1",
+    "n1c40h24w24o48k5x7", "n1c16h56w58o33k3x3p1x1", "n1c160h130w144o160k3x3p1x1g160_relu",
 
     /* Bias, residual, activations; f64; long sums. */
     "n2c3h7w6o5k3x3p1x1_bias_residual_relu", "n2c3h7w6o5k3x3p1x1_bias_sigmoid", "n2c3h7w6o5k3x3p1x1_residual_tanh",
-    "n2c4h9w7o6k3x2s2x1p1x2x0x1d1x2g2_f64_bias_residual_relu", "n1c9h10w17o17k3x3p1x1_f64", "n1c9h10w17o17k1x1_f64_bias",
-    "n2c5h9w37o5k3x3p1x1g5_f64", "n1c500h5w8o3k5x8", "n1c3h31w30o16k7x7s2x2p3x3",
+    "n2c4h9w7o6k3x2s2x1p1x2x0x1d1x2g2_f64_bias_residual_relu{|_dx|_dw}", "n1c9h10w17o17k3x3p1x1_f64",
+    "n1c9h10w17o17k1x1_f64_bias{|_dw}", "n2c5h9w37o5k3x3p1x1g5_f64{|_dx}", "n1c500h5w8o3k5x8",
+    "n1c3h31w30o16k7x7s2x2p3x3{|_dw}",
 
     /* Pooling. */
     "max_pool2d:n2c3h9w8k2x2", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_indices", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3",

@@ -6,98 +6,103 @@
 // clang-format off
 const char *const talc_check_edges[] = {
     /* Batch. */
-    "n{0|1|2}c3h5w4o2k3x3p1x1", "n3c2h6w5o5k3x2_bias", "n0c4h5w4o4k3x3p1x2g2_f64_bias_residual_relu",
-    "n65537c1h1w2o1k1x2", "n65537c1h1w1o2k1x1_bias", "n1031c1h2w2o1k2x2p1x1",
+    "n{0|1|2}c3h5w4o2k3x3p1x1", "n3c2h6w5o5k3x2_bias{|_dw}", "n0c4h5w4o4k3x3p1x2g2_f64_bias_residual_relu",
+    "n65537c1h1w2o1k1x2", "n65537c1h1w1o2k1x1_bias{|_dx}", "n1031c1h2w2o1k2x2p1x1{|_dw}",
 
     /* Input channels, around the widths of vectors and tiles. */
-    "n1c{1|2|3|4|7|8|15|16|17|31|32|33}h6w5o3k3x3p1x1", "n1c{63|64|65}h4w5o5k3x3p1x1", "n1c127h4w5o5k2x3",
+    "n1c{1|2|3|4|7|8|15|16|17|31|32|33}h6w5o3k3x3p1x1{|_dx}", "n1c{63|64|65}h4w5o5k3x3p1x1{|_dx}",
+    "n1c127h4w5o5k2x3{|_dw}",
 
     /* Output channels. */
-    "n2c3h5w6o{1|2|3|4|7|8|15|16|17|31|32|33}k3x3_bias", "n1c33h5w5o33k2x2", "n2c17h5w7o17k1x1",
-    "n1c64h6w6o64k3x3p1x1", "n1c127h3w3o5k3x3p1x1", "n1c5h3w3o127k1x1_bias", "n1c3h5w6o{63|64|65|127|129}k3x3",
+    "n2c3h5w6o{1|2|3|4|7|8|15|16|17|31|32|33}k3x3_bias{|_dw}", "n1c33h5w5o33k2x2{|_dx}",
+    "n2c17h5w7o17k1x1{|_dw}", "n1c64h6w6o64k3x3p1x1", "n1c127h3w3o5k3x3p1x1{|_dx}",
+    "n1c5h3w3o127k1x1_bias{|_dw}", "n1c3h5w6o{63|64|65|127|129}k3x3{|_dx}",
 
     /* Images that are not square, down to lines and points. */
-    "n2c3h1w17o4k1x3p0x1", "n2c3h17w1o4k3x1p1x0", "n2c5h1w1o3k1x1_bias", "n2c3h1w1o3k3x3p1x1",
-    "n1c2h33w3o3k3x3", "n1c2h3w33o3k3x3", "n1c3h7w8o4k3x3p1x1", "n1c3h8w7o4k3x3p1x1", "n1c3h13w28o4k3x3p1x1",
-    "n1c3h28w13o4k3x3p1x1", "n1c2h33w31o2k3x3p1x1",
+    "n2c3h1w17o4k1x3p0x1{|_dx}", "n2c3h17w1o4k3x1p1x0{|_dw}", "n2c5h1w1o3k1x1_bias", "n2c3h1w1o3k3x3p1x1{|_dx}",
+    "n1c2h33w3o3k3x3{|_dw}", "n1c2h3w33o3k3x3", "n1c3h7w8o4k3x3p1x1{|_dx}", "n1c3h8w7o4k3x3p1x1{|_dw}",
+    "n1c3h13w28o4k3x3p1x1", "n1c3h28w13o4k3x3p1x1{|_dx}", "n1c2h33w31o2k3x3p1x1{|_dw}",
 
     /* Widths of the output around those of vectors, at either parity of the kernel. */
     "n1c3h3w{6|9|14|15|16|17|31|32|34|47|48|49|63|64|65|127|128|129}o5k3x3p1x1",
-    "n1c2h4w{8|9|10|16|17|18|32|33|34}o3k2x2_bias",
+    "n1c2h4w{8|9|10|16|17|18|32|33|34}o3k2x2_bias{|_dx}",
 
     /* Depthwise, whose rows are as wide as a vector, one more, one less. */
-    "n1c2h5w{8|9|10|15|16|17|18|19|31|32|33|34|35}o2k3x3g2", "n1c2h5w{7|15|16|17|31|32|33}o2k3x3p1x1g2",
-    "n1c2h5w{16|17|18}o2k3x3p{0x1x0x0|0x0x0x1}g2", "n1c2h5w{8|9|10|16|17|18}o2k3x3g2_f64",
-    "n1c2h5w{7|8|9}o2k3x3p1x1g2_f64",
+    "n1c2h5w{8|9|10|15|16|17|18|19|31|32|33|34|35}o2k3x3g2{|_dw}", "n1c2h5w{7|15|16|17|31|32|33}o2k3x3p1x1g2",
+    "n1c2h5w{16|17|18}o2k3x3p{0x1x0x0|0x0x0x1}g2{|_dx}", "n1c2h5w{8|9|10|16|17|18}o2k3x3g2_f64{|_dw}",
+    "n1c2h5w{7|8|9}o2k3x3p1x1g2_f64{|_dx}",
 
     /* Images of one to three rows or columns, kernels of one to five. */
-    "n1c2h1w3o3k2x2p1x1", "n1c2h1w3o3k3x3p2x2", "n1c2h{3|1}w1o3k4x4p2x2", "n1c2h{3|1}w1o3k5x5p3x3",
-    "n1c2h1w{2|3}o3k5x5p4x4", "n1c2h2w1o3k5x5p2x2", "n1c2h3w3o3k5x5p1x1", "n1c2h2w2o3k4x4p1x1",
-    "n1c2h3w1o3k3x3p2x2", "n1c2h1w3o3k1x5p0x2", "n1c2h3w1o3k5x1p2x0", "n1c2h1w3o3k1x4s1x2p0x3",
-    "n1c2h3w1o3k4x1s2x1p3x0",
+    "n1c2h1w3o3k2x2p1x1{|_dx}", "n1c2h1w3o3k3x3p2x2{|_dw}", "n1c2h{3|1}w1o3k4x4p2x2",
+    "n1c2h{3|1}w1o3k5x5p3x3{|_dx}", "n1c2h1w{2|3}o3k5x5p4x4{|_dw}", "n1c2h2w1o3k5x5p2x2",
+    "n1c2h3w3o3k5x5p1x1{|_dx}", "n1c2h2w2o3k4x4p1x1{|_dw}", "n1c2h3w1o3k3x3p2x2", "n1c2h1w3o3k1x5p0x2{|_dx}",
+    "n1c2h3w1o3k5x1p2x0{|_dw}", "n1c2h1w3o3k1x4s1x2p0x3", "n1c2h3w1o3k4x1s2x1p3x0{|_dx}",
 
     /* Pointwise, with several tiles and a remainder. */
-    "n1c265h4w5o193k1x1", "n1c193h3w4o542k1x1_bias", "n1c542h2w3o265k1x1", "n1c33h27w19o31k1x1s12x14",
-    "n1c17h8w9o33k1x1s2x1_bias",
+    "n1c265h4w5o193k1x1{|_dw}", "n1c193h3w4o542k1x1_bias", "n1c542h2w3o265k1x1{|_dx}",
+    "n1c33h27w19o31k1x1s12x14{|_dw}", "n1c17h8w9o33k1x1s2x1_bias",
 
     /* Kernels. */
-    "n2c3h9w10o4k{1x1|1x7|7x1|2x2|3x3|4x4|5x5|7x7|2x3|3x2|5x7|7x5|1x2|2x1}", "n1c2h13w12o3k11x11{|p5x5}",
-    "n2c3h5w7o4k5x7_bias", "n2c3h5w9o4k5x3", "n2c3h9w5o4k3x5", "n1c2h3w4o3k7x7p2x2",
+    "n2c3h9w10o4k{1x1|1x7|7x1|2x2|3x3|4x4|5x5|7x7|2x3|3x2|5x7|7x5|1x2|2x1}{|_dx|_dw}",
+    "n1c2h13w12o3k11x11{|p5x5}{|_dw}", "n2c3h5w7o4k5x7_bias", "n2c3h5w9o4k5x3{|_dx}", "n2c3h9w5o4k3x5{|_dw}",
+    "n1c2h3w4o3k7x7p2x2",
 
     /* Strides. */
-    "n2c3h11w10o4k3x3s{2x2|3x3|1x2|2x1|3x1|1x3}p1x1", "n1c3h13w11o4k2x2s5x4", "n1c3h6w5o4k3x3s6x5p1x1",
-    "n2c3h6w5o4k3x3s100x99p1x1", "n2c5h9w7o6k1x1s2x3", "n1c3h26w25o4k1x1s12x14", "n1c2h12w13o3k3x3s4x4",
-    "n1c2h4w4o2k2x2s1000000000x1000000007",
+    "n2c3h11w10o4k3x3s{2x2|3x3|1x2|2x1|3x1|1x3}p1x1{|_dx|_dw}", "n1c3h13w11o4k2x2s5x4{|_dw}",
+    "n1c3h6w5o4k3x3s6x5p1x1", "n2c3h6w5o4k3x3s100x99p1x1{|_dx}", "n2c5h9w7o6k1x1s2x3{|_dw}",
+    "n1c3h26w25o4k1x1s12x14", "n1c2h12w13o3k3x3s4x4{|_dx}", "n1c2h4w4o2k2x2s1000000000x1000000007{|_dw}",
 
     /* Rows and columns that no window reads. */
-    "n1c2h8w9o3k3x3s2x2", "n1c2h13w11o3k2x2s4x5", "n1c2h10w10o3k1x1s3x3", "n1c2h9w9o3k3x3s4x4d4x4",
+    "n1c2h8w9o3k3x3s2x2", "n1c2h13w11o3k2x2s4x5{|_dx}", "n1c2h10w10o3k1x1s3x3{|_dw}", "n1c2h9w9o3k3x3s4x4d4x4",
 
     /* Padding. */
-    "n1c2h6w5o3k{1x1|2x2}p{1x1|2x2|3x3}", "n1c2h6w5o3k3x3p{2x2|3x3|5x5|1x0|0x2}",
-    "n1c2h6w5o3k5x5p{1x1|2x2|3x3|4x4|5x5|7x7}", "n1c1h3w1o2k3x3p0x100", "n1c1h3w3o2k5x5s3x1p50x3",
-    "n1c1h3w4o2k3x3p29x9d2x3",
+    "n1c2h6w5o3k{1x1|2x2}p{1x1|2x2|3x3}{|_dx}", "n1c2h6w5o3k3x3p{2x2|3x3|5x5|1x0|0x2}{|_dw}",
+    "n1c2h6w5o3k5x5p{1x1|2x2|3x3|4x4|5x5|7x7}{|_dx}", "n1c1h3w1o2k3x3p0x100{|_dx}",
+    "n1c1h3w3o2k5x5s3x1p50x3{|_dw}", "n1c1h3w4o2k3x3p29x9d2x3",
 
     /* Windows entirely in the padding. */
-    "n1c2h2w2o3k2x2p{4x4|5x4x0x0|0x0x5x4}_bias", "n2c2h3w3o3k1x1s1x2p2x0_bias", "n1c2h1w1o3k2x2s3x3p6x6",
-    "n1c3h1w1o2k1x1s6x6p3x3_bias",
+    "n1c2h2w2o3k2x2p{4x4|5x4x0x0|0x0x5x4}_bias{|_dx}", "n2c2h3w3o3k1x1s1x2p2x0_bias{|_dw}",
+    "n1c2h1w1o3k2x2s3x3p6x6", "n1c3h1w1o2k1x1s6x6p3x3_bias{|_dx}",
 
     /* Padding of its own on each side: top, left, bottom, right. */
-    "n1c2h5w6o3k3x3p{1x0x0x0|0x1x0x0|0x0x1x0|0x0x0x1|1x2x3x4|4x3x2x1|0x0x1x1|1x1x0x0|2x0x0x3}",
-    "n2c3h7w6o4k3x2s2x3p1x0x2x3_bias", "n2c3h7w6o4k3x2p1x0x2x3d2x3", "n1c3h7w6o4k4x2p1x0x2x1",
-    "n1c4h5w6o6k3x3p0x1x2x0g2", "n1c1h3w3o2k2x2s2x2p0x0x1x37",
+    "n1c2h5w6o3k3x3p{1x0x0x0|0x1x0x0|0x0x1x0|0x0x0x1|1x2x3x4|4x3x2x1|0x0x1x1|1x1x0x0|2x0x0x3}{|_dx|_dw}",
+    "n2c3h7w6o4k3x2s2x3p1x0x2x3_bias", "n2c3h7w6o4k3x2p1x0x2x3d2x3{|_dx}", "n1c3h7w6o4k4x2p1x0x2x1{|_dw}",
+    "n1c4h5w6o6k3x3p0x1x2x0g2", "n1c1h3w3o2k2x2s2x2p0x0x1x37{|_dx}",
 
     /* Dilation. */
-    "n2c3h10w11o4k3x3p1x2d{2x2|3x3|1x2|2x1|3x1|1x3}", "n1c2h4w4o3k2x2p3x3d5x5", "n1c3h5w4o3k1x1d7x9",
-    "n2c3h12w13o4k3x2s2x3p2x1d2x4", "n1c3h9w9o2k4x4d2x2", "n1c1h30w31o2k3x3d13x14",
-    "n1c2h3w3o2k1x1d1000000000x1000000000", "n1c2h2w3o3k2x2p5x5d6x7",
+    "n2c3h10w11o4k3x3p1x2d{2x2|3x3|1x2|2x1|3x1|1x3}{|_dx|_dw}", "n1c2h4w4o3k2x2p3x3d5x5",
+    "n1c3h5w4o3k1x1d7x9{|_dx}", "n2c3h12w13o4k3x2s2x3p2x1d2x4{|_dw}", "n1c3h9w9o2k4x4d2x2",
+    "n1c1h30w31o2k3x3d13x14{|_dx}", "n1c2h3w3o2k1x1d1000000000x1000000000{|_dw}", "n1c2h2w3o3k2x2p5x5d6x7",
 
     /* The effective kernel is the padded input: one output. */
-    "n2c3h5w7o4k5x7", "n1c3h5w4o4k7x8p1x2", "n1c3h7w5o4k4x3d2x2", "n1c3h5w3o4k4x3p1x1d2x2",
-    "n1c2h2w2o3k3x4p1x0x0x2_bias", "n1c2h5w5o3k5x5s7x7", "n9c2h3w3o3k3x3",
+    "n2c3h5w7o4k5x7{|_dx}", "n1c3h5w4o4k7x8p1x2{|_dw}", "n1c3h7w5o4k4x3d2x2", "n1c3h5w3o4k4x3p1x1d2x2{|_dx}",
+    "n1c2h2w2o3k3x4p1x0x0x2_bias{|_dw}", "n1c2h5w5o3k5x5s7x7", "n9c2h3w3o3k3x3{|_dx}",
 
     /* Groups. */
-    "n2c4h6w5o6k3x3p1x1g2", "n2c2h6w5o6k3x3g2_bias", "n2c6h6w5o3k3x3g3", "n2c8h5w5o12k1x1g4_bias",
-    "n2c6h11w9o4k3x2s2x1p1x1d1x2g2_bias", "n1c15h5w4o10k2x3g5", "n1c34h4w4o34k3x3p1x1g2",
-    "n1c32h4w5o16k3x3p1x1g16", "n1c6h5w5o6k5x5p2x2g3", "n1c2h12w11o2k11x11p1x0g2",
+    "n2c4h6w5o6k3x3p1x1g2{|_dw}", "n2c2h6w5o6k3x3g2_bias", "n2c6h6w5o3k3x3g3{|_dx}",
+    "n2c8h5w5o12k1x1g4_bias{|_dw}", "n2c6h11w9o4k3x2s2x1p1x1d1x2g2_bias", "n1c15h5w4o10k2x3g5{|_dx}",
+    "n1c34h4w4o34k3x3p1x1g2{|_dw}", "n1c32h4w5o16k3x3p1x1g16", "n1c6h5w5o6k5x5p2x2g3{|_dx}",
+    "n1c2h12w11o2k11x11p1x0g2{|_dw}",
 
     /* Depthwise: a group for each channel. */
-    "n2c5h7w6o5k3x3p1x1g5", "n2c8h7w6o8k3x3p1x1g8_bias_relu", "n2c5h7w6o10k3x3p1x1g5_bias", "n1c4h6w7o12k2x3g4",
-    "n2c7h9w8o7k3x3s2x2p1x1g7", "n2c7h17w17o7k3x3p1x0g7", "n1c3h5w31o3k3x5s1x10p1x2g3",
-    "n1c4h9w8o4k3x3p2x3d2x3g4", "n1c3h9w11o3k5x7p2x3g3", "n2c6h4w5o6k1x1g6_bias", "n1c3h6w5o3k3x3p2x0x1x3g3",
-    "n1c2h3w70o2k3x3p1x1g2", "n1c3h6w5o6k3x3p1x1g3_f64_bias", "n1c3h2w2o3k2x2p4x4g3_bias",
-    "n1c16h1w1o16k3x3p1x1g16", "n3c40h7w7o40k7x7p3x3g40_bias_relu", "n2c33h14w14o33k5x5p2x2g33",
-    "n3c5h28w28o5k5x5s2x2p2x2g5_bias", "n2c3h56w57o3k7x7p3x2x3x4g3_residual",
-    "n1c2h150w60o2k3x3p1x1g2_f64_bias_residual_tanh", "n1c3h70w60o3k3x3s2x2p0x1x1x0g3",
-    "n2c3h90w30o3k5x5p6x7g3", "n70c2h5w4o2k3x3p1x1g2_bias", "n1c33h5w5o33k3x3p1x1g33",
-    "n1c2h12w13o2k11x11p5x5g2", "n1c3h11w13o3k2x2s4x5g3", "n37c3h7w7o3k3x3p1x1g3_residual_tanh",
-    "n2c3h56w56o3k7x7p3x3g3_bias", "n2c2h100w21o2k5x5p2x2g2_f64_bias_relu", "n3c2h3w14o2k3x3p20x1x5x1g2_bias",
-    "n1c2h9w63o2k7x7p0x3g2_f64", "n2c2h50w14o2k5x5p40x2x0x2g2",
+    "n2c5h7w6o5k3x3p1x1g5", "n2c8h7w6o8k3x3p1x1g8_bias_relu{|_dx}", "n2c5h7w6o10k3x3p1x1g5_bias{|_dw}",
+    "n1c4h6w7o12k2x3g4", "n2c7h9w8o7k3x3s2x2p1x1g7{|_dx}", "n2c7h17w17o7k3x3p1x0g7{|_dw}",
+    "n1c3h5w31o3k3x5s1x10p1x2g3", "n1c4h9w8o4k3x3p2x3d2x3g4{|_dx}", "n1c3h9w11o3k5x7p2x3g3{|_dw}",
+    "n2c6h4w5o6k1x1g6_bias", "n1c3h6w5o3k3x3p2x0x1x3g3{|_dx}", "n1c2h3w70o2k3x3p1x1g2{|_dw}",
+    "n1c3h6w5o6k3x3p1x1g3_f64_bias", "n1c3h2w2o3k2x2p4x4g3_bias{|_dx}", "n1c16h1w1o16k3x3p1x1g16{|_dw}",
+    "n3c40h7w7o40k7x7p3x3g40_bias_relu", "n2c33h14w14o33k5x5p2x2g33{|_dx}",
+    "n3c5h28w28o5k5x5s2x2p2x2g5_bias{|_dw}", "n2c3h56w57o3k7x7p3x2x3x4g3_residual",
+    "n1c2h150w60o2k3x3p1x1g2_f64_bias_residual_tanh{|_dx}", "n1c3h70w60o3k3x3s2x2p0x1x1x0g3{|_dw}",
+    "n2c3h90w30o3k5x5p6x7g3", "n70c2h5w4o2k3x3p1x1g2_bias{|_dx}", "n1c33h5w5o33k3x3p1x1g33{|_dw}",
+    "n1c2h12w13o2k11x11p5x5g2", "n1c3h11w13o3k2x2s4x5g3{|_dx}", "n37c3h7w7o3k3x3p1x1g3_residual_tanh{|_dw}",
+    "n2c3h56w56o3k7x7p3x3g3_bias", "n2c2h100w21o2k5x5p2x2g2_f64_bias_relu{|_dx}",
+    "n3c2h3w14o2k3x3p20x1x5x1g2_bias{|_dw}", "n1c2h9w63o2k7x7p0x3g2_f64", "n2c2h50w14o2k5x5p40x2x0x2g2{|_dx}",
 
     /* Pointwise. */
-    "n2c7h6w5o9k1x1", "n2c16h7w7o8k1x1_bias_relu", "n2c3h4w5o4k1x1p1x2_bias",
-    "n2c3h4w5o4k1x1p{1x0x0x0|0x1x0x0|0x0x1x0|0x0x0x1}", "n2c3h5w4o4k1x1s2x1", "n2c3h4w5o4k1x1s1x2",
-    "n3c1h5w6o1k1x1", "n2c5h4w3o6k1x1_{bias_residual_relu|f64_bias}", "n2c3h1w257o4k1x1",
-    "n2c6h7w5o4k1x1s2x2g2",
+    "n2c7h6w5o9k1x1{|_dw}", "n2c16h7w7o8k1x1_bias_relu", "n2c3h4w5o4k1x1p1x2_bias{|_dx}",
+    "n2c3h4w5o4k1x1p{1x0x0x0|0x1x0x0|0x0x1x0|0x0x0x1}{|_dw}", "n2c3h5w4o4k1x1s2x1", "n2c3h4w5o4k1x1s1x2{|_dx}",
+    "n3c1h5w6o1k1x1{|_dw}", "n2c5h4w3o6k1x1_{bias_residual_relu|f64_bias}", "n2c3h1w257o4k1x1",
+    "n2c6h7w5o4k1x1s2x2g2{|_dx}",
 
     /* Bias, residual and activations. */
     "n2c3h7w6o5k3x3p1x1_{bias|residual|bias_residual|relu|bias_relu|sigmoid|bias_sigmoid}",
@@ -118,22 +123,24 @@ const char *const talc_check_edges[] = {
     "n1c2h1w1o3k3x3p2x2_replicate", "n1c2h1w1o3k3x3p1x1_circular", "n0c2h5w4o3k3x3p2x1_reflect",
 
     /* Float64. */
-    "n2c3h7w6o5k3x3p1x1_f64", "n2c4h9w7o6k3x2s2x1p1x2x0x1d1x2g2_f64_bias_residual_relu", "n1c33h5w4o17k1x1_f64",
-    "n1c3h5w4o3k3x3_{f64_bias_sigmoid|f64_tanh}", "n1c64h5w5o3k5x5_f64", "n1c8h17w19o16k3x3p1x1_f64_bias",
+    "n2c3h7w6o5k3x3p1x1_f64{|_dw}", "n2c4h9w7o6k3x2s2x1p1x2x0x1d1x2g2_f64_bias_residual_relu",
+    "n1c33h5w4o17k1x1_f64{|_dx}", "n1c3h5w4o3k3x3_{f64_bias_sigmoid|f64_tanh}", "n1c64h5w5o3k5x5_f64{|_dw}",
+    "n1c8h17w19o16k3x3p1x1_f64_bias",
 
     /* Long sums. */
-    "n1c64h6w6o4k5x5", "n1c64h6w9o4k5x7", "n1c4096h1w2o3k1x1", "n1c500h5w8o2k5x8",
+    "n1c64h6w6o4k5x5{|_dx}", "n1c64h6w9o4k5x7{|_dw}", "n1c4096h1w2o3k1x1", "n1c500h5w8o2k5x8{|_dx}",
 
     /* Several tiles along every axis. */
-    "n1c16h35w37o33k3x3p1x1_bias_relu", "n1c3h5w301o5k3x3p1x1", "n1c3h301w5o5k3x3p1x1",
-    "n5c8h19w21o24k3x3s2x2p1x1", "n1c30h37w35o5k3x3p1x1_bias_relu", "n1c4h75w71o10k3x3s2x2p1x1g2",
-    "n1c5h9w11o301k3x3p1x1_bias", "n131c3h3w3o139k2x2p1x1_bias_relu", "n67c6h5w4o14k3x2g2_residual",
-    "n1c30h33w34o11k3x3p1x1_f64_bias", "n2c5h41w50o7k1x1_bias_relu", "n1c7h31w37o301k1x1_bias",
-    "n2c6h33w35o14k1x1g2_bias_residual_tanh", "n1c9h41w50o131k1x1_f64_bias",
-    "n1c3h131w37o3k3x3p1x1g3_bias_relu", "n2c5h61w67o5k3x3s2x2p1x1g5_bias",
-    "n1c4h33w71o8k5x5p2x2g4_bias_residual", "n1c2h5w2101o2k3x3p1x1g2_bias_residual",
-    "n1c2h4w3001o4k2x3s1x2p1x1g2_bias", "n1c2h9w71o2k3x3p1x17d1x17g2_bias", "n1c2h9w95o2k3x3s1x2p1x19d1x19g2",
-    "n2c5h29w37o5k3x3p1x1g5_f64_bias", "n2c40h17w19o70k1x1", "n2c19h23w41o19k3x3p1x1g19",
+    "n1c16h35w37o33k3x3p1x1_bias_relu{|_dw}", "n1c3h5w301o5k3x3p1x1", "n1c3h301w5o5k3x3p1x1{|_dx}",
+    "n5c8h19w21o24k3x3s2x2p1x1{|_dw}", "n1c30h37w35o5k3x3p1x1_bias_relu", "n1c4h75w71o10k3x3s2x2p1x1g2{|_dx}",
+    "n1c5h9w11o301k3x3p1x1_bias{|_dw}", "n131c3h3w3o139k2x2p1x1_bias_relu", "n67c6h5w4o14k3x2g2_residual{|_dx}",
+    "n1c30h33w34o11k3x3p1x1_f64_bias{|_dw}", "n2c5h41w50o7k1x1_bias_relu", "n1c7h31w37o301k1x1_bias{|_dx}",
+    "n2c6h33w35o14k1x1g2_bias_residual_tanh{|_dw}", "n1c9h41w50o131k1x1_f64_bias",
+    "n1c3h131w37o3k3x3p1x1g3_bias_relu{|_dx}", "n2c5h61w67o5k3x3s2x2p1x1g5_bias{|_dw}",
+    "n1c4h33w71o8k5x5p2x2g4_bias_residual", "n1c2h5w2101o2k3x3p1x1g2_bias_residual{|_dx}",
+    "n1c2h4w3001o4k2x3s1x2p1x1g2_bias{|_dw}", "n1c2h9w71o2k3x3p1x17d1x17g2_bias",
+    "n1c2h9w95o2k3x3s1x2p1x19d1x19g2{|_dx}", "n2c5h29w37o5k3x3p1x1g5_f64_bias{|_dw}", "n2c40h17w19o70k1x1",
+    "n2c19h23w41o19k3x3p1x1g19{|_dx}",
 
     /* Networks' layers, reduced. */
     "n1c1h28w28o6k5x5p2x2_bias_relu", "n1c6h14w14o16k5x5_bias_relu", "n1c3h31w31o8k11x11s4x4p2x2_bias_relu",

@@ -1,6 +1,7 @@
 #include "check/trial.h"
 
 #include "check/data.h"
+#include "check/layout.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>
@@ -65,14 +66,17 @@ double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype 
 // ---- Running ------------------------------------------------------------------------------------------------
 
 static double *row_result(check_trial *trial, const check_problem *posed,
-                          const talc_conv2d_problem *problem, const double *x, const double *w)
+                          const talc_conv2d_problem *problem, const double *first,
+                          const double *second)
 {
     check_run_report report = { .status = TALC_OK };
-    double *y = talc_check_trial_numbers(trial, talc_check_y_count(problem));
+    double *y = talc_check_trial_numbers(trial, talc_check_result_count(problem));
     if (y == NULL)
         return NULL;
-    const check_values values = { .of = { [CHECK_X] = (double *)x, [CHECK_W] = (double *)w } };
-    const check_values results = { .of = { [CHECK_Y] = y } };
+    check_values values = { .of = { NULL } }, results = { .of = { NULL } };
+    values.of[talc_check_conv2d_read(problem->direction, 0)] = (double *)first;
+    values.of[talc_check_conv2d_read(problem->direction, 1)] = (double *)second;
+    results.of[talc_check_conv2d_written(problem->direction)] = y;
     const check_run_options options = { .shift_bytes = 0, .workspace_limit = SIZE_MAX };
     if (!talc_check_run(&talc_check_conv2d, trial->row, trial->device, posed, &values, &options,
                         &trial->room, &results, &report)) {
@@ -111,7 +115,7 @@ bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem 
 }
 
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
-                                  const double *x, const double *w)
+                                  const double *first, const double *second)
 {
     if (trial->decided)
         return NULL;
@@ -120,7 +124,7 @@ double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem 
         return NULL;
     }
     const check_problem posed = posed_of(problem);
-    return row_result(trial, &posed, problem, x, w);
+    return row_result(trial, &posed, problem, first, second);
 }
 
 double talc_check_trial_integer(const check_trial *trial, double value)
@@ -128,26 +132,67 @@ double talc_check_trial_integer(const check_trial *trial, double value)
     return trial->row->arithmetic.precision == TALC_NORMWISE ? rint(value) : value;
 }
 
+/* The operand that the problem's results are. */
+static check_operand result_of(const talc_conv2d_problem *problem)
+{
+    const check_problem posed = posed_of(problem);
+    check_operand list[CHECK_OPERANDS];
+    talc_check_operands(&talc_check_conv2d, &posed, list);
+    return list[talc_check_conv2d_written(problem->direction)];
+}
+
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
-                              const double *y, const double *due, const char *what)
+                              const double *result, const double *due, const char *what)
 {
     if (trial->decided)
         return;
-    const int64_t count = talc_check_y_count(problem), plane = problem->OH * problem->OW;
-    for (int64_t i = 0; i < count; i++) {
+    const check_operand operand = result_of(problem);
+    for (int64_t i = 0; i < operand.count; i++) {
         if (due[i] == CHECK_NOT_DUE ||
-            talc_check_trial_integer(trial, y[i]) == talc_check_trial_integer(trial, due[i]))
+            talc_check_trial_integer(trial, result[i]) == talc_check_trial_integer(trial, due[i]))
             continue;
         char text[TALC_CONV2D_TEXT];
+        int64_t at[TALC_MAX_RANK];
+        talc_check_coordinates(operand.rank, operand.dims, i, at);
         snprintf(trial->reason, 256,
-                 "%.90s: y[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                 "%.90s: %s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                  "] is %.9g, %s gives %.9g",
-                 talc_conv2d_problem_text(problem, text), i / plane / problem->OC,
-                 i / plane % problem->OC, i % plane / problem->OW, i % problem->OW,
-                 talc_check_shown(y[i]), what, talc_check_shown(due[i]));
+                 talc_conv2d_problem_text(problem, text), operand.name, at[0], at[1], at[2], at[3],
+                 talc_check_shown(result[i]), what, talc_check_shown(due[i]));
         decide(trial, CHECK_BROKEN);
         return;
     }
+}
+
+/* False when an element of the result is no finite integer. */
+static bool inner(const check_trial *trial, const check_inner *of, int64_t *sum)
+{
+    *sum = 0;
+    for (int64_t i = 0; i < of->count; i++) {
+        if (!(fabs(of->result[i]) < 0x1p53))
+            return false;
+        *sum += (int64_t)talc_check_trial_integer(trial, of->result[i]) * (int64_t)of->with[i];
+    }
+    return true;
+}
+
+void talc_check_trial_compare_inner(check_trial *trial, const talc_conv2d_problem *problem,
+                                    const check_inner *left, const check_inner *right)
+{
+    if (trial->decided)
+        return;
+    int64_t one = 0, other = 0;
+    const bool finite = inner(trial, left, &one) && inner(trial, right, &other);
+    if (finite && one == other)
+        return;
+    char text[TALC_CONV2D_TEXT];
+    talc_conv2d_problem_text(problem, text);
+    if (finite)
+        snprintf(trial->reason, 256, "%.90s: %s is %" PRId64 ", %s is %" PRId64, text, left->text,
+                 one, right->text, other);
+    else
+        snprintf(trial->reason, 256, "%.90s: a result is not a finite integer", text);
+    decide(trial, CHECK_BROKEN);
 }
 
 // ---- Problems -----------------------------------------------------------------------------------------------
@@ -167,9 +212,18 @@ int64_t talc_check_y_count(const talc_conv2d_problem *p)
     return p->N * p->OC * p->OH * p->OW;
 }
 
+int64_t talc_check_result_count(const talc_conv2d_problem *p)
+{
+    return p->direction == TALC_GRAD_INPUT    ? talc_check_x_count(p)
+           : p->direction == TALC_GRAD_WEIGHT ? talc_check_w_count(p)
+                                              : talc_check_y_count(p);
+}
+
 double talc_check_terms(const talc_conv2d_problem *p)
 {
-    const int64_t channels = p->C / p->groups;
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return (double)p->N * (double)p->OH * (double)p->OW;
+    const int64_t channels = (p->direction == TALC_GRAD_INPUT ? p->OC : p->C) / p->groups;
     return (double)channels * (double)p->KH * (double)p->KW;
 }
 
@@ -203,11 +257,12 @@ static double cost(const talc_conv2d_problem *p)
 {
     const double MACS = 0x1p19, ELEMENTS = 0x1p17;
     talc_conv2d_problem dense = *p;
+    dense.direction = TALC_FORWARD; /* each has as many products */
     dense.stride_h = dense.stride_w = 1;
     talc_check_settle(&dense);
     const double x = (double)p->N * (double)p->C * (double)p->H * (double)p->W;
     const double y = (double)p->N * (double)p->OC * (double)dense.OH * (double)dense.OW;
-    return fmax(y * talc_check_terms(p) / MACS, fmax(x, y) / ELEMENTS);
+    return fmax(y * talc_check_terms(&dense) / MACS, fmax(x, y) / ELEMENTS);
 }
 
 /* The extent to which an axis of the image may shrink. */
@@ -224,7 +279,7 @@ bool talc_check_shrink(talc_conv2d_problem *p)
     enum { SIZES = 5 };
     p->bias = p->residual = false;
     p->activation = TALC_ACTIVATION_NONE;
-    if (p->direction != TALC_FORWARD || p->N < 1 || p->C < 1 || p->OC < 1 || p->H < 1 || p->W < 1)
+    if (p->N < 1 || p->C < 1 || p->OC < 1 || p->H < 1 || p->W < 1)
         return false;
     if (p->N > 3)
         p->N = 3;

@@ -37,29 +37,42 @@ double *talc_check_trial_integers(check_trial *trial, int64_t count, talc_dtype 
 /// Whether the row takes a problem.
 bool talc_check_trial_takes(const check_trial *trial, const talc_conv2d_problem *problem);
 
-/// The row's result for a problem without bias, residual and activation; NULL when the row refuses it or fails.
+/// The row's result for a problem without bias, residual and activation; NULL when the row refuses it or fails. The operands are
+/// those that the problem's direction reads: x and w, dy and w, or x and dy.
 double *talc_check_trial_convolve(check_trial *trial, const talc_conv2d_problem *problem,
-                                  const double *x, const double *w);
+                                  const double *first, const double *second);
 
 /// What stands in `due` where nothing is due.
 #define CHECK_NOT_DUE ((double)INFINITY)
 
-/// Decides that the property is broken when an element of y differs from `due`. `what` says where `due` comes from.
+/// Decides that the property is broken when an element of a result differs from `due`. `what` says where `due` comes from.
 void talc_check_trial_compare(check_trial *trial, const talc_conv2d_problem *problem,
-                              const double *y, const double *due, const char *what);
+                              const double *result, const double *due, const char *what);
 
 /// An element as it counts in an identity: rounded to an integer for a row that is only accurate in norm.
 double talc_check_trial_integer(const check_trial *trial, double value);
+
+/// An inner product of a result and integers, and how it is told.
+typedef struct check_inner {
+    const double *result, *with;
+    int64_t count;
+    const char *text;
+} check_inner;
+
+/// Decides that the property is broken when two inner products differ, or an element of a result is no finite integer.
+void talc_check_trial_compare_inner(check_trial *trial, const talc_conv2d_problem *problem,
+                                    const check_inner *left, const check_inner *right);
 
 /// Decides that the property is left out for this row.
 void talc_check_trial_leave(check_trial *trial);
 
 // ---- Problems -----------------------------------------------------------------------------------------------
 
-/// Elements of the operands of a problem.
+/// Elements of the operands of a problem, and of its result.
 int64_t talc_check_x_count(const talc_conv2d_problem *problem);
 int64_t talc_check_w_count(const talc_conv2d_problem *problem);
 int64_t talc_check_y_count(const talc_conv2d_problem *problem);
+int64_t talc_check_result_count(const talc_conv2d_problem *problem);
 
 /// Works out OH and OW; false when the kernel does not fit, padding is negative, or farther than its mode reaches.
 bool talc_check_settle(talc_conv2d_problem *problem);

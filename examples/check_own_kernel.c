@@ -10,6 +10,8 @@ static const char *plan(const talc_device *device, const void *problem, size_t l
 {
     (void)device, (void)limit, (void)planned;
     const talc_conv2d_problem *p = problem;
+    if (p->direction != TALC_FORWARD)
+        return "only the forward direction";
     if (p->dtype != TALC_F32 || p->padding_mode != TALC_PADDING_ZEROS)
         return "elements are not f32 or the padding is not zeros";
     const bool plain = !p->residual && p->activation == TALC_ACTIVATION_NONE;

@@ -8,12 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* "conv2d" for "n1c3...", "sum" for "sum:...". */
+/* "conv2d" for "n1c3...", "conv2d.grad_input" for "n1c3..._dx", "sum" for "sum:...". */
 static bool is_of(const char *text, const char *op)
 {
     const char *colon = strchr(text, ':');
-    if (colon == NULL)
-        return strcmp(op, "conv2d") == 0;
+    if (colon == NULL) {
+        const char *end = strlen(text) > 3 ? text + strlen(text) - 3 : "";
+        return strcmp(op, strcmp(end, "_dx") == 0   ? "conv2d.grad_input"
+                          : strcmp(end, "_dw") == 0 ? "conv2d.grad_weight"
+                                                    : "conv2d") == 0;
+    }
     return strlen(op) == (size_t)(colon - text) && strncmp(text, op, strlen(op)) == 0;
 }
 
@@ -211,8 +215,11 @@ bool check_problems_add(check_problems *self, const char *argument)
     if (talc_check_set_problem(argument, 0, self->seed, text) != NULL)
         return add_set(self, argument);
     talc_error_clear();
-    const named_problem *named = problem_named(argument);
-    if (talc_check_problem_text(named != NULL ? named->text : argument, text) != NULL)
+    char of_name[TALC_CONV2D_TEXT];
+    talc_conv2d_problem named;
+    const char *problem =
+        problem_read_named(argument, &named) ? talc_conv2d_problem_text(&named, of_name) : argument;
+    if (talc_check_problem_text(problem, text) != NULL)
         return add(self, text);
     errno = 0;
     FILE *file = fopen(argument, "r");

@@ -67,8 +67,7 @@ static talc_direction direction_of(const char *text)
                                      : TALC_FORWARD;
 }
 
-/* A named problem, or the gradient of one. */
-static bool read_named(const char *text, talc_conv2d_problem *problem)
+bool problem_read_named(const char *text, talc_conv2d_problem *problem)
 {
     const talc_direction direction = direction_of(text);
     const size_t length = strlen(text) - (direction == TALC_FORWARD ? 0 : 3);
@@ -83,7 +82,7 @@ static bool read_named(const char *text, talc_conv2d_problem *problem)
 
 bool problem_read(const char *text, talc_conv2d_problem *problem)
 {
-    if (read_named(text, problem))
+    if (problem_read_named(text, problem))
         return true;
     if (text[0] != 'n' || text[1] < '0' || text[1] > '9') {
         talc_fail(TALC_NOT_FOUND,

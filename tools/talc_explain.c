@@ -71,7 +71,9 @@ static const struct argp argp = {
            "B, conv64, ... (talc bench --list shows them). For other ops it is a text as talc "
            "check takes it: max_pool2d:n1c8h9w9k3x3s2x2, matmul:m5n6k7_tb_bias (a linear layer), "
            "sum:8x16@1, softmax:64x1000@1, cross_entropy:8x10, batch_norm2d:n8c16h7w7_relu; or "
-           "an elementwise op of that shape: relu:8x16, add:8x16,8x1.",
+           "an elementwise op of that shape: relu:8x16, add:8x16,8x1. A convolution is explained "
+           "with its gradients, conv2d.grad_input and conv2d.grad_weight; of a text that ends in "
+           "_dx or _dw only that one. --algorithm is the forward one's, or that one's.",
     .children = children,
 };
 
@@ -127,19 +129,47 @@ static int explain_op(const char *text, const char *algorithm, talc_device *devi
                : tool_usage_talc();
 }
 
-static int explain_conv2d(const arguments *self, talc_device *device)
+/* A convolution and its gradients, or the one direction that the problem's text asks for. */
+enum { DIRECTIONS = 3 };
+
+static int explain_directions(const arguments *self, talc_device *device,
+                              talc_conv2d_explanation explanations[DIRECTIONS])
 {
     talc_conv2d_problem problem;
-    talc_conv2d_explanation explanation;
     if (!find_problem(device, self, &problem))
-        return tool_usage_talc();
-    if (!talc_conv2d_explain(device, &problem, &self->conv2d.options, &explanation))
-        return tool_fail_talc();
-    if (self->tool.json)
-        return tool_json_print(
-            tool_json_explanation(&explanation.decision, tool_json_problem(&problem)));
-    talc_conv2d_explanation_print(stdout, &explanation);
-    return tool_finish();
+        return -tool_usage_talc();
+    const int count = problem.direction == TALC_FORWARD ? DIRECTIONS : 1;
+    talc_conv2d_options taken = self->conv2d.options;
+    for (int i = 0; i < count; i++) {
+        problem.direction = i == 0 ? problem.direction : (talc_direction)i;
+        if (!talc_conv2d_explain(device, &problem, &taken, &explanations[i]))
+            return -tool_fail_talc();
+        taken.algorithm = NULL; /* which is the forward direction's */
+    }
+    return count;
+}
+
+static int explain_conv2d(const arguments *self, talc_device *device)
+{
+    static talc_conv2d_explanation explanations[DIRECTIONS];
+    const int count = explain_directions(self, device, explanations);
+    if (count < 0)
+        return -count;
+    if (!self->tool.json) {
+        for (int i = 0; i < count; i++) {
+            printf("%s", i > 0 ? "\n" : "");
+            talc_conv2d_explanation_print(stdout, &explanations[i]);
+        }
+        return tool_finish();
+    }
+    json_t *all[DIRECTIONS], *gradients = json_array();
+    for (int i = 0; i < count; i++)
+        all[i] = tool_json_explanation(&explanations[i].decision,
+                                       tool_json_problem(&explanations[i].problem));
+    for (int i = 1; i < count; i++)
+        json_array_append_new(gradients, all[i]);
+    json_object_set_new(all[0], "gradients", gradients);
+    return tool_json_print(all[0]);
 }
 
 static int print_steps(const talc_device *device, const talc_module_explanation *explanation,

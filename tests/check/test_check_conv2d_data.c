@@ -188,7 +188,7 @@ Test(check_conv2d_data, random_problems)
 {
     enum { COUNT = 20000 };
     const talc_device *cpu = cpu_device();
-    int accepted[8] = { 0 }, modes[4] = { 0 }, f64 = 0, dear = 0;
+    int accepted[8] = { 0 }, modes[4] = { 0 }, directions[3] = { 0 }, f64 = 0, dear = 0;
     int uneven = 0, skipping = 0, dilated = 0, whole = 0, within = 0, even = 0, line = 0,
         multiplied = 0, grouped = 0, exact_fit = 0;
     for (uint64_t seed = 0; seed < COUNT; seed++) {
@@ -208,6 +208,7 @@ Test(check_conv2d_data, random_problems)
             accepted[i] += talc_check_plan(family, talc_check_row_at(family, cpu, i), cpu, &problem,
                                            SIZE_MAX, &plan) == NULL;
         modes[p->padding_mode]++;
+        directions[p->direction]++;
         f64 += p->dtype == TALC_F64;
         dear += talc_conv2d_flops(p) > 2e6;
         uneven += p->pad_top != p->pad_bottom || p->pad_left != p->pad_right;
@@ -226,6 +227,8 @@ Test(check_conv2d_data, random_problems)
         for (int j = 0; j < 2; j++)
             if (strcmp(talc_check_row_at(family, cpu, i)->name, named[j]) == 0)
                 cr_assert(accepted[i] > COUNT * 3 / 10, "%s takes %d", named[j], accepted[i]);
+    cr_assert(directions[TALC_FORWARD] > COUNT * 2 / 5 && directions[TALC_GRAD_INPUT] > COUNT / 5 &&
+              directions[TALC_GRAD_WEIGHT] > COUNT / 5);
     cr_assert(f64 > COUNT / 5 && f64 < COUNT / 3 && dear < COUNT / 100);
     const int counts[] = {
         modes[0], modes[1], modes[2], modes[3], uneven,     skipping, dilated,

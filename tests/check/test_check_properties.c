@@ -1,6 +1,7 @@
 /* The properties of convolutions (check/properties.h): every row of the CPU has them, most rows take part in most of them, and
  * each of them alone rejects rows that are wrong. */
 #include "tests/support/faults.h"
+#include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
 #include "tests/support/mutants.h"
 
@@ -14,15 +15,18 @@
 static const char *const rows[] = { "depthwise", "pointwise", "im2col", "reference" };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-static int taken[ROWS][TALC_CHECK_KIND_COUNT]; /* problems on which the property was checked */
+/* Problems on which the property was checked: of convolutions, and of gradients. */
+static int taken[ROWS][TALC_CHECK_KIND_COUNT], taken_by_gradients[ROWS][TALC_CHECK_KIND_COUNT];
 
 static void count_taken(void *context, const talc_check_outcome *outcome)
 {
     (void)context;
     cr_expect(outcome->passed, "%s on %s: %s", outcome->algorithm, outcome->problem,
               outcome->reason);
+    const bool gradient = strcmp(outcome->op, "conv2d") != 0;
     for (int row = 0; row < ROWS; row++)
-        taken[row][outcome->kind] += strcmp(rows[row], outcome->algorithm) == 0;
+        (gradient ? taken_by_gradients : taken)[row][outcome->kind] +=
+            strcmp(rows[row], outcome->algorithm) == 0;
 }
 
 static talc_check *properties_new(void (*observe)(void *, const talc_check_outcome *))
@@ -77,23 +81,39 @@ Test(check_properties, every_row_has_them)
                   talc_check_kind_name((talc_check_kind)kind), taken[REFERENCE][kind], PROBLEMS);
 }
 
-Test(check_properties, most_random_problems_take_part)
+/* Problems that a row has run, in the direction or directions. */
+static int problems_of(const talc_check *check, const char *row, bool gradients)
 {
-    enum { PROBLEMS = 200 };
+    int64_t problems = 0;
+    for (int i = 0; i < talc_check_summary_count(check); i++) {
+        const talc_check_summary *summary = talc_check_summary_at(check, i);
+        if ((strcmp(summary->op, "conv2d") != 0) == gradients &&
+            strcmp(summary->algorithm, row) == 0)
+            problems += summary->problems;
+    }
+    return (int)problems;
+}
+
+static talc_check *check_random(int count)
+{
     talc_check *check = properties_new(count_taken);
-    for (uint64_t seed = 0; seed < PROBLEMS; seed++) {
+    for (int seed = 0; seed < count; seed++) {
         check_problem problem;
         char text[TALC_CHECK_TEXT];
-        talc_check_random(&talc_check_conv2d, seed, &problem);
+        talc_check_random(&talc_check_conv2d, (uint64_t)seed, &problem);
         talc_check_write(&talc_check_conv2d, &problem, text);
         cr_assert(talc_check_problem(check, text), "%s: %s", text, talc_error_message());
     }
+    return check;
+}
+
+Test(check_properties, most_random_problems_take_part)
+{
+    enum { PROBLEMS = 400 };
+    talc_check *check = check_random(PROBLEMS);
     for (int row = 0; row < ROWS; row++) {
-        int problems = 0;
-        for (int i = 0; i < talc_check_summary_count(check); i++)
-            if (strcmp(talc_check_summary_at(check, i)->algorithm, rows[row]) == 0)
-                problems = (int)talc_check_summary_at(check, i)->problems;
-        cr_expect(problems >= PROBLEMS / 5, "%s: only %d problems", rows[row], problems);
+        const int problems = problems_of(check, rows[row], false);
+        cr_expect(problems >= PROBLEMS / 10, "%s: only %d problems", rows[row], problems);
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
             /* A 1x1 kernel without stride and padding has no strided or padded relative that such a row would do. */
             const bool none = strcmp(rows[row], "pointwise") == 0 &&
@@ -101,6 +121,28 @@ Test(check_properties, most_random_problems_take_part)
             cr_expect(none ? taken[row][kind] == 0 : taken[row][kind] == problems,
                       "%s: %s says something about %d of %d problems", rows[row],
                       talc_check_kind_name((talc_check_kind)kind), taken[row][kind], problems);
+        }
+    }
+    talc_check_free(check);
+}
+
+/* Those that say something about gradients, about each of them. */
+Test(check_properties, most_random_gradients_take_part)
+{
+    enum { PROBLEMS = 400 };
+    talc_check *check = check_random(PROBLEMS);
+    for (int row = 0; row < ROWS; row++) {
+        const int problems = problems_of(check, rows[row], true);
+        cr_expect(problems >= PROBLEMS / 10, "%s: only %d gradients", rows[row], problems);
+        for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT; kind++) {
+            const bool pointwise = strcmp(rows[row], "pointwise") == 0;
+            const bool none =
+                kind == TALC_CHECK_POINTWISE || kind == TALC_CHECK_SHIFT ||
+                (pointwise && (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING));
+            const int said = taken_by_gradients[row][kind];
+            cr_expect(none ? said == 0 : said == problems,
+                      "%s: %s says something about %d of %d gradients", rows[row],
+                      talc_check_kind_name((talc_check_kind)kind), said, problems);
         }
     }
     talc_check_free(check);
@@ -206,17 +248,20 @@ Test(check_properties, left_out)
 /* Without memory a property says nothing, and never that it is broken. */
 static void run_properties(fault_run *run)
 {
-    static const char *const problems[] = { "n1c2h4w5o2k3x2p1x1", "n1c2h4w5o2k3x2p1x1_circular" };
-    const talc_algorithm *row = mutant_row(MUTANT_NONE);
-    for (int i = 0; i < 2; i++)
+    static const char *const problems[] = { "n1c2h4w5o2k3x2p1x1", "n1c2h4w5o2k3x2p1x1_circular",
+                                            "n1c2h4w5o2k3x2p1x1_dx", "n1c2h4w5o2k3x2p1x1_dw" };
+    for (int i = 0; i < 4; i++)
         for (int kind = TALC_CHECK_BATCH; kind < TALC_CHECK_KIND_COUNT && !talc_failed(); kind++) {
             check_problem problem;
             char reason[256];
             if (talc_check_parse(problems[i], &problem) == NULL)
                 return;
+            const talc_algorithm *row =
+                i < 2 ? mutant_row(MUTANT_NONE) : conv2d_gradient_mutant_row(GRADIENT_RIGHT);
+            const bool none = i >= 2 && (kind == TALC_CHECK_POINTWISE || kind == TALC_CHECK_SHIFT);
             const check_property_result result =
                 talc_check_property((talc_check_kind)kind, row, run->device, &problem, 1, reason);
-            cr_expect(result == (talc_failed() ? CHECK_LEFT_OUT : CHECK_HOLDS), "%s: %s",
+            cr_expect(result == (talc_failed() || none ? CHECK_LEFT_OUT : CHECK_HOLDS), "%s: %s",
                       talc_check_kind_name((talc_check_kind)kind), reason);
             fault_keep_bytes(run, &result, sizeof result);
         }

@@ -77,7 +77,7 @@ Test(check_sets, every_problem_reads_prints_the_same_and_stands_once)
     static const struct {
         const char *set;
         int64_t least, most, convolutions;
-    } sets[] = { { "quick", 60, 160, 50 }, { "edges", 300, 1500, 260 }, { "models", 90, 200, 60 } };
+    } sets[] = { { "quick", 60, 200, 50 }, { "edges", 300, 1800, 260 }, { "models", 90, 200, 60 } };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         const char *set = sets[i].set;
         const int64_t count = read_set(set);
@@ -110,6 +110,32 @@ Test(check_sets, quick_and_edges_have_every_op)
             cr_assert(gradients_of(count, with_gradients[j]) >= 1 + 7 * i,
                       "%s: too few gradients of %s", sets[i], with_gradients[j]);
     }
+}
+
+static int64_t ending_in(int64_t count, const char *end)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const size_t length = strlen(problems[i].text);
+        found += length > 3 && strcmp(problems[i].text + length - 3, end) == 0;
+    }
+    return found;
+}
+
+/* Of the convolutions in `quick` and `edges` a third or so stand there for each gradient too, and of the random ones a quarter. */
+Test(check_sets, gradients_have_their_share)
+{
+    static const char *const sets[] = { "quick", "edges" };
+    static const char *const ends[] = { "_dx", "_dw" };
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++) {
+            const int64_t count = read_set(sets[i]), found = ending_in(count, ends[j]),
+                          forward = count_of(count, "") - ending_in(count, "_dx") -
+                                    ending_in(count, "_dw");
+            cr_assert(found * 10 >= forward * 3 && found * 10 <= forward * 5,
+                      "%s: %d of %d convolutions end in %s", sets[i], (int)found, (int)forward,
+                      ends[j]);
+        }
 }
 
 static const char *random_text(int64_t index, uint64_t seed, char text[TALC_CHECK_TEXT])
@@ -205,6 +231,8 @@ Test(check_sets, random_is_mostly_conv2d_and_has_every_op)
         cr_assert(count_of(MOST, others[j]) > 2, "%s", others[j]);
     for (int j = 0; j < GRADIENTS; j++)
         cr_assert(gradients_of(MOST, with_gradients[j]) > 2, "%s", with_gradients[j]);
+    cr_assert(ending_in(MOST, "_dx") > convolutions / 5 &&
+              ending_in(MOST, "_dw") > convolutions / 5);
 }
 
 Test(check_sets, problem_text_is_full)

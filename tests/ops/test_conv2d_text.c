@@ -207,6 +207,39 @@ Test(conv2d_text, an_explanation_prints_every_candidate)
     free(printed);
 }
 
+/* A gradient with what it is made of, and how long its sums can be. */
+Test(conv2d_text, an_explanation_of_a_gradient)
+{
+    static const struct {
+        const char *text, *operands, *products;
+    } cases[] = {
+        { "n2c4h9w8o6k3x2s2x1p1x2x0x1d1x2g2_bias_relu_dx",
+          "dy [2,6,4,9]  w [6,2,3,2]  ->  dx [2,4,9,8]", "at most 18 products per element" },
+        { "n2c4h9w8o6k3x2s2x1p1x2x0x1d1x2g2_reflect_dw",
+          "x [2,4,9,8]  dy [2,6,4,9]  ->  dw [6,2,3,2]", "at most 72 products per element" },
+    };
+    for (int i = 0; i < 2; i++) {
+        const talc_conv2d_problem problem = conv2d_parse(cases[i].text);
+        const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+        char *printed = NULL;
+        size_t size = 0;
+        FILE *file = open_memstream(&printed, &size);
+        talc_conv2d_explanation_print(file, &e);
+        fclose(file);
+        cr_expect(strncmp(printed, e.decision.op, strlen(e.decision.op)) == 0 &&
+                      strstr(printed, cases[i].text) != NULL &&
+                      strstr(printed, cases[i].operands) != NULL &&
+                      strstr(printed, cases[i].products) != NULL,
+                  "%s", printed);
+        cr_expect((strstr(printed, "padding reflect becomes part of the image") != NULL) ==
+                      (i == 1),
+                  "%s", printed);
+        for (int row = 0; row < e.decision.count; row++)
+            cr_expect(strstr(printed, e.decision.candidates[row].name) != NULL, "%s", printed);
+        free(printed);
+    }
+}
+
 /* A forced row and a precision class change what an explanation says of the rows, and raise nothing. */
 Test(conv2d_text, an_explanation_follows_the_options)
 {

@@ -18,7 +18,7 @@ const char *conv2d_case(int index)
     if (count == 0) {
         char text[TALC_CHECK_TEXT];
         for (int i = 0; talc_check_set_problem("edges", i, 0, text) != NULL; i++)
-            if (strchr(text, ':') == NULL) {
+            if (strchr(text, ':') == NULL && conv2d_parse(text).direction == TALC_FORWARD) {
                 cr_assert(count < ROOM);
                 memcpy(cases[count++], text, strlen(text) + 1);
             }
@@ -39,6 +39,7 @@ talc_conv2d_problem conv2d_random_problem(uint64_t seed)
     talc_conv2d_problem problem;
     talc_check_random(&talc_check_conv2d, seed, &random);
     memcpy(&problem, &random, sizeof problem);
+    problem.direction = TALC_FORWARD;
     assert_no_failure();
     return problem;
 }

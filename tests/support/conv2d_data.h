@@ -14,13 +14,13 @@ typedef struct conv2d_data {
     double *bias, *residual; ///< NULL unless the problem has them
 } conv2d_data;
 
-/// The convolutions among the edges of the cross-check (check/sets_edges.c); NULL after the last.
+/// The forward convolutions among the edges of the cross-check (check/sets_edges.c); NULL after the last.
 const char *conv2d_case(int index);
 
 /// The problem as the library parses it; fails the test when it does not.
 talc_conv2d_problem conv2d_parse(const char *text);
 
-/// The cross-check's random problem of that seed.
+/// The cross-check's random problem of that seed, as a forward one.
 talc_conv2d_problem conv2d_random_problem(uint64_t seed);
 
 /// Operands for a problem, filled as the cross-check fills them. The same arguments give the same numbers. Freed by

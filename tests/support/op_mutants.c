@@ -102,10 +102,20 @@ static void cut_to_i32(const talc_reduce_problem *p, int64_t *y)
     }
 }
 
+/* The gradient of a convolution's bias is the sum of dy over images, rows and columns. */
+static void leave_out_last(talc_reduce_problem *p)
+{
+    if (p->reduced_rank < 2)
+        return;
+    p->K -= p->K / p->reduced_dims[0];
+    p->reduced_dims[0]--;
+}
+
 MUTANT_ROW(reduce, last_of_equals, reduce_backwards)
 MUTANT_OTHER(reduce, not_divided, if (p->function == TALC_MEAN) other.function = TALC_SUM)
 MUTANT_SPOILT(reduce, from_zero, begin_with_0(p, a->y))
 MUTANT_SPOILT(reduce, sum_in_i32, cut_to_i32(p, a->y))
+MUTANT_OTHER(reduce, image_short, leave_out_last(&other))
 
 // ---- Softmax ------------------------------------------------------------------------------------------------
 
@@ -255,6 +265,7 @@ const op_mutant op_mutants[] = {
     { "mean", "not divided", "mean:5x6x7@0,2", &not_divided },
     { "max", "begins with 0", "max:40x3@1", &from_zero },
     { "sum", "integers summed in 32 bits", "sum:4x50@1_i32", &sum_in_i32 },
+    { "bias gradient", "the last image left out", "sum:3x4x5x6@0,2,3", &image_short },
     { "softmax", "without subtracting the largest", "softmax:7x20@1", &without_max },
     { "log_softmax", "the logarithm of softmax", "log_softmax:7x20@0", &log_of_softmax },
     { "cross_entropy", "the mean over ignored samples too", "cross_entropy:40x5", &divided_by_all },

@@ -264,6 +264,26 @@ class Explain(Tool):
         self.assertIsNone(self.json("explain", "conv64", "--algorithm", "no_such")["chosen"])
         self.assertEqual(self.json("explain", "sum:8x16@1", "--algorithm", "reference")["chosen"], "reference")
 
+    def test_a_convolution_comes_with_its_gradients(self):
+        explanation = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_reflect_bias", "--algorithm", "reference")
+        self.assertEqual((explanation["op"], explanation["chosen"]), ("conv2d", "reference"))
+        gradients = explanation["gradients"]
+        self.assertEqual([(g["op"], g["problem"]["text"][-3:]) for g in gradients],
+                         [("conv2d.grad_input", "_dx"), ("conv2d.grad_weight", "_dw")])
+        for gradient in gradients:
+            rows = {row["name"]: row for row in gradient["candidates"]}
+            self.assertEqual(list(rows), [row["name"] for row in explanation["candidates"]])
+            self.assertEqual(gradient["chosen"], "depthwise")
+            self.assertIn("1x1", rows["pointwise"]["reason"])
+        alone = self.json("explain", "n2c4h9w9o4k3x3p1x1g4_dw", "--algorithm", "im2col")
+        self.assertEqual((alone["op"], alone["chosen"], alone["gradients"]), ("conv2d.grad_weight", "im2col", []))
+        text = self.ok("explain", "n2c4h9w9o4k3x3p1x1g4")
+        for part in ("x [2,4,9,9]  w [4,1,3,3]  ->  y [2,4,9,9]", "conv2d.grad_input n2", "dy [2,4,9,9]  w [4,1,3,3]  ->  dx [2,4,9,9]",
+                     "conv2d.grad_weight n2", "x [2,4,9,9]  dy [2,4,9,9]  ->  dw [4,1,3,3]"):
+            self.assertIn(part, text)
+        self.assertEqual(text.count("on cpu; the first that does not refuse runs:"), 3)
+        self.assertEqual(self.ok("explain", "A_dx").count("on cpu; the first that does not refuse runs:"), 1)
+
     def test_every_op(self):
         for problem, due in {
             "max_pool2d:n1c2h9w9k3x3s2x2": "rows", "max_pool2d:n1c2h9w9k3x3s2x2_indices": "rows", "avg_pool2d:n1c2h9w9k3x3": "rows", "adaptive_avg_pool2d:n1c2h9w9o2x2": "rows",
@@ -638,6 +658,14 @@ class Check(Tool):
         self.assertEqual(self.ok("check", self.path("problems.txt"), "--list"), "\n".join(full) + "\n")
         self.assertEqual(self.json("check", "A1", *full, "--list")[1:], full)
         self.assertEqual(self.json("check", self.path("problems.txt"), "--op", "sum", "--list"), full[1:])
+        self.assertEqual(self.json("check", "conv64_dw", "--list"), ["n1c64h112w112o64k3x3s1x1p0x0d1x1g1_dw"])
+        gradients = [self.PROBLEM + "_dx", self.PROBLEM + "_dw"]
+        posed = ["n2c3h9w8o4k3x3s1x1p1x1d1x1g1_dx", "n2c3h9w8o4k3x3s1x1p1x1d1x1g1_dw"]
+        self.assertEqual(self.json("check", *gradients, "--list"), posed)
+        self.assertEqual(self.json("check", self.PROBLEM, *gradients, "--op", "conv2d.grad_input", "--list"), posed[:1])
+        self.assertEqual(self.json("check", self.PROBLEM, *gradients, "--op", "conv2d", "--list"), full[:1])
+        done = self.json("check", *gradients, *self.SHORT)
+        self.assertEqual(({row["op"] for row in done["rows"]}, done["passed"]), ({"conv2d.grad_input", "conv2d.grad_weight"}, True))
         done = self.json("check", self.path("problems.txt"), *self.SHORT)
         self.assertEqual({row["op"] for row in done["rows"]}, {"conv2d", "sum"})
         self.assertEqual(self.json("check", "--list"), self.json("check", "quick", "--list"))
