@@ -33,19 +33,31 @@ static bool asks_for_gradient(const char *text)
     return word != NULL && (word[3] == '_' || word[3] == '\0');
 }
 
-/* The family with an op of that name, or with its gradient; which op it is. */
-static const check_family *family_named(const char *name, size_t length, bool gradient, int *op)
+/* The family of an op's gradient, NULL if it has none of its own; which op it is. */
+static const check_family *gradient_of(const char *name, size_t length, int *op)
 {
     for (const check_family *const *family = talc_check_families; *family != NULL; family++)
         for (int i = 0; (*family)->ops[i] != NULL; i++) {
             const char *known = (*family)->ops[i];
-            const size_t end = strcspn(known, ".");
-            if (end == length && memcmp(known, name, end) == 0 &&
-                (known[end] != '\0') == gradient) {
+            if (*family != &talc_check_conv2d && known[strcspn(known, ".")] != '\0' &&
+                strcspn(known, ".") == length && memcmp(known, name, length) == 0) {
                 *op = i;
                 return *family;
             }
         }
+    return NULL;
+}
+
+/* The family with an op of that very name, "conv2d" or "conv2d.grad_input"; which op it is. */
+static const check_family *family_of(const char *name, size_t length, int *op)
+{
+    for (const check_family *const *family = talc_check_families; *family != NULL; family++)
+        for (int i = 0; (*family)->ops[i] != NULL; i++)
+            if (strlen((*family)->ops[i]) == length &&
+                memcmp((*family)->ops[i], name, length) == 0) {
+                *op = i;
+                return *family;
+            }
     return NULL;
 }
 
@@ -56,15 +68,14 @@ const check_family *talc_check_parse(const char *text, check_problem *problem)
     const char *name = colon == NULL ? "conv2d" : text;
     int op = 0;
     memset(problem, 0, sizeof *problem);
-    const check_family *family = family_named(name, length, false, &op);
+    const check_family *family = family_of(name, length, &op);
     if (family == NULL) {
         talc_fail(TALC_NOT_FOUND, "check: problem '%s': there is no op '%s' at position 0",
                   TALC_SHOWN(text), TALC_SHOWN_PART(name, length));
         return NULL;
     }
     check_reader reader = { family->ops[op], text, colon == NULL ? text : colon + 1 };
-    const check_family *gradient =
-        asks_for_gradient(text) ? family_named(name, length, true, &op) : NULL;
+    const check_family *gradient = asks_for_gradient(text) ? gradient_of(name, length, &op) : NULL;
     family = gradient != NULL ? gradient : family;
     return family->parse(&reader, op, problem) ? family : NULL;
 }

@@ -90,6 +90,7 @@ int main(int argc, char **argv)
 {
     talc_device *device = argc > 1 ? talc_device_get(argv[1]) : talc_device_default();
     int64_t batch = argc > 2 ? strtol(argv[2], NULL, 10) : 1;
+    talc_no_grad_enter(); /* batch norms are folded */
     if (device != NULL) {
         measure_model("lenet", lenet_new(),
                       talc_rand(device, TALC_F32, TALC_DIMS(batch, 1, 28, 28)));
@@ -98,6 +99,7 @@ int main(int argc, char **argv)
         measure_model("resnet20-b", resnet20_new(RESNET20_OPTION_B),
                       talc_rand(device, TALC_F32, TALC_DIMS(batch, 3, 32, 32)));
     }
+    talc_no_grad_leave();
     if (talc_failed())
         fprintf(stderr, "%s\n", talc_error_message());
     return talc_failed();

@@ -74,7 +74,7 @@ def print_demo(command, device):
 def print_checks(command, device):
     heading("The check", "set", "problems", "checks", "failed")
     for name in SETS.split():
-        counted = ["2000"] if name == "random" else []
+        counted = ["1000"] if name == "random" else []
         done = talc(command, "check", name, *counted, "--device", device)
         checks, failed = (sum(row[key] for row in done["rows"]) for key in ("checks", "failed"))
         print(f"| {name} | {done['problems']} | {checks:,} | {failed} |", flush=True)
