@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROUNDS = "9"
 SETS = "quick edges models random"
-OPS = ("relu add add_row transpose transpose_u8 nhwc deep_nhwc sum sum_rows sum_rows_10 sum_channels mean_planes mean_planes_7 argmax_rows "
-       "argmax_rows_1001 softmax softmax_short softmax_odd softmax_long batch_norm batch_norm_train batch_norm_train_7")
+OPS = ("relu add transpose transpose_u8 deep_nhwc sum sum_rows sum_rows_10 mean_planes_7 argmax_rows_1001 softmax softmax_short "
+       "softmax_odd softmax_long batch_norm batch_norm_train batch_norm_train_7")
 POOLING = "max_pool_2 max_pool_3 max_pool_3i avg_pool_3 adaptive_56 global_avg_pool max_3_56 avg_3_56 avg_5_28 max_11_2048"
 CALLS = "view relu add sum softmax max_pool2d batch_norm2d matmul conv2d conv2d_1x1"
 
