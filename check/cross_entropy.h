@@ -20,9 +20,6 @@ void talc_check_entropy_print(const check_problem *problem, char text[TALC_CHECK
 bool talc_check_entropy_random(uint64_t *state, check_problem *problem);
 bool talc_check_entropy_is_empty(const check_problem *problem);
 
-/// The dimension of the classes.
-int talc_check_entropy_class_dim(const check_entropy_problem *own);
-
 /// y's dimensions, which are dy's: those of labels, or none.
 check_layout talc_check_entropy_y(const check_entropy_problem *own);
 

@@ -101,10 +101,10 @@ static int64_t place_of(const check_entropy_problem *own, int64_t index, int64_t
     *sample = 0;
     for (int d = 0; d < own->x.rank; d++) {
         where[d] = index / own->x.strides[d] % own->x.dims[d];
-        if (d != talc_check_entropy_class_dim(own))
+        if (d != talc_check_class_dim(own->x.rank))
             *sample = *sample * own->x.dims[d] + where[d];
     }
-    return where[talc_check_entropy_class_dim(own)];
+    return where[talc_check_class_dim(own->x.rank)];
 }
 
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)

@@ -4,6 +4,7 @@
 #include "tensor/memory.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 // ---- Text ---------------------------------------------------------------------------------------------------
 
@@ -93,6 +94,22 @@ bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_R
             return false;
     }
     return true;
+}
+
+int talc_check_class_dim(int rank)
+{
+    return rank == 1 ? 0 : 1;
+}
+
+bool talc_check_lay_out_classes(check_layout *logits, check_part *outer, check_layout *labels)
+{
+    bool along[TALC_MAX_RANK] = { false };
+    along[talc_check_class_dim(logits->rank)] = true;
+    if (!talc_check_lay_out(logits) || !talc_check_part_of(logits, along, false, outer))
+        return false;
+    *labels = (check_layout){ .dtype = TALC_I64, .rank = outer->rank };
+    memcpy(labels->dims, outer->dims, sizeof labels->dims);
+    return talc_check_lay_out(labels);
 }
 
 // ---- Indices ------------------------------------------------------------------------------------------------

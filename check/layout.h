@@ -36,6 +36,11 @@ bool talc_check_lay_out(check_layout *layout);
 bool talc_check_part_of(const check_layout *layout, const bool chosen[TALC_MAX_RANK], bool value,
                         check_part *part);
 
+/// Lays out logits, whose classes are along dimension talc_check_class_dim(rank), the dimensions without it, and labels of these.
+/// False when something is too large.
+int talc_check_class_dim(int rank);
+bool talc_check_lay_out_classes(check_layout *logits, check_part *outer, check_layout *labels);
+
 /// How far element `index` of a part's dimensions, in row-major order, is from the first; of a whole layout.
 int64_t talc_check_part_offset(const check_part *part, int64_t index);
 int64_t talc_check_layout_offset(const check_layout *layout, int64_t index);

@@ -30,23 +30,12 @@ enum { UNCLASSED = -100 };
 
 // ---- Problem and text ---------------------------------------------------------------------------------------
 
-static int class_dim(const nll_problem *own)
-{
-    return own->x.rank == 1 ? 0 : 1;
-}
-
 /* Sets the typed problem from the layout; false when it is too large. */
 static bool complete(nll_problem *own)
 {
     talc_nll_loss_problem *p = &own->p;
-    const int at = class_dim(own);
-    bool along[TALC_MAX_RANK] = { false };
-    along[at] = true;
-    if (!talc_check_lay_out(&own->x) || !talc_check_part_of(&own->x, along, false, &own->outer))
-        return false;
-    own->labels = (check_layout){ .dtype = TALC_I64, .rank = own->outer.rank };
-    memcpy(own->labels.dims, own->outer.dims, sizeof own->labels.dims);
-    if (!talc_check_lay_out(&own->labels))
+    const int at = talc_check_class_dim(own->x.rank);
+    if (!talc_check_lay_out_classes(&own->x, &own->outer, &own->labels))
         return false;
     p->dtype = own->x.dtype;
     p->C = own->x.dims[at];
@@ -84,7 +73,7 @@ static bool parse(check_reader *r, int op, check_problem *problem)
     own->p.ignore_index = UNCLASSED;
     if (!talc_check_read_dims(r, &own->x))
         return false;
-    if (own->x.rank == 0 || own->x.dims[class_dim(own)] == 0)
+    if (own->x.rank == 0 || own->x.dims[talc_check_class_dim(own->x.rank)] == 0)
         return talc_check_unexpected(r, "dimensions with at least one class");
     const char *first_word = r->at;
     if (!talc_check_read_words(r, words, 0, own))

@@ -2,6 +2,7 @@
  * such a mistake, and by the set `quick`. */
 #include "tests/support/conv2d_gradient_mutants.h"
 #include "tests/support/hooks.h"
+#include "tests/support/mutants.h"
 
 #include "ops/conv2d.h"
 
@@ -26,16 +27,6 @@ static uint64_t failed_kinds(const talc_algorithm *row, const char *problem, uin
     return failed;
 }
 
-static void kind_names(uint64_t kinds, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int kind = 0; kind < TALC_CHECK_KIND_COUNT && used < size; kind++)
-        if ((kinds >> kind & 1) != 0)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ",
-                                     talc_check_kind_name((talc_check_kind)kind));
-}
-
 Test(check_gradient_mutants, every_mutant_is_rejected_by_its_kind)
 {
     for (int i = 0; i < conv2d_gradient_mutant_count; i++) {
@@ -46,7 +37,7 @@ Test(check_gradient_mutants, every_mutant_is_rejected_by_its_kind)
         cr_expect(right == 0, "the right row fails %s: %s", m->problem, reason);
         const uint64_t all =
             failed_kinds(conv2d_gradient_mutant_row(m->mistake), m->problem, 0, reason);
-        kind_names(all, names, sizeof names);
+        mutant_kind_names(all, names, sizeof names);
         fprintf(stderr, "%-18s %-30s %s\n", m->name, m->problem, names);
         const uint64_t alone = failed_kinds(conv2d_gradient_mutant_row(m->mistake), m->problem,
                                             (uint64_t)1 << m->kind, reason);

@@ -51,16 +51,6 @@ static talc_check *check_new(void)
     return check;
 }
 
-static void kind_names(uint64_t kinds, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int kind = 0; kind < TALC_CHECK_KIND_COUNT && used < size; kind++)
-        if ((kinds >> kind & 1) != 0)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ",
-                                     talc_check_kind_name((talc_check_kind)kind));
-}
-
 static const char *first_reason(const talc_check *check)
 {
     return talc_check_failure_count(check) > 0 ? talc_check_failure_at(check, 0)->reason : "";
@@ -99,7 +89,7 @@ static int rejected_by(const talc_algorithm *row, const char *const *list, int c
 static bool report(const char *name, const char *description, const char *problem)
 {
     char kinds[400];
-    kind_names(failed_kinds, kinds, sizeof kinds);
+    mutant_kind_names(failed_kinds, kinds, sizeof kinds);
     if (problem == NULL)
         snprintf(kinds, sizeof kinds, "SURVIVES: %s", description);
     fprintf(stderr, "%-20s %-46s %s\n", name, problem == NULL ? "" : problem, kinds);

@@ -1,9 +1,11 @@
 #include "tests/support/mutant_work.h"
 
 #include "backends/backends.h"
+#include "check/check.h"
 #include "tensor/error.h"
 
 #include <math.h>
+#include <stdio.h>
 
 mutant mutant_current;
 static int runs;
@@ -240,4 +242,14 @@ const talc_algorithm *mutant_declared(mutant which, talc_precision precision)
 const talc_algorithm *mutant_row(mutant which)
 {
     return mutant_declared(which, TALC_STRICT);
+}
+
+void mutant_kind_names(uint64_t kinds, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int kind = 0; kind < TALC_CHECK_KIND_COUNT && used < size; kind++)
+        if ((kinds >> kind & 1) != 0)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ",
+                                     talc_check_kind_name((talc_check_kind)kind));
 }

@@ -146,6 +146,9 @@ const talc_algorithm *mutant_declared(mutant which, talc_precision precision);
 /// Convolution by discrete Fourier transforms in f32, accurate in norm; declared as `precision`.
 const talc_algorithm *fourier_row(talc_precision precision);
 
+/// The names of the kinds of checks whose bits are set, "exact, random", cut to `size` bytes.
+void mutant_kind_names(uint64_t kinds, char *text, size_t size);
+
 // ---- Other ops ----------------------------------------------------------------------------------------------
 
 /// A wrong row of another op, or of its input gradient: the CPU's reference, asked for something else or with its results spoilt.
