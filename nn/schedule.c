@@ -25,7 +25,7 @@ static double one_cycle(const talc_schedule *s, double lr, double t)
 {
     const double low = lr / or_default(s->div, 25), last = low / or_default(s->final_div, 1e4);
     const double steps = (double)s->steps, peak = or_default(s->rise, 0.3) * steps - 1;
-    if (t <= peak)
+    if (t <= peak && peak > 0) /* a rise of one step is over as it begins */
         return along_cosine(low, lr, t / peak);
     const double fall = steps - 1 - peak;
     return along_cosine(lr, last, fall > 0 && t < steps - 1 ? (t - peak) / fall : 1);

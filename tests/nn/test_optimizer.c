@@ -164,6 +164,23 @@ Test(optimizer, schedules_are_those_of_pytorch)
     cr_expect(fabs(talc_schedule_rate(&slow, 0.1, 2) - 0.075) < 1e-15);
 }
 
+/* Where the rise is one step the first rate is the highest; PyTorch divides by zero there. */
+Test(optimizer, one_cycle_may_rise_in_one_step)
+{
+    const talc_schedule schedules[] = {
+        { .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 10, .rise = 0.1 },
+        { .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 2, .rise = 0.5 },
+    };
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        const double start = talc_schedule_rate(&schedules[i], 0.1, 0);
+        const double last = talc_schedule_rate(&schedules[i], 0.1, schedules[i].steps - 1);
+        cr_expect(fabs(start - 0.1) < 1e-15, "%d steps begin at %.17g", (int)schedules[i].steps,
+                  start);
+        cr_expect(fabs(last - 4e-7) < 1e-15, "%d steps end at %.17g", (int)schedules[i].steps,
+                  last);
+    }
+}
+
 Test(optimizer, groups_have_their_own_options)
 {
     talc_module *net = talc_nn_linear(
