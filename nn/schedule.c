@@ -33,6 +33,8 @@ static double one_cycle(const talc_schedule *s, double lr, double t)
 
 double talc_schedule_rate(const talc_schedule *s, double lr, int64_t t)
 {
+    if (s == NULL || (s->kind == TALC_SCHEDULE_STEP && s->every < 1))
+        return NAN;
     if (t < s->warmup)
         return lr * (s->warmup_start + (1 - s->warmup_start) * (double)t / (double)s->warmup);
     t -= s->warmup;

@@ -164,6 +164,13 @@ Test(optimizer, schedules_are_those_of_pytorch)
     cr_expect(fabs(talc_schedule_rate(&slow, 0.1, 2) - 0.075) < 1e-15);
 }
 
+Test(optimizer, a_schedule_that_was_not_checked_is_no_crash)
+{
+    const talc_schedule none = { .kind = TALC_SCHEDULE_STEP };
+    cr_assert(isnan(talc_schedule_rate(&none, 0.1, 5)));
+    cr_assert(isnan(talc_schedule_rate(NULL, 0.1, 5)));
+}
+
 /* Where the rise is one step the first rate is the highest; PyTorch divides by zero there. */
 Test(optimizer, one_cycle_may_rise_in_one_step)
 {
