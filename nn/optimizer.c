@@ -103,10 +103,19 @@ static bool count_parameter(const char *path, talc_tensor *tensor, bool is_buffe
     return true;
 }
 
+/* Whether it is there already: layers may share a parameter. */
+static bool is_listed(const talc_optimizer *optimizer, const talc_tensor *parameter)
+{
+    for (int i = 0; i < optimizer->count; i++)
+        if (optimizer->list[i].parameter == parameter)
+            return true;
+    return false;
+}
+
 static bool note_parameter(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
 {
     talc_optimizer *optimizer = context;
-    if (is_buffer || !talc_dtype_is_float(tensor->dtype))
+    if (is_buffer || !talc_dtype_is_float(tensor->dtype) || is_listed(optimizer, tensor))
         return true;
     talc_optimized *of = &optimizer->list[optimizer->count];
     of->path = talc_memory_string(path);

@@ -47,7 +47,8 @@ typedef struct talc_optimizer talc_optimizer;
 /// "sgd", "adam", "adamw", "rmsprop"; "?" for another number.
 TALC_API const char *talc_optimizer_kind_name(talc_optimizer_kind kind);
 
-/// An optimizer of all parameters of a module, as one group. The module may end first. Errors: NULL, numbers out of range, a
+/// An optimizer of all parameters of a module, as one group; one that layers share counts once, under its first path. The module may
+/// end first. Errors: NULL, numbers out of range, a
 /// module without parameters or with one that is a view with gaps, no memory.
 TALC_API talc_optimizer *talc_optimizer_new(talc_module *module,
                                             const talc_optimizer_options *options);

@@ -216,6 +216,43 @@ Test(optimizer, groups_have_their_own_options)
     talc_module_free(net);
 }
 
+/* A module with a child of the class above and the child's parameter as its own. */
+static bool two_init(talc_module *module, const void *options)
+{
+    (void)options;
+    talc_module *child = talc_module_add(module, "child", talc_module_new(&one_class, NULL));
+    return talc_module_parameter(module, "tied", talc_module_find(child, "p")) != NULL;
+}
+
+static const talc_module_class two_class = { .name = "Two",
+                                             .size = sizeof(talc_module),
+                                             .init = two_init };
+
+/* A parameter that two layers share is one: PyTorch's parameters() lists it once, under its first name. */
+Test(optimizer, a_shared_parameter_is_updated_once)
+{
+    talc_module *module = talc_module_new(&two_class, NULL);
+    cr_assert_not_null(module, "%s", talc_error_message());
+    talc_module_to(module, tested_device());
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD, .lr = 0.5 });
+    const talc_tensor *p = talc_module_find(module, "tied");
+    cr_assert(talc_backward_from(
+        p, talc_from_host(p->device, TALC_F64, TALC_DIMS(N), (const double[]){ 3, 0, 4 })));
+    cr_assert(talc_item(talc_optimizer_clip(optimizer, 10)) == 5);
+    cr_assert(talc_optimizer_step(optimizer), "%s", talc_error_message());
+    expect_near("shared", p, (const double[]){ -1, -1.25, 0 });
+    talc_optimizer_group(optimizer, "child.p", &(talc_optimizer_options){ .kind = TALC_SGD });
+    assert_failure(TALC_NOT_FOUND, "optimizer_group: no parameter's path matches 'child.p'");
+
+    const char *path = file_path("shared.safetensors");
+    talc_progress progress = { 1, 2 };
+    cr_assert(talc_checkpoint_save(path, module, optimizer, &progress));
+    cr_assert(talc_checkpoint_load(path, module, optimizer, &progress), "%s", talc_error_message());
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
 Test(optimizer, mistakes_are_named)
 {
     talc_module *module = one();
