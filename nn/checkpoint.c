@@ -273,8 +273,9 @@ typedef struct loaded_state {
 typedef struct loading {
     const char *path;
     const talc_safetensors *file;
+    talc_module *module;
     const talc_optimizer *optimizer;
-    int64_t matched; /* names that begin with BESIDES */
+    int64_t matched; /* names that begin with BESIDES, the module's not counted */
 } loading;
 
 /* The index of a parameter's state; -1 when the file has none, -2 with a failure. */
@@ -358,7 +359,8 @@ static bool nothing_besides(const loading *load)
     const char *extra = NULL;
     for (int64_t i = 0; i < talc_safetensors_count(load->file); i++) {
         const char *name = talc_safetensors_name(load->file, i);
-        if (strncmp(name, BESIDES, strlen(BESIDES)) != 0)
+        if (strncmp(name, BESIDES, strlen(BESIDES)) != 0 ||
+            talc_module_find(load->module, name) != NULL)
             continue;
         left++;
         extra = name;
@@ -457,7 +459,7 @@ bool talc_checkpoint_load(const char *path, talc_module *module, talc_optimizer 
         return false;
     const char *around = talc_within(who);
     talc_safetensors *file = talc_safetensors_open(path);
-    loading load = { .path = path, .file = file, .optimizer = optimizer };
+    loading load = { .path = path, .file = file, .module = module, .optimizer = optimizer };
     talc_scope *scope = talc_scope_enter();
     const bool loaded =
         file != NULL && scope != NULL && load_all(&load, module, optimizer, progress);

@@ -111,9 +111,10 @@ static const char *and_more(int64_t count, char text[48])
     return text;
 }
 
-static bool is_besides(const loading *load, const char *name)
+static bool is_besides(const loading *load, talc_module *module, const char *name)
 {
-    return load->besides != NULL && strncmp(name, load->besides, strlen(load->besides)) == 0;
+    return load->besides != NULL && strncmp(name, load->besides, strlen(load->besides)) == 0 &&
+           talc_module_find(module, name) == NULL;
 }
 
 /* The file and the module must have the same names. A file holds each name once, so that what the module did not find
@@ -128,10 +129,10 @@ static bool check_names(const loading *load, talc_module *module)
     }
     int64_t total = talc_safetensors_count(load->file), count = total;
     for (int64_t i = 0; i < total; i++)
-        count -= is_besides(load, talc_safetensors_name(load->file, i));
+        count -= is_besides(load, module, talc_safetensors_name(load->file, i));
     for (int64_t i = 0; i < total; i++) {
         const char *name = talc_safetensors_name(load->file, i);
-        if (!is_besides(load, name) && talc_module_find(module, name) == NULL) {
+        if (!is_besides(load, module, name) && talc_module_find(module, name) == NULL) {
             talc_fail(TALC_NOT_FOUND, "module_load: '%s' has '%s'%s, %s has not",
                       TALC_SHOWN(load->path), TALC_SHOWN(name),
                       and_more(count - load->matched, more), TALC_SHOWN(module->kind->name));

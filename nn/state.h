@@ -21,7 +21,7 @@ void talc_names_free(talc_names *names);
 
 /// Checks the file's tensors against the module's and reads them, with nothing replaced yet: one for each of
 /// talc_module_replacements, in the innermost scope. `strict` as for talc_module_load; names that begin with `besides`, not NULL,
-/// are none of the module's. NULL with a failure.
+/// and that the module has not are another one's. NULL with a failure.
 talc_replacement *talc_state_read(const talc_safetensors *file, const char *path,
                                   talc_module *module, bool strict, const char *besides);
 

@@ -326,3 +326,31 @@ Test(optimizer, checkpoints_bring_everything_back)
     talc_module_free(module);
     talc_module_free(again);
 }
+
+/* The state's names begin with "optimizer.", and so may a module's. */
+Test(optimizer, a_module_may_be_called_optimizer)
+{
+    talc_module *net = talc_nn_sequential();
+    talc_module_add(net, "optimizer", one());
+    talc_optimizer *optimizer =
+        talc_optimizer_new(net, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    const talc_tensor *p = talc_module_find(net, "optimizer.p");
+    cr_assert(talc_backward_from(p, talc_ones(p->device, TALC_F64, TALC_DIMS(N))), "%s",
+              talc_error_message());
+    cr_assert(talc_optimizer_step(optimizer), "%s", talc_error_message());
+    const char *path = file_path("run.safetensors");
+    talc_progress progress = { 3, 14 };
+    cr_assert(talc_checkpoint_save(path, net, optimizer, &progress), "%s", talc_error_message());
+    cr_assert(talc_checkpoint_load(path, net, optimizer, &progress), "%s", talc_error_message());
+
+    talc_module *less = talc_nn_sequential(); /* whose names the file has more of */
+    talc_module_add(less, "other", one());
+    talc_optimizer *another =
+        talc_optimizer_new(less, &(talc_optimizer_options){ .kind = TALC_ADAM });
+    talc_checkpoint_load(path, less, another, &progress);
+    assert_failure_with(TALC_NOT_FOUND, "checkpoint_load: module_load: '%s' lacks 'other.p'", path);
+    talc_optimizer_free(another);
+    talc_module_free(less);
+    talc_optimizer_free(optimizer);
+    talc_module_free(net);
+}
