@@ -155,8 +155,6 @@ static bool play(pass *p, talc_node *node)
     }
     if (gradients != few)
         talc_memory_free(gradients);
-    talc_release(node->pending);
-    node->pending = NULL;
     talc_scope_leave(scope);
     talc_node_spend(node);
     return ok;
@@ -204,15 +202,19 @@ static bool commit(const node_list *leaves)
     return true;
 }
 
+/* A node that the pass is done with, also where it failed: another pass begins from nothing. */
+static void forget(talc_node *node)
+{
+    node->queued = false;
+    talc_release(node->pending);
+    node->pending = NULL;
+    talc_node_release(node);
+}
+
 static void end(node_list *list)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        talc_node *node = list->list[i];
-        node->queued = false;
-        talc_release(node->pending);
-        node->pending = NULL;
-        talc_node_release(node);
-    }
+    for (size_t i = 0; i < list->count; i++)
+        forget(list->list[i]);
     talc_memory_free(list->list);
 }
 
@@ -223,8 +225,7 @@ static bool run(const talc_tensor *y, const talc_tensor *cotangent)
     while (ok && p.heap.count > 0) {
         talc_node *node = pop(&p.heap);
         ok = play(&p, node);
-        node->queued = false;
-        talc_node_release(node);
+        forget(node);
     }
     ok = ok && commit(&p.leaves);
     end(&p.heap);
