@@ -71,7 +71,8 @@ static bool compare(const check *c, int input, const talc_tensor *gradient,
     const double got = item_of_sum(gradient, v), norm = sqrt(item_of_sum(gradient, gradient));
     const double error = slope == got ? 0 : fabs(slope - got) / norm;
     talc_gradient_report *r = c->report;
-    if (r->count++ == 0 || !(error <= r->worst)) {
+    /* A NaN is the worst, and stays it. */
+    if (r->count++ == 0 || (!isnan(r->worst) && !(error <= r->worst))) {
         r->worst = error;
         r->input = input;
         r->due = slope;

@@ -390,3 +390,22 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
     }
     assert_all_freed();
 }
+
+/* A root that is not taken has slope NaN all the same, 0 times infinity; the second input's gradient is right. */
+static talc_tensor *f_trap(talc_tensor *const x[], void *context)
+{
+    (void)context;
+    const talc_tensor *root = talc_sqrt(x[0]);
+    return talc_add(talc_where(talc_greater_scalar(x[0], 0), root, x[1]), x[1]);
+}
+
+Test(gradient, one_that_is_nan_fails_the_check)
+{
+    talc_tensor *inputs[] = { leaf(tested_device(), TALC_DIMS(5), -2, -1),
+                              leaf(tested_device(), TALC_DIMS(5), 1, 2) };
+    talc_gradient_report report;
+    cr_assert(!talc_check_gradient(f_trap, NULL, inputs, 2, NULL, &report));
+    cr_assert(!talc_failed() && isnan(report.worst) && report.input == 0 && report.count == 8,
+              "worst %g of input %d", report.worst, report.input);
+    assert_all_freed();
+}
