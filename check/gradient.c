@@ -3,6 +3,7 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "tensor/autograd.h"
+#include "tensor/generator.h"
 #include "tensor/memory.h"
 #include "tensor/random.h"
 #include "tensor/scope.h"
@@ -152,7 +153,7 @@ bool talc_check_gradient(talc_differentiable *f, void *context, talc_tensor *con
     const talc_generator before = talc_generator_get();
     const bool ran = scope != NULL && operands_fit(&c) && talc_manual_seed(o->seed) &&
                      run(&c, o->directions == 0 ? 4 : o->directions);
-    talc_generator_set(before);
+    talc_generator_restore(before); /* also after a failure */
     talc_scope_leave(scope);
     return ran && report->worst <= report->tolerance;
 }

@@ -409,3 +409,20 @@ Test(gradient, one_that_is_nan_fails_the_check)
               "worst %g of input %d", report.worst, report.input);
     assert_all_freed();
 }
+
+static talc_tensor *f_mistaken(talc_tensor *const x[], void *context)
+{
+    (void)context;
+    return talc_matmul(x[0], x[0]);
+}
+
+Test(gradient, a_check_that_fails_leaves_the_generator)
+{
+    talc_tensor *x = leaf(tested_device(), TALC_DIMS(2, 3), -1, 1);
+    talc_gradient_report report;
+    talc_manual_seed(1234);
+    cr_assert(!talc_check_gradient(f_mistaken, NULL, &x, 1, NULL, &report));
+    assert_failure(TALC_BAD_SHAPE, "matmul: a [2,3] has 3 columns, b [2,3] has 2 rows");
+    cr_assert(talc_generator_get().seed == 1234);
+    assert_all_freed();
+}
