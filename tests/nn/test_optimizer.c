@@ -354,3 +354,36 @@ Test(optimizer, a_module_may_be_called_optimizer)
     talc_optimizer_free(optimizer);
     talc_module_free(net);
 }
+
+/* A group that is made between two steps may ask for a state that its parameters have not yet. */
+Test(optimizer, a_checkpoint_has_the_states_of_a_new_group)
+{
+    talc_module *module = one(), *again = one();
+    const talc_optimizer_options plain = { .kind = TALC_SGD, .lr = 0.1 };
+    const talc_optimizer_options moves = { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9 };
+    talc_optimizer *optimizer = talc_optimizer_new(module, &plain);
+    talc_optimizer *other = talc_optimizer_new(again, &plain);
+    give(module, gradients[0]);
+    cr_assert(talc_optimizer_step(optimizer) && talc_optimizer_group(optimizer, "p", &moves) &&
+              talc_optimizer_group(other, "p", &moves));
+    const char *path = file_path("group.safetensors");
+    talc_progress progress = { 0, 1 };
+    cr_assert(talc_checkpoint_save(path, module, optimizer, &progress));
+    cr_assert(talc_checkpoint_load(path, again, other, &progress), "%s", talc_error_message());
+    for (int i = 1; i < STEPS; i++) {
+        give(module, gradients[i]);
+        give(again, gradients[i]);
+        cr_assert(talc_optimizer_step(optimizer) && talc_optimizer_step(other), "%s",
+                  talc_error_message());
+    }
+    double *a = host_doubles(talc_detach(talc_module_find(module, "p"))),
+           *b = host_doubles(talc_detach(talc_module_find(again, "p")));
+    for (int i = 0; i < N; i++)
+        cr_assert(a[i] == b[i], "%.17g and %.17g", a[i], b[i]);
+    free(a);
+    free(b);
+    talc_optimizer_free(optimizer);
+    talc_optimizer_free(other);
+    talc_module_free(module);
+    talc_module_free(again);
+}
