@@ -160,7 +160,9 @@ int training_begin(training *run, int argc, char **argv)
     struct sigaction action = { .sa_handler = on_interrupt,
                                 .sa_flags = SA_RESTART | (int)SA_RESETHAND };
     sigaction(SIGINT, &action, NULL);
-    if (mkdir(run->report, 0777) != 0 && errno != EEXIST)
+    char folder[PATH_ROOM];
+    if ((mkdir(run->report, 0777) != 0 && errno != EEXIST) ||
+        access(path_in(run->report, ".", folder), W_OK | X_OK) != 0)
         talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(run->report), strerror(errno));
     static char checkpoint[PATH_ROOM];
     if (run->checkpoint == NULL)

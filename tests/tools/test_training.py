@@ -166,6 +166,10 @@ class Training(unittest.TestCase):
         self.assertEqual(self.train("a", "--unknown")[0], 2)
         self.assertIn("--resume", self.passed(run(LENET, "--help")))
         self.failed(self.train("a", "--device", "abacus"), "abacus")
+        (self.root / "file").touch()
+        result = self.train("file", "--epochs", 1)
+        self.failed(result, "file: Not a directory")
+        self.assertEqual(result[1], "", "it trained before it looked where to write")
         self.assertFalse((self.root / "a/checkpoint.safetensors").exists())
 
     def test_data(self):
