@@ -41,7 +41,7 @@ TALC_API talc_dataset *talc_dataset_folder(const char *directory);
 TALC_API talc_dataset *talc_dataset_tensors(const talc_tensor *images, const talc_tensor *labels);
 
 /// Digits that the program draws, 28x28: strokes of each figure, bent and under a random affine map, with random thickness and
-/// noise. Image i is a figure i % 10, and follows from seed and i alone, the same on every machine.
+/// noise. Image i is a figure i % 10 of ten classes, and follows from seed and i alone, the same on every machine.
 TALC_API talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed);
 
 /// Samples start .. end - 1 of another, at least one, which it shares; either may be freed first.

@@ -57,11 +57,11 @@ char *talc_samples_names(const char *who, talc_samples *samples, int64_t classes
     return samples->names == NULL ? NULL : (char *)samples->names + pointers;
 }
 
-/* "0", "1", ... up to the largest label. */
+/* "0", "1", ... up to the largest label, or as many as there are known to be. */
 static bool number_classes(const char *who, talc_samples *samples)
 {
     enum { NAME_BYTES = 8 };
-    int64_t largest = 0;
+    int64_t largest = samples->classes > 0 ? samples->classes - 1 : 0;
     for (int64_t i = 0; i < samples->count; i++)
         largest = samples->labels[i] > largest ? samples->labels[i] : largest;
     if (largest >= TALC_CLASSES_MAX) {

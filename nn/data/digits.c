@@ -213,6 +213,7 @@ talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed)
     talc_samples *samples = talc_samples_new(WHO, count, TALC_DIMS(1, SIDE, SIDE));
     if (samples == NULL)
         return NULL;
+    samples->classes = 10; /* also where a few images lack some */
     for (int64_t i = 0; i < count; i++) {
         samples->labels[i] = i % 10;
         draw_digit(seed, i, (int)(i % 10), samples->pixels + i * samples->image_bytes);

@@ -34,6 +34,15 @@ static double distance(const uint8_t *pixels, const double *mean)
     return sum;
 }
 
+/* A few images may lack a figure, which is a class all the same: what was trained on many is tested on few. */
+Test(digits, there_are_ten_classes_of_any_number)
+{
+    talc_dataset *few = talc_dataset_digits(3, 1);
+    cr_assert(talc_dataset_count(few) == 3 && talc_dataset_classes(few) == 10);
+    cr_assert_str_eq(talc_dataset_class(few, 9), "9");
+    talc_dataset_free(few);
+}
+
 /* The nearest of the classes' mean images: right far more often than one in ten, and far from always. */
 Test(digits, figures_are_what_their_labels_say_and_differ)
 {
