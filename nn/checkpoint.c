@@ -11,7 +11,9 @@
 #include "tensor/within.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ enum { TEXT = 512 };
 
 // ---- Records as text ----------------------------------------------------------------------------------------
 //
-// "lr=0x1.999999999999ap-5 momentum=0x1.ccccccccccccdp-1 ...": every member, numbers in hexadecimal, so that they come back exactly.
+// "lr=0x1999999999999ap-57 momentum=0x1ccccccccccccdp-53 ...": every member, numbers in hexadecimal, so that they come back exactly.
 
 typedef enum field_type {
     FIELD_DOUBLE,
@@ -92,6 +94,20 @@ static const field run_fields[] = {
     { .name = NULL },
 };
 
+/* As an integer and a power of two, since a locale may have a comma in place of the point that %a writes. */
+static int write_real(double value, char *to, size_t room)
+{
+    int exponent = 0;
+    if (!isfinite(value))
+        return snprintf(to, room, "%f", value);
+    int64_t digits = (int64_t)ldexp(frexp(value, &exponent), DBL_MANT_DIG);
+    exponent -= DBL_MANT_DIG;
+    for (; digits != 0 && digits % 16 == 0; exponent += 4)
+        digits /= 16;
+    return snprintf(to, room, "%s0x%" PRIx64 "p%d", digits < 0 ? "-" : "",
+                    (uint64_t)(digits < 0 ? -digits : digits), digits == 0 ? 0 : exponent);
+}
+
 static void write_record(const field *fields, const void *record, char text[TEXT])
 {
     int used = 0;
@@ -102,7 +118,8 @@ static void write_record(const field *fields, const void *record, char text[TEXT
         const char *gap = used > 0 ? " " : "";
         switch (f->type) {
         case FIELD_DOUBLE:
-            used += snprintf(to, room, "%s%s=%a", gap, f->name, *(const double *)at);
+            used += snprintf(to, room, "%s%s=", gap, f->name);
+            used += write_real(*(const double *)at, text + used, (size_t)(TEXT - used));
             break;
         case FIELD_INT64:
             used += snprintf(to, room, "%s%s=%" PRId64, gap, f->name, *(const int64_t *)at);
