@@ -137,6 +137,16 @@ static void write_record(const field *fields, const void *record, char text[TEXT
     }
 }
 
+static bool run_fits(const char *who, const run_state *run)
+{
+    if (run->epoch < 0 || run->batch < 0 || run->steps < 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: progress of epoch %" PRId64 ", batch %" PRId64 " and step %" PRId64
+                  " must not be negative",
+                  who, run->epoch, run->batch, run->steps);
+    return !talc_failed();
+}
+
 /* One number; gives where it ends, NULL when it is none. */
 static const char *read_number(const char *text, const field *f, void *record)
 {
@@ -266,6 +276,8 @@ bool talc_checkpoint_save(const char *path, talc_module *module, const talc_opti
     const talc_generator generator = talc_generator_get();
     const run_state run = { progress->epoch, progress->batch, optimizer->steps,
                             generator.seed,  generator.call,  optimizer->group_count };
+    if (!run_fits(who, &run))
+        return false;
     const size_t room = (size_t)talc_module_tensor_count(module) +
                         (size_t)optimizer->count * (1 + TALC_UPDATE_STATES);
     const char *around = talc_within(who);
@@ -410,7 +422,7 @@ static talc_optimizer_options *read_groups(const loading *load, const run_state 
         char key[64];
         group_key(i, key);
         if (read_record(load->path, load->file, key, option_fields, &groups[i]) &&
-            groups[i].kind != optimizer->groups[i].kind)
+            talc_optimizer_in_range(&groups[i]) && groups[i].kind != optimizer->groups[i].kind)
             talc_fail(TALC_BAD_ARGUMENT, "checkpoint_load: '%s' is of %s, the optimizer is %s",
                       TALC_SHOWN(load->path), talc_optimizer_kind_name(groups[i].kind),
                       talc_optimizer_kind_name(optimizer->groups[i].kind));
@@ -440,6 +452,7 @@ static bool load_all(loading *load, talc_module *module, talc_optimizer *optimiz
     run_state run = { 0 };
     talc_schedule schedule = { 0 };
     if (!read_record(load->path, load->file, "talc.run", run_fields, &run) ||
+        !run_fits("checkpoint_load", &run) ||
         !read_record(load->path, load->file, "talc.schedule", schedule_fields, &schedule))
         return false;
     talc_replacement *replacements = talc_state_read(load->file, load->path, module, true, BESIDES);

@@ -44,6 +44,25 @@ static bool belongs(const char *name, double value, bool has)
     return !talc_failed();
 }
 
+bool talc_optimizer_in_range(const talc_optimizer_options *o)
+{
+    if (!from_to("lr", o->lr, 0, INFINITY) ||
+        !from_to("weight_decay", o->weight_decay, 0, INFINITY) ||
+        !from_to("momentum", o->momentum, 0, INFINITY) ||
+        !from_to("dampening", o->dampening, 0, 1) || !from_to("beta1", o->beta1, 0, 1) ||
+        !from_to("beta2", o->beta2, 0, 1) || !from_to("alpha", o->alpha, 0, 1) ||
+        !from_to("eps", o->eps, 0, INFINITY))
+        return false;
+    if (o->nesterov && (o->momentum == 0 || o->dampening != 0))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "optimizer: nesterov needs a momentum and no dampening, they are %g and %g",
+                  o->momentum, o->dampening);
+    else if (o->beta1 == 1 || o->beta2 == 1)
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: beta1 %g and beta2 %g must be below 1", o->beta1,
+                  o->beta2);
+    return !talc_failed();
+}
+
 /* Numbers in place of defaults, checked. */
 static bool complete(const talc_optimizer_options *given, talc_optimizer_options *o)
 {
@@ -71,21 +90,7 @@ static bool complete(const talc_optimizer_options *given, talc_optimizer_options
     o->beta2 = or_default(o->beta2, adam ? 0.999 : 0);
     o->alpha = or_default(o->alpha, rmsprop ? 0.99 : 0);
     o->eps = or_default(o->eps, sgd ? 0 : 1e-8);
-    if (!from_to("lr", o->lr, 0, INFINITY) ||
-        !from_to("weight_decay", o->weight_decay, 0, INFINITY) ||
-        !from_to("momentum", o->momentum, 0, INFINITY) ||
-        !from_to("dampening", o->dampening, 0, 1) || !from_to("beta1", o->beta1, 0, 1) ||
-        !from_to("beta2", o->beta2, 0, 1) || !from_to("alpha", o->alpha, 0, 1) ||
-        !from_to("eps", o->eps, 0, INFINITY))
-        return false;
-    if (o->nesterov && (o->momentum == 0 || o->dampening != 0))
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "optimizer: nesterov needs a momentum and no dampening, they are %g and %g",
-                  o->momentum, o->dampening);
-    else if (o->beta1 == 1 || o->beta2 == 1)
-        talc_fail(TALC_BAD_ARGUMENT, "optimizer: beta1 %g and beta2 %g must be below 1", o->beta1,
-                  o->beta2);
-    return !talc_failed();
+    return talc_optimizer_in_range(o);
 }
 
 // ---- Making and freeing -------------------------------------------------------------------------------------

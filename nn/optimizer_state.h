@@ -23,6 +23,9 @@ struct talc_optimizer {
     talc_optimized *list; ///< in the order of talc_module_visit
 };
 
+/// Whether options, with numbers in place of zeros, are what a step can go by; else a failure says why.
+bool talc_optimizer_in_range(const talc_optimizer_options *group);
+
 /// The name of a state as PyTorch has it ("momentum_buffer", "exp_avg"); NULL for one that these options do not use.
 const char *talc_optimizer_state_name(const talc_optimizer_options *group, int state);
 

@@ -3,6 +3,8 @@
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
+#include "nn/optimizer_state.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -416,6 +418,51 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     talc_progress progress;
     cr_assert(talc_checkpoint_load(path, module, optimizer, &progress), "%s", talc_error_message());
     cr_assert(talc_optimizer_rate(optimizer, 0) == 0.1);
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+/* What a file says is checked as what a program says. */
+Test(optimizer, a_checkpoint_with_numbers_out_of_range_is_refused)
+{
+    static const struct {
+        const char *from, *to, *message;
+    } cases[] = {
+        { "lr=0x1p-1", "lr=   nan", "optimizer: lr nan must be from 0 to inf" },
+        { "lr=0x1p-1", "lr=-0x1p9", "optimizer: lr -512 must be from 0 to inf" },
+        { "beta1=0x1p-2", "beta1=0x1p+0", "optimizer: beta1 1 and beta2 0.5 must be below 1" },
+        { "steps=123456", "steps=-12345",
+          "progress of epoch 3, batch 14 and step -12345 must not be negative" },
+        { "epoch=3 batch=14 ", "epoch=3 batch=-4 ",
+          "progress of epoch 3, batch -4 and step 123456 must not be negative" },
+    };
+    talc_module *module = one();
+    talc_optimizer *optimizer = talc_optimizer_new(
+        module,
+        &(talc_optimizer_options){ .kind = TALC_ADAM, .lr = 0.5, .beta1 = 0.25, .beta2 = 0.5 });
+    optimizer->steps = 123456;
+    const char *path = file_path("range.safetensors");
+    cr_assert(talc_checkpoint_save(path, module, optimizer, &(talc_progress){ 3, 14 }));
+    size_t count;
+    char *bytes = file_bytes(path, &count);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t length = strlen(cases[i].from);
+        char *at = strstr(bytes + 8, cases[i].from); /* behind the header's size */
+        cr_assert(at != NULL && strlen(cases[i].to) == length, "%s", cases[i].from);
+        memcpy(at, cases[i].to, length);
+        file_write(path, bytes, count);
+        memcpy(at, cases[i].from, length);
+        talc_progress progress = { 1, 2 };
+        cr_assert(!talc_checkpoint_load(path, module, optimizer, &progress), "%s", cases[i].to);
+        cr_assert(strstr(talc_error_message(), cases[i].message) != NULL, "%s",
+                  talc_error_message());
+        talc_error_clear();
+        cr_assert(progress.epoch == 1 && talc_optimizer_rate(optimizer, 0) == 0.5);
+    }
+    free(bytes);
+    talc_checkpoint_save(path, module, optimizer, &(talc_progress){ -1, 2 });
+    assert_failure(TALC_BAD_ARGUMENT, "checkpoint_save: progress of epoch -1, batch 2 and step "
+                                      "123456 must not be negative");
     talc_optimizer_free(optimizer);
     talc_module_free(module);
 }
