@@ -7,6 +7,7 @@
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 #include "tensor/tape.h"
+#include "tensor/within.h"
 
 static _Thread_local talc_forward_hooks *current_hooks;
 
@@ -167,9 +168,12 @@ static talc_tensor *register_tensor(const char *who, talc_module *module, const 
         named_missing(who, name == NULL ? "name" : "tensor", name, tensor))
         return NULL;
     /* Parameters are learned; one that is not registered stays as it was. */
-    const bool learns = kind == TALC_ENTRY_PARAMETER && tensor->autograd == NULL &&
-                        talc_dtype_is_float(tensor->dtype);
-    if (learns && !talc_require_grad(tensor, true))
+    const bool learned = kind == TALC_ENTRY_PARAMETER && talc_dtype_is_float(tensor->dtype);
+    const bool learns = learned && tensor->autograd == NULL;
+    const char *around = talc_within(who);
+    const bool asks = !learned || talc_require_grad(tensor, true);
+    talc_within(around);
+    if (!asks)
         return NULL;
     talc_module_entry entry = { .kind = kind, .tensor = tensor };
     if (talc_module_entry_add(who, module, name, entry))

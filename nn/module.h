@@ -70,7 +70,7 @@ TALC_API talc_module *talc_module_add(talc_module *module, const char *name, tal
 
 /// Registers a parameter (learned: it asks for a gradient, tensor/autograd.h) or a buffer (state such as running_mean). The module
 /// retains the tensor and returns the handle to use, which stays the same for the module's life: moving and loading replace
-/// its storage.
+/// its storage. A parameter that is the result of a recorded op, and so would never learn, is an error.
 TALC_API talc_tensor *talc_module_parameter(talc_module *module, const char *name,
                                             talc_tensor *tensor);
 TALC_API talc_tensor *talc_module_buffer(talc_module *module, const char *name,

@@ -55,7 +55,7 @@ Test(bad_input_nn, modules)
     static const talc_module_class mute = { .name = "Mute", .size = sizeof(talc_module), .forward = gives_nothing };
     talc_module *chain = talc_nn_sequential(), *relu = talc_nn_sequential_append(chain, talc_nn_relu());
     talc_module *plain = talc_module_new(&childless, NULL), *quiet = talc_module_new(&mute, NULL);
-    talc_module_parameter(chain, "scale", talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2)));
+    talc_tensor *made = talc_neg(talc_module_parameter(chain, "scale", talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2))));
     assert_no_failure();
 
     REFUSED(TALC_NULL_ARGUMENT, "module_new: kind is NULL", talc_module_new(NULL, NULL));
@@ -76,6 +76,8 @@ Test(bad_input_nn, modules)
     REFUSED(TALC_NULL_ARGUMENT, "module_parameter: tensor 'weight' is NULL", talc_module_parameter(chain, "weight", NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_parameter: name is NULL", talc_module_parameter(chain, NULL, x));
     REFUSED(TALC_BAD_ARGUMENT, "module_parameter: Sequential has 'scale' already", talc_module_parameter(chain, "scale", x));
+    REFUSED(TALC_BAD_ARGUMENT, "module_parameter: require_grad: the tensor is the result of neg; only a leaf, such as its talc_detach, can be asked or freed of a gradient",
+            talc_module_parameter(chain, "made", made));
     REFUSED(TALC_BAD_ARGUMENT, "module_buffer: a name in Sequential is empty", talc_module_buffer(chain, "", x));
     REFUSED(TALC_BAD_ARGUMENT, "module_buffer: name 'a.b' in Sequential has a dot, which separates the parts of a path", talc_module_buffer(chain, "a.b", x));
     REFUSED(TALC_NULL_ARGUMENT, "forward: module is NULL", talc_forward(NULL, x));
