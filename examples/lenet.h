@@ -46,7 +46,7 @@ static bool lenet_init(talc_module *module, const void *options)
     return !talc_failed(); /* after the first failure every later call failed too */
 }
 
-/* A layer and ReLU, which is the layer's last step in evaluation mode. */
+/* A layer and ReLU, which is its last step. */
 static talc_tensor *lenet_relu(talc_module *layer, talc_tensor *x)
 {
     return talc_forward_chain(&layer, 1, x,
