@@ -318,13 +318,14 @@ bool training_save(training *run, talc_module *net, const talc_optimizer *optimi
         double *row = training_row(run, run->at.epoch);
         if (!evaluate(run, net, row))
             return false;
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "\r\033[K"); /* the progress, which stands there */
         printf(
-            "%sepoch %2d/%d  loss %.4f  accuracy %6.2f %%  test loss %.4f  test accuracy %6.2f %%  "
+            "epoch %2d/%d  loss %.4f  accuracy %6.2f %%  test loss %.4f  test accuracy %6.2f %%  "
             "%.1f s\n",
-            isatty(STDERR_FILENO) ? "\r\033[K" : "", (int)run->at.epoch + 1, (int)run->epochs,
-            row[LOSS] / row[IMAGES], 100 * row[RIGHT] / row[IMAGES],
-            row[TEST_LOSS] / row[TEST_IMAGES], 100 * row[TEST_RIGHT] / row[TEST_IMAGES],
-            seconds() - run->started);
+            (int)run->at.epoch + 1, (int)run->epochs, row[LOSS] / row[IMAGES],
+            100 * row[RIGHT] / row[IMAGES], row[TEST_LOSS] / row[TEST_IMAGES],
+            100 * row[TEST_RIGHT] / row[TEST_IMAGES], seconds() - run->started);
         fflush(stdout);
         run->at = (talc_progress){ run->at.epoch + 1, 0 };
     }
@@ -339,7 +340,8 @@ int training_end(training *run, talc_module *net, talc_optimizer *optimizer)
         training_report(run);
     bool failed = talc_failed();
     if (failed)
-        fprintf(stderr, "%s: %s\n", run->name, talc_error_message());
+        fprintf(stderr, "%s%s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", run->name,
+                talc_error_message());
     talc_optimizer_free(optimizer);
     talc_module_free(net);
     talc_loader_free(run->train);

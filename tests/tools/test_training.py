@@ -155,6 +155,31 @@ class Training(unittest.TestCase):
         again = self.passed(self.train("a", "--epochs", 2, "--resume"))
         self.assertEqual(out[out.index("rows:"):], again[again.index("rows:"):])
 
+    def at_terminal(self, *arguments):
+        """Exit code, stdout, which is none, and stderr, which is a terminal."""
+        ours, theirs = os.openpty()
+        process = subprocess.Popen([LENET, *TINY, "--epochs", "1", "--report", self.root / "a", *arguments], env=environment(),
+                                   text=True, stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        try:
+            while part := os.read(ours, 4096):
+                seen += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(ours)
+        out = process.communicate()[0]
+        return process.returncode, out, seen
+
+    def test_progress(self):
+        code, out, seen = self.at_terminal()
+        self.assertEqual(code, 0)
+        self.assertIn(b"images/s", seen)
+        self.assertTrue(out.startswith("epoch  1/1  loss "), repr(out[:80]))
+        code, out, seen = self.at_terminal("--lr", "1e30")
+        self.assertEqual(code, 1)
+        self.assertIn(b"s left\x1b[K\r\x1b[Ktrain_lenet: step 2: the loss is nan", seen)
+
     # ---- What cannot be
 
     def test_arguments(self):
