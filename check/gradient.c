@@ -149,6 +149,13 @@ bool talc_check_gradient(talc_differentiable *f, void *context, talc_tensor *con
         talc_operand_missing("check_gradient", f == NULL ? "f" : "inputs", NULL);
         return false;
     }
+    /* Written so that NaN is refused too. */
+    if (!(o->directions >= 0 && o->step >= 0 && o->tolerance >= 0)) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "check_gradient: directions %d, step %g and tolerance %g must not be negative",
+                  o->directions, o->step, o->tolerance);
+        return false;
+    }
     talc_scope *scope = talc_scope_enter();
     const talc_generator before = talc_generator_get();
     const bool ran = scope != NULL && operands_fit(&c) && talc_manual_seed(o->seed) &&

@@ -43,7 +43,7 @@ typedef struct talc_gradient_report {
 /// Checks the gradients of the f64 tensors among `inputs` that ask for one (talc_require_grad); their gradients are
 /// cleared, and each is a handle on other elements during the check. False when one is off by more than the tolerance, which is no failure, or when something
 /// fails. `options` may be NULL; the report is filled in any case. Errors: NULL arguments, no input that asks for a gradient, one of
-/// f32, and what f fails with.
+/// f32, options below 0, and what f fails with.
 TALC_API bool talc_check_gradient(talc_differentiable *f, void *context,
                                   talc_tensor *const inputs[], int count,
                                   const talc_gradient_options *options,

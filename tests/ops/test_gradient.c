@@ -426,3 +426,24 @@ Test(gradient, a_check_that_fails_leaves_the_generator)
     cr_assert(talc_generator_get().seed == 1234);
     assert_all_freed();
 }
+
+/* Fewer directions than none would compare nothing, and so find nothing wrong. */
+Test(gradient, a_check_with_options_out_of_range_is_refused)
+{
+    static const struct {
+        talc_gradient_options options;
+        const char *message;
+    } cases[] = {
+        { { .directions = -1 }, "directions -1, step 0 and tolerance 0 must not be negative" },
+        { { .step = -1e-4 }, "directions 0, step -0.0001 and tolerance 0 must not be negative" },
+        { { .tolerance = (double)NAN },
+          "directions 0, step 0 and tolerance nan must not be negative" },
+    };
+    talc_tensor *x = leaf(tested_device(), TALC_DIMS(3), -1, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        talc_gradient_report report;
+        cr_assert(!talc_check_gradient(f_tanh, NULL, &x, 1, &cases[i].options, &report));
+        assert_failure_with(TALC_BAD_ARGUMENT, "check_gradient: %s", cases[i].message);
+    }
+    assert_all_freed();
+}
