@@ -302,7 +302,7 @@ static bool check_once(const gradient_case *c, talc_device *device,
 bool gradient_case_check(const gradient_case *c, talc_device *device, uint64_t seed,
                          talc_gradient_report *report)
 {
-    static const double steps[] = { 1e-4, 1e-5, 1e-6 };
+    static const double steps[] = { 1e-4, 1e-5, 1e-6, 1e-7 };
     *report = (talc_gradient_report){ .count = 0 };
     bool ok = false;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && !ok && !talc_failed(); i++) {

@@ -466,6 +466,10 @@ class CheckGrad(Tool):
         again = self.json("check", "grad", "lenet", "cross_entropy", "--device", "cpu", "--seed", "3", "--threads", "1")
         self.assertEqual(again["cases"], done["cases"])
 
+    def test_a_kink_is_no_mistake(self):
+        """Some ReLU of these changes sign within a step of 1e-6."""
+        self.ok("check", "grad", "resnet20", "--device", "cpu", "--seed", "11")
+
     def test_a_seed_draws_others(self):
         worst = [self.json("check", "grad", "sigmoid", "--device", "cpu", "--seed", seed)["cases"][0]["due"] for seed in "12"]
         self.assertNotEqual(*worst)
