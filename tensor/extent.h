@@ -26,4 +26,22 @@ static inline int64_t talc_ceil_div(int64_t total, int64_t step)
     return total / step + (total % step != 0);
 }
 
+/// The size of equal blocks of at most `most`, at least 1 each.
+static inline int64_t talc_even(int64_t total, int64_t most)
+{
+    const int64_t blocks = talc_ceil_div(total, most > 1 ? most : 1);
+    return blocks > 1 ? talc_ceil_div(total, blocks) : total > 1 ? total : 1;
+}
+
+/// The greatest common divisor of numbers above 0.
+static inline int64_t talc_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 #endif

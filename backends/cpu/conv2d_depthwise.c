@@ -63,13 +63,7 @@ static int64_t input_rows(const talc_conv2d_problem *p, int64_t rows)
 /* How many different remainders kw * dilation_w has modulo stride_w: they repeat with this period. */
 static int64_t remainders(const talc_conv2d_problem *p)
 {
-    int64_t a = p->stride_w, b = p->dilation_w;
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return p->stride_w / a;
+    return p->stride_w / talc_gcd(p->stride_w, p->dilation_w);
 }
 
 static depthwise_plan plan_of(const talc_conv2d_problem *p)

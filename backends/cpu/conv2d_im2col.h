@@ -26,13 +26,6 @@ void talc_cpu_im2col_fill(const talc_cpu_im2col_block *block, const void *x, int
 void talc_cpu_im2col_add(const talc_cpu_im2col_block *block, const void *src, int64_t k,
                          int64_t rows, void *dx);
 
-/// The size of equal blocks of at most `most`, at least 1.
-static inline int64_t talc_cpu_im2col_even(int64_t total, int64_t most)
-{
-    const int64_t blocks = talc_ceil_div(total, most);
-    return blocks > 1 ? talc_ceil_div(total, blocks) : total > 1 ? total : 1;
-}
-
 /// Wide blocks start where a cache line does, when planes do.
 static inline int64_t talc_cpu_im2col_aligned(int64_t columns)
 {

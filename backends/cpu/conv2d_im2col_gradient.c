@@ -43,11 +43,9 @@ typedef struct gradient_plan {
 
 static void cut(const talc_conv2d_problem *p, gradient_plan *plan)
 {
-    plan->images =
-        plan->P <= plan->columns / 2 ? talc_cpu_im2col_even(p->N, plan->columns / plan->P) : 1;
-    plan->columns = plan->images > 1
-                        ? plan->images * plan->P
-                        : talc_cpu_im2col_aligned(talc_cpu_im2col_even(plan->P, plan->columns));
+    plan->images = plan->P <= plan->columns / 2 ? talc_even(p->N, plan->columns / plan->P) : 1;
+    plan->columns = plan->images > 1 ? plan->images * plan->P
+                                     : talc_cpu_im2col_aligned(talc_even(plan->P, plan->columns));
     plan->image_blocks = talc_ceil_div(p->N, plan->images);
     plan->column_blocks = plan->images > 1 ? 1 : talc_ceil_div(plan->P, plan->columns);
     plan->channel_blocks = talc_ceil_div(p->C / p->groups, plan->channels);
@@ -87,7 +85,7 @@ static gradient_plan plan_of(const talc_conv2d_problem *p, size_t limit)
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
     const int64_t room = (int64_t)(limit / 4 < SLICE_BYTES ? limit / 4 : SLICE_BYTES) / size;
     gradient_plan plan = { .K = p->C / p->groups * taps, .P = p->OH * p->OW };
-    plan.rows = talc_cpu_im2col_even(plan.K, ROWS);
+    plan.rows = talc_even(plan.K, ROWS);
     plan.columns = COLUMNS;
     plan.channels = p->C / p->groups;
     cut(p, &plan);

@@ -1,54 +1,9 @@
 #include "backends/cpu/conv2d_im2col.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/short_copy.h"
 #include "tensor/extent.h"
 
-#include <string.h>
-
 // ---- Building -------------------------------------------------------------------------------------------------
-
-/* Rows of small images are short, where a call of memcpy or memset costs more than its work: up to FEW_BYTES, a multiple of 4,
- * these are loops and moves of fixed size. */
-enum { FEW_BYTES = 256, BLOCK = 32 };
-
-static inline void copy_few(char *dst, const char *src, size_t bytes)
-{
-    if (bytes > FEW_BYTES) {
-        memcpy(dst, src, bytes);
-        return;
-    }
-    for (; bytes >= BLOCK; bytes -= BLOCK, dst += BLOCK, src += BLOCK)
-        memcpy(dst, src, BLOCK);
-    if (bytes & 16) {
-        memcpy(dst, src, 16);
-        dst += 16, src += 16;
-    }
-    if (bytes & 8) {
-        memcpy(dst, src, 8);
-        dst += 8, src += 8;
-    }
-    if (bytes & 4)
-        memcpy(dst, src, 4);
-}
-
-static inline void zero_few(char *dst, size_t bytes)
-{
-    if (bytes > FEW_BYTES) {
-        memset(dst, 0, bytes);
-        return;
-    }
-    for (; bytes >= BLOCK; bytes -= BLOCK, dst += BLOCK)
-        memset(dst, 0, BLOCK);
-    if (bytes & 16) {
-        memset(dst, 0, 16);
-        dst += 16;
-    }
-    if (bytes & 8) {
-        memset(dst, 0, 8);
-        dst += 8;
-    }
-    if (bytes & 4)
-        memset(dst, 0, 4);
-}
 
 #define STRIDED_COPY(suffix, type)                                                                 \
     static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
@@ -64,7 +19,7 @@ static inline void copy_interior(const talc_conv2d_problem *p, int64_t size, int
                                  char *dst, const char *src)
 {
     if (p->stride_w == 1)
-        copy_few(dst, src, (size_t)(count * size));
+        talc_cpu_short_copy(dst, src, (size_t)(count * size));
     else
         TALC_CPU_CALL(p->dtype, strided_copy, (count, (void *)dst, (const void *)src, p->stride_w));
 }
@@ -74,7 +29,7 @@ static inline void copy_edge(const talc_conv2d_problem *p, int64_t size, int64_t
                              int64_t hi, char *dst, const char *row)
 {
     if (p->padding_mode == TALC_PADDING_ZEROS) {
-        zero_few(dst, (size_t)((hi - lo) * size));
+        talc_cpu_short_zero(dst, (size_t)((hi - lo) * size));
         return;
     }
     for (int64_t ow = lo; ow < hi; ow++) {
@@ -107,9 +62,9 @@ static void fill_whole_rows(const talc_conv2d_problem *p, int64_t size, const ch
     dst += (size_t)(first - oh) * row_bytes;
     for (int64_t row = first; row < last; row++, dst += row_bytes) {
         const int64_t ih = row * p->stride_h - p->pad_top + kh * p->dilation_h;
-        zero_few(dst, left);
+        talc_cpu_short_zero(dst, left);
         copy_interior(p, size, count, dst + left, plane + (ih * p->W + iw) * size);
-        zero_few(dst + row_bytes - right, right);
+        talc_cpu_short_zero(dst + row_bytes - right, right);
     }
 }
 
@@ -132,7 +87,7 @@ static void fill_row(const talc_cpu_im2col_block *b, int64_t size, const char *p
         const int64_t ih = talc_window_source(
             p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, p->H);
         if (ih < 0) {
-            zero_few(dst, (size_t)((hi - lo) * size));
+            talc_cpu_short_zero(dst, (size_t)((hi - lo) * size));
             continue;
         }
         const char *row = plane + ih * p->W * size;
