@@ -25,6 +25,11 @@ static const word_flag precision_words[] = {
 
 static const word_flag switch_words[] = { { "0", 0 }, { "1", 1 }, { 0 } };
 
+static const word_flag cpu_words[] = { { "portable", TALC_CPU_PORTABLE },
+                                       { "avx2", TALC_CPU_AVX2 },
+                                       { "avx512", TALC_CPU_AVX512 },
+                                       { 0 } };
+
 static talc_environment_values values;
 static pthread_once_t values_read = PTHREAD_ONCE_INIT;
 
@@ -33,15 +38,16 @@ void talc_environment_warn(const char *name, const char *value, const char *want
     fprintf(stderr, "talc: %s=%s is ignored: %s\n", name, TALC_SHOWN(value), wanted);
 }
 
-/* A comma-joined list of words as flags; `fallback` when unset or when a word is unknown. */
-static unsigned read_words(const char *name, const word_flag *words, unsigned fallback)
+/* Words joined by `separator`, "" for just one, as flags; `fallback` when unset or when a word is unknown. */
+static unsigned read_words(const char *name, const word_flag *words, const char *separator,
+                           unsigned fallback)
 {
     const char *text = getenv(name);
     if (text == NULL || *text == '\0')
         return fallback;
     unsigned flags = 0;
     for (const char *at = text; *at != '\0';) {
-        size_t length = strcspn(at, ",");
+        size_t length = strcspn(at, separator);
         const word_flag *word = words;
         while (word->word != NULL &&
                (strlen(word->word) != length || strncmp(word->word, at, length) != 0))
@@ -55,7 +61,7 @@ static unsigned read_words(const char *name, const word_flag *words, unsigned fa
             return fallback;
         }
         flags |= word->flag;
-        at += length + (at[length] == ',');
+        at += length + (at[length] != '\0');
     }
     return flags;
 }
@@ -78,10 +84,11 @@ static long read_number(const char *name, long low, long high)
 
 static void read_values(void)
 {
-    values.verbose = read_words("TALC_VERBOSE", verbose_words, 0);
-    values.sync = read_words("TALC_SYNC", switch_words, 0) != 0;
-    values.fuse = read_words("TALC_FUSE", switch_words, 1) != 0;
-    values.precision = read_words("TALC_PRECISION", precision_words, TALC_STRICT);
+    values.verbose = read_words("TALC_VERBOSE", verbose_words, ",", 0);
+    values.sync = read_words("TALC_SYNC", switch_words, "", 0) != 0;
+    values.fuse = read_words("TALC_FUSE", switch_words, "", 1) != 0;
+    values.precision = read_words("TALC_PRECISION", precision_words, ",", TALC_STRICT);
+    values.cpu = (talc_cpu_units)read_words("TALC_CPU", cpu_words, "", TALC_CPU_BEST);
     values.threads = (int)read_number("TALC_THREADS", 1, 1024);
     values.workspace_megabytes = (size_t)read_number("TALC_WORKSPACE_MB", 1, 1048576);
     const char *device = getenv("TALC_DEVICE");

@@ -5,6 +5,7 @@
 ///     TALC_SYNC          1: wait for the device after each op and name the op that failed
 ///     TALC_PRECISION     strict, normwise, tf32: classes admitted by default, comma-joined
 ///     TALC_THREADS       CPU threads, 1 .. 1024
+///     TALC_CPU           portable, avx2, avx512: vector instructions of `implicit_gemm`; unset: the widest there are
 ///     TALC_WORKSPACE_MB  workspace limit of each device, 1 .. 1048576
 ///     TALC_DEVICE        what talc_device_default gives; unset: the first GPU, else the CPU
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
@@ -17,11 +18,20 @@
 
 enum { TALC_VERBOSE_ERROR = 1, TALC_VERBOSE_DISPATCH = 2, TALC_VERBOSE_EXEC = 4 };
 
+/// Generations of vector units, each wider than those before.
+typedef enum talc_cpu_units {
+    TALC_CPU_BEST,
+    TALC_CPU_PORTABLE,
+    TALC_CPU_AVX2,
+    TALC_CPU_AVX512
+} talc_cpu_units;
+
 typedef struct talc_environment_values {
     unsigned verbose; ///< TALC_VERBOSE_ flags
     bool sync;
     unsigned precision;         ///< talc_precision flags beyond STRICT
     int threads;                ///< 0: unset
+    talc_cpu_units cpu;         ///< TALC_CPU_BEST: unset
     size_t workspace_megabytes; ///< 0: unset
     char device[24];            ///< "": unset
     bool fuse;                  ///< unless it is 0

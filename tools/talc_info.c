@@ -134,10 +134,11 @@ int command_info(int argc, char **argv)
     json_t *array = self.tool.json ? json_array() : NULL;
     char no_cuda[256] = "";
     if (array == NULL)
-        printf("%stalc %s%s\n  compiler   %s\n  BLAS       %s (kernels: %s)\n             "
+        printf("%stalc %s%s\n  compiler   %s\n  vectors    %s\n  BLAS       %s (kernels: %s)\n     "
+               "        "
                "multiplies for %d threads at "
                "once, 128 MiB of address space each\n  threads    %d\n",
-               tool_bold(), build.version, tool_plain(), build.compiler, build.blas,
+               tool_bold(), build.version, tool_plain(), build.compiler, build.vectors, build.blas,
                build.blas_core, build.blas_buffers, talc_threads());
     const bool shown =
         self.tool.device != NULL ? show_device(device, array) : show_all(array, no_cuda);
@@ -147,10 +148,11 @@ int command_info(int argc, char **argv)
     }
     if (array != NULL)
         return tool_json_print(json_pack(
-            "{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:s}", "version", build.version, "compiler",
-            build.compiler, "blas", build.blas, "blas_core", build.blas_core, "blas_buffers",
-            build.blas_buffers, "threads", talc_threads(), "default_device",
-            talc_device_name(talc_device_default()), "devices", array, "no_cuda", no_cuda));
+            "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:s}", "version", build.version,
+            "compiler", build.compiler, "vectors", build.vectors, "blas", build.blas, "blas_core",
+            build.blas_core, "blas_buffers", build.blas_buffers, "threads", talc_threads(),
+            "default_device", talc_device_name(talc_device_default()), "devices", array, "no_cuda",
+            no_cuda));
     if (no_cuda[0] != '\0')
         printf("no CUDA: %s\n", no_cuda);
     return tool_finish();

@@ -1,6 +1,7 @@
 #include "backends/backends.h"
 
 #include "backends/cpu/openblas.h"
+#include "backends/cpu/processor.h"
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -15,6 +16,7 @@ talc_build talc_build_info(void)
     const char *missing = talc_openblas_refuses();
     return (talc_build){ .version = TALC_VERSION,
                          .compiler = COMPILER,
+                         .vectors = talc_cpu_microkernels_used()->name,
                          .blas = missing != NULL ? missing : talc_openblas()->openblas_get_config(),
                          .blas_core =
                              missing != NULL ? "none" : talc_openblas()->openblas_get_corename(),

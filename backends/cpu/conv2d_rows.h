@@ -10,6 +10,7 @@
 #define TALC_CPU_CONV2D_TABLE(X)                                                 \
     X(depthwise, "the data's own type",                       TALC_STRICT, false) \
     X(pointwise, "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
+    X(implicit_gemm, "the data's own type",                   TALC_STRICT, false) \
     X(im2col,    "products in the data's own type by OpenBLAS", TALC_STRICT, false) \
     X(reference, "f64 accumulation, one rounding",            TALC_STRICT, true)
 // clang-format on
@@ -25,6 +26,11 @@ TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
 /// The gradients of rows that have them in a file of their own; im2col's stand in conv2d_im2col.h.
 talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,
                                                const talc_conv2d_arguments *arguments);
+const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,
+                                                 talc_plan *plan);
+talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *problem,
+                                                const talc_plan *plan,
+                                                const talc_conv2d_arguments *arguments);
 const char *talc_cpu_conv2d_depthwise_gradient_plan(const talc_conv2d_problem *problem,
                                                     size_t limit, talc_plan *plan);
 talc_status talc_cpu_conv2d_depthwise_gradient_run(const talc_conv2d_problem *problem,

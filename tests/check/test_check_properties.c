@@ -12,7 +12,8 @@
 
 #define PROPERTIES (~(uint64_t)0 << TALC_CHECK_BATCH & (((uint64_t)1 << TALC_CHECK_KIND_COUNT) - 1))
 
-static const char *const rows[] = { "depthwise", "pointwise", "im2col", "reference" };
+static const char *const rows[] = { "depthwise", "pointwise", "implicit_gemm", "im2col",
+                                    "reference" };
 enum { ROWS = sizeof rows / sizeof *rows };
 
 /* Problems on which the property was checked: of convolutions, and of gradients. */

@@ -217,7 +217,7 @@ Test(fuse, summary_and_explain_say_what_is_fused)
     cr_assert_str_eq(
         text_of(explain, chain),
         "layers  what they do                          op       output     algorithm\n"
-        "0+1+2   Conv2d + BatchNorm2d (folded) + relu  conv2d   [2,6,3,6]  im2col\n"
+        "0+1+2   Conv2d + BatchNorm2d (folded) + relu  conv2d   [2,6,3,6]  implicit_gemm\n"
         "4       Sigmoid                               sigmoid  [2,108]    reference\n");
     cr_assert(chain->training && talc_module_child(chain, "1")->training);
     talc_fusion_enable(false);

@@ -322,10 +322,16 @@ Test(conv2d_gradient, the_same_bits_for_every_number_of_threads)
     static const struct {
         const char *text, *row;
     } rows[] = {
-        { "n7c3h9w7o4k3x3p1x1", "reference" },     { "n64c1h28w28o6k5x5p2x2", "im2col" },
-        { "n40c8h4w5o12k3x3p1x1g2", "im2col" },    { "n2c70h30w40o9k3x3", "im2col" },
-        { "n9c30h17w19o24k1x1g2", "pointwise" },   { "n1c30h80w70o140k1x1_f64", "pointwise" },
+        { "n7c3h9w7o4k3x3p1x1", "reference" },
+        { "n64c1h28w28o6k5x5p2x2", "im2col" },
+        { "n40c8h4w5o12k3x3p1x1g2", "im2col" },
+        { "n2c70h30w40o9k3x3", "im2col" },
+        { "n9c30h17w19o24k1x1g2", "pointwise" },
+        { "n1c30h80w70o140k1x1_f64", "pointwise" },
         { "n6c3h20w37o6k3x3p1x1g3", "depthwise" },
+        { "n64c1h28w28o6k5x5p2x2", "implicit_gemm" },
+        { "n40c8h4w5o12k3x3p1x1g2", "implicit_gemm" },
+        { "n2c70h30w40o9k3x3s2x1_f64", "implicit_gemm" },
     };
     const int before = talc_threads();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -10,7 +10,7 @@
 
 static const char *const variables[] = { "TALC_VERBOSE", "TALC_SYNC",         "TALC_PRECISION",
                                          "TALC_THREADS", "TALC_WORKSPACE_MB", "TALC_DEVICE",
-                                         "TALC_FUSE" };
+                                         "TALC_FUSE",    "TALC_CPU" };
 
 /* The variables are read once a process, so each case is a child: NAME=VALUE is set, `probe` runs, and what the child
  * wrote to stderr comes back. The parent asks talc nothing before its children. */
@@ -43,6 +43,11 @@ static const char *stderr_of(const char *name, const char *value, void (*probe)(
 }
 
 // ---- What is read, and what is refused ----------------------------------------------------------------------
+
+static void print_cpu(void)
+{
+    fprintf(stderr, "cpu=%d\n", (int)talc_environment()->cpu);
+}
 
 static void print_values(void)
 {
@@ -135,6 +140,23 @@ static void print_fuse(void)
     fprintf(stderr, "%d", talc_fusion_enabled());
     talc_fusion_enable(!talc_fusion_enabled());
     fprintf(stderr, "%d", talc_fusion_enabled());
+}
+
+Test(environment, vector_units_have_one_name)
+{
+    static const struct {
+        const char *value, *printed;
+    } cases[] = {
+        { "", "cpu=0\n" },
+        { "portable", "cpu=1\n" },
+        { "avx2", "cpu=2\n" },
+        { "avx512", "cpu=3\n" },
+        { "AVX2", "talc: TALC_CPU=AVX2 is ignored: it takes portable, avx2, avx512\ncpu=0\n" },
+        { "portable,avx2",
+          "talc: TALC_CPU=portable,avx2 is ignored: it takes portable, avx2, avx512\ncpu=0\n" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_assert_str_eq(stderr_of("TALC_CPU", cases[i].value, print_cpu), cases[i].printed);
 }
 
 Test(environment, fusing_is_on_unless_it_is_switched_off)

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pty
+import random
 import re
 import resource
 import struct
@@ -188,7 +189,7 @@ class Basics(Tool):
 
     def test_info(self):
         info = self.json("info")
-        self.assertLessEqual({"version", "compiler", "blas", "blas_core", "threads", "devices"}, info.keys())
+        self.assertLessEqual({"version", "compiler", "vectors", "blas", "blas_core", "threads", "devices"}, info.keys())
         cpu = info["devices"][0]
         self.assertEqual({"live", "peak", "reserved", "libraries", "free", "total"}, cpu["memory"].keys())
         self.assertEqual(cpu["memory"]["libraries"], 0)
@@ -289,7 +290,7 @@ class Explain(Tool):
             "max_pool2d:n1c2h9w9k3x3s2x2": "rows", "max_pool2d:n1c2h9w9k3x3s2x2_indices": "rows", "avg_pool2d:n1c2h9w9k3x3": "rows", "adaptive_avg_pool2d:n1c2h9w9o2x2": "rows",
             "matmul:m5n6k7_tb_bias": "openblas", "batch_norm2d:n2c3h4w5_train": "blocks", "sum:8x16@1": "blocked", "argmax:8x16": "blocked",
             "mean:8x16@0_f64": "blocked", "softmax:8x16@1": "rows", "log_softmax:8x16@0": "rows", "cross_entropy:8x10": "rows",
-            "conv2d:n1c2h3w3o1k2x2": "im2col", "relu:8x16": "reference", "add:8x16,8x1_f64": "reference",
+            "conv2d:n1c2h3w3o1k2x2": "implicit_gemm", "relu:8x16": "reference", "add:8x16,8x1_f64": "reference",
         }.items():
             explanation = self.json("explain", problem)
             self.assertEqual((explanation["op"], explanation["chosen"]), (problem.split(":")[0], due), problem)
@@ -442,7 +443,8 @@ class ShortOfAddressSpace(Tool):
     def test_what_is_said(self):
         done = self.limited(100, "explain", "n1c16h40w40o16k3x3")
         self.assertRegex(done.stdout, r"im2col *refuses: OpenBLAS needs \d+ MiB of address space, more than there is")
-        self.assertRegex(done.stdout, r"-> reference")
+        self.assertRegex(done.stdout, r"-> implicit_gemm")
+        self.assertRegex(self.limited(100, "explain", "n1c16h40w40o16k1x1").stdout, r"-> implicit_gemm")
         self.assertIn("OpenBLAS needs", self.limited(100, "info").stdout)
 
 
@@ -581,7 +583,7 @@ class Bench(Tool):
         self.assertEqual((done["choices"], done["good_choices"]), (3, good))
         text = self.ok("bench", *problems[:2], "--repeat", "1", "--no-peers")
         self.assertRegex(text, r"takes at most 15 % longer than the fastest of its class on \d of 2 problems")
-        self.assertEqual(len(re.findall(r"\n  (?:im2col|depthwise) is chosen: ", text)), 2)
+        self.assertEqual(len(re.findall(r"\n  (?:implicit_gemm|depthwise) is chosen: ", text)), 2)
         self.assertIn(" estimate ", text)
         self.assertNotIn("at most 15 % longer", self.ok("bench", problems[0], "--repeat", "1", "--no-peers"))
 
@@ -622,6 +624,40 @@ class Bench(Tool):
 
     def test_failures(self):
         self.fails(1, "no algorithm 'no_such'", "bench", "n1c4h12w12o8k3x3", "--algorithm", "no_such", "--json")
+
+
+class VectorUnits(Tool):
+    """The microkernels that this processor can run, each forced."""
+
+    def test_each_passes_the_cross_check(self):
+        ran = []
+        for units in "portable", "avx2", "avx512":
+            variables = os.environ | {"TALC_CPU": units}
+            done = talc("info", "--json", env=variables)
+            if json.loads(done.stdout)["vectors"] != units:
+                self.assertIn(f"TALC_CPU={units} is ignored: this processor does not have it", done.stderr)
+                continue
+            ran.append(units)
+            done = talc("check", "quick", "--device", "cpu", "--algorithm", "implicit_gemm", env=variables)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertRegex(done.stdout, r"conv2d.grad_weight +implicit_gemm +cpu +strict +[1-9]")
+        self.assertIn("portable", ran)
+
+    def test_fused_units_give_the_same_bits(self):
+        results = {}
+        for units in "avx2", "avx512":
+            variables = os.environ | {"TALC_CPU": units}
+            if json.loads(talc("info", "--json", env=variables).stdout)["vectors"] != units:
+                continue
+            x, w, y = (self.path(name) for name in ("x.npy", "w.npy", "y.npy"))
+            generator = random.Random(5)
+            write_npy(x, (2, 19, 23, 29), [generator.random() for _ in range(2 * 19 * 23 * 29)])
+            write_npy(w, (31, 19, 3, 3), [generator.random() - 0.5 for _ in range(31 * 19 * 9)])
+            done = talc("conv2d", x, w, "--padding", "1,1", "--device", "cpu", "--algorithm", "implicit_gemm",
+                        "--output", y, env=variables)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results[units] = read_npy(y)
+        self.assertEqual(len({str(result) for result in results.values()}), min(len(results), 1))
 
 
 class Check(Tool):

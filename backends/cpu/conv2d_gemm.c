@@ -1,0 +1,362 @@
+#include "backends/cpu/conv2d_gemm.h"
+
+#include "backends/cpu/conv2d_epilogue.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/short_copy.h"
+#include "backends/cpu/threads.h"
+#include "tensor/extent.h"
+
+// ---- Blocks ---------------------------------------------------------------------------------------------------
+
+/* A block's patch takes a quarter of the second-level cache; the rows of w that a tile reads, TERMS of each, stay in the first-level
+ * one while they meet all columns of the block. So a block has the columns for which loading those rows costs little. */
+enum {
+    COLUMNS = 512,
+    MIN_COLUMNS = 64,
+    TERMS = 512,
+    MIN_MADE = 32,
+    TASKS = 16,
+    CACHE_SHARE = 4,
+    LINE = 16, /* elements of a cache line of f32 */
+};
+
+static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    return plan->image_blocks * g->groups * plan->row_blocks * plan->column_blocks *
+           plan->made_blocks;
+}
+
+/* Blocks of equal size, of at most as many outputs and planes as asked for. */
+static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, talc_cpu_gemm_plan *plan)
+{
+    plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
+    plan->rows = talc_even(g->h.outputs, talc_ceil_div(outputs, plan->columns));
+    const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
+    plan->images = 2 * plane <= outputs ? talc_even(g->N, outputs / plane) : 1;
+    plan->made = talc_even(g->made, made);
+    plan->column_blocks = talc_ceil_div(g->w.outputs, plan->columns);
+    plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
+    plan->image_blocks = talc_ceil_div(g->N, plan->images);
+    plan->made_blocks = talc_ceil_div(g->made, plan->made);
+}
+
+/* Vectors of outputs. Those of an image are counted through the rows of its slot of the patch, each image's from a vector of its own. */
+static int64_t vectors_of_image(const talc_cpu_gemm_plan *plan, int64_t rows, int64_t columns,
+                                int64_t lanes)
+{
+    return talc_ceil_div((rows - 1) * plan->patch.w.size + columns, lanes);
+}
+
+/* Whether the terms of a plane made are neighbours in w. */
+static bool is_dense(const talc_cpu_gemm *g)
+{
+    return g->weight.w == 1 && g->weight.h == g->w.taps &&
+           g->weight.summed == g->h.taps * g->w.taps;
+}
+
+/* The patch, and the workspace that it needs. */
+static void add_patch(const talc_cpu_gemm *g, size_t room, talc_cpu_gemm_plan *plan)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(g->dtype);
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = g->h.taps * g->w.taps;
+    plan->patch =
+        talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
+    const int64_t fitting = (int64_t)room / size / plan->patch.channel;
+    plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
+    plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
+    plan->outputs = plan->images *
+                    vectors_of_image(plan, plan->rows, plan->columns, kernels->lanes) *
+                    kernels->lanes;
+    plan->sums = plan->outputs * (plan->summed < g->summed
+                                      ? plan->made
+                                      : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
+    plan->packed = is_dense(g) ? 0 : talc_ceil_div(plan->made * plan->summed * taps, LINE) * LINE;
+    const int64_t patch = talc_cpu_patch_elements(&plan->patch, plan->summed, kernels->lanes);
+    plan->slice = talc_cpu_aligned((size_t)((plan->sums + plan->packed + patch) * size));
+}
+
+void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan)
+{
+    const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
+    const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
+    int64_t outputs = COLUMNS, made = talc_larger(share / size / COLUMNS, MIN_MADE);
+    cut(gemm, outputs, made, plan);
+    while (tasks_of(gemm, plan) < TASKS && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
+        if (outputs > COLUMNS / 2 || plan->made <= MIN_MADE)
+            outputs /= 2;
+        else
+            made = plan->made / 2;
+        cut(gemm, outputs, made, plan);
+    }
+    add_patch(gemm, (size_t)share, plan);
+    for (; plan->terms_bytes + plan->slice > limit && outputs > 1; outputs /= 2) {
+        cut(gemm, outputs, made, plan);
+        add_patch(gemm, (size_t)share, plan);
+    }
+}
+
+size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                               size_t limit)
+{
+    int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(gemm, plan));
+    if (limit > plan->terms_bytes)
+        workers = talc_smaller(workers, (int64_t)((limit - plan->terms_bytes) / plan->slice));
+    return plan->terms_bytes + plan->slice * (size_t)(workers > 1 ? workers : 1);
+}
+
+// ---- One task -------------------------------------------------------------------------------------------------
+
+typedef struct gemm_context {
+    const talc_cpu_gemm *gemm;
+    const talc_cpu_gemm_plan *plan;
+    const talc_cpu_kernels *kernels;
+    const talc_cpu_term *terms;
+    const void *x, *w;
+    void *y;
+    char *slices;
+    const talc_conv2d_problem *epilogue;
+    const talc_conv2d_arguments *arguments;
+} gemm_context;
+
+/* A block of y. */
+typedef struct gemm_block {
+    int64_t n, images;
+    int64_t g;
+    int64_t made, made_count; /* first plane of the group, how many */
+    int64_t row, rows;
+    int64_t column, columns;
+} gemm_block;
+
+static gemm_block block_of(const gemm_context *c, int64_t task)
+{
+    const talc_cpu_gemm *gemm = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    gemm_block b = { .made = task % plan->made_blocks * plan->made };
+    task /= plan->made_blocks;
+    b.column = task % plan->column_blocks * plan->columns;
+    task /= plan->column_blocks;
+    b.row = task % plan->row_blocks * plan->rows;
+    task /= plan->row_blocks;
+    b.g = task % gemm->groups;
+    b.n = task / gemm->groups * plan->images;
+    b.images = talc_smaller(plan->images, gemm->N - b.n);
+    b.made_count = talc_smaller(plan->made, gemm->made - b.made);
+    b.rows = talc_smaller(plan->rows, gemm->h.outputs - b.row);
+    b.columns = talc_smaller(plan->columns, gemm->w.outputs - b.column);
+    return b;
+}
+
+/* The first output of a block in plane `made` of the group. */
+static char *y_at(const gemm_context *c, const gemm_block *b, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t plane = (b->n * g->groups + b->g) * g->made + made;
+    const int64_t at =
+        plane * g->y_plane + g->y_first + b->row * g->y_row + b->column * g->y_column;
+    return (char *)c->y + at * (int64_t)talc_dtype_size(g->dtype);
+}
+
+/* Adds the products with the planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
+static void add_products(const gemm_context *c, const gemm_block *b, int64_t count,
+                         talc_cpu_tile *tile, const char *patch, char *sums)
+{
+    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
+    const int64_t each = vectors_of_image(c->plan, b->rows, b->columns, lanes);
+    for (int64_t image = 0, vector = 0; image < b->images;) {
+        int vectors = 0;
+        for (; vectors < TALC_CPU_VECTORS && image < b->images; vectors++) {
+            tile->x[vectors] = patch + (image * c->plan->patch.image + vector * lanes) * size;
+            image += ++vector == each ? 1 : 0;
+            vector = vector == each ? 0 : vector;
+        }
+        tile->y = sums;
+        c->kernels->tile[vectors][count](tile);
+        sums += vectors * count * lanes * size;
+    }
+}
+
+#define PACK(constant, suffix, T, A)                                                               \
+    static void pack_##suffix(const talc_cpu_gemm *g, const T *w, int64_t made, int64_t summed,    \
+                              T *to)                                                               \
+    {                                                                                              \
+        const int64_t taps = g->h.taps * g->w.taps;                                                \
+        for (int64_t c = 0; c < summed; c++, w += g->weight.summed)                                \
+            for (int64_t m = 0; m < made; m++)                                                     \
+                for (int64_t kh = 0; kh < g->h.taps; kh++) {                                       \
+                    const T *from = w + m * g->weight.made + kh * g->weight.h;                     \
+                    T *row = to + (m * summed + c) * taps + kh * g->w.taps;                        \
+                    for (int64_t kw = 0; kw < g->w.taps; kw++)                                     \
+                        row[kw] = from[kw * g->weight.w];                                          \
+                }                                                                                  \
+    }
+
+TALC_CPU_FLOATS(PACK)
+
+/* The rows of w for the planes that a block makes. They are read where they stand if their terms are neighbours there, else they are
+ * packed. Row m stands *row bytes after row m - 1. */
+static const char *rows_of(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
+                           char *packed, int64_t *row)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const void *w = talc_cpu_at(g->dtype, c->w,
+                                g->weight.first + b->g * g->weight.group +
+                                    b->made * g->weight.made + from * g->weight.summed);
+    *row = g->weight.made * size;
+    if (is_dense(g))
+        return w;
+    TALC_CPU_CALL(g->dtype, pack, (g, w, b->made_count, summed, (void *)packed));
+    *row = summed * g->h.taps * g->w.taps * size;
+    return packed;
+}
+
+#define STORE_STRIDED(constant, suffix, T, A)                                                      \
+    static void store_strided_##suffix(int64_t count, T *y, int64_t stride, const T *sums)         \
+    {                                                                                              \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            y[i * stride] = sums[i];                                                               \
+    }
+
+TALC_CPU_FLOATS(STORE_STRIDED)
+
+/* Writes the outputs of plane i of a panel of `count` to y; `y` is the first. */
+static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
+                        const char *sums, char *y)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->kernels->lanes;
+    const int64_t each = vectors_of_image(c->plan, b->rows, b->columns, lanes) * lanes;
+    const int64_t full = TALC_CPU_VECTORS * lanes, all = b->images * each;
+    for (int64_t image = 0; image < b->images; image++)
+        for (int64_t row = 0; row < b->rows; row++) {
+            char *to = y + (image * g->groups * g->made * g->y_plane + row * g->y_row) * size;
+            const int64_t first = image * each + row * c->plan->patch.w.size;
+            for (int64_t column = 0; column < b->columns;) {
+                const int64_t tile = (first + column) / full * full;
+                const int64_t width = talc_smaller(full, all - tile), at = first + column - tile;
+                const int64_t adjacent = talc_smaller(width - at, b->columns - column);
+                const char *from = sums + (tile * count + i * width + at) * size;
+                if (g->y_column == 1)
+                    talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
+                else
+                    TALC_CPU_CALL(g->dtype, store_strided,
+                                  (adjacent, (void *)(to + column * g->y_column * size),
+                                   g->y_column, (const void *)from));
+                column += adjacent;
+            }
+        }
+}
+
+/* Bias, residual and activation of a plane of the block. */
+static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made, char *y)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const bool whole = b->columns == g->w.outputs;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    for (int64_t image = 0; image < b->images; image++)
+        for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
+            char *at = y + (image * g->groups * g->made * g->y_plane + row * g->y_row) * size;
+            talc_cpu_conv2d_epilogue(
+                c->epilogue, b->g * g->made + made, whole ? b->rows * b->columns : b->columns, at,
+                c->arguments->bias,
+                talc_cpu_at(g->dtype, c->arguments->residual, (at - (char *)c->y) / size));
+        }
+}
+
+/* The planes of x from `from` on, of which the block reads a part. */
+static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *b, int64_t from,
+                                       int64_t summed)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t plane = g->h.extent * g->w.extent;
+    return (talc_cpu_patch_source){
+        .dtype = g->dtype,
+        .padding_mode = g->padding_mode,
+        .h = g->h,
+        .w = g->w,
+        .x = talc_cpu_at(g->dtype, c->x, ((b->n * g->groups + b->g) * g->summed + from) * plane),
+        .x_channel = plane,
+        .x_image = g->groups * g->summed * plane,
+        .channels = summed,
+        .images = b->images,
+        .row = b->row,
+        .column = b->column,
+    };
+}
+
+static void gemm_task(void *context, int64_t task, int worker)
+{
+    const gemm_context *c = context;
+    const talc_cpu_gemm *g = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    const gemm_block b = block_of(c, task);
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
+    char *sums = c->slices + (size_t)worker * plan->slice, *packed = sums + plan->sums * size;
+    char *patch = packed + plan->packed * size;
+
+    for (int64_t from = 0; from < g->summed; from += plan->summed) {
+        const int64_t summed = talc_smaller(plan->summed, g->summed - from);
+        const talc_cpu_patch_source source = source_of(c, &b, from, summed);
+        talc_cpu_patch_fill(&plan->patch, &source, patch);
+        int64_t w_row;
+        const char *w = rows_of(c, &b, from, summed, packed, &w_row);
+        for (int64_t panel = 0; panel < panels; panel++) {
+            const int64_t first = panel * b.made_count / panels;
+            const int64_t count = (panel + 1) * b.made_count / panels - first;
+            const int64_t made = b.made + first;
+            talc_cpu_tile tile = {
+                .count = summed * g->h.taps * g->w.taps,
+                .terms = c->terms,
+                .add = from > 0,
+            };
+            for (int64_t i = 0; i < count; i++)
+                tile.w[i] = w + (first + i) * w_row;
+            char *of_panel = sums + (plan->summed < g->summed ? first * plan->outputs * size : 0);
+            add_products(c, &b, count, &tile, patch, of_panel);
+            for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
+                char *y = y_at(c, &b, made + i);
+                store_plane(c, &b, i, count, of_panel, y);
+                if (c->epilogue != NULL)
+                    finish_plane(c, &b, made + i, y);
+            }
+        }
+    }
+}
+
+// ---- Running --------------------------------------------------------------------------------------------------
+
+/* The terms of a patch, in the order of channels and taps. */
+static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                        talc_cpu_term *terms)
+{
+    int32_t k = 0;
+    for (int64_t channel = 0; channel < plan->summed; channel++)
+        for (int64_t kh = 0; kh < g->h.taps; kh++)
+            for (int64_t kw = 0; kw < g->w.taps; kw++, k++)
+                terms[k] =
+                    (talc_cpu_term){ k, (int32_t)(channel * plan->patch.channel +
+                                                  talc_cpu_patch_tap(&plan->patch, kh, kw)) };
+}
+
+talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
+                              const void *x, const void *w, void *y, void *workspace,
+                              size_t workspace_bytes, const talc_conv2d_problem *epilogue,
+                              const talc_conv2d_arguments *arguments)
+{
+    write_terms(gemm, plan, workspace);
+    gemm_context context = {
+        .gemm = gemm,
+        .plan = plan,
+        .kernels = talc_cpu_kernels_of(gemm->dtype),
+        .terms = workspace,
+        .x = x,
+        .w = w,
+        .y = y,
+        .slices = (char *)workspace + plan->terms_bytes,
+        .epilogue = epilogue,
+        .arguments = arguments,
+    };
+    const size_t workers = (workspace_bytes - plan->terms_bytes) / plan->slice;
+    return talc_cpu_parallel_limited(tasks_of(gemm, plan), (int)workers, gemm_task, &context);
+}

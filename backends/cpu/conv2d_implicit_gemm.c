@@ -1,0 +1,82 @@
+/// Convolution as a matrix product whose second matrix is never made. For each image n and group g, with K = C/groups * KH * KW,
+///
+///     y[n, g, oc, j] = sum over k of w[g, oc, k] * B[k, j],        j = oh * OW + ow
+///
+/// where B is the im2col matrix of conv2d_im2col.c. A row of B is a row of the image, shifted by a tap; so a task copies the part of
+/// the image that its outputs read into a patch (conv2d_patch.h), in which every tap is an offset, and the microkernel
+/// (microkernel.h) reads both matrices where they stand: w as it is, B as vectors of the patch. Each input element is copied once
+/// for all taps, padding and strides are the copy's business, and a tile of y stays in registers for as many terms as the
+/// patch has.
+///
+/// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every number of threads, cache
+/// size and workspace limit gives the same bits.
+///
+/// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008; offsets in place of
+/// the matrix: Dukhan, "The indirect convolution algorithm", arXiv 1907.02129.
+#include "backends/cpu/conv2d_epilogue.h"
+#include "backends/cpu/conv2d_gemm.h"
+#include "backends/cpu/conv2d_rows.h"
+#include "backends/cpu/element.h"
+
+/* The longest kernel and stride, so that no size overflows; the elements of a patch that a core may still keep in a cache; how many
+ * convolutions of dy a strided input gradient may take. */
+enum { FARTHEST = 64 << 10, LARGEST_PATCH = 1 << 20, PHASES = 64 };
+
+_Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
+
+static talc_cpu_gemm forward_of(const talc_conv2d_problem *p)
+{
+    const int64_t taps = p->KH * p->KW, IC = p->C / p->groups, OC = p->OC / p->groups;
+    return (talc_cpu_gemm){
+        .dtype = p->dtype,
+        .padding_mode = p->padding_mode,
+        .N = p->N,
+        .groups = p->groups,
+        .made = OC,
+        .summed = IC,
+        .h = talc_cpu_rows_of(p),
+        .w = talc_cpu_columns_of(p),
+        .weight = { 0, OC * IC * taps, IC * taps, taps, p->KW, 1 },
+        .y_row = p->OW,
+        .y_column = 1,
+        .y_plane = p->OH * p->OW,
+    };
+}
+
+const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const void *problem,
+                                               size_t limit, talc_plan *plan)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    if (talc_cpu_refuses(p->dtype) != NULL)
+        return talc_cpu_refuses(p->dtype);
+    if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||
+        p->stride_h > FARTHEST || p->stride_w > FARTHEST)
+        return "the dilated kernel or the stride is longer than 65536";
+    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
+    if (talc_cpu_patch_of(&h, &w, p->padding_mode, 1, 1, 1).channel > LARGEST_PATCH)
+        return "the dilated kernel spans more than 2^20 elements";
+    if (p->direction == TALC_GRAD_INPUT && p->stride_h * p->stride_w > PHASES)
+        return "the strides make more than 64 convolutions of the input gradient";
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
+    const talc_cpu_gemm gemm = forward_of(p);
+    talc_cpu_gemm_plan own;
+    talc_cpu_gemm_plan_of(&gemm, limit, &own);
+    plan->workspace = talc_cpu_gemm_workspace(&gemm, &own, limit);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
+}
+
+talc_status talc_cpu_conv2d_implicit_gemm_run(talc_device *device, const void *problem,
+                                              const talc_plan *plan, const void *arguments)
+{
+    (void)device;
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
+    if (p->direction != TALC_FORWARD)
+        return talc_cpu_implicit_gemm_gradient_run(p, plan, a);
+    const talc_cpu_gemm gemm = forward_of(p);
+    return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), a->x, a->w, a->y, a->base.workspace,
+                             plan->workspace, talc_cpu_conv2d_has_epilogue(p) ? p : NULL, a);
+}

@@ -1,0 +1,335 @@
+/// The gradients of a convolution as implicit matrix products. With x' and g as in conv2d_implicit_gemm.c,
+///
+///     dx[n, ic, i, j] = sum over oc, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow],    i = oh*stride_h - top + kh*dilation_h, ...
+///     dw[oc, ic, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow] * x'[n, ic, oh*stride_h - top + kh*dilation_h, ...]
+///
+/// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps, at neighbouring outputs. So
+/// each pair of remainders, a phase, is a convolution of dy of stride 1 with some of the taps in reverse order, and goes
+/// through the forward pass's product.
+///
+/// Weight: a task is a block of input channels and one of output channels times a part of the images and outputs
+/// (conv2d_partial.h). It copies x to a patch and dy, transposed, to rows of vectors. For each output, a row of the tile broadcasts the
+/// element of the patch under its tap, and the vectors of dy are multiplied by it; so sums run over outputs in order.
+///
+/// Sums are in the data's type. The parts follow from the problem and the workspace limit, and blocks from them and the cache, so
+/// every number of threads gives the same bits.
+#include "backends/cpu/conv2d_gemm.h"
+#include "backends/cpu/conv2d_partial.h"
+#include "backends/cpu/conv2d_rows.h"
+#include "backends/cpu/element.h"
+#include "backends/cpu/threads.h"
+#include "tensor/extent.h"
+
+#include <string.h>
+
+// ---- Input ----------------------------------------------------------------------------------------------------
+
+/* Inputs first, first + stride, ... of an axis of x, and their taps: tap, tap + step, ..., each `dilation` outputs from the next. */
+typedef struct phase {
+    int64_t first, inputs;
+    int64_t tap, taps, step;
+    int64_t dilation, start; /* of the convolution of dy, whose taps are in reverse order */
+} phase;
+
+static phase phase_of(int64_t first, int64_t inputs, int64_t pad, int64_t taps, int64_t stride,
+                      int64_t dilation)
+{
+    const int64_t common = talc_gcd(stride, dilation);
+    phase f = { .first = first, .step = stride / common, .dilation = dilation / common };
+    f.inputs = first < inputs ? (inputs - first - 1) / stride + 1 : 0;
+    while (f.tap < talc_smaller(f.step, taps) && (first + pad - f.tap * dilation) % stride != 0)
+        f.tap++;
+    if (f.tap >= talc_smaller(f.step, taps))
+        return f;
+    f.taps = (taps - 1 - f.tap) / f.step + 1;
+    f.start = (first + pad - (f.tap + (f.taps - 1) * f.step) * dilation) / stride;
+    return f;
+}
+
+/* One phase as a product; false when no tap or no input is in it. */
+static bool input_of(const talc_conv2d_problem *p, int64_t index, talc_cpu_gemm *gemm)
+{
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * p->KW;
+    const phase h =
+        phase_of(index / p->stride_w, p->H, p->pad_top, p->KH, p->stride_h, p->dilation_h);
+    const phase w =
+        phase_of(index % p->stride_w, p->W, p->pad_left, p->KW, p->stride_w, p->dilation_w);
+    *gemm = (talc_cpu_gemm){
+        .dtype = p->dtype,
+        .N = p->N,
+        .groups = p->groups,
+        .made = IC,
+        .summed = OC,
+        .h = { p->OH, h.inputs, h.taps, 1, h.dilation, h.start },
+        .w = { p->OW, w.inputs, w.taps, 1, w.dilation, w.start },
+        .weight = { (h.tap + (h.taps - 1) * h.step) * p->KW + w.tap + (w.taps - 1) * w.step,
+                    OC * IC * taps, taps, IC * taps, -h.step * p->KW, -w.step },
+        .y_first = h.first * p->W + w.first,
+        .y_row = p->stride_h * p->W,
+        .y_column = p->stride_w,
+        .y_plane = p->H * p->W,
+    };
+    return h.inputs > 0 && w.inputs > 0 && h.taps > 0 && w.taps > 0;
+}
+
+static size_t input_workspace(const talc_conv2d_problem *p, size_t limit)
+{
+    size_t most = 0;
+    for (int64_t i = 0; i < p->stride_h * p->stride_w; i++) {
+        talc_cpu_gemm gemm;
+        talc_cpu_gemm_plan plan;
+        if (!input_of(p, i, &gemm))
+            continue;
+        talc_cpu_gemm_plan_of(&gemm, limit, &plan);
+        const size_t bytes = talc_cpu_gemm_workspace(&gemm, &plan, limit);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static talc_status input_run(const talc_conv2d_problem *p, size_t limit, size_t workspace,
+                             const talc_conv2d_arguments *a)
+{
+    talc_status status = TALC_OK;
+    bool unread = false;
+    for (int64_t i = 0; i < p->stride_h * p->stride_w; i++) {
+        talc_cpu_gemm gemm;
+        unread |= !input_of(p, i, &gemm);
+    }
+    if (unread) /* inputs that no window reads */
+        memset(a->dx, 0, (size_t)(p->N * p->C * p->H * p->W) * talc_dtype_size(p->dtype));
+    for (int64_t i = 0; i < p->stride_h * p->stride_w && status == TALC_OK; i++) {
+        talc_cpu_gemm gemm;
+        talc_cpu_gemm_plan plan;
+        if (!input_of(p, i, &gemm))
+            continue;
+        talc_cpu_gemm_plan_of(&gemm, limit, &plan);
+        status = talc_cpu_gemm_run(&gemm, &plan, a->dy, a->w, a->dx, a->base.workspace, workspace,
+                                   NULL, NULL);
+    }
+    return status;
+}
+
+// ---- Weight ---------------------------------------------------------------------------------------------------
+
+/* A patch and the dy under it take a quarter of the second-level cache each. */
+enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4 };
+
+typedef struct weight_plan {
+    int64_t rows, columns; /* outputs of a block */
+    int64_t row_blocks, column_blocks;
+    int64_t ic, oc; /* channels of a task */
+    int64_t ic_blocks, oc_blocks;
+    int64_t panels;   /* pairs of vectors for the output channels of a task */
+    int64_t sums, dy; /* elements of a worker's sums, of its dy */
+    talc_cpu_patch patch;
+    talc_cpu_partial partial;
+    size_t taps_bytes;         /* of the table of taps */
+    size_t terms_bytes, slice; /* of a worker's table of outputs, of all that it has */
+} weight_plan;
+
+static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
+{
+    const talc_cpu_kernels *kernels = talc_cpu_kernels_of(p->dtype);
+    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
+    const int64_t room =
+        talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 4)) / size;
+    weight_plan plan = { .columns = talc_even(p->OW, COLUMNS) };
+    plan.rows = talc_even(p->OH, COLUMNS / plan.columns);
+    plan.row_blocks = talc_ceil_div(p->OH, plan.rows);
+    plan.column_blocks = talc_ceil_div(p->OW, plan.columns);
+    plan.patch = talc_cpu_patch_of(&h, &w, p->padding_mode, plan.rows, plan.columns, 1);
+    const int64_t pair = 2 * kernels->lanes;
+    const int64_t oc = room / talc_larger(plan.rows * plan.columns, TERMS);
+    plan.oc = talc_even(p->OC / p->groups, talc_larger(oc, MIN_CHANNELS));
+    plan.ic = talc_even(p->C / p->groups,
+                        talc_smaller(room / plan.patch.channel, talc_ceil_div(TERMS, taps)));
+    plan.ic_blocks = talc_ceil_div(p->C / p->groups, plan.ic);
+    plan.oc_blocks = talc_ceil_div(p->OC / p->groups, plan.oc);
+    plan.panels = talc_ceil_div(plan.oc, pair);
+    plan.sums = plan.panels * plan.ic * taps * pair;
+    plan.dy = plan.panels * plan.rows * plan.columns * pair;
+    plan.taps_bytes = talc_cpu_aligned((size_t)(plan.ic * taps) * sizeof(int64_t));
+    plan.terms_bytes = talc_cpu_aligned((size_t)(plan.rows * plan.columns) * sizeof(talc_cpu_term));
+    plan.slice = plan.terms_bytes +
+                 talc_cpu_aligned((size_t)((plan.sums + plan.dy +
+                                            talc_cpu_patch_elements(&plan.patch, plan.ic, 0)) *
+                                           size));
+    plan.partial = talc_cpu_partial_of(p, p->groups * plan.ic_blocks * plan.oc_blocks,
+                                       p->N * plan.row_blocks * plan.column_blocks, limit);
+    return plan;
+}
+
+typedef struct weight_context {
+    const talc_conv2d_problem *problem;
+    const talc_conv2d_arguments *arguments;
+    const weight_plan *plan;
+    const talc_cpu_kernels *kernels;
+    const int64_t *taps; /* where the patch has them, of all channels */
+    char *slices;
+} weight_context;
+
+/* A block of outputs of an image, times the channels of a task. */
+typedef struct weight_block {
+    int64_t n, g;
+    int64_t ic, ic_count, oc, oc_count;
+    int64_t row, rows, column, columns;
+} weight_block;
+
+/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
+#define TRANSPOSE(constant, suffix, T, A)                                                          \
+    static void transpose_##suffix(const talc_conv2d_problem *p, const weight_block *b,            \
+                                   int64_t pair, const T *dy, T *to)                               \
+    {                                                                                              \
+        for (int64_t first = 0; first < b->oc_count; first += pair)                                \
+            for (int64_t row = 0; row < b->rows; row++, to += b->columns * pair)                   \
+                for (int64_t i = 0; i < pair; i++) {                                               \
+                    const T *from = dy + (first + i) * p->OH * p->OW + row * p->OW;                \
+                    const bool is = first + i < b->oc_count;                                       \
+                    for (int64_t column = 0; column < b->columns; column++)                        \
+                        to[column * pair + i] = is ? from[column] : 0;                             \
+                }                                                                                  \
+    }
+
+TALC_CPU_FLOATS(TRANSPOSE)
+
+/* Sums, [panel of output channels][tap][channel], to a part of dw. */
+#define STORE(constant, suffix, T, A)                                                              \
+    static void store_##suffix(const weight_block *b, int64_t pair, int64_t taps, int64_t K,       \
+                               const T *sums, T *dw)                                               \
+    {                                                                                              \
+        for (int64_t first = 0; first < b->oc_count; first += pair)                                \
+            for (int64_t k = 0; k < b->ic_count * taps; k++, sums += pair)                         \
+                for (int64_t i = 0; i < talc_smaller(pair, b->oc_count - first); i++)              \
+                    dw[(first + i) * K + k] = sums[i];                                             \
+    }
+
+TALC_CPU_FLOATS(STORE)
+
+static void add_block(const weight_context *c, const weight_block *b, talc_cpu_term *terms,
+                      char *sums, char *dy, char *patch)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
+    const int64_t pair = 2 * c->kernels->lanes, K = b->ic_count * p->KH * p->KW;
+    const talc_cpu_patch_source source = {
+        .dtype = p->dtype,
+        .padding_mode = p->padding_mode,
+        .h = talc_cpu_rows_of(p),
+        .w = talc_cpu_columns_of(p),
+        .x = talc_cpu_at(p->dtype, c->arguments->x,
+                         (b->n * p->C + b->g * (p->C / p->groups) + b->ic) * plane),
+        .x_channel = plane,
+        .channels = b->ic_count,
+        .images = 1,
+        .row = b->row,
+        .column = b->column,
+    };
+    talc_cpu_patch_fill(&c->plan->patch, &source, patch);
+    const int64_t from =
+        ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
+    const void *dy_from = talc_cpu_at(p->dtype, c->arguments->dy, from);
+    TALC_CPU_CALL(p->dtype, transpose, (p, b, pair, dy_from, (void *)dy));
+    int32_t outputs = 0;
+    for (int64_t row = 0; row < b->rows; row++)
+        for (int64_t column = 0; column < b->columns; column++, outputs++)
+            terms[outputs] = (talc_cpu_term){ (int32_t)(row * c->plan->patch.w.size + column),
+                                              outputs * (int32_t)pair };
+    const int64_t tiles = talc_ceil_div(K, c->kernels->rows[2]);
+    for (int64_t panel = 0; panel * pair < b->oc_count; panel++)
+        for (int64_t i = 0; i < tiles; i++) {
+            const int64_t first = i * K / tiles, count = (i + 1) * K / tiles - first;
+            const char *vectors = dy + panel * outputs * pair * size;
+            talc_cpu_tile tile = { .count = outputs,
+                                   .terms = terms,
+                                   .x = { vectors, vectors + pair / 2 * size },
+                                   .y = sums + (panel * K + first) * pair * size,
+                                   .add = true };
+            for (int64_t k = 0; k < count; k++)
+                tile.w[k] = patch + c->taps[first + k] * size;
+            c->kernels->tile[2][count](&tile);
+        }
+}
+
+static void weight_task(void *context, int64_t task, int worker)
+{
+    const weight_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const weight_plan *plan = c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype), taps = p->KH * p->KW;
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    weight_block b = { .ic = task % plan->ic_blocks * plan->ic };
+    task /= plan->ic_blocks;
+    b.oc = task % plan->oc_blocks * plan->oc;
+    task /= plan->oc_blocks;
+    b.g = task % p->groups;
+    const int64_t part = task / p->groups;
+    b.ic_count = talc_smaller(plan->ic, IC - b.ic);
+    b.oc_count = talc_smaller(plan->oc, OC - b.oc);
+
+    char *slice = c->slices + (size_t)worker * plan->slice, *sums = slice + plan->terms_bytes;
+    char *dy = sums + plan->sums * size, *patch = dy + plan->dy * size;
+    memset(sums, 0, (size_t)(plan->sums * size));
+    const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
+    for (int64_t term = terms.lo; term < terms.hi; term++) {
+        b.column = term % plan->column_blocks * plan->columns;
+        b.row = term / plan->column_blocks % plan->row_blocks * plan->rows;
+        b.n = term / plan->column_blocks / plan->row_blocks;
+        b.columns = talc_smaller(plan->columns, p->OW - b.column);
+        b.rows = talc_smaller(plan->rows, p->OH - b.row);
+        add_block(c, &b, (talc_cpu_term *)slice, sums, dy, patch);
+    }
+    void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
+                                   ((b.g * OC + b.oc) * IC + b.ic) * taps);
+    TALC_CPU_CALL(p->dtype, store,
+                  (&b, 2 * c->kernels->lanes, taps, IC * taps, (const void *)sums, dw));
+}
+
+// ---- The row --------------------------------------------------------------------------------------------------
+
+_Static_assert(sizeof(weight_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
+
+const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *problem, size_t limit,
+                                                 talc_plan *plan)
+{
+    const talc_conv2d_problem *p = problem;
+    if (p->direction == TALC_GRAD_INPUT) {
+        plan->workspace = input_workspace(p, limit);
+        talc_plan_keep(plan, &limit, sizeof limit);
+        return NULL;
+    }
+    const weight_plan own = weight_plan_of(p, limit);
+    const size_t shared = talc_cpu_partial_bytes(&own.partial) + own.taps_bytes;
+    int64_t workers = talc_smaller(talc_cpu_threads(),
+                                   own.partial.parts * p->groups * own.ic_blocks * own.oc_blocks);
+    if (limit > shared)
+        workers = talc_smaller(workers, (int64_t)((limit - shared) / own.slice));
+    plan->workspace = shared + own.slice * (size_t)(workers > 1 ? workers : 1);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
+}
+
+talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *problem,
+                                                const talc_plan *plan,
+                                                const talc_conv2d_arguments *arguments)
+{
+    const talc_conv2d_problem *p = problem;
+    if (p->direction == TALC_GRAD_INPUT)
+        return input_run(p, *(const size_t *)talc_plan_own(plan), plan->workspace, arguments);
+    const weight_plan *own = talc_plan_own(plan);
+    const size_t partial = talc_cpu_partial_bytes(&own->partial);
+    int64_t *taps = (int64_t *)((char *)arguments->base.workspace + partial);
+    weight_context c = { p,    arguments,
+                         own,  talc_cpu_kernels_of(p->dtype),
+                         taps, (char *)taps + own->taps_bytes };
+    for (int64_t ic = 0; ic < own->ic; ic++)
+        for (int64_t kh = 0; kh < p->KH; kh++)
+            for (int64_t kw = 0; kw < p->KW; kw++)
+                *taps++ = ic * own->patch.channel + talc_cpu_patch_tap(&own->patch, kh, kw);
+    const size_t slices = (plan->workspace - partial - own->taps_bytes) / own->slice;
+    const talc_status status =
+        talc_cpu_parallel_limited(own->partial.parts * p->groups * own->ic_blocks * own->oc_blocks,
+                                  (int)slices, weight_task, &c);
+    return status != TALC_OK ? status : talc_cpu_partial_sum(&own->partial, p, arguments);
+}

@@ -1,0 +1,72 @@
+/// A patch: the part of some input planes that a block of outputs reads, copied so that each filter tap is a constant distance
+/// away. Private to backends/cpu.
+///
+/// Along an axis, output o and tap t read coordinate start + o * stride + t * dilation. The remainder of t * dilation modulo stride
+/// repeats after `slots` taps; so the input is sorted by that remainder into slots, and tap t of neighbouring outputs stands at
+/// neighbouring elements of slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it is.
+///
+///     patch[channel][image][slot_h][slot_w][row][column] = x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
+///
+/// Outputs are counted through the rows of a slot: number row * width + column. Those of the last columns of a row are of no use, as
+/// their windows reach into the next row; they are computed where they share a vector with others, and dropped.
+#ifndef TALC_BACKENDS_CPU_CONV2D_PATCH_H
+#define TALC_BACKENDS_CPU_CONV2D_PATCH_H
+
+#include "ops/window.h"
+#include "tensor/tensor.h"
+
+/// The windows along one axis.
+typedef struct talc_cpu_axis {
+    int64_t extent, outputs, taps;
+    int64_t stride, dilation, start;
+} talc_cpu_axis;
+
+/// How a patch is laid out along one axis.
+typedef struct talc_cpu_slots {
+    int64_t count, shift; ///< slots, and elements from a tap of a slot to its next one
+    int64_t size;         ///< elements of a slot
+} talc_cpu_slots;
+
+typedef struct talc_cpu_patch {
+    talc_cpu_slots h, w;
+    int64_t images;
+    int64_t image, channel; ///< elements from one to the next
+    int64_t shared; ///< zeros at the end of a row that are those at the beginning of the next
+} talc_cpu_patch;
+
+/// The part of the image that a patch is filled from.
+typedef struct talc_cpu_patch_source {
+    talc_dtype dtype;
+    talc_padding_mode padding_mode;
+    talc_cpu_axis h, w;
+    const void *x;              ///< first plane
+    int64_t x_channel, x_image; ///< elements from one plane to the next
+    int64_t channels, images;
+    int64_t row, column; ///< first output
+} talc_cpu_patch_source;
+
+/// The patch of blocks of `rows` times `columns` outputs in `images` images.
+talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
+                                 talc_padding_mode mode, int64_t rows, int64_t columns,
+                                 int64_t images);
+
+/// The offset of a tap.
+static inline int64_t talc_cpu_patch_tap(const talc_cpu_patch *patch, int64_t kh, int64_t kw)
+{
+    const int64_t slot = kh % patch->h.count * patch->w.count + kw % patch->w.count;
+    const int64_t row = slot * patch->h.size + kh / patch->h.count * patch->h.shift;
+    return row * patch->w.size + kw / patch->w.count * patch->w.shift;
+}
+
+/// Copies it to `dst`, which has talc_cpu_patch_elements.
+void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
+                         void *dst);
+
+/// Elements of a patch of some channels, with what the last vector of `lanes` elements reads behind it.
+static inline int64_t talc_cpu_patch_elements(const talc_cpu_patch *patch, int64_t channels,
+                                              int64_t lanes)
+{
+    return channels * patch->channel + lanes;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/// What the processor has: vector units and caches. Private to backends/cpu.
+#ifndef TALC_BACKENDS_CPU_PROCESSOR_H
+#define TALC_BACKENDS_CPU_PROCESSOR_H
+
+#include "backends/cpu/microkernel.h"
+#include "tensor/tensor.h"
+
+/// The microkernels for the widest vector unit that the processor has, or those of TALC_CPU.
+const talc_cpu_microkernels *talc_cpu_microkernels_used(void);
+
+/// Those of an element type that has kernels.
+const talc_cpu_kernels *talc_cpu_kernels_of(talc_dtype dtype);
+
+/// Bytes of a core's second-level cache; 256 KiB where the machine does not say.
+int64_t talc_cpu_cache_bytes(void);
+
+#endif
