@@ -25,9 +25,9 @@ static const word_flag precision_words[] = {
 
 static const word_flag switch_words[] = { { "0", 0 }, { "1", 1 }, { 0 } };
 
-static const word_flag cpu_words[] = { { "portable", TALC_CPU_PORTABLE },
-                                       { "avx2", TALC_CPU_AVX2 },
-                                       { "avx512", TALC_CPU_AVX512 },
+static const word_flag cpu_words[] = { { "portable", TALC_VECTORS_PORTABLE },
+                                       { "avx2", TALC_VECTORS_AVX2 },
+                                       { "avx512", TALC_VECTORS_AVX512 },
                                        { 0 } };
 
 static talc_environment_values values;
@@ -88,7 +88,7 @@ static void read_values(void)
     values.sync = read_words("TALC_SYNC", switch_words, "", 0) != 0;
     values.fuse = read_words("TALC_FUSE", switch_words, "", 1) != 0;
     values.precision = read_words("TALC_PRECISION", precision_words, ",", TALC_STRICT);
-    values.cpu = (talc_cpu_units)read_words("TALC_CPU", cpu_words, "", TALC_CPU_BEST);
+    values.cpu = (talc_vector_units)read_words("TALC_CPU", cpu_words, "", TALC_VECTORS_BEST);
     values.threads = (int)read_number("TALC_THREADS", 1, 1024);
     values.workspace_megabytes = (size_t)read_number("TALC_WORKSPACE_MB", 1, 1048576);
     const char *device = getenv("TALC_DEVICE");

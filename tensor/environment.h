@@ -19,19 +19,19 @@
 enum { TALC_VERBOSE_ERROR = 1, TALC_VERBOSE_DISPATCH = 2, TALC_VERBOSE_EXEC = 4 };
 
 /// Generations of vector units, each wider than those before.
-typedef enum talc_cpu_units {
-    TALC_CPU_BEST,
-    TALC_CPU_PORTABLE,
-    TALC_CPU_AVX2,
-    TALC_CPU_AVX512
-} talc_cpu_units;
+typedef enum talc_vector_units {
+    TALC_VECTORS_BEST,
+    TALC_VECTORS_PORTABLE,
+    TALC_VECTORS_AVX2,
+    TALC_VECTORS_AVX512
+} talc_vector_units;
 
 typedef struct talc_environment_values {
     unsigned verbose; ///< TALC_VERBOSE_ flags
     bool sync;
     unsigned precision;         ///< talc_precision flags beyond STRICT
     int threads;                ///< 0: unset
-    talc_cpu_units cpu;         ///< TALC_CPU_BEST: unset
+    talc_vector_units cpu;      ///< TALC_VECTORS_BEST: unset
     size_t workspace_megabytes; ///< 0: unset
     char device[24];            ///< "": unset
     bool fuse;                  ///< unless it is 0

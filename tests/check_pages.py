@@ -50,7 +50,7 @@ def output(command, root, build):
     words = command.split()
     words = [sys.executable if word == "python3" else str(build / word[6:]) if word.startswith("build/") else word
              for word in words]
-    environment = dict(os.environ, TALC_THREADS="2")
+    environment = dict(os.environ, TALC_THREADS="2", TALC_CPU="portable")  # on which workspaces depend
     result = subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, timeout=60)
     return result.stdout.split("\n") if result.returncode == 0 else [f"exit code {result.returncode}"]
 

@@ -12,28 +12,28 @@ static struct {
 } processor = { .once = PTHREAD_ONCE_INIT };
 
 /* The microkernels of a generation; NULL where this machine cannot run them. */
-static const talc_cpu_microkernels *microkernels_of(talc_cpu_units units)
+static const talc_cpu_microkernels *microkernels_of(talc_vector_units units)
 {
 #if defined(__x86_64__)
-    if (units == TALC_CPU_AVX512)
+    if (units == TALC_VECTORS_AVX512)
         return __builtin_cpu_supports("avx512f") ? &talc_cpu_microkernels_avx512 : NULL;
-    if (units == TALC_CPU_AVX2)
+    if (units == TALC_VECTORS_AVX2)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
                    ? &talc_cpu_microkernels_avx2
                    : NULL;
 #endif
-    return units == TALC_CPU_PORTABLE ? &talc_cpu_microkernels_portable : NULL;
+    return units == TALC_VECTORS_PORTABLE ? &talc_cpu_microkernels_portable : NULL;
 }
 
 static void look(void)
 {
-    const talc_cpu_units wanted = talc_environment()->cpu;
-    if (wanted != TALC_CPU_BEST)
+    const talc_vector_units wanted = talc_environment()->cpu;
+    if (wanted != TALC_VECTORS_BEST)
         processor.microkernels = microkernels_of(wanted);
-    if (wanted != TALC_CPU_BEST && processor.microkernels == NULL)
-        talc_environment_warn("TALC_CPU", wanted == TALC_CPU_AVX512 ? "avx512" : "avx2",
+    if (wanted != TALC_VECTORS_BEST && processor.microkernels == NULL)
+        talc_environment_warn("TALC_CPU", wanted == TALC_VECTORS_AVX512 ? "avx512" : "avx2",
                               "this processor does not have it");
-    for (talc_cpu_units units = TALC_CPU_AVX512; processor.microkernels == NULL; units--)
+    for (talc_vector_units units = TALC_VECTORS_AVX512; processor.microkernels == NULL; units--)
         processor.microkernels = microkernels_of(units);
 #if defined(_SC_LEVEL2_CACHE_SIZE)
     processor.cache_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
