@@ -27,10 +27,9 @@ TALC_API bool talc_set_threads(int threads);
 
 /// What this talc was built with, and what OpenBLAS, which this opens, is on this machine. The texts are static.
 typedef struct talc_build {
-    const char *version;  ///< of talc: "0.1.0"
-    const char *compiler; ///< "gcc 12.2.0"
-    const char *
-        vectors; ///< the vector instructions of the CPU's convolution: "portable", "avx2", "avx512"
+    const char *version;   ///< of talc: "0.1.0"
+    const char *compiler;  ///< "gcc 12.2.0"
+    const char *vectors;   ///< instructions of the CPU's convolution: "portable", "avx2", "avx512"
     const char *blas;      ///< OpenBLAS's version and options, or why it cannot be used
     const char *blas_core; ///< the processor that its kernels are for: "SkylakeX"; "none"
     /// How many threads it multiplies for at once. It holds 128 MiB of address space for each, little of it as memory.

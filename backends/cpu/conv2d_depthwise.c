@@ -33,7 +33,6 @@ enum {
     CACHE_LINE = 64,     /* of the cache, and of the widest vector register */
     COPIED_COLUMNS = 32, /* elements of a row of copied columns, at least VECTOR + 2 */
     VECTOR = 16,         /* f32 elements of a line */
-    FARTHEST = 64 << 10, /* the longest kernel and stride, so that no size below overflows */
 };
 
 typedef struct depthwise_plan {
@@ -227,16 +226,12 @@ const char *talc_cpu_conv2d_depthwise_plan(const talc_device *device, const void
         return "groups is not the number of input channels";
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return "the padding is not zeros";
-    if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||
-        p->stride_h > FARTHEST || p->stride_w > FARTHEST)
-        return "the dilated kernel or the stride is longer than 65536";
+    if (talc_cpu_conv2d_reaches_far(p) != NULL)
+        return talc_cpu_conv2d_reaches_far(p);
     if (p->direction != TALC_FORWARD)
         return talc_cpu_conv2d_depthwise_gradient_plan(p, limit, plan);
     const depthwise_plan own = plan_of(p);
-    int64_t workers = talc_smaller(talc_cpu_threads(), own.tasks);
-    if (limit > own.offsets_bytes)
-        workers = talc_smaller(workers, (int64_t)((limit - own.offsets_bytes) / own.slice));
-    plan->workspace = own.offsets_bytes + own.slice * (size_t)(workers > 1 ? workers : 1);
+    plan->workspace = talc_cpu_workspace(own.tasks, own.offsets_bytes, own.slice, limit);
     talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }

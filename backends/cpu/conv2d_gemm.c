@@ -98,10 +98,7 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
 size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                                size_t limit)
 {
-    int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(gemm, plan));
-    if (limit > plan->terms_bytes)
-        workers = talc_smaller(workers, (int64_t)((limit - plan->terms_bytes) / plan->slice));
-    return plan->terms_bytes + plan->slice * (size_t)(workers > 1 ? workers : 1);
+    return talc_cpu_workspace(tasks_of(gemm, plan), plan->terms_bytes, plan->slice, limit);
 }
 
 // ---- One task -------------------------------------------------------------------------------------------------

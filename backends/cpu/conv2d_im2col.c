@@ -182,9 +182,7 @@ const char *talc_cpu_conv2d_im2col_plan(const talc_device *device, const void *p
     if (p->direction != TALC_FORWARD)
         return talc_cpu_im2col_gradient_plan(p, limit, plan);
     const im2col_plan own = plan_of(p, limit);
-    int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(p, &own));
-    workers = talc_smaller(workers, (int64_t)(limit / own.slice));
-    plan->workspace = own.slice * (size_t)(workers > 1 ? workers : 1);
+    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), 0, own.slice, limit);
     talc_plan_keep(plan, &own, sizeof own);
     return talc_openblas_refuses();
 }

@@ -234,10 +234,7 @@ const char *talc_cpu_im2col_gradient_plan(const talc_conv2d_problem *problem, si
 {
     const gradient_plan own = plan_of(problem, limit);
     const size_t shared = shared_bytes(problem, &own);
-    int64_t workers = talc_smaller(talc_cpu_threads(), tasks_of(problem, &own));
-    if (limit > shared)
-        workers = talc_smaller(workers, (int64_t)((limit - shared) / own.slice));
-    plan->workspace = shared + own.slice * (size_t)(workers > 1 ? workers : 1);
+    plan->workspace = talc_cpu_workspace(tasks_of(problem, &own), shared, own.slice, limit);
     talc_plan_keep(plan, &own, sizeof own);
     return talc_openblas_refuses();
 }

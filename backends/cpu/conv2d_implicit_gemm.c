@@ -18,9 +18,8 @@
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 
-/* The longest kernel and stride, so that no size overflows; the elements of a patch that a core may still keep in a cache; how many
- * convolutions of dy a strided input gradient may take. */
-enum { FARTHEST = 64 << 10, LARGEST_PATCH = 1 << 20, PHASES = 64 };
+/* The elements of a patch that a core may still keep in a cache, and how many convolutions of dy a strided input gradient may take. */
+enum { LARGEST_PATCH = 1 << 20, PHASES = 64 };
 
 _Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
 
@@ -50,9 +49,8 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
     const talc_conv2d_problem *p = problem;
     if (talc_cpu_refuses(p->dtype) != NULL)
         return talc_cpu_refuses(p->dtype);
-    if ((p->KH - 1) * p->dilation_h >= FARTHEST || (p->KW - 1) * p->dilation_w >= FARTHEST ||
-        p->stride_h > FARTHEST || p->stride_w > FARTHEST)
-        return "the dilated kernel or the stride is longer than 65536";
+    if (talc_cpu_conv2d_reaches_far(p) != NULL)
+        return talc_cpu_conv2d_reaches_far(p);
     const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
     if (talc_cpu_patch_of(&h, &w, p->padding_mode, 1, 1, 1).channel > LARGEST_PATCH)
         return "the dilated kernel spans more than 2^20 elements";

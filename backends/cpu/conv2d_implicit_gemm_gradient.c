@@ -161,6 +161,11 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
     return plan;
 }
 
+static int64_t tasks_of(const talc_conv2d_problem *p, const weight_plan *plan)
+{
+    return plan->partial.parts * p->groups * plan->ic_blocks * plan->oc_blocks;
+}
+
 typedef struct weight_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
@@ -301,11 +306,7 @@ const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *prob
     }
     const weight_plan own = weight_plan_of(p, limit);
     const size_t shared = talc_cpu_partial_bytes(&own.partial) + own.taps_bytes;
-    int64_t workers = talc_smaller(talc_cpu_threads(),
-                                   own.partial.parts * p->groups * own.ic_blocks * own.oc_blocks);
-    if (limit > shared)
-        workers = talc_smaller(workers, (int64_t)((limit - shared) / own.slice));
-    plan->workspace = shared + own.slice * (size_t)(workers > 1 ? workers : 1);
+    plan->workspace = talc_cpu_workspace(tasks_of(p, &own), shared, own.slice, limit);
     talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
@@ -329,7 +330,6 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
                 *taps++ = ic * own->patch.channel + talc_cpu_patch_tap(&own->patch, kh, kw);
     const size_t slices = (plan->workspace - partial - own->taps_bytes) / own->slice;
     const talc_status status =
-        talc_cpu_parallel_limited(own->partial.parts * p->groups * own->ic_blocks * own->oc_blocks,
-                                  (int)slices, weight_task, &c);
+        talc_cpu_parallel_limited(tasks_of(p, own), (int)slices, weight_task, &c);
     return status != TALC_OK ? status : talc_cpu_partial_sum(&own->partial, p, arguments);
 }

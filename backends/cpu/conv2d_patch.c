@@ -22,7 +22,7 @@ talc_cpu_patch talc_cpu_patch_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                  talc_padding_mode mode, int64_t rows, int64_t columns,
                                  int64_t images)
 {
-    talc_cpu_patch patch = { .h = slots_of(h, rows), .w = slots_of(w, columns), .images = images };
+    talc_cpu_patch patch = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
     /* The zeros to the right of a row of the image can be those to the left of the next one, as long as each output has a column
      * of its own. */
     const int64_t left = -w->start, right = patch.w.size - left - w->extent;

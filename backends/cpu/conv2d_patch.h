@@ -29,7 +29,6 @@ typedef struct talc_cpu_slots {
 
 typedef struct talc_cpu_patch {
     talc_cpu_slots h, w;
-    int64_t images;
     int64_t image, channel; ///< elements from one to the next
     int64_t shared; ///< zeros at the end of a row that are those at the beginning of the next
 } talc_cpu_patch;

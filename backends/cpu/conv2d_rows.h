@@ -23,6 +23,16 @@
 TALC_CPU_CONV2D_TABLE(TALC_CPU_CONV2D_FUNCTIONS)
 #undef TALC_CPU_CONV2D_FUNCTIONS
 
+/// Why rows that copy the image under a kernel refuse long kernels and strides, with which their sizes could overflow; NULL for others.
+static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem *p)
+{
+    const int64_t farthest = 64 << 10;
+    return (p->KH - 1) * p->dilation_h >= farthest || (p->KW - 1) * p->dilation_w >= farthest ||
+                   p->stride_h > farthest || p->stride_w > farthest
+               ? "the dilated kernel or the stride is longer than 65536"
+               : NULL;
+}
+
 /// The gradients of rows that have them in a file of their own; im2col's stand in conv2d_im2col.h.
 talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,
                                                const talc_conv2d_arguments *arguments);

@@ -67,6 +67,15 @@ int talc_cpu_threads(void)
     return wanted;
 }
 
+size_t talc_cpu_workspace(int64_t tasks, size_t shared, size_t slice, size_t limit)
+{
+    const size_t fitting = limit > shared ? (limit - shared) / slice : 0;
+    int64_t workers = talc_cpu_threads();
+    workers = tasks < workers ? tasks : workers;
+    workers = fitting < (size_t)workers ? (int64_t)fitting : workers;
+    return shared + slice * (size_t)(workers > 1 ? workers : 1);
+}
+
 int talc_threads(void)
 {
     return talc_cpu_threads();
