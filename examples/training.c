@@ -57,7 +57,8 @@ static int read_options(training *run, int argc, char **argv)
         { "train-count", "N", "train on the first N images", .number = &run->train_count, 1 },
         { "test-count", "N", "test on N images", .number = &run->test_count, 1 },
         { "device", "NAME", "cpu, cuda, cuda:1", .text = &run->device_name },
-        { "epochs", "N", "passes over the images", .number = &run->epochs, 1 },
+        { "epochs", "N", "passes over the images, over which the rate falls to 0",
+          .number = &run->epochs, 1 },
         { "batch", "N", "images of a step", .number = &run->batch, 1 },
         { "shift", "N", "move each image by up to N pixels", .number = &run->shift },
         { "seed", "N", "of weights, order and shifts", .number = &run->seed },
@@ -65,7 +66,7 @@ static int read_options(training *run, int argc, char **argv)
         { "lr", "RATE", "its first learning rate", .real = &run->lr },
         { "report", "DIR", "folder for what is written", .text = &run->report },
         { "checkpoint", "FILE", "instead of DIR/checkpoint.safetensors", .text = &run->checkpoint },
-        { "resume", "", "go on from the checkpoint", .text = NULL },
+        { "resume", "", "go on from the checkpoint, with the options of its run", .text = NULL },
         { "help", "", "print this", .text = NULL },
     };
     enum { COUNT = sizeof rows / sizeof *rows, RESUME = COUNT - 2, HELP = COUNT - 1 };
@@ -198,36 +199,50 @@ double *training_row(const training *run, int64_t epoch)
 
 bool training_prepare(training *run, talc_module *net)
 {
+    talc_dims dims = TALC_DIMS(run->epochs, TRAINING_COLUMNS);
     talc_module_to(net, run->device);
-    talc_tensor *zeros =
-        talc_zeros(talc_device_host(), TALC_F64, TALC_DIMS(run->epochs + 1, TRAINING_COLUMNS));
-    run->history = talc_module_buffer(net, "history", zeros);
-    if (run->history == NULL)
-        return false;
-    const double setup[TRAINING_COLUMNS] = { (double)run->batch, (double)run->seed,
-                                             (double)run->shift,
-                                             (double)talc_dataset_count(run->train_data),
-                                             (double)talc_dataset_count(run->test_data) };
-    memcpy(training_row(run, run->epochs), setup, sizeof setup);
-    return true;
+    run->history =
+        talc_module_buffer(net, "history", talc_zeros(talc_device_host(), TALC_F64, dims));
+    return run->history != NULL;
+}
+
+/* What a run has to have in common with the one that it goes on from: options. */
+static const char *const setup_names[] = { "batch",       "seed",       "shift",
+                                           "train-count", "test-count", "epochs" };
+
+enum { SETUP = sizeof setup_names / sizeof *setup_names };
+
+/* Fails when the run of the checkpoint had other options. A checkpoint that does not say is left to talc_checkpoint_load. */
+static void compare_setup(const training *run, const double setup[SETUP])
+{
+    double saved[SETUP];
+    talc_scope *scope = talc_scope_enter();
+    talc_safetensors *file = talc_safetensors_open(run->checkpoint);
+    int64_t index = talc_safetensors_find(file, "setup");
+    if (index >= 0)
+        talc_to_host(talc_safetensors_read(file, index, talc_device_host()), saved, sizeof saved);
+    for (int i = 0; i < SETUP && index >= 0 && !talc_failed(); i++)
+        if (saved[i] != setup[i])
+            talc_fail(TALC_BAD_ARGUMENT, "resume: --%s is %.10g, the checkpoint's run has %.10g",
+                      setup_names[i], setup[i], saved[i]);
+    talc_safetensors_close(file);
+    talc_scope_leave(scope);
 }
 
 bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer)
 {
-    double setup[TRAINING_COLUMNS];
+    const double setup[SETUP] = { (double)run->batch,
+                                  (double)run->seed,
+                                  (double)run->shift,
+                                  (double)talc_dataset_count(run->train_data),
+                                  (double)talc_dataset_count(run->test_data),
+                                  (double)run->epochs };
+    talc_module_buffer(net, "setup",
+                       talc_from_host(talc_device_host(), TALC_F64, TALC_DIMS(SETUP), setup));
     if (!run->resume || talc_failed())
         return !talc_failed();
-    memcpy(setup, training_row(run, run->epochs), sizeof setup);
-    if (!talc_checkpoint_load(run->checkpoint, net, optimizer, &run->at))
-        return false;
-    const double *saved = training_row(run, run->epochs);
-    if (memcmp(setup, saved, sizeof setup) != 0)
-        talc_fail(
-            TALC_BAD_ARGUMENT,
-            "resume: the checkpoint is of a run with --batch %g --seed %g --shift %g, %g images "
-            "to train on and %g to test on",
-            saved[0], saved[1], saved[2], saved[3], saved[4]);
-    return !talc_failed();
+    compare_setup(run, setup);
+    return talc_checkpoint_load(run->checkpoint, net, optimizer, &run->at);
 }
 
 /* The most likely classes, in host memory; they belong to the open scope. */

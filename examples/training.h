@@ -23,8 +23,7 @@ typedef struct training {
     talc_dataset *train_data, *test_data;
     talc_loader *train, *test;
     talc_progress at; /* the next batch */
-    /* [epochs + 1, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. The last row says
-     * what a run has to have in common with the one that it goes on from. */
+    /* [epochs, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. */
     talc_tensor *history;
     int64_t *answers;              /* [test images], of the last evaluation */
     double started, drawn, images; /* seconds, seconds, images trained on since `started` */

@@ -216,8 +216,8 @@ class Training(unittest.TestCase):
     def test_other_checkpoint(self):
         self.passed(self.train("a", "--epochs", 1))
         before = self.checkpoint("a")
-        for arguments, program, message in [(["--optimizer", "adam"], LENET, "adam"), ([], RESNET, "conv1.weight|bn1"), (["--seed", 5], LENET, "--seed 1"),
-                                            (["--epochs", 2], LENET, "history")]:
+        for arguments, program, message in [(["--optimizer", "adam"], LENET, "adam"), ([], RESNET, "conv1.weight|bn1"), (["--seed", 5], LENET, "--seed is 5, the checkpoint's run has 1"),
+                                            (["--epochs", 2], LENET, "--epochs is 2, the checkpoint's run has 1")]:
             with self.subTest(arguments=arguments):
                 self.failed(self.train("a", "--epochs", 1, *arguments, "--resume", program=program), message)
                 self.assertEqual(self.checkpoint("a"), before)
