@@ -206,13 +206,14 @@ bool training_prepare(training *run, talc_module *net)
     return run->history != NULL;
 }
 
-/* What a run has to have in common with the one that it goes on from: options. */
-static const char *const setup_names[] = { "batch",       "seed",       "shift",
-                                           "train-count", "test-count", "epochs" };
+/* Options that a run has to have in common with the one that it goes on from. */
+static const char *const setup_names[] = { "batch",      "seed",   "shift", "train-count",
+                                           "test-count", "epochs", "lr" };
 
-enum { SETUP = sizeof setup_names / sizeof *setup_names };
+enum { SETUP = sizeof setup_names / sizeof *setup_names, RATE = SETUP - 1 };
 
-/* Fails when the run of the checkpoint had other options. A checkpoint that does not say is left to talc_checkpoint_load. */
+/* Fails when the run of the checkpoint had other options; without --lr its rate is the checkpoint's. A checkpoint that does not
+ * say is left to talc_checkpoint_load. */
 static void compare_setup(const training *run, const double setup[SETUP])
 {
     double saved[SETUP];
@@ -222,7 +223,7 @@ static void compare_setup(const training *run, const double setup[SETUP])
     if (index >= 0)
         talc_to_host(talc_safetensors_read(file, index, talc_device_host()), saved, sizeof saved);
     for (int i = 0; i < SETUP && index >= 0 && !talc_failed(); i++)
-        if (saved[i] != setup[i])
+        if (saved[i] != setup[i] && (i != RATE || run->lr > 0))
             talc_fail(TALC_BAD_ARGUMENT, "resume: --%s is %.10g, the checkpoint's run has %.10g",
                       setup_names[i], setup[i], saved[i]);
     talc_safetensors_close(file);
@@ -236,7 +237,8 @@ bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer)
                                   (double)run->shift,
                                   (double)talc_dataset_count(run->train_data),
                                   (double)talc_dataset_count(run->test_data),
-                                  (double)run->epochs };
+                                  (double)run->epochs,
+                                  talc_optimizer_rate(optimizer, 0) };
     talc_module_buffer(net, "setup",
                        talc_from_host(talc_device_host(), TALC_F64, TALC_DIMS(SETUP), setup));
     if (!run->resume || talc_failed())

@@ -217,11 +217,21 @@ class Training(unittest.TestCase):
         self.passed(self.train("a", "--epochs", 1))
         before = self.checkpoint("a")
         for arguments, program, message in [(["--optimizer", "adam"], LENET, "adam"), ([], RESNET, "conv1.weight|bn1"), (["--seed", 5], LENET, "--seed is 5, the checkpoint's run has 1"),
-                                            (["--epochs", 2], LENET, "--epochs is 2, the checkpoint's run has 1")]:
+                                            (["--epochs", 2], LENET, "--epochs is 2, the checkpoint's run has 1"),
+                                            (["--lr", 0.1], LENET, "--lr is 0.1, the checkpoint's run has 0.05")]:
             with self.subTest(arguments=arguments):
                 self.failed(self.train("a", "--epochs", 1, *arguments, "--resume", program=program), message)
                 self.assertEqual(self.checkpoint("a"), before)
         self.failed(self.train("none", "--epochs", 1, "--resume"), "checkpoint.safetensors")
+        self.passed(self.train("a", "--epochs", 1, "--lr", 0.05, "--resume"))
+
+    def test_resume_keeps_the_rate(self):
+        """Without --lr a run goes on with its own: that of another rate has other weights in the end."""
+        self.interrupted("a", 0, "--epochs", 40, "--lr", 0.02)
+        self.failed(self.train("a", "--epochs", 40, "--lr", 0.05, "--resume"), "--lr is 0.05, the checkpoint's run has 0.02")
+        self.passed(self.train("a", "--epochs", 40, "--resume"))
+        self.passed(self.train("b", "--epochs", 40, "--lr", 0.02))
+        self.assertEqual(self.checkpoint("a"), self.checkpoint("b"))
 
     def test_full_disk(self):
         self.passed(self.train("a", "--epochs", 1))
