@@ -153,6 +153,23 @@ static void open_data(training *run)
         talc_fail(TALC_BAD_ARGUMENT, "data: the classes to test on are not those to train on");
 }
 
+/* Fails where no checkpoint can take this name: no file can be made beside it, as saving does, or it is that of a folder. */
+static void try_checkpoint(const char *path)
+{
+    char beside[PATH_ROOM + 8];
+    struct stat about;
+    snprintf(beside, sizeof beside, "%s.XXXXXX", path);
+    int file = mkstemp(beside);
+    if (file < 0)
+        talc_fail(TALC_IO_ERROR, "checkpoint: %s: %s", TALC_SHOWN(path), strerror(errno));
+    else if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        talc_fail(TALC_IO_ERROR, "checkpoint: %s is not a regular file", TALC_SHOWN(path));
+    if (file >= 0) {
+        close(file);
+        remove(beside);
+    }
+}
+
 int training_begin(training *run, int argc, char **argv)
 {
     int code = read_options(run, argc, argv);
@@ -168,6 +185,7 @@ int training_begin(training *run, int argc, char **argv)
     static char checkpoint[PATH_ROOM];
     if (run->checkpoint == NULL)
         run->checkpoint = path_in(run->report, "checkpoint.safetensors", checkpoint);
+    try_checkpoint(run->checkpoint);
     talc_manual_seed((uint64_t)run->seed);
     run->device =
         run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);

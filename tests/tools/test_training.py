@@ -197,6 +197,18 @@ class Training(unittest.TestCase):
         self.assertEqual(result[1], "", "it trained before it looked where to write")
         self.assertFalse((self.root / "a/checkpoint.safetensors").exists())
 
+    def test_where_no_checkpoint_can_be(self):
+        self.passed(self.train("a", "--epochs", 1))
+        before, files = self.checkpoint("a"), sorted(os.listdir(self.root / "a"))
+        for path, message in [(self.root / "missing/c", "missing/c: No such file"), (self.root, "not a regular file"), (f"{self.root}/a/", "not a regular file"),
+                              ("/dev/null", "not a regular file"), ("/proc/c", "/proc/c: "), (self.root / ("c" * 300), "too long")]:
+            with self.subTest(path=path):
+                result = self.train("a", "--epochs", 1, "--checkpoint", path)
+                self.failed(result, message)
+                self.assertEqual(result[1], "", "it trained before it looked where to write")
+        self.failed(self.train("a", "--epochs", 1, "--seed", 2, "--device", "abacus"), "abacus")
+        self.assertEqual((self.checkpoint("a"), sorted(os.listdir(self.root / "a"))), (before, files))
+
     def test_data(self):
         (self.root / "empty").mkdir()
         (self.root / "small").mkdir()
