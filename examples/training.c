@@ -153,17 +153,18 @@ static void open_data(training *run)
         talc_fail(TALC_BAD_ARGUMENT, "data: the classes to test on are not those to train on");
 }
 
-/* Fails where no checkpoint can take this name: no file can be made beside it, as saving does, or it is that of a folder. */
-static void try_checkpoint(const char *path)
+/* Fails where no file of this name can be written: none can be made beside it, as saving does, or it is that of a folder. What is
+ * there stays as it is. */
+static void try_writing(const char *path)
 {
     char beside[PATH_ROOM + 8];
     struct stat about;
     snprintf(beside, sizeof beside, "%s.XXXXXX", path);
     int file = mkstemp(beside);
     if (file < 0)
-        talc_fail(TALC_IO_ERROR, "checkpoint: %s: %s", TALC_SHOWN(path), strerror(errno));
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
     else if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        talc_fail(TALC_IO_ERROR, "checkpoint: %s is not a regular file", TALC_SHOWN(path));
+        talc_fail(TALC_IO_ERROR, "%s is not a regular file", TALC_SHOWN(path));
     if (file >= 0) {
         close(file);
         remove(beside);
@@ -178,14 +179,13 @@ int training_begin(training *run, int argc, char **argv)
     struct sigaction action = { .sa_handler = on_interrupt,
                                 .sa_flags = SA_RESTART | (int)SA_RESETHAND };
     sigaction(SIGINT, &action, NULL);
-    char folder[PATH_ROOM];
-    if ((mkdir(run->report, 0777) != 0 && errno != EEXIST) ||
-        access(path_in(run->report, ".", folder), W_OK | X_OK) != 0)
-        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(run->report), strerror(errno));
+    char curves[PATH_ROOM];
     static char checkpoint[PATH_ROOM];
     if (run->checkpoint == NULL)
         run->checkpoint = path_in(run->report, "checkpoint.safetensors", checkpoint);
-    try_checkpoint(run->checkpoint);
+    mkdir(run->report, 0777);
+    try_writing(path_in(run->report, "curves.svg", curves));
+    try_writing(run->checkpoint);
     talc_manual_seed((uint64_t)run->seed);
     run->device =
         run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);
@@ -201,9 +201,9 @@ int training_begin(training *run, int argc, char **argv)
     options.shift = 0;
     options.batch = 250;
     run->test = talc_loader_new(run->test_data, &options);
-    run->answers = calloc((size_t)talc_dataset_count(run->test_data) + 1, sizeof *run->answers);
-    if (run->answers == NULL)
-        talc_fail(TALC_NO_MEMORY, "no memory for the answers");
+    run->answers = talc_data(
+        talc_zeros(talc_device_host(), TALC_I64, TALC_DIMS(talc_dataset_count(run->test_data))),
+        TALC_I64);
     run->started = seconds();
     return -1;
 }
@@ -213,15 +213,6 @@ int training_begin(training *run, int argc, char **argv)
 double *training_row(const training *run, int64_t epoch)
 {
     return (double *)talc_data(run->history, TALC_F64) + epoch * TRAINING_COLUMNS;
-}
-
-bool training_prepare(training *run, talc_module *net)
-{
-    talc_dims dims = TALC_DIMS(run->epochs, TRAINING_COLUMNS);
-    talc_module_to(net, run->device);
-    run->history =
-        talc_module_buffer(net, "history", talc_zeros(talc_device_host(), TALC_F64, dims));
-    return run->history != NULL;
 }
 
 /* Options that a run has to have in common with the one that it goes on from. */
@@ -248,8 +239,10 @@ static void compare_setup(const training *run, const double setup[SETUP])
     talc_scope_leave(scope);
 }
 
-bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer)
+bool training_prepare(training *run, talc_module *net, talc_optimizer *optimizer)
 {
+    talc_device *host = talc_device_host();
+    talc_dims rows = TALC_DIMS(run->epochs, TRAINING_COLUMNS);
     const double setup[SETUP] = { (double)run->batch,
                                   (double)run->seed,
                                   (double)run->shift,
@@ -257,8 +250,9 @@ bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer)
                                   (double)talc_dataset_count(run->test_data),
                                   (double)run->epochs,
                                   talc_optimizer_rate(optimizer, 0) };
-    talc_module_buffer(net, "setup",
-                       talc_from_host(talc_device_host(), TALC_F64, TALC_DIMS(SETUP), setup));
+    talc_module_to(net, run->device);
+    talc_module_buffer(net, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
+    run->history = talc_module_buffer(net, "history", talc_zeros(host, TALC_F64, rows));
     if (!run->resume || talc_failed())
         return !talc_failed();
     compare_setup(run, setup);
@@ -383,6 +377,5 @@ int training_end(training *run, talc_module *net, talc_optimizer *optimizer)
     talc_loader_free(run->test);
     talc_dataset_free(run->train_data);
     talc_dataset_free(run->test_data);
-    free(run->answers);
     return failed ? FAILED : interrupted ? INTERRUPTED : 0;
 }

@@ -193,7 +193,7 @@ class Training(unittest.TestCase):
         self.failed(self.train("a", "--device", "abacus"), "abacus")
         (self.root / "file").touch()
         result = self.train("file", "--epochs", 1)
-        self.failed(result, "file: Not a directory")
+        self.failed(result, "file/curves.svg: Not a directory")
         self.assertEqual(result[1], "", "it trained before it looked where to write")
         self.assertFalse((self.root / "a/checkpoint.safetensors").exists())
 
