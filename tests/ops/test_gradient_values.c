@@ -185,8 +185,10 @@ Test(gradient_values, of_cross_entropy_whose_labels_have_no_weight_are_nan)
         double weights[4], smoothing;
         int64_t labels[3];
     } of[] = {
-        { { 0.5, 2, 0, 3 }, 0, { 2, -100, 2 } },  { { 0.5, 2, 0, 3 }, 0.2, { 2, -100, 2 } },
-        { { 0.5, 2, 0, 3 }, 1, { 2, -100, 2 } },  { { 0, 0, 0, 0 }, 0.2, { 0, -100, 3 } },
+        { { 0.5, 2, 0, 3 }, 0, { 2, -100, 2 } },
+        { { 0.5, 2, 0, 3 }, 0.2, { 2, -100, 2 } },
+        { { 0.5, 2, 0, 3 }, 1, { 2, -100, 2 } },
+        { { 0, 0, 0, 0 }, 0.2, { 0, -100, 3 } },
     };
     talc_device *device = tested_device();
     const int rows = talc_device_is_host(device) ? 2 : 1;
