@@ -216,7 +216,8 @@ static check_due due_of(const check_problem *problem, const check_values *values
     }
     whole.extra += (own->p.weighted ? 4 : 2) * (sqrt((double)own->labels.count) + 1) * u * sizes;
     if (own->p.reduction == TALC_REDUCTION_MEAN) {
-        whole.value /= count;
+        /* 0 / 0 of the labels, and a quotient of its own that smoothing adds. */
+        whole.value = own->p.label_smoothing > 0 && count == 0 ? NAN : whole.value / count;
         whole.extra /= count;
         whole.alike /= count;
     }

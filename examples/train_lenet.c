@@ -38,7 +38,6 @@ int main(int argc, char **argv)
         return code;
 
     talc_module *net = lenet_new();
-    training_prepare(&run, net);
     bool sgd = run.optimizer == TALC_SGD;
     talc_optimizer *optimizer =
         talc_optimizer_new(net, &(talc_optimizer_options){
@@ -53,7 +52,7 @@ int main(int argc, char **argv)
                                            .steps = run.epochs * talc_loader_batches(run.train),
                                        });
 
-    bool going = training_resume(&run, net, optimizer);
+    bool going = training_prepare(&run, net, optimizer);
     while (going && run.at.epoch < run.epochs)
         going = train_epoch(&run, net, optimizer);
     return training_end(&run, net, optimizer);

@@ -57,7 +57,8 @@ static int read_options(training *run, int argc, char **argv)
         { "train-count", "N", "train on the first N images", .number = &run->train_count, 1 },
         { "test-count", "N", "test on N images", .number = &run->test_count, 1 },
         { "device", "NAME", "cpu, cuda, cuda:1", .text = &run->device_name },
-        { "epochs", "N", "passes over the images", .number = &run->epochs, 1 },
+        { "epochs", "N", "passes over the images, over which the rate falls to 0",
+          .number = &run->epochs, 1 },
         { "batch", "N", "images of a step", .number = &run->batch, 1 },
         { "shift", "N", "move each image by up to N pixels", .number = &run->shift },
         { "seed", "N", "of weights, order and shifts", .number = &run->seed },
@@ -65,7 +66,7 @@ static int read_options(training *run, int argc, char **argv)
         { "lr", "RATE", "its first learning rate", .real = &run->lr },
         { "report", "DIR", "folder for what is written", .text = &run->report },
         { "checkpoint", "FILE", "instead of DIR/checkpoint.safetensors", .text = &run->checkpoint },
-        { "resume", "", "go on from the checkpoint", .text = NULL },
+        { "resume", "", "go on from the checkpoint, with the options of its run", .text = NULL },
         { "help", "", "print this", .text = NULL },
     };
     enum { COUNT = sizeof rows / sizeof *rows, RESUME = COUNT - 2, HELP = COUNT - 1 };
@@ -152,6 +153,24 @@ static void open_data(training *run)
         talc_fail(TALC_BAD_ARGUMENT, "data: the classes to test on are not those to train on");
 }
 
+/* Fails where no file of this name can be written: none can be made beside it, as saving does, or it is that of a folder. What is
+ * there stays as it is. */
+static void try_writing(const char *path)
+{
+    char beside[PATH_ROOM + 8];
+    struct stat about;
+    snprintf(beside, sizeof beside, "%s.XXXXXX", path);
+    int file = mkstemp(beside);
+    if (file < 0)
+        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));
+    else if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        talc_fail(TALC_IO_ERROR, "%s is not a regular file", TALC_SHOWN(path));
+    if (file >= 0) {
+        close(file);
+        remove(beside);
+    }
+}
+
 int training_begin(training *run, int argc, char **argv)
 {
     int code = read_options(run, argc, argv);
@@ -160,13 +179,13 @@ int training_begin(training *run, int argc, char **argv)
     struct sigaction action = { .sa_handler = on_interrupt,
                                 .sa_flags = SA_RESTART | (int)SA_RESETHAND };
     sigaction(SIGINT, &action, NULL);
-    char folder[PATH_ROOM];
-    if ((mkdir(run->report, 0777) != 0 && errno != EEXIST) ||
-        access(path_in(run->report, ".", folder), W_OK | X_OK) != 0)
-        talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(run->report), strerror(errno));
+    char curves[PATH_ROOM];
     static char checkpoint[PATH_ROOM];
     if (run->checkpoint == NULL)
         run->checkpoint = path_in(run->report, "checkpoint.safetensors", checkpoint);
+    mkdir(run->report, 0777);
+    try_writing(path_in(run->report, "curves.svg", curves));
+    try_writing(run->checkpoint);
     talc_manual_seed((uint64_t)run->seed);
     run->device =
         run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);
@@ -182,9 +201,9 @@ int training_begin(training *run, int argc, char **argv)
     options.shift = 0;
     options.batch = 250;
     run->test = talc_loader_new(run->test_data, &options);
-    run->answers = calloc((size_t)talc_dataset_count(run->test_data) + 1, sizeof *run->answers);
-    if (run->answers == NULL)
-        talc_fail(TALC_NO_MEMORY, "no memory for the answers");
+    run->answers = talc_data(
+        talc_zeros(talc_device_host(), TALC_I64, TALC_DIMS(talc_dataset_count(run->test_data))),
+        TALC_I64);
     run->started = seconds();
     return -1;
 }
@@ -196,38 +215,48 @@ double *training_row(const training *run, int64_t epoch)
     return (double *)talc_data(run->history, TALC_F64) + epoch * TRAINING_COLUMNS;
 }
 
-bool training_prepare(training *run, talc_module *net)
+/* Options that a run has to have in common with the one that it goes on from. */
+static const char *const setup_names[] = { "batch",      "seed",   "shift", "train-count",
+                                           "test-count", "epochs", "lr" };
+
+enum { SETUP = sizeof setup_names / sizeof *setup_names, RATE = SETUP - 1 };
+
+/* Fails when the run of the checkpoint had other options; without --lr its rate is the checkpoint's. A checkpoint that does not
+ * say is left to talc_checkpoint_load. */
+static void compare_setup(const training *run, const double setup[SETUP])
 {
-    talc_module_to(net, run->device);
-    talc_tensor *zeros =
-        talc_zeros(talc_device_host(), TALC_F64, TALC_DIMS(run->epochs + 1, TRAINING_COLUMNS));
-    run->history = talc_module_buffer(net, "history", zeros);
-    if (run->history == NULL)
-        return false;
-    const double setup[TRAINING_COLUMNS] = { (double)run->batch, (double)run->seed,
-                                             (double)run->shift,
-                                             (double)talc_dataset_count(run->train_data),
-                                             (double)talc_dataset_count(run->test_data) };
-    memcpy(training_row(run, run->epochs), setup, sizeof setup);
-    return true;
+    double saved[SETUP];
+    talc_scope *scope = talc_scope_enter();
+    talc_safetensors *file = talc_safetensors_open(run->checkpoint);
+    int64_t index = talc_safetensors_find(file, "setup");
+    if (index >= 0)
+        talc_to_host(talc_safetensors_read(file, index, talc_device_host()), saved, sizeof saved);
+    for (int i = 0; i < SETUP && index >= 0 && !talc_failed(); i++)
+        if (saved[i] != setup[i] && (i != RATE || run->lr > 0))
+            talc_fail(TALC_BAD_ARGUMENT, "resume: --%s is %.10g, the checkpoint's run has %.10g",
+                      setup_names[i], setup[i], saved[i]);
+    talc_safetensors_close(file);
+    talc_scope_leave(scope);
 }
 
-bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer)
+bool training_prepare(training *run, talc_module *net, talc_optimizer *optimizer)
 {
-    double setup[TRAINING_COLUMNS];
+    talc_device *host = talc_device_host();
+    talc_dims rows = TALC_DIMS(run->epochs, TRAINING_COLUMNS);
+    const double setup[SETUP] = { (double)run->batch,
+                                  (double)run->seed,
+                                  (double)run->shift,
+                                  (double)talc_dataset_count(run->train_data),
+                                  (double)talc_dataset_count(run->test_data),
+                                  (double)run->epochs,
+                                  talc_optimizer_rate(optimizer, 0) };
+    talc_module_to(net, run->device);
+    talc_module_buffer(net, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
+    run->history = talc_module_buffer(net, "history", talc_zeros(host, TALC_F64, rows));
     if (!run->resume || talc_failed())
         return !talc_failed();
-    memcpy(setup, training_row(run, run->epochs), sizeof setup);
-    if (!talc_checkpoint_load(run->checkpoint, net, optimizer, &run->at))
-        return false;
-    const double *saved = training_row(run, run->epochs);
-    if (memcmp(setup, saved, sizeof setup) != 0)
-        talc_fail(
-            TALC_BAD_ARGUMENT,
-            "resume: the checkpoint is of a run with --batch %g --seed %g --shift %g, %g images "
-            "to train on and %g to test on",
-            saved[0], saved[1], saved[2], saved[3], saved[4]);
-    return !talc_failed();
+    compare_setup(run, setup);
+    return talc_checkpoint_load(run->checkpoint, net, optimizer, &run->at);
 }
 
 /* The most likely classes, in host memory; they belong to the open scope. */
@@ -348,6 +377,5 @@ int training_end(training *run, talc_module *net, talc_optimizer *optimizer)
     talc_loader_free(run->test);
     talc_dataset_free(run->train_data);
     talc_dataset_free(run->test_data);
-    free(run->answers);
     return failed ? FAILED : interrupted ? INTERRUPTED : 0;
 }

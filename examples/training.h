@@ -23,21 +23,18 @@ typedef struct training {
     talc_dataset *train_data, *test_data;
     talc_loader *train, *test;
     talc_progress at; /* the next batch */
-    /* [epochs + 1, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. The last row says
-     * what a run has to have in common with the one that it goes on from. */
+    /* [epochs, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. */
     talc_tensor *history;
-    int64_t *answers;              /* [test images], of the last evaluation */
+    int64_t *answers;              /* [test images], of the last evaluation; of the root scope */
     double started, drawn, images; /* seconds, seconds, images trained on since `started` */
 } training;
 
 /* Reads options, opens device and data. Returns the exit code to end with, or -1 to go on. */
 int training_begin(training *run, int argc, char **argv);
 
-/* Prepares a network for the run: moves it to the device and gives it the history. */
-bool training_prepare(training *run, talc_module *net);
-
-/* Puts back what an earlier run saved, where --resume asks for it. */
-bool training_resume(training *run, talc_module *net, talc_optimizer *optimizer);
+/* Moves the network to the device, gives it the buffers that checkpoints of the run have, and puts back what an earlier run saved,
+ * where --resume asks for it. */
+bool training_prepare(training *run, talc_module *net, talc_optimizer *optimizer);
 
 /* Counts a batch before its update and shows progress. False, with a failure that names step and layer, when its loss is not
  * finite. */

@@ -2,7 +2,6 @@
 #include "training.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 static FILE *open_picture(const training *run, const char *name, int width, int height)
@@ -47,8 +46,11 @@ static void print_confusion(const training *run)
 {
     int64_t classes = talc_dataset_classes(run->test_data), right = 0;
     int64_t count = talc_dataset_count(run->test_data);
-    int64_t *cells = calloc((size_t)(classes * classes) + 1, sizeof *cells);
-    for (int64_t i = 0; cells != NULL && i < count; i++) {
+    int64_t *cells =
+        talc_data(talc_zeros(talc_device_host(), TALC_I64, TALC_DIMS(classes, classes)), TALC_I64);
+    if (cells == NULL)
+        return;
+    for (int64_t i = 0; i < count; i++) {
         int64_t label = talc_dataset_label(run->test_data, i);
         right += label == run->answers[i];
         if (run->answers[i] < classes)
@@ -57,14 +59,13 @@ static void print_confusion(const training *run)
     printf("\nrows: classes, columns: what they were taken for\n%10s", "");
     for (int64_t k = 0; k < classes; k++)
         printf(" %5.5s", TALC_SHOWN(talc_dataset_class(run->test_data, k)));
-    for (int64_t k = 0; cells != NULL && k < classes * classes; k++) {
+    for (int64_t k = 0; k < classes * classes; k++) {
         if (k % classes == 0)
             printf("\n%10.10s", TALC_SHOWN(talc_dataset_class(run->test_data, k / classes)));
         printf(" %5lld", (long long)cells[k]);
     }
     printf("\n%lld of %lld right: %.2f %%\n", (long long)right, (long long)count,
            100 * (double)right / (double)count);
-    free(cells);
 }
 
 // ---- Curves -------------------------------------------------------------------------------------------------

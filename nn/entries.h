@@ -37,6 +37,10 @@ bool talc_module_adopt(talc_module *module, const char *name, talc_module *child
 const talc_module_entry *talc_module_entry_find(const talc_module *module, const char *name,
                                                 size_t length);
 
+/// The first entry of a tree, in the order of talc_module_visit, that is this parameter, which layers may share; NULL: none.
+const talc_module_entry *talc_module_entry_first(const talc_module *module,
+                                                 const talc_tensor *parameter);
+
 /// Adds an entry under a name that is checked here; `who` names the caller in messages. The tensor is retained.
 bool talc_module_entry_add(const char *who, talc_module *module, const char *name,
                            talc_module_entry entry);

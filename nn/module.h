@@ -99,7 +99,8 @@ typedef bool talc_parameter_visitor(const char *path, talc_tensor *tensor, bool 
 /// True when the walk came to its end; false when a visitor ended it, on NULL, and without memory for the path.
 TALC_API bool talc_module_visit(talc_module *module, talc_parameter_visitor *visit, void *context);
 
-TALC_API int64_t talc_module_count(const talc_module *module); ///< learned elements in all
+/// Learned elements in all; those of a parameter that layers share count once. 0 for NULL.
+TALC_API int64_t talc_module_count(const talc_module *module);
 
 /// The parameter or buffer of a path; NULL when there is none. Borrowed from the module.
 TALC_API talc_tensor *talc_module_find(talc_module *module, const char *path);
@@ -108,8 +109,9 @@ TALC_API talc_tensor *talc_module_find(talc_module *module, const char *path);
 TALC_API talc_module *talc_module_child(talc_module *module, const char *path);
 
 /// Runs a forward pass on x in evaluation mode and prints a table: layer, output shape, parameters,
-/// multiply-accumulates, each without its children's. The pass is layer by layer; a layer that is otherwise fused with one before it
-/// (fuse.h) is marked: "BatchNorm2d (in conv1)". Leaves modes, buffers and tensors as they were.
+/// multiply-accumulates, each without its children's; a parameter that layers share counts for the first of them. The pass is
+/// layer by layer; a layer that is otherwise fused with one before it (fuse.h) is marked: "BatchNorm2d (in conv1)". Leaves
+/// modes, buffers and tensors as they were.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
 
 /// An op that a forward pass runs.

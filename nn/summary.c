@@ -13,7 +13,7 @@ typedef struct summary_row {
     const char *into; /* the module that this one is fused with outside this table; NULL: none */
     int calls;
     talc_dims y;       /* shape of the last call's output */
-    double parameters; /* its own, children not counted */
+    double parameters; /* its own, children not counted, nor what a layer before it shares */
     double macs;       /* of all calls */
 } summary_row;
 
@@ -47,7 +47,8 @@ static bool add_rows(summary_table *summary, talc_module *module, char *path)
     row->path = path;
     for (int i = 0; i < module->entries->count; i++) {
         const talc_module_entry *entry = &module->entries->list[i];
-        if (entry->kind == TALC_ENTRY_PARAMETER)
+        if (entry->kind == TALC_ENTRY_PARAMETER &&
+            talc_module_entry_first(summary->rows->module, entry->tensor) == entry)
             row->parameters += (double)talc_numel(entry->tensor);
         else if (entry->kind == TALC_ENTRY_CHILD &&
                  !add_rows(summary, entry->child, join(path, entry->name)))

@@ -67,17 +67,39 @@ bool talc_module_visit(talc_module *module, talc_parameter_visitor *visit, void 
     return ended;
 }
 
-int64_t talc_module_count(const talc_module *module)
+const talc_module_entry *talc_module_entry_first(const talc_module *module,
+                                                 const talc_tensor *parameter)
+{
+    const talc_module_entry *found = NULL;
+    for (int i = 0; i < module->entries->count && found == NULL; i++) {
+        const talc_module_entry *entry = &module->entries->list[i];
+        if (entry->kind == TALC_ENTRY_PARAMETER && entry->tensor == parameter)
+            found = entry;
+    }
+    for (int i = 0; i < module->entries->count && found == NULL; i++)
+        if (module->entries->list[i].child != NULL)
+            found = talc_module_entry_first(module->entries->list[i].child, parameter);
+    return found;
+}
+
+/* Of a module of the tree of `root`. */
+static int64_t count_in(const talc_module *root, const talc_module *module)
 {
     int64_t sum = 0;
-    for (int i = 0; module != NULL && i < module->entries->count; i++) {
+    for (int i = 0; i < module->entries->count; i++) {
         const talc_module_entry *entry = &module->entries->list[i];
-        if (entry->kind == TALC_ENTRY_PARAMETER)
+        if (entry->kind == TALC_ENTRY_PARAMETER &&
+            talc_module_entry_first(root, entry->tensor) == entry)
             sum += talc_numel(entry->tensor);
         else if (entry->kind == TALC_ENTRY_CHILD)
-            sum += talc_module_count(entry->child);
+            sum += count_in(root, entry->child);
     }
     return sum;
+}
+
+int64_t talc_module_count(const talc_module *module)
+{
+    return module == NULL ? 0 : count_in(module, module);
 }
 
 // ---- Finding ------------------------------------------------------------------------------------------------

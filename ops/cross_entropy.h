@@ -10,7 +10,8 @@
 ///     none    l, of the labels' shape
 ///
 /// With class weights w, the l of each class t is multiplied by w[t], that of the label and those that smoothing adds up,
-/// and a mean divides by the sum of w[label] over the samples that count instead.
+/// and a mean divides by the sum of w[label] over the samples that count instead; where that is 0, smoothing makes the mean NaN,
+/// and the gradient of the samples that count.
 ///
 /// Shapes: logits [N, C, ...] with labels [N, ...], or logits [C] with a label []; at least one class; class weights [C]. Types:
 /// logits and class weights f32 or f64, labels i64, on one device, any strides. The largest logit is subtracted, so logits of any size are safe; -infinity is a class of probability

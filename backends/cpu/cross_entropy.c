@@ -144,6 +144,12 @@ static bool is_class(const talc_cross_entropy_problem *p, int64_t label)
     return label >= 0 && label < p->C;
 }
 
+/* What a mean divides by. With smoothing, which adds a quotient of its own to the labels' 0 / 0, no weight gives NaN, not infinity. */
+static double divisor_of(const talc_cross_entropy_problem *p, double weight)
+{
+    return p->label_smoothing != 0 && weight == 0 ? NAN : weight;
+}
+
 // ---- Losses -------------------------------------------------------------------------------------------------
 
 static double loss_of(const entropy_plan *plan, int64_t at, int64_t label)
@@ -207,7 +213,8 @@ static talc_status run_forward(entropy_plan *plan)
         whole.weight += plan->parts[i].weight;
     }
     talc_cpu_store(p->dtype, a->y, 0,
-                   p->reduction == TALC_REDUCTION_SUM ? whole.sum : whole.sum / whole.weight);
+                   p->reduction == TALC_REDUCTION_SUM ? whole.sum
+                                                      : whole.sum / divisor_of(p, whole.weight));
     return TALC_OK;
 }
 
@@ -259,8 +266,9 @@ static void gradient_task(void *context, int64_t task, int worker)
 static talc_status run_gradient(entropy_plan *plan)
 {
     const talc_cross_entropy_problem *p = plan->problem;
-    plan->denominator =
-        p->reduction == TALC_REDUCTION_MEAN ? sum_of(plan, p->samples, label_weight) : 1;
+    plan->denominator = p->reduction == TALC_REDUCTION_MEAN
+                            ? divisor_of(p, sum_of(plan, p->samples, label_weight))
+                            : 1;
     return talc_cpu_parallel(talc_ceil_div(p->samples, plan->per_task), gradient_task, plan);
 }
 

@@ -169,6 +169,32 @@ Test(models, the_summary_of_lenet)
     talc_module_free(model);
 }
 
+/* A parameter that layers share counts once, as in PyTorch's parameters(): 3 times 3 weights and 3 biases. */
+Test(models, a_shared_parameter_counts_once)
+{
+    talc_module *model =
+        TALC_SEQUENTIAL(talc_nn_linear(&(talc_linear_layer){ .in_features = 3, .out_features = 3 }),
+                        TALC_SEQUENTIAL(talc_nn_identity()));
+    talc_tensor *weight = talc_module_find(model, "0.weight");
+    cr_assert_not_null(talc_module_parameter(talc_module_child(model, "1.0"), "tied", weight), "%s",
+                       talc_error_message());
+    cr_assert(talc_module_count(model) == 12, "%" PRId64, talc_module_count(model));
+    cr_assert(talc_module_count(talc_module_child(model, "1")) == 9, "it is the child's too");
+    char *text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3)));
+    cr_assert_str_eq(text, "layer    type        output shape    parameters                MACs\n"
+                           "(model)  Sequential  [2,3]                    0                   0\n"
+                           "0        Linear      [2,3]                   12                  18\n"
+                           "1        Sequential  [2,3]                    0                   0\n"
+                           "1.0      Identity    [2,3]                    0                   0\n"
+                           "total                                        12                  18\n");
+    /* In the order of the walk: the root's own parameters come before those of children. */
+    cr_assert_not_null(talc_module_parameter(model, "first", weight));
+    text = summary_text(model, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3)));
+    cr_assert(strstr(text, "(model)  Sequential  [2,3]                    9 ") != NULL, "%s", text);
+    cr_assert(talc_module_count(model) == 12, "%" PRId64, talc_module_count(model));
+    talc_module_free(model);
+}
+
 Test(models, a_summary_leaves_nothing_behind)
 {
     talc_module *model = filled(resnet20_new(RESNET20_OPTION_B));

@@ -178,6 +178,42 @@ Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
     assert_all_freed();
 }
 
+/* As in PyTorch 2.15: 0 / 0, to which smoothing adds an infinity. */
+Test(gradient_values, of_cross_entropy_whose_labels_have_no_weight_are_nan)
+{
+    static const struct {
+        double weights[4], smoothing;
+        int64_t labels[3];
+    } of[] = {
+        { { 0.5, 2, 0, 3 }, 0, { 2, -100, 2 } },
+        { { 0.5, 2, 0, 3 }, 0.2, { 2, -100, 2 } },
+        { { 0.5, 2, 0, 3 }, 1, { 2, -100, 2 } },
+        { { 0, 0, 0, 0 }, 0.2, { 0, -100, 3 } },
+    };
+    talc_device *device = tested_device();
+    const int rows = talc_device_is_host(device) ? 2 : 1;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int row = 0; row < rows; row++) {
+            talc_tensor *x = talc_div_scalar(sequence(D(3, 4), 7, 11, 4), 2);
+            talc_tensor *labels = talc_from_host(device, TALC_I64, D(3), of[i].labels);
+            talc_tensor *w = talc_from_host(device, TALC_F64, D(4), of[i].weights);
+            talc_require_grad(x, true);
+            talc_tensor *y =
+                talc_cross_entropy_with(x, labels,
+                                        LOSSES{ .label_smoothing = of[i].smoothing,
+                                                .class_weights = w,
+                                                .algorithm = row == 1 ? "reference" : NULL });
+            cr_assert(isnan(talc_item(y)), "case %zu: %g", i, talc_item(y));
+            double got[12];
+            cr_assert(talc_backward(y) && talc_to_host(talc_grad(x), got, sizeof got), "%s",
+                      talc_error_message());
+            for (int k = 0; k < 12; k++)
+                cr_assert(k / 4 == 1 ? got[k] == 0 : isnan(got[k]), "case %zu: element %d is %g", i,
+                          k, got[k]);
+        }
+    assert_all_freed();
+}
+
 // ---- Edges --------------------------------------------------------------------------------------------------
 
 /* No tap is inside, so the maximum is -infinity, and nothing has a part in it. */

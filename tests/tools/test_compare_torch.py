@@ -47,6 +47,18 @@ class WithTorch(unittest.TestCase):
                 self.assertRegex(done.stdout, rf"(?m)^{op} +{dtype} +\w+ ")
             self.assertRegex(done.stdout, rf"(?m)^{op} +f\d\d +reference +\d+ +[01]\.\d\d\d ")
 
+    def test_a_device_without_references(self):
+        """A GPU has none."""
+        script = ("import sys, talc_library\n"
+                  "rows = talc_library.Talc.rows\n"
+                  "talc_library.Talc.rows = lambda talc, op, *device: [row for row in rows(talc, op, *device)\n"
+                  "                                                    if device or row[0] != 'reference']\n"
+                  "import compare_torch\n"
+                  "sys.exit(compare_torch.main())\n")
+        done = run_script(script, "40")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertNotIn("reference", done.stdout)
+
     def test_one_case_again(self):
         first, again = [compare("--seed", "11", "--case", "7", "--ops", "conv2d,linear") for _ in range(2)]
         self.assertEqual(first.stdout, again.stdout)

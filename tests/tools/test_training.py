@@ -193,9 +193,21 @@ class Training(unittest.TestCase):
         self.failed(self.train("a", "--device", "abacus"), "abacus")
         (self.root / "file").touch()
         result = self.train("file", "--epochs", 1)
-        self.failed(result, "file: Not a directory")
+        self.failed(result, "file/curves.svg: Not a directory")
         self.assertEqual(result[1], "", "it trained before it looked where to write")
         self.assertFalse((self.root / "a/checkpoint.safetensors").exists())
+
+    def test_where_no_checkpoint_can_be(self):
+        self.passed(self.train("a", "--epochs", 1))
+        before, files = self.checkpoint("a"), sorted(os.listdir(self.root / "a"))
+        for path, message in [(self.root / "missing/c", "missing/c: No such file"), (self.root, "not a regular file"), (f"{self.root}/a/", "not a regular file"),
+                              ("/dev/null", "not a regular file"), ("/proc/c", "/proc/c: "), (self.root / ("c" * 300), "too long")]:
+            with self.subTest(path=path):
+                result = self.train("a", "--epochs", 1, "--checkpoint", path)
+                self.failed(result, message)
+                self.assertEqual(result[1], "", "it trained before it looked where to write")
+        self.failed(self.train("a", "--epochs", 1, "--seed", 2, "--device", "abacus"), "abacus")
+        self.assertEqual((self.checkpoint("a"), sorted(os.listdir(self.root / "a"))), (before, files))
 
     def test_data(self):
         (self.root / "empty").mkdir()
@@ -216,12 +228,22 @@ class Training(unittest.TestCase):
     def test_other_checkpoint(self):
         self.passed(self.train("a", "--epochs", 1))
         before = self.checkpoint("a")
-        for arguments, program, message in [(["--optimizer", "adam"], LENET, "adam"), ([], RESNET, "conv1.weight|bn1"), (["--seed", 5], LENET, "--seed 1"),
-                                            (["--epochs", 2], LENET, "history")]:
+        for arguments, program, message in [(["--optimizer", "adam"], LENET, "adam"), ([], RESNET, "conv1.weight|bn1"), (["--seed", 5], LENET, "--seed is 5, the checkpoint's run has 1"),
+                                            (["--epochs", 2], LENET, "--epochs is 2, the checkpoint's run has 1"),
+                                            (["--lr", 0.1], LENET, "--lr is 0.1, the checkpoint's run has 0.05")]:
             with self.subTest(arguments=arguments):
                 self.failed(self.train("a", "--epochs", 1, *arguments, "--resume", program=program), message)
                 self.assertEqual(self.checkpoint("a"), before)
         self.failed(self.train("none", "--epochs", 1, "--resume"), "checkpoint.safetensors")
+        self.passed(self.train("a", "--epochs", 1, "--lr", 0.05, "--resume"))
+
+    def test_resume_keeps_the_rate(self):
+        """Without --lr a run goes on with its own: that of another rate has other weights in the end."""
+        self.interrupted("a", 0, "--epochs", 40, "--lr", 0.02)
+        self.failed(self.train("a", "--epochs", 40, "--lr", 0.05, "--resume"), "--lr is 0.05, the checkpoint's run has 0.02")
+        self.passed(self.train("a", "--epochs", 40, "--resume"))
+        self.passed(self.train("b", "--epochs", 40, "--lr", 0.02))
+        self.assertEqual(self.checkpoint("a"), self.checkpoint("b"))
 
     def test_full_disk(self):
         self.passed(self.train("a", "--epochs", 1))

@@ -114,7 +114,8 @@ __device__ bool is_last(unsigned *done)
 
 /* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is in.
  * Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
-template <typename T> __device__ void gather(T *y, part mine, int64_t classes, const gathering &to)
+template <typename T, typename Index>
+__device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, const gathering &to)
 {
     __shared__ part shared[BLOCK / WARP];
     __shared__ bool last;
@@ -133,9 +134,10 @@ template <typename T> __device__ void gather(T *y, part mine, int64_t classes, c
     if (threadIdx.x != 0)
         return;
     if (to.reduction != TALC_REDUCTION_NONE)
-        *y = (T)(to.reduction == TALC_REDUCTION_SUM ? all.sum : all.sum / all.weight);
+        *y = (T)(to.reduction == TALC_REDUCTION_SUM ? all.sum
+                                                    : all.sum / plan.divisor_of(all.weight));
     if (all.wrong_at != NOWHERE)
-        tell(to.fault, all, classes);
+        tell(to.fault, all, plan.C);
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ __global__ void __launch_bounds__(BLOCK)
                 y[i] = (T)loss;
         }
     }
-    gather(y, mine, plan.C, to);
+    gather(y, mine, plan, to);
 }
 
 /* A thread has a sample. */
@@ -217,7 +219,7 @@ __global__ void __launch_bounds__(BLOCK)
         if (plan.whole)
             y[i] = (T)loss;
     }
-    gather(y, mine, plan.C, to);
+    gather(y, mine, plan, to);
 }
 
 // ---- Launches -----------------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ __device__ double divisor_of(const label_weights &of, const entropy_plan<T, uint
     else
         for (int64_t i = threadIdx.x; i < of.count; i += BLOCK)
             sum += of.parts[i];
-    return sum_of_block(sum);
+    return plan.divisor_of(sum_of_block(sum));
 }
 
 /* Classes first, first + step, ... of a sample whose gradient is worked out. */

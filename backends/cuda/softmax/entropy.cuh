@@ -74,6 +74,12 @@ template <typename T, typename Index> struct entropy_plan {
     {
         return weights == NULL ? 1 : (double)weights[j];
     }
+    /* What a mean divides by. With smoothing, which adds a quotient of its own to the labels' 0 / 0, no weight gives NaN, not
+     * infinity. */
+    __device__ double divisor_of(double weight) const
+    {
+        return smoothing != 0 && weight == 0 ? nan("") : weight;
+    }
 };
 
 // ---- A sample -----------------------------------------------------------------------------------------------
