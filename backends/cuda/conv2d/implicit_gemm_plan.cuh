@@ -1,0 +1,254 @@
+/// How implicit_gemm divides a problem into tiles, patches and steps. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm.cuh"
+#include "tensor/extent.h"
+
+#include <cmath>
+
+namespace talc
+{
+
+/// Shared memory of a block: what a Hopper GPU lends, less what the kernel declares.
+constexpr int64_t GEMM_SHARED = (227 << 10) - 1024;
+/// Behind the patches: weights on their way and results.
+template <int PRODUCTS>
+constexpr int64_t GEMM_RING = (int64_t)DEPTH<PRODUCTS> *PARTS<PRODUCTS> *MULTIPLIERS * 2048;
+inline int64_t gemm_staging_bytes(const gemm_problem &g)
+{
+    return (int64_t)MULTIPLIERS * 4 * (STAGING + (g.carry ? CARRY : 0)) * 4;
+}
+
+template <int PRODUCTS> inline size_t gemm_shared_bytes(const gemm_problem &g)
+{
+    return (size_t)(g.buffers * g.patch_bytes + GEMM_RING<PRODUCTS> + gemm_staging_bytes(g));
+}
+
+inline int64_t gemm_channel_rows(const gemm_problem &g)
+{
+    return (int64_t)g.groups * g.channel_tiles * (g.part_shift == 0 ? 2 : 1) * CHANNELS;
+}
+
+template <int PRODUCTS> inline size_t gemm_packed_bytes(const gemm_problem &g)
+{
+    return (size_t)gemm_channel_rows(g) * g.chunks * g.steps * STEP * PARTS<PRODUCTS> * 2;
+}
+
+/// One axis of the phases of a stride.
+struct phase_axis {
+    int64_t count, step; ///< phases that taps reach, and elements from one to the next
+    int64_t reach;       ///< positions from a window's first to its last
+    int64_t
+        extent; ///< positions of an image, of which those at its end may be the first of the next
+};
+
+inline phase_axis phase_axis_of(int64_t extent, int64_t O, int64_t K, int64_t stride,
+                                int64_t dilation, int64_t pad, bool zeros)
+{
+    phase_axis axis;
+    int64_t a = stride, b = dilation;
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    axis.step = a;
+    const int64_t last = (K - 1) * dilation;
+    axis.count = stride / a < last / a + 1 ? stride / a : last / a + 1;
+    axis.reach = last / stride;
+    const int64_t needed = O + axis.reach, before = pad - (axis.count - 1) * a;
+    const int64_t shared = zeros && before > 0 ? (before - 1) / stride + 1 : 0;
+    const int64_t end = (extent + pad + stride - 1) / stride;
+    axis.extent = needed - shared > end ? needed - shared : end;
+    axis.extent = axis.extent > O ? axis.extent : O;
+    axis.extent = axis.extent < needed ? axis.extent : needed;
+    return axis;
+}
+
+/// Arrangements of the two warpgroups: other channels of the same positions; or positions below, beside or, flat, behind.
+/// SAME and BELOW can carry parts of sectors along a row.
+enum gemm_arrangement {
+    SAME,
+    BELOW,
+    BESIDE,
+    FLAT_SAME,
+    FLAT_BEHIND,
+    SAME_CARRY,
+    BELOW_CARRY,
+    ARRANGEMENTS
+};
+
+/// Fills in the tiles of an arrangement and the patches of so many channels; false when they do not fit.
+template <int PRODUCTS>
+inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, int arrangement, int channels)
+{
+    const bool zeros = p->padding_mode == TALC_PADDING_ZEROS;
+    const phase_axis h =
+        phase_axis_of(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top, zeros);
+    const phase_axis w =
+        phase_axis_of(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left, zeros);
+    const bool same = arrangement == SAME || arrangement == FLAT_SAME || arrangement == SAME_CARRY;
+    const bool below = arrangement == BELOW || arrangement == BELOW_CARRY;
+    g.carry = arrangement == SAME_CARRY || arrangement == BELOW_CARRY;
+    g.flat = arrangement == FLAT_SAME || arrangement == FLAT_BEHIND;
+    int64_t positions, pitch;
+    if (g.flat) {
+        g.tile_rows = 1;
+        g.tile_columns = ROWS * COLUMNS * (same ? 1 : MULTIPLIERS);
+        pitch = w.extent;
+        positions = g.tile_columns + h.reach * pitch + w.reach;
+        const int64_t all = ((p->N - 1) * h.extent + p->OH - 1) * pitch + p->OW;
+        if (all + positions > INT_MAX)
+            return false;
+        g.row_shift = COLUMNS;
+        g.part_shift = same ? 0 : ROWS * COLUMNS;
+        g.row_tiles = 1;
+        g.column_tiles = (int)talc_ceil_div(all, g.tile_columns);
+        g.pixel_tiles = g.column_tiles;
+    } else {
+        g.tile_rows = below ? MULTIPLIERS * ROWS : ROWS;
+        g.tile_columns = arrangement == BESIDE ? MULTIPLIERS * COLUMNS : COLUMNS;
+        pitch = g.tile_columns + w.reach;
+        positions = (g.tile_rows + h.reach) * pitch;
+        g.row_shift = (int)pitch;
+        g.part_shift = same ? 0 : below ? ROWS * (int)pitch : COLUMNS;
+        g.row_tiles = (int)talc_ceil_div(p->OH, g.tile_rows);
+        g.column_tiles = (int)talc_ceil_div(p->OW, g.tile_columns);
+        const int64_t tiles = p->N * g.row_tiles * g.column_tiles;
+        if (tiles > INT_MAX)
+            return false;
+        g.pixel_tiles = (int)tiles;
+    }
+    const int64_t units = h.count * w.count * positions;
+    if (units > 16383 || pitch > 16383 || p->OH * p->OW > INT_MAX / 16 ||
+        (g.carry && (g.column_tiles == 1 || p->OW % CARRIED == 0)))
+        return false;
+    g.pitch = (int)pitch;
+    g.image_rows = (int)h.extent;
+    g.positions = (int)positions;
+    g.phases = (int)(h.count * w.count), g.phases_w = (int)w.count;
+    g.phase_h_step = (int)h.step, g.phase_w_step = (int)w.step;
+    g.channels = channels;
+    g.chunks = (int)talc_ceil_div(g.group_in, channels);
+    const int64_t steps = (int64_t)g.taps * (channels / STEP);
+    g.steps = (int)(talc_ceil_div(steps, RUN<PRODUCTS>) * RUN<PRODUCTS>);
+    if (g.steps > MAX_STEPS)
+        return false;
+    g.patch_bytes = (int)((PARTS<PRODUCTS> * channels * 2 * units + 127) / 128 * 128);
+    const int64_t room = GEMM_SHARED - GEMM_RING<PRODUCTS> - gemm_staging_bytes(g);
+    const int64_t buffers = room / g.patch_bytes;
+    g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
+    g.channel_tiles = (int)talc_ceil_div(g.group_out, CHANNELS * (same ? 2 : 1));
+    const int64_t tiles = (int64_t)g.pixel_tiles * g.groups * g.channel_tiles;
+    if (tiles > INT_MAX / 4)
+        return false;
+    g.tiles = (int)tiles;
+    g.by_inner.set(g.carry ? g.column_tiles : g.channel_tiles),
+        g.by_outer.set(g.carry ? g.channel_tiles : g.column_tiles);
+    g.by_row_tiles.set(g.row_tiles), g.by_N.set(g.N);
+    g.by_pitch.set(g.pitch), g.by_image_rows.set(g.image_rows), g.by_positions.set(g.positions);
+    return g.buffers >= 1;
+}
+
+/// Fills in where each step's operand begins in the patch; steps beyond the last, of zero weights, read the first.
+inline void gemm_fill_shifts(gemm_problem &g)
+{
+    const int sixteens = g.channels / STEP;
+    for (int s = 0; s < g.steps; s++) {
+        const int tap = s / sixteens, kh = tap / g.KW, kw = tap - kh * g.KW;
+        const int h = kh * g.dilation_h, w = kw * g.dilation_w, row = h / g.stride_h,
+                  column = w / g.stride_w;
+        const int phase = (h - row * g.stride_h) / g.phase_h_step * g.phases_w +
+                          (w - column * g.stride_w) / g.phase_w_step;
+        const int plane = 2 * (s - tap * sixteens);
+        g.shifts[s] = (uint16_t)(tap >= g.taps ? 0
+                                               : (plane * g.phases + phase) * g.positions +
+                                                     row * g.pitch + column);
+    }
+}
+
+/// Seconds that the kernel takes, as measured on an H200.
+template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int multiprocessors)
+{
+    constexpr double CLOCK = 1.75e9, MEMORY = 4e12;
+    /* Clock cycles of a tile: products, by two warpgroups in turn; results; loads, which overlap both if there are two patches. */
+    const double steps = (double)g.chunks * g.steps * BLOCKS * 32 * PRODUCTS * MULTIPLIERS;
+    const double loaded = (double)g.phases * g.positions * g.chunks * g.channels;
+    const double products = steps * 1.13 + (g.carry ? 16000 : 13500),
+                 loads = loaded / (PRODUCTS == 3 ? 0.85 : 1.3);
+    const double tile = (g.buffers == 1     ? products + loads
+                         : products > loads ? products
+                                            : loads) +
+                        1500;
+    const int64_t run = g.carry ? g.column_tiles : 1;
+    const double waves = ceil((double)(g.tiles / run) / multiprocessors) * (double)run;
+    const double computing = (waves * tile + loads / g.chunks) / CLOCK;
+    /* Rows that begin anywhere in a sector are slow to write, unless the second-level cache holds them all. */
+    const double written = (double)g.N * g.OC * g.OH * g.OW * 4,
+                 read = (double)g.N * g.C * g.H * g.W * 4;
+    const bool slow = !g.carry && g.OW % CARRIED != 0 && written > 40e6;
+    const double moving = (read + written * (slow ? g.flat ? 1.7 : 3.3 : 1)) / MEMORY;
+    return (computing > moving ? computing : moving) + 10e-6;
+}
+
+/// What a plan keeps.
+struct gemm_choice {
+    int arrangement, channels;
+};
+
+/// The problem in 32 bits, without tiles; false when it does not fit.
+template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
+{
+    constexpr int64_t MOST = 1 << 20;
+    const int64_t extents[] = {
+        p->N,        p->C,       p->H,        p->W,          p->OC,
+        p->OH,       p->OW,      p->KH,       p->KW,         p->stride_h,
+        p->stride_w, p->pad_top, p->pad_left, p->dilation_h, p->dilation_w
+    };
+    for (int64_t extent : extents)
+        if (extent > MOST)
+            return false;
+    const int64_t group_in = p->C / p->groups;
+    if (p->H * p->W > MOST * 1024 || p->OH * p->OW > INT_MAX / 32 ||
+        (p->KH - 1) * p->dilation_h > MOST || (p->KW - 1) * p->dilation_w > MOST ||
+        p->KH * p->KW > MAX_STEPS || group_in * p->KH * p->KW > MOST * 1024)
+        return false;
+    g = {};
+    g.N = (int)p->N, g.C = (int)p->C, g.H = (int)p->H, g.W = (int)p->W, g.OC = (int)p->OC;
+    g.OH = (int)p->OH, g.OW = (int)p->OW, g.KH = (int)p->KH, g.KW = (int)p->KW,
+    g.groups = (int)p->groups;
+    g.group_in = (int)group_in, g.group_out = (int)(p->OC / p->groups);
+    g.stride_h = (int)p->stride_h, g.stride_w = (int)p->stride_w;
+    g.dilation_h = (int)p->dilation_h, g.dilation_w = (int)p->dilation_w;
+    g.top = (int)p->pad_top, g.left = (int)p->pad_left;
+    g.mode = p->padding_mode;
+    g.taps = g.KH * g.KW;
+    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.taps / 4 + 2) : 4;
+    return true;
+}
+
+/// The best tiles and the time that they take; false when none fit.
+template <int PRODUCTS>
+inline bool gemm_choose(const talc_conv2d_problem *p, int multiprocessors, gemm_problem &g,
+                        gemm_choice &choice, double &seconds)
+{
+    seconds = INFINITY;
+    if (!gemm_problem_of<PRODUCTS>(p, g))
+        return false;
+    const int64_t all = talc_ceil_div(g.group_in, STEP) * STEP;
+    for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
+        for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
+            if (!gemm_shape<PRODUCTS>(g, p, arrangement, (int)channels))
+                continue;
+            const double time = gemm_seconds<PRODUCTS>(g, multiprocessors);
+            if (time < seconds) {
+                seconds = time;
+                choice = { arrangement, (int)channels };
+            }
+        }
+    return seconds < INFINITY && gemm_shape<PRODUCTS>(g, p, choice.arrangement, choice.channels);
+}
+
+} // namespace talc
+
+#endif

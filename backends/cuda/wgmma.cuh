@@ -1,0 +1,120 @@
+/// Hopper's asynchronous matrix products and what goes with them: barriers in shared memory, register counts. Private to
+/// backends/cuda. Source: PTX ISA 8.5, sections 9.7.12 (mbarrier) and 9.7.14 (wgmma).
+#ifndef TALC_BACKENDS_CUDA_WGMMA_CUH
+#define TALC_BACKENDS_CUDA_WGMMA_CUH
+
+#include <cuda_pipeline_primitives.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+namespace talc
+{
+
+static __device__ __forceinline__ uint32_t shared_address(const void *at)
+{
+    return (uint32_t)__cvta_generic_to_shared(at);
+}
+
+// ---- Barriers -----------------------------------------------------------------------------------------------
+
+static __device__ __forceinline__ void barrier_init(uint32_t barrier, int count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
+}
+
+static __device__ __forceinline__ void fence_barrier_init()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n.reg .pred done;\nagain:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@!done bra.uni again;\n}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Waits for THREADS threads at barrier ID.
+template <int ID, int THREADS> static __device__ __forceinline__ void barrier_sync()
+{
+    asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
+}
+
+/// Makes the thread's writes to shared memory visible to wgmma.
+static __device__ __forceinline__ void fence_async_shared()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// ---- Registers ----------------------------------------------------------------------------------------------
+
+template <int COUNT> static __device__ __forceinline__ void registers_up()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> static __device__ __forceinline__ void registers_down()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+// ---- Products -----------------------------------------------------------------------------------------------
+
+/// A matrix in shared memory without swizzle: its address and, in units of 16 bytes, how far it is from one group of 8 columns to the
+/// next along the reduction, `leading`, and along the other dimension, `stride`.
+struct shared_matrix {
+    uint32_t at, stride;
+};
+
+static __device__ __forceinline__ shared_matrix shared_matrix_of(uint32_t address, int leading,
+                                                                 int stride)
+{
+    return { address / 16 | (uint32_t)leading << 16, (uint32_t)stride };
+}
+
+#define TALC_WGMMA_8(d, i)                                                                         \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+
+/// d += a b, or d = a b where `add` is 0: a [64, 16] in registers, b [16, 64] in shared memory, f16 with f32 sums.
+static __device__ __forceinline__ void wgmma(float (&d)[32], const uint4 &a, shared_matrix b,
+                                             int add)
+{
+    asm volatile(
+        "{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %38, 0;\nmov.b64 b, {%36, %37};\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, b, add, 1, 1, 0;\n}"
+        : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24)
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
+#undef TALC_WGMMA_8
+
+static __device__ __forceinline__ void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/// Until at most PENDING committed groups are left.
+template <int PENDING> static __device__ __forceinline__ void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+} // namespace talc
+
+#endif
