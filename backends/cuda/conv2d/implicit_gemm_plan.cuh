@@ -196,7 +196,7 @@ struct gemm_choice {
     int arrangement, channels;
 };
 
-/// The problem in 32 bits, without tiles; false when it does not fit.
+/// The problem in 32 bits, without tiles; false when it is empty or does not fit.
 template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
     constexpr int64_t MOST = 1 << 20;
@@ -206,8 +206,10 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
         p->stride_w, p->pad_top, p->pad_left, p->dilation_h, p->dilation_w
     };
     for (int64_t extent : extents)
-        if (extent > MOST)
+        if (extent < 0 || extent > MOST)
             return false;
+    if (p->N * p->C * p->OC == 0 || p->H * p->W == 0)
+        return false;
     const int64_t group_in = p->C / p->groups;
     if (p->H * p->W > MOST * 1024 || p->OH * p->OW > INT_MAX / 32 ||
         (p->KH - 1) * p->dilation_h > MOST || (p->KW - 1) * p->dilation_w > MOST ||
