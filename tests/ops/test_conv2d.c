@@ -127,6 +127,7 @@ Test(conv2d, every_row_takes_some_cases_and_the_last_takes_all)
 {
     int taken[TALC_MAX_ROWS] = { 0 }, cases = 0;
     talc_conv2d_explanation explanation = { .flops = 0 };
+    cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32)); /* rows of every class */
     for (; conv2d_case(cases) != NULL; cases++) {
         const talc_conv2d_problem problem = conv2d_parse(conv2d_case(cases));
         explanation = conv2d_explanation(tested_device(), &problem);

@@ -41,8 +41,7 @@ static size_t scales_bytes(const gemm_problem &g)
 }
 
 template <int PRODUCTS>
-static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                           talc_plan *plan)
+static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, talc_plan *plan)
 {
     if (p->dtype != TALC_F32)
         return "the data is not f32";
@@ -56,8 +55,6 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
                                plan->seconds))
         return "an extent is too large, or the patch under a tile does not fit shared memory";
     plan->workspace = gemm_packed_bytes<PRODUCTS>(g) + scales_bytes(g);
-    if (plan->workspace > limit)
-        return "the packed weights do not fit the workspace limit";
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
 }
@@ -103,9 +100,9 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
 /* Input gradients at stride 1 are convolutions too. */
 #define TALC_IMPLICIT_GEMM_ROW(name, products)                                                     \
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
-                                               size_t limit, talc_plan *plan)                      \
+                                               size_t, talc_plan *plan)                            \
     {                                                                                              \
-        return plan_of<products>(device, (const talc_conv2d_problem *)problem, limit, plan);       \
+        return plan_of<products>(device, (const talc_conv2d_problem *)problem, plan);              \
     }                                                                                              \
     talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
                                               const talc_plan *plan, const void *arguments)        \

@@ -208,7 +208,7 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
     for (int64_t extent : extents)
         if (extent < 0 || extent > MOST)
             return false;
-    if (p->N * p->C * p->OC == 0 || p->H * p->W == 0)
+    if (p->N * p->C * p->OC == 0 || p->H * p->W == 0 || p->OH * p->OW == 0)
         return false;
     const int64_t group_in = p->C / p->groups;
     if (p->H * p->W > MOST * 1024 || p->OH * p->OW > INT_MAX / 32 ||
