@@ -15,7 +15,8 @@
 ///
 /// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
 /// performance, 2022.
-#include "backends/cuda/conv2d/implicit_gemm_plan.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/kernel.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
 
@@ -23,6 +24,8 @@ using namespace talc;
 
 /* Sums of fewer products use up the strict bound by the splitting alone. */
 constexpr int64_t LEAST_PRODUCTS = 32;
+/* Added to the estimates, so that the rows run by name alone until every set of talc check has passed on a GPU. */
+constexpr double BY_NAME = 3600;
 
 static bool is_hopper(const talc_device *device)
 {
@@ -54,6 +57,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (!gemm_choose<PRODUCTS>(p, talc_cuda_state_of(device)->multiprocessors, g, choice,
                                plan->seconds))
         return "an extent is too large, or the patch under a tile does not fit shared memory";
+    plan->seconds += BY_NAME;
     plan->workspace = gemm_packed_bytes<PRODUCTS>(g) + scales_bytes(g);
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;

@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
 #include "tensor/extent.h"
 
 #include <cmath>

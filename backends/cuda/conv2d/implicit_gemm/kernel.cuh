@@ -1,0 +1,135 @@
+/// implicit_gemm's kernel. Private to backends/cuda; implicit_gemm.cu tells the method.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_KERNEL_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_KERNEL_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/results.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/weights.cuh"
+
+namespace talc
+{
+
+template <int PRODUCTS>
+static __device__ __forceinline__ void multiply(const gemm_problem &p, const char *patches,
+                                                const patch_note *notes, char *ring, float *staging,
+                                                float *carried, uint32_t full, uint32_t empty)
+{
+    const int warpgroup =
+        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
+    const shared_matrix first =
+        shared_matrix_of(shared_address(patches) + warpgroup * p.part_shift * 16,
+                         p.phases * p.positions, p.row_shift);
+    const uint32_t low = (uint32_t)(p.channels / PLANE * p.phases * p.positions);
+    int buffer = 0;
+    uint32_t parity = 0;
+    weight_stream<PRODUCTS> weights(p, ring);
+    constexpr int RUNS = RUN<PRODUCTS>;
+    float part[ROWS * 4]; /* declared here, the sums of all blocks share their registers */
+    for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
+        float sums[BLOCKS][ROWS * 4];
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+            for (int k = 0; k < ROWS * 4; k++)
+                sums[b][k] = 0;
+        int exponent = 0;
+        unsigned tiny = 0;
+        for (int chunk = 0; chunk < p.chunks; chunk++) {
+            barrier_wait(full + 8 * buffer, parity);
+            const patch_note note = notes[buffer];
+            tiny += note.tiny;
+            if (chunk > 0 && note.exponent != exponent) {
+                wgmma_wait<0>(); /* for the compiler, which else waits after every product */
+                const int e = note.exponent - exponent, e1 = max(-126, min(127, e));
+                const float f = power_of_two(e1), rest = power_of_two(max(-126, min(127, e - e1)));
+#pragma unroll
+                for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+                    for (int k = 0; k < ROWS * 4; k++)
+                        sums[b][k] = sums[b][k] * f * rest;
+            }
+            exponent = note.exponent;
+            const uint32_t patch = first.at + (uint32_t)(buffer * p.patch_bytes / 16);
+            auto matrix_of = [&](int s, int b) {
+                return shared_matrix{ patch + p.shifts[s] + b * 8, first.stride };
+            };
+            for (int s = 0; s < p.steps; s += RUNS) {
+                uint4 a[RUNS][PARTS<PRODUCTS>];
+                __pipeline_wait_prior(DEPTH<PRODUCTS> - RUNS);
+#pragma unroll
+                for (int k = 0; k < RUNS; k++)
+                    weights.read(a[k]);
+                if constexpr (PRODUCTS == 1) {
+                    wgmma_fence();
+#pragma unroll
+                    for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+                        for (int k = 0; k < RUNS; k++)
+                            wgmma(sums[b], a[k][0], matrix_of(s + k, b), 1);
+                    wgmma_commit();
+                    weights.fetch();
+                    wgmma_wait<0>();
+                } else {
+                    weights.fetch();
+#pragma unroll
+                    for (int b = 0; b < BLOCKS; b++) {
+                        wgmma_fence();
+#pragma unroll
+                        for (int k = 0; k < RUNS; k++) {
+                            const shared_matrix high = matrix_of(s + k, b),
+                                                rest = { high.at + low, high.stride };
+                            wgmma(part, a[k][PARTS<PRODUCTS> - 1], high, k);
+                            wgmma(part, a[k][0], rest, 1);
+                            wgmma(part, a[k][0], high, 1);
+                        }
+                        wgmma_commit();
+                        wgmma_wait<0>();
+#pragma unroll
+                        for (int k = 0; k < ROWS * 4; k++)
+                            sums[b][k] += part[k];
+                    }
+                }
+            }
+            if (threadIdx.x % 128 % WARP == 0)
+                barrier_arrive(empty + 8 * buffer);
+            if (++buffer == p.buffers)
+                buffer = 0, parity ^= 1;
+        }
+        store_results(p, tile_of(p, t), sums, exponent, tiny, staging, carried);
+    }
+    __pipeline_wait_prior(0);
+}
+
+template <int PRODUCTS>
+static __global__ void __launch_bounds__(GEMM_THREADS<PRODUCTS>, 1)
+    implicit_gemm(const __grid_constant__ gemm_problem p)
+{
+    extern __shared__ __align__(128) char shared[];
+    __shared__ __align__(8) uint64_t barriers[2 * MAX_BUFFERS];
+    __shared__ patch_note notes[MAX_BUFFERS];
+    __shared__ unsigned measured[MAX_BUFFERS][2];
+    constexpr int RING = DEPTH<PRODUCTS> * PARTS<PRODUCTS> * MULTIPLIERS * 2048;
+    char *patches = shared, *ring = patches + p.buffers * p.patch_bytes;
+    float *staging = (float *)(ring + RING);
+    float *carried = staging + MULTIPLIERS * 4 * STAGING;
+    const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < p.buffers; i++) {
+            barrier_init(full + 8 * i, LOADERS<PRODUCTS>);
+            barrier_init(empty + 8 * i, MULTIPLIERS * 4);
+        }
+        fence_barrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= MULTIPLIERS * 128) {
+        registers_down<PRODUCTS == 3 ? 72 : 48>();
+        load_patches<PRODUCTS>(p, patches, notes, measured, full, empty);
+    } else {
+        registers_up<PRODUCTS == 3 ? 216 : 208>();
+        multiply<PRODUCTS>(p, patches, notes, ring, staging, carried, full, empty);
+    }
+}
+
+} // namespace talc
+
+#endif

@@ -1,0 +1,178 @@
+/// implicit_gemm's patches: parts of x in halves, in shared memory, which warps of their own load. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PATCH_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PATCH_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
+#include "backends/cuda/wgmma.cuh"
+
+namespace talc
+{
+
+struct patch_note {
+    int exponent;
+    unsigned tiny;
+};
+
+struct patch_item {
+    const float *from;
+    char *to;
+    int position, channel;
+    bool inside;
+};
+
+/// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
+/// scaling. With CAREFUL infinities are written as NaN and do not count, and channels may end inside the chunk.
+template <int PRODUCTS, bool CAREFUL>
+static __device__ __forceinline__ void load_patch(const gemm_problem &p, const gemm_tile &a,
+                                                  int chunk, char *patch, float scale, float &most,
+                                                  unsigned &tiny)
+{
+    const int count = p.phases * p.positions, channels = p.group_in - chunk * p.channels;
+    const int64_t plane = (int64_t)p.H * p.W;
+    const float *x = p.x + ((int64_t)a.g * p.group_in + (int64_t)chunk * p.channels) * plane;
+    const unsigned plane_bytes = (unsigned)count * 16,
+                   low = (unsigned)(p.channels / PLANE) * plane_bytes;
+    constexpr unsigned least = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
+    float largest = 0;
+    unsigned few = 0;
+    auto find = [&](patch_item &item) {
+        int phase = 0, at = item.position;
+        if (p.phases > 1) {
+            phase = (int)p.by_positions.quotient((uint32_t)at);
+            at -= phase * p.positions;
+        }
+        const gemm_place place = place_of(p, a, at);
+        int h = place.row * p.stride_h - p.top, w = place.column * p.stride_w - p.left;
+        if (p.phases > 1) {
+            const int phase_h = phase / p.phases_w;
+            h += phase_h * p.phase_h_step;
+            w += (phase - phase_h * p.phases_w) * p.phase_w_step;
+        }
+        item.inside = item.position < count && place.n < p.N;
+        if (p.mode != TALC_PADDING_ZEROS && item.inside) {
+            h = (int)talc_window_source(p.mode, h, p.H);
+            w = (int)talc_window_source(p.mode, w, p.W);
+        }
+        item.inside = item.inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+        item.from = x + (item.inside ? place.n * (int64_t)p.C * plane + h * p.W + w : 0);
+        item.to = patch + item.position * 16;
+    };
+    auto next = [&](const patch_item &item) {
+        patch_item after = item;
+        after.channel += STEP;
+        after.from += STEP * plane;
+        after.to += 2 * plane_bytes;
+        if (after.channel >= p.channels) {
+            after.channel = 0;
+            after.position += LOADERS<PRODUCTS>;
+            find(after);
+        }
+        return after;
+    };
+    auto load = [&](float(&v)[STEP], const patch_item &item) {
+        const float *from = item.from;
+#pragma unroll
+        for (int i = 0; i < STEP; i++, from += plane)
+            v[i] = item.inside && (!CAREFUL || item.channel + i < channels) ? __ldg(from) : 0;
+    };
+    auto store = [&](float(&v)[STEP], const patch_item &item) {
+        unsigned smallest = ~0u;
+#pragma unroll
+        for (int i = 0; i < STEP; i++) {
+            if (CAREFUL && isinf(v[i]))
+                v[i] = __int_as_float(0x7fffffff);
+            largest = fmaxf(largest, fabsf(v[i]));
+            v[i] *= scale;
+            smallest = min(smallest, 2 * __float_as_uint(v[i]) - 1);
+        }
+        if (smallest < least)
+#pragma unroll
+            for (int i = 0; i < STEP; i++)
+                few += 2 * __float_as_uint(v[i]) - 1 < least;
+        char *to = item.to;
+#pragma unroll
+        for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
+            __half2 high[4], rest[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float v0 = v[k + 2 * i], v1 = v[k + 2 * i + 1];
+                high[i] = __floats2half2_rn(v0, v1);
+                if (PRODUCTS == 3)
+                    rest[i] =
+                        __floats2half2_rn(v0 - __low2float(high[i]), v1 - __high2float(high[i]));
+            }
+            *(int4 *)to = *(int4 *)high;
+            if (PRODUCTS == 3)
+                *(int4 *)(to + low) = *(int4 *)rest;
+        }
+    };
+    patch_item item = {};
+    item.position = (int)threadIdx.x - MULTIPLIERS * 128;
+    find(item);
+#pragma unroll 1
+    while (item.position < count) {
+        float v[STEP];
+        load(v, item);
+        store(v, item);
+        item = next(item);
+    }
+    most = largest;
+    tiny = few;
+}
+
+template <int PRODUCTS>
+static __device__ __forceinline__ void load_patches(const gemm_problem &p, char *patches,
+                                                    patch_note *notes, unsigned (*measured)[2],
+                                                    uint32_t full, uint32_t empty)
+{
+    int buffer = 0, exponent = 0;
+    uint32_t parity = 1;
+    for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
+        const gemm_tile a = tile_of(p, t);
+        for (int chunk = 0; chunk < p.chunks; chunk++) {
+            barrier_wait(empty + 8 * buffer, parity);
+            bool careful = (chunk + 1) * p.channels > p.group_in;
+            for (;;) {
+                if (threadIdx.x - MULTIPLIERS * 128 == 0)
+                    measured[buffer][0] = measured[buffer][1] = 0;
+                const float scale = ldexpf(1, exponent);
+                char *patch = patches + buffer * p.patch_bytes;
+                float largest;
+                unsigned tiny;
+                if (careful)
+                    load_patch<PRODUCTS, true>(p, a, chunk, patch, scale, largest, tiny);
+                else
+                    load_patch<PRODUCTS, false>(p, a, chunk, patch, scale, largest, tiny);
+                const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
+                tiny = __reduce_add_sync(~0u, tiny);
+                barrier_sync<1, LOADERS<PRODUCTS>>();
+                if (threadIdx.x % WARP == 0) {
+                    atomicMax(&measured[buffer][0], most);
+                    atomicAdd(&measured[buffer][1], tiny);
+                }
+                barrier_sync<1, LOADERS<PRODUCTS>>();
+                largest = __uint_as_float(measured[buffer][0]);
+                int e;
+                frexpf(largest, &e);
+                if (largest == 0 ||
+                    (e + exponent <= TOP + 1 && (e + exponent > TOP - 3 || exponent == 127)))
+                    break;
+                if (isinf(largest))
+                    careful = true;
+                else
+                    exponent = min(TOP - e, 127);
+                barrier_sync<1, LOADERS<PRODUCTS>>();
+            }
+            if (threadIdx.x - MULTIPLIERS * 128 == 0)
+                notes[buffer] = { exponent, measured[buffer][1] };
+            fence_async_shared();
+            barrier_arrive(full + 8 * buffer);
+            if (++buffer == p.buffers)
+                buffer = 0, parity ^= 1;
+        }
+    }
+}
+
+} // namespace talc
+
+#endif

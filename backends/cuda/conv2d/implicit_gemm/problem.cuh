@@ -1,0 +1,148 @@
+/// What implicit_gemm's kernels know of a problem, and which tiles and positions there are. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
+
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/index.cuh"
+#include "ops/conv2d.h"
+
+#include <cuda_fp16.h>
+
+namespace talc
+{
+
+/// A tile of one warpgroup: 64 output channels of ROWS rows of COLUMNS output positions, as BLOCKS products 8 positions wide.
+constexpr int CHANNELS = 64, ROWS = 8, COLUMNS = 32, BLOCKS = COLUMNS / 8;
+/// Warpgroups that multiply, and threads that load patches.
+constexpr int MULTIPLIERS = 2;
+template <int PRODUCTS> constexpr int LOADERS = PRODUCTS == 3 ? 128 : 256;
+template <int PRODUCTS> constexpr int GEMM_THREADS = MULTIPLIERS * 128 + LOADERS<PRODUCTS>;
+/// Channels of a product's step, and of a plane of the patch in shared memory.
+constexpr int STEP = 16, PLANE = 8;
+/// Steps whose products follow one another on the same sums: switching sums costs the tensor cores time.
+template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 3 : 2;
+/// Steps of weights that are on their way to each thread.
+template <int PRODUCTS> constexpr int DEPTH = PRODUCTS == 3 ? 6 : 8;
+template <int PRODUCTS> constexpr int PARTS = PRODUCTS == 3 ? 2 : 1;
+constexpr int MAX_BUFFERS = 4, MAX_STEPS = 1024;
+/// Floats of a sector of memory, the most that a tile may leave to the one beside it; of a row of results in shared memory, 10 banks
+/// from the next; and of a warp's rows.
+constexpr int CARRIED = 8, RESULT_PITCH = CARRIED + COLUMNS + 2,
+              STAGING = 16 * RESULT_PITCH + ROWS * WARP, CARRY = ROWS * 16 * CARRIED;
+
+struct gemm_problem {
+    const float *x, *w;
+    float *y;
+    const __half *packed;
+    const int *exponents; ///< of each output channel's weights
+    const float
+        *thresholds; ///< magnitude of a scaled sum below which the products of tiny weights matter
+    epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
+
+    int N, C, H, W, OC, OH, OW, KH, KW, groups;
+    int group_in, group_out; ///< channels of a group
+    int stride_h, stride_w, dilation_h, dilation_w, top, left;
+    talc_padding_mode mode;
+    int taps, channels, chunks,
+        steps; ///< of a chunk: channels, and products of STEP channels, a multiple of RUN
+
+    /* The patch: for each phase of the stride, the positions that the tile's windows begin at, row by row. */
+    int phases, phases_w, phase_h_step, phase_w_step;
+    int pitch,
+        image_rows; ///< positions of a row; rows of an image, where images follow one another
+    int positions;  ///< of a phase
+    int row_shift;  ///< positions from one row of the tile to the next
+    int part_shift; ///< positions from one warpgroup's part of the tile to the other's; 0: they have channels of their own
+    bool flat;      ///< tiles run on over the ends of rows and images
+    bool
+        carry; ///< a block takes the tiles of a row one after the other, and carries parts of sectors over
+
+    int channel_tiles, row_tiles, column_tiles, pixel_tiles, tiles;
+    int tile_rows, tile_columns;
+    int patch_bytes, buffers;
+    float coefficient; ///< of the count of tiny elements
+    divisor<uint32_t> by_pitch, by_image_rows, by_positions;
+    divisor<uint32_t> by_inner, by_outer, by_row_tiles,
+        by_N; ///< a tile's number is [group][n][row][outer][inner]: columns and channels, with carry
+    /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.
+    uint16_t shifts[MAX_STEPS];
+};
+
+/// Scaled maxima lie in [2^13, 2^14).
+constexpr int TOP = 14;
+
+static __device__ __forceinline__ float power_of_two(int e)
+{
+    return __int_as_float((e + 127) << 23);
+}
+
+// ---- Tiles --------------------------------------------------------------------------------------------------
+
+struct gemm_tile {
+    int g, channel_tile;
+    int first;          ///< position at which a flat tile begins
+    int n, row, column; ///< at which another does
+    bool before, after; ///< with carry: whether the row has a tile before it, and one behind
+};
+
+static __device__ __forceinline__ gemm_tile tile_of(const gemm_problem &p, int t)
+{
+    gemm_tile a = {};
+    const int rest = (int)p.by_inner.quotient((uint32_t)t),
+              rows = (int)p.by_outer.quotient((uint32_t)rest);
+    const int inner = t - rest * (int)p.by_inner.by, outer = rest - rows * (int)p.by_outer.by;
+    const int column = p.carry ? inner : outer;
+    a.channel_tile = p.carry ? outer : inner;
+    a.before = p.carry && column > 0, a.after = p.carry && column + 1 < p.column_tiles;
+    if (p.flat) {
+        a.g = rows;
+        a.first = column * p.tile_columns;
+        return a;
+    }
+    a.column = column * p.tile_columns;
+    const int images = (int)p.by_row_tiles.quotient((uint32_t)rows);
+    a.row = (rows - images * p.row_tiles) * p.tile_rows;
+    a.g = (int)p.by_N.quotient((uint32_t)images);
+    a.n = images - a.g * p.N;
+    return a;
+}
+
+/// The tiles that a block computes.
+static __device__ __forceinline__ int first_tile(const gemm_problem &p)
+{
+    return (int)blockIdx.x * (p.carry ? p.column_tiles : 1);
+}
+
+static __device__ __forceinline__ int next_tile(const gemm_problem &p, int t)
+{
+    if (!p.carry)
+        return t + (int)gridDim.x;
+    t++;
+    const bool ends = t == (int)(p.by_inner.quotient((uint32_t)t) * p.by_inner.by);
+    return ends ? t + ((int)gridDim.x - 1) * p.column_tiles : t;
+}
+
+/// Where position `at` of a phase of the tile's patch lies.
+struct gemm_place {
+    int n, row, column;
+};
+
+static __device__ __forceinline__ gemm_place place_of(const gemm_problem &p, const gemm_tile &a,
+                                                      int at)
+{
+    const int f = a.first + at;
+    gemm_place place;
+    place.n = a.n;
+    place.row = (int)p.by_pitch.quotient((uint32_t)f);
+    place.column = a.column + f - place.row * p.pitch;
+    place.row += a.row;
+    if (p.flat) {
+        place.n = (int)p.by_image_rows.quotient((uint32_t)place.row);
+        place.row -= place.n * p.image_rows;
+    }
+    return place;
+}
+
+} // namespace talc
+
+#endif

@@ -1,0 +1,144 @@
+/// implicit_gemm's weights: packed in halves, and on their way to the threads that multiply. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_WEIGHTS_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_WEIGHTS_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
+
+#include <cuda_pipeline_primitives.h>
+
+namespace talc
+{
+
+/// A block an output channel: its scale, then its halves, in the order in which threads read them as wgmma's first operand:
+/// [group][channels of 64][chunk][step][part][warp][lane][8].
+template <int PRODUCTS>
+static __global__ void __launch_bounds__(BLOCK)
+    pack_halves(const gemm_problem p, __half *packed, int *exponents, float *thresholds)
+{
+    __shared__ unsigned most, tiny;
+    const int rows = p.channel_tiles * (p.part_shift == 0 ? 2 : 1) * CHANNELS;
+    const int oc = (int)blockIdx.x % rows, g = (int)blockIdx.x / rows, t = (int)threadIdx.x;
+    const int K = p.group_in * p.taps;
+    const bool real = oc < p.group_out;
+    const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
+    if (t == 0)
+        most = tiny = 0;
+    __syncthreads();
+    unsigned largest = 0;
+    if (real)
+        for (int i = t; i < K; i += BLOCK) {
+            const unsigned bits = __float_as_uint(w[i]) & 0x7fffffff;
+            if (bits < 0x7f800000)
+                largest = max(largest, bits);
+        }
+    largest = __reduce_max_sync(~0u, largest);
+    if (t % WARP == 0)
+        atomicMax(&most, largest);
+    __syncthreads();
+    int e = 0;
+    if (most != 0)
+        frexpf(__uint_as_float(most), &e), e = TOP - e;
+    const int e1 = e > 127 ? 127 : e;
+    const float f1 = power_of_two(e1), f2 = power_of_two(e - e1);
+    const float least = PRODUCTS == 3 ? 0x1p-4f : 0x1p-14f;
+    unsigned count = 0;
+    const int row = oc % CHANNELS, lane = row % 8 * 4, warp = row / 16, upper = row / 8 % 2;
+    const int pairs = p.chunks * p.steps * 8;
+    for (int i = t; i < pairs; i += BLOCK) {
+        /* In a step: lane % 4, then the halves of STEP. */
+        const int step = i / 8, chunk = step / p.steps, at = step - chunk * p.steps;
+        const int sixteens = p.channels / STEP, tap = at / sixteens;
+        const int c = chunk * p.channels + (at - tap * sixteens) * STEP + i % 8 / 4 * 8 + i % 4 * 2;
+        float v[2];
+        for (int k = 0; k < 2; k++) {
+            v[k] = real && tap < p.taps && c + k < p.group_in
+                       ? w[(int64_t)(c + k) * p.taps + tap] * f1 * f2
+                       : 0;
+            count += v[k] != 0 && fabsf(v[k]) < least;
+        }
+        const __half2 high = __floats2half2_rn(v[0], v[1]);
+        const int64_t block = (int64_t)g * (rows / CHANNELS) + oc / CHANNELS;
+        const int64_t first =
+            ((block * p.chunks * p.steps + step) * PARTS<PRODUCTS> * 4 + warp) * WARP;
+        __half2 *to = (__half2 *)packed + (first + lane + i % 4) * 4 + i % 8 / 4 * 2 + upper;
+        *to = high;
+        if (PRODUCTS == 3)
+            to[4 * WARP * 4] =
+                __floats2half2_rn(v[0] - __low2float(high), v[1] - __high2float(high));
+    }
+    count = __reduce_add_sync(~0u, count);
+    if (t % WARP == 0)
+        atomicAdd(&tiny, count);
+    __syncthreads();
+    if (t == 0) {
+        exponents[blockIdx.x] = e;
+        thresholds[blockIdx.x] = (float)tiny * p.coefficient;
+    }
+}
+
+/// The next steps of weights, each thread's own, on their way from global to shared memory.
+template <int PRODUCTS> struct weight_stream {
+    const gemm_problem &p;
+    char *const ring;
+    const char *from;
+    int tile, left; ///< whose steps are fetched, and how many of them are still to be
+    int slot, next; ///< to be filled, and to be read
+
+    __device__ weight_stream(const gemm_problem &p_, char *ring_)
+        : p(p_), ring(ring_ + threadIdx.x * 16), slot(0), next(0)
+    {
+        tile = first_tile(p);
+        begin();
+#pragma unroll 1
+        for (int i = 0; i < DEPTH<PRODUCTS>; i += RUN<PRODUCTS>)
+            fetch();
+    }
+    __device__ void begin()
+    {
+        left = 0;
+        if (tile >= p.tiles)
+            return;
+        const gemm_tile a = tile_of(p, tile);
+        const int warpgroup = (int)threadIdx.x / 128, both = p.part_shift == 0 ? 2 : 1;
+        const int64_t block =
+            ((int64_t)a.g * p.channel_tiles + a.channel_tile) * both + (both == 2 ? warpgroup : 0);
+        left = p.chunks * p.steps;
+        from =
+            (const char *)p.packed + block * left * PARTS<PRODUCTS> * 2048 + threadIdx.x % 128 * 16;
+    }
+    /// The next steps of a run; a tile's are a multiple of it.
+    __device__ void fetch()
+    {
+        constexpr int COUNT = RUN<PRODUCTS>;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            if (left > 0) {
+                char *to = ring + slot * PARTS<PRODUCTS> * (MULTIPLIERS * 2048);
+#pragma unroll
+                for (int part = 0; part < PARTS<PRODUCTS>; part++)
+                    __pipeline_memcpy_async(to + part * (MULTIPLIERS * 2048),
+                                            from + (i * PARTS<PRODUCTS> + part) * 2048, 16);
+            }
+            __pipeline_commit();
+            slot = slot == DEPTH<PRODUCTS> - 1 ? 0 : slot + 1;
+        }
+        from += COUNT * PARTS<PRODUCTS> * 2048;
+        left -= COUNT;
+        if (left == 0) {
+            tile = next_tile(p, tile);
+            begin();
+        }
+    }
+    __device__ void read(uint4 (&a)[PARTS<PRODUCTS>])
+    {
+        const char *at = ring + next * PARTS<PRODUCTS> * (MULTIPLIERS * 2048);
+#pragma unroll
+        for (int part = 0; part < PARTS<PRODUCTS>; part++)
+            a[part] = *(const uint4 *)(at + part * (MULTIPLIERS * 2048));
+        next = next == DEPTH<PRODUCTS> - 1 ? 0 : next + 1;
+    }
+};
+
+} // namespace talc
+
+#endif
