@@ -1,4 +1,5 @@
 /// Every convolution among the edges of `talc check` on every algorithm that takes it, against the oracle.
+#include "check/bound.h"
 #include "ops/backend.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
@@ -99,6 +100,41 @@ static const char *spoilt_case(int index)
 Test(conv2d, what_is_not_finite_touches_only_its_windows)
 {
     expect_rows_pass(KIND(NAN) | KIND(INFINITY), spoilt_case);
+}
+
+/* Half the input channels are 2^40 or 2^120 times as large as the other half, of which half the output channels are the only sums: a
+ * row that scales operands has to scale these apart. Each result keeps the bound of its own terms. */
+Test(conv2d, channels_of_any_size_keep_their_bound)
+{
+    talc_conv2d_problem problem = conv2d_parse("n2c160h9w11o6k3x3p1x1");
+    cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
+    const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &problem);
+    for (int apart = 40; apart <= 120; apart += 80)
+        for (int large = 0; large < 2; large++) {
+            conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+            const int64_t plane = problem.H * problem.W, taps = problem.KH * problem.KW;
+            for (int64_t i = 0; i < data.x_count; i++)
+                data.x[i] *= ldexp(1, i / plane % 160 / 80 == large ? apart / 2 : -apart / 2);
+            for (int64_t i = 0; i < data.w_count; i++)
+                if (i / taps % 160 / 80 == large && i / taps / 160 % 2 == 0)
+                    data.w[i] = 0;
+            for (int row = 0; row < e.decision.count; row++) {
+                const talc_candidate *candidate = &e.decision.candidates[row];
+                if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
+                    continue;
+                double *values = conv2d_values(tested_device(), &data, candidate->name);
+                for (int64_t i = 0; i < data.y_count; i++) {
+                    const check_due due = conv2d_due(&data, i);
+                    const double bound = talc_check_bound(&candidate->arithmetic, TALC_F32,
+                                                          TALC_CHECK_WIDE, &due, 0);
+                    cr_assert(talc_check_share(due.value, values[i], bound) <= 1,
+                              "%s, 2^%d apart: element %d is %.9g, not %.9Lg", candidate->name,
+                              apart, (int)i, values[i], due.value);
+                }
+                free(values);
+            }
+            conv2d_data_free(&data);
+        }
 }
 
 /* Rows, called without the op, between guard bands; some off alignment and in small workspaces too. */

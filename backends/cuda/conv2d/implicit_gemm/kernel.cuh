@@ -33,11 +33,10 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             for (int k = 0; k < ROWS * 4; k++)
                 sums[b][k] = 0;
         int exponent = 0;
-        unsigned tiny = 0;
+        float tiny = 0, span = 1; /* weights of tiny elements, and the largest factor since */
         for (int chunk = 0; chunk < p.chunks; chunk++) {
             barrier_wait(full + 8 * buffer, parity);
             const patch_note note = notes[buffer];
-            tiny += note.tiny;
             if (chunk > 0 && note.exponent != exponent) {
                 wgmma_wait<0>(); /* for the compiler, which else waits after every product */
                 const int e = note.exponent - exponent, e1 = max(-126, min(127, e));
@@ -47,8 +46,11 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
 #pragma unroll
                     for (int k = 0; k < ROWS * 4; k++)
                         sums[b][k] = sums[b][k] * f * rest;
+                tiny = e < -100 || e > 60 ? NAN : tiny * f * rest; /* sums may be out of range */
+                span = fmaxf(1, span * f * rest);
             }
             exponent = note.exponent;
+            tiny += (float)min(note.tiny, (unsigned)(p.channels * p.taps));
             const uint32_t patch = first.at + (uint32_t)(buffer * p.patch_bytes / 16);
             auto matrix_of = [&](int s, int b) {
                 return shared_matrix{ patch + p.shifts[s] + b * 8, first.stride };
@@ -95,7 +97,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (++buffer == p.buffers)
                 buffer = 0, parity ^= 1;
         }
-        store_results(p, tile_of(p, t), sums, exponent, tiny, staging, carried);
+        store_results(p, tile_of(p, t), sums, { exponent, tiny, span }, staging, carried);
     }
     __pipeline_wait_prior(0);
 }

@@ -115,12 +115,19 @@ static __device__ __forceinline__ void store_sectors(float *y, int plane, int ch
     }
 }
 
+/// What the sums of a tile are scaled by, how many of their elements were too small for f16, each counted as often as it has been scaled
+/// up since, and the largest such factor. NaN: the sums are lost.
+struct sums_note {
+    int exponent;
+    float tiny, span;
+};
+
 /// Ends a warp's sums and writes them, row by row through shared memory, so that they leave in whole rows of the tile. Those that may
 /// have lost the products of tiny elements, and NaN, are computed again. `carried` [ROWS][16][CARRIED] are the ends of rows for the
 /// tile behind.
 static __device__ __forceinline__ void store_results(const gemm_problem &p, const gemm_tile &a,
-                                                     float (&sums)[BLOCKS][ROWS * 4], int exponent,
-                                                     unsigned tiny, float *staging, float *carried)
+                                                     float (&sums)[BLOCKS][ROWS * 4],
+                                                     sums_note note, float *staging, float *carried)
 {
     /* Asked for anew: what follows from it would else take registers from the sums while they are formed. */
     int thread;
@@ -139,12 +146,10 @@ static __device__ __forceinline__ void store_results(const gemm_problem &p, cons
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int c = lane / 4 + half * 8, at = a.g * p.channel_tiles * both * CHANNELS + first + c;
-        const int e = -(exponent + p.exponents[at]);
+        const int e = -(note.exponent + p.exponents[at]);
         back[half] = power_of_two(max(-126, min(127, e)));
-        least[half] =
-            (float)min(tiny, (unsigned)(p.group_in * p.taps)) * p.coefficient + p.thresholds[at];
-        if (e < -126 || e > 127)
-            least[half] = INFINITY;
+        const bool lost = e < -126 || e > 127;
+        least[half] = lost ? NAN : note.tiny * p.coefficient + p.thresholds[at] * note.span;
         bias[half] = p.last.bias != nullptr && c < channels ? p.last.bias[oc0 + c] : 0;
     }
     const bool simple =
