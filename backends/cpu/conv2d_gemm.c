@@ -15,7 +15,8 @@ enum {
     MIN_COLUMNS = 64,
     TERMS = 512,
     MIN_MADE = 32,
-    TASKS = 16,
+    TASKS_EACH = 4,
+    MOST_TASKS = 16,
     CACHE_SHARE = 4,
     LINE = 16, /* elements of a cache line of f32 */
 };
@@ -79,10 +80,14 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
 {
     const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
     const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
-    int64_t outputs = COLUMNS, made = talc_larger(share / size / COLUMNS, MIN_MADE);
+    /* Tasks for all threads, so that they end at about the same time; no more, as each copies its patch. */
+    const int64_t tasks = talc_smaller((int64_t)talc_cpu_threads() * TASKS_EACH, MOST_TASKS);
+    const int64_t plane = talc_larger(gemm->h.outputs * gemm->w.outputs, MIN_COLUMNS);
+    int64_t outputs = COLUMNS;
+    int64_t made = talc_larger(share / size / talc_smaller(plane, COLUMNS), MIN_MADE);
     cut(gemm, outputs, made, plan);
-    while (tasks_of(gemm, plan) < TASKS && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
-        if (outputs > COLUMNS / 2 || plan->made <= MIN_MADE)
+    while (tasks_of(gemm, plan) < tasks && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
+        if (outputs > 2 * MIN_COLUMNS || plan->made <= MIN_MADE)
             outputs /= 2;
         else
             made = plan->made / 2;
