@@ -9,6 +9,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_GATHER_CUH
 
 #include "backends/cuda/cuda.h"
+#include "tensor/extent.h"
 
 namespace talc
 {
@@ -26,14 +27,10 @@ template <typename Index> struct gather_axis {
     {
         if (K_ == 1)
             dilation_ = 1; /* which may be anything then */
-        int64_t a = stride_, b = dilation_;
-        while (b != 0) {
-            const int64_t rest = a % b;
-            a = b, b = rest;
-        }
+        const int64_t common = talc_gcd(stride_, dilation_);
         stride = (Index)stride_, dilation = (Index)dilation_;
         K = (Index)K_, O = (Index)O_, pad = (Index)pad_;
-        tap_step = (Index)(stride_ / a), out_step = (Index)(dilation_ / a);
+        tap_step = (Index)(stride_ / common), out_step = (Index)(dilation_ / common);
     }
 
     /// Solutions of any input at most.

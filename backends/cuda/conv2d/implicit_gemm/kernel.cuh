@@ -110,9 +110,8 @@ static __global__ void __launch_bounds__(GEMM_THREADS<PRODUCTS>, 1)
     __shared__ __align__(8) uint64_t barriers[2 * MAX_BUFFERS];
     __shared__ patch_note notes[MAX_BUFFERS];
     __shared__ unsigned measured[MAX_BUFFERS][2];
-    constexpr int RING = DEPTH<PRODUCTS> * PARTS<PRODUCTS> * MULTIPLIERS * 2048;
     char *patches = shared, *ring = patches + p.buffers * p.patch_bytes;
-    float *staging = (float *)(ring + RING);
+    float *staging = (float *)(ring + RING<PRODUCTS>);
     float *carried = staging + MULTIPLIERS * 4 * STAGING;
     const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
     if (threadIdx.x == 0) {

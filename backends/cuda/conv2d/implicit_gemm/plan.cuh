@@ -12,9 +12,6 @@ namespace talc
 
 /// Shared memory of a block: what a Hopper GPU lends, less what the kernel declares.
 constexpr int64_t GEMM_SHARED = (227 << 10) - 1024;
-/// Behind the patches: weights on their way and results.
-template <int PRODUCTS>
-constexpr int64_t GEMM_RING = (int64_t)DEPTH<PRODUCTS> *PARTS<PRODUCTS> *MULTIPLIERS * 2048;
 inline int64_t gemm_staging_bytes(const gemm_problem &g)
 {
     return (int64_t)MULTIPLIERS * 4 * (STAGING + (g.carry ? CARRY : 0)) * 4;
@@ -22,7 +19,7 @@ inline int64_t gemm_staging_bytes(const gemm_problem &g)
 
 template <int PRODUCTS> inline size_t gemm_shared_bytes(const gemm_problem &g)
 {
-    return (size_t)(g.buffers * g.patch_bytes + GEMM_RING<PRODUCTS> + gemm_staging_bytes(g));
+    return (size_t)(g.buffers * g.patch_bytes + RING<PRODUCTS> + gemm_staging_bytes(g));
 }
 
 inline int64_t gemm_channel_rows(const gemm_problem &g)
@@ -47,16 +44,12 @@ inline phase_axis phase_axis_of(int64_t extent, int64_t O, int64_t K, int64_t st
                                 int64_t dilation, int64_t pad, bool zeros)
 {
     phase_axis axis;
-    int64_t a = stride, b = dilation;
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b, b = rest;
-    }
-    axis.step = a;
+    axis.step = talc_gcd(stride, dilation);
+    const int64_t phases = stride / axis.step;
     const int64_t last = (K - 1) * dilation;
-    axis.count = stride / a < last / a + 1 ? stride / a : last / a + 1;
+    axis.count = phases < last / axis.step + 1 ? phases : last / axis.step + 1;
     axis.reach = last / stride;
-    const int64_t needed = O + axis.reach, before = pad - (axis.count - 1) * a;
+    const int64_t needed = O + axis.reach, before = pad - (axis.count - 1) * axis.step;
     const int64_t shared = zeros && before > 0 ? (before - 1) / stride + 1 : 0;
     const int64_t end = (extent + pad + stride - 1) / stride;
     axis.extent = needed - shared > end ? needed - shared : end;
@@ -120,7 +113,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, int arrang
         g.pixel_tiles = (int)tiles;
     }
     const int64_t units = h.count * w.count * positions;
-    if (units > 16383 || pitch > 16383 || p->OH * p->OW > INT_MAX / 16 ||
+    if (units > 16383 || pitch > 16383 ||
         (g.carry && (g.column_tiles == 1 || p->OW % CARRIED == 0)))
         return false;
     g.pitch = (int)pitch;
@@ -135,7 +128,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, int arrang
     if (g.steps > MAX_STEPS)
         return false;
     g.patch_bytes = (int)((PARTS<PRODUCTS> * channels * 2 * units + 127) / 128 * 128);
-    const int64_t room = GEMM_SHARED - GEMM_RING<PRODUCTS> - gemm_staging_bytes(g);
+    const int64_t room = GEMM_SHARED - RING<PRODUCTS> - gemm_staging_bytes(g);
     const int64_t buffers = room / g.patch_bytes;
     g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
     g.channel_tiles = (int)talc_ceil_div(g.group_out, CHANNELS * (same ? 2 : 1));

@@ -24,6 +24,8 @@ template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 3 : 2;
 /// Steps of weights that are on their way to each thread.
 template <int PRODUCTS> constexpr int DEPTH = PRODUCTS == 3 ? 6 : 8;
 template <int PRODUCTS> constexpr int PARTS = PRODUCTS == 3 ? 2 : 1;
+/// Their bytes in shared memory, between the patches and the results.
+template <int PRODUCTS> constexpr int RING = DEPTH<PRODUCTS> *PARTS<PRODUCTS> *MULTIPLIERS * 2048;
 constexpr int MAX_BUFFERS = 4, MAX_STEPS = 1024;
 /// Floats of a sector of memory, the most that a tile may leave to the one beside it; of a row of results in shared memory, 10 banks
 /// from the next; and of a warp's rows.
