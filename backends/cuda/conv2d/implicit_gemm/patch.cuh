@@ -13,11 +13,13 @@ struct patch_note {
     unsigned tiny;
 };
 
+/// What stands outside of the image.
+static __device__ float outside = 0;
+
 struct patch_item {
     const float *from;
-    char *to;
+    int64_t step; ///< bytes from one channel to the next
     int position, channel;
-    bool inside;
 };
 
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
@@ -48,32 +50,31 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
             h += phase_h * p.phase_h_step;
             w += (phase - phase_h * p.phases_w) * p.phase_w_step;
         }
-        item.inside = item.position < count && place.n < p.N;
-        if (p.mode != TALC_PADDING_ZEROS && item.inside) {
+        if (p.mode != TALC_PADDING_ZEROS) {
             h = (int)talc_window_source(p.mode, h, p.H);
             w = (int)talc_window_source(p.mode, w, p.W);
         }
-        item.inside = item.inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
-        item.from = x + (item.inside ? place.n * (int64_t)p.C * plane + h * p.W + w : 0);
-        item.to = patch + item.position * 16;
+        const bool inside = item.position < count && place.n < p.N &&
+                            (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+        item.from = inside ? x + (place.n * (int64_t)p.C * plane + h * p.W + w) : &outside;
+        item.step = inside ? plane * 4 : 0;
     };
-    auto next = [&](const patch_item &item) {
-        patch_item after = item;
-        after.channel += STEP;
-        after.from += STEP * plane;
-        after.to += 2 * plane_bytes;
-        if (after.channel >= p.channels) {
-            after.channel = 0;
-            after.position += LOADERS<PRODUCTS>;
-            find(after);
-        }
-        return after;
-    };
-    auto load = [&](float(&v)[STEP], const patch_item &item) {
-        const float *from = item.from;
+    /* Goes on to the channels after those that are loaded. */
+    auto load = [&](float(&v)[STEP], patch_item &item) {
 #pragma unroll
-        for (int i = 0; i < STEP; i++, from += plane)
-            v[i] = item.inside && (!CAREFUL || item.channel + i < channels) ? __ldg(from) : 0;
+        for (int i = 0; i < STEP; i++) {
+            v[i] = !CAREFUL || item.channel + i < channels ? __ldg(item.from) : 0;
+            /* Or the compiler multiplies for each of the addresses. */
+            asm volatile("add.s64 %0, %0, %1;" : "+l"(item.from) : "l"(item.step));
+        }
+    };
+    auto go_on = [&](patch_item &item) {
+        item.channel += STEP;
+        if (item.channel >= p.channels) {
+            item.channel = 0;
+            item.position += LOADERS<PRODUCTS>;
+            find(item);
+        }
     };
     auto store = [&](float(&v)[STEP], const patch_item &item) {
         unsigned smallest = ~0u;
@@ -89,7 +90,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
 #pragma unroll
             for (int i = 0; i < STEP; i++)
                 few += 2 * __float_as_uint(v[i]) - 1 < least;
-        char *to = item.to;
+        char *to = patch + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
 #pragma unroll
         for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
             __half2 high[4], rest[4];
@@ -114,7 +115,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         float v[STEP];
         load(v, item);
         store(v, item);
-        item = next(item);
+        go_on(item);
     }
     most = largest;
     tiny = few;
