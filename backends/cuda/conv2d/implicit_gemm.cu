@@ -73,7 +73,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const gemm_choice *choice = (const gemm_choice *)talc_plan_own(plan);
     gemm_problem g = {};
     (void)gemm_problem_of<PRODUCTS>(p, g);
-    (void)gemm_shape<PRODUCTS>(g, p, choice->arrangement, choice->channels);
+    (void)gemm_shape<PRODUCTS>(g, p, *choice);
     gemm_fill_shifts(g);
     __half *packed = (__half *)a->base.workspace;
     int *exponents = (int *)((char *)packed + gemm_packed_bytes<PRODUCTS>(g));

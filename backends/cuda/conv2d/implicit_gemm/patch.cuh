@@ -20,18 +20,43 @@ struct patch_item {
     const float *from;
     int64_t step; ///< bytes from one channel to the next
     int position, channel;
+    int h, w; ///< of the first phase, where phases are channels
 };
 
+/// The element of such a channel.
+static __device__ __forceinline__ float folded_element(const gemm_problem &p,
+                                                       const patch_item &item, int channel,
+                                                       int64_t plane)
+{
+    const int phase = (int)p.by_group_in.quotient((uint32_t)channel),
+              ic = channel - phase * p.group_in;
+    const int phase_h = phase / p.fold_w;
+    int h = item.h + phase_h, w = item.w + phase - phase_h * p.fold_w;
+    if (p.mode != TALC_PADDING_ZEROS) {
+        h = (int)talc_window_source(p.mode, h, p.H);
+        w = (int)talc_window_source(p.mode, w, p.W);
+    }
+    const bool inside = channel < p.in && item.from != nullptr && (unsigned)h < (unsigned)p.H &&
+                        (unsigned)w < (unsigned)p.W;
+    return inside ? __ldg(item.from + ic * plane + h * p.W + w) : 0;
+}
+
+/// PLAIN, or with CAREFUL infinities are written as NaN and do not count, and channels may end inside the chunk. FOLDED is careful,
+/// and channels are those of x for each phase of the stride.
+enum patch_kind { PLAIN, CAREFUL, FOLDED };
+
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
-/// scaling. With CAREFUL infinities are written as NaN and do not count, and channels may end inside the chunk.
-template <int PRODUCTS, bool CAREFUL>
+/// scaling.
+template <int PRODUCTS, patch_kind KIND>
 static __device__ __forceinline__ void load_patch(const gemm_problem &p, const gemm_tile &a,
                                                   int chunk, char *patch, float scale, float &most,
                                                   unsigned &tiny)
 {
-    const int count = p.phases * p.positions, channels = p.group_in - chunk * p.channels;
+    const int count = p.phases * p.positions, channels = p.in - chunk * p.channels;
     const int64_t plane = (int64_t)p.H * p.W;
-    const float *x = p.x + ((int64_t)a.g * p.group_in + (int64_t)chunk * p.channels) * plane;
+    const float *x =
+        p.x +
+        ((int64_t)a.g * p.group_in + (KIND == FOLDED ? 0 : (int64_t)chunk * p.channels)) * plane;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
     constexpr unsigned least = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
@@ -50,12 +75,17 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
             h += phase_h * p.phase_h_step;
             w += (phase - phase_h * p.phases_w) * p.phase_w_step;
         }
+        bool inside = item.position < count && place.n < p.N;
+        if (KIND == FOLDED) {
+            item.h = h, item.w = w;
+            item.from = inside ? x + place.n * (int64_t)p.C * plane : nullptr;
+            return;
+        }
         if (p.mode != TALC_PADDING_ZEROS) {
             h = (int)talc_window_source(p.mode, h, p.H);
             w = (int)talc_window_source(p.mode, w, p.W);
         }
-        const bool inside = item.position < count && place.n < p.N &&
-                            (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+        inside = inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
         item.from = inside ? x + (place.n * (int64_t)p.C * plane + h * p.W + w) : &outside;
         item.step = inside ? plane * 4 : 0;
     };
@@ -63,7 +93,11 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
     auto load = [&](float(&v)[STEP], patch_item &item) {
 #pragma unroll
         for (int i = 0; i < STEP; i++) {
-            v[i] = !CAREFUL || item.channel + i < channels ? __ldg(item.from) : 0;
+            if (KIND == FOLDED) {
+                v[i] = folded_element(p, item, chunk * p.channels + item.channel + i, plane);
+                continue;
+            }
+            v[i] = KIND == PLAIN || item.channel + i < channels ? __ldg(item.from) : 0;
             /* Or the compiler multiplies for each of the addresses. */
             asm volatile("add.s64 %0, %0, %1;" : "+l"(item.from) : "l"(item.step));
         }
@@ -80,7 +114,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         unsigned smallest = ~0u;
 #pragma unroll
         for (int i = 0; i < STEP; i++) {
-            if (CAREFUL && isinf(v[i]))
+            if (KIND != PLAIN && isinf(v[i]))
                 v[i] = __int_as_float(0x7fffffff);
             largest = fmaxf(largest, fabsf(v[i]));
             v[i] *= scale;
@@ -132,7 +166,7 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
         const gemm_tile a = tile_of(p, t);
         for (int chunk = 0; chunk < p.chunks; chunk++) {
             barrier_wait(empty + 8 * buffer, parity);
-            bool careful = (chunk + 1) * p.channels > p.group_in;
+            bool careful = (chunk + 1) * p.channels > p.in;
             for (;;) {
                 if (threadIdx.x - MULTIPLIERS * 128 == 0)
                     measured[buffer][0] = measured[buffer][1] = 0;
@@ -140,10 +174,12 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
                 char *patch = patches + buffer * p.patch_bytes;
                 float largest;
                 unsigned tiny;
-                if (careful)
-                    load_patch<PRODUCTS, true>(p, a, chunk, patch, scale, largest, tiny);
+                if (p.folded)
+                    load_patch<PRODUCTS, FOLDED>(p, a, chunk, patch, scale, largest, tiny);
+                else if (careful)
+                    load_patch<PRODUCTS, CAREFUL>(p, a, chunk, patch, scale, largest, tiny);
                 else
-                    load_patch<PRODUCTS, false>(p, a, chunk, patch, scale, largest, tiny);
+                    load_patch<PRODUCTS, PLAIN>(p, a, chunk, patch, scale, largest, tiny);
                 const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
                 tiny = __reduce_add_sync(~0u, tiny);
                 barrier_sync<1, LOADERS<PRODUCTS>>();

@@ -71,15 +71,31 @@ enum gemm_arrangement {
     ARRANGEMENTS
 };
 
-/// Fills in the tiles of an arrangement and the patches of so many channels; false when they do not fit.
+/// What a plan keeps: the arrangement, the channels of a patch, and whether the phases of the stride are channels.
+struct gemm_choice {
+    int arrangement, channels;
+    bool folded;
+};
+
+/// Fills in the tiles and patches of a choice; false when they do not fit.
 template <int PRODUCTS>
-inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, int arrangement, int channels)
+inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choice choice)
 {
+    const int arrangement = choice.arrangement, channels = choice.channels;
     const bool zeros = p->padding_mode == TALC_PADDING_ZEROS;
-    const phase_axis h =
-        phase_axis_of(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top, zeros);
-    const phase_axis w =
+    phase_axis h = phase_axis_of(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top, zeros);
+    phase_axis w =
         phase_axis_of(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left, zeros);
+    g.folded = choice.folded;
+    g.fold_h = g.fold_w = 1;
+    g.taps_h = g.KH, g.taps_w = g.KW;
+    if (g.folded) {
+        g.fold_h = (int)h.count, g.fold_w = (int)w.count;
+        g.taps_h = (int)h.reach + 1, g.taps_w = (int)w.reach + 1;
+        h.count = w.count = 1;
+    }
+    g.taps = g.taps_h * g.taps_w;
+    g.in = g.group_in * g.fold_h * g.fold_w;
     const bool same = arrangement == SAME || arrangement == FLAT_SAME || arrangement == SAME_CARRY;
     const bool below = arrangement == BELOW || arrangement == BELOW_CARRY;
     g.carry = arrangement == SAME_CARRY || arrangement == BELOW_CARRY;
@@ -122,7 +138,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, int arrang
     g.phases = (int)(h.count * w.count), g.phases_w = (int)w.count;
     g.phase_h_step = (int)h.step, g.phase_w_step = (int)w.step;
     g.channels = channels;
-    g.chunks = (int)talc_ceil_div(g.group_in, channels);
+    g.chunks = (int)talc_ceil_div(g.in, channels);
     const int64_t steps = (int64_t)g.taps * (channels / STEP);
     g.steps = (int)(talc_ceil_div(steps, RUN<PRODUCTS>) * RUN<PRODUCTS>);
     if (g.steps > MAX_STEPS)
@@ -148,9 +164,10 @@ inline void gemm_fill_shifts(gemm_problem &g)
 {
     const int sixteens = g.channels / STEP;
     for (int s = 0; s < g.steps; s++) {
-        const int tap = s / sixteens, kh = tap / g.KW, kw = tap - kh * g.KW;
-        const int h = kh * g.dilation_h, w = kw * g.dilation_w, row = h / g.stride_h,
-                  column = w / g.stride_w;
+        const int tap = s / sixteens, kh = tap / g.taps_w, kw = tap - kh * g.taps_w;
+        const int h = kh * (g.folded ? g.stride_h : g.dilation_h);
+        const int w = kw * (g.folded ? g.stride_w : g.dilation_w);
+        const int row = h / g.stride_h, column = w / g.stride_w;
         const int phase = (h - row * g.stride_h) / g.phase_h_step * g.phases_w +
                           (w - column * g.stride_w) / g.phase_w_step;
         const int plane = 2 * (s - tap * sixteens);
@@ -184,11 +201,6 @@ template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int mu
     return (computing > moving ? computing : moving) + 10e-6;
 }
 
-/// What a plan keeps.
-struct gemm_choice {
-    int arrangement, channels;
-};
-
 /// The problem in 32 bits, without tiles; false when it is empty or does not fit.
 template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
@@ -217,8 +229,8 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
     g.dilation_h = (int)p->dilation_h, g.dilation_w = (int)p->dilation_w;
     g.top = (int)p->pad_top, g.left = (int)p->pad_left;
     g.mode = p->padding_mode;
-    g.taps = g.KH * g.KW;
-    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.taps / 4 + 2) : 4;
+    g.by_group_in.set(g.group_in);
+    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }
 
@@ -230,18 +242,26 @@ inline bool gemm_choose(const talc_conv2d_problem *p, int multiprocessors, gemm_
     seconds = INFINITY;
     if (!gemm_problem_of<PRODUCTS>(p, g))
         return false;
-    const int64_t all = talc_ceil_div(g.group_in, STEP) * STEP;
-    for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
-        for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
-            if (!gemm_shape<PRODUCTS>(g, p, arrangement, (int)channels))
-                continue;
-            const double time = gemm_seconds<PRODUCTS>(g, multiprocessors);
-            if (time < seconds) {
-                seconds = time;
-                choice = { arrangement, (int)channels };
+    const bool folds = g.group_in < STEP && g.stride_h * g.stride_w > 1 &&
+                       (g.KH == 1 || g.dilation_h == 1) && (g.KW == 1 || g.dilation_w == 1);
+    for (int folded = 0; folded <= (folds ? 1 : 0); folded++) {
+        const int64_t phases = folded ? (p->stride_h < p->KH ? p->stride_h : p->KH) *
+                                            (p->stride_w < p->KW ? p->stride_w : p->KW)
+                                      : 1;
+        const int64_t all = talc_ceil_div(g.group_in * phases, STEP) * STEP;
+        for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
+            for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
+                const gemm_choice tried = { arrangement, (int)channels, folded != 0 };
+                if (!gemm_shape<PRODUCTS>(g, p, tried))
+                    continue;
+                const double time = gemm_seconds<PRODUCTS>(g, multiprocessors);
+                if (time < seconds) {
+                    seconds = time;
+                    choice = tried;
+                }
             }
-        }
-    return seconds < INFINITY && gemm_shape<PRODUCTS>(g, p, choice.arrangement, choice.channels);
+    }
+    return seconds < INFINITY && gemm_shape<PRODUCTS>(g, p, choice);
 }
 
 } // namespace talc

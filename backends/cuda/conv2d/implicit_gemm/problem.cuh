@@ -45,7 +45,12 @@ struct gemm_problem {
     int group_in, group_out; ///< channels of a group
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
     talc_padding_mode mode;
-    int taps, channels, chunks,
+    /* Where channels are few, the phases of the stride are taken as channels: of x, for each phase. */
+    bool folded;
+    int fold_h, fold_w;       ///< how many phases; 1: none
+    int in;                   ///< channels then, of a group
+    int taps_h, taps_w, taps; ///< taps then
+    int channels, chunks,
         steps; ///< of a chunk: channels, and products of STEP channels, a multiple of RUN
 
     /* The patch: for each phase of the stride, the positions that the tile's windows begin at, row by row. */
@@ -63,7 +68,7 @@ struct gemm_problem {
     int tile_rows, tile_columns;
     int patch_bytes, buffers;
     float coefficient; ///< of the count of tiny elements
-    divisor<uint32_t> by_pitch, by_image_rows, by_positions;
+    divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_group_in;
     divisor<uint32_t> by_inner, by_outer, by_row_tiles,
         by_N; ///< a tile's number is [group][n][row][outer][inner]: columns and channels, with carry
     /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.

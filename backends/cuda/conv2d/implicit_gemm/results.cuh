@@ -13,12 +13,12 @@ namespace talc
 static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g, int oc,
                                                     gemm_place place)
 {
-    const int K = p.group_in * p.taps;
+    const int taps = p.KH * p.KW, K = p.group_in * taps;
     const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
     const float *x = p.x + ((int64_t)place.n * p.C + (int64_t)g * p.group_in) * p.H * p.W;
     float sum = 0;
     for (int k = (int)threadIdx.x % WARP; k < K; k += WARP) {
-        const int c = k / p.taps, tap = k - c * p.taps, kh = tap / p.KW, kw = tap - kh * p.KW;
+        const int c = k / taps, tap = k - c * taps, kh = tap / p.KW, kw = tap - kh * p.KW;
         int64_t h = (int64_t)place.row * p.stride_h - p.top + kh * p.dilation_h;
         int64_t v = (int64_t)place.column * p.stride_w - p.left + kw * p.dilation_w;
         h = talc_window_source(p.mode, h, p.H), v = talc_window_source(p.mode, v, p.W);

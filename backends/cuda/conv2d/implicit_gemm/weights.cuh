@@ -9,6 +9,21 @@
 namespace talc
 {
 
+/// The weight of a tap and a channel of the patch, of which each may be several of x; 0 where the kernel ends.
+static __device__ __forceinline__ float weight_of(const gemm_problem &p, const float *w, int tap,
+                                                  int channel)
+{
+    int kh = tap / p.taps_w, kw = tap - kh * p.taps_w, phase = 0;
+    if (p.folded) {
+        phase = channel / p.group_in;
+        const int phase_h = phase / p.fold_w;
+        kh = kh * p.stride_h + phase_h;
+        kw = kw * p.stride_w + phase - phase_h * p.fold_w;
+    }
+    const int ic = channel - phase * p.group_in;
+    return kh < p.KH && kw < p.KW ? w[((int64_t)ic * p.KH + kh) * p.KW + kw] : 0;
+}
+
 /// A block an output channel: its scale, then its halves, in the order in which threads read them as wgmma's first operand:
 /// [group][channels of 64][chunk][step][part][warp][lane][8].
 template <int PRODUCTS>
@@ -18,7 +33,7 @@ static __global__ void __launch_bounds__(BLOCK)
     __shared__ unsigned most, tiny;
     const int rows = p.channel_tiles * (p.part_shift == 0 ? 2 : 1) * CHANNELS;
     const int oc = (int)blockIdx.x % rows, g = (int)blockIdx.x / rows, t = (int)threadIdx.x;
-    const int K = p.group_in * p.taps;
+    const int K = p.group_in * p.KH * p.KW;
     const bool real = oc < p.group_out;
     const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
     if (t == 0)
@@ -51,9 +66,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const int c = chunk * p.channels + (at - tap * sixteens) * STEP + i % 8 / 4 * 8 + i % 4 * 2;
         float v[2];
         for (int k = 0; k < 2; k++) {
-            v[k] = real && tap < p.taps && c + k < p.group_in
-                       ? w[(int64_t)(c + k) * p.taps + tap] * f1 * f2
-                       : 0;
+            v[k] = real && tap < p.taps && c + k < p.in ? weight_of(p, w, tap, c + k) * f1 * f2 : 0;
             count += v[k] != 0 && fabsf(v[k]) < least;
         }
         const __half2 high = __floats2half2_rn(v[0], v[1]);
