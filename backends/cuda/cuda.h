@@ -41,6 +41,7 @@ enum { TALC_CUDA_SMALL_COPY = 1 << 18 };
 typedef struct talc_cuda_state {
     int index;
     int multiprocessors;
+    int block_shared;    ///< bytes of shared memory that a block may ask for
     cudaStream_t stream; ///< the device's own
     cudaEvent_t order;   ///< of talc_cuda_order, one call at a time
     int lost;            ///< a cudaError_t: nothing more runs; cudaSuccess while all is well

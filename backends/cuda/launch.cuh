@@ -34,6 +34,16 @@ inline unsigned grid_for_blocks(const talc_device *device, int64_t tiles)
     for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                      \
          i += (Index)gridDim.x * blockDim.x)
 
+/// Lets a kernel have `most` bytes of dynamic shared memory: the same in every call, since other threads' launches of it see it too.
+template <typename Kernel> cudaError_t allow_shared(Kernel kernel, int64_t most)
+{
+    const cudaError_t error =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
+    if (error != cudaSuccess)
+        (void)cudaGetLastError();
+    return error;
+}
+
 /// Runs `launch` with a zero of the narrowest index type that holds `count`.
 template <typename Launch> void with_index(int64_t count, Launch launch)
 {

@@ -22,8 +22,8 @@
 
 using namespace talc;
 
-/* Sums of fewer products use up the strict bound by the splitting alone. */
-constexpr int64_t LEAST_PRODUCTS = 32;
+/* Sums of fewer products, at the borders too, use up the strict bound by the splitting alone. */
+constexpr int64_t LEAST_PRODUCTS = 16;
 /* Added to the estimates, so that the rows run by name alone until every set of talc check has passed on a GPU. */
 constexpr double BY_NAME = 3600;
 
@@ -35,6 +35,37 @@ static bool is_hopper(const talc_device *device)
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index) != cudaSuccess)
         (void)cudaGetLastError();
     return major == 9 && minor == 0;
+}
+
+/* Taps of one axis inside the image, where they are fewest, but at least one. */
+static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride, int64_t dilation,
+                           int64_t pad)
+{
+    int64_t fewest = K;
+    for (int64_t o = 0; o < O; o++) {
+        const int64_t begin = o * stride - pad, end = begin + (K - 1) * dilation;
+        if (begin >= 0 && end < extent) {
+            o = (extent - 1 - (end - begin) + pad) / stride; /* the last of which it is true */
+            continue;
+        }
+        const int64_t outside = begin < 0 ? talc_ceil_div(-begin, dilation) : 0;
+        const int64_t taps = begin >= extent ? 0 : (extent - 1 - begin) / dilation + 1;
+        const int64_t inside = (taps < K ? taps : K) - outside;
+        if (inside > 0 && inside < fewest)
+            fewest = inside;
+    }
+    return fewest;
+}
+
+/* Of the sums that are not empty. */
+static int64_t fewest_products(const talc_conv2d_problem *p)
+{
+    const int64_t channels = p->C / p->groups;
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return channels * p->KH * p->KW;
+    return channels *
+           fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
+           fewest_taps(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
 }
 
 /* Of each channel row: the exponent of its weights' scale and the threshold of its sums. */
@@ -50,8 +81,8 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "the data is not f32";
     if (!is_hopper(device))
         return "the GPU is not of compute capability 9.0";
-    if (PRODUCTS == 3 && p->C / p->groups * p->KH * p->KW < LEAST_PRODUCTS)
-        return "sums of fewer than 32 products";
+    if (PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
+        return "sums of fewer than 16 products";
     gemm_problem g = {};
     gemm_choice choice;
     if (!gemm_choose<PRODUCTS>(p, talc_cuda_state_of(device)->multiprocessors, g, choice,
@@ -86,12 +117,9 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const cudaStream_t stream = talc_cuda_stream(device);
     const auto pack = &pack_halves<PRODUCTS>;
     const auto kernel = &implicit_gemm<PRODUCTS>;
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    if (error != cudaSuccess) {
-        (void)cudaGetLastError();
+    const cudaError_t error = allow_shared(kernel, GEMM_SHARED);
+    if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
-    }
     pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
     const int most = talc_cuda_state_of(device)->multiprocessors;
     const int blocks = g.tiles < most ? g.tiles : most;

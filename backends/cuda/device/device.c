@@ -290,6 +290,9 @@ static bool open_gpu(int index)
         error =
             cudaDeviceGetAttribute(&state->multiprocessors, cudaDevAttrMultiProcessorCount, index);
     if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&state->block_shared,
+                                       cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
+    if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&state->stream, cudaStreamNonBlocking);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&state->order, cudaEventDisableTiming);

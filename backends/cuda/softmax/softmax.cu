@@ -93,8 +93,7 @@ static void launch_thread(talc_device *device, const talc_softmax_problem *p,
     const int64_t most = talc_cuda_state_of(device)->multiprocessors * PIPELINED;
     const int bytes = 2 * BLOCK * (int)(p->extent * (int64_t)sizeof(T));
     if (bytes > 48 << 10)
-        (void)cudaFuncSetAttribute(softmax_thread<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   bytes);
+        (void)allow_shared(softmax_thread<T>, 2 * BLOCK * HELD);
     softmax_thread<T>
         <<<(unsigned)(work < most ? work : most), BLOCK, bytes, talc_cuda_stream(device)>>>(
             (T *)a->y, (const T *)a->x, (int)p->extent, p->outer, p->log);
@@ -170,8 +169,7 @@ static bool launch_blocks(talc_device *device, const talc_softmax_problem *p,
     config.attrs = &cluster;
     config.numAttrs = blocks > 1;
     if (bytes > STORED / 2) /* else what every kernel may have is enough */
-        (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   (has_clusters() ? MOST_STORED : STORED) + SPARE);
+        (void)allow_shared(kernel, (has_clusters() ? MOST_STORED : STORED) + SPARE);
     if (blocks > PORTABLE_BLOCKS &&
         (cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1) !=
              cudaSuccess ||
