@@ -47,6 +47,12 @@ template <int ID, int THREADS> static __device__ __forceinline__ void barrier_sy
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
 }
 
+/// Of THREADS threads at barrier ID one that does not wait.
+template <int ID, int THREADS> static __device__ __forceinline__ void barrier_arrive_at()
+{
+    asm volatile("bar.arrive %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
+}
+
 /// Makes the thread's writes to shared memory visible to wgmma.
 static __device__ __forceinline__ void fence_async_shared()
 {

@@ -24,8 +24,6 @@ using namespace talc;
 
 /* Sums of fewer products, at the borders too, use up the strict bound by the splitting alone. */
 constexpr int64_t LEAST_PRODUCTS = 16;
-/* Added to the estimates, so that the rows run by name alone until every set of talc check has passed on a GPU. */
-constexpr double BY_NAME = 3600;
 
 static bool is_hopper(const talc_device *device)
 {
@@ -63,8 +61,7 @@ static int64_t fewest_products(const talc_conv2d_problem *p)
     const int64_t channels = p->C / p->groups;
     if (p->padding_mode != TALC_PADDING_ZEROS)
         return channels * p->KH * p->KW;
-    return channels *
-           fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
+    return channels * fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
            fewest_taps(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
 }
 
@@ -81,14 +78,15 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "the data is not f32";
     if (!is_hopper(device))
         return "the GPU is not of compute capability 9.0";
+    gemm_problem g = {};
+    if (!gemm_problem_of<PRODUCTS>(p, g))
+        return "an extent is too large";
     if (PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
-    gemm_problem g = {};
     gemm_choice choice;
     if (!gemm_choose<PRODUCTS>(p, talc_cuda_state_of(device)->multiprocessors, g, choice,
                                plan->seconds))
         return "an extent is too large, or the patch under a tile does not fit shared memory";
-    plan->seconds += BY_NAME;
     plan->workspace = gemm_packed_bytes<PRODUCTS>(g) + scales_bytes(g);
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
@@ -122,8 +120,8 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         return talc_cuda_not_launched(device, "conv2d", error);
     pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
     const int most = talc_cuda_state_of(device)->multiprocessors;
-    const int blocks = g.tiles < most ? g.tiles : most;
-    kernel<<<blocks, GEMM_THREADS<PRODUCTS>, shared, stream>>>(g);
+    const int runs = g.tiles / gemm_run(g), blocks = runs < most ? runs : most;
+    kernel<<<blocks, GEMM_THREADS, shared, stream>>>(g);
     return talc_cuda_launched(device, "conv2d");
 }
 

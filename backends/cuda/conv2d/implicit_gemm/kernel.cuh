@@ -11,8 +11,8 @@ namespace talc
 
 template <int PRODUCTS>
 static __device__ __forceinline__ void multiply(const gemm_problem &p, const char *patches,
-                                                const patch_note *notes, char *ring, float *staging,
-                                                float *carried, uint32_t full, uint32_t empty)
+                                                const patch_note *notes, char *ring, char *results,
+                                                uint32_t full, uint32_t empty)
 {
     const int warpgroup =
         __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
@@ -25,6 +25,9 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
     weight_stream<PRODUCTS> weights(p, ring);
     constexpr int RUNS = RUN<PRODUCTS>;
     float part[ROWS * 4]; /* declared here, the sums of all blocks share their registers */
+    int lag = p.lag;
+    if (lag > 0 && warpgroup == 1)
+        barrier_sync<2, MULTIPLIERS * 128>();
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
         float sums[BLOCKS][ROWS * 4];
 #pragma unroll
@@ -32,25 +35,27 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
 #pragma unroll
             for (int k = 0; k < ROWS * 4; k++)
                 sums[b][k] = 0;
-        int exponent = 0;
-        float tiny = 0, span = 1; /* weights of tiny elements, and the largest factor since */
+        sums_note kept = {};
         for (int chunk = 0; chunk < p.chunks; chunk++) {
             barrier_wait(full + 8 * buffer, parity);
             const patch_note note = notes[buffer];
-            if (chunk > 0 && note.exponent != exponent) {
+            if (chunk == 0) {
+                kept = { note.exponent, 0, 1 };
+            } else if (note.exponent != kept.exponent) {
                 wgmma_wait<0>(); /* for the compiler, which else waits after every product */
-                const int e = note.exponent - exponent, e1 = max(-126, min(127, e));
+                const int e = note.exponent - kept.exponent, e1 = max(-126, min(127, e));
                 const float f = power_of_two(e1), rest = power_of_two(max(-126, min(127, e - e1)));
 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
                     for (int k = 0; k < ROWS * 4; k++)
                         sums[b][k] = sums[b][k] * f * rest;
-                tiny = e < -100 || e > 60 ? NAN : tiny * f * rest; /* sums may be out of range */
-                span = fmaxf(1, span * f * rest);
+                kept.exponent = note.exponent;
+                kept.tiny =
+                    e < -100 || e > 60 ? NAN : kept.tiny * f * rest; /* sums may be out of range */
+                kept.span = fmaxf(1, kept.span * f * rest);
             }
-            exponent = note.exponent;
-            tiny += (float)min(note.tiny, (unsigned)(p.channels * p.taps));
+            kept.tiny += (float)min(note.tiny, (unsigned)(p.channels * p.taps));
             const uint32_t patch = first.at + (uint32_t)(buffer * p.patch_bytes / 16);
             auto matrix_of = [&](int s, int b) {
                 return shared_matrix{ patch + p.shifts[s] + b * 8, first.stride };
@@ -58,9 +63,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             for (int s = 0; s < p.steps; s += RUNS) {
                 uint4 a[RUNS][PARTS<PRODUCTS>];
                 __pipeline_wait_prior(DEPTH<PRODUCTS> - RUNS);
-#pragma unroll
-                for (int k = 0; k < RUNS; k++)
-                    weights.read(a[k]);
+                weights.read(a);
                 if constexpr (PRODUCTS == 1) {
                     wgmma_fence();
 #pragma unroll
@@ -96,14 +99,16 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
                 barrier_arrive(empty + 8 * buffer);
             if (++buffer == p.buffers)
                 buffer = 0, parity ^= 1;
+            if (lag-- == 1 && warpgroup == 0)
+                barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
-        store_results(p, tile_of(p, t), sums, { exponent, tiny, span }, staging, carried);
+        store_results(p, t, sums, kept, results);
     }
     __pipeline_wait_prior(0);
 }
 
 template <int PRODUCTS>
-static __global__ void __launch_bounds__(GEMM_THREADS<PRODUCTS>, 1)
+static __global__ void __launch_bounds__(GEMM_THREADS, 1)
     implicit_gemm(const __grid_constant__ gemm_problem p)
 {
     extern __shared__ __align__(128) char shared[];
@@ -111,23 +116,22 @@ static __global__ void __launch_bounds__(GEMM_THREADS<PRODUCTS>, 1)
     __shared__ patch_note notes[MAX_BUFFERS];
     __shared__ unsigned measured[MAX_BUFFERS][2];
     char *patches = shared, *ring = patches + p.buffers * p.patch_bytes;
-    float *staging = (float *)(ring + RING<PRODUCTS>);
-    float *carried = staging + MULTIPLIERS * 4 * STAGING;
+    char *results = ring + RING<PRODUCTS>;
     const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
-            barrier_init(full + 8 * i, LOADERS<PRODUCTS>);
+            barrier_init(full + 8 * i, LOADERS);
             barrier_init(empty + 8 * i, MULTIPLIERS * 4);
         }
         fence_barrier_init();
     }
     __syncthreads();
     if (threadIdx.x >= MULTIPLIERS * 128) {
-        registers_down<PRODUCTS == 3 ? 72 : 48>();
+        registers_down<LOADER_REGISTERS>();
         load_patches<PRODUCTS>(p, patches, notes, measured, full, empty);
     } else {
-        registers_up<PRODUCTS == 3 ? 216 : 208>();
-        multiply<PRODUCTS>(p, patches, notes, ring, staging, carried, full, empty);
+        registers_up<MULTIPLIER_REGISTERS>();
+        multiply<PRODUCTS>(p, patches, notes, ring, results, full, empty);
     }
 }
 

@@ -21,24 +21,23 @@ struct patch_item {
     int64_t step; ///< bytes from one channel to the next
     int position, channel;
     int h, w; ///< of the first phase, where phases are channels
+    bool inside;
 };
 
 /// The element of such a channel.
 static __device__ __forceinline__ float folded_element(const gemm_problem &p,
-                                                       const patch_item &item, int channel,
-                                                       int64_t plane)
+                                                       const patch_item &item, int channel)
 {
-    const int phase = (int)p.by_group_in.quotient((uint32_t)channel),
-              ic = channel - phase * p.group_in;
-    const int phase_h = phase / p.fold_w;
-    int h = item.h + phase_h, w = item.w + phase - phase_h * p.fold_w;
+    if (channel >= p.in)
+        return 0;
+    const folded_channel f = p.fold[channel];
+    int h = item.h + f.h, w = item.w + f.w;
     if (p.mode != TALC_PADDING_ZEROS) {
         h = (int)talc_window_source(p.mode, h, p.H);
         w = (int)talc_window_source(p.mode, w, p.W);
     }
-    const bool inside = channel < p.in && item.from != nullptr && (unsigned)h < (unsigned)p.H &&
-                        (unsigned)w < (unsigned)p.W;
-    return inside ? __ldg(item.from + ic * plane + h * p.W + w) : 0;
+    const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W && item.inside;
+    return inside ? __ldg(item.from + (f.plane + h * p.W + w)) : 0;
 }
 
 /// PLAIN, or with CAREFUL infinities are written as NaN and do not count, and channels may end inside the chunk. FOLDED is careful,
@@ -78,7 +77,8 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         bool inside = item.position < count && place.n < p.N;
         if (KIND == FOLDED) {
             item.h = h, item.w = w;
-            item.from = inside ? x + place.n * (int64_t)p.C * plane : nullptr;
+            item.from = x + place.n * (int64_t)p.C * plane;
+            item.inside = inside;
             return;
         }
         if (p.mode != TALC_PADDING_ZEROS) {
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
 #pragma unroll
         for (int i = 0; i < STEP; i++) {
             if (KIND == FOLDED) {
-                v[i] = folded_element(p, item, chunk * p.channels + item.channel + i, plane);
+                v[i] = folded_element(p, item, chunk * p.channels + item.channel + i);
                 continue;
             }
             v[i] = KIND == PLAIN || item.channel + i < channels ? __ldg(item.from) : 0;
@@ -106,7 +106,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         item.channel += STEP;
         if (item.channel >= p.channels) {
             item.channel = 0;
-            item.position += LOADERS<PRODUCTS>;
+            item.position += LOADERS;
             find(item);
         }
     };
@@ -182,12 +182,12 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
                     load_patch<PRODUCTS, PLAIN>(p, a, chunk, patch, scale, largest, tiny);
                 const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
                 tiny = __reduce_add_sync(~0u, tiny);
-                barrier_sync<1, LOADERS<PRODUCTS>>();
+                barrier_sync<1, LOADERS>();
                 if (threadIdx.x % WARP == 0) {
                     atomicMax(&measured[buffer][0], most);
                     atomicAdd(&measured[buffer][1], tiny);
                 }
-                barrier_sync<1, LOADERS<PRODUCTS>>();
+                barrier_sync<1, LOADERS>();
                 largest = __uint_as_float(measured[buffer][0]);
                 int e;
                 frexpf(largest, &e);
@@ -198,7 +198,7 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
                     careful = true;
                 else
                     exponent = min(TOP - e, 127);
-                barrier_sync<1, LOADERS<PRODUCTS>>();
+                barrier_sync<1, LOADERS>();
             }
             if (threadIdx.x - MULTIPLIERS * 128 == 0)
                 notes[buffer] = { exponent, measured[buffer][1] };

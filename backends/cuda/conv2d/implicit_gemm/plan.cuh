@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 
-#include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/results.cuh"
 #include "tensor/extent.h"
 
 #include <cmath>
@@ -12,14 +12,14 @@ namespace talc
 
 /// Shared memory of a block: what a Hopper GPU lends, less what the kernel declares.
 constexpr int64_t GEMM_SHARED = (227 << 10) - 1024;
-inline int64_t gemm_staging_bytes(const gemm_problem &g)
+inline int64_t gemm_result_bytes(const gemm_problem &g)
 {
-    return (int64_t)MULTIPLIERS * 4 * (STAGING + (g.carry ? CARRY : 0)) * 4;
+    return (int64_t)MULTIPLIERS * 4 * g.result_bytes;
 }
 
 template <int PRODUCTS> inline size_t gemm_shared_bytes(const gemm_problem &g)
 {
-    return (size_t)(g.buffers * g.patch_bytes + RING<PRODUCTS> + gemm_staging_bytes(g));
+    return (size_t)(g.buffers * g.patch_bytes + RING<PRODUCTS> + gemm_result_bytes(g));
 }
 
 inline int64_t gemm_channel_rows(const gemm_problem &g)
@@ -130,7 +130,9 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     }
     const int64_t units = h.count * w.count * positions;
     if (units > 16383 || pitch > 16383 ||
-        (g.carry && (g.column_tiles == 1 || p->OW % CARRIED == 0)))
+        /* The second warpgroup must not be without columns. */
+        (arrangement == BESIDE && talc_ceil_div(p->OW, COLUMNS) % MULTIPLIERS != 0) ||
+        (g.carry && (g.column_tiles == 1 || p->OW % SECTOR == 0 || p->OW % 2 != 0)))
         return false;
     g.pitch = (int)pitch;
     g.image_rows = (int)h.extent;
@@ -144,9 +146,11 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     if (g.steps > MAX_STEPS)
         return false;
     g.patch_bytes = (int)((PARTS<PRODUCTS> * channels * 2 * units + 127) / 128 * 128);
-    const int64_t room = GEMM_SHARED - RING<PRODUCTS> - gemm_staging_bytes(g);
+    g.result_bytes = (int)sizeof(warp_results) + (g.carry ? CARRIED_BYTES : 0);
+    const int64_t room = GEMM_SHARED - RING<PRODUCTS> - gemm_result_bytes(g);
     const int64_t buffers = room / g.patch_bytes;
     g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
+    g.lag = g.chunks < g.buffers - 1 ? g.chunks : g.buffers - 1;
     g.channel_tiles = (int)talc_ceil_div(g.group_out, CHANNELS * (same ? 2 : 1));
     const int64_t tiles = (int64_t)g.pixel_tiles * g.groups * g.channel_tiles;
     if (tiles > INT_MAX / 4)
@@ -159,9 +163,21 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     return g.buffers >= 1;
 }
 
-/// Fills in where each step's operand begins in the patch; steps beyond the last, of zero weights, read the first.
+/// Tiles that a block takes one after the other. Every block of a launch has to have some: its warpgroups wait for each other.
+inline int gemm_run(const gemm_problem &g)
+{
+    return g.carry ? g.column_tiles : 1;
+}
+
+/// Fills in where each step's operand begins in the patch; steps beyond the last, of zero weights, read the first. And what the channels of
+/// folded patches are.
 inline void gemm_fill_shifts(gemm_problem &g)
 {
+    for (int c = 0; g.folded && c < g.in; c++) {
+        const int phase = c / g.group_in;
+        g.fold[c] = { (c - phase * g.group_in) * g.H * g.W, (short)(phase / g.fold_w),
+                      (short)(phase % g.fold_w) };
+    }
     const int sixteens = g.channels / STEP;
     for (int s = 0; s < g.steps; s++) {
         const int tap = s / sixteens, kh = tap / g.taps_w, kw = tap - kh * g.taps_w;
@@ -183,20 +199,25 @@ template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int mu
     constexpr double CLOCK = 1.75e9, MEMORY = 4e12;
     /* Clock cycles of a tile: products, by two warpgroups in turn; results; loads, which overlap both if there are two patches. */
     const double steps = (double)g.chunks * g.steps * BLOCKS * 32 * PRODUCTS * MULTIPLIERS;
-    const double loaded = (double)g.phases * g.positions * g.chunks * g.channels;
-    const double products = steps * 1.13 + (g.carry ? 16000 : 13500),
-                 loads = loaded / (PRODUCTS == 3 ? 0.85 : 1.3);
-    const double tile = (g.buffers == 1     ? products + loads
-                         : products > loads ? products
-                                            : loads) +
-                        1500;
-    const int64_t run = g.carry ? g.column_tiles : 1;
+    const int positions = g.phases * g.positions;
+    const double loaded =
+        (positions + talc_ceil_div(positions, LOADERS) * LOADERS) / 2. * g.chunks * g.channels;
+    const bool whole = g.flat || g.OW % SECTOR == 0;
+    const double results = g.flat    ? 13000
+                           : whole   ? 11500
+                           : g.carry ? 12000 + 12000. / g.column_tiles
+                                     : 18000;
+    const double products = steps * 1.1 + results,
+                 loads = loaded / (PRODUCTS == 3 ? 1.25 : 1.6) + 1500. * g.chunks;
+    const double most = products > loads ? products : loads;
+    const double tile = most + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - most) + 500;
+    const int64_t run = gemm_run(g);
     const double waves = ceil((double)(g.tiles / run) / multiprocessors) * (double)run;
     const double computing = (waves * tile + loads / g.chunks) / CLOCK;
     /* Rows that begin anywhere in a sector are slow to write, unless the second-level cache holds them all. */
     const double written = (double)g.N * g.OC * g.OH * g.OW * 4,
                  read = (double)g.N * g.C * g.H * g.W * 4;
-    const bool slow = !g.carry && g.OW % CARRIED != 0 && written > 40e6;
+    const bool slow = !g.carry && g.OW % SECTOR != 0 && written > 40e6;
     const double moving = (read + written * (slow ? g.flat ? 1.7 : 3.3 : 1)) / MEMORY;
     return (computing > moving ? computing : moving) + 10e-6;
 }
@@ -205,18 +226,18 @@ template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int mu
 template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
     constexpr int64_t MOST = 1 << 20;
-    const int64_t extents[] = {
-        p->N,        p->C,       p->H,        p->W,          p->OC,
-        p->OH,       p->OW,      p->KH,       p->KW,         p->stride_h,
-        p->stride_w, p->pad_top, p->pad_left, p->dilation_h, p->dilation_w
-    };
+    const int64_t extents[] = { p->N,          p->C,        p->H,         p->W,
+                                p->OC,         p->OH,       p->OW,        p->KH,
+                                p->KW,         p->stride_h, p->stride_w,  p->pad_top,
+                                p->pad_bottom, p->pad_left, p->pad_right, p->dilation_h,
+                                p->dilation_w };
     for (int64_t extent : extents)
         if (extent < 0 || extent > MOST)
             return false;
     if (p->N * p->C * p->OC == 0 || p->H * p->W == 0 || p->OH * p->OW == 0)
         return false;
     const int64_t group_in = p->C / p->groups;
-    if (p->H * p->W > MOST * 1024 || p->OH * p->OW > INT_MAX / 32 ||
+    if (p->H * p->W > MOST * 512 || p->OH * p->OW > INT_MAX / 32 ||
         (p->KH - 1) * p->dilation_h > MOST || (p->KW - 1) * p->dilation_w > MOST ||
         p->KH * p->KW > MAX_STEPS || group_in * p->KH * p->KW > MOST * 1024)
         return false;
@@ -229,7 +250,7 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
     g.dilation_h = (int)p->dilation_h, g.dilation_w = (int)p->dilation_w;
     g.top = (int)p->pad_top, g.left = (int)p->pad_left;
     g.mode = p->padding_mode;
-    g.by_group_in.set(g.group_in);
+    g.by_group_in.set(g.group_in), g.by_kernel.set(g.KH * g.KW);
     g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }
@@ -242,13 +263,15 @@ inline bool gemm_choose(const talc_conv2d_problem *p, int multiprocessors, gemm_
     seconds = INFINITY;
     if (!gemm_problem_of<PRODUCTS>(p, g))
         return false;
-    const bool folds = g.group_in < STEP && g.stride_h * g.stride_w > 1 &&
+    const bool folds = g.group_in < STEP && p->stride_h * p->stride_w > 1 &&
                        (g.KH == 1 || g.dilation_h == 1) && (g.KW == 1 || g.dilation_w == 1);
     for (int folded = 0; folded <= (folds ? 1 : 0); folded++) {
         const int64_t phases = folded ? (p->stride_h < p->KH ? p->stride_h : p->KH) *
                                             (p->stride_w < p->KW ? p->stride_w : p->KW)
                                       : 1;
         const int64_t all = talc_ceil_div(g.group_in * phases, STEP) * STEP;
+        if (folded && (all > MAX_FOLDED || p->H * p->W * g.group_in > INT_MAX))
+            break;
         for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
             for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
                 const gemm_choice tried = { arrangement, (int)channels, folded != 0 };

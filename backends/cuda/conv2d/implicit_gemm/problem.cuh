@@ -15,8 +15,9 @@ namespace talc
 constexpr int CHANNELS = 64, ROWS = 8, COLUMNS = 32, BLOCKS = COLUMNS / 8;
 /// Warpgroups that multiply, and threads that load patches.
 constexpr int MULTIPLIERS = 2;
-template <int PRODUCTS> constexpr int LOADERS = PRODUCTS == 3 ? 128 : 256;
-template <int PRODUCTS> constexpr int GEMM_THREADS = MULTIPLIERS * 128 + LOADERS<PRODUCTS>;
+constexpr int LOADERS = 256, GEMM_THREADS = MULTIPLIERS * 128 + LOADERS;
+/// Registers of a thread of each, which begin with 128.
+constexpr int MULTIPLIER_REGISTERS = 200, LOADER_REGISTERS = 56;
 /// Channels of a product's step, and of a plane of the patch in shared memory.
 constexpr int STEP = 16, PLANE = 8;
 /// Steps whose products follow one another on the same sums: switching sums costs the tensor cores time.
@@ -24,13 +25,18 @@ template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 3 : 2;
 /// Steps of weights that are on their way to each thread.
 template <int PRODUCTS> constexpr int DEPTH = PRODUCTS == 3 ? 6 : 8;
 template <int PRODUCTS> constexpr int PARTS = PRODUCTS == 3 ? 2 : 1;
-/// Their bytes in shared memory, between the patches and the results.
+/// Bytes of the weights in shared memory.
 template <int PRODUCTS> constexpr int RING = DEPTH<PRODUCTS> *PARTS<PRODUCTS> *MULTIPLIERS * 2048;
-constexpr int MAX_BUFFERS = 4, MAX_STEPS = 1024;
-/// Floats of a sector of memory, the most that a tile may leave to the one beside it; of a row of results in shared memory, 10 banks
-/// from the next; and of a warp's rows.
-constexpr int CARRIED = 8, RESULT_PITCH = CARRIED + COLUMNS + 2,
-              STAGING = 16 * RESULT_PITCH + ROWS * WARP, CARRY = ROWS * 16 * CARRIED;
+constexpr int MAX_BUFFERS = 4, MAX_STEPS = 1024, MAX_FOLDED = 128;
+/// Floats of a sector of memory; of a row of results in shared memory, 8 banks from the next; and the bytes of a warp that it carries
+/// over to the next tile.
+constexpr int SECTOR = 8, RESULT_PITCH = COLUMNS + SECTOR, CARRIED_BYTES = ROWS * 16 * SECTOR * 4;
+
+/// A channel of the patch that is one of x for a phase of the stride: its plane, from the group's first, and the phase.
+struct folded_channel {
+    int plane;
+    short h, w;
+};
 
 struct gemm_problem {
     const float *x, *w;
@@ -67,12 +73,15 @@ struct gemm_problem {
     int channel_tiles, row_tiles, column_tiles, pixel_tiles, tiles;
     int tile_rows, tile_columns;
     int patch_bytes, buffers;
+    int result_bytes; ///< of a warp in shared memory
+    int lag; ///< chunks that the second warpgroup stays behind the first: one stores its results while the other multiplies
     float coefficient; ///< of the count of tiny elements
-    divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_group_in;
+    divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_group_in, by_kernel;
     divisor<uint32_t> by_inner, by_outer, by_row_tiles,
         by_N; ///< a tile's number is [group][n][row][outer][inner]: columns and channels, with carry
     /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.
     uint16_t shifts[MAX_STEPS];
+    folded_channel fold[MAX_FOLDED];
 };
 
 /// Scaled maxima lie in [2^13, 2^14).
@@ -87,8 +96,7 @@ static __device__ __forceinline__ float power_of_two(int e)
 
 struct gemm_tile {
     int g, channel_tile;
-    int first;          ///< position at which a flat tile begins
-    int n, row, column; ///< at which another does
+    int n, row, column; ///< at which it begins; of a flat tile column is its first position
     bool before, after; ///< with carry: whether the row has a tile before it, and one behind
 };
 
@@ -101,12 +109,11 @@ static __device__ __forceinline__ gemm_tile tile_of(const gemm_problem &p, int t
     const int column = p.carry ? inner : outer;
     a.channel_tile = p.carry ? outer : inner;
     a.before = p.carry && column > 0, a.after = p.carry && column + 1 < p.column_tiles;
+    a.column = column * p.tile_columns;
     if (p.flat) {
         a.g = rows;
-        a.first = column * p.tile_columns;
         return a;
     }
-    a.column = column * p.tile_columns;
     const int images = (int)p.by_row_tiles.quotient((uint32_t)rows);
     a.row = (rows - images * p.row_tiles) * p.tile_rows;
     a.g = (int)p.by_N.quotient((uint32_t)images);
@@ -137,16 +144,17 @@ struct gemm_place {
 static __device__ __forceinline__ gemm_place place_of(const gemm_problem &p, const gemm_tile &a,
                                                       int at)
 {
-    const int f = a.first + at;
     gemm_place place;
-    place.n = a.n;
-    place.row = (int)p.by_pitch.quotient((uint32_t)f);
-    place.column = a.column + f - place.row * p.pitch;
-    place.row += a.row;
+    if (p.flat)
+        at += a.column;
+    place.row = (int)p.by_pitch.quotient((uint32_t)at);
+    place.column = at - place.row * p.pitch;
     if (p.flat) {
         place.n = (int)p.by_image_rows.quotient((uint32_t)place.row);
         place.row -= place.n * p.image_rows;
+        return place;
     }
+    place.n = a.n, place.row += a.row, place.column += a.column;
     return place;
 }
 

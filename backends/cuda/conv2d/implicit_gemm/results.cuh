@@ -16,13 +16,30 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
     const int taps = p.KH * p.KW, K = p.group_in * taps;
     const float *w = p.w + ((int64_t)g * p.group_out + oc) * K;
     const float *x = p.x + ((int64_t)place.n * p.C + (int64_t)g * p.group_in) * p.H * p.W;
+    constexpr int AT_A_TIME = 8; /* loads under way */
     float sum = 0;
-    for (int k = (int)threadIdx.x % WARP; k < K; k += WARP) {
-        const int c = k / taps, tap = k - c * taps, kh = tap / p.KW, kw = tap - kh * p.KW;
-        int64_t h = (int64_t)place.row * p.stride_h - p.top + kh * p.dilation_h;
-        int64_t v = (int64_t)place.column * p.stride_w - p.left + kw * p.dilation_w;
-        h = talc_window_source(p.mode, h, p.H), v = talc_window_source(p.mode, v, p.W);
-        sum += (h < 0 || v < 0 ? 0 : x[((int64_t)c * p.H + h) * p.W + v]) * w[k];
+#pragma unroll 1
+    for (int from = (int)threadIdx.x % WARP; from < K; from += AT_A_TIME * WARP) {
+        float v[AT_A_TIME], u[AT_A_TIME];
+#pragma unroll
+        for (int i = 0; i < AT_A_TIME; i++) {
+            const int k = from + i * WARP;
+            const int c = (int)p.by_kernel.quotient((uint32_t)k), tap = k - c * taps,
+                      kh = tap / p.KW, kw = tap - kh * p.KW;
+            int h = place.row * p.stride_h - p.top + kh * p.dilation_h,
+                w_ = place.column * p.stride_w - p.left + kw * p.dilation_w;
+            if (p.mode != TALC_PADDING_ZEROS) {
+                h = (int)talc_window_source(p.mode, h, p.H);
+                w_ = (int)talc_window_source(p.mode, w_, p.W);
+            }
+            const bool inside =
+                k < K && (unsigned)h < (unsigned)p.H && (unsigned)w_ < (unsigned)p.W;
+            v[i] = inside ? x[((int64_t)c * p.H + h) * p.W + w_] : 0;
+            u[i] = k < K ? w[k] : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < AT_A_TIME; i++)
+            sum += v[i] * u[i];
     }
 #pragma unroll
     for (int apart = WARP / 2; apart > 0; apart /= 2)
@@ -44,75 +61,10 @@ static __device__ __forceinline__ float at_least(float v, float floor)
 static __device__ __forceinline__ float smaller_magnitude(float a, float b)
 {
     float smaller;
-    asm("{\n.reg .f32 x, y;\nabs.f32 x, %1;\nabs.f32 y, %2;\nmin.NaN.f32 %0, x, y;\n}"
-        : "=f"(smaller)
-        : "f"(a), "f"(b));
+    asm volatile("{\n.reg .f32 x, y;\nabs.f32 x, %1;\nabs.f32 y, %2;\nmin.NaN.f32 %0, x, y;\n}"
+                 : "=f"(smaller)
+                 : "f"(a), "f"(b));
     return smaller;
-}
-
-static __device__ __forceinline__ void copy_four(float *to, const float *from)
-{
-    *(float2 *)to = *(const float2 *)from;
-    *(float2 *)(to + 2) = *(const float2 *)(from + 2);
-}
-
-/// Writes a result of each of `count` channels, the first to y[lane].
-static __device__ __forceinline__ void store_elements(float *y, int plane, int count, float floor,
-                                                      const float *staging)
-{
-    y += (int)threadIdx.x % WARP;
-#pragma unroll 1
-    for (int from = 0; from < count; from += 8) {
-        float v[8];
-#pragma unroll
-        for (int c = 0; c < 8; c++)
-            v[c] = at_least(staging[(from + c) * RESULT_PITCH], floor);
-#pragma unroll
-        for (int c = 0; c < 8; c++, y += plane)
-            if (from + c < count)
-                *y = v[c];
-    }
-}
-
-/// Writes columns begin .. end - 1 of a row of results of a warp's channels, whose first belongs at y and stands in shared memory behind
-/// CARRIED others, beginning with the column `from` rounded down to a sector of 32 bytes of y: memory takes parts of sectors at a third
-/// of its rate. By vectors of 4, 8 threads a channel.
-static __device__ __forceinline__ void store_sectors(float *y, int plane, int channels, float floor,
-                                                     const float *staging, int lane, int from,
-                                                     int begin, int end)
-{
-    const int misaligned = (int)((uintptr_t)y / 4);
-#pragma unroll 1
-    for (int c = lane / 8; c < channels; c += 8) {
-        float4 v[2];
-        int column[2];
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            column[k] = from + lane % 8 * 4 - ((misaligned + (c + k * 4) * plane) & (CARRIED - 1));
-            const float *at = staging + (c + k * 4) * RESULT_PITCH + CARRIED + column[k];
-            v[k] = make_float4(at_least(at[0], floor), at_least(at[1], floor),
-                               at_least(at[2], floor), at_least(at[3], floor));
-        }
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            float *to = y + ((c + k * 4) * plane + column[k]);
-            const int before = begin - column[k], behind = end - column[k];
-            if (c + k * 4 >= channels)
-                continue;
-            if (before <= 0 && behind >= 4) {
-                *(float4 *)to = v[k];
-            } else {
-                if (before <= 0 && behind > 0)
-                    to[0] = v[k].x;
-                if (before <= 1 && behind > 1)
-                    to[1] = v[k].y;
-                if (before <= 2 && behind > 2)
-                    to[2] = v[k].z;
-                if (before <= 3 && behind > 3)
-                    to[3] = v[k].w;
-            }
-        }
-    }
 }
 
 /// What the sums of a tile are scaled by, how many of their elements were too small for f16, each counted as often as it has been scaled
@@ -122,148 +74,345 @@ struct sums_note {
     float tiny, span;
 };
 
-/// Ends a warp's sums and writes them, row by row through shared memory, so that they leave in whole rows of the tile. Those that may
-/// have lost the products of tiny elements, and NaN, are computed again. `carried` [ROWS][16][CARRIED] are the ends of rows for the
-/// tile behind.
-static __device__ __forceinline__ void store_results(const gemm_problem &p, const gemm_tile &a,
-                                                     float (&sums)[BLOCKS][ROWS * 4],
-                                                     sums_note note, float *staging, float *carried)
+/// Asked for anew each time: what follows from it would else take registers from the sums.
+static __device__ __forceinline__ int this_thread()
 {
-    /* Asked for anew: what follows from it would else take registers from the sums while they are formed. */
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    const int lane = thread % WARP, warp = thread / WARP % 4, warpgroup = thread / 128;
-    staging += thread / WARP * STAGING;
-    carried += thread / WARP * CARRY;
-    const int both = p.part_shift == 0 ? 2 : 1;
-    const int block = a.channel_tile * both + (both == 2 ? warpgroup : 0),
-              part = both == 2 ? 0 : warpgroup * p.part_shift;
-    const int first = block * CHANNELS + warp * 16; /* channel of the group */
-    const int oc0 = a.g * p.group_out + first, plane = p.OH * p.OW;
-    const int channels = max(0, min(16, p.group_out - first));
-    unsigned *marks = (unsigned *)(staging + 16 * RESULT_PITCH); /* [ROWS][WARP] */
-    float back[2], least[2], bias[2];
+    return thread;
+}
+
+/// A warp's channels of a tile, and the positions of its warpgroup.
+struct warp_part {
+    int lane;
+    int first, channels; ///< of the group: the first, and how many, at most 16
+    int part;            ///< position at which the warpgroup's part of the tile begins
+};
+
+static __device__ __forceinline__ warp_part part_of(const gemm_problem &p, const gemm_tile &a)
+{
+    const int thread = this_thread(), warpgroup = thread / 128, both = p.part_shift == 0 ? 2 : 1;
+    warp_part w;
+    w.lane = thread % WARP;
+    w.first =
+        (a.channel_tile * both + (both == 2 ? warpgroup : 0)) * CHANNELS + thread / WARP % 4 * 16;
+    w.channels = max(0, min(16, p.group_out - w.first));
+    w.part = both == 2 ? 0 : warpgroup * p.part_shift;
+    return w;
+}
+
+/// What a warp has in shared memory: of each channel the scale, the bias and the magnitude below which a sum is doubtful; a row of results,
+/// channel by channel; and which of a thread's are doubtful, in bits.
+struct warp_results {
+    float4 scales[16];
+    float row[16][RESULT_PITCH];
+    unsigned short doubtful[ROWS][WARP];
+};
+static_assert(sizeof(warp_results) % sizeof(float4) == 0, "");
+
+static __device__ __forceinline__ warp_results *warp_results_of(const gemm_problem &p, char *shared)
+{
+    return (warp_results *)(shared + this_thread() / WARP * p.result_bytes);
+}
+
+/* Of a row of COLUMNS a thread has the sums of columns b * 8 + lane % 4 * 2 and the next, of channels lane / 4 and lane / 4 + 8. */
+
+/// Scales the sums of row `j`, adds the bias, writes them to shared memory, and notes which are doubtful. `to` and `scale`: of its two
+/// channels; `real`: bits of the columns that are.
+static __device__ __forceinline__ void take_row(const float (&sums)[BLOCKS][ROWS * 4], int j,
+                                                const float4 (&scale)[2], float *const (&to)[2],
+                                                int lane, unsigned real, unsigned short *doubtful)
+{
+    float smallest[2], s[2] = { scale[0].x, scale[1].x };
+    /* Nothing of all rows is computed before the loop over them, and what depends on the sums is in the branches: for more there are no
+     * registers. */
+    asm volatile("" : "+f"(s[0]), "+f"(s[1]));
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int c = lane / 4 + half * 8, at = a.g * p.channel_tiles * both * CHANNELS + first + c;
-        const int e = -(note.exponent + p.exponents[at]);
-        back[half] = power_of_two(max(-126, min(127, e)));
-        const bool lost = e < -126 || e > 127;
-        least[half] = lost ? NAN : note.tiny * p.coefficient + p.thresholds[at] * note.span;
-        bias[half] = p.last.bias != nullptr && c < channels ? p.last.bias[oc0 + c] : 0;
-    }
-    const bool simple =
-        p.last.activation == TALC_ACTIVATION_NONE || p.last.activation == TALC_ACTIVATION_RELU;
-    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
-    unsigned rows = 0; /* that have doubtful sums */
-#pragma unroll 1
-    for (int j = 0; j < ROWS; j++) {
-        /* Keeps the compiler from scaling all sums before the loop, for which there are no registers. */
-        asm volatile("" : "+f"(back[0]), "+f"(back[1]), "+f"(least[0]), "+f"(least[1]));
-        /* With carry a row's results are of one row of y, else each may be anywhere. */
-        const int own = p.carry ? 0 : lane;
-        const gemm_place at = place_of(p, a, part + j * p.row_shift + own);
-        const int64_t first_at =
-            ((int64_t)at.n * p.OC + oc0) * plane + at.row * p.OW + at.column - own;
-        const int end = at.n < p.N && at.row < p.OH ? p.OW - at.column + own : -CARRIED;
-        const bool inside = lane < end;
-        const unsigned real = __ballot_sync(~0u, inside); /* columns */
-        unsigned doubtful = 0;
-        float *to = staging + lane / 4 * RESULT_PITCH + CARRIED + lane % 4 * 2;
+    for (int k = 0; k < ROWS; k++)
+        if (k == j)
 #pragma unroll
-        for (int k = 0; k < ROWS; k++)
-            if (k == j) {
-                float smallest[2] = { INFINITY, INFINITY };
+            for (int half = 0; half < 2; half++) {
+                smallest[half] = INFINITY;
 #pragma unroll
-                for (int half = 0; half < 2; half++)
-#pragma unroll
-                    for (int b = 0; b < BLOCKS; b++) {
-                        const float s0 = sums[b][k * 4 + half * 2],
-                                    s1 = sums[b][k * 4 + half * 2 + 1];
-                        smallest[half] =
-                            smaller_magnitude(smallest[half], smaller_magnitude(s0, s1));
-                        *(float2 *)(to + half * 8 * RESULT_PITCH + b * 8) =
-                            make_float2(s0 * back[half] + bias[half], s1 * back[half] + bias[half]);
-                    }
-                if (!(smallest[0] >= least[0] && smallest[1] >= least[1]))
-#pragma unroll
-                    for (int half = 0; half < 2; half++)
-#pragma unroll
-                        for (int b = 0; b < BLOCKS; b++) {
-                            const float s0 = sums[b][k * 4 + half * 2],
-                                        s1 = sums[b][k * 4 + half * 2 + 1];
-                            unsigned two = (fabsf(s0) >= least[half] ? 0 : 1) |
-                                           (fabsf(s1) >= least[half] ? 0 : 2);
-                            two &=
-                                lane / 4 + half * 8 < channels ? real >> (b * 8 + lane % 4 * 2) : 0;
-                            doubtful |= two << (half * BLOCKS + b) * 2;
-                        }
-            }
-        if (__any_sync(~0u, doubtful != 0)) {
-            marks[j * WARP + lane] = doubtful;
-            rows |= 1u << j;
-        }
-        if (a.before) /* two lanes a channel */
-            copy_four(staging + lane / 2 * RESULT_PITCH + lane % 2 * 4,
-                      carried + j * 16 * CARRIED + lane * 4);
-        __syncwarp();
-        if (p.last.residual != nullptr && inside) {
-            const float *residual = p.last.residual + first_at + lane;
-#pragma unroll 1
-            for (int from = 0; from < channels; from += 8) {
-                float added[8];
-#pragma unroll
-                for (int c = 0; c < 8; c++)
-                    added[c] = from + c < channels ? residual[(from + c) * plane] : 0;
-#pragma unroll
-                for (int c = 0; c < 8; c++)
-                    staging[(from + c) * RESULT_PITCH + CARRIED + lane] += added[c];
-            }
-        }
-        if (!simple) /* takes many instructions */
-#pragma unroll 1
-            for (int c = 0; c < channels; c++) {
-                float &v = staging[c * RESULT_PITCH + CARRIED + lane];
-                v = talc_activate(p.last.activation, v);
-            }
-        if (p.last.residual != nullptr || !simple)
-            __syncwarp();
-        float *y = p.y + first_at;
-        if (!p.carry)
-            store_elements(y, plane, inside ? channels : 0, floor, staging + CARRIED + lane);
-        else
-            for (int from = 0; from < (a.after ? COLUMNS : 2 * COLUMNS); from += COLUMNS)
-                store_sectors(y, plane, channels, floor, staging, lane, from,
-                              a.before ? -CARRIED : 0, min(end, COLUMNS));
-        if (a.after)
-            copy_four(carried + j * 16 * CARRIED + lane * 4,
-                      staging + lane / 2 * RESULT_PITCH + COLUMNS + lane % 2 * 4);
-        __syncwarp();
-    }
-#pragma unroll 1
-    for (; rows != 0; rows &= rows - 1) {
-        const int j = __ffs((int)rows) - 1;
-        const unsigned doubtful = marks[j * WARP + lane];
-#pragma unroll 1
-        for (int l = 0; l < WARP; l++)
-            for (unsigned rest = __shfl_sync(~0u, doubtful, l); rest != 0; rest &= rest - 1) {
-                const int bit = __ffs((int)rest) - 1;
-                const int c = bit / (2 * BLOCKS) * 8 + l / 4,
-                          column = bit / 2 % BLOCKS * 8 + l % 4 * 2 + bit % 2;
-                const gemm_place at = place_of(p, a, part + j * p.row_shift + column);
-                const float sum = sum_by_warp(p, a.g, first + c, at);
-                const int64_t to =
-                    ((int64_t)at.n * p.OC + oc0 + c) * plane + at.row * p.OW + at.column;
-                if (lane == 0) {
-                    const float y = talc_epilogue(p.last, sum, oc0 + c, to);
-                    p.y[to] = y;
-                    if (a.after &&
-                        column >= COLUMNS - CARRIED) /* which the tile behind writes too */
-                        carried[(j * 16 + c) * CARRIED + column - (COLUMNS - CARRIED)] = y;
+                for (int b = 0; b < BLOCKS; b++) {
+                    const float s0 = sums[b][k * 4 + half * 2], s1 = sums[b][k * 4 + half * 2 + 1];
+                    smallest[half] = smaller_magnitude(smallest[half], smaller_magnitude(s0, s1));
+                    *(float2 *)(to[half] + b * 8) =
+                        make_float2(s0 * s[half] + scale[half].y, s1 * s[half] + scale[half].y);
                 }
             }
+    unsigned bits = 0;
+    if (!(smallest[0] >= scale[0].z && smallest[1] >= scale[1].z))
+#pragma unroll 1
+        for (int k = 0; k < 4 * BLOCKS; k++) {
+            /* From the result: that is less exact, so some more are doubtful. */
+            const float4 of = k < 2 * BLOCKS ? scale[0] : scale[1];
+            const float v = (k < 2 * BLOCKS ? to[0] : to[1])[k / 2 % BLOCKS * 8 + k % 2];
+            const float least = (of.z * of.x + fabsf(of.y) * 0x1p-23f) * 1.001f;
+            bits |= fabsf(v - of.y) > least
+                        ? 0
+                        : (real >> (k / 2 % BLOCKS * 8 + k % 2 + lane % 4 * 2) & 1) << k;
+        }
+    *doubtful = (unsigned short)bits;
+}
+
+/// Computes the doubtful results again; those that the tile behind writes too, in `carried`, where channels stand shift(j, c) floats on.
+template <typename Shift>
+static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_tile &a,
+                                            const warp_results *results, float *carried,
+                                            Shift shift)
+{
+    const warp_part w = part_of(p, a);
+    __syncwarp();
+#pragma unroll 1
+    for (int j = 0; j < ROWS; j++) {
+        const unsigned mine = results->doubtful[j][w.lane];
+        /* Votes: by other conditions the compiler would not know any more that registers are the same in all of the warp. */
+#pragma unroll 1
+        for (unsigned rest = __ballot_sync(~0u, mine != 0); rest != 0; rest &= rest - 1) {
+            const int l = __ffs((int)rest) - 1;
+#pragma unroll 1
+            for (int k = 0; k < 4 * BLOCKS; k++) {
+                const int c = k / (2 * BLOCKS) * 8 + l / 4,
+                          column = k / 2 % BLOCKS * 8 + l % 4 * 2 + k % 2;
+                const gemm_place at = place_of(p, a, w.part + j * p.row_shift + column);
+                if (__any_sync(~0u, (results->doubtful[j][l] >> k & 1) == 0 || c >= w.channels ||
+                                        at.n >= p.N || at.row >= p.OH || at.column >= p.OW))
+                    continue;
+                const int oc = a.g * p.group_out + w.first + c;
+                const float sum = sum_by_warp(p, a.g, w.first + c, at);
+                const int64_t to = (((int64_t)at.n * p.OC + oc) * p.OH + at.row) * p.OW + at.column;
+                if (w.lane == 0)
+                    p.y[to] = talc_epilogue(p.last, sum, oc, to);
+                const int behind = column + shift(j, c) - COLUMNS;
+                if (w.lane == 0 && a.after && behind >= 0)
+                    carried[(j * 16 + c) * SECTOR + behind] =
+                        sum + (p.last.bias != nullptr ? p.last.bias[oc] : 0);
+            }
+        }
     }
     __syncwarp();
+}
+
+static __device__ __forceinline__ bool is_simple(talc_activation activation)
+{
+    return activation == TALC_ACTIVATION_NONE || activation == TALC_ACTIVATION_RELU;
+}
+
+/// Adds the residual to a vector of results and raises it to `floor`.
+static __device__ __forceinline__ void finish(const epilogue<float> &last, float4 &v,
+                                              const float *residual, float floor)
+{
+    if (last.residual != nullptr) {
+        const float4 r = *(const float4 *)residual;
+        v.x += r.x, v.y += r.y, v.z += r.z, v.w += r.w;
+    }
+    v = make_float4(at_least(v.x, floor), at_least(v.y, floor), at_least(v.z, floor),
+                    at_least(v.w, floor));
+}
+
+static __device__ __forceinline__ void finish(const epilogue<float> &last, float2 &v,
+                                              const float *residual, float floor)
+{
+    if (last.residual != nullptr) {
+        const float2 r = *(const float2 *)residual;
+        v.x += r.x, v.y += r.y;
+    }
+    v = make_float2(at_least(v.x, floor), at_least(v.y, floor));
+}
+
+/// Writes four results, or those from `begin` to `end` - 1, to y[begin] ...
+static __device__ __forceinline__ void store_part(const gemm_problem &p, float *y, const float *v,
+                                                  int begin, int end)
+{
+    const int64_t at = y - p.y;
+#pragma unroll 1
+    for (int e = max(0, begin); e < min(4, end); e++)
+        y[e] = talc_activate(p.last.activation,
+                             v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0));
+}
+
+/// Writes rows of a tile, 8 threads a channel, four results each at a time. Memory takes parts of sectors at a third of its rate, and a row
+/// of y may begin anywhere in one: in shared memory it stands as many floats on, an even number. With carry the sector that ends in
+/// the tile behind is written with it, out of `carried` [ROWS][16][SECTOR].
+static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
+                                                  float (&sums)[BLOCKS][ROWS * 4],
+                                                  warp_results *results, float *carried)
+{
+    const gemm_tile a = tile_of(p, t);
+    const warp_part w = part_of(p, a);
+    const gemm_place at = place_of(p, a, w.part);
+    const int plane = p.OH * p.OW, columns = max(0, min(COLUMNS, p.OW - at.column));
+    if (columns < COLUMNS) /* the others are not doubtful */
+#pragma unroll
+        for (int i = 0; i < BLOCKS * ROWS * 4; i++)
+            if (i / (ROWS * 4) * 8 + w.lane % 4 * 2 + i % 2 >= columns)
+                sums[i / (ROWS * 4)][i % (ROWS * 4)] = INFINITY;
+    float *first = p.y + (((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
+                          at.row * p.OW + at.column);
+    auto shift = [&](int j, int c) {
+        return (int)((uintptr_t)(first + (c * plane + j * p.OW)) / 4 % SECTOR) & ~1;
+    };
+    const bool whole = p.OW % SECTOR == 0 && (uintptr_t)p.y % (SECTOR * 4) == 0;
+    const bool vectors =
+        ((p.OW | plane) & 1) == 0 && (uintptr_t)p.y % 8 == 0 &&
+        (p.last.residual == nullptr || (uintptr_t)p.last.residual % 16 == (uintptr_t)p.y % 16) &&
+        is_simple(p.last.activation);
+    /* All fours of the first 32 are written, and no others. */
+    const bool inner = whole ? p.OW - at.column >= COLUMNS : a.before && a.after;
+    const bool interior =
+        __ballot_sync(~0u, !inner || !vectors || w.channels < 16 || at.row + ROWS > p.OH) == 0;
+    const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
+    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
+    float4 *const kept = (float4 *)carried + w.lane;
+    float(*const row)[RESULT_PITCH] = results->row;
+#pragma unroll 1
+    for (int j = 0; j < ROWS; j++) {
+        if (a.before)
+            *(float4 *)&row[w.lane / 2][w.lane % 2 * 4] = kept[j * WARP];
+        __syncwarp();
+        float *const to[2] = { &row[w.lane / 4][w.lane % 4 * 2 + shift(j, w.lane / 4)],
+                               &row[w.lane / 4 + 8][w.lane % 4 * 2 + shift(j, w.lane / 4 + 8)] };
+        take_row(sums, j, scale, to, w.lane, at.row + j < p.OH ? ~0u : 0,
+                 &results->doubtful[j][w.lane]);
+        __syncwarp();
+        if (a.after)
+            kept[j * WARP] = *(const float4 *)&row[w.lane / 2][COLUMNS + w.lane % 2 * 4];
+        const int channels = at.row + j < p.OH ? w.channels : 0;
+        if (interior) {
+            float4 v[4];
+            float *y[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                v[k] = *(const float4 *)&row[w.lane / 8 + k * 4][w.lane % 8 * 4];
+                y[k] = first + ((w.lane / 8 + k * 4) * plane + j * p.OW);
+                y[k] = (float *)((uintptr_t)y[k] & ~(uintptr_t)(SECTOR * 4 - 1)) + w.lane % 8 * 4;
+            }
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                finish(p.last, v[k], p.last.residual + (y[k] - p.y), floor);
+                *(float4 *)y[k] = v[k];
+            }
+        } else if (vectors) {
+            /* Fours of a row by 8 threads; those behind the first 32, and the twos at the row's ends, by two threads a channel. */
+            float4 v[5];
+#pragma unroll
+            for (int k = 0; k < 5; k++)
+                v[k] = *(const float4 *)&row[k < 4 ? k * 4 + w.lane / 8 : w.lane / 2]
+                                            [k < 4 ? w.lane % 8 * 4 : COLUMNS + w.lane % 2 * 4];
+#pragma unroll
+            for (int k = 0; k < 5; k++) {
+                const int c = k < 4 ? k * 4 + w.lane / 8 : w.lane / 2;
+                const int from = k < 4 ? w.lane % 8 * 4 : COLUMNS + w.lane % 2 * 4;
+                const int begin = shift(j, c), end = a.after ? COLUMNS : begin + columns;
+                float *y = first + (c * plane + j * p.OW + from - begin);
+                if (from >= (a.before ? 0 : begin) && from + 4 <= end && c < channels) {
+                    finish(p.last, v[k], p.last.residual + (y - p.y), floor);
+                    *(float4 *)y = v[k];
+                }
+            }
+            if (!whole) {
+                const int c = w.lane / 2, begin = shift(j, c);
+                const bool left = w.lane % 2 == 0;
+                const int at_end = left ? begin : begin + columns - 2;
+                if ((left ? !a.before && at_end % 4 == 2 : !a.after && at_end % 4 == 0) &&
+                    at_end >= 0 && c < channels) {
+                    float2 two = *(const float2 *)&row[c][at_end];
+                    float *to = first + (c * plane + j * p.OW + at_end - begin);
+                    finish(p.last, two, p.last.residual + (to - p.y), floor);
+                    *(float2 *)to = two;
+                }
+            }
+        } else {
+#pragma unroll 1
+            for (int k = 0; k < (whole || a.after ? 4 : 5); k++) { /* the fifth: those behind */
+                const int c = k < 4 ? k * 4 + w.lane / 8 : w.lane / 2;
+                const int from = k < 4 ? w.lane % 8 * 4 : COLUMNS + w.lane % 2 * 4;
+                const int begin = shift(j, c) - from;
+                float *y = first + (c * plane + j * p.OW - begin);
+                if (c < channels)
+                    store_part(p, y, &row[c][from], a.before ? 0 : begin, begin + columns);
+            }
+        }
+        __syncwarp();
+    }
+    mend(p, a, results, carried, shift);
+}
+
+/// Writes the results of a flat tile, where each column of a row of the tile may be anywhere: a thread a column.
+static __device__ __forceinline__ void store_positions(const gemm_problem &p, int t,
+                                                       const float (&sums)[BLOCKS][ROWS * 4],
+                                                       warp_results *results)
+{
+    const gemm_tile a = tile_of(p, t);
+    const warp_part w = part_of(p, a);
+    const int plane = p.OH * p.OW;
+    const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
+    float *const to[2] = { &results->row[w.lane / 4][w.lane % 4 * 2],
+                           &results->row[w.lane / 4 + 8][w.lane % 4 * 2] };
+    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
+#pragma unroll 1
+    for (int j = 0; j < ROWS; j++) {
+        const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
+        const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
+        take_row(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
+                 &results->doubtful[j][w.lane]);
+        __syncwarp();
+        const int64_t from = ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
+                             at.row * p.OW + at.column;
+        const int channels = inside ? w.channels : 0;
+        const float *residual = p.last.residual;
+        float *y = p.y + from;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float v[8];
+#pragma unroll
+            for (int c = 0; c < 8; c++) {
+                v[c] = results->row[half * 8 + c][w.lane];
+                if (residual != nullptr && half * 8 + c < channels)
+                    v[c] += residual[from + (half * 8 + c) * plane];
+            }
+#pragma unroll
+            for (int c = 0; c < 8; c++, y += plane)
+                if (half * 8 + c < channels)
+                    *y = at_least(v[c], floor);
+        }
+        if (!is_simple(p.last.activation)) /* takes many instructions */
+#pragma unroll 1
+            for (int c = 0; c < channels; c++)
+                p.y[from + c * plane] = talc_activate(p.last.activation, p.y[from + c * plane]);
+        __syncwarp();
+    }
+    mend(p, a, results, nullptr, [](int, int) { return 0; });
+}
+
+/// Ends a warp's sums of tile `t` and writes them; those that may have lost the products of tiny elements, and NaN, are computed again.
+static __device__ __forceinline__ void store_results(const gemm_problem &p, int t,
+                                                     float (&sums)[BLOCKS][ROWS * 4],
+                                                     sums_note note, char *shared)
+{
+    warp_results *results = warp_results_of(p, shared);
+    {
+        const gemm_tile a = tile_of(p, t);
+        const warp_part w = part_of(p, a);
+        const int c = w.lane % 16, both = p.part_shift == 0 ? 2 : 1;
+        const int row = a.g * p.channel_tiles * both * CHANNELS + w.first + c;
+        const int e = -(note.exponent + p.exponents[row]);
+        const float least = note.tiny * p.coefficient + p.thresholds[row] * note.span;
+        results->scales[c] = make_float4(power_of_two(max(-126, min(127, e))),
+                                         p.last.bias != nullptr && c < w.channels
+                                             ? p.last.bias[a.g * p.group_out + w.first + c]
+                                             : 0,
+                                         c >= w.channels       ? 0
+                                         : e < -126 || e > 127 ? NAN
+                                                               : least,
+                                         0);
+        __syncwarp();
+    }
+    if (p.flat)
+        store_positions(p, t, sums, results);
+    else
+        store_rows(p, t, sums, results, (float *)(results + 1));
 }
 
 } // namespace talc

@@ -95,10 +95,10 @@ template <int PRODUCTS> struct weight_stream {
     char *const ring;
     const char *from;
     int tile, left; ///< whose steps are fetched, and how many of them are still to be
-    int slot, next; ///< to be filled, and to be read
+    int slot;       ///< to be read, then filled again
 
     __device__ weight_stream(const gemm_problem &p_, char *ring_)
-        : p(p_), ring(ring_ + threadIdx.x * 16), slot(0), next(0)
+        : p(p_), ring(ring_ + threadIdx.x * 16), slot(0)
     {
         tile = first_tile(p);
         begin();
@@ -119,22 +119,26 @@ template <int PRODUCTS> struct weight_stream {
         from =
             (const char *)p.packed + block * left * PARTS<PRODUCTS> * 2048 + threadIdx.x % 128 * 16;
     }
-    /// The next steps of a run; a tile's are a multiple of it.
+    __device__ static int bytes()
+    {
+        return PARTS<PRODUCTS> * (MULTIPLIERS * 2048);
+    }
+    /// Fills the steps of a run again; a tile's are a multiple of it, and so is DEPTH.
     __device__ void fetch()
     {
         constexpr int COUNT = RUN<PRODUCTS>;
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             if (left > 0) {
-                char *to = ring + slot * PARTS<PRODUCTS> * (MULTIPLIERS * 2048);
+                char *to = ring + (slot + i) * bytes();
 #pragma unroll
                 for (int part = 0; part < PARTS<PRODUCTS>; part++)
                     __pipeline_memcpy_async(to + part * (MULTIPLIERS * 2048),
                                             from + (i * PARTS<PRODUCTS> + part) * 2048, 16);
             }
             __pipeline_commit();
-            slot = slot == DEPTH<PRODUCTS> - 1 ? 0 : slot + 1;
         }
+        slot = slot == DEPTH<PRODUCTS> - COUNT ? 0 : slot + COUNT;
         from += COUNT * PARTS<PRODUCTS> * 2048;
         left -= COUNT;
         if (left == 0) {
@@ -142,13 +146,14 @@ template <int PRODUCTS> struct weight_stream {
             begin();
         }
     }
-    __device__ void read(uint4 (&a)[PARTS<PRODUCTS>])
+    __device__ void read(uint4 (&a)[RUN<PRODUCTS>][PARTS<PRODUCTS>]) const
     {
-        const char *at = ring + next * PARTS<PRODUCTS> * (MULTIPLIERS * 2048);
 #pragma unroll
-        for (int part = 0; part < PARTS<PRODUCTS>; part++)
-            a[part] = *(const uint4 *)(at + part * (MULTIPLIERS * 2048));
-        next = next == DEPTH<PRODUCTS> - 1 ? 0 : next + 1;
+        for (int i = 0; i < RUN<PRODUCTS>; i++)
+#pragma unroll
+            for (int part = 0; part < PARTS<PRODUCTS>; part++)
+                a[i][part] =
+                    *(const uint4 *)(ring + (slot + i) * bytes() + part * (MULTIPLIERS * 2048));
     }
 };
 
