@@ -5,7 +5,8 @@
 /// Who computes what: a block keeps to its multiprocessor and takes one tile of y after the other. Warps that load copy the part of x
 /// under the tile, the patch, into shared memory as [channels of 8][position][8], so that a tap is an offset and one patch serves all
 /// taps; two warpgroups multiply. Each has 64 output channels of 256 positions: 8 rows of 32, or 256 that run on over the ends of
-/// rows and images, where those are short. At a stride the patch is divided into the phases that taps reach.
+/// rows and images, where those are short. At a stride the patch is divided into the phases that taps reach. Where channels are few,
+/// each phase counts as channels instead.
 /// Weights go straight from memory to the threads that hold them as the first operand, through a ring in shared memory.
 ///
 /// Arithmetic: operands are scaled by powers of two, patch by patch and channel by channel, into the range of f16. STRICT splits them
@@ -80,13 +81,13 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "the GPU is not of compute capability 9.0";
     gemm_problem g = {};
     if (!gemm_problem_of<PRODUCTS>(p, g))
-        return "an extent is too large";
+        return "it is empty, or an extent is too large";
     if (PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
     gemm_choice choice;
     if (!gemm_choose<PRODUCTS>(p, talc_cuda_state_of(device)->multiprocessors, g, choice,
                                plan->seconds))
-        return "an extent is too large, or the patch under a tile does not fit shared memory";
+        return "the patch under a tile does not fit shared memory";
     plan->workspace = gemm_packed_bytes<PRODUCTS>(g) + scales_bytes(g);
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
@@ -120,7 +121,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         return talc_cuda_not_launched(device, "conv2d", error);
     pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
     const int most = talc_cuda_state_of(device)->multiprocessors;
-    const int runs = g.tiles / gemm_run(g), blocks = runs < most ? runs : most;
+    const int runs = g.tiles / tiles_of_run(g), blocks = runs < most ? runs : most;
     kernel<<<blocks, GEMM_THREADS, shared, stream>>>(g);
     return talc_cuda_launched(device, "conv2d");
 }

@@ -163,12 +163,6 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     return g.buffers >= 1;
 }
 
-/// Tiles that a block takes one after the other. Every block of a launch has to have some: its warpgroups wait for each other.
-inline int gemm_run(const gemm_problem &g)
-{
-    return g.carry ? g.column_tiles : 1;
-}
-
 /// Fills in where each step's operand begins in the patch; steps beyond the last, of zero weights, read the first. And what the channels of
 /// folded patches are.
 inline void gemm_fill_shifts(gemm_problem &g)
@@ -202,16 +196,15 @@ template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int mu
     const int positions = g.phases * g.positions;
     const double loaded =
         (positions + talc_ceil_div(positions, LOADERS) * LOADERS) / 2. * g.chunks * g.channels;
-    const bool whole = g.flat || g.OW % SECTOR == 0;
-    const double results = g.flat    ? 13000
-                           : whole   ? 11500
-                           : g.carry ? 12000 + 12000. / g.column_tiles
-                                     : 18000;
+    const double results = g.flat               ? 13000
+                           : g.OW % SECTOR == 0 ? 11500
+                           : g.carry            ? 12000 + 12000. / g.column_tiles
+                                                : 18000;
     const double products = steps * 1.1 + results,
                  loads = loaded / (PRODUCTS == 3 ? 1.25 : 1.6) + 1500. * g.chunks;
     const double most = products > loads ? products : loads;
     const double tile = most + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - most) + 500;
-    const int64_t run = gemm_run(g);
+    const int64_t run = tiles_of_run(g);
     const double waves = ceil((double)(g.tiles / run) / multiprocessors) * (double)run;
     const double computing = (waves * tile + loads / g.chunks) / CLOCK;
     /* Rows that begin anywhere in a sector are slow to write, unless the second-level cache holds them all. */
@@ -255,14 +248,12 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
     return true;
 }
 
-/// The best tiles and the time that they take; false when none fit.
+/// The best tiles of a problem (gemm_problem_of) and the time that they take; false when none fit.
 template <int PRODUCTS>
 inline bool gemm_choose(const talc_conv2d_problem *p, int multiprocessors, gemm_problem &g,
                         gemm_choice &choice, double &seconds)
 {
     seconds = INFINITY;
-    if (!gemm_problem_of<PRODUCTS>(p, g))
-        return false;
     const bool folds = g.group_in < STEP && p->stride_h * p->stride_w > 1 &&
                        (g.KH == 1 || g.dilation_h == 1) && (g.KW == 1 || g.dilation_w == 1);
     for (int folded = 0; folded <= (folds ? 1 : 0); folded++) {

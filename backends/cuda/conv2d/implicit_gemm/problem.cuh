@@ -121,10 +121,16 @@ static __device__ __forceinline__ gemm_tile tile_of(const gemm_problem &p, int t
     return a;
 }
 
+/// Tiles that a block takes one after the other. Every block of a launch has to have some: its warpgroups wait for each other.
+static __host__ __device__ __forceinline__ int tiles_of_run(const gemm_problem &p)
+{
+    return p.carry ? p.column_tiles : 1;
+}
+
 /// The tiles that a block computes.
 static __device__ __forceinline__ int first_tile(const gemm_problem &p)
 {
-    return (int)blockIdx.x * (p.carry ? p.column_tiles : 1);
+    return (int)blockIdx.x * tiles_of_run(p);
 }
 
 static __device__ __forceinline__ int next_tile(const gemm_problem &p, int t)

@@ -253,12 +253,13 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
     auto shift = [&](int j, int c) {
         return (int)((uintptr_t)(first + (c * plane + j * p.OW)) / 4 % SECTOR) & ~1;
     };
+    /* Rows begin with a sector; or they may at least be written by vectors. */
     const bool whole = p.OW % SECTOR == 0 && (uintptr_t)p.y % (SECTOR * 4) == 0;
     const bool vectors =
         ((p.OW | plane) & 1) == 0 && (uintptr_t)p.y % 8 == 0 &&
         (p.last.residual == nullptr || (uintptr_t)p.last.residual % 16 == (uintptr_t)p.y % 16) &&
         is_simple(p.last.activation);
-    /* All fours of the first 32 are written, and no others. */
+    /* All vectors of the first 32 columns in shared memory are written, and no others. */
     const bool inner = whole ? p.OW - at.column >= COLUMNS : a.before && a.after;
     const bool interior =
         __ballot_sync(~0u, !inner || !vectors || w.channels < 16 || at.row + ROWS > p.OH) == 0;
@@ -294,7 +295,7 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                 *(float4 *)y[k] = v[k];
             }
         } else if (vectors) {
-            /* Fours of a row by 8 threads; those behind the first 32, and the twos at the row's ends, by two threads a channel. */
+            /* Vectors of 4 of a row by 8 threads; those behind the first 32, and vectors of 2 at the row's ends, by two threads a channel. */
             float4 v[5];
 #pragma unroll
             for (int k = 0; k < 5; k++)
