@@ -191,8 +191,8 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
                 largest = __uint_as_float(measured[buffer][0]);
                 int e;
                 frexpf(largest, &e);
-                if (largest == 0 ||
-                    (e + exponent <= TOP + 1 && (e + exponent > TOP - 3 || exponent == 127)))
+                if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
+                                     (e + exponent > TOP - 3 || exponent == 127)))
                     break;
                 if (isinf(largest))
                     careful = true;

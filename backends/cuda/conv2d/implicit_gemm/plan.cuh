@@ -130,8 +130,6 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     }
     const int64_t units = h.count * w.count * positions;
     if (units > 16383 || pitch > 16383 ||
-        /* The second warpgroup must not be without columns. */
-        (arrangement == BESIDE && talc_ceil_div(p->OW, COLUMNS) % MULTIPLIERS != 0) ||
         (g.carry && (g.column_tiles == 1 || p->OW % SECTOR == 0 || p->OW % 2 != 0)))
         return false;
     g.pitch = (int)pitch;
@@ -243,7 +241,7 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
     g.dilation_h = (int)p->dilation_h, g.dilation_w = (int)p->dilation_w;
     g.top = (int)p->pad_top, g.left = (int)p->pad_left;
     g.mode = p->padding_mode;
-    g.by_group_in.set(g.group_in), g.by_kernel.set(g.KH * g.KW);
+    g.by_kernel.set(g.KH * g.KW);
     g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }

@@ -76,7 +76,7 @@ struct gemm_problem {
     int result_bytes; ///< of a warp in shared memory
     int lag; ///< chunks that the second warpgroup stays behind the first: one stores its results while the other multiplies
     float coefficient; ///< of the count of tiny elements
-    divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_group_in, by_kernel;
+    divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_kernel;
     divisor<uint32_t> by_inner, by_outer, by_row_tiles,
         by_N; ///< a tile's number is [group][n][row][outer][inner]: columns and channels, with carry
     /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.

@@ -279,7 +279,7 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         __syncwarp();
         if (a.after)
             kept[j * WARP] = *(const float4 *)&row[w.lane / 2][COLUMNS + w.lane % 2 * 4];
-        const int channels = at.row + j < p.OH ? w.channels : 0;
+        const int channels = at.row + j < p.OH && columns > 0 ? w.channels : 0;
         if (interior) {
             float4 v[4];
             float *y[4];
