@@ -137,6 +137,36 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
         }
 }
 
+/* An infinity beside an element a hundred times as large as all that a row that scales operands has seen before: only the sums that hold
+ * the infinity are not finite. */
+Test(conv2d, an_infinity_does_not_hide_a_large_element)
+{
+    static const char *const texts[] = { "n1c128h24w40o8k3x3p1x1", "n1c128h24w40o8k1x1" };
+    cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
+    for (int t = 0; t < 2; t++) {
+        talc_conv2d_problem problem = conv2d_parse(texts[t]);
+        const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &problem);
+        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+        const int64_t plane = problem.H * problem.W, reach = problem.KH / 2;
+        data.x[80 * plane + 1 * problem.W + 1] = INFINITY;
+        data.x[81 * plane + 6 * problem.W + 30] = 1000;
+        for (int row = 0; row < e.decision.count; row++) {
+            const talc_candidate *candidate = &e.decision.candidates[row];
+            if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
+                continue;
+            double *values = conv2d_values(tested_device(), &data, candidate->name);
+            for (int64_t i = 0; i < data.y_count; i++) {
+                const int64_t h = i / problem.OW % problem.OH, w = i % problem.OW;
+                const bool near = llabs(h - 1) <= reach && llabs(w - 1) <= reach;
+                cr_assert(near != (isfinite(values[i]) != 0), "%s: %s: element %d is %g", texts[t],
+                          candidate->name, (int)i, values[i]);
+            }
+            free(values);
+        }
+        conv2d_data_free(&data);
+    }
+}
+
 /* Rows, called without the op, between guard bands; some off alignment and in small workspaces too. */
 Test(conv2d, rows_pass_the_cross_check)
 {

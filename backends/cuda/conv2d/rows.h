@@ -1,7 +1,7 @@
 /// The GPU's conv2d algorithms: their table, and the functions behind its rows. Private to backends/cuda.
 ///
 /// A row's forward direction is in the file of its name. Its gradients, TALC_GRAD_INPUT and TALC_GRAD_WEIGHT, have a plan and a run of
-/// their own in NAME_gradient, those of split in turned.cu, those of implicit_gemm beside it.
+/// their own in NAME_gradient, those of split in turned.cu, those of implicit_gemm and pointwise_mma beside it.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_ROWS_H
 #define TALC_BACKENDS_CUDA_CONV2D_ROWS_H
 
@@ -15,6 +15,8 @@ TALC_BEGIN_DECLARATIONS
 #define TALC_CUDA_CONV2D_TABLE(X)                                                       \
     X(implicit_gemm, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
     X(implicit_gemm_tf32, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(pointwise_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(pointwise_tf32_mma, "f16 on tensor cores, f32 sums",          TALC_TF32) \
     X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \
     X(split,     "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise, "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \

@@ -1,0 +1,248 @@
+/// 1x1 convolution on tensor cores at the rate of memory. For each image n and group g,
+///
+///     y[n, g, oc, j] = act( b[oc] + r[n, g, oc, j] + sum over ic of w[g, oc, ic] * x[n, g, ic, j] ),        j = oh * OW + ow
+///
+/// A 1x1 convolution of few channels is all reading and writing. So x goes from memory straight into the registers of the threads that
+/// multiply, and results from there to memory, 128 bytes of a channel at a time, with nothing in between.
+///
+/// Who computes what: a warp takes tiles of 32 positions of all images. As rows of mma.sync's first operand [positions, channels] may be
+/// in any order, its thread has 4 neighbouring positions of every fourth four channels, which are 16-byte loads, and of two output channels
+/// of eight, 16-byte stores. The weights are the second operand: each block packs them in halves into shared memory, in the order in which
+/// threads read them. Up to 128 channels stay in registers for all output channels; longer sums go over chunks of 64 for every 64 output
+/// channels, and x comes from the caches after the first time.
+///
+/// Arithmetic: each position and each output channel is scaled by a power of two into the range of f16. STRICT splits both into high and
+/// low parts and adds up three products, in f32 registers every 64 channels; TF32 takes the high parts alone. A sum that is not well above
+/// the error that elements too small after scaling can cause, and any NaN, is computed again by FFMA. So each class's bound holds on any data.
+#include "backends/cuda/conv2d/pointwise_mma.cuh"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/device/estimate.h"
+
+using namespace talc;
+
+/* Sums of fewer products use up the strict bound by the splitting alone. */
+constexpr int64_t LEAST_PRODUCTS = 16;
+constexpr int64_t MOST_GRID = 65535;
+
+/// x's own planes.
+template <bool VECTORS_> struct plane_source {
+    static constexpr bool VECTORS = VECTORS_;
+    const float *x;
+    int C, plane;
+
+    struct place {
+        const float *at[VECTORS ? 1 : FOUR];
+    };
+    __device__ void find(place &from, int q, int n, int pixel, int channel) const
+    {
+        from.at[q] = x + ((int64_t)n * C + channel) * plane + pixel;
+    }
+    /// Those of the `left` channels that are the thread's, and goes on to the next chunk's.
+    template <int COUNT>
+    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], place &from, int left) const
+    {
+        const int64_t next = (int64_t)plane * 4, behind = next * (STEP - 4);
+#pragma unroll
+        for (int c = 0; c < COUNT; c++) {
+            const bool inside = c / 4 * STEP + c % 4 < left;
+            if (VECTORS) {
+                const float4 four = inside ? __ldg((const float4 *)from.at[0]) : float4{};
+                v[c][0] = four.x, v[c][1] = four.y, v[c][2] = four.z, v[c][3] = four.w;
+            } else {
+#pragma unroll
+                for (int q = 0; q < FOUR; q++)
+                    v[c][q] = inside ? __ldg(from.at[VECTORS ? 0 : q]) : 0;
+            }
+#pragma unroll
+            for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
+                /* Or the compiler multiplies for each of the addresses. */
+                asm volatile("add.s64 %0, %0, %1;" : "+l"(from.at[q]) : "l"(next));
+                if (c % 4 == 3)
+                    asm volatile("add.s64 %0, %0, %1;" : "+l"(from.at[q]) : "l"(behind));
+            }
+        }
+    }
+    __device__ float sum(const float *w, int n, int pixel, int channel, int count) const
+    {
+        const float *from = x + ((int64_t)n * C + channel) * plane + pixel;
+        float sum = 0;
+#pragma unroll 8
+        for (int c = 0; c < count; c++)
+            sum += w[c] * from[(int64_t)c * plane];
+        return sum;
+    }
+};
+
+struct pointwise_choice {
+    int steps, range;
+    bool is_long;
+};
+
+static pointwise_choice choose(const talc_device *device, const talc_conv2d_problem *p,
+                               int products)
+{
+    const int64_t steps = talc_ceil_div(p->C / p->groups, STEP);
+    pointwise_choice c = {};
+    c.is_long = steps > 8;
+    c.steps = c.is_long   ? (int)talc_ceil_div(steps, LONG_STEPS) * LONG_STEPS
+              : steps > 4 ? 8
+              : steps > 2 ? 4
+                          : (int)steps;
+    const int64_t all = talc_ceil_div(p->OC / p->groups, EIGHT) * EIGHT;
+    const int64_t bytes =
+        products == 3 ? pointwise_bytes<3>(EIGHT, c.steps) : pointwise_bytes<1>(EIGHT, c.steps);
+    const int64_t most = talc_cuda_state_of(device)->block_shared / bytes * EIGHT;
+    c.range = (int)(all < most ? all : most);
+    const int64_t warps = (c.is_long || c.steps > 4 ? 256 : 512) / WARP;
+    const int64_t blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps) * p->groups;
+    while (c.range > 32 &&
+           blocks * talc_ceil_div(all, c.range) * 2 <= talc_cuda_state_of(device)->multiprocessors)
+        c.range = (int)talc_ceil_div(c.range, 2 * EIGHT) * EIGHT;
+    return c;
+}
+
+/* As measured on an H200: memory, or the instructions of a warp's tile. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p, int products,
+                      pointwise_choice c)
+{
+    constexpr double CLOCK = 1.7e9, CACHE = 5.5e12;
+    const double ranges = (double)talc_ceil_div(p->OC / p->groups, c.range);
+    const double passes = c.is_long ? (double)talc_ceil_div(c.range, LONG_BLOCKS * EIGHT) : 1;
+    const double tiles = (double)p->N * (double)(p->H * p->W) / POSITIONS * (double)p->groups;
+    const double cycles =
+        passes * c.steps * 30 + c.range / EIGHT * (c.steps * products * 1.6 + 15.);
+    const double computing =
+        tiles * ranges * cycles / (CLOCK * talc_cuda_state_of(device)->multiprocessors);
+    const double read = (double)p->N * (double)p->C * (double)(p->H * p->W) * 4 * passes * ranges;
+    const double moving = talc_conv2d_bytes(p) / talc_cuda_bytes_a_second();
+    const double caching = (read + talc_conv2d_bytes(p)) / CACHE;
+    double most = computing > moving ? computing : moving;
+    most = most > caching ? most : caching;
+    return most + 3e-6 + TALC_CUDA_LAUNCH;
+}
+
+template <int PRODUCTS>
+static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, talc_plan *plan)
+{
+    int major = 0;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                               talc_cuda_state_of(device)->index) != cudaSuccess)
+        (void)cudaGetLastError();
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (major < 8)
+        return "the GPU is older than compute capability 8.0";
+    if (p->KH != 1 || p->KW != 1)
+        return "the kernel is not 1x1";
+    if (p->stride_h != 1 || p->stride_w != 1)
+        return "the stride is not 1";
+    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
+        return "there is padding";
+    if (PRODUCTS == 3 && p->C / p->groups < LEAST_PRODUCTS)
+        return "sums of fewer than 16 products";
+    if (p->N * p->C * p->OC * p->H * p->W == 0)
+        return "it is empty";
+    if (p->C > INT_MAX / 64 || p->OC > INT_MAX / 64 || p->H * p->W > INT_MAX / 64 ||
+        p->N > (INT_MAX - 4 * POSITIONS) / (p->H * p->W))
+        return "an extent is too large";
+    const pointwise_choice c = choose(device, p, PRODUCTS);
+    if (c.range < EIGHT)
+        return "the weights of 8 channels do not fit shared memory";
+    if (p->groups * talc_ceil_div(p->OC / p->groups, c.range) > MOST_GRID)
+        return "more than 65,535 groups";
+    plan->seconds = seconds(device, p, PRODUCTS, c);
+    talc_plan_keep(plan, &c, sizeof c);
+    return NULL;
+}
+
+template <int PRODUCTS, int STEPS, bool LONG, bool VECTORS>
+static talc_status launch(talc_device *device, const talc_conv2d_problem *p, pointwise_choice c,
+                          const talc_conv2d_arguments *a)
+{
+    constexpr int THREADS = POINTWISE_THREADS<STEPS, LONG>;
+    pointwise_problem<plane_source<VECTORS>> g = {};
+    g.plane = (int)(p->H * p->W), g.positions = (int)(p->N * p->H * p->W);
+    g.source = { (const float *)a->x, (int)p->C, g.plane };
+    g.w = (const float *)a->w, g.y = (float *)a->y;
+    g.last = epilogue<float>(a->bias, a->residual, p->activation);
+    g.group_in = (int)(p->C / p->groups), g.group_out = (int)(p->OC / p->groups);
+    g.OC = (int)p->OC;
+    g.steps = c.steps, g.range = c.range;
+    g.ranges = (int)talc_ceil_div(g.group_out, c.range);
+    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in / 4 + 2) : 4;
+    g.by_plane.set(g.plane);
+    const auto kernel = &pointwise_mma_kernel<PRODUCTS, STEPS, LONG, plane_source<VECTORS>>;
+    const cudaError_t error = allow_shared(kernel, talc_cuda_state_of(device)->block_shared);
+    if (error != cudaSuccess)
+        return talc_cuda_not_launched(device, "conv2d", error);
+    const int64_t most = talc_ceil_div(g.positions, POSITIONS * (THREADS / WARP)),
+                  parts = p->groups * g.ranges,
+                  share = talc_ceil_div(talc_cuda_state_of(device)->multiprocessors, parts);
+    const dim3 grid((unsigned)(most < share ? most : share), (unsigned)parts);
+    kernel<<<grid, THREADS, pointwise_bytes<PRODUCTS>(c.range, c.steps),
+             talc_cuda_stream(device)>>>(g);
+    return talc_cuda_launched(device, "conv2d");
+}
+
+template <int PRODUCTS, bool VECTORS>
+static talc_status with_steps(talc_device *device, const talc_conv2d_problem *p, pointwise_choice c,
+                              const talc_conv2d_arguments *a)
+{
+    if (c.is_long)
+        return launch<PRODUCTS, LONG_STEPS, true, VECTORS>(device, p, c, a);
+    if (c.steps == 1)
+        return launch<PRODUCTS, 1, false, VECTORS>(device, p, c, a);
+    if (c.steps == 2)
+        return launch<PRODUCTS, 2, false, VECTORS>(device, p, c, a);
+    if (c.steps == 4)
+        return launch<PRODUCTS, 4, false, VECTORS>(device, p, c, a);
+    return launch<PRODUCTS, 8, false, VECTORS>(device, p, c, a);
+}
+
+template <int PRODUCTS>
+static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                       const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    const pointwise_choice c = *(const pointwise_choice *)talc_plan_own(plan);
+    const bool vectors =
+        p->H * p->W % FOUR == 0 && is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->residual);
+    return vectors ? with_steps<PRODUCTS, true>(device, p, c, a)
+                   : with_steps<PRODUCTS, false>(device, p, c, a);
+}
+// ---- The rows -----------------------------------------------------------------------------------------------
+
+/* Input gradients at stride 1 are convolutions too. */
+#define TALC_POINTWISE_MMA_ROW(name, products)                                                     \
+    const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
+                                               size_t, talc_plan *plan)                            \
+    {                                                                                              \
+        return plan_of<products>(device, (const talc_conv2d_problem *)problem, plan);              \
+    }                                                                                              \
+    talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
+                                              const talc_plan *plan, const void *arguments)        \
+    {                                                                                              \
+        return run<products>(device, (const talc_conv2d_problem *)problem, plan,                   \
+                             (const talc_conv2d_arguments *)arguments);                            \
+    }                                                                                              \
+    const char *talc_cuda_conv2d_##name##_gradient_plan(                                           \
+        const talc_device *device, const void *problem, size_t limit, talc_plan *plan)             \
+    {                                                                                              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
+            return "it has no weight gradient";                                                    \
+        return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
+                                            plan);                                                 \
+    }                                                                                              \
+    talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
+        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
+    {                                                                                              \
+        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device,                  \
+                                           (const talc_conv2d_problem *)problem, plan,             \
+                                           (const talc_conv2d_arguments *)arguments);              \
+    }
+TALC_POINTWISE_MMA_ROW(pointwise_mma, 3)
+TALC_POINTWISE_MMA_ROW(pointwise_tf32_mma, 1)

@@ -1,0 +1,431 @@
+/// A 1x1 convolution on tensor cores whose input goes from memory into the registers of the threads that multiply. Private to
+/// backends/cuda; pointwise_mma.cu tells the method.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
+
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/index.cuh"
+#include "backends/cuda/mma.cuh"
+
+#include <cuda_fp16.h>
+
+namespace talc
+{
+
+/// Positions of a warp's tile, of which a thread has four; channels of a step; output channels of a product.
+constexpr int POSITIONS = 32, FOUR = 4, STEP = 16, EIGHT = 8;
+/// Products of outputs whose sums stay in registers while all chunks of a long reduction go by, and the steps of a chunk.
+constexpr int LONG_BLOCKS = 8, LONG_STEPS = 4;
+/// Scaled maxima lie in [2^13, 2^14).
+constexpr int TOP = 14;
+
+template <int STEPS, bool LONG> constexpr int POINTWISE_THREADS = LONG || STEPS > 4 ? 256 : 512;
+
+/// What a thread has of an output channel in shared memory: what its sums are multiplied by, its bias, and the magnitude below which
+/// weights too small for f16 matter.
+struct output_channel {
+    float inverse, bias, least, unused;
+};
+
+/// SOURCE gives a position's channels: of x itself, or of what a depthwise convolution makes of x.
+template <typename SOURCE> struct pointwise_problem {
+    SOURCE source;
+    const float *w;
+    float *y;
+    epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
+    int group_in, group_out, OC; ///< channels of a group; all output channels
+    int plane, positions;        ///< output positions of an image, of all images
+    int steps;                   ///< of the whole reduction, a multiple of a chunk's
+    int range,
+        ranges; ///< output channels of a block, a multiple of EIGHT, and how many such make a group
+    float coefficient; ///< of the count of tiny elements
+    divisor<uint32_t> by_plane;
+};
+
+/// Bytes of a block's weights: for each product and step 32 threads' halves.
+template <int PRODUCTS> __host__ __device__ constexpr int pointwise_bytes(int range, int steps)
+{
+    return range / EIGHT * steps * WARP * (PRODUCTS == 3 ? 16 : 8) +
+           range * (int)sizeof(output_channel);
+}
+
+static __device__ __forceinline__ uint32_t bits_of(__half2 pair)
+{
+    return *(uint32_t *)&pair;
+}
+
+/// Exponent of the power of two that scales numbers up to `most` to TOP.
+static __device__ __forceinline__ int exponent_for(float most)
+{
+    return TOP + 126 - max(TOP, (int)(__float_as_uint(most) >> 23 & 0xff));
+}
+
+static __device__ __forceinline__ float power_of_two(int e)
+{
+    return __int_as_float((e + 127) << 23);
+}
+
+/// Orders magnitudes, 0 last; those below TINY lose bits of their halves.
+static __device__ __forceinline__ unsigned tininess(float v)
+{
+    return 2 * __float_as_uint(v) - 1;
+}
+template <int PRODUCTS>
+constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
+
+// ---- The weights, in the order of threads -------------------------------------------------------------------
+
+/// A warp an output channel, and the largest `least` of all: [product][step][lane][high of four channels, rest of them].
+template <int PRODUCTS, typename SOURCE>
+static __device__ __forceinline__ void pack_weights(const pointwise_problem<SOURCE> &p, int first,
+                                                    int channels, char *packed,
+                                                    output_channel *outputs, unsigned *most_least)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    for (int i = (int)threadIdx.x / WARP; i < p.range; i += (int)blockDim.x / WARP) {
+        const int oc = first + i, quads = p.steps * (STEP / 4);
+        const bool real = i < channels;
+        const float *w = p.w + (int64_t)oc * p.group_in;
+        float most = 0;
+        for (int c = lane; real && c < p.group_in; c += WARP)
+            if (!isinf(w[c]))
+                most = fmaxf(most, fabsf(w[c]));
+        most = __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(most)));
+        const int e = exponent_for(most);
+        const float scale = power_of_two(e);
+        int tiny = 0;
+        for (int q = lane; q < quads; q += WARP) {
+            float v[4];
+            for (int k = 0; k < 4; k++) {
+                v[k] = real && 4 * q + k < p.group_in ? w[4 * q + k] * scale : 0;
+                tiny += tininess(v[k]) < TINY<PRODUCTS>;
+            }
+            const __half2 high[2] = { __floats2half2_rn(v[0], v[1]),
+                                      __floats2half2_rn(v[2], v[3]) };
+            uint32_t *to = (uint32_t *)packed +
+                           ((i / EIGHT * p.steps + q / 4) * WARP + i % EIGHT * 4 + q % 4) *
+                               (PRODUCTS == 3 ? 4 : 2);
+            for (int k = 0; k < 2; k++) {
+                to[k] = bits_of(high[k]);
+                if (PRODUCTS == 3)
+                    to[2 + k] = bits_of(__floats2half2_rn(v[2 * k] - __low2float(high[k]),
+                                                          v[2 * k + 1] - __high2float(high[k])));
+            }
+        }
+        tiny = __reduce_add_sync(~0u, tiny);
+        if (lane == 0 && tiny > 0)
+            atomicMax(most_least, __float_as_uint((float)tiny * p.coefficient));
+        if (lane == 0)
+            outputs[i] = { power_of_two(-e), real && p.last.bias != nullptr ? p.last.bias[oc] : 0,
+                           (float)tiny * p.coefficient, 0 };
+    }
+}
+
+// ---- The input, in registers --------------------------------------------------------------------------------
+
+/// What sums of a thread's four positions have to be at least, so that they are not doubtful.
+struct sums_note {
+    float least[FOUR], largest[FOUR]; ///< least + largest * that of the output channel
+    float any;                        ///< enough for all of them; NaN: sums may be out of range
+};
+
+static __device__ __forceinline__ void note_any(sums_note &note, float outputs_least)
+{
+    note.any = (note.least[0] + note.least[1]) + (note.least[2] + note.least[3]) +
+               outputs_least * fmaxf(fmaxf(note.largest[0], note.largest[1]),
+                                     fmaxf(note.largest[2], note.largest[3]));
+}
+
+/// Four positions' channels as the first operand: in step s lane % 4 has channels 4 (lane % 4) to + 3; rows lane / 4 and lane / 4 + 8 of the
+/// first product are the first two positions.
+template <int PRODUCTS, int STEPS> struct pointwise_operand {
+    uint32_t high[STEPS][2][4], rest[PRODUCTS == 3 ? STEPS : 1][2][4];
+    float inverse[FOUR]; ///< that takes each position's sums back
+    float least
+        [FOUR]; ///< magnitude below which elements too small for f16 matter; NaN: sums may be out of range
+};
+
+/// Scales each position by a power of two of its own and splits it, and adds to what is noted. v[channel][position].
+template <int PRODUCTS, int STEPS>
+static __device__ __forceinline__ void split_positions(float (&v)[STEPS * 4][FOUR],
+                                                       float coefficient,
+                                                       pointwise_operand<PRODUCTS, STEPS> &a,
+                                                       sums_note &note)
+{
+    float most[FOUR] = {}, scale[FOUR];
+#pragma unroll
+    for (int c = 0; c < STEPS * 4; c++)
+#pragma unroll
+        for (int q = 0; q < FOUR; q++)
+            most[q] = fmaxf(most[q], fabsf(v[c][q]));
+#pragma unroll
+    for (int q = 0; q < FOUR; q++) {
+        most[q] = fmaxf(most[q], __shfl_xor_sync(~0u, most[q], 1));
+        most[q] = fmaxf(most[q], __shfl_xor_sync(~0u, most[q], 2));
+        const int e = exponent_for(most[q]);
+        scale[q] = power_of_two(e);
+        a.inverse[q] = most[q] == 0 ? 0 : power_of_two(-e);
+    }
+    unsigned smallest = ~0u, tiny = 0; /* of each position, 8 bits: at most STEPS * STEP */
+#pragma unroll
+    for (int c = 0; c < STEPS * 4; c++)
+#pragma unroll
+        for (int q = 0; q < FOUR; q++) {
+            v[c][q] *= scale[q];
+            smallest = min(smallest, tininess(v[c][q]));
+        }
+    if (smallest < TINY<PRODUCTS>)
+#pragma unroll
+        for (int c = 0; c < STEPS * 4; c++)
+#pragma unroll
+            for (int q = 0; q < FOUR; q++)
+                tiny += tininess(v[c][q]) < TINY<PRODUCTS> ? 1u << 8 * q : 0;
+    tiny += __shfl_xor_sync(~0u, tiny, 1);
+    tiny += __shfl_xor_sync(~0u, tiny, 2);
+#pragma unroll
+    for (int q = 0; q < FOUR; q++) {
+        const bool far = !(most[q] < 0x1p80f && (most[q] > 0x1p-80f || most[q] == 0));
+        note.least[q] += far ? NAN : (float)(tiny >> 8 * q & 0xff) * coefficient * a.inverse[q];
+        note.largest[q] = fmaxf(note.largest[q], a.inverse[q]);
+    }
+#pragma unroll
+    for (int s = 0; s < STEPS; s++)
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                const int c = s * 4 + r / 2 * 2, q = m * 2 + r % 2;
+                const __half2 high = __floats2half2_rn(v[c][q], v[c + 1][q]);
+                a.high[s][m][r] = bits_of(high);
+                if (PRODUCTS == 3)
+                    a.rest[s][m][r] = bits_of(__floats2half2_rn(v[c][q] - __low2float(high),
+                                                                v[c + 1][q] - __high2float(high)));
+            }
+}
+
+/// sums += four positions times eight output channels, STEPS steps: sums[m][r] is of position 2 m + r / 2 and channel lane % 4 * 2 + r % 2.
+template <int PRODUCTS, int STEPS>
+static __device__ __forceinline__ void multiply(const pointwise_operand<PRODUCTS, STEPS> &a,
+                                                const char *weights, float (&sums)[2][4])
+{
+    constexpr int BYTES = PRODUCTS == 3 ? 16 : 8;
+    const char *mine = weights + (int)threadIdx.x % WARP * BYTES;
+#pragma unroll
+    for (int from = 0; from < STEPS; from += 4) {
+        float part[2][4] = {}; /* tensor cores cut sums off: f32 registers round them */
+#pragma unroll
+        for (int s = from; s < STEPS && s < from + 4; s++) {
+            uint4 b;
+            if (PRODUCTS == 3)
+                b = *(const uint4 *)(mine + s * WARP * BYTES);
+            else
+                *(uint2 *)&b = *(const uint2 *)(mine + s * WARP * BYTES);
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                if (PRODUCTS == 3) {
+                    mma(part[m], a.rest[s][m], b.x, b.y);
+                    mma(part[m], a.high[s][m], b.z, b.w);
+                }
+                mma(part[m], a.high[s][m], b.x, b.y);
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                sums[m][r] += part[m][r] * a.inverse[m * 2 + r / 2];
+    }
+}
+
+// ---- Results ------------------------------------------------------------------------------------------------
+
+/// One output by FFMA, from position `at` of all images.
+template <typename SOURCE>
+static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE> &p, int oc,
+                                                  int at)
+{
+    const int n = (int)p.by_plane.quotient((uint32_t)at), pixel = at - n * p.plane;
+    const float *w = p.w + (int64_t)oc * p.group_in;
+    const float sum = p.source.sum(w, n, pixel, oc / p.group_out * p.group_in, p.group_in);
+    const int64_t to = ((int64_t)n * p.OC + oc) * p.plane + pixel;
+    p.y[to] = talc_epilogue(p.last, sum, oc, to);
+}
+
+static __device__ __noinline__ float activate_by_call(talc_activation activation, float v)
+{
+    return talc_activate(activation, v);
+}
+
+/// Where a thread's four positions are: neighbours, or 8 apart.
+template <bool VECTORS> struct four_positions {
+    int64_t y[VECTORS ? 1 : FOUR]; ///< offsets in an image's planes of output
+    int at;                        ///< the first
+    int count;                     ///< of all positions, from the first on
+    __device__ bool has(int q) const
+    {
+        return (VECTORS ? 0 : 8 * q) < count;
+    }
+};
+
+/// The smaller magnitude, or NaN.
+static __device__ __forceinline__ float smaller_magnitude(float a, float b)
+{
+    float smaller;
+    asm("{\n.reg .f32 x, y;\nabs.f32 x, %1;\nabs.f32 y, %2;\nmin.NaN.f32 %0, x, y;\n}"
+        : "=f"(smaller)
+        : "f"(a), "f"(b));
+    return smaller;
+}
+
+/// Ends the sums of eight output channels, from i of the block's on, and writes them.
+template <bool VECTORS, typename SOURCE>
+static __device__ __forceinline__ void store_eight(const pointwise_problem<SOURCE> &p,
+                                                   const four_positions<VECTORS> &at, int first,
+                                                   int i, int channels,
+                                                   const output_channel *outputs,
+                                                   const float (&sums)[2][4], const sums_note &note)
+{
+    const int channel = i + (int)threadIdx.x % 4 * 2;
+    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
+    float smallest = INFINITY;
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const output_channel o = outputs[channel + k];
+        const bool real = channel + k < channels;
+        const int64_t row = (int64_t)(first + channel + k) * p.plane;
+        float v[FOUR];
+#pragma unroll
+        for (int q = 0; q < FOUR; q++) {
+            const float sum = sums[q / 2][q % 2 * 2 + k];
+            smallest = smaller_magnitude(smallest, sum);
+            v[q] = sum * o.inverse + o.bias;
+        }
+        if (p.last.residual != nullptr)
+#pragma unroll
+            for (int q = 0; q < FOUR; q++) {
+                const float *r = p.last.residual + row + at.y[VECTORS ? 0 : q] + (VECTORS ? q : 0);
+                v[q] += real && at.has(q) ? *r : 0;
+            }
+        if (p.last.activation <= TALC_ACTIVATION_RELU) {
+#pragma unroll
+            for (int q = 0; q < FOUR; q++)
+                v[q] = larger_or_nan(v[q], floor);
+        } else {
+#pragma unroll
+            for (int q = 0; q < FOUR; q++)
+                v[q] = activate_by_call(p.last.activation, v[q]);
+        }
+        float *y = p.y + row;
+        if (VECTORS) {
+            if (real && at.has(0))
+                /* The compiler makes four stores of one. */
+                asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y + at.y[0]),
+                             "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3])
+                             : "memory");
+        } else {
+#pragma unroll
+            for (int q = 0; q < FOUR; q++)
+                if (real && at.has(q))
+                    y[at.y[VECTORS ? 0 : q]] = v[q];
+        }
+    }
+    if (smallest >= note.any)
+        return;
+    unsigned doubtful = 0;
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+        for (int q = 0; q < FOUR; q++) {
+            const float least = note.least[q] + outputs[channel + k].least * note.largest[q];
+            const bool real = channel + k < channels && at.has(q);
+            doubtful |=
+                real && !(fabsf(sums[q / 2][q % 2 * 2 + k]) >= least) ? 1u << (k * FOUR + q) : 0;
+        }
+    for (; doubtful != 0; doubtful &= doubtful - 1) {
+        const int bit = __ffs((int)doubtful) - 1, q = bit % FOUR;
+        compute_again(p, first + channel + bit / FOUR, at.at + (VECTORS ? q : 8 * q));
+    }
+}
+
+// ---- The kernel ---------------------------------------------------------------------------------------------
+
+template <int PRODUCTS, int STEPS, bool LONG, typename SOURCE>
+static __global__ void __launch_bounds__((POINTWISE_THREADS<STEPS, LONG>), 1)
+    pointwise_mma_kernel(const __grid_constant__ pointwise_problem<SOURCE> p)
+{
+    constexpr bool VECTORS = SOURCE::VECTORS;
+    constexpr int WARPS = POINTWISE_THREADS<STEPS, LONG> / WARP, BYTES = PRODUCTS == 3 ? 16 : 8;
+    extern __shared__ __align__(16) char shared[];
+    output_channel *outputs = (output_channel *)shared;
+    char *weights = shared + p.range * sizeof(output_channel);
+    const int g = (int)blockIdx.y / p.ranges, range = (int)blockIdx.y - g * p.ranges;
+    const int first = g * p.group_out + range * p.range;
+    const int channels = min(p.range, p.group_out - range * p.range);
+    const int lane = (int)threadIdx.x % WARP;
+    __shared__ unsigned most_least;
+    if (threadIdx.x == 0)
+        most_least = 0;
+    __syncthreads();
+    pack_weights<PRODUCTS>(p, first, channels, weights, outputs, &most_least);
+    __syncthreads();
+    const float least_of_outputs = __uint_as_float(most_least);
+    const int tiles = (p.positions + POSITIONS - 1) / POSITIONS;
+    const int warp = (int)threadIdx.x / WARP;
+    for (int t = (int)blockIdx.x * WARPS + warp; t - warp % 4 < tiles;
+         t += (int)gridDim.x * WARPS) {
+        /* Four warps in step write 512 bytes of a channel at a time: memory takes those at a better rate. */
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + warp / 4) : "memory");
+        four_positions<VECTORS> at;
+        at.at = t * POSITIONS + lane / 4 * (VECTORS ? FOUR : 1);
+        at.count = p.positions - at.at;
+        typename SOURCE::place from;
+#pragma unroll
+        for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
+            const int position = min(at.at + 8 * q, p.positions - (VECTORS ? FOUR : 1));
+            const int n = (int)p.by_plane.quotient((uint32_t)position),
+                      pixel = position - n * p.plane;
+            at.y[q] = (int64_t)n * p.OC * p.plane + pixel;
+            p.source.find(from, q, n, pixel, g * p.group_in + lane % 4 * 4);
+        }
+        float v[STEPS * 4][FOUR];
+        pointwise_operand<PRODUCTS, STEPS> a;
+        if constexpr (!LONG) {
+            p.source.load(v, from, p.group_in - lane % 4 * 4);
+            sums_note note = {};
+            split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, note);
+            note_any(note, least_of_outputs);
+#pragma unroll 1
+            for (int i = 0; i < channels; i += EIGHT) {
+                float sums[2][4] = {};
+                multiply(a, weights + i / EIGHT * (STEPS * WARP * BYTES), sums);
+                store_eight(p, at, first, i, channels, outputs, sums, note);
+            }
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < channels; i += LONG_BLOCKS * EIGHT) {
+                float sums[LONG_BLOCKS][2][4] = {};
+                sums_note note = {};
+                typename SOURCE::place next = from;
+#pragma unroll 1
+                for (int s = 0; s < p.steps; s += STEPS) {
+                    p.source.load(v, next, p.group_in - s * STEP - lane % 4 * 4);
+                    split_positions<PRODUCTS, STEPS>(v, p.coefficient, a, note);
+#pragma unroll
+                    for (int b = 0; b < LONG_BLOCKS; b++)
+                        if (i + b * EIGHT < channels)
+                            multiply(a, weights + ((i / EIGHT + b) * p.steps + s) * (WARP * BYTES),
+                                     sums[b]);
+                }
+                note_any(note, least_of_outputs);
+#pragma unroll
+                for (int b = 0; b < LONG_BLOCKS; b++)
+                    if (i + b * EIGHT < channels)
+                        store_eight(p, at, first, i + b * EIGHT, channels, outputs, sums[b], note);
+            }
+        }
+    }
+}
+
+} // namespace talc
+
+#endif
