@@ -40,6 +40,7 @@ enum { TALC_CUDA_SMALL_COPY = 1 << 18 };
 /// What a GPU is, for kernels that size themselves by it, and what has become of it.
 typedef struct talc_cuda_state {
     int index;
+    int capability; ///< 90: compute capability 9.0
     int multiprocessors;
     int block_shared;    ///< bytes of shared memory that a block may ask for
     cudaStream_t stream; ///< the device's own

@@ -12,13 +12,12 @@ namespace talc
 /// d += a b: a [16, 16], b [16, 8], f16 with f32 sums. With row = lane / 4 and pair = lane % 4 * 2 a thread has of a elements
 /// [row, pair], [row + 8, pair], [row, pair + 8], [row + 8, pair + 8] and the next of each, of b [pair, row] and [pair + 8, row] and the
 /// next below, of d [row, pair] and [row + 8, pair] and the next of each.
-static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                           uint32_t b1)
+static __device__ __forceinline__ void mma(float *d, const uint4 &a, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
 } // namespace talc

@@ -1,57 +1,13 @@
-/// Hopper's asynchronous matrix products and what goes with them: barriers in shared memory, register counts. Private to
-/// backends/cuda. Source: PTX ISA 8.5, sections 9.7.12 (mbarrier) and 9.7.14 (wgmma).
+/// Hopper's asynchronous matrix products and what goes with them: fences, register counts. Private to backends/cuda. Source: PTX ISA 8.5,
+/// section 9.7.14 (wgmma).
 #ifndef TALC_BACKENDS_CUDA_WGMMA_CUH
 #define TALC_BACKENDS_CUDA_WGMMA_CUH
 
-#include <cuda_pipeline_primitives.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 
 namespace talc
 {
-
-static __device__ __forceinline__ uint32_t shared_address(const void *at)
-{
-    return (uint32_t)__cvta_generic_to_shared(at);
-}
-
-// ---- Barriers -----------------------------------------------------------------------------------------------
-
-static __device__ __forceinline__ void barrier_init(uint32_t barrier, int count)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
-}
-
-static __device__ __forceinline__ void fence_barrier_init()
-{
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
-{
-    asm volatile("{\n.reg .pred done;\nagain:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra.uni again;\n}" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-/// Waits for THREADS threads at barrier ID.
-template <int ID, int THREADS> static __device__ __forceinline__ void barrier_sync()
-{
-    asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
-}
-
-/// Of THREADS threads at barrier ID one that does not wait.
-template <int ID, int THREADS> static __device__ __forceinline__ void barrier_arrive_at()
-{
-    asm volatile("bar.arrive %0, %1;" ::"n"(ID), "n"(THREADS) : "memory");
-}
 
 /// Makes the thread's writes to shared memory visible to wgmma.
 static __device__ __forceinline__ void fence_async_shared()

@@ -1,5 +1,5 @@
-/* How the CUDA rows of conv2d plan, on GPUs that need not be there: a plan looks at the problem, the limit and the number of
- * multiprocessors alone. */
+/* How the CUDA rows of conv2d plan, on GPUs that need not be there: a plan looks at the problem, the limit and what the GPU is
+ * alone. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/conv2d/rows.h"
@@ -123,6 +123,49 @@ Test(conv2d_plans, direct_and_im2col_by_their_estimates)
                      im2col = plan_by("im2col", &p, cases[i].limit).seconds;
         cr_expect(direct > 0 && im2col > 0 && (direct < im2col) == cases[i].direct,
                   "%s: direct %g s, im2col %g s", cases[i].text, direct, im2col);
+    }
+}
+
+/* By wgmma on Hopper alone, by mma.sync also on the GPUs before and after, in the shared memory that each of them lends. */
+Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
+{
+    static const struct {
+        int capability, block_shared;
+        const char *wgmma, *mma;
+    } gpus[] = {
+        { 75, 64 << 10, "the GPU is not of compute capability 9.0",
+          "the GPU is older than compute capability 8.0" },
+        { 80, 163 << 10, "the GPU is not of compute capability 9.0", NULL },
+        { 86, 99 << 10, "the GPU is not of compute capability 9.0", NULL },
+        { 89, 99 << 10, "the GPU is not of compute capability 9.0", NULL },
+        { 90, 227 << 10, NULL, NULL },
+        { 100, 227 << 10, "the GPU is not of compute capability 9.0", NULL },
+    };
+    static const char *const rows[] = { "implicit_gemm", "implicit_gemm_mma", "implicit_gemm_tf32",
+                                        "implicit_gemm_tf32_mma" };
+    const talc_conv2d_problem p = problem_of("n16c64h56w56o64k3x3p1x1");
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        double seconds[4] = { 0 };
+        state = (talc_cuda_state){ .multiprocessors = 132,
+                                   .capability = gpus[i].capability,
+                                   .block_shared = gpus[i].block_shared };
+        for (int j = 0; j < 4; j++) {
+            const char *due = j % 2 == 0 ? gpus[i].wgmma : gpus[i].mma, *reason;
+            const talc_algorithm *row = talc_cuda_conv2d;
+            talc_plan plan = { .workspace = 0 };
+            while (strcmp(row->name, rows[j]) != 0)
+                row++;
+            reason = row->plan(&gpu, &p, (size_t)512 << 20, &plan);
+            cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
+                      "%d: %s: %s", gpus[i].capability, rows[j], reason);
+            seconds[j] = plan.seconds;
+        }
+        if (gpus[i].wgmma == NULL)
+            cr_assert(seconds[0] < seconds[1] && seconds[2] < seconds[3], "%g %g %g %g", seconds[0],
+                      seconds[1], seconds[2], seconds[3]);
+        if (gpus[i].mma == NULL)
+            cr_assert(seconds[3] < seconds[1] && seconds[1] < plan_by("direct", &p, 0).seconds,
+                      "%d: %g %g", gpus[i].capability, seconds[1], seconds[3]);
     }
 }
 

@@ -125,13 +125,9 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p, i
 template <int PRODUCTS>
 static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, talc_plan *plan)
 {
-    int major = 0;
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
-                               talc_cuda_state_of(device)->index) != cudaSuccess)
-        (void)cudaGetLastError();
     if (p->dtype != TALC_F32)
         return "the data is not f32";
-    if (major < 8)
+    if (talc_cuda_state_of(device)->capability < 80)
         return "the GPU is older than compute capability 8.0";
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
@@ -213,36 +209,6 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     return vectors ? with_steps<PRODUCTS, true>(device, p, c, a)
                    : with_steps<PRODUCTS, false>(device, p, c, a);
 }
-// ---- The rows -----------------------------------------------------------------------------------------------
 
-/* Input gradients at stride 1 are convolutions too. */
-#define TALC_POINTWISE_MMA_ROW(name, products)                                                     \
-    const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
-                                               size_t, talc_plan *plan)                            \
-    {                                                                                              \
-        return plan_of<products>(device, (const talc_conv2d_problem *)problem, plan);              \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
-                                              const talc_plan *plan, const void *arguments)        \
-    {                                                                                              \
-        return run<products>(device, (const talc_conv2d_problem *)problem, plan,                   \
-                             (const talc_conv2d_arguments *)arguments);                            \
-    }                                                                                              \
-    const char *talc_cuda_conv2d_##name##_gradient_plan(                                           \
-        const talc_device *device, const void *problem, size_t limit, talc_plan *plan)             \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
-            return "it has no weight gradient";                                                    \
-        return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
-                                            plan);                                                 \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
-        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
-    {                                                                                              \
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device,                  \
-                                           (const talc_conv2d_problem *)problem, plan,             \
-                                           (const talc_conv2d_arguments *)arguments);              \
-    }
-TALC_POINTWISE_MMA_ROW(pointwise_mma, 3)
-TALC_POINTWISE_MMA_ROW(pointwise_tf32_mma, 1)
+TALC_TURNED_ROW(pointwise_mma, 3)
+TALC_TURNED_ROW(pointwise_tf32_mma, 1)

@@ -139,7 +139,7 @@ static __device__ __forceinline__ void note_any(sums_note &note, float outputs_l
 /// Four positions' channels as the first operand: in step s lane % 4 has channels 4 (lane % 4) to + 3; rows lane / 4 and lane / 4 + 8 of the
 /// first product are the first two positions.
 template <int PRODUCTS, int STEPS> struct pointwise_operand {
-    uint32_t high[STEPS][2][4], rest[PRODUCTS == 3 ? STEPS : 1][2][4];
+    uint4 high[STEPS][2], rest[PRODUCTS == 3 ? STEPS : 1][2];
     float inverse[FOUR]; ///< that takes each position's sums back
     float least
         [FOUR]; ///< magnitude below which elements too small for f16 matter; NaN: sums may be out of range
@@ -191,16 +191,20 @@ static __device__ __forceinline__ void split_positions(float (&v)[STEPS * 4][FOU
 #pragma unroll
     for (int s = 0; s < STEPS; s++)
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+        for (int m = 0; m < 2; m++) {
+            uint32_t high[4], rest[4];
 #pragma unroll
             for (int r = 0; r < 4; r++) {
                 const int c = s * 4 + r / 2 * 2, q = m * 2 + r % 2;
-                const __half2 high = __floats2half2_rn(v[c][q], v[c + 1][q]);
-                a.high[s][m][r] = bits_of(high);
-                if (PRODUCTS == 3)
-                    a.rest[s][m][r] = bits_of(__floats2half2_rn(v[c][q] - __low2float(high),
-                                                                v[c + 1][q] - __high2float(high)));
+                const __half2 h = __floats2half2_rn(v[c][q], v[c + 1][q]);
+                high[r] = bits_of(h);
+                rest[r] = bits_of(
+                    __floats2half2_rn(v[c][q] - __low2float(h), v[c + 1][q] - __high2float(h)));
             }
+            a.high[s][m] = make_uint4(high[0], high[1], high[2], high[3]);
+            if (PRODUCTS == 3)
+                a.rest[s][m] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+        }
 }
 
 /// sums += four positions times eight output channels, STEPS steps: sums[m][r] is of position 2 m + r / 2 and channel lane % 4 * 2 + r % 2.

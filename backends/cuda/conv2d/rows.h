@@ -15,6 +15,8 @@ TALC_BEGIN_DECLARATIONS
 #define TALC_CUDA_CONV2D_TABLE(X)                                                       \
     X(implicit_gemm, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
     X(implicit_gemm_tf32, "f16 on tensor cores, f32 sums",          TALC_TF32) \
+    X(implicit_gemm_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(implicit_gemm_tf32_mma, "f16 on tensor cores, f32 sums",      TALC_TF32) \
     X(pointwise_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
     X(pointwise_tf32_mma, "f16 on tensor cores, f32 sums",          TALC_TF32) \
     X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \

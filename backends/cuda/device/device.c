@@ -285,7 +285,13 @@ static bool open_gpu(int index)
                              .ranges = talc_cuda_ranges_wanted(),
                              .state = state };
     snprintf(device->name, sizeof device->name, "cuda:%d", index);
+    int major = 0, minor = 0;
     cudaError_t error = cudaSetDevice(index);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index);
+    state->capability = major * 10 + minor;
     if (error == cudaSuccess)
         error =
             cudaDeviceGetAttribute(&state->multiprocessors, cudaDevAttrMultiProcessorCount, index);

@@ -9,31 +9,26 @@
 namespace talc
 {
 
-template <int PRODUCTS>
+template <typename Form>
 static __device__ __forceinline__ void multiply(const gemm_problem &p, const char *patches,
                                                 const patch_note *notes, char *ring, char *results,
                                                 uint32_t full, uint32_t empty)
 {
     const int warpgroup =
         __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
-    const shared_matrix first =
-        shared_matrix_of(shared_address(patches) + warpgroup * p.part_shift * 16,
-                         p.phases * p.positions, p.row_shift);
-    const uint32_t low = (uint32_t)(p.channels / PLANE * p.phases * p.positions);
+    Form products(p, shared_address(patches) + warpgroup * p.part_shift * 16);
     int buffer = 0;
     uint32_t parity = 0;
-    weight_stream<PRODUCTS> weights(p, ring);
-    constexpr int RUNS = RUN<PRODUCTS>;
-    float part[ROWS * 4]; /* declared here, the sums of all blocks share their registers */
+    weight_stream<Form> weights(p, ring);
     int lag = p.lag;
     if (lag > 0 && warpgroup == 1)
         barrier_sync<2, MULTIPLIERS * 128>();
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
-        float sums[BLOCKS][ROWS * 4];
+        float sums[BLOCKS][Form::ROWS * 4];
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-            for (int k = 0; k < ROWS * 4; k++)
+            for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
         sums_note kept = {};
         for (int chunk = 0; chunk < p.chunks; chunk++) {
@@ -42,13 +37,13 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (chunk == 0) {
                 kept = { note.exponent, 0, 1 };
             } else if (note.exponent != kept.exponent) {
-                wgmma_wait<0>(); /* for the compiler, which else waits after every product */
+                products.settle();
                 const int e = note.exponent - kept.exponent, e1 = max(-126, min(127, e));
                 const float f = power_of_two(e1), rest = power_of_two(max(-126, min(127, e - e1)));
 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-                    for (int k = 0; k < ROWS * 4; k++)
+                    for (int k = 0; k < Form::ROWS * 4; k++)
                         sums[b][k] = sums[b][k] * f * rest;
                 kept.exponent = note.exponent;
                 kept.tiny =
@@ -56,45 +51,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
                 kept.span = fmaxf(1, kept.span * f * rest);
             }
             kept.tiny += (float)min(note.tiny, (unsigned)(p.channels * p.taps));
-            const uint32_t patch = first.at + (uint32_t)(buffer * p.patch_bytes / 16);
-            auto matrix_of = [&](int s, int b) {
-                return shared_matrix{ patch + p.shifts[s] + b * 8, first.stride };
-            };
-            for (int s = 0; s < p.steps; s += RUNS) {
-                uint4 a[RUNS][PARTS<PRODUCTS>];
-                __pipeline_wait_prior(DEPTH<PRODUCTS> - RUNS);
-                weights.read(a);
-                if constexpr (PRODUCTS == 1) {
-                    wgmma_fence();
-#pragma unroll
-                    for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-                        for (int k = 0; k < RUNS; k++)
-                            wgmma(sums[b], a[k][0], matrix_of(s + k, b), 1);
-                    wgmma_commit();
-                    weights.fetch();
-                    wgmma_wait<0>();
-                } else {
-                    weights.fetch();
-#pragma unroll
-                    for (int b = 0; b < BLOCKS; b++) {
-                        wgmma_fence();
-#pragma unroll
-                        for (int k = 0; k < RUNS; k++) {
-                            const shared_matrix high = matrix_of(s + k, b),
-                                                rest = { high.at + low, high.stride };
-                            wgmma(part, a[k][PARTS<PRODUCTS> - 1], high, k);
-                            wgmma(part, a[k][0], rest, 1);
-                            wgmma(part, a[k][0], high, 1);
-                        }
-                        wgmma_commit();
-                        wgmma_wait<0>();
-#pragma unroll
-                        for (int k = 0; k < ROWS * 4; k++)
-                            sums[b][k] += part[k];
-                    }
-                }
-            }
+            products.add(p, buffer, weights, sums);
             if (threadIdx.x % 128 % WARP == 0)
                 barrier_arrive(empty + 8 * buffer);
             if (++buffer == p.buffers)
@@ -102,13 +59,13 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (lag-- == 1 && warpgroup == 0)
                 barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
-        store_results(p, t, sums, kept, results);
+        store_results<Form::ROWS>(p, t, sums, kept, results);
     }
     __pipeline_wait_prior(0);
 }
 
-template <int PRODUCTS>
-static __global__ void __launch_bounds__(GEMM_THREADS, 1)
+template <typename Form>
+static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     implicit_gemm(const __grid_constant__ gemm_problem p)
 {
     extern __shared__ __align__(128) char shared[];
@@ -116,22 +73,22 @@ static __global__ void __launch_bounds__(GEMM_THREADS, 1)
     __shared__ patch_note notes[MAX_BUFFERS];
     __shared__ unsigned measured[MAX_BUFFERS][2];
     char *patches = shared, *ring = patches + p.buffers * p.patch_bytes;
-    char *results = ring + RING<PRODUCTS>;
+    char *results = ring + RING<Form>;
     const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
-            barrier_init(full + 8 * i, LOADERS);
+            barrier_init(full + 8 * i, Form::LOADERS);
             barrier_init(empty + 8 * i, MULTIPLIERS * 4);
         }
         fence_barrier_init();
     }
     __syncthreads();
     if (threadIdx.x >= MULTIPLIERS * 128) {
-        registers_down<LOADER_REGISTERS>();
-        load_patches<PRODUCTS>(p, patches, notes, measured, full, empty);
+        Form::begin_loading();
+        load_patches<Form>(p, patches, notes, measured, full, empty);
     } else {
-        registers_up<MULTIPLIER_REGISTERS>();
-        multiply<PRODUCTS>(p, patches, notes, ring, results, full, empty);
+        Form::begin_multiplying();
+        multiply<Form>(p, patches, notes, ring, results, full, empty);
     }
 }
 

@@ -3,7 +3,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PATCH_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/problem.cuh"
-#include "backends/cuda/wgmma.cuh"
+#include "backends/cuda/barriers.cuh"
 
 namespace talc
 {
@@ -46,7 +46,7 @@ enum patch_kind { PLAIN, CAREFUL, FOLDED };
 
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
 /// scaling.
-template <int PRODUCTS, patch_kind KIND>
+template <typename Form, patch_kind KIND>
 static __device__ __forceinline__ void load_patch(const gemm_problem &p, const gemm_tile &a,
                                                   int chunk, char *patch, float scale, float &most,
                                                   unsigned &tiny)
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         ((int64_t)a.g * p.group_in + (KIND == FOLDED ? 0 : (int64_t)chunk * p.channels)) * plane;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
-    constexpr unsigned least = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
+    constexpr unsigned least = 2 * (Form::PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
     float largest = 0;
     unsigned few = 0;
     auto find = [&](patch_item &item) {
@@ -106,7 +106,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         item.channel += STEP;
         if (item.channel >= p.channels) {
             item.channel = 0;
-            item.position += LOADERS;
+            item.position += Form::LOADERS;
             find(item);
         }
     };
@@ -132,12 +132,12 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
             for (int i = 0; i < 4; i++) {
                 const float v0 = v[k + 2 * i], v1 = v[k + 2 * i + 1];
                 high[i] = __floats2half2_rn(v0, v1);
-                if (PRODUCTS == 3)
+                if (Form::PRODUCTS == 3)
                     rest[i] =
                         __floats2half2_rn(v0 - __low2float(high[i]), v1 - __high2float(high[i]));
             }
             *(int4 *)to = *(int4 *)high;
-            if (PRODUCTS == 3)
+            if (Form::PRODUCTS == 3)
                 *(int4 *)(to + low) = *(int4 *)rest;
         }
     };
@@ -155,7 +155,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
     tiny = few;
 }
 
-template <int PRODUCTS>
+template <typename Form>
 static __device__ __forceinline__ void load_patches(const gemm_problem &p, char *patches,
                                                     patch_note *notes, unsigned (*measured)[2],
                                                     uint32_t full, uint32_t empty)
@@ -175,19 +175,19 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
                 float largest;
                 unsigned tiny;
                 if (p.folded)
-                    load_patch<PRODUCTS, FOLDED>(p, a, chunk, patch, scale, largest, tiny);
+                    load_patch<Form, FOLDED>(p, a, chunk, patch, scale, largest, tiny);
                 else if (careful)
-                    load_patch<PRODUCTS, CAREFUL>(p, a, chunk, patch, scale, largest, tiny);
+                    load_patch<Form, CAREFUL>(p, a, chunk, patch, scale, largest, tiny);
                 else
-                    load_patch<PRODUCTS, PLAIN>(p, a, chunk, patch, scale, largest, tiny);
+                    load_patch<Form, PLAIN>(p, a, chunk, patch, scale, largest, tiny);
                 const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
                 tiny = __reduce_add_sync(~0u, tiny);
-                barrier_sync<1, LOADERS>();
+                barrier_sync<1, Form::LOADERS>();
                 if (threadIdx.x % WARP == 0) {
                     atomicMax(&measured[buffer][0], most);
                     atomicAdd(&measured[buffer][1], tiny);
                 }
-                barrier_sync<1, LOADERS>();
+                barrier_sync<1, Form::LOADERS>();
                 largest = __uint_as_float(measured[buffer][0]);
                 int e;
                 frexpf(largest, &e);
@@ -198,11 +198,11 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
                     careful = true;
                 else
                     exponent = min(TOP - e, 127);
-                barrier_sync<1, LOADERS>();
+                barrier_sync<1, Form::LOADERS>();
             }
             if (threadIdx.x - MULTIPLIERS * 128 == 0)
                 notes[buffer] = { exponent, measured[buffer][1] };
-            fence_async_shared();
+            Form::publish();
             barrier_arrive(full + 8 * buffer);
             if (++buffer == p.buffers)
                 buffer = 0, parity ^= 1;

@@ -10,16 +10,20 @@
 namespace talc
 {
 
-/// Shared memory of a block: what a Hopper GPU lends, less what the kernel declares.
-constexpr int64_t GEMM_SHARED = (227 << 10) - 1024;
+/// Shared memory of a block: what the GPU lends, less what the kernel declares.
+inline int64_t gemm_shared_most(const talc_cuda_state &gpu)
+{
+    return gpu.block_shared - 1024;
+}
+
 inline int64_t gemm_result_bytes(const gemm_problem &g)
 {
     return (int64_t)MULTIPLIERS * 4 * g.result_bytes;
 }
 
-template <int PRODUCTS> inline size_t gemm_shared_bytes(const gemm_problem &g)
+template <typename Form> inline size_t gemm_shared_bytes(const gemm_problem &g)
 {
-    return (size_t)(g.buffers * g.patch_bytes + RING<PRODUCTS> + gemm_result_bytes(g));
+    return (size_t)(g.buffers * g.patch_bytes + RING<Form> + gemm_result_bytes(g));
 }
 
 inline int64_t gemm_channel_rows(const gemm_problem &g)
@@ -27,9 +31,9 @@ inline int64_t gemm_channel_rows(const gemm_problem &g)
     return (int64_t)g.groups * g.channel_tiles * (g.part_shift == 0 ? 2 : 1) * CHANNELS;
 }
 
-template <int PRODUCTS> inline size_t gemm_packed_bytes(const gemm_problem &g)
+template <typename Form> inline size_t gemm_packed_bytes(const gemm_problem &g)
 {
-    return (size_t)gemm_channel_rows(g) * g.chunks * g.steps * STEP * PARTS<PRODUCTS> * 2;
+    return (size_t)gemm_channel_rows(g) * g.chunks * g.steps * STEP * PARTS<Form> * 2;
 }
 
 /// One axis of the phases of a stride.
@@ -78,8 +82,9 @@ struct gemm_choice {
 };
 
 /// Fills in the tiles and patches of a choice; false when they do not fit.
-template <int PRODUCTS>
-inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choice choice)
+template <typename Form>
+inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc_cuda_state &gpu,
+                       gemm_choice choice)
 {
     const int arrangement = choice.arrangement, channels = choice.channels;
     const bool zeros = p->padding_mode == TALC_PADDING_ZEROS;
@@ -103,24 +108,24 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     int64_t positions, pitch;
     if (g.flat) {
         g.tile_rows = 1;
-        g.tile_columns = ROWS * COLUMNS * (same ? 1 : MULTIPLIERS);
+        g.tile_columns = Form::ROWS * COLUMNS * (same ? 1 : MULTIPLIERS);
         pitch = w.extent;
         positions = g.tile_columns + h.reach * pitch + w.reach;
         const int64_t all = ((p->N - 1) * h.extent + p->OH - 1) * pitch + p->OW;
         if (all + positions > INT_MAX)
             return false;
         g.row_shift = COLUMNS;
-        g.part_shift = same ? 0 : ROWS * COLUMNS;
+        g.part_shift = same ? 0 : Form::ROWS * COLUMNS;
         g.row_tiles = 1;
         g.column_tiles = (int)talc_ceil_div(all, g.tile_columns);
         g.pixel_tiles = g.column_tiles;
     } else {
-        g.tile_rows = below ? MULTIPLIERS * ROWS : ROWS;
+        g.tile_rows = below ? MULTIPLIERS * Form::ROWS : Form::ROWS;
         g.tile_columns = arrangement == BESIDE ? MULTIPLIERS * COLUMNS : COLUMNS;
         pitch = g.tile_columns + w.reach;
         positions = (g.tile_rows + h.reach) * pitch;
         g.row_shift = (int)pitch;
-        g.part_shift = same ? 0 : below ? ROWS * (int)pitch : COLUMNS;
+        g.part_shift = same ? 0 : below ? Form::ROWS * (int)pitch : COLUMNS;
         g.row_tiles = (int)talc_ceil_div(p->OH, g.tile_rows);
         g.column_tiles = (int)talc_ceil_div(p->OW, g.tile_columns);
         const int64_t tiles = p->N * g.row_tiles * g.column_tiles;
@@ -140,12 +145,12 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, gemm_choic
     g.channels = channels;
     g.chunks = (int)talc_ceil_div(g.in, channels);
     const int64_t steps = (int64_t)g.taps * (channels / STEP);
-    g.steps = (int)(talc_ceil_div(steps, RUN<PRODUCTS>) * RUN<PRODUCTS>);
+    g.steps = (int)(talc_ceil_div(steps, Form::RUN) * Form::RUN);
     if (g.steps > MAX_STEPS)
         return false;
-    g.patch_bytes = (int)((PARTS<PRODUCTS> * channels * 2 * units + 127) / 128 * 128);
-    g.result_bytes = (int)sizeof(warp_results) + (g.carry ? CARRIED_BYTES : 0);
-    const int64_t room = GEMM_SHARED - RING<PRODUCTS> - gemm_result_bytes(g);
+    g.patch_bytes = (int)((PARTS<Form> * channels * 2 * units + 127) / 128 * 128);
+    g.result_bytes = (int)sizeof(warp_results<Form::ROWS>) + (g.carry ? CARRIED_BYTES<Form> : 0);
+    const int64_t room = gemm_shared_most(gpu) - RING<Form> - gemm_result_bytes(g);
     const int64_t buffers = room / g.patch_bytes;
     g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
     g.lag = g.chunks < g.buffers - 1 ? g.chunks : g.buffers - 1;
@@ -186,24 +191,25 @@ inline void gemm_fill_shifts(gemm_problem &g)
 }
 
 /// Seconds that the kernel takes, as measured on an H200.
-template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int multiprocessors)
+template <typename Form>
+inline double gemm_seconds(const gemm_problem &g, const talc_cuda_state &gpu)
 {
     constexpr double CLOCK = 1.75e9, MEMORY = 4e12;
-    /* Clock cycles of a tile: products, by two warpgroups in turn; results; loads, which overlap both if there are two patches. */
-    const double steps = (double)g.chunks * g.steps * BLOCKS * 32 * PRODUCTS * MULTIPLIERS;
+    /* Clock cycles of a tile: products, by two warpgroups in turn; results, here of 8 rows; loads, which overlap both if there are two patches. */
+    const double steps = (double)g.chunks * g.steps * Form::cycles(gpu.capability);
     const int positions = g.phases * g.positions;
-    const double loaded =
-        (positions + talc_ceil_div(positions, LOADERS) * LOADERS) / 2. * g.chunks * g.channels;
+    const double loaded = (positions + talc_ceil_div(positions, Form::LOADERS) * Form::LOADERS) /
+                          2. * g.chunks * g.channels;
     const double results = g.flat               ? 13000
                            : g.OW % SECTOR == 0 ? 11500
                            : g.carry            ? 12000 + 12000. / g.column_tiles
                                                 : 18000;
-    const double products = steps * 1.1 + results,
-                 loads = loaded / (PRODUCTS == 3 ? 1.25 : 1.6) + 1500. * g.chunks;
+    const double products = steps * 1.1 + results * Form::ROWS / 8,
+                 loads = loaded / Form::LOADS + 1500. * g.chunks;
     const double most = products > loads ? products : loads;
     const double tile = most + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - most) + 500;
     const int64_t run = tiles_of_run(g);
-    const double waves = ceil((double)(g.tiles / run) / multiprocessors) * (double)run;
+    const double waves = ceil((double)(g.tiles / run) / gpu.multiprocessors) * (double)run;
     const double computing = (waves * tile + loads / g.chunks) / CLOCK;
     /* Rows that begin anywhere in a sector are slow to write, unless the second-level cache holds them all. */
     const double written = (double)g.N * g.OC * g.OH * g.OW * 4,
@@ -214,7 +220,7 @@ template <int PRODUCTS> inline double gemm_seconds(const gemm_problem &g, int mu
 }
 
 /// The problem in 32 bits, without tiles; false when it is empty or does not fit.
-template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
+template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
     constexpr int64_t MOST = 1 << 20;
     const int64_t extents[] = { p->N,          p->C,        p->H,         p->W,
@@ -242,13 +248,13 @@ template <int PRODUCTS> inline bool gemm_problem_of(const talc_conv2d_problem *p
     g.top = (int)p->pad_top, g.left = (int)p->pad_left;
     g.mode = p->padding_mode;
     g.by_kernel.set(g.KH * g.KW);
-    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
+    g.coefficient = Form::PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }
 
 /// The best tiles of a problem (gemm_problem_of) and the time that they take; false when none fit.
-template <int PRODUCTS>
-inline bool gemm_choose(const talc_conv2d_problem *p, int multiprocessors, gemm_problem &g,
+template <typename Form>
+inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu, gemm_problem &g,
                         gemm_choice &choice, double &seconds)
 {
     seconds = INFINITY;
@@ -264,16 +270,16 @@ inline bool gemm_choose(const talc_conv2d_problem *p, int multiprocessors, gemm_
         for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
             for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
                 const gemm_choice tried = { arrangement, (int)channels, folded != 0 };
-                if (!gemm_shape<PRODUCTS>(g, p, tried))
+                if (!gemm_shape<Form>(g, p, gpu, tried))
                     continue;
-                const double time = gemm_seconds<PRODUCTS>(g, multiprocessors);
+                const double time = gemm_seconds<Form>(g, gpu);
                 if (time < seconds) {
                     seconds = time;
                     choice = tried;
                 }
             }
     }
-    return seconds < INFINITY && gemm_shape<PRODUCTS>(g, p, choice);
+    return seconds < INFINITY && gemm_shape<Form>(g, p, gpu, choice);
 }
 
 } // namespace talc

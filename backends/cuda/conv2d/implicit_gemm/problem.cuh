@@ -11,26 +11,25 @@
 namespace talc
 {
 
-/// A tile of one warpgroup: 64 output channels of ROWS rows of COLUMNS output positions, as BLOCKS products 8 positions wide.
-constexpr int CHANNELS = 64, ROWS = 8, COLUMNS = 32, BLOCKS = COLUMNS / 8;
-/// Warpgroups that multiply, and threads that load patches.
+/// A tile of one warpgroup: 64 output channels of Form::ROWS rows of COLUMNS output positions, as BLOCKS products 8 positions wide.
+constexpr int CHANNELS = 64, COLUMNS = 32, BLOCKS = COLUMNS / 8;
+/// Warpgroups that multiply; the other threads of a block load patches.
 constexpr int MULTIPLIERS = 2;
-constexpr int LOADERS = 256, GEMM_THREADS = MULTIPLIERS * 128 + LOADERS;
-/// Registers of a thread of each, which begin with 128.
-constexpr int MULTIPLIER_REGISTERS = 200, LOADER_REGISTERS = 56;
 /// Channels of a product's step, and of a plane of the patch in shared memory.
 constexpr int STEP = 16, PLANE = 8;
-/// Steps whose products follow one another on the same sums: switching sums costs the tensor cores time.
-template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 3 : 2;
-/// Steps of weights that are on their way to each thread.
-template <int PRODUCTS> constexpr int DEPTH = PRODUCTS == 3 ? 6 : 8;
-template <int PRODUCTS> constexpr int PARTS = PRODUCTS == 3 ? 2 : 1;
+/* A Form of the kernel, in implicit_gemm.cu and implicit_gemm_mma.cu, has the instructions that multiply and what suits them: PRODUCTS
+ * of f16 for one of f32, LOADERS, threads that load, DEPTH, steps of weights that are on their way to each thread, and RUN, steps that
+ * these come in. */
+/// Of an element in shared memory: its high part and, for three products, its low part.
+template <typename Form> constexpr int PARTS = Form::PRODUCTS == 3 ? 2 : 1;
 /// Bytes of the weights in shared memory.
-template <int PRODUCTS> constexpr int RING = DEPTH<PRODUCTS> *PARTS<PRODUCTS> *MULTIPLIERS * 2048;
+template <typename Form> constexpr int RING = Form::DEPTH *PARTS<Form> *MULTIPLIERS * 2048;
+template <typename Form> constexpr int GEMM_THREADS = MULTIPLIERS * 128 + Form::LOADERS;
 constexpr int MAX_BUFFERS = 4, MAX_STEPS = 1024, MAX_FOLDED = 128;
 /// Floats of a sector of memory; of a row of results in shared memory, 8 banks from the next; and the bytes of a warp that it carries
 /// over to the next tile.
-constexpr int SECTOR = 8, RESULT_PITCH = COLUMNS + SECTOR, CARRIED_BYTES = ROWS * 16 * SECTOR * 4;
+constexpr int SECTOR = 8, RESULT_PITCH = COLUMNS + SECTOR;
+template <typename Form> constexpr int CARRIED_BYTES = Form::ROWS * 16 * SECTOR * 4;
 
 /// A channel of the patch that is one of x for a phase of the stride: its plane, from the group's first, and the phase.
 struct folded_channel {

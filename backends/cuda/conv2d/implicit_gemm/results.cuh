@@ -103,22 +103,24 @@ static __device__ __forceinline__ warp_part part_of(const gemm_problem &p, const
 
 /// What a warp has in shared memory: of each channel the scale, the bias and the magnitude below which a sum is doubtful; a row of results,
 /// channel by channel; and which of a thread's are doubtful, in bits.
-struct warp_results {
+template <int ROWS> struct warp_results {
     float4 scales[16];
     float row[16][RESULT_PITCH];
     unsigned short doubtful[ROWS][WARP];
 };
-static_assert(sizeof(warp_results) % sizeof(float4) == 0, "");
-
-static __device__ __forceinline__ warp_results *warp_results_of(const gemm_problem &p, char *shared)
+template <int ROWS>
+static __device__ __forceinline__ warp_results<ROWS> *warp_results_of(const gemm_problem &p,
+                                                                      char *shared)
 {
-    return (warp_results *)(shared + this_thread() / WARP * p.result_bytes);
+    static_assert(sizeof(warp_results<ROWS>) % sizeof(float4) == 0, "");
+    return (warp_results<ROWS> *)(shared + this_thread() / WARP * p.result_bytes);
 }
 
 /* Of a row of COLUMNS a thread has the sums of columns b * 8 + lane % 4 * 2 and the next, of channels lane / 4 and lane / 4 + 8. */
 
 /// Scales the sums of row `j`, adds the bias, writes them to shared memory, and notes which are doubtful. `to` and `scale`: of its two
 /// channels; `real`: bits of the columns that are.
+template <int ROWS>
 static __device__ __forceinline__ void take_row(const float (&sums)[BLOCKS][ROWS * 4], int j,
                                                 const float4 (&scale)[2], float *const (&to)[2],
                                                 int lane, unsigned real, unsigned short *doubtful)
@@ -157,9 +159,9 @@ static __device__ __forceinline__ void take_row(const float (&sums)[BLOCKS][ROWS
 }
 
 /// Computes the doubtful results again; those that the tile behind writes too, in `carried`, where channels stand shift(j, c) floats on.
-template <typename Shift>
+template <int ROWS, typename Shift>
 static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_tile &a,
-                                            const warp_results *results, float *carried,
+                                            const warp_results<ROWS> *results, float *carried,
                                             Shift shift)
 {
     const warp_part w = part_of(p, a);
@@ -235,9 +237,10 @@ static __device__ __forceinline__ void store_part(const gemm_problem &p, float *
 /// Writes rows of a tile, 8 threads a channel, four results each at a time. Memory takes parts of sectors at a third of its rate, and a row
 /// of y may begin anywhere in one: in shared memory it stands as many floats on, an even number. With carry the sector that ends in
 /// the tile behind is written with it, out of `carried` [ROWS][16][SECTOR].
+template <int ROWS>
 static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                                                   float (&sums)[BLOCKS][ROWS * 4],
-                                                  warp_results *results, float *carried)
+                                                  warp_results<ROWS> *results, float *carried)
 {
     const gemm_tile a = tile_of(p, t);
     const warp_part w = part_of(p, a);
@@ -274,8 +277,8 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         __syncwarp();
         float *const to[2] = { &row[w.lane / 4][w.lane % 4 * 2 + shift(j, w.lane / 4)],
                                &row[w.lane / 4 + 8][w.lane % 4 * 2 + shift(j, w.lane / 4 + 8)] };
-        take_row(sums, j, scale, to, w.lane, at.row + j < p.OH ? ~0u : 0,
-                 &results->doubtful[j][w.lane]);
+        take_row<ROWS>(sums, j, scale, to, w.lane, at.row + j < p.OH ? ~0u : 0,
+                       &results->doubtful[j][w.lane]);
         __syncwarp();
         if (a.after)
             kept[j * WARP] = *(const float4 *)&row[w.lane / 2][COLUMNS + w.lane % 2 * 4];
@@ -341,9 +344,10 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
 }
 
 /// Writes the results of a flat tile, where each column of a row of the tile may be anywhere: a thread a column.
+template <int ROWS>
 static __device__ __forceinline__ void store_positions(const gemm_problem &p, int t,
                                                        const float (&sums)[BLOCKS][ROWS * 4],
-                                                       warp_results *results)
+                                                       warp_results<ROWS> *results)
 {
     const gemm_tile a = tile_of(p, t);
     const warp_part w = part_of(p, a);
@@ -356,8 +360,8 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
     for (int j = 0; j < ROWS; j++) {
         const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
-        take_row(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
-                 &results->doubtful[j][w.lane]);
+        take_row<ROWS>(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
+                       &results->doubtful[j][w.lane]);
         __syncwarp();
         const int64_t from = ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
                              at.row * p.OW + at.column;
@@ -388,11 +392,12 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
 }
 
 /// Ends a warp's sums of tile `t` and writes them; those that may have lost the products of tiny elements, and NaN, are computed again.
+template <int ROWS>
 static __device__ __forceinline__ void store_results(const gemm_problem &p, int t,
                                                      float (&sums)[BLOCKS][ROWS * 4],
                                                      sums_note note, char *shared)
 {
-    warp_results *results = warp_results_of(p, shared);
+    warp_results<ROWS> *results = warp_results_of<ROWS>(p, shared);
     {
         const gemm_tile a = tile_of(p, t);
         const warp_part w = part_of(p, a);
@@ -411,9 +416,9 @@ static __device__ __forceinline__ void store_results(const gemm_problem &p, int 
         __syncwarp();
     }
     if (p.flat)
-        store_positions(p, t, sums, results);
+        store_positions<ROWS>(p, t, sums, results);
     else
-        store_rows(p, t, sums, results, (float *)(results + 1));
+        store_rows<ROWS>(p, t, sums, results, (float *)(results + 1));
 }
 
 } // namespace talc

@@ -26,7 +26,7 @@ static __device__ __forceinline__ float weight_of(const gemm_problem &p, const f
 
 /// A block an output channel: its scale, then its halves, in the order in which threads read them as wgmma's first operand:
 /// [group][channels of 64][chunk][step][part][warp][lane][8].
-template <int PRODUCTS>
+template <typename Form>
 static __global__ void __launch_bounds__(BLOCK)
     pack_halves(const gemm_problem p, __half *packed, int *exponents, float *thresholds)
 {
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(BLOCK)
         frexpf(__uint_as_float(most), &e), e = TOP - e;
     const int e1 = e > 127 ? 127 : e;
     const float f1 = power_of_two(e1), f2 = power_of_two(e - e1);
-    const float least = PRODUCTS == 3 ? 0x1p-4f : 0x1p-14f;
+    const float least = Form::PRODUCTS == 3 ? 0x1p-4f : 0x1p-14f;
     unsigned count = 0;
     const int row = oc % CHANNELS, lane = row % 8 * 4, warp = row / 16, upper = row / 8 % 2;
     const int pairs = p.chunks * p.steps * 8;
@@ -71,11 +71,10 @@ static __global__ void __launch_bounds__(BLOCK)
         }
         const __half2 high = __floats2half2_rn(v[0], v[1]);
         const int64_t block = (int64_t)g * (rows / CHANNELS) + oc / CHANNELS;
-        const int64_t first =
-            ((block * p.chunks * p.steps + step) * PARTS<PRODUCTS> * 4 + warp) * WARP;
+        const int64_t first = ((block * p.chunks * p.steps + step) * PARTS<Form> * 4 + warp) * WARP;
         __half2 *to = (__half2 *)packed + (first + lane + i % 4) * 4 + i % 8 / 4 * 2 + upper;
         *to = high;
-        if (PRODUCTS == 3)
+        if (Form::PRODUCTS == 3)
             to[4 * WARP * 4] =
                 __floats2half2_rn(v[0] - __low2float(high), v[1] - __high2float(high));
     }
@@ -90,7 +89,7 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 /// The next steps of weights, each thread's own, on their way from global to shared memory.
-template <int PRODUCTS> struct weight_stream {
+template <typename Form> struct weight_stream {
     const gemm_problem &p;
     char *const ring;
     const char *from;
@@ -103,7 +102,7 @@ template <int PRODUCTS> struct weight_stream {
         tile = first_tile(p);
         begin();
 #pragma unroll 1
-        for (int i = 0; i < DEPTH<PRODUCTS>; i += RUN<PRODUCTS>)
+        for (int i = 0; i < Form::DEPTH; i += Form::RUN)
             fetch();
     }
     __device__ void begin()
@@ -116,42 +115,41 @@ template <int PRODUCTS> struct weight_stream {
         const int64_t block =
             ((int64_t)a.g * p.channel_tiles + a.channel_tile) * both + (both == 2 ? warpgroup : 0);
         left = p.chunks * p.steps;
-        from =
-            (const char *)p.packed + block * left * PARTS<PRODUCTS> * 2048 + threadIdx.x % 128 * 16;
+        from = (const char *)p.packed + block * left * PARTS<Form> * 2048 + threadIdx.x % 128 * 16;
     }
     __device__ static int bytes()
     {
-        return PARTS<PRODUCTS> * (MULTIPLIERS * 2048);
+        return PARTS<Form> * (MULTIPLIERS * 2048);
     }
     /// Fills the steps of a run again; a tile's are a multiple of it, and so is DEPTH.
     __device__ void fetch()
     {
-        constexpr int COUNT = RUN<PRODUCTS>;
+        constexpr int COUNT = Form::RUN;
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             if (left > 0) {
                 char *to = ring + (slot + i) * bytes();
 #pragma unroll
-                for (int part = 0; part < PARTS<PRODUCTS>; part++)
+                for (int part = 0; part < PARTS<Form>; part++)
                     __pipeline_memcpy_async(to + part * (MULTIPLIERS * 2048),
-                                            from + (i * PARTS<PRODUCTS> + part) * 2048, 16);
+                                            from + (i * PARTS<Form> + part) * 2048, 16);
             }
             __pipeline_commit();
         }
-        slot = slot == DEPTH<PRODUCTS> - COUNT ? 0 : slot + COUNT;
-        from += COUNT * PARTS<PRODUCTS> * 2048;
+        slot = slot == Form::DEPTH - COUNT ? 0 : slot + COUNT;
+        from += COUNT * PARTS<Form> * 2048;
         left -= COUNT;
         if (left == 0) {
             tile = next_tile(p, tile);
             begin();
         }
     }
-    __device__ void read(uint4 (&a)[RUN<PRODUCTS>][PARTS<PRODUCTS>]) const
+    __device__ void read(uint4 (&a)[Form::RUN][PARTS<Form>]) const
     {
 #pragma unroll
-        for (int i = 0; i < RUN<PRODUCTS>; i++)
+        for (int i = 0; i < Form::RUN; i++)
 #pragma unroll
-            for (int part = 0; part < PARTS<PRODUCTS>; part++)
+            for (int part = 0; part < PARTS<Form>; part++)
                 a[i][part] =
                     *(const uint4 *)(ring + (slot + i) * bytes() + part * (MULTIPLIERS * 2048));
     }

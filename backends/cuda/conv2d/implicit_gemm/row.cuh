@@ -1,0 +1,110 @@
+/// implicit_gemm's plan and launch. Private to backends/cuda.
+#ifndef TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ROW_CUH
+#define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ROW_CUH
+
+#include "backends/cuda/conv2d/implicit_gemm/kernel.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/turned.h"
+
+namespace talc
+{
+
+/* Sums of fewer products, at the borders too, use up the strict bound by the splitting alone. */
+constexpr int64_t LEAST_PRODUCTS = 16;
+
+/* Taps of one axis inside the image, where they are fewest, but at least one. */
+static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride, int64_t dilation,
+                           int64_t pad)
+{
+    int64_t fewest = K;
+    for (int64_t o = 0; o < O; o++) {
+        const int64_t begin = o * stride - pad, end = begin + (K - 1) * dilation;
+        if (begin >= 0 && end < extent) {
+            o = (extent - 1 - (end - begin) + pad) / stride; /* the last of which it is true */
+            continue;
+        }
+        const int64_t outside = begin < 0 ? talc_ceil_div(-begin, dilation) : 0;
+        const int64_t taps = begin >= extent ? 0 : (extent - 1 - begin) / dilation + 1;
+        const int64_t inside = (taps < K ? taps : K) - outside;
+        if (inside > 0 && inside < fewest)
+            fewest = inside;
+    }
+    return fewest;
+}
+
+/* Of the sums that are not empty. */
+static int64_t fewest_products(const talc_conv2d_problem *p)
+{
+    const int64_t channels = p->C / p->groups;
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return channels * p->KH * p->KW;
+    return channels * fewest_taps(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
+           fewest_taps(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
+}
+
+/* Of each channel row: the exponent of its weights' scale and the threshold of its sums. */
+static size_t scales_bytes(const gemm_problem &g)
+{
+    return (size_t)gemm_channel_rows(g) * (sizeof(int) + sizeof(float));
+}
+
+template <typename Form>
+static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, talc_plan *plan)
+{
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    const talc_cuda_state &gpu = *talc_cuda_state_of(device);
+    const char *reason = Form::refuses(gpu.capability);
+    if (reason != NULL)
+        return reason;
+    gemm_problem g = {};
+    if (!gemm_problem_of<Form>(p, g))
+        return "it is empty, or an extent is too large";
+    if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
+        return "sums of fewer than 16 products";
+    gemm_choice choice;
+    if (!gemm_choose<Form>(p, gpu, g, choice, plan->seconds))
+        return "the patch under a tile does not fit shared memory";
+    plan->workspace = gemm_packed_bytes<Form>(g) + scales_bytes(g);
+    talc_plan_keep(plan, &choice, sizeof choice);
+    return NULL;
+}
+
+template <typename Form>
+static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                       const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    const gemm_choice *choice = (const gemm_choice *)talc_plan_own(plan);
+    const talc_cuda_state &gpu = *talc_cuda_state_of(device);
+    gemm_problem g = {};
+    (void)gemm_problem_of<Form>(p, g);
+    (void)gemm_shape<Form>(g, p, gpu, *choice);
+    gemm_fill_shifts(g);
+    __half *packed = (__half *)a->base.workspace;
+    int *exponents = (int *)((char *)packed + gemm_packed_bytes<Form>(g));
+    const int64_t rows = gemm_channel_rows(g);
+    float *thresholds = (float *)(exponents + rows);
+    g.x = (const float *)a->x, g.w = (const float *)a->w, g.y = (float *)a->y;
+    g.packed = packed, g.exponents = exponents, g.thresholds = thresholds;
+    g.last = epilogue<float>(a->bias, a->residual, p->activation);
+    const size_t shared = gemm_shared_bytes<Form>(g);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const auto pack = &pack_halves<Form>;
+    const auto kernel = &implicit_gemm<Form>;
+    const cudaError_t error = allow_shared(kernel, gemm_shared_most(gpu));
+    if (error != cudaSuccess)
+        return talc_cuda_not_launched(device, "conv2d", error);
+    pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
+    const int runs = g.tiles / tiles_of_run(g), most = gpu.multiprocessors,
+              blocks = runs < most ? runs : most;
+    kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(g);
+    return talc_cuda_launched(device, "conv2d");
+}
+
+} // namespace talc
+
+#endif
