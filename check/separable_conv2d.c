@@ -221,7 +221,8 @@ static between between_of(const check_problem *problem, const check_values *valu
         return m;
     const double K = (double)taps, S = m.due.S, most = (K + 2) * format.unit * S;
     const double own = m.due.extra + (K + 2) * format.smallest;
-    if (m.due.extra == 0 && S < format.integers && reads_whole(p, values, n, c, pixel))
+    if (m.due.extra == 0 &&
+        (S == 0 || (S < format.integers && reads_whole(p, values, n, c, pixel))))
         return m;
     m.certain = most + own;
     m.probable = fmin(most, 4 * format.unit * sqrt(K + 4) * S) + own;

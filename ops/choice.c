@@ -296,7 +296,7 @@ void talc_explanation_print(FILE *file, const talc_explanation *e)
         fprintf(file, "\n");
     }
     if (e->chosen < 0)
-        fprintf(file, "   -> none: the call would fail\n");
+        fprintf(file, "   -> none: %s\n", e->instead == NULL ? "the call would fail" : e->instead);
 }
 
 const talc_algorithm *talc_chosen(const talc_choice *choice)
