@@ -115,7 +115,7 @@ const char *const talc_check_edges[] = {
 
     /* Strides, dilation, kernels, padding of every kind; words; f64. */
     "separable_conv2d:n2c5h9w17o5k3x3s{2x2|1x2|3x1}p1x1g5+o6", "separable_conv2d:n1c4h14w14o4k{5x5|3x3}s2x2p2x2g4_bias_relu+o9",
-    "separable_conv2d:n1c4h11w9o4k3x3p2x2d2x2g4+o5", "separable_conv2d:n1c3h9w13o3k5x5p4x4d2x2g3+o7_residual",
+    "separable_conv2d:n1c4h11w9o4k3x3p2x2{d2x2|d1x3}g4+o5", "separable_conv2d:n1c3h9w13o3k5x5p4x4d2x2g3+o7_residual",
     "separable_conv2d:n1c4h7w8o4k{1x1|1x7|7x1|2x2|7x7}p3x3g4+o5", "separable_conv2d:n1c4h7w33o4k3x3p{0x1|2x0x1x3|4x5}g4_bias+o5",
     "separable_conv2d:n2c4h6w7o4k3x3p2x1g4_{reflect|replicate|circular|bias_tanh_circular}+o5_bias",
     "separable_conv2d:n1c1h1w1o1k1x1g1+o1", "separable_conv2d:n1c6h5w4o6k5x4g6+o7", "separable_conv2d:n0c4h5w4o4k3x3g4+o3",

@@ -198,13 +198,20 @@ Test(separable_conv2d, one_launch_where_it_is_estimated_to_be_faster)
     cr_assert(talc_algorithm_force("conv2d", "each"));
     cr_assert_str_eq(ran(&c, NULL), TWO);
     talc_algorithm_force("conv2d", NULL);
-    each_seconds = 0; /* what is not known is not more */
+    each_seconds = 2;
+    pointwise_unknown = true; /* what is not known is not more */
     cr_assert_str_eq(ran(&c, NULL), TWO);
+    pointwise_unknown = false;
     each_seconds = 1;
     one_rows[0].arithmetic.precision = TALC_TF32;
     cr_assert_str_eq(ran(&c, NULL), TWO);
     c.pointwise.precision = TALC_TF32;
     cr_assert_str_eq(ran(&c, NULL), ONE);
+    one_seconds = 3;
+    each_rows[0].arithmetic.precision = TALC_TF32; /* which both are given */
+    cr_assert_str_eq(ran(&c, NULL), TWO);
+    one_seconds = 1;
+    each_rows[0].arithmetic.precision = TALC_STRICT;
     c = case_new(cpu_device(), texts[6]);
     cr_assert_str_eq(ran(&c, NULL), TWO);
     timed_backend.separable_conv2d = NULL;
