@@ -266,7 +266,7 @@ static void tell(talc_module *const modules[], int count, talc_group_phase phase
 static talc_tensor *run_group(talc_module *const modules[], const group *g, talc_tensor *x)
 {
     talc_module *first = modules[0];
-    operands w[2] = { { NULL } };
+    operands w[2] = { { NULL, NULL }, { NULL, NULL } };
     talc_tensor *y = NULL;
     tell(modules, g->count, TALC_GROUP_FOLDS);
     const bool taken =

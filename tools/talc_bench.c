@@ -22,7 +22,8 @@ enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_P
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only this algorithm; of ops, separable_conv2d's heeds it", 1 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0,
+      "only this algorithm; of ops, separable_conv2d's heeds it", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
     { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
     { "mb", KEY_MB, "N", 0, "size of an op's operand in MiB (default 1024)", 1 },
