@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 #include "ops/algorithm.h"
 #include "ops/matmul.h"
+#include "ops/separable_conv2d.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/shown.h"
@@ -112,6 +113,8 @@ static void describe(talc_module_step *to, const explaining *self,
 {
     const int depth = self->depth < DEPTH ? self->depth : DEPTH;
     const level *here = &self->levels[depth - 1];
+    const talc_separable_conv2d_problem *pair =
+        strcmp(observation->op, "separable_conv2d") == 0 ? observation->problem : NULL;
     char *does = to->does;
     append_path(to->layers, self->root, here->modules[0]);
     append(does, here->modules[0]->kind->name);
@@ -120,7 +123,13 @@ static void describe(talc_module_step *to, const explaining *self,
         append(to->layers, name_in_parent(here->modules[i]));
         if (here->modules[i]->kind == &talc_batch_norm2d_class)
             append(does, " + BatchNorm2d (folded)");
+        if (pair != NULL && here->modules[i]->kind == &talc_conv2d_class) {
+            append_end(does, false, pair->depthwise.activation);
+            append(does, " + Conv2d");
+        }
     }
+    if (pair != NULL)
+        append_end(does, pair->pointwise.residual, pair->pointwise.activation);
     if (strcmp(observation->op, "conv2d") == 0) {
         const talc_conv2d_problem *p = observation->problem;
         append_end(does, p->residual, p->activation);

@@ -220,15 +220,23 @@ static bool fail(const talc_choice *choice)
     return false;
 }
 
+bool talc_choose_quietly(talc_choice *choice, const char *op, talc_device *device,
+                         const talc_algorithm *rows, const void *problem, const char *forced,
+                         unsigned precision)
+{
+    begin(choice, op, device, forced, precision);
+    consider(choice, rows, problem, false);
+    return choice->chosen >= 0;
+}
+
 bool talc_choose(talc_choice *choice, const char *op, talc_device *device,
                  const talc_algorithm *rows, const void *problem, const char *forced,
                  unsigned precision)
 {
-    begin(choice, op, device, forced, precision);
-    consider(choice, rows, problem, false);
+    const bool chosen = talc_choose_quietly(choice, op, device, rows, problem, forced, precision);
     if ((talc_environment()->verbose & TALC_VERBOSE_DISPATCH) != 0)
         print_dispatch(choice);
-    return choice->chosen >= 0 || fail(choice);
+    return chosen || fail(choice);
 }
 
 void talc_choice_explain(const char *op, talc_device *device, const talc_algorithm *rows,
@@ -288,7 +296,7 @@ void talc_explanation_print(FILE *file, const talc_explanation *e)
         fprintf(file, "\n");
     }
     if (e->chosen < 0)
-        fprintf(file, "   -> none: the call would fail\n");
+        fprintf(file, "   -> none: %s\n", e->instead == NULL ? "the call would fail" : e->instead);
 }
 
 const talc_algorithm *talc_chosen(const talc_choice *choice)

@@ -18,6 +18,7 @@
 #include "nll_loss.h"
 #include "pool2d.h"
 #include "reduce.h"
+#include "separable_conv2d.h"
 #include "softmax.h"
 
 #endif

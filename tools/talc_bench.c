@@ -22,7 +22,8 @@ enum { KEY_REPEAT = 'r', KEY_ALGORITHM = 'a', KEY_ALL = 4000, KEY_LIST, KEY_NO_P
 
 static const struct argp_option options[] = {
     { "repeat", KEY_REPEAT, "N", 0, "rounds of timing (default 5)", 1 },
-    { "algorithm", KEY_ALGORITHM, "NAME", 0, "only this algorithm", 1 },
+    { "algorithm", KEY_ALGORITHM, "NAME", 0,
+      "only this algorithm; of ops, separable_conv2d's heeds it", 1 },
     { "all", KEY_ALL, NULL, 0, "time the reference algorithm on large problems as well", 1 },
     { "no-peers", KEY_NO_PEERS, NULL, 0, "only talc's algorithms", 1 },
     { "mb", KEY_MB, "N", 0, "size of an op's operand in MiB (default 1024)", 1 },
@@ -112,7 +113,8 @@ static const struct argp argp = {
         "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
         "or a set: seeds, cpu, gpu, dw. A text or a name that ends in _dx or _dw is the gradient "
         "by the input or the weights, checked at up to 512 elements. OP is the name of another "
-        "op (relu, sum_rows, ...) or a set: ops, windows for pooling, or host for what a call "
+        "op (relu, sum_rows, ...) or a set: ops, windows for pooling, separable for kb86 and its "
+        "like as one op and as two, or host for what a call "
         "costs. Without any: A1, B1 and cpu. The library chooses the "
         "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
         "bound.",

@@ -84,7 +84,8 @@ class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithme
 
 class Backend(Structure):  # ops/backend.h
     _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "cross_entropy", "matmul",
-                                              "nll_loss", "pool2d", "reduce", "softmax", "unary", "update", "where")]
+                                              "nll_loss", "pool2d", "reduce", "separable_conv2d", "softmax", "unary", "update",
+                                              "where")]
 
 
 class Device(Structure):  # tensor/device.h, the beginning

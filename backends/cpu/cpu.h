@@ -12,6 +12,7 @@
 #include "ops/nll_loss.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
+#include "ops/separable_conv2d.h"
 #include "ops/softmax.h"
 #include "ops/update.h"
 #include "tensor/device.h"
@@ -38,6 +39,7 @@ extern const talc_algorithm talc_cpu_matmul[];
 extern const talc_algorithm talc_cpu_nll_loss[];
 extern const talc_algorithm talc_cpu_pool2d[];
 extern const talc_algorithm talc_cpu_reduce[];
+extern const talc_algorithm talc_cpu_separable_conv2d[];
 extern const talc_algorithm talc_cpu_softmax[];
 extern const talc_algorithm talc_cpu_unary[];
 extern const talc_algorithm talc_cpu_update[];

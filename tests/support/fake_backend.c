@@ -15,6 +15,7 @@
     X(nll_loss)                                                                                    \
     X(pool2d)                                                                                      \
     X(reduce)                                                                                      \
+    X(separable_conv2d)                                                                            \
     X(softmax)                                                                                     \
     X(unary)                                                                                       \
     X(update)                                                                                      \

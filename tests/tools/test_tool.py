@@ -298,6 +298,12 @@ class Explain(Tool):
             text = self.ok("explain", problem)
             self.assertIn("on cpu; the first that does not refuse runs:", text)
             self.assertRegex(text, rf"-> {due} .* strict, workspace ")
+
+    def test_two_convolutions_in_place_of_one_op(self):
+        problem = "separable_conv2d:n1c2h5w5o2k3x3g2+o3"
+        self.assertIsNone(self.json("explain", problem)["chosen"])
+        self.assertIn("-> none: two convolutions run", self.ok("explain", problem))
+        self.assertEqual(self.json("explain", problem, "--algorithm", "reference")["chosen"], "reference")
         self.fails(2, "expected a shape that broadcasts", "explain", "add:8,3")
         self.fails(2, "there is no op 'gelu'", "explain", "gelu:8")
 
@@ -599,10 +605,10 @@ class Bench(Tool):
 
     def test_ops(self):
         named = {row["name"]: row["set"] for row in self.json("bench", "--list") if "problem" not in row}
-        done = self.json("bench", "ops", "windows", "host", "--mb", "2", "--repeat", "1")
+        done = self.json("bench", "ops", "windows", "separable", "host", "--mb", "2", "--repeat", "1")
         self.assertEqual([op["name"] for op in done["ops"]], list(named))
         timed = [op for op in done["ops"] if op["timed"]]
-        self.assertEqual([op["name"] for op in done["ops"] if not op["timed"]], ["max_11_2048", "host_conv2d_direct"])
+        self.assertEqual([op["name"] for op in done["ops"] if not op["timed"]], ["max_11_2048", "kb86", "kb86_apart", "kb86_tf32", "kb86_tf32_apart", "host_conv2d_direct"])
         for op in timed:
             self.assertTrue(op["right"], op)
             self.assertGreater(op["seconds_least"], 0)
