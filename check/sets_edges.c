@@ -103,6 +103,9 @@ const char *const talc_check_edges[] = {
     "n2c3h4w5o4k1x1p{1x0x0x0|0x1x0x0|0x0x1x0|0x0x0x1}{|_dw}", "n2c3h5w4o4k1x1s2x1", "n2c3h4w5o4k1x1s1x2{|_dx}",
     "n3c1h5w6o1k1x1{|_dw}", "n2c5h4w3o6k1x1_{bias_residual_relu|f64_bias}", "n2c3h1w257o4k1x1",
     "n2c6h7w5o4k1x1s2x2g2{|_dx}",
+    "n2c16h4w9o5k1x1{|_dx}", "n2c20h5w7o9k1x1_bias_residual_relu", "n1c48h7w7o96k1x1{|_dx}", "n3c66h4w6o8k1x1_bias_tanh",
+    "n1c128h3w32o17k1x1{|_dx}", "n1c130h9w11o70k1x1{|_dx}", "n3c96h4w4o48k1x1g3_bias_residual_sigmoid",
+    "n1c200h6w6o260k1x1g2_relu{|_dx}",
 
     /* Depthwise, then pointwise: channels, output channels and widths around vectors and tiles. */
     "separable_conv2d:n2c1h5w7o1k3x3p1x1g1+o{1|3}", "separable_conv2d:n1c2h5w14o2k3x3g2+o7",
@@ -112,6 +115,10 @@ const char *const talc_check_edges[] = {
     "separable_conv2d:n1c65h5w4o65k3x3p1x1g65_relu+o{64|65|129}",
     "separable_conv2d:n1c129h3w5o129k3x3p1x1g129+o33_bias", "separable_conv2d:n1c200h3w4o200k3x3p1x1g200_relu+o70_bias_relu",
     "separable_conv2d:n3c5h3w131o5k3x3p1x1g5+o6", "separable_conv2d:n1c3h70w5o3k3x3p1x1g3+o4", "separable_conv2d:n67c2h3w4o2k3x3g2+o3",
+
+    "separable_conv2d:n2c16h5w12o16k3x3p1x1g16_{bias_relu|tanh}+o9_bias_residual_relu", "separable_conv2d:n2c40h9w36o40k5x5p2x2g40_bias+o20_tanh",
+    "separable_conv2d:n1c20h3w512o20k3x3p1x1g20+o5", "separable_conv2d:n1c72h6w40o72k3x3p{0x1|3x1x2x1}g72_relu+o24",
+    "separable_conv2d:n3c128h4w4o128k5x5p2x2g128_bias_relu+o40_bias",
 
     /* Strides, dilation, kernels, padding of every kind; words; f64. */
     "separable_conv2d:n2c5h9w17o5k3x3s{2x2|1x2|3x1}p1x1g5+o6", "separable_conv2d:n1c4h14w14o4k{5x5|3x3}s2x2p2x2g4_bias_relu+o9",

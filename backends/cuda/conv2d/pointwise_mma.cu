@@ -27,9 +27,18 @@ constexpr int64_t MOST_GRID = 65535;
 
 /// x's own planes.
 template <bool VECTORS_> struct plane_source {
-    static constexpr bool VECTORS = VECTORS_;
+    static constexpr bool VECTORS = VECTORS_, COMPUTES = false;
     const float *x;
     int C, plane;
+
+    __device__ int pixel_of(int pixel) const
+    {
+        return pixel;
+    }
+    __device__ const float *keep(char *) const
+    {
+        return nullptr;
+    }
 
     struct place {
         const float *at[VECTORS ? 1 : FOUR];
@@ -40,7 +49,8 @@ template <bool VECTORS_> struct plane_source {
     }
     /// Those of the `left` channels that are the thread's, and goes on to the next chunk's.
     template <int COUNT>
-    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], place &from, int left) const
+    __device__ __forceinline__ void load(float (&v)[COUNT][FOUR], place &from, int left,
+                                         const float *) const
     {
         const int64_t next = (int64_t)plane * 4, behind = next * (STEP - 4);
 #pragma unroll
@@ -92,9 +102,9 @@ static pointwise_choice choose(const talc_device *device, const talc_conv2d_prob
     const int64_t all = talc_ceil_div(p->OC / p->groups, EIGHT) * EIGHT;
     const int64_t bytes =
         products == 3 ? pointwise_bytes<3>(EIGHT, c.steps) : pointwise_bytes<1>(EIGHT, c.steps);
-    const int64_t most = talc_cuda_state_of(device)->block_shared / bytes * EIGHT;
+    const int64_t most = most_shared(device) / bytes * EIGHT;
     c.range = (int)(all < most ? all : most);
-    const int64_t warps = (c.is_long || c.steps > 4 ? 256 : 512) / WARP;
+    const int64_t warps = (c.is_long || c.steps > 4 ? 256 : c.steps == 4 ? 384 : 512) / WARP;
     const int64_t blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps) * p->groups;
     while (c.range > 32 &&
            blocks * talc_ceil_div(all, c.range) * 2 <= talc_cuda_state_of(device)->multiprocessors)
@@ -156,8 +166,9 @@ template <int PRODUCTS, int STEPS, bool LONG, bool VECTORS>
 static talc_status launch(talc_device *device, const talc_conv2d_problem *p, pointwise_choice c,
                           const talc_conv2d_arguments *a)
 {
-    constexpr int THREADS = POINTWISE_THREADS<STEPS, LONG>;
-    pointwise_problem<plane_source<VECTORS>> g = {};
+    using source = plane_source<VECTORS>;
+    constexpr int THREADS = POINTWISE_THREADS<source, STEPS, LONG>;
+    pointwise_problem<source> g = {};
     g.plane = (int)(p->H * p->W), g.positions = (int)(p->N * p->H * p->W);
     g.source = { (const float *)a->x, (int)p->C, g.plane };
     g.w = (const float *)a->w, g.y = (float *)a->y;
@@ -168,14 +179,16 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
     g.ranges = (int)talc_ceil_div(g.group_out, c.range);
     g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in / 4 + 2) : 4;
     g.by_plane.set(g.plane);
-    const auto kernel = &pointwise_mma_kernel<PRODUCTS, STEPS, LONG, plane_source<VECTORS>>;
-    const cudaError_t error = allow_shared(kernel, talc_cuda_state_of(device)->block_shared);
+    const auto kernel = &pointwise_mma_kernel<PRODUCTS, STEPS, LONG, source>;
+    const cudaError_t error = allow_shared(kernel, most_shared(device));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
     const int64_t most = talc_ceil_div(g.positions, POSITIONS * (THREADS / WARP)),
                   parts = p->groups * g.ranges,
                   share = talc_ceil_div(talc_cuda_state_of(device)->multiprocessors, parts);
-    const dim3 grid((unsigned)(most < share ? most : share), (unsigned)parts);
+    const int64_t blocks = most < share ? most : share;
+    g.aligned = VECTORS, g.apart = THREADS / WARP, g.stride = (int)blocks * g.apart;
+    const dim3 grid((unsigned)blocks, (unsigned)parts);
     kernel<<<grid, THREADS, pointwise_bytes<PRODUCTS>(c.range, c.steps),
              talc_cuda_stream(device)>>>(g);
     return talc_cuda_launched(device, "conv2d");
