@@ -272,10 +272,13 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = own.bytes;
-    /* B is written, then read by the product, whose tiles are 64 channels of a group. */
+    /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels of an image. */
     const int64_t OC = p->OC / p->groups;
-    const double share =
-        talc_cuda_blas_share(p->dtype) * (double)OC / (double)((OC + 63) / 64 * 64);
+    const double tiles =
+        (double)(p->N * p->groups) * (double)((OC + 63) / 64) * (double)((p->OH * p->OW + 63) / 64);
+    const double busy = tiles / talc_cuda_state_of(device)->multiprocessors;
+    const double share = talc_cuda_blas_share(p->dtype) * (double)OC /
+                         (double)((OC + 63) / 64 * 64) * (busy < 1 ? busy : 1);
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);

@@ -89,6 +89,11 @@ struct pointwise_choice {
     bool is_long;
 };
 
+static int warps_of(pointwise_choice c)
+{
+    return (c.is_long || c.steps > 4 ? 256 : c.steps == 4 ? 384 : 512) / WARP;
+}
+
 static pointwise_choice choose(const talc_device *device, const talc_conv2d_problem *p,
                                int products)
 {
@@ -104,32 +109,41 @@ static pointwise_choice choose(const talc_device *device, const talc_conv2d_prob
         products == 3 ? pointwise_bytes<3>(EIGHT, c.steps) : pointwise_bytes<1>(EIGHT, c.steps);
     const int64_t most = most_shared(device) / bytes * EIGHT;
     c.range = (int)(all < most ? all : most);
-    const int64_t warps = (c.is_long || c.steps > 4 ? 256 : c.steps == 4 ? 384 : 512) / WARP;
-    const int64_t blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps) * p->groups;
+    const int64_t blocks = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps_of(c)) * p->groups;
     while (c.range > 32 &&
            blocks * talc_ceil_div(all, c.range) * 2 <= talc_cuda_state_of(device)->multiprocessors)
         c.range = (int)talc_ceil_div(c.range, 2 * EIGHT) * EIGHT;
     return c;
 }
 
-/* As measured on an H200: memory, or the instructions of a warp's tile. */
+/* Blocks that share the positions of a group's range of channels. */
+static int64_t blocks_of(const talc_device *device, const talc_conv2d_problem *p,
+                         pointwise_choice c)
+{
+    const int64_t most = talc_ceil_div(p->N * p->H * p->W, POSITIONS * warps_of(c)),
+                  parts = p->groups * talc_ceil_div(p->OC / p->groups, c.range),
+                  share = talc_ceil_div(talc_cuda_state_of(device)->multiprocessors, parts);
+    return most < share ? most : share;
+}
+
+/* As measured on an H200: the weights, then memory, or clock cycles of the tiles that a block's warps take one after the other. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, int products,
                       pointwise_choice c)
 {
-    constexpr double CLOCK = 1.7e9, CACHE = 5.5e12;
-    const double ranges = (double)talc_ceil_div(p->OC / p->groups, c.range);
+    constexpr double CLOCK = 1.7e9, MEMORY = 3.7e12;
+    const int64_t warps = warps_of(c), blocks = blocks_of(device, p, c),
+                  parts = p->groups * talc_ceil_div(p->OC / p->groups, c.range);
     const double passes = c.is_long ? (double)talc_ceil_div(c.range, LONG_BLOCKS * EIGHT) : 1;
-    const double tiles = (double)p->N * (double)(p->H * p->W) / POSITIONS * (double)p->groups;
+    const double rounds =
+        (double)talc_ceil_div(talc_ceil_div(p->N * p->H * p->W, POSITIONS), blocks * warps) *
+        (double)talc_ceil_div(blocks * parts, talc_cuda_state_of(device)->multiprocessors);
+    const double loading =
+        passes * c.steps * (c.is_long ? 90 : 60) * (p->H * p->W % FOUR == 0 ? 1 : 1.5);
     const double cycles =
-        passes * c.steps * 30 + c.range / EIGHT * (c.steps * products * 1.6 + 15.);
-    const double computing =
-        tiles * ranges * cycles / (CLOCK * talc_cuda_state_of(device)->multiprocessors);
-    const double read = (double)p->N * (double)p->C * (double)(p->H * p->W) * 4 * passes * ranges;
-    const double moving = talc_conv2d_bytes(p) / talc_cuda_bytes_a_second();
-    const double caching = (read + talc_conv2d_bytes(p)) / CACHE;
-    double most = computing > moving ? computing : moving;
-    most = most > caching ? most : caching;
-    return most + 3e-6 + TALC_CUDA_LAUNCH;
+        (double)warps * (loading + c.range / EIGHT * (c.steps * products * 4. + 40));
+    const double packing = c.range / (double)warps * c.steps * 100 / CLOCK;
+    const double computing = rounds * cycles / CLOCK, moving = talc_conv2d_bytes(p) / MEMORY;
+    return (computing > moving ? computing : moving) + packing + 5e-6;
 }
 
 template <int PRODUCTS>
@@ -183,12 +197,9 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
     const cudaError_t error = allow_shared(kernel, most_shared(device));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
-    const int64_t most = talc_ceil_div(g.positions, POSITIONS * (THREADS / WARP)),
-                  parts = p->groups * g.ranges,
-                  share = talc_ceil_div(talc_cuda_state_of(device)->multiprocessors, parts);
-    const int64_t blocks = most < share ? most : share;
+    const int64_t blocks = blocks_of(device, p, c);
     g.aligned = VECTORS, g.apart = THREADS / WARP, g.stride = (int)blocks * g.apart;
-    const dim3 grid((unsigned)blocks, (unsigned)parts);
+    const dim3 grid((unsigned)blocks, (unsigned)(p->groups * g.ranges));
     kernel<<<grid, THREADS, pointwise_bytes<PRODUCTS>(c.range, c.steps),
              talc_cuda_stream(device)>>>(g);
     return talc_cuda_launched(device, "conv2d");
