@@ -25,7 +25,8 @@ const char *talc_cuda_conv2d_pointwise_plan(const talc_device *device, const voi
                                             talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, talc_conv2d_bytes(p), 3);
+    /* cuBLAS moves the bytes of a product of few channels at 0.6 of the rate of a copy. */
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.85, 1.6 * talc_conv2d_bytes(p), 3);
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
     if (p->stride_h != 1 || p->stride_w != 1)
