@@ -147,7 +147,8 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p, i
 }
 
 template <int PRODUCTS>
-static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, talc_plan *plan)
+static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t,
+                           talc_plan *plan)
 {
     if (p->dtype != TALC_F32)
         return "the data is not f32";

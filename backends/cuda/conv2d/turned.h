@@ -32,9 +32,9 @@ talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, co
 /// The functions of a row of plan_of<Form> and run<Form>, whose input gradients at stride 1 are convolutions too.
 #define TALC_TURNED_ROW(name, Form)                                                                \
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
-                                               size_t, talc_plan *plan)                            \
+                                               size_t limit, talc_plan *plan)                      \
     {                                                                                              \
-        return plan_of<Form>(device, (const talc_conv2d_problem *)problem, plan);                  \
+        return plan_of<Form>(device, (const talc_conv2d_problem *)problem, limit, plan);           \
     }                                                                                              \
     talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
                                               const talc_plan *plan, const void *arguments)        \

@@ -31,7 +31,8 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
         sums_note kept = {};
-        for (int chunk = 0; chunk < p.chunks; chunk++) {
+        const int chunks = tile_of(p, t).chunks;
+        for (int chunk = 0; chunk < chunks; chunk++) {
             barrier_wait(full + 8 * buffer, parity);
             const patch_note note = notes[buffer];
             if (chunk == 0) {

@@ -164,7 +164,7 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
     uint32_t parity = 1;
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
         const gemm_tile a = tile_of(p, t);
-        for (int chunk = 0; chunk < p.chunks; chunk++) {
+        for (int chunk = a.chunk; chunk < a.chunk + a.chunks; chunk++) {
             barrier_wait(empty + 8 * buffer, parity);
             bool careful = (chunk + 1) * p.channels > p.in;
             for (;;) {

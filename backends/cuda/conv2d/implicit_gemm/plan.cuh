@@ -75,11 +75,47 @@ enum gemm_arrangement {
     ARRANGEMENTS
 };
 
-/// What a plan keeps: the arrangement, the channels of a patch, and whether the phases of the stride are channels.
+/// What a plan keeps: the arrangement, the channels of a patch, the patches of a part of a tile (0: all), and whether the phases of the
+/// stride are channels.
 struct gemm_choice {
-    int arrangement, channels;
+    int arrangement, channels, part_chunks;
     bool folded;
 };
+
+/// Divides each tile's chunks into parts.
+inline void gemm_split(gemm_problem &g, int part_chunks)
+{
+    g.tiles /= g.splits;
+    g.part_chunks = part_chunks;
+    g.splits = (int)talc_ceil_div(g.chunks, part_chunks);
+    g.tiles *= g.splits;
+    g.by_splits.set(g.splits);
+    const int last = g.chunks - (g.splits - 1) * part_chunks;
+    g.lag = last < g.buffers - 1 ? last : g.buffers - 1;
+}
+
+/// Of each channel row: the exponent of its weights' scale and the threshold of its sums.
+inline size_t gemm_scales_bytes(const gemm_problem &g)
+{
+    return (size_t)gemm_channel_rows(g) * (sizeof(int) + sizeof(float));
+}
+
+/// Of a split reduction: the magnitudes below which sums are doubtful, and the sums.
+inline size_t gemm_doubts_bytes(const gemm_problem &g)
+{
+    return g.splits == 1 ? 0 : (size_t)g.tiles * 2 * CHANNELS * sizeof(float);
+}
+
+inline size_t gemm_parts_bytes(const gemm_problem &g)
+{
+    return g.splits == 1 ? 0 : (size_t)(g.splits * g.outputs) * sizeof(float);
+}
+
+template <typename Form> inline size_t gemm_workspace(const gemm_problem &g)
+{
+    return gemm_packed_bytes<Form>(g) + gemm_scales_bytes(g) + gemm_doubts_bytes(g) +
+           gemm_parts_bytes(g);
+}
 
 /// Fills in the tiles and patches of a choice; false when they do not fit.
 template <typename Form>
@@ -153,12 +189,13 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
     const int64_t room = gemm_shared_most(gpu) - RING<Form> - gemm_result_bytes(g);
     const int64_t buffers = room / g.patch_bytes;
     g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
-    g.lag = g.chunks < g.buffers - 1 ? g.chunks : g.buffers - 1;
     g.channel_tiles = (int)talc_ceil_div(g.group_out, CHANNELS * (same ? 2 : 1));
     const int64_t tiles = (int64_t)g.pixel_tiles * g.groups * g.channel_tiles;
     if (tiles > INT_MAX / 4)
         return false;
     g.tiles = (int)tiles;
+    g.splits = 1;
+    gemm_split(g, choice.part_chunks > 0 ? choice.part_chunks : g.chunks);
     g.by_inner.set(g.carry ? g.column_tiles : g.channel_tiles),
         g.by_outer.set(g.carry ? g.channel_tiles : g.column_tiles);
     g.by_row_tiles.set(g.row_tiles), g.by_N.set(g.N);
@@ -196,27 +233,29 @@ inline double gemm_seconds(const gemm_problem &g, const talc_cuda_state &gpu)
 {
     constexpr double CLOCK = 1.75e9, MEMORY = 4e12;
     /* Clock cycles of a tile: products, by two warpgroups in turn; results, here of 8 rows; loads, which overlap both if there are two patches. */
-    const double steps = (double)g.chunks * g.steps * Form::cycles(gpu.capability);
+    const double steps = (double)g.part_chunks * g.steps * Form::cycles(gpu.capability);
     const int positions = g.phases * g.positions;
     const double loaded = (positions + talc_ceil_div(positions, Form::LOADERS) * Form::LOADERS) /
-                          2. * g.chunks * g.channels;
+                          2. * g.part_chunks * g.channels;
     const double results = g.flat               ? 13000
                            : g.OW % SECTOR == 0 ? 11500
                            : g.carry            ? 12000 + 12000. / g.column_tiles
                                                 : 18000;
     const double products = steps * 1.1 + results * Form::ROWS / 8,
-                 loads = loaded / Form::LOADS + 1500. * g.chunks;
+                 loads = loaded / Form::LOADS + 1500. * g.part_chunks;
     const double most = products > loads ? products : loads;
     const double tile = most + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - most) + 500;
     const int64_t run = tiles_of_run(g);
     const double waves = ceil((double)(g.tiles / run) / gpu.multiprocessors) * (double)run;
-    const double computing = (waves * tile + loads / g.chunks) / CLOCK;
+    const double computing = (waves * tile + loads / g.part_chunks) / CLOCK;
     /* Rows that begin anywhere in a sector are slow to write, unless the second-level cache holds them all. */
     const double written = (double)g.N * g.OC * g.OH * g.OW * 4,
                  read = (double)g.N * g.C * g.H * g.W * 4;
     const bool slow = !g.carry && g.OW % SECTOR != 0 && written > 40e6;
     const double moving = (read + written * (slow ? g.flat ? 1.7 : 3.3 : 1)) / MEMORY;
-    return (computing > moving ? computing : moving) + 10e-6;
+    /* Parts are written to the second-level cache and read from there. */
+    const double adding = g.splits == 1 ? 0 : 4e-6 + g.splits * written / MEMORY;
+    return (computing > moving ? computing : moving) + adding + 10e-6;
 }
 
 /// The problem in 32 bits, without tiles; false when it is empty or does not fit.
@@ -247,15 +286,17 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     g.dilation_h = (int)p->dilation_h, g.dilation_w = (int)p->dilation_w;
     g.top = (int)p->pad_top, g.left = (int)p->pad_left;
     g.mode = p->padding_mode;
+    g.outputs = p->N * p->OC * p->OH * p->OW;
     g.by_kernel.set(g.KH * g.KW);
     g.coefficient = Form::PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }
 
-/// The best tiles of a problem (gemm_problem_of) and the time that they take; false when none fit.
+/// The best tiles of a problem (gemm_problem_of) and the time that they take; false when none fit. A reduction is split only where
+/// the workspace stays under the limit.
 template <typename Form>
 inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu, gemm_problem &g,
-                        gemm_choice &choice, double &seconds)
+                        size_t limit, gemm_choice &choice, double &seconds)
 {
     seconds = INFINITY;
     const bool folds = g.group_in < STEP && p->stride_h * p->stride_w > 1 &&
@@ -269,13 +310,21 @@ inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu
             break;
         for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
             for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
-                const gemm_choice tried = { arrangement, (int)channels, folded != 0 };
+                gemm_choice tried = { arrangement, (int)channels, 0, folded != 0 };
                 if (!gemm_shape<Form>(g, p, gpu, tried))
                     continue;
-                const double time = gemm_seconds<Form>(g, gpu);
-                if (time < seconds) {
-                    seconds = time;
-                    choice = tried;
+                const int most =
+                    g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.chunks;
+                for (int splits = 1; splits <= most; splits++) {
+                    tried.part_chunks = (int)talc_ceil_div(g.chunks, splits);
+                    gemm_split(g, tried.part_chunks);
+                    if (splits > 1 && gemm_workspace<Form>(g) > limit)
+                        break;
+                    const double time = gemm_seconds<Form>(g, gpu);
+                    if (time < seconds) {
+                        seconds = time;
+                        choice = tried;
+                    }
                 }
             }
     }

@@ -75,9 +75,14 @@ struct gemm_problem {
     int result_bytes; ///< of a warp in shared memory
     int lag; ///< chunks that the second warpgroup stays behind the first: one stores its results while the other multiplies
     float coefficient; ///< of the count of tiny elements
+    /* Where tiles are too few for the GPU, blocks take parts of their chunks, and y is [part][its shape]. */
+    int splits, part_chunks;
+    int64_t outputs;
+    float *doubts; ///< [tile][part][2 * CHANNELS]: magnitude below which a sum is doubtful; NULL: not split
     divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_kernel;
     divisor<uint32_t> by_inner, by_outer, by_row_tiles,
-        by_N; ///< a tile's number is [group][n][row][outer][inner]: columns and channels, with carry
+        by_N,
+        by_splits; ///< a tile's number is [group][n][row][outer][inner][part]: columns and channels, with carry
     /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.
     uint16_t shifts[MAX_STEPS];
     folded_channel fold[MAX_FOLDED];
@@ -96,12 +101,19 @@ static __device__ __forceinline__ float power_of_two(int e)
 struct gemm_tile {
     int g, channel_tile;
     int n, row, column; ///< at which it begins; of a flat tile column is its first position
+    int part, chunk, chunks; ///< its part of the chunks: the first, and how many
     bool before, after; ///< with carry: whether the row has a tile before it, and one behind
 };
 
+/// Tile `t`, or part of one.
 static __device__ __forceinline__ gemm_tile tile_of(const gemm_problem &p, int t)
 {
     gemm_tile a = {};
+    const int whole = (int)p.by_splits.quotient((uint32_t)t);
+    a.part = t - whole * p.splits;
+    a.chunk = a.part * p.part_chunks;
+    a.chunks = min(p.part_chunks, p.chunks - a.chunk);
+    t = whole;
     const int rest = (int)p.by_inner.quotient((uint32_t)t),
               rows = (int)p.by_outer.quotient((uint32_t)rest);
     const int inner = t - rest * (int)p.by_inner.by, outer = rest - rows * (int)p.by_outer.by;

@@ -251,7 +251,8 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         for (int i = 0; i < BLOCKS * ROWS * 4; i++)
             if (i / (ROWS * 4) * 8 + w.lane % 4 * 2 + i % 2 >= columns)
                 sums[i / (ROWS * 4)][i % (ROWS * 4)] = INFINITY;
-    float *first = p.y + (((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
+    float *first = p.y + a.part * p.outputs +
+                   (((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
                           at.row * p.OW + at.column);
     auto shift = [&](int j, int c) {
         return (int)((uintptr_t)(first + (c * plane + j * p.OW)) / 4 % SECTOR) & ~1;
@@ -340,7 +341,8 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         }
         __syncwarp();
     }
-    mend(p, a, results, carried, shift);
+    if (p.doubts == nullptr)
+        mend(p, a, results, carried, shift);
 }
 
 /// Writes the results of a flat tile, where each column of a row of the tile may be anywhere: a thread a column.
@@ -360,10 +362,15 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
     for (int j = 0; j < ROWS; j++) {
         const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
         const bool inside = at.n < p.N && at.row < p.OH && at.column < p.OW;
+        if (__ballot_sync(~0u, inside) == 0) {
+            results->doubtful[j][w.lane] = 0;
+            continue;
+        }
         take_row<ROWS>(sums, j, scale, to, w.lane, __ballot_sync(~0u, inside),
                        &results->doubtful[j][w.lane]);
         __syncwarp();
-        const int64_t from = ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
+        const int64_t from = a.part * p.outputs +
+                             ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
                              at.row * p.OW + at.column;
         const int channels = inside ? w.channels : 0;
         const float *residual = p.last.residual;
@@ -388,7 +395,8 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
                 p.y[from + c * plane] = talc_activate(p.last.activation, p.y[from + c * plane]);
         __syncwarp();
     }
-    mend(p, a, results, nullptr, [](int, int) { return 0; });
+    if (p.doubts == nullptr)
+        mend(p, a, results, nullptr, [](int, int) { return 0; });
 }
 
 /// Ends a warp's sums of tile `t` and writes them; those that may have lost the products of tiny elements, and NaN, are computed again.
@@ -404,15 +412,22 @@ static __device__ __forceinline__ void store_results(const gemm_problem &p, int 
         const int c = w.lane % 16, both = p.part_shift == 0 ? 2 : 1;
         const int row = a.g * p.channel_tiles * both * CHANNELS + w.first + c;
         const int e = -(note.exponent + p.exponents[row]);
-        const float least = note.tiny * p.coefficient + p.thresholds[row] * note.span;
+        float least = note.tiny * p.coefficient + p.thresholds[row] * note.span;
+        if (c >= w.channels)
+            least = 0;
+        else if (e < -126 || e > 127)
+            least = NAN;
+        if (p.doubts != nullptr) { /* judged when the parts are added up, and not near the least f32 */
+            if (w.lane < 16)
+                p.doubts[((int64_t)t * 2 + w.first / CHANNELS % both) * CHANNELS +
+                         w.first % CHANNELS + c] = e < -90 ? NAN : least * power_of_two(min(127, e));
+            least = 0;
+        }
         results->scales[c] = make_float4(power_of_two(max(-126, min(127, e))),
                                          p.last.bias != nullptr && c < w.channels
                                              ? p.last.bias[a.g * p.group_out + w.first + c]
                                              : 0,
-                                         c >= w.channels       ? 0
-                                         : e < -126 || e > 127 ? NAN
-                                                               : least,
-                                         0);
+                                         least, 0);
         __syncwarp();
     }
     if (p.flat)

@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_ROW_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/kernel.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/parts.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
@@ -43,14 +44,9 @@ static int64_t fewest_products(const talc_conv2d_problem *p)
            fewest_taps(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
 }
 
-/* Of each channel row: the exponent of its weights' scale and the threshold of its sums. */
-static size_t scales_bytes(const gemm_problem &g)
-{
-    return (size_t)gemm_channel_rows(g) * (sizeof(int) + sizeof(float));
-}
-
 template <typename Form>
-static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, talc_plan *plan)
+static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                           talc_plan *plan)
 {
     if (p->dtype != TALC_F32)
         return "the data is not f32";
@@ -64,9 +60,9 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
     gemm_choice choice;
-    if (!gemm_choose<Form>(p, gpu, g, choice, plan->seconds))
+    if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
         return "the patch under a tile does not fit shared memory";
-    plan->workspace = gemm_packed_bytes<Form>(g) + scales_bytes(g);
+    plan->workspace = gemm_workspace<Form>(g);
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
 }
@@ -101,7 +97,21 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
     const int runs = g.tiles / tiles_of_run(g), most = gpu.multiprocessors,
               blocks = runs < most ? runs : most;
-    kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(g);
+    if (g.splits == 1) {
+        kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(g);
+    } else {
+        g.doubts = thresholds + rows;
+        gemm_problem part = g;
+        part.y = g.doubts + gemm_doubts_bytes(g) / sizeof(float);
+        part.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);
+        kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(part);
+        gemm_parts parts;
+        parts.of = part.y;
+        parts.by_plane.set(p->OH * p->OW), parts.by_OC.set(p->OC), parts.by_OW.set(p->OW);
+        parts.by_group.set(g.group_out);
+        parts.by_columns.set(g.tile_columns), parts.by_rows.set(g.tile_rows);
+        add_parts<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, parts);
+    }
     return talc_cuda_launched(device, "conv2d");
 }
 

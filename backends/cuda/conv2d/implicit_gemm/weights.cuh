@@ -114,8 +114,9 @@ template <typename Form> struct weight_stream {
         const int warpgroup = (int)threadIdx.x / 128, both = p.part_shift == 0 ? 2 : 1;
         const int64_t block =
             ((int64_t)a.g * p.channel_tiles + a.channel_tile) * both + (both == 2 ? warpgroup : 0);
-        left = p.chunks * p.steps;
-        from = (const char *)p.packed + block * left * PARTS<Form> * 2048 + threadIdx.x % 128 * 16;
+        left = a.chunks * p.steps;
+        from = (const char *)p.packed +
+               (block * p.chunks + a.chunk) * p.steps * PARTS<Form> * 2048 + threadIdx.x % 128 * 16;
     }
     __device__ static int bytes()
     {
