@@ -42,6 +42,7 @@ const char *const talc_check_quick[] = {
     "n1c7h9w9o9k3x3p1x1", "n1c15h8w17o17k3x3p1x1_bias", "n1c31h7w9o33k3x3p1x1{|_dx}",
     "n1c63h5w7o65k3x3p1x1_bias_relu{|_dw}", "n1c64h6w8o64k3x3p1x1", "n2c16h33w31o31k3x3p1x1",
     "n1c130h5w6o131k2x2{|_dx|_dw}", "n3c8h19w21o24k3x3s2x2p1x1", "n1c3h6w301o5k3x3p1x1{|_dw}", "n1c300h5w7o270k1x1",
+    "n2c288h7w9o70k3x3p1x1g2_bias_residual_sigmoid{|_dx}", "n1c600h9w11o20k3x3s2x2p1x1_bias_reflect",
     "n1c40h24w24o48k5x7", "n1c16h56w58o33k3x3p1x1", "n1c160h130w144o160k3x3p1x1g160_relu",
 
     /* Bias, residual, activations; f64; long sums. */

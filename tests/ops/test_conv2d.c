@@ -102,13 +102,33 @@ Test(conv2d, what_is_not_finite_touches_only_its_windows)
     expect_rows_pass(KIND(NAN) | KIND(INFINITY), spoilt_case);
 }
 
+/* Each result of each row keeps the bound of its own terms, and not only that of the largest ones. */
+static void expect_own_bounds(const conv2d_data *data, const char *what, int apart)
+{
+    const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &data->problem);
+    for (int row = 0; row < e.decision.count; row++) {
+        const talc_candidate *candidate = &e.decision.candidates[row];
+        if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
+            continue;
+        double *values = conv2d_values(tested_device(), data, candidate->name);
+        for (int64_t i = 0; i < data->y_count; i++) {
+            const check_due due = conv2d_due(data, i);
+            const double bound =
+                talc_check_bound(&candidate->arithmetic, TALC_F32, TALC_CHECK_WIDE, &due, 0);
+            cr_assert(talc_check_share(due.value, values[i], bound) <= 1,
+                      "%s, %s 2^%d apart: element %d is %.9g, not %.9Lg", candidate->name, what,
+                      apart, (int)i, values[i], due.value);
+        }
+        free(values);
+    }
+}
+
 /* Half the input channels are 2^40 or 2^120 times as large as the other half, of which half the output channels are the only sums: a
- * row that scales operands has to scale these apart. Each result keeps the bound of its own terms. */
+ * row that scales operands has to scale these apart. */
 Test(conv2d, channels_of_any_size_keep_their_bound)
 {
     talc_conv2d_problem problem = conv2d_parse("n2c160h9w11o6k3x3p1x1");
     cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
-    const talc_conv2d_explanation e = conv2d_explanation(tested_device(), &problem);
     for (int apart = 40; apart <= 120; apart += 80)
         for (int large = 0; large < 2; large++) {
             conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
@@ -118,23 +138,27 @@ Test(conv2d, channels_of_any_size_keep_their_bound)
             for (int64_t i = 0; i < data.w_count; i++)
                 if (i / taps % 160 / 80 == large && i / taps / 160 % 2 == 0)
                     data.w[i] = 0;
-            for (int row = 0; row < e.decision.count; row++) {
-                const talc_candidate *candidate = &e.decision.candidates[row];
-                if (candidate->refused || candidate->arithmetic.precision == TALC_NORMWISE)
-                    continue;
-                double *values = conv2d_values(tested_device(), &data, candidate->name);
-                for (int64_t i = 0; i < data.y_count; i++) {
-                    const check_due due = conv2d_due(&data, i);
-                    const double bound = talc_check_bound(&candidate->arithmetic, TALC_F32,
-                                                          TALC_CHECK_WIDE, &due, 0);
-                    cr_assert(talc_check_share(due.value, values[i], bound) <= 1,
-                              "%s, 2^%d apart: element %d is %.9g, not %.9Lg", candidate->name,
-                              apart, (int)i, values[i], due.value);
-                }
-                free(values);
-            }
+            expect_own_bounds(&data, "channels", apart);
             conv2d_data_free(&data);
         }
+}
+
+/* The lower half of each image, and every other output channel's weights, are 2^20 or 2^40 times as small as the rest. Rows may split
+ * the sums of 320 channels, and have to judge them whole. */
+Test(conv2d, rows_and_filters_of_any_size_keep_their_bound)
+{
+    talc_conv2d_problem problem = conv2d_parse("n1c320h13w12o70k3x3p1x1");
+    cr_assert(talc_precision_admit(TALC_NORMWISE | TALC_TF32));
+    for (int apart = 20; apart <= 40; apart += 20) {
+        conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, 7);
+        for (int64_t i = 0; i < data.x_count; i++)
+            data.x[i] *= ldexp(1, i / problem.W % problem.H > problem.H / 2 ? -apart : 0);
+        const int64_t filter = data.w_count / problem.OC;
+        for (int64_t i = 0; i < data.w_count; i++)
+            data.w[i] *= ldexp(1, i / filter % 2 == 0 ? -apart : 0);
+        expect_own_bounds(&data, "rows", apart);
+        conv2d_data_free(&data);
+    }
 }
 
 /* An infinity beside an element a hundred times as large as all that a row that scales operands has seen before: only the sums that hold

@@ -130,7 +130,7 @@ static int64_t blocks_of(const talc_device *device, const talc_conv2d_problem *p
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, int products,
                       pointwise_choice c)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 3.7e12;
+    constexpr double CLOCK = 1.7e9, MEMORY = 3.4e12;
     const int64_t warps = warps_of(c), blocks = blocks_of(device, p, c),
                   parts = p->groups * talc_ceil_div(p->OC / p->groups, c.range);
     const double passes = c.is_long ? (double)talc_ceil_div(c.range, LONG_BLOCKS * EIGHT) : 1;

@@ -46,8 +46,8 @@ static __global__ void __launch_bounds__(BLOCK)
         at.column = pixel - at.row * p.OW;
         const int oc = plane - at.n * p.OC, g = (int)parts.by_group.quotient((uint32_t)oc),
                   c = oc - g * p.group_out, channel_tile = c / (both * CHANNELS);
-        const float *doubts = p.doubts + (int64_t)first_part(p, parts, g, channel_tile, at) * 2 *
-                                             CHANNELS +
+        const float *doubts = p.doubts +
+                              (int64_t)first_part(p, parts, g, channel_tile, at) * 2 * CHANNELS +
                               c % (both * CHANNELS);
         float sum = 0, least = 0;
 #pragma unroll 4
@@ -58,10 +58,10 @@ static __global__ void __launch_bounds__(BLOCK)
         unsigned doubtful = __ballot_sync(~0u, !(fabsf(sum) >= least && fabsf(sum) < INFINITY));
         for (; doubtful != 0; doubtful &= doubtful - 1) {
             const int of = __ffs((int)doubtful) - 1;
-            const float again = sum_by_warp(
-                p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
-                { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
-                  __shfl_sync(~0u, at.column, of) });
+            const float again =
+                sum_by_warp(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
+                            { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
+                              __shfl_sync(~0u, at.column, of) });
             if ((int)lane == of)
                 sum = again;
         }

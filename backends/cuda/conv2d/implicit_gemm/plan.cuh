@@ -236,7 +236,7 @@ inline double gemm_seconds(const gemm_problem &g, const talc_cuda_state &gpu)
     const double steps = (double)g.part_chunks * g.steps * Form::cycles(gpu.capability);
     const int positions = g.phases * g.positions;
     const double loaded = (positions + talc_ceil_div(positions, Form::LOADERS) * Form::LOADERS) /
-                          2. * g.part_chunks * g.channels;
+                          2. * g.part_chunks * g.channels * (g.taps == 1 ? 0.72 : 1);
     const double results = g.flat               ? 13000
                            : g.OW % SECTOR == 0 ? 11500
                            : g.carry            ? 12000 + 12000. / g.column_tiles
@@ -313,8 +313,7 @@ inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu
                 gemm_choice tried = { arrangement, (int)channels, 0, folded != 0 };
                 if (!gemm_shape<Form>(g, p, gpu, tried))
                     continue;
-                const int most =
-                    g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.chunks;
+                const int most = g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.chunks;
                 for (int splits = 1; splits <= most; splits++) {
                     tried.part_chunks = (int)talc_ceil_div(g.chunks, splits);
                     gemm_split(g, tried.part_chunks);

@@ -78,10 +78,10 @@ struct gemm_problem {
     /* Where tiles are too few for the GPU, blocks take parts of their chunks, and y is [part][its shape]. */
     int splits, part_chunks;
     int64_t outputs;
-    float *doubts; ///< [tile][part][2 * CHANNELS]: magnitude below which a sum is doubtful; NULL: not split
+    float *
+        doubts; ///< [tile][part][2 * CHANNELS]: magnitude below which a sum is doubtful; NULL: not split
     divisor<uint32_t> by_pitch, by_image_rows, by_positions, by_kernel;
-    divisor<uint32_t> by_inner, by_outer, by_row_tiles,
-        by_N,
+    divisor<uint32_t> by_inner, by_outer, by_row_tiles, by_N,
         by_splits; ///< a tile's number is [group][n][row][outer][inner][part]: columns and channels, with carry
     /// Where in the patch each step begins, in units of 16 bytes: in constant memory, so that addresses are formed by the uniform datapath.
     uint16_t shifts[MAX_STEPS];
@@ -100,9 +100,9 @@ static __device__ __forceinline__ float power_of_two(int e)
 
 struct gemm_tile {
     int g, channel_tile;
-    int n, row, column; ///< at which it begins; of a flat tile column is its first position
+    int n, row, column;      ///< at which it begins; of a flat tile column is its first position
     int part, chunk, chunks; ///< its part of the chunks: the first, and how many
-    bool before, after; ///< with carry: whether the row has a tile before it, and one behind
+    bool before, after;      ///< with carry: whether the row has a tile before it, and one behind
 };
 
 /// Tile `t`, or part of one.

@@ -251,9 +251,9 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
         for (int i = 0; i < BLOCKS * ROWS * 4; i++)
             if (i / (ROWS * 4) * 8 + w.lane % 4 * 2 + i % 2 >= columns)
                 sums[i / (ROWS * 4)][i % (ROWS * 4)] = INFINITY;
-    float *first = p.y + a.part * p.outputs +
-                   (((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane +
-                          at.row * p.OW + at.column);
+    float *first =
+        p.y + a.part * p.outputs +
+        (((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane + at.row * p.OW + at.column);
     auto shift = [&](int j, int c) {
         return (int)((uintptr_t)(first + (c * plane + j * p.OW)) / 4 % SECTOR) & ~1;
     };
@@ -417,10 +417,12 @@ static __device__ __forceinline__ void store_results(const gemm_problem &p, int 
             least = 0;
         else if (e < -126 || e > 127)
             least = NAN;
-        if (p.doubts != nullptr) { /* judged when the parts are added up, and not near the least f32 */
+        if (p.doubts !=
+            nullptr) { /* judged when the parts are added up, and not near the least f32 */
             if (w.lane < 16)
                 p.doubts[((int64_t)t * 2 + w.first / CHANNELS % both) * CHANNELS +
-                         w.first % CHANNELS + c] = e < -90 ? NAN : least * power_of_two(min(127, e));
+                         w.first % CHANNELS + c] =
+                    e < -90 ? NAN : least * power_of_two(min(127, e));
             least = 0;
         }
         results->scales[c] = make_float4(power_of_two(max(-126, min(127, e))),
