@@ -204,7 +204,7 @@ static bool capture(talc_graph *graph)
 {
     talc_recording *before = graph->recording;
     talc_scope *scope = talc_scope_enter();
-    graph->recording = scope == NULL ? NULL : talc_recording_new(graph->x->device);
+    graph->recording = scope == NULL ? NULL : talc_recording_new(graph->x->device, false);
     talc_tensor *y = NULL;
     if (graph->recording != NULL && (before == NULL || talc_recording_save(before)))
         y = talc_recording_possible(graph->x->device) ? record(graph) : rehearse(graph);

@@ -11,5 +11,6 @@
 #include "module.h"
 #include "optimizer.h"
 #include "schedule.h"
+#include "step.h"
 
 #endif

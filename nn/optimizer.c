@@ -7,6 +7,7 @@
 #include "ops/reduce.h"
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 #include "tensor/within.h"
@@ -14,6 +15,9 @@
 #include <fnmatch.h>
 #include <inttypes.h>
 #include <math.h>
+
+TALC_UPDATE_IN(float, sqrtf)
+TALC_UPDATE_IN(double, sqrt)
 
 const char *talc_optimizer_kind_name(talc_optimizer_kind kind)
 {
@@ -317,7 +321,7 @@ static bool states_ready(const talc_optimizer *optimizer)
     return ok;
 }
 
-// ---- Steps --------------------------------------------------------------------------------------------------
+// ---- Gradients ----------------------------------------------------------------------------------------------
 
 void talc_optimizer_zero_grad(talc_optimizer *optimizer)
 {
@@ -369,6 +373,82 @@ static bool alike(const talc_optimized *a, const talc_optimized *b)
            a->parameter->device == b->parameter->device;
 }
 
+// ---- Recorded steps -----------------------------------------------------------------------------------------
+
+/* Of parameters that are updated alike. */
+typedef struct noted_update {
+    const talc_optimizer *optimizer;
+    int first; /* of its list */
+} noted_update;
+
+static bool fill_update(const void *of, void *numbers)
+{
+    const noted_update *noted = of;
+    const talc_optimized *first = &noted->optimizer->list[noted->first];
+    const talc_update_problem problem = problem_of(noted->optimizer, first);
+    if (first->parameter->dtype == TALC_F32)
+        *(talc_update_float *)numbers = talc_update_in_float(&problem);
+    else
+        *(talc_update_double *)numbers = talc_update_in_double(&problem);
+    return true;
+}
+
+/* Where the device will find the numbers of each replay; NULL, with a failure, without memory. */
+static const void *note_update(const talc_optimizer *optimizer, const talc_optimized *first)
+{
+    noted_update *noted = talc_memory_new(sizeof *noted, "optimizer_step");
+    if (noted != NULL)
+        *noted = (noted_update){ optimizer, (int)(first - optimizer->list) };
+    return talc_recording_numbers(
+        &(talc_numbers){ .bytes = sizeof(talc_update_double), .fill = fill_update, .of = noted });
+}
+
+/* A whole step: where the parameters were that it updated; NULL: it left them. */
+typedef struct noted_step {
+    talc_optimizer *optimizer;
+    const void *data[];
+} noted_step;
+
+static bool check_places(const void *of, void *numbers)
+{
+    (void)numbers;
+    const noted_step *noted = of;
+    for (int i = 0; i < noted->optimizer->count; i++) {
+        const talc_optimized *optimized = &noted->optimizer->list[i];
+        if (noted->data[i] == NULL || noted->data[i] == optimized->parameter->data)
+            continue;
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "optimizer_step: %s was moved or loaded since the step was recorded, so it has "
+                  "other storage now; make the step anew",
+                  TALC_SHOWN(optimized->path));
+        return false;
+    }
+    return true;
+}
+
+static void count_step(const void *of)
+{
+    const noted_step *noted = of;
+    for (int i = 0; i < noted->optimizer->count; i++)
+        noted->optimizer->list[i].steps += noted->data[i] != NULL;
+    noted->optimizer->steps++;
+}
+
+static void note_step(talc_optimizer *optimizer, const bool *done)
+{
+    const size_t count = (size_t)optimizer->count;
+    noted_step *noted =
+        talc_memory_new(sizeof *noted + count * sizeof *noted->data, "optimizer_step");
+    if (noted != NULL)
+        noted->optimizer = optimizer;
+    for (size_t i = 0; i < count && noted != NULL; i++)
+        noted->data[i] = done[i] ? optimizer->list[i].parameter->data : NULL;
+    (void)talc_recording_numbers(
+        &(talc_numbers){ .fill = check_places, .done = count_step, .of = noted });
+}
+
+// ---- Steps --------------------------------------------------------------------------------------------------
+
 /* Updates the parameters that are like the first of those left, and marks them; false when none is left or it failed. */
 static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updated *list)
 {
@@ -389,7 +469,9 @@ static bool update_alike(const talc_optimizer *optimizer, bool *done, talc_updat
     if (count == 0)
         return false;
     const talc_update_problem problem = problem_of(optimizer, first);
-    return talc_update("optimizer_step", &problem, list, count, NULL);
+    const void *numbers =
+        talc_recording_notes_step(first->parameter->device) ? note_update(optimizer, first) : NULL;
+    return !talc_failed() && talc_update("optimizer_step", &problem, list, count, NULL, numbers);
 }
 
 bool talc_optimizer_step(talc_optimizer *optimizer)
@@ -405,9 +487,13 @@ bool talc_optimizer_step(talc_optimizer *optimizer)
     if (done != NULL && list != NULL && states_ready(optimizer))
         while (update_alike(optimizer, done, list))
             ;
-    for (size_t i = 0; i < count && !talc_failed(); i++)
-        optimizer->list[i].steps += done[i];
-    optimizer->steps += !talc_failed();
+    if (!talc_failed() && talc_recording_notes_step(optimizer->list[0].parameter->device)) {
+        note_step(optimizer, done); /* counted by each replay */
+    } else {
+        for (size_t i = 0; i < count && !talc_failed(); i++)
+            optimizer->list[i].steps += done[i];
+        optimizer->steps += !talc_failed();
+    }
     talc_memory_free(done);
     talc_memory_free(list);
     talc_within(around);
@@ -448,8 +534,9 @@ static talc_tensor *clip(const talc_optimizer *optimizer, int count, double max_
     const talc_tensor *ratio = most == NULL ? NULL : talc_div(most, talc_add_scalar(norm, 1e-6));
     const talc_tensor *scale = ratio == NULL ? NULL : talc_clamp(ratio, -INFINITY, 1);
     const talc_update_problem problem = { .rule = TALC_UPDATE_SCALE };
-    return scale != NULL && talc_update("optimizer_clip", &problem, list, count, scale) ? norm
-                                                                                        : NULL;
+    return scale != NULL && talc_update("optimizer_clip", &problem, list, count, scale, NULL)
+               ? norm
+               : NULL;
 }
 
 talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)

@@ -26,7 +26,7 @@ talc_tensor *talc_dropout(const talc_tensor *x, double p, bool training)
     }
     if (!training || p == 0)
         return talc_tape_share(talc_tensor_alias(x), x);
-    if (talc_recording_refuses("dropout", x->device, "draw random numbers"))
+    if (talc_recording_refuses_random("dropout", x->device))
         return NULL;
     const char *around = talc_within("dropout");
     talc_scope *scope = talc_scope_enter();

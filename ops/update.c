@@ -19,10 +19,10 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 
 /* At most TALC_UPDATE_TENSORS of them. */
 static bool update_some(const char *op, talc_update_problem *p, const talc_updated *tensors,
-                        const talc_tensor *scale)
+                        const talc_tensor *scale, const void *numbers)
 {
     talc_device *device = tensors[0].parameter->device;
-    talc_update_arguments arguments = { .scale = talc_operand_data(scale) };
+    talc_update_arguments arguments = { .scale = talc_operand_data(scale), .numbers = numbers };
     for (int i = 0; i < p->count; i++) {
         p->numel[i] = talc_numel(tensors[i].parameter);
         arguments.tensors[i].parameter = tensors[i].parameter->data;
@@ -48,13 +48,13 @@ static bool update_some(const char *op, talc_update_problem *p, const talc_updat
 }
 
 bool talc_update(const char *op, const talc_update_problem *problem, const talc_updated *tensors,
-                 int64_t count, const talc_tensor *scale)
+                 int64_t count, const talc_tensor *scale, const void *numbers)
 {
     talc_update_problem p = *problem;
     for (int64_t i = 0; i < count; i += p.count) {
         p.count = (int)(count - i < TALC_UPDATE_TENSORS ? count - i : TALC_UPDATE_TENSORS);
         p.dtype = tensors[i].parameter->dtype;
-        if (!update_some(op, &p, tensors + i, scale))
+        if (!update_some(op, &p, tensors + i, scale, numbers))
             return false;
     }
     return true;

@@ -50,6 +50,8 @@ typedef struct talc_update_problem {
 typedef struct talc_update_arguments {
     talc_arguments base;
     const void *scale; ///< one number on the device, for TALC_UPDATE_SCALE
+    /// talc_update_float or talc_update_double, by the type, in the device's memory, instead of the problem's numbers; NULL: none
+    const void *numbers;
     struct {
         void *parameter;
         const void *gradient;
@@ -65,9 +67,9 @@ typedef struct talc_updated {
 } talc_updated;
 
 /// Updates `count` tensors by problem's rule and numbers; its count and numel are filled in here. `scale` for
-/// TALC_UPDATE_SCALE, else NULL. It allocates nothing, so that it fails before anything is written or not at all.
+/// TALC_UPDATE_SCALE, else NULL; `numbers` as in the arguments. It allocates nothing, so that it fails before anything is written or not at all.
 bool talc_update(const char *op, const talc_update_problem *problem, const talc_updated *tensors,
-                 int64_t count, const talc_tensor *scale);
+                 int64_t count, const talc_tensor *scale, const void *numbers);
 
 // ---- One element, for C and CUDA ----------------------------------------------------------------------------
 

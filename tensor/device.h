@@ -117,6 +117,7 @@ typedef struct talc_random_problem {
     int64_t low; ///< integers: low .. low + range - 1
     uint64_t range;
     uint64_t seed, call;
+    const uint64_t *counter; ///< seed and call, in the device's memory, instead of those; NULL: none
 } talc_random_problem;
 
 typedef struct talc_device_properties {

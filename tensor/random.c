@@ -2,6 +2,7 @@
 
 #include "tensor/device.h"
 #include "tensor/generator.h"
+#include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/run.h"
 #include "tensor/scope.h"
@@ -10,6 +11,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static _Thread_local talc_generator generator;
 
@@ -139,10 +141,24 @@ static talc_status run(const char *who, const talc_random_problem *problem, talc
     return talc_run_end(&frame, device->interface->random(device, problem, tensor->data));
 }
 
-/* Fills a contiguous tensor. The call counts when it has succeeded. */
+/* The call of a replay, in place of which the recorded one stands. */
+static bool next_call(const void *of, void *numbers)
+{
+    (void)of;
+    const uint64_t counter[2] = { generator.seed, generator.call++ };
+    memcpy(numbers, counter, sizeof counter);
+    return true;
+}
+
+/* Fills a contiguous tensor. The call counts when it has succeeded; one that is recorded, when it is replayed. */
 static bool draw(const char *who, talc_random_problem *problem, talc_tensor *tensor)
 {
     problem->count = talc_numel(tensor);
+    if (problem->count > 0 && talc_recording_notes_step(tensor->device)) {
+        problem->counter = talc_recording_numbers(&(talc_numbers){
+            .bytes = 2 * sizeof(uint64_t), .fill = next_call, .of = talc_memory_new(1, who) });
+        return problem->counter != NULL && run(who, problem, tensor) == TALC_OK;
+    }
     problem->seed = generator.seed;
     problem->call = generator.call;
     if (problem->count > 0 && run(who, problem, tensor) != TALC_OK)
@@ -151,12 +167,10 @@ static bool draw(const char *who, talc_random_problem *problem, talc_tensor *ten
     return true;
 }
 
-static const char *const RANDOM = "draw random numbers";
-
 static talc_tensor *drawn(const char *who, talc_device *device, talc_dims dims,
                           talc_random_problem *problem)
 {
-    if (talc_recording_refuses(who, device, RANDOM))
+    if (talc_recording_refuses_random(who, device))
         return NULL;
     talc_tensor *tensor = talc_tensor_new(who, device, problem->dtype, dims);
     if (tensor != NULL && !draw(who, problem, tensor)) {
@@ -221,7 +235,7 @@ talc_tensor *talc_randint(talc_device *device, talc_dtype dtype, talc_dims dims,
 /* In place where the elements lie as they are drawn, else through a contiguous tensor. */
 static bool overwrite(const char *who, talc_tensor *tensor, talc_random_problem *problem)
 {
-    if (!talc_operand_writable(who, tensor) || talc_recording_refuses(who, tensor->device, RANDOM))
+    if (!talc_operand_writable(who, tensor) || talc_recording_refuses_random(who, tensor->device))
         return false;
     if (talc_is_contiguous(tensor)) {
         if (!draw(who, problem, tensor))

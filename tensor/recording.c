@@ -1,5 +1,6 @@
 #include "tensor/recording.h"
 
+#include "tensor/generator.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
@@ -10,6 +11,7 @@
 typedef struct place {
     talc_block block;
     bool taken, held; /* by a tensor or a running op; by noted work that reads it each time */
+    bool early;       /* since before work was noted */
 } place;
 
 /* What noted work reads or writes in memory that is not the recording's. */
@@ -19,8 +21,12 @@ typedef struct operand {
     talc_block saved; /* a copy of the storage; without data: there is none */
 } operand;
 
+/* Room for the numbers of noted work. */
+enum { NUMBER_ROOM = 1 << 16, NUMBER_ALIGNMENT = 16 };
+
 struct talc_recording {
     talc_device *device;
+    bool of_step;
     pthread_mutex_t lock; /* of the places and counts: any thread may free a block */
     place *places;
     size_t count, room;
@@ -32,6 +38,11 @@ struct talc_recording {
     void *noted;  /* the device's */
     operand *operands;
     size_t operand_count, operand_room;
+    talc_numbers *numbers;
+    size_t number_count, number_list_room;
+    talc_block number_block;
+    unsigned char *number_bytes; /* the host's copy */
+    size_t number_end;           /* bytes in use */
 };
 
 static _Thread_local talc_recording *entered;
@@ -41,12 +52,13 @@ bool talc_recording_possible(const talc_device *device)
     return device->interface->record_begin != NULL;
 }
 
-talc_recording *talc_recording_new(talc_device *device)
+talc_recording *talc_recording_new(talc_device *device, bool of_step)
 {
     talc_recording *recording = talc_memory_new(sizeof *recording, "capture");
     if (recording == NULL)
         return NULL;
     recording->device = device;
+    recording->of_step = of_step;
     recording->stream = talc_stream_number(device);
     pthread_mutex_init(&recording->lock, NULL);
     return recording;
@@ -75,6 +87,19 @@ static void release_operands(talc_recording *recording)
     recording->operand_count = 0;
 }
 
+static void release_numbers(talc_recording *recording)
+{
+    for (size_t i = 0; i < recording->number_count; i++)
+        talc_memory_free(recording->numbers[i].of);
+    talc_memory_free(recording->numbers);
+    talc_memory_free(recording->number_bytes);
+    talc_block_free(recording->device, recording->number_block);
+    recording->numbers = NULL;
+    recording->number_bytes = NULL;
+    recording->number_block = (talc_block){ 0 };
+    recording->number_count = 0;
+}
+
 void talc_recording_free(talc_recording *recording)
 {
     if (recording == NULL)
@@ -84,6 +109,7 @@ void talc_recording_free(talc_recording *recording)
         recording->device->interface->record_free(recording->device, recording->noted);
     recording->noted = NULL;
     release_operands(recording);
+    release_numbers(recording);
     pthread_mutex_lock(&recording->lock);
     recording->closed = true;
     const bool lives = recording->taken > 0;
@@ -136,9 +162,39 @@ void talc_recording_leave(void)
     entered = NULL;
 }
 
+bool talc_recording_notes_step(const talc_device *device)
+{
+    return talc_recording_active(device) && entered->noting && entered->of_step;
+}
+
+bool talc_recording_refuses_random(const char *who, const talc_device *device)
+{
+    return (entered == NULL || !entered->of_step) &&
+           talc_recording_refuses(who, device, "draw random numbers");
+}
+
+/* What is taken by now stays as earlier work has left it. */
+static void note_early(talc_recording *recording)
+{
+    pthread_mutex_lock(&recording->lock);
+    for (size_t i = 0; i < recording->count; i++)
+        recording->places[i].early = recording->places[i].taken;
+    pthread_mutex_unlock(&recording->lock);
+}
+
+static bool prepare_numbers(talc_recording *recording)
+{
+    recording->number_bytes = talc_memory_new(NUMBER_ROOM, "step");
+    return recording->number_bytes != NULL && talc_block_new(recording->device, "step", NUMBER_ROOM,
+                                                             &recording->number_block) == TALC_OK;
+}
+
 bool talc_recording_begin(talc_recording *recording)
 {
     talc_device *device = recording->device;
+    note_early(recording);
+    if (recording->of_step && !prepare_numbers(recording))
+        return false;
     recording->noting = device->interface->record_begin(device) == TALC_OK;
     return recording->noting;
 }
@@ -159,11 +215,58 @@ bool talc_recording_follow(talc_recording *recording)
            talc_stream_order(device, stream, recording->stream) == TALC_OK;
 }
 
+const void *talc_recording_numbers(const talc_numbers *numbers)
+{
+    talc_recording *recording = entered;
+    talc_numbers *grown =
+        numbers->of == NULL || talc_failed()
+            ? NULL
+            : talc_memory_grown(recording->numbers, recording->number_count,
+                                &recording->number_list_room, sizeof *grown, "step");
+    if (grown != NULL)
+        recording->numbers = grown;
+    if (grown != NULL && recording->number_end + numbers->bytes > NUMBER_ROOM) {
+        talc_fail(TALC_UNSUPPORTED, "step: more than %d bytes of rates and counters",
+                  (int)NUMBER_ROOM);
+        grown = NULL;
+    }
+    if (grown == NULL) {
+        talc_memory_free(numbers->of);
+        return NULL;
+    }
+    const void *at = (const char *)recording->number_block.data + recording->number_end;
+    grown[recording->number_count++] = *numbers;
+    recording->number_end +=
+        (numbers->bytes + NUMBER_ALIGNMENT - 1) / NUMBER_ALIGNMENT * NUMBER_ALIGNMENT;
+    return at;
+}
+
+static bool upload_numbers(talc_recording *recording)
+{
+    talc_device *device = recording->device;
+    size_t at = 0;
+    for (size_t i = 0; i < recording->number_count; i++) {
+        const talc_numbers *n = &recording->numbers[i];
+        if (!n->fill(n->of, recording->number_bytes + at))
+            return false;
+        at += (n->bytes + NUMBER_ALIGNMENT - 1) / NUMBER_ALIGNMENT * NUMBER_ALIGNMENT;
+    }
+    return at == 0 || device->interface->upload(device, recording->number_block.data,
+                                                recording->number_bytes, at) == TALC_OK;
+}
+
 bool talc_recording_replay(talc_recording *recording)
 {
     talc_device *device = recording->device;
-    if (device->interface->replay(device, recording->noted) != TALC_OK)
+    const talc_generator before = talc_generator_get();
+    if (!upload_numbers(recording) ||
+        device->interface->replay(device, recording->noted) != TALC_OK) {
+        talc_generator_restore(before);
         return false;
+    }
+    for (size_t i = 0; i < recording->number_count; i++)
+        if (recording->numbers[i].done != NULL)
+            recording->numbers[i].done(recording->numbers[i].of);
     recording->stream = talc_stream_number(device);
     for (size_t i = 0; i < recording->operand_count; i++)
         if (recording->operands[i].written)
@@ -260,11 +363,30 @@ bool talc_recording_restore(talc_recording *recording)
     return restored;
 }
 
+/* Whether a block of the recording's was made by a pass before the one that is noted: replays would find it as they left it. */
+static bool is_early(talc_recording *recording, const talc_tensor *tensor)
+{
+    bool early = false;
+    pthread_mutex_lock(&recording->lock);
+    for (size_t i = 0; i < recording->count; i++)
+        early = early || (recording->places[i].early &&
+                          recording->places[i].block.data == tensor->storage->block.data);
+    pthread_mutex_unlock(&recording->lock);
+    return early;
+}
+
 void talc_recording_uses(const talc_tensor *tensor, bool written)
 {
     talc_recording *recording = entered;
-    if (recording == NULL || !recording->noting || talc_recording_owns(recording, tensor))
+    if (recording == NULL || !recording->noting)
         return;
+    if (talc_recording_owns(recording, tensor)) {
+        if (recording->of_step && is_early(recording, tensor))
+            talc_fail(TALC_UNSUPPORTED,
+                      "step: it uses a tensor that its last run made, such as a gradient that was "
+                      "not cleared; begin with talc_optimizer_zero_grad");
+        return;
+    }
     operand *held = operand_of(recording, tensor);
     if (held == NULL)
         held = hold_operand(recording, tensor);
@@ -303,6 +425,7 @@ bool talc_recording_take(talc_recording *recording, size_t capacity, talc_block 
     }
     if (best != NULL) {
         best->taken = true;
+        best->early = false;
         recording->taken++;
         *block = best->block;
     }
@@ -316,7 +439,7 @@ bool talc_recording_own(talc_recording *recording, talc_block *block)
     const bool has_room = grow(recording);
     if (has_room) {
         block->recording = recording;
-        recording->places[recording->count++] = (place){ *block, true, false };
+        recording->places[recording->count++] = (place){ *block, true, false, false };
         recording->taken++;
     }
     pthread_mutex_unlock(&recording->lock);
@@ -329,7 +452,7 @@ static void hold(talc_recording *recording, talc_block block)
 {
     pthread_mutex_lock(&recording->lock);
     if (grow(recording))
-        recording->places[recording->count++] = (place){ block, false, true };
+        recording->places[recording->count++] = (place){ block, false, true, false };
     pthread_mutex_unlock(&recording->lock);
 }
 

@@ -16,8 +16,8 @@ typedef struct talc_recording talc_recording;
 /// Whether the device repeats recorded work. Where it does not, a recording only refuses.
 bool talc_recording_possible(const talc_device *device);
 
-/// An empty recording; NULL without memory.
-talc_recording *talc_recording_new(talc_device *device);
+/// An empty recording; NULL without memory. Of a step: work may draw random numbers and train (talc_recording_numbers).
+talc_recording *talc_recording_new(talc_device *device, bool of_step);
 
 /// Waits for replays that still run, then gives back its memory, apart from blocks that live on, which are given back when they
 /// are freed, and lets go of other tensors that noted work uses. NULL passes.
@@ -40,6 +40,25 @@ bool talc_recording_follow(talc_recording *recording);
 /// Does the noted work once more, after what the device was asked before. What it writes outside the recording's memory counts
 /// as written (talc_version).
 bool talc_recording_replay(talc_recording *recording);
+
+/// Numbers that noted work reads and that differ from replay to replay: a learning rate, a generator's counter. Before each replay
+/// `fill` writes them, and they are uploaded together; `done` is called behind it. `of` is freed with the recording (talc_memory_free).
+typedef struct talc_numbers {
+    size_t bytes; ///< 0: none, for the sake of the functions
+    /// False, with a failure, when the work can be repeated no more. It may be called for a replay that fails.
+    bool (*fill)(const void *of, void *numbers);
+    void (*done)(const void *of); ///< NULL: nothing
+    void *of;
+} talc_numbers;
+
+/// Where the device will find them, 16-byte aligned. Takes over `of`. NULL with a failure. Only while noting.
+const void *talc_recording_numbers(const talc_numbers *numbers);
+
+/// Whether this thread's work on the device is being noted, for a step.
+bool talc_recording_notes_step(const talc_device *device);
+
+/// Raises TALC_UNSUPPORTED in a recording of the device that is not of a step: "rand: cannot draw random numbers while ...".
+bool talc_recording_refuses_random(const char *who, const talc_device *device);
 
 /// Whether this thread is in a recording of the device.
 bool talc_recording_active(const talc_device *device);

@@ -130,6 +130,9 @@ talc_status talc_cpu_random(talc_device *device, const talc_random_problem *prob
     (void)device;
     if (problem->distribution != TALC_INTEGERS && talc_cpu_refuses(problem->dtype) != NULL)
         return talc_fail(TALC_BAD_DTYPE, "random: %s", talc_cpu_refuses(problem->dtype));
-    random_context context = { problem, dst };
+    talc_random_problem own = *problem;
+    if (own.counter != NULL)
+        own.seed = own.counter[0], own.call = own.counter[1];
+    random_context context = { &own, dst };
     return talc_cpu_parallel(talc_ceil_div(problem->count, TASK_ELEMENTS), random_task, &context);
 }

@@ -22,7 +22,8 @@ typedef struct update_context {
 #define STRETCH_IN(constant, suffix, T, A)                                                         \
     static void stretch_##suffix(const update_context *c, int tensor, int64_t lo, int64_t hi)      \
     {                                                                                              \
-        const talc_update_##T u = talc_update_in_##T(c->problem);                                  \
+        const talc_update_##T *given = c->arguments->numbers;                                      \
+        const talc_update_##T u = given == NULL ? talc_update_in_##T(c->problem) : *given;         \
         T *p = c->arguments->tensors[tensor].parameter;                                            \
         const T *g = c->arguments->tensors[tensor].gradient;                                       \
         const T scale = c->arguments->scale == NULL ? 1 : *(const T *)c->arguments->scale;         \

@@ -91,7 +91,8 @@ talc_status fake_fill(talc_device *device, const talc_fill_problem *problem, voi
 
 talc_status fake_random(talc_device *device, const talc_random_problem *problem, void *dst)
 {
-    fake_recording_spoil(device);
+    if (problem->counter == NULL)
+        fake_recording_spoil(device); /* it would draw the same numbers again */
     return fake_device_enqueue(device, execute_random, NULL, problem, sizeof *problem,
                                &(operands){ dst, NULL, 0 }, sizeof(operands));
 }

@@ -54,8 +54,10 @@ static __device__ void draw(const talc_random_problem &p, int64_t first, T (&y)[
         y[i] = (T)((uint64_t)p.low + talc_integer_below(talc_philox_pair(block, i), p.range));
 }
 
-template <typename T, int N> static __global__ void random_kernel(const talc_random_problem p, T *y)
+template <typename T, int N> static __global__ void random_kernel(talc_random_problem p, T *y)
 {
+    if (p.counter != nullptr)
+        p.seed = p.counter[0], p.call = p.counter[1];
     const int64_t blocks = (p.count + N - 1) / N;
     TALC_GRID_LOOP(int64_t, b, blocks)
     {

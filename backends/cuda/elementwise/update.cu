@@ -48,6 +48,7 @@ template <typename T> struct updated {
 
 template <typename T, typename Numbers> struct update_plan {
     Numbers numbers;
+    const Numbers *given; ///< in their place; NULL: none
     const T *scale;
     int count;
     int64_t blocks;
@@ -64,6 +65,7 @@ static __global__ void __launch_bounds__(BLOCK)
     update_tensors(const __grid_constant__ update_plan<T, Numbers> plan)
 {
     const T scale = plan.scale == nullptr ? (T)1 : *plan.scale;
+    const Numbers numbers = plan.given == nullptr ? plan.numbers : *plan.given;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
         int t = 0;
         while (t + 1 < plan.count && block >= plan.tensors[t + 1].first)
@@ -72,7 +74,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const int64_t lo = (block - u.first) * CHUNK + threadIdx.x;
         const int64_t hi = min(lo - threadIdx.x + CHUNK, u.numel);
         for (int64_t i = lo; i < hi; i += BLOCK)
-            update_element(plan.numbers, scale, u.parameter + i,
+            update_element(numbers, scale, u.parameter + i,
                            u.gradient == nullptr ? (T)0 : u.gradient[i], at(u.states[0], i),
                            at(u.states[1], i), at(u.states[2], i));
     }
@@ -84,6 +86,7 @@ static talc_status launch(talc_device *device, const talc_update_problem *p,
 {
     update_plan<T, decltype(numbers_of(p, T()))> plan = {};
     plan.numbers = numbers_of(p, T());
+    plan.given = (const decltype(plan.numbers) *)a->numbers;
     plan.scale = (const T *)a->scale;
     plan.count = p->count;
     for (int i = 0; i < p->count; i++) {

@@ -1,0 +1,337 @@
+/// Recorded steps: the same bits as calls, whatever trains and draws, and what cannot be repeated.
+#include "examples/lenet.h"
+#include "examples/resnet20.h"
+#include "tensor/generator.h"
+#include "tests/support/gpu.h"
+#include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
+
+#include <math.h>
+
+/* A network, its data and how it is trained. */
+typedef struct trainer {
+    talc_module *net;
+    talc_optimizer *optimizer;
+    talc_tensor *images, *labels; /* fixed */
+    double clip;                  /* 0: none */
+    bool accumulates;             /* leaves gradients to the next step */
+    int calls;
+} trainer;
+
+static talc_tensor *train(void *context)
+{
+    trainer *t = context;
+    t->calls++;
+    if (!t->accumulates)
+        talc_optimizer_zero_grad(t->optimizer);
+    talc_tensor *loss = talc_cross_entropy(talc_forward(t->net, t->images), t->labels);
+    if (!talc_backward(loss) || (t->clip > 0 && talc_optimizer_clip(t->optimizer, t->clip) == NULL))
+        return NULL;
+    return talc_optimizer_step(t->optimizer) ? loss : NULL;
+}
+
+/* Convolution, batch norm, pooling and dropout, twice. */
+static talc_module *small_net(void)
+{
+    talc_module *net = talc_nn_sequential();
+    talc_nn_sequential_append(
+        net, talc_nn_conv2d(&(talc_conv2d_layer){
+                 .in_channels = 3, .out_channels = 8, .kernel = { 3, 3 }, .padding_same = true }));
+    talc_nn_sequential_append(net,
+                              talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 8 }));
+    talc_nn_sequential_append(net, talc_nn_dropout(0.3));
+    talc_nn_sequential_append(net,
+                              talc_nn_max_pool2d(&(talc_pool2d_options){ .kernel = { 2, 2 } }));
+    talc_nn_sequential_append(net, talc_nn_flatten());
+    talc_nn_sequential_append(net, talc_nn_dropout(0.5));
+    talc_nn_sequential_append(
+        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 8 * 36, .out_features = 10 }));
+    return net;
+}
+
+static talc_module *resnet20_a(void)
+{
+    return resnet20_new(RESNET20_OPTION_A);
+}
+
+typedef struct training_case {
+    const char *name;
+    talc_module *(*make)(void);
+    talc_dims dims;
+    talc_optimizer_options options;
+    talc_schedule schedule;
+    double clip;
+} training_case;
+
+static const training_case cases[] = {
+    { "dropout, sgd with momentum and a schedule",
+      small_net,
+      { 4, { 5, 3, 12, 12 } },
+      { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .dampening = 0.1, .weight_decay = 5e-4 },
+      { .kind = TALC_SCHEDULE_COSINE, .steps = 9, .warmup = 2 },
+      0 },
+    { "adam",
+      small_net,
+      { 4, { 4, 3, 12, 12 } },
+      { .kind = TALC_ADAM, .lr = 0.01 },
+      { .kind = TALC_SCHEDULE_STEP, .every = 2, .gamma = 0.5 },
+      0.5 },
+    { "LeNet, adamw", lenet_new, { 4, { 3, 1, 28, 28 } }, { .kind = TALC_ADAMW }, { 0 }, 0 },
+    { "LeNet, rmsprop",
+      lenet_new,
+      { 4, { 3, 1, 28, 28 } },
+      { .kind = TALC_RMSPROP, .momentum = 0.5, .centered = true },
+      { 0 },
+      2 },
+    { "ResNet-20",
+      resnet20_a,
+      { 4, { 2, 3, 16, 16 } },
+      { .kind = TALC_SGD, .lr = 0.05, .momentum = 0.9, .nesterov = true },
+      { 0 },
+      0 },
+};
+
+enum { STEPS = 8 };
+
+static trainer trainer_new(const training_case *of)
+{
+    talc_manual_seed(5);
+    trainer t = { .net = of->make(), .clip = of->clip };
+    talc_module_to(t.net, tested_device());
+    talc_module_train(t.net);
+    t.optimizer = talc_optimizer_new(t.net, &of->options);
+    if (of->schedule.kind != 0 || of->schedule.steps > 0)
+        talc_optimizer_schedule(t.optimizer, &of->schedule);
+    t.images = talc_zeros(tested_device(), TALC_F32, of->dims);
+    t.labels = talc_zeros(tested_device(), TALC_I64, TALC_DIMS(of->dims.dim[0]));
+    assert_no_failure();
+    return t;
+}
+
+static void trainer_free(trainer *t)
+{
+    talc_optimizer_free(t->optimizer);
+    talc_module_free(t->net);
+}
+
+/* Another batch each step. */
+static void next_batch(const trainer *t, unsigned step)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_dims dims = talc_dims_of(t->images);
+    int64_t labels[8];
+    for (int64_t i = 0; i < dims.dim[0]; i++)
+        labels[i] = (i * 3 + step * 7) % 10;
+    talc_copy(t->images,
+              talc_to(op_numbers(cpu_device(), dims, step + 1), tested_device(), TALC_F32));
+    talc_copy(t->labels, talc_from_host(tested_device(), TALC_I64, TALC_DIMS(dims.dim[0]), labels));
+    talc_scope_leave(scope);
+    assert_no_failure();
+}
+
+static bool compare_tensor(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)is_buffer;
+    assert_same_bits(path, talc_module_find(context, path), tensor);
+    return true;
+}
+
+Test(step, trains_as_calls_do)
+{
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        talc_scope *scope = talc_scope_enter();
+        trainer eager = trainer_new(&cases[c]);
+        const talc_generator start = talc_generator_get();
+        talc_tensor *losses[STEPS];
+        for (unsigned i = 0; i < STEPS; i++) {
+            next_batch(&eager, i);
+            losses[i] = train(&eager);
+            assert_no_failure();
+        }
+        const talc_generator end = talc_generator_get();
+        trainer recorded = trainer_new(&cases[c]);
+        talc_generator_set(start);
+        talc_step *step = talc_step_new(tested_device(), train, &recorded);
+        const talc_tensor *fixed = NULL;
+        for (unsigned i = 0; i < STEPS; i++) {
+            next_batch(&recorded, i);
+            talc_tensor *loss = talc_step_run(step);
+            assert_no_failure();
+            assert_same_bits(cases[c].name, losses[i], loss);
+            cr_assert(fixed == NULL || loss == fixed, "%s: another result", cases[c].name);
+            fixed = loss;
+            cr_assert(talc_optimizer_steps(recorded.optimizer) == i + 1);
+        }
+        cr_assert(recorded.calls == (queueing_device() == tested_device() ? 3 : STEPS),
+                  "%s: %d calls", cases[c].name, recorded.calls);
+        cr_assert(talc_generator_get().call == end.call);
+        cr_assert(talc_optimizer_rate(recorded.optimizer, 0) ==
+                  talc_optimizer_rate(eager.optimizer, 0));
+        talc_module_visit(eager.net, compare_tensor, recorded.net);
+        /* Gradients are those of the last step; then calls go on where the step has left off. */
+        talc_step_free(step);
+        next_batch(&eager, STEPS);
+        next_batch(&recorded, STEPS);
+        talc_generator_set(end);
+        talc_tensor *due = train(&eager);
+        talc_generator_set(end);
+        assert_same_bits("a call after the step", due, train(&recorded));
+        talc_module_visit(eager.net, compare_tensor, recorded.net);
+        assert_no_failure();
+        trainer_free(&eager);
+        trainer_free(&recorded);
+        talc_scope_leave(scope);
+    }
+}
+
+Test(step, a_hundred_runs_take_no_memory)
+{
+    trainer t = trainer_new(&cases[0]);
+    talc_step *step = talc_step_new(tested_device(), train, &t);
+    for (unsigned i = 0; i < 5; i++) {
+        next_batch(&t, i);
+        talc_step_run(step);
+    }
+    const talc_memory before = talc_device_memory(tested_device());
+    for (int i = 0; i < 100; i++)
+        talc_step_run(step);
+    talc_device_synchronize(tested_device());
+    const talc_memory after = talc_device_memory(tested_device());
+    assert_no_failure();
+    cr_assert(after.live == before.live && after.reserved == before.reserved);
+    talc_step_free(step);
+    trainer_free(&t);
+}
+
+/* Two batch sizes, each with a step of its own, in turn. */
+Test(step, two_steps_train_one_network)
+{
+    trainer t = trainer_new(&cases[0]), due = trainer_new(&cases[0]);
+    const talc_generator start = talc_generator_get();
+    trainer few = t, few_due = due;
+    few.images = few_due.images = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(2, 3, 12, 12));
+    few.labels = few_due.labels = talc_zeros(tested_device(), TALC_I64, TALC_DIMS(2));
+    for (unsigned i = 0; i < STEPS; i++) {
+        next_batch(i % 2 == 0 ? &due : &few_due, i);
+        train(i % 2 == 0 ? &due : &few_due);
+    }
+    talc_generator_set(start);
+    talc_step *step = talc_step_new(tested_device(), train, &t),
+              *few_step = talc_step_new(tested_device(), train, &few);
+    for (unsigned i = 0; i < STEPS; i++) {
+        next_batch(i % 2 == 0 ? &t : &few, i);
+        talc_step_run(i % 2 == 0 ? step : few_step);
+        assert_no_failure();
+    }
+    talc_module_visit(due.net, compare_tensor, t.net);
+    talc_step_free(step);
+    talc_step_free(few_step);
+    trainer_free(&t);
+    trainer_free(&due);
+}
+
+/* A gradient that is added to would be that of the recorded step for ever. */
+Test(step, gradients_that_are_left_are_refused)
+{
+    trainer t = trainer_new(&cases[2]);
+    t.accumulates = true;
+    talc_step *step = talc_step_new(tested_device(), train, &t);
+    next_batch(&t, 1);
+    cr_assert(talc_step_run(step) != NULL && talc_step_run(step) != NULL);
+    const talc_tensor *third = talc_step_run(step);
+    if (queueing_device() == tested_device()) {
+        cr_assert(third == NULL);
+        assert_failure(TALC_UNSUPPORTED, "backward: step: it uses a tensor that its last run made, "
+                                         "such as a gradient that was not "
+                                         "cleared; begin with talc_optimizer_zero_grad");
+    }
+    assert_no_failure();
+    /* It can be mended. */
+    t.accumulates = false;
+    talc_optimizer_zero_grad(t.optimizer);
+    for (int i = 0; i < 4; i++)
+        cr_assert(talc_step_run(step) != NULL, "%s", talc_error_message());
+    talc_step_free(step);
+    trainer_free(&t);
+}
+
+Test(step, a_parameter_with_other_storage_is_named)
+{
+    trainer t = trainer_new(&cases[2]);
+    talc_step *step = talc_step_new(tested_device(), train, &t);
+    next_batch(&t, 1);
+    for (int i = 0; i < 4; i++)
+        cr_assert(talc_step_run(step) != NULL);
+    talc_module_to(t.net, cpu_device());
+    const talc_tensor *elsewhere = tested_device() == cpu_device() ? NULL : talc_step_run(step);
+    cr_assert(elsewhere == NULL);
+    if (tested_device() != cpu_device())
+        assert_failure(TALC_BAD_ARGUMENT, "optimizer_step: conv1.weight was moved or loaded since "
+                                          "the step was recorded, so it has other "
+                                          "storage now; make the step anew");
+    cr_assert(talc_optimizer_steps(t.optimizer) == 4);
+    talc_step_free(step);
+    trainer_free(&t);
+}
+
+static talc_tensor *reads_loss(void *context)
+{
+    talc_tensor *x = context;
+    return talc_item(talc_sum(x, TALC_SCALAR, false)) == 0 ? x : talc_relu(x);
+}
+
+static talc_tensor *returns_nothing(void *context)
+{
+    (void)context;
+    return NULL;
+}
+
+static talc_tensor *runs_itself(void *context)
+{
+    return talc_step_run(*(talc_step **)context);
+}
+
+static talc_tensor *passes_on(void *context)
+{
+    return context;
+}
+
+Test(step, bad_steps_fail_by_name)
+{
+    talc_device *device = tested_device();
+    talc_tensor *x = talc_full(tested_device(), TALC_F32, TALC_DIMS(3), 1);
+    cr_assert(talc_step_new(NULL, passes_on, x) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "step: device is NULL");
+    cr_assert(talc_step_new(tested_device(), NULL, x) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "step: function is NULL");
+    cr_assert(talc_step_run(NULL) == NULL);
+    assert_failure(TALC_NULL_ARGUMENT, "step: step is NULL");
+    talc_step_free(NULL);
+
+    talc_step *step = talc_step_new(tested_device(), reads_loss, x);
+    cr_assert(talc_step_run(step) == NULL);
+    assert_failure_with(TALC_UNSUPPORTED,
+                        "item: cannot read elements back while a graph of %s is being recorded",
+                        device->name);
+    talc_step_free(step);
+    step = talc_step_new(tested_device(), returns_nothing, NULL);
+    cr_assert(talc_step_run(step) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "step: the function returned NULL");
+    talc_step_free(step);
+    step = talc_step_new(tested_device(), runs_itself, &step);
+    cr_assert(talc_step_run(step) == NULL);
+    assert_failure_with(TALC_UNSUPPORTED,
+                        "step: cannot run a step while a graph of %s is being recorded",
+                        device->name);
+    talc_step_free(step);
+    /* A result that is the program's own is read as it was. */
+    step = talc_step_new(tested_device(), passes_on, x);
+    for (int i = 0; i < 5; i++) {
+        talc_fill(x, i);
+        const talc_tensor *y = talc_step_run(step);
+        talc_fill(x, -1);
+        cr_assert(y != NULL && y != x);
+        assert_same_bits("its own", talc_full(tested_device(), TALC_F32, TALC_DIMS(3), i), y);
+    }
+    talc_step_free(step);
+}
