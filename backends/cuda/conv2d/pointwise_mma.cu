@@ -192,7 +192,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
     g.OC = (int)p->OC;
     g.steps = c.steps, g.range = c.range;
     g.ranges = (int)talc_ceil_div(g.group_out, c.range);
-    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in / 4 + 2) : 4;
+    g.coefficient = PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in / 4 + 2) : 4;
     g.by_plane.set(g.plane);
     const auto kernel = &pointwise_mma_kernel<PRODUCTS, STEPS, LONG, source>;
     const cudaError_t error = allow_shared(kernel, most_shared(device));

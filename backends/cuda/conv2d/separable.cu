@@ -300,7 +300,7 @@ static talc_status launch(talc_device *device, const talc_separable_conv2d_probl
     g.plane = (int)plane, g.positions = (int)(p->N * plane);
     g.aligned = is_aligned(a->y);
     g.steps = STEPS, g.range = (int)(talc_ceil_div(second->OC, EIGHT) * EIGHT), g.ranges = 1;
-    g.coefficient = PRODUCTS == 3 ? 0x1p18f / (float)(g.group_in / 4 + 2) : 4;
+    g.coefficient = PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in / 4 + 2) : 4;
     g.by_plane.set(plane);
     const int64_t tiles = talc_ceil_div(g.positions, POSITIONS);
     const int64_t share = talc_ceil_div(tiles, talc_cuda_state_of(device)->multiprocessors);

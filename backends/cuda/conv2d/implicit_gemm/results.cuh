@@ -173,13 +173,14 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
 #pragma unroll 1
         for (unsigned rest = __ballot_sync(~0u, mine != 0); rest != 0; rest &= rest - 1) {
             const int l = __ffs((int)rest) - 1;
+            unsigned bits = __reduce_or_sync(~0u, results->doubtful[j][l]);
 #pragma unroll 1
-            for (int k = 0; k < 4 * BLOCKS; k++) {
-                const int c = k / (2 * BLOCKS) * 8 + l / 4,
+            for (; __any_sync(~0u, bits != 0); bits &= bits - 1) {
+                const int k = __ffs((int)bits) - 1, c = k / (2 * BLOCKS) * 8 + l / 4,
                           column = k / 2 % BLOCKS * 8 + l % 4 * 2 + k % 2;
                 const gemm_place at = place_of(p, a, w.part + j * p.row_shift + column);
-                if (__any_sync(~0u, (results->doubtful[j][l] >> k & 1) == 0 || c >= w.channels ||
-                                        at.n >= p.N || at.row >= p.OH || at.column >= p.OW))
+                if (__any_sync(~0u, c >= w.channels || at.n >= p.N || at.row >= p.OH ||
+                                        at.column >= p.OW))
                     continue;
                 const int oc = a.g * p.group_out + w.first + c;
                 const float sum = sum_by_warp(p, a.g, w.first + c, at);
