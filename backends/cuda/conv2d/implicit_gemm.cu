@@ -23,7 +23,8 @@ using namespace talc;
 
 /// By wgmma, whose second operand is the patch itself.
 template <int COUNT> struct wgmma_form {
-    static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = 256;
+    static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = 256,
+                         FIRST_LOADER = MULTIPLIERS * 128;
     /* Products of the steps of a run follow one another on the same sums: switching sums costs the tensor cores time. */
     static constexpr int RUN = COUNT == 3 ? 3 : 2, DEPTH = COUNT == 3 ? 6 : 8;
     /* Registers of a thread of each task, which begin with 128. */
@@ -110,5 +111,5 @@ template <int COUNT> struct wgmma_form {
     }
 };
 
-TALC_TURNED_ROW(implicit_gemm, wgmma_form<3>)
-TALC_TURNED_ROW(implicit_gemm_tf32, wgmma_form<1>)
+TALC_TURNED_ROW(implicit_gemm, wgmma_form<3>, 0)
+TALC_TURNED_ROW(implicit_gemm_tf32, wgmma_form<1>, 0)

@@ -10,20 +10,11 @@
 
 using namespace talc;
 
-/// Four matrices of 8 rows of 16 bytes: threads of lanes 8 i to 8 i + 7 have the addresses of the rows of matrix i.
-static __device__ __forceinline__ uint4 four_matrices(uint32_t row)
-{
-    uint4 m;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(m.x), "=r"(m.y), "=r"(m.z), "=r"(m.w)
-                 : "r"(row));
-    return m;
-}
-
 template <int COUNT> struct mma_form {
     /* 384 threads have 168 registers each, more would have 128: 64 of them are sums. With 128, of 8 rows, none are left to load the next
      * matrices while these are multiplied, and a sum waits for the one before. */
-    static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128;
+    static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128,
+                         FIRST_LOADER = MULTIPLIERS * 128;
     static constexpr int RUN = COUNT == 3 ? 1 : 2, DEPTH = COUNT == 3 ? 3 : 6;
     /* Elements that are loaded in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 0.8 : 1;
@@ -72,7 +63,7 @@ template <int COUNT> struct mma_form {
         if constexpr (PRODUCTS == 1) {
 #pragma unroll
             for (int b = 0; b < BLOCKS; b += 2) {
-                const uint4 x = four_matrices(row + b * 128);
+                const uint4 x = four_matrices<false>(row + b * 128);
                 mma(sums[b] + k, a[0], x.x, x.y);
                 mma(sums[b + 1] + k, a[0], x.z, x.w);
             }
@@ -81,7 +72,7 @@ template <int COUNT> struct mma_form {
             float part[BLOCKS][4] = {};
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
-                x[b] = four_matrices(row + b * 128);
+                x[b] = four_matrices<false>(row + b * 128);
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
                 mma(part[b], a[1], x[b].x, x[b].y);
@@ -118,5 +109,5 @@ template <int COUNT> struct mma_form {
     }
 };
 
-TALC_TURNED_ROW(implicit_gemm_mma, mma_form<3>)
-TALC_TURNED_ROW(implicit_gemm_tf32_mma, mma_form<1>)
+TALC_TURNED_ROW(implicit_gemm_mma, mma_form<3>, 3)
+TALC_TURNED_ROW(implicit_gemm_tf32_mma, mma_form<1>, 1)

@@ -235,5 +235,5 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
                    : with_steps<PRODUCTS, false>(device, p, c, a);
 }
 
-TALC_TURNED_ROW(pointwise_mma, 3)
-TALC_TURNED_ROW(pointwise_tf32_mma, 1)
+TALC_TURNED_ROW(pointwise_mma, 3, 0)
+TALC_TURNED_ROW(pointwise_tf32_mma, 1, 0)

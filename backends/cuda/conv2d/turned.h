@@ -29,8 +29,16 @@ talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, co
                                         const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
+/// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu).
+const char *talc_cuda_conv2d_weight_plan(int products, const talc_device *device,
+                                         const talc_conv2d_problem *problem, size_t limit,
+                                         talc_plan *plan);
+talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
+                                        const talc_conv2d_problem *problem, const talc_plan *plan,
+                                        const talc_conv2d_arguments *arguments);
+
 /// The functions of a row of plan_of<Form> and run<Form>, whose input gradients at stride 1 are convolutions too.
-#define TALC_TURNED_ROW(name, Form)                                                                \
+#define TALC_TURNED_ROW(name, Form, products)                                                         \
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
                                                size_t limit, talc_plan *plan)                      \
     {                                                                                              \
@@ -47,16 +55,18 @@ talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, co
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         if (p->direction == TALC_GRAD_WEIGHT)                                                      \
-            return "it has no weight gradient";                                                    \
+            return talc_cuda_conv2d_weight_plan(products, device, p, limit, plan);                 \
         return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
                                             plan);                                                 \
     }                                                                                              \
     talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
         talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
     {                                                                                              \
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device,                  \
-                                           (const talc_conv2d_problem *)problem, plan,             \
-                                           (const talc_conv2d_arguments *)arguments);              \
+        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
+        const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
+        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
+            return talc_cuda_conv2d_weight_run(products, device, p, plan, a);                      \
+        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device, p, plan, a);     \
     }
 
 TALC_END_DECLARATIONS

@@ -44,6 +44,43 @@ static __device__ __forceinline__ float folded_element(const gemm_problem &p,
 /// and channels are those of x for each phase of the stride.
 enum patch_kind { PLAIN, CAREFUL, FOLDED };
 
+/// Where the elements of an item's position stand, from its chunk's first channel on.
+template <patch_kind KIND>
+static __device__ __forceinline__ void find_item(const gemm_problem &p, const gemm_tile &a,
+                                                 int chunk, patch_item &item)
+{
+    const int64_t plane = (int64_t)p.H * p.W;
+    const float *x =
+        p.x +
+        ((int64_t)a.g * p.group_in + (KIND == FOLDED ? 0 : (int64_t)chunk * p.channels)) * plane;
+    int phase = 0, at = item.position;
+    if (p.phases > 1) {
+        phase = (int)p.by_positions.quotient((uint32_t)at);
+        at -= phase * p.positions;
+    }
+    const gemm_place place = place_of(p, a, at);
+    int h = place.row * p.stride_h - p.top, w = place.column * p.stride_w - p.left;
+    if (p.phases > 1) {
+        const int phase_h = phase / p.phases_w;
+        h += phase_h * p.phase_h_step;
+        w += (phase - phase_h * p.phases_w) * p.phase_w_step;
+    }
+    bool inside = item.position < p.phases * p.positions && place.n < p.N;
+    if (KIND == FOLDED) {
+        item.h = h, item.w = w;
+        item.from = x + place.n * (int64_t)p.C * plane;
+        item.inside = inside;
+        return;
+    }
+    if (p.mode != TALC_PADDING_ZEROS) {
+        h = (int)talc_window_source(p.mode, h, p.H);
+        w = (int)talc_window_source(p.mode, w, p.W);
+    }
+    inside = inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+    item.from = inside ? x + (place.n * (int64_t)p.C * plane + h * p.W + w) : &outside;
+    item.step = inside ? plane * 4 : 0;
+}
+
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
 /// scaling.
 template <typename Form, patch_kind KIND>
@@ -52,43 +89,11 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
                                                   unsigned &tiny)
 {
     const int count = p.phases * p.positions, channels = p.in - chunk * p.channels;
-    const int64_t plane = (int64_t)p.H * p.W;
-    const float *x =
-        p.x +
-        ((int64_t)a.g * p.group_in + (KIND == FOLDED ? 0 : (int64_t)chunk * p.channels)) * plane;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
     constexpr unsigned least = 2 * (Form::PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
     float largest = 0;
     unsigned few = 0;
-    auto find = [&](patch_item &item) {
-        int phase = 0, at = item.position;
-        if (p.phases > 1) {
-            phase = (int)p.by_positions.quotient((uint32_t)at);
-            at -= phase * p.positions;
-        }
-        const gemm_place place = place_of(p, a, at);
-        int h = place.row * p.stride_h - p.top, w = place.column * p.stride_w - p.left;
-        if (p.phases > 1) {
-            const int phase_h = phase / p.phases_w;
-            h += phase_h * p.phase_h_step;
-            w += (phase - phase_h * p.phases_w) * p.phase_w_step;
-        }
-        bool inside = item.position < count && place.n < p.N;
-        if (KIND == FOLDED) {
-            item.h = h, item.w = w;
-            item.from = x + place.n * (int64_t)p.C * plane;
-            item.inside = inside;
-            return;
-        }
-        if (p.mode != TALC_PADDING_ZEROS) {
-            h = (int)talc_window_source(p.mode, h, p.H);
-            w = (int)talc_window_source(p.mode, w, p.W);
-        }
-        inside = inside && (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
-        item.from = inside ? x + (place.n * (int64_t)p.C * plane + h * p.W + w) : &outside;
-        item.step = inside ? plane * 4 : 0;
-    };
     /* Goes on to the channels after those that are loaded. */
     auto load = [&](float(&v)[STEP], patch_item &item) {
 #pragma unroll
@@ -107,7 +112,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         if (item.channel >= p.channels) {
             item.channel = 0;
             item.position += Form::LOADERS;
-            find(item);
+            find_item<KIND>(p, a, chunk, item);
         }
     };
     auto store = [&](float(&v)[STEP], const patch_item &item) {
@@ -142,8 +147,8 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         }
     };
     patch_item item = {};
-    item.position = (int)threadIdx.x - MULTIPLIERS * 128;
-    find(item);
+    item.position = (int)threadIdx.x - Form::FIRST_LOADER;
+    find_item<KIND>(p, a, chunk, item);
 #pragma unroll 1
     while (item.position < count) {
         float v[STEP];

@@ -1,0 +1,565 @@
+/// The weight gradient on tensor cores, by mma.sync, on GPUs from compute capability 8.0 on. For each group
+///
+///     dw[oc, ic, tap] = sum over positions of dy[oc, position] * x[ic, position + tap]
+///
+/// The reduction goes over all positions of all images, in tiles of 128: 4 rows of 32, or 128 that run on over the ends of rows and images
+/// (implicit_gemm/problem.cuh). A first kernel writes each tile's dy, and the patch of x under it, to the workspace as
+/// [channels of 8][position][8] in halves, scaled: each element is converted once. Of these a second one multiplies: a block has 64 output
+/// channels, a chunk of input channels and some taps, which are offsets in the patch, and takes a share of the tiles; both operands come from
+/// shared memory by ldmatrix, turned, since their reduction runs along positions. Its sums, in f32 registers every 16 products, go to the
+/// workspace; a third kernel adds those of all shares in their order. Where the workspace does not hold all tiles this is done in
+/// rounds, and sums go on where the round before has left them.
+///
+/// Arithmetic: as implicit_gemm's. What elements too small after scaling can do is added up tile by tile; a sum that is not well above
+/// that, and any that is not finite, is computed again by FFMA.
+#include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
+#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/mma.cuh"
+
+#include <cuda_pipeline_primitives.h>
+
+using namespace talc;
+
+/* What the tiles and patches are like, and the threads that write them. */
+template <int COUNT> struct packing_form {
+    static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 256, FIRST_LOADER = 0;
+    static constexpr int RUN = 1, DEPTH = 0;
+};
+
+constexpr int TILE = 4 * COLUMNS, THREADS = 256, WARPS = THREADS / WARP, OC_TILE = 64;
+/* Of the warps, two have 32 output channels each, four a part of the columns: blocks of 8 input channels of a tap. */
+constexpr int COLUMN_WARPS = 4;
+constexpr int ROUND_BYTES = 40 << 20; /* of packed tiles: they stay in the second-level cache */
+constexpr int64_t LEAST_PRODUCTS = 16;
+constexpr int ALIGNMENT = 256;
+
+struct weight_problem {
+    const char *x, *dy; ///< packed: [tile][group][chunk][patch]
+    const patch_note *x_notes, *dy_notes;
+    float *parts;  ///< [block][split][m][b][thread][4]
+    float *doubts; ///< [block][split]: tiny elements, each as large as an error of its
+    int x_bytes, dy_bytes, x_chunks, dy_chunks;
+    int tiles, splits;
+    bool goes_on; ///< sums of an earlier round
+    int planes, plane,
+        low; ///< of a patch of x: of 8 channels, positions in one, bytes to the low parts
+    int taps, group_taps, tap_groups, columns; ///< columns of a warp
+    int steps[TILE / STEP];                    ///< where the positions of a step begin in the patch
+    uint16_t shifts[MAX_STEPS];                ///< and what a tap adds
+};
+
+// ---- Packing ------------------------------------------------------------------------------------------------
+
+/* A power of two for the tile, by a sample of it: the first channels of each position. */
+template <typename Form>
+static __device__ int sampled_exponent(const gemm_problem &p, const gemm_tile &a, int chunk,
+                                       unsigned *most)
+{
+    patch_item item = {};
+    item.position = (int)threadIdx.x;
+    find_item<CAREFUL>(p, a, chunk, item);
+    const int channels = min(STEP, p.in - chunk * p.channels);
+    unsigned largest = 0;
+    for (int i = 0; i < channels; i++) {
+        const unsigned bits =
+            __float_as_uint(*(const float *)((const char *)item.from + i * item.step)) & 0x7fffffff;
+        largest = max(largest, bits < 0x7f800000 ? bits : 0);
+    }
+    largest = __reduce_max_sync(~0u, largest);
+    if (threadIdx.x % WARP == 0)
+        atomicMax(most, largest);
+    __syncthreads();
+    int e = 0;
+    if (*most != 0)
+        frexpf(__uint_as_float(*most), &e), e = min(TOP - 1 - e, 127);
+    return e;
+}
+
+/* A block a patch: tile, chunk of channels, group. */
+template <typename Form>
+static __global__ void __launch_bounds__(THREADS)
+    pack_patches(const __grid_constant__ gemm_problem p, char *to, patch_note *notes, int first)
+{
+    __shared__ unsigned sample, measured[2][WARPS][2];
+    const int chunk = (int)blockIdx.y, g = (int)blockIdx.z;
+    const gemm_tile a = tile_of(p, g * p.pixel_tiles + first + (int)blockIdx.x);
+    const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + chunk;
+    if (threadIdx.x == 0)
+        sample = 0;
+    __syncthreads();
+    int exponent = sampled_exponent<Form>(p, a, chunk, &sample);
+    bool careful = (chunk + 1) * p.channels > p.in;
+    for (int round = 0;; round++) {
+        float largest;
+        unsigned tiny;
+        const float scale = ldexpf(1, exponent);
+        if (careful)
+            load_patch<Form, CAREFUL>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny);
+        else
+            load_patch<Form, PLAIN>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny);
+        unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
+        tiny = __reduce_add_sync(~0u, tiny);
+        unsigned(*of)[2] = measured[round % 2];
+        if (threadIdx.x % WARP == 0)
+            of[threadIdx.x / WARP][0] = most, of[threadIdx.x / WARP][1] = tiny;
+        __syncthreads();
+        most = tiny = 0;
+        for (int i = 0; i < WARPS; i++)
+            most = max(most, of[i][0]), tiny += of[i][1];
+        largest = __uint_as_float(most);
+        int e;
+        frexpf(largest, &e);
+        if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
+                             (e + exponent > TOP - 3 || exponent == 127))) {
+            if (threadIdx.x == 0)
+                notes[at] = { exponent, tiny };
+            return;
+        }
+        if (isinf(largest))
+            careful = true;
+        else
+            exponent = min(TOP - e, 127);
+    }
+}
+
+// ---- Multiplying --------------------------------------------------------------------------------------------
+
+template <int PRODUCTS, int NB>
+static __global__ void __launch_bounds__(THREADS, 1)
+    multiply_patches(const __grid_constant__ weight_problem p)
+{
+    extern __shared__ __align__(128) char shared[];
+    __shared__ int offsets[COLUMN_WARPS * NB];
+    const int t = (int)threadIdx.x, lane = t % WARP, warp = t / WARP;
+    const int block = (int)blockIdx.x, split = (int)blockIdx.y;
+    const int tap_group = block % p.tap_groups, rest = block / p.tap_groups;
+    const int ic = rest % p.x_chunks, oc = rest / p.x_chunks; /* of all groups */
+    const int g = oc / p.dy_chunks;
+    const int first_tap = tap_group * p.group_taps, taps = min(p.group_taps, p.taps - first_tap);
+    const int first_column = warp % COLUMN_WARPS * p.columns,
+              count = max(0, min(p.columns, p.planes * taps - first_column));
+    for (int i = t; i < COLUMN_WARPS * p.columns; i += THREADS) {
+        const int tap = i / p.planes;
+        offsets[i] = tap < taps ? (i - tap * p.planes) * p.plane + p.shifts[first_tap + tap] : 0;
+    }
+    const int64_t own = (int64_t)block * p.splits + split;
+    float4 *parts = (float4 *)p.parts + own * (2 * NB) * THREADS + t;
+    float sums[2][NB][4], doubt = p.goes_on ? p.doubts[own] : 0;
+#pragma unroll
+    for (int i = 0; i < 2 * NB; i++) {
+        float *to = sums[i / NB][i % NB];
+        const float4 v = p.goes_on ? parts[i * THREADS] : float4{};
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    }
+    const int bytes = p.x_bytes + p.dy_bytes;
+    const int groups = (int)gridDim.x / (p.tap_groups * p.x_chunks * p.dy_chunks);
+    const int first = (int)((int64_t)p.tiles * split / p.splits),
+              last = (int)((int64_t)p.tiles * (split + 1) / p.splits);
+    auto x_at = [&](int tile) { return ((int64_t)tile * groups + g) * p.x_chunks + ic; };
+    auto dy_at = [&](int tile) { return (int64_t)tile * groups * p.dy_chunks + oc; };
+    auto fetch = [&](int tile) {
+        if (tile < last) {
+            char *to = shared + (tile - first) % 2 * bytes;
+            const char *x = p.x + x_at(tile) * p.x_bytes, *dy = p.dy + dy_at(tile) * p.dy_bytes;
+            for (int i = t * 16; i < p.x_bytes; i += THREADS * 16)
+                __pipeline_memcpy_async(to + i, x + i, 16);
+            for (int i = t * 16; i < p.dy_bytes; i += THREADS * 16)
+                __pipeline_memcpy_async(to + p.x_bytes + i, dy + i, 16);
+        }
+        __pipeline_commit();
+    };
+    fetch(first);
+    /* Rows of the matrices, which are positions: of dy, matrices 0 and 1 are its channels, 2 and 3 the next 8 positions; of x, 0 and 1 are
+     * positions, 2 and 3 their low parts. */
+    const uint32_t base = shared_address(shared);
+    const uint32_t dy_lane =
+        base + (uint32_t)(p.x_bytes + ((warp / COLUMN_WARPS * 4 + lane / 8 % 2) * TILE + lane % 8 +
+                                       lane / 16 * 8) *
+                                          16);
+    const uint32_t x_lane = base + (uint32_t)((lane % 8 + lane / 8 % 2 * 8) * 16 +
+                                              (PRODUCTS == 3 ? lane / 16 * p.low : 0));
+    for (int tile = first; tile < last; tile++) {
+        fetch(tile + 1);
+        __pipeline_wait_prior(1);
+        __syncthreads();
+        const patch_note x = p.x_notes[x_at(tile)], dy = p.dy_notes[dy_at(tile)];
+        const int e = -(x.exponent + dy.exponent);
+        const float scale = power_of_two(max(-126, min(127, e)));
+        doubt += e < -126 || e > 127
+                     ? NAN
+                     : (float)(min(x.tiny, (unsigned)TILE) + min(dy.tiny, (unsigned)TILE)) * scale;
+        const uint32_t buffer = (uint32_t)((tile - first) % 2 * bytes);
+#pragma unroll 1
+        for (int s = 0; s < TILE / STEP; s++) {
+            uint4 a[2][PRODUCTS == 3 ? 2 : 1];
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int part = 0; part < (PRODUCTS == 3 ? 2 : 1); part++)
+                    a[m][part] = four_matrices<true>(
+                        dy_lane + buffer +
+                        (uint32_t)((m * 2 * TILE + s * STEP) * 16 + part * OC_TILE * TILE * 2));
+            const uint32_t from = x_lane + buffer + (uint32_t)p.steps[s] * 16;
+#pragma unroll
+            for (int b = 0; b < NB; b++) {
+                if (b >= count)
+                    break;
+                const uint4 v =
+                    four_matrices<true>(from + (uint32_t)offsets[first_column + b] * 16);
+#pragma unroll
+                for (int m = 0; m < 2; m++) {
+                    float part[4] = {};
+                    if constexpr (PRODUCTS == 3) {
+                        mma(part, a[m][1], v.x, v.y);
+                        mma(part, a[m][0], v.z, v.w);
+                    }
+                    mma(part, a[m][0], v.x, v.y);
+#pragma unroll
+                    for (int k = 0; k < 4; k++)
+                        sums[m][b][k] += part[k] * scale;
+                }
+            }
+        }
+        __syncthreads();
+    }
+    __pipeline_wait_prior(0);
+#pragma unroll
+    for (int i = 0; i < 2 * NB; i++) {
+        const float *from = sums[i / NB][i % NB];
+        parts[i * THREADS] = make_float4(from[0], from[1], from[2], from[3]);
+    }
+    if (t == 0)
+        p.doubts[own] = doubt;
+}
+
+// ---- Adding -------------------------------------------------------------------------------------------------
+
+struct weight_sums {
+    const float *parts, *doubts, *x, *dy;
+    float *dw;
+    float coefficient;
+    int count, splits, channels, columns, nb, group_taps, tap_groups, x_chunks, dy_chunks;
+    divisor<uint32_t> by_taps, by_IC, by_group_out;
+};
+
+/* One element by a warp, in the order of its lanes. */
+static __device__ float weight_by_warp(const gemm_problem &p, const float *x, const float *dy,
+                                       int g, int oc, int ic, int tap)
+{
+    const int kh = tap / p.KW * p.dilation_h, kw = tap % p.KW * p.dilation_w;
+    float sum = 0;
+    for (int n = 0; n < p.N; n++) {
+        const float *from = x + ((int64_t)n * p.C + (int64_t)g * p.group_in + ic) * p.H * p.W;
+        const float *by = dy + ((int64_t)n * p.OC + (int64_t)g * p.group_out + oc) * p.OH * p.OW;
+        for (int i = (int)threadIdx.x % WARP; i < p.OH * p.OW; i += WARP) {
+            const int oh = i / p.OW, ow = i - oh * p.OW;
+            int h = oh * p.stride_h - p.top + kh, w = ow * p.stride_w - p.left + kw;
+            if (p.mode != TALC_PADDING_ZEROS) {
+                h = (int)talc_window_source(p.mode, h, p.H);
+                w = (int)talc_window_source(p.mode, w, p.W);
+            }
+            if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
+                sum += from[h * p.W + w] * by[i];
+        }
+    }
+#pragma unroll
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        sum += __shfl_xor_sync(~0u, sum, apart);
+    return sum;
+}
+
+/* A thread an element of dw. */
+static __global__ void __launch_bounds__(THREADS)
+    add_weight_parts(const __grid_constant__ gemm_problem p, const weight_sums s)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    const int i = min((int)(blockIdx.x * THREADS + threadIdx.x), s.count - 1);
+    const int pair = (int)s.by_taps.quotient((uint32_t)i), tap = i - pair * (int)s.by_taps.by;
+    const int all_oc = (int)s.by_IC.quotient((uint32_t)pair), ic = pair - all_oc * (int)s.by_IC.by;
+    const int g = (int)s.by_group_out.quotient((uint32_t)all_oc), oc = all_oc - g * p.group_out;
+    const int ic_chunk = ic / s.channels, column = ic % s.channels;
+    const int block = ((g * s.dy_chunks + oc / OC_TILE) * s.x_chunks + ic_chunk) * s.tap_groups +
+                      tap / s.group_taps;
+    const int b = tap % s.group_taps * (s.channels / 8) + column / 8, row = oc % OC_TILE;
+    const int thread =
+        (row / 32 * COLUMN_WARPS + b / s.columns) * WARP + row % 8 * 4 + column % 8 / 2;
+    const int at = ((row % 32 / 16 * s.nb + b % s.columns) * THREADS + thread) * 4 +
+                   row % 16 / 8 * 2 + column % 2;
+    float sum = 0, doubt = 0;
+    for (int k = 0; k < s.splits; k++) {
+        const int64_t own = (int64_t)block * s.splits + k;
+        sum += s.parts[own * (2 * s.nb) * THREADS * 4 + at];
+        doubt += s.doubts[own];
+    }
+    unsigned doubtful =
+        __ballot_sync(~0u, !(fabsf(sum) >= doubt * s.coefficient && fabsf(sum) < INFINITY));
+    for (; doubtful != 0; doubtful &= doubtful - 1) {
+        const int of = __ffs((int)doubtful) - 1;
+        const float again =
+            weight_by_warp(p, s.x, s.dy, __shfl_sync(~0u, g, of), __shfl_sync(~0u, oc, of),
+                           __shfl_sync(~0u, ic, of), __shfl_sync(~0u, tap, of));
+        if (lane == of)
+            sum = again;
+    }
+    if ((int)(blockIdx.x * THREADS + threadIdx.x) < s.count)
+        s.dw[i] = sum;
+}
+
+// ---- The plan -----------------------------------------------------------------------------------------------
+
+struct weight_plan {
+    int arrangement, channels, nb, round, splits; /* round: tiles of one */
+};
+
+/* The columns of a block of 8 input channels and a tap that each warp has at most. */
+static int columns_of(int nb_most, int planes, int taps, int *group_taps)
+{
+    const int most = COLUMN_WARPS * nb_most / planes, groups = (int)talc_ceil_div(taps, most);
+    *group_taps = (int)talc_ceil_div(taps, groups);
+    return (int)talc_ceil_div(planes * *group_taps, COLUMN_WARPS);
+}
+
+/* The problems of packing: of x, and of dy under the same tiles. */
+template <typename Form>
+static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state &gpu,
+                             int arrangement, int channels, gemm_problem &x, gemm_problem &dy)
+{
+    if (!gemm_problem_of<Form>(p, x) ||
+        !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false }))
+        return false;
+    gemm_fill_shifts(x);
+    x.channel_tiles = 1, x.splits = 1, x.part_chunks = x.chunks;
+    x.by_inner.set(1), x.by_outer.set(x.column_tiles), x.by_splits.set(1);
+    dy = x;
+    dy.C = x.OC, dy.H = x.OH, dy.W = x.OW, dy.group_in = dy.in = x.group_out;
+    dy.stride_h = dy.stride_w = 1, dy.top = dy.left = 0;
+    dy.mode = TALC_PADDING_ZEROS;
+    dy.phases = dy.phases_w = 1;
+    dy.positions = TILE;
+    if (!dy.flat)
+        dy.pitch = COLUMNS;
+    dy.by_pitch.set(dy.pitch), dy.by_positions.set(TILE);
+    dy.channels = OC_TILE;
+    dy.chunks = dy.part_chunks = (int)talc_ceil_div(dy.in, OC_TILE);
+    dy.patch_bytes = PARTS<Form> * OC_TILE * 2 * TILE;
+    return true;
+}
+
+/* Where an axis' taps meet the image, the fewest times of those that do. */
+static int64_t fewest_positions(int64_t extent, int64_t O, int64_t K, int64_t stride,
+                                int64_t dilation, int64_t pad)
+{
+    int64_t fewest = O;
+    for (int64_t k = 0; k < K; k++) {
+        const int64_t begin = pad - k * dilation, end = extent - 1 + begin;
+        const int64_t low = begin > 0 ? talc_ceil_div(begin, stride) : 0;
+        const int64_t high = end < 0 ? -1 : end / stride < O - 1 ? end / stride : O - 1;
+        if (high >= low && high - low + 1 < fewest)
+            fewest = high - low + 1;
+    }
+    return fewest;
+}
+
+static int64_t fewest_products(const talc_conv2d_problem *p)
+{
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return p->N * p->OH * p->OW;
+    return p->N * fewest_positions(p->H, p->OH, p->KH, p->stride_h, p->dilation_h, p->pad_top) *
+           fewest_positions(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
+}
+
+static size_t aligned(int64_t bytes)
+{
+    return (size_t)(talc_ceil_div(bytes, ALIGNMENT) * ALIGNMENT);
+}
+
+/* What follows from a plan: the parts of the workspace. */
+struct weight_layout {
+    int group_taps, tap_groups, columns;
+    int64_t blocks, x_patches, dy_patches; /* patches of a tile */
+    size_t x, dy, notes, doubts, parts;    /* bytes, in this order */
+};
+
+static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w)
+{
+    weight_layout l = {};
+    l.columns = columns_of(w.nb, x.channels / 8, x.taps, &l.group_taps);
+    l.tap_groups = (int)talc_ceil_div(x.taps, l.group_taps);
+    l.x_patches = (int64_t)x.groups * x.chunks, l.dy_patches = (int64_t)x.groups * dy.chunks;
+    l.blocks = l.dy_patches * x.chunks * l.tap_groups;
+    l.x = aligned(w.round * l.x_patches * x.patch_bytes);
+    l.dy = aligned(w.round * l.dy_patches * dy.patch_bytes);
+    l.notes = aligned(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(patch_note));
+    l.doubts = aligned(l.blocks * w.splits * (int64_t)sizeof(float));
+    l.parts = (size_t)(l.blocks * w.splits * 2 * w.nb * THREADS * 16);
+    return l;
+}
+
+static size_t bytes_of(const weight_layout &l)
+{
+    return l.x + l.dy + l.notes + l.doubts + l.parts;
+}
+
+/* Of a round, the packing by memory's rate, or the products, at so many a clock cycle, by the blocks that share the GPU; as measured on an
+ * H200. */
+static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, const gemm_problem &dy,
+                         const weight_plan &w, const weight_layout &l, int products)
+{
+    constexpr double CLOCK = 1.7e9, MEMORY = 2e12, RATE = 900;
+    const double rounds = (double)talc_ceil_div(x.pixel_tiles, w.round);
+    const double packed = (double)x.pixel_tiles * ((double)l.x_patches * x.patch_bytes +
+                                                   (double)l.dy_patches * dy.patch_bytes);
+    const double tile = WARPS * (TILE / STEP) * 2. * l.columns * products * 2048 / RATE + 1500;
+    const double waves = (double)talc_ceil_div(l.blocks * w.splits, gpu.multiprocessors);
+    return packed * 2 / MEMORY +
+           rounds * (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + 6e-6) +
+           (double)l.parts * (rounds * 2 + 1) / MEMORY + 8e-6;
+}
+
+template <typename Form>
+static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                           talc_plan *plan)
+{
+    const talc_cuda_state &gpu = *talc_cuda_state_of(device);
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (gpu.capability < 80)
+        return "the GPU is older than compute capability 8.0";
+    if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
+        return "sums of fewer than 16 products";
+    if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX || p->groups > 65535)
+        return "an extent is too large";
+    weight_plan best = {};
+    plan->seconds = INFINITY;
+    for (int arrangement = SAME; arrangement <= FLAT_SAME; arrangement += FLAT_SAME - SAME)
+        for (int channels = 64; channels >= STEP; channels /= 2) {
+            gemm_problem x = {}, dy = {};
+            if (channels > STEP && channels / 2 >= p->C / p->groups)
+                continue;
+            if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
+                2 * (x.patch_bytes + dy.patch_bytes) > gemm_shared_most(gpu) || x.chunks > 65535)
+                continue;
+            weight_plan w = { arrangement, channels, 18, 0, 1 };
+            int group_taps;
+            const int columns = columns_of(w.nb, channels / 8, x.taps, &group_taps);
+            w.nb = columns <= 5 ? 5 : columns <= 9 ? 9 : 18;
+            const int64_t a_tile = layout_of(x, dy, w).x_patches * x.patch_bytes +
+                                   layout_of(x, dy, w).dy_patches * dy.patch_bytes + 64;
+            const int64_t room =
+                (int64_t)limit < 2 * (int64_t)ROUND_BYTES ? (int64_t)limit / 2 : ROUND_BYTES;
+            const int64_t most = room / a_tile;
+            w.round = (int)(most < x.pixel_tiles ? most : x.pixel_tiles);
+            if (w.round == 0)
+                continue;
+            /* Rounds of one size. */
+            w.round = (int)talc_ceil_div(x.pixel_tiles, talc_ceil_div(x.pixel_tiles, w.round));
+            const int64_t blocks = layout_of(x, dy, w).blocks;
+            const int64_t splits = gpu.multiprocessors / blocks;
+            w.splits = (int)(splits < 1 ? 1 : splits < w.round ? splits : w.round);
+            const weight_layout l = layout_of(x, dy, w);
+            if (bytes_of(l) > limit || l.blocks > INT_MAX)
+                continue;
+            const double seconds = seconds_of(gpu, x, dy, w, l, Form::PRODUCTS);
+            if (seconds < plan->seconds) {
+                plan->seconds = seconds;
+                plan->workspace = bytes_of(l);
+                best = w;
+            }
+        }
+    if (plan->seconds == INFINITY)
+        return "it is empty, or its patches do not fit shared memory or the workspace";
+    talc_plan_keep(plan, &best, sizeof best);
+    return NULL;
+}
+
+template <int PRODUCTS, int NB>
+static cudaError_t multiply_launch(const weight_problem &p, dim3 grid, int64_t most, int shared,
+                                   cudaStream_t stream)
+{
+    const auto kernel = &multiply_patches<PRODUCTS, NB>;
+    const cudaError_t error = allow_shared(kernel, most);
+    if (error == cudaSuccess)
+        kernel<<<grid, THREADS, shared, stream>>>(p);
+    return error;
+}
+
+template <typename Form>
+static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                       const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d.grad_weight");
+    if (status != TALC_OK)
+        return status;
+    const talc_cuda_state &gpu = *talc_cuda_state_of(device);
+    const weight_plan &w = *(const weight_plan *)talc_plan_own(plan);
+    gemm_problem x = {}, dy = {};
+    (void)packing_problems<Form>(p, gpu, w.arrangement, w.channels, x, dy);
+    x.x = (const float *)a->x, dy.x = (const float *)a->dy;
+    const weight_layout l = layout_of(x, dy, w);
+    char *at = (char *)a->base.workspace;
+    char *x_packed = at, *dy_packed = at + l.x;
+    patch_note *x_notes = (patch_note *)(at + l.x + l.dy),
+               *dy_notes = x_notes + w.round * l.x_patches;
+    weight_problem m = {};
+    m.x = x_packed, m.dy = dy_packed, m.x_notes = x_notes, m.dy_notes = dy_notes;
+    m.doubts = (float *)(at + l.x + l.dy + l.notes);
+    m.parts = (float *)(at + l.x + l.dy + l.notes + l.doubts);
+    m.x_bytes = x.patch_bytes, m.dy_bytes = dy.patch_bytes;
+    m.x_chunks = x.chunks, m.dy_chunks = dy.chunks, m.splits = w.splits;
+    m.planes = x.channels / 8, m.plane = x.phases * x.positions;
+    m.low = m.planes * m.plane * 16;
+    m.taps = x.taps, m.group_taps = l.group_taps, m.tap_groups = l.tap_groups;
+    m.columns = l.columns;
+    for (int s = 0; s < TILE / STEP; s++)
+        m.steps[s] = x.flat ? s * STEP : s / 2 * x.pitch + s % 2 * STEP;
+    for (int tap = 0; tap < x.taps; tap++)
+        m.shifts[tap] = x.shifts[tap * (x.channels / STEP)];
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const auto pack = &pack_patches<Form>;
+    const int64_t most = gemm_shared_most(gpu);
+    const int shared = 2 * (m.x_bytes + m.dy_bytes);
+    cudaError_t error = cudaSuccess;
+    for (int first = 0; first < x.pixel_tiles && error == cudaSuccess; first += w.round) {
+        m.tiles = x.pixel_tiles - first < w.round ? x.pixel_tiles - first : w.round;
+        m.goes_on = first > 0;
+        const unsigned tiles = (unsigned)m.tiles, groups = (unsigned)x.groups;
+        pack<<<dim3(tiles, (unsigned)x.chunks, groups), THREADS, 0, stream>>>(x, x_packed, x_notes,
+                                                                              first);
+        pack<<<dim3(tiles, (unsigned)dy.chunks, groups), THREADS, 0, stream>>>(dy, dy_packed,
+                                                                               dy_notes, first);
+        const dim3 grid((unsigned)l.blocks, (unsigned)w.splits);
+        error = w.nb == 5   ? multiply_launch<Form::PRODUCTS, 5>(m, grid, most, shared, stream)
+                : w.nb == 9 ? multiply_launch<Form::PRODUCTS, 9>(m, grid, most, shared, stream)
+                            : multiply_launch<Form::PRODUCTS, 18>(m, grid, most, shared, stream);
+    }
+    if (error != cudaSuccess)
+        return talc_cuda_not_launched(device, "conv2d.grad_weight", error);
+    weight_sums s = {};
+    s.parts = m.parts, s.doubts = m.doubts, s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
+    s.coefficient = Form::PRODUCTS == 3 ? 0x1p17f / (float)fewest_products(p) : 8;
+    s.count = (int)(p->OC * (p->C / p->groups) * p->KH * p->KW);
+    s.splits = w.splits, s.channels = w.channels, s.columns = l.columns, s.nb = w.nb;
+    s.group_taps = l.group_taps, s.tap_groups = l.tap_groups;
+    s.x_chunks = x.chunks, s.dy_chunks = dy.chunks;
+    s.by_taps.set(x.taps), s.by_IC.set(x.group_in), s.by_group_out.set(x.group_out);
+    add_weight_parts<<<(unsigned)talc_ceil_div(s.count, THREADS), THREADS, 0, stream>>>(x, s);
+    return talc_cuda_launched(device, "conv2d.grad_weight");
+}
+
+const char *talc_cuda_conv2d_weight_plan(int products, const talc_device *device,
+                                         const talc_conv2d_problem *p, size_t limit,
+                                         talc_plan *plan)
+{
+    return products == 0   ? "it has no weight gradient"
+           : products == 3 ? plan_of<packing_form<3>>(device, p, limit, plan)
+                           : plan_of<packing_form<1>>(device, p, limit, plan);
+}
+
+talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
+                                        const talc_conv2d_problem *p, const talc_plan *plan,
+                                        const talc_conv2d_arguments *a)
+{
+    return products == 3 ? run<packing_form<3>>(device, p, plan, a)
+                         : run<packing_form<1>>(device, p, plan, a);
+}
