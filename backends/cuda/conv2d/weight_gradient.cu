@@ -30,7 +30,8 @@ template <int COUNT> struct packing_form {
 constexpr int TILE = 4 * COLUMNS, THREADS = 256, WARPS = THREADS / WARP, OC_TILE = 64;
 /* Of the warps, two have 32 output channels each, four a part of the columns: blocks of 8 input channels of a tap. */
 constexpr int COLUMN_WARPS = 4;
-constexpr int ROUND_BYTES = 40 << 20; /* of packed tiles: they stay in the second-level cache */
+constexpr int AT_ONCE = 3;             /* columns whose products do not wait for each other */
+constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, where the workspace may be so large */
 constexpr int64_t LEAST_PRODUCTS = 16;
 constexpr int ALIGNMENT = 256;
 
@@ -130,6 +131,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     multiply_patches(const __grid_constant__ weight_problem p)
 {
     extern __shared__ __align__(128) char shared[];
+    static_assert(NB % AT_ONCE == 0, "");
     __shared__ int offsets[COLUMN_WARPS * NB];
     const int t = (int)threadIdx.x, lane = t % WARP, warp = t / WARP;
     const int block = (int)blockIdx.x, split = (int)blockIdx.y;
@@ -139,9 +141,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const int first_tap = tap_group * p.group_taps, taps = min(p.group_taps, p.taps - first_tap);
     const int first_column = warp % COLUMN_WARPS * p.columns,
               count = max(0, min(p.columns, p.planes * taps - first_column));
-    for (int i = t; i < COLUMN_WARPS * p.columns; i += THREADS) {
-        const int tap = i / p.planes;
-        offsets[i] = tap < taps ? (i - tap * p.planes) * p.plane + p.shifts[first_tap + tap] : 0;
+    for (int i = t; i < COLUMN_WARPS * NB; i += THREADS) {
+        const int column = i / NB * p.columns + i % NB, tap = column / p.planes;
+        offsets[i] = i % NB < p.columns && tap < taps
+                         ? (column - tap * p.planes) * p.plane + p.shifts[first_tap + tap]
+                         : 0;
     }
     const int64_t own = (int64_t)block * p.splits + split;
     float4 *parts = (float4 *)p.parts + own * (2 * NB) * THREADS + t;
@@ -202,23 +206,29 @@ static __global__ void __launch_bounds__(THREADS, 1)
                         (uint32_t)((m * 2 * TILE + s * STEP) * 16 + part * OC_TILE * TILE * 2));
             const uint32_t from = x_lane + buffer + (uint32_t)p.steps[s] * 16;
 #pragma unroll
-            for (int b = 0; b < NB; b++) {
+            for (int b = 0; b < NB; b += AT_ONCE) {
                 if (b >= count)
                     break;
-                const uint4 v =
-                    four_matrices<true>(from + (uint32_t)offsets[first_column + b] * 16);
+                uint4 v[AT_ONCE];
+                float part[AT_ONCE][2][4] = {};
 #pragma unroll
-                for (int m = 0; m < 2; m++) {
-                    float part[4] = {};
-                    if constexpr (PRODUCTS == 3) {
-                        mma(part, a[m][1], v.x, v.y);
-                        mma(part, a[m][0], v.z, v.w);
-                    }
-                    mma(part, a[m][0], v.x, v.y);
+                for (int i = 0; i < AT_ONCE; i++)
+                    v[i] = four_matrices<true>(
+                        from + (uint32_t)offsets[warp % COLUMN_WARPS * NB + b + i] * 16);
+                if constexpr (PRODUCTS == 3) {
 #pragma unroll
-                    for (int k = 0; k < 4; k++)
-                        sums[m][b][k] += part[k] * scale;
+                    for (int i = 0; i < 2 * AT_ONCE; i++)
+                        mma(part[i / 2][i % 2], a[i % 2][1], v[i / 2].x, v[i / 2].y);
+#pragma unroll
+                    for (int i = 0; i < 2 * AT_ONCE; i++)
+                        mma(part[i / 2][i % 2], a[i % 2][0], v[i / 2].z, v[i / 2].w);
                 }
+#pragma unroll
+                for (int i = 0; i < 2 * AT_ONCE; i++)
+                    mma(part[i / 2][i % 2], a[i % 2][0], v[i / 2].x, v[i / 2].y);
+#pragma unroll
+                for (int i = 0; i < 8 * AT_ONCE; i++)
+                    sums[i / 4 % 2][b + i / 8][i % 4] += part[i / 8][i / 4 % 2][i % 4] * scale;
             }
         }
         __syncthreads();
@@ -443,7 +453,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
             weight_plan w = { arrangement, channels, 18, 0, 1 };
             int group_taps;
             const int columns = columns_of(w.nb, channels / 8, x.taps, &group_taps);
-            w.nb = columns <= 5 ? 5 : columns <= 9 ? 9 : 18;
+            w.nb = columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
             const int64_t a_tile = layout_of(x, dy, w).x_patches * x.patch_bytes +
                                    layout_of(x, dy, w).dy_patches * dy.patch_bytes + 64;
             const int64_t room =
@@ -529,7 +539,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         pack<<<dim3(tiles, (unsigned)dy.chunks, groups), THREADS, 0, stream>>>(dy, dy_packed,
                                                                                dy_notes, first);
         const dim3 grid((unsigned)l.blocks, (unsigned)w.splits);
-        error = w.nb == 5   ? multiply_launch<Form::PRODUCTS, 5>(m, grid, most, shared, stream)
+        error = w.nb == 6   ? multiply_launch<Form::PRODUCTS, 6>(m, grid, most, shared, stream)
                 : w.nb == 9 ? multiply_launch<Form::PRODUCTS, 9>(m, grid, most, shared, stream)
                             : multiply_launch<Form::PRODUCTS, 18>(m, grid, most, shared, stream);
     }
