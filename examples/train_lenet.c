@@ -7,22 +7,28 @@
 #include "lenet.h"
 #include "training.h"
 
+/* One step, of the batch in run->images and run->labels; on a GPU it is recorded (nn/step.h). */
+static talc_tensor *train_step(void *context)
+{
+    training *run = context;
+    talc_tensor *logits = talc_forward(run->net, run->images);
+    talc_tensor *loss = talc_cross_entropy(logits, run->labels);
+    talc_optimizer_zero_grad(run->optimizer);
+    talc_backward(loss);
+    return training_count(run, logits, loss) && talc_optimizer_step(run->optimizer) ? loss : NULL;
+}
+
 /* What is left of an epoch. */
-static bool train_epoch(training *run, talc_module *net, talc_optimizer *optimizer)
+static bool train_epoch(training *run)
 {
     talc_batch batch;
     bool going = talc_loader_start_at(run->train, run->at.epoch, run->at.batch);
     while (going && talc_loader_next(run->train, &batch)) {
         talc_scope *scope = talc_scope_enter(); /* what a step makes is freed with it */
-        talc_tensor *logits = talc_forward(net, batch.images);
-        talc_tensor *loss = talc_cross_entropy(logits, batch.labels);
-        talc_optimizer_zero_grad(optimizer);
-        talc_backward(loss);
-        going = training_count(run, net, &batch, logits, loss) && talc_optimizer_step(optimizer) &&
-                training_next(run);
+        going = training_step(run, &batch) && training_next(run);
         talc_scope_leave(scope);
     }
-    return training_save(run, net, optimizer);
+    return training_save(run);
 }
 
 int main(int argc, char **argv)
@@ -37,23 +43,22 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
 
-    talc_module *net = lenet_new();
-    bool sgd = run.optimizer == TALC_SGD;
-    talc_optimizer *optimizer =
-        talc_optimizer_new(net, &(talc_optimizer_options){
-                                    .kind = run.optimizer,
-                                    .lr = run.lr == 0 && sgd ? 0.05 : run.lr,
-                                    .momentum = sgd ? 0.9 : 0,
-                                    .nesterov = sgd,
-                                    .weight_decay = 5e-4,
-                                });
-    talc_optimizer_schedule(optimizer, &(talc_schedule){
-                                           .kind = TALC_SCHEDULE_COSINE,
-                                           .steps = run.epochs * talc_loader_batches(run.train),
-                                       });
+    run.net = lenet_new();
+    bool sgd = run.kind == TALC_SGD;
+    run.optimizer = talc_optimizer_new(run.net, &(talc_optimizer_options){
+                                                    .kind = run.kind,
+                                                    .lr = run.lr == 0 && sgd ? 0.05 : run.lr,
+                                                    .momentum = sgd ? 0.9 : 0,
+                                                    .nesterov = sgd,
+                                                    .weight_decay = 5e-4,
+                                                });
+    talc_optimizer_schedule(run.optimizer, &(talc_schedule){
+                                               .kind = TALC_SCHEDULE_COSINE,
+                                               .steps = run.epochs * talc_loader_batches(run.train),
+                                           });
 
-    bool going = training_prepare(&run, net, optimizer);
+    bool going = training_prepare(&run, train_step);
     while (going && run.at.epoch < run.epochs)
-        going = train_epoch(&run, net, optimizer);
-    return training_end(&run, net, optimizer);
+        going = train_epoch(&run);
+    return training_end(&run);
 }

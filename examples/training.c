@@ -89,10 +89,10 @@ static int read_options(training *run, int argc, char **argv)
             return USAGE;
         }
     }
-    while (run->optimizer < TALC_OPTIMIZER_COUNT &&
-           strcmp(run->optimizer_name, talc_optimizer_kind_name(run->optimizer)) != 0)
-        run->optimizer++;
-    if (optind == argc && run->optimizer < TALC_OPTIMIZER_COUNT)
+    while (run->kind < TALC_OPTIMIZER_COUNT &&
+           strcmp(run->optimizer_name, talc_optimizer_kind_name(run->kind)) != 0)
+        run->kind++;
+    if (optind == argc && run->kind < TALC_OPTIMIZER_COUNT)
         return -1;
     fprintf(stderr, "%s: no such option or optimizer; --help lists them\n", run->name);
     return USAGE;
@@ -239,7 +239,19 @@ static void compare_setup(const training *run, const double setup[SETUP])
     talc_scope_leave(scope);
 }
 
-bool training_prepare(training *run, talc_module *net, talc_optimizer *optimizer)
+/* What a recorded step works on. */
+static void prepare_step(training *run)
+{
+    talc_dims image = talc_dataset_dims(run->train_data);
+    talc_dims dims = TALC_DIMS(run->batch, image.dim[0], image.dim[1], image.dim[2]);
+    run->images = talc_zeros(run->device, TALC_F32, dims);
+    run->labels = talc_zeros(run->device, TALC_I64, TALC_DIMS(run->batch));
+    run->tally = talc_zeros(run->device, TALC_F64, TALC_DIMS(2));
+    run->tallied = -1;
+    run->step = talc_step_new(run->device, run->function, run);
+}
+
+bool training_prepare(training *run, talc_step_function *function)
 {
     talc_device *host = talc_device_host();
     talc_dims rows = TALC_DIMS(run->epochs, TRAINING_COLUMNS);
@@ -249,14 +261,17 @@ bool training_prepare(training *run, talc_module *net, talc_optimizer *optimizer
                                   (double)talc_dataset_count(run->train_data),
                                   (double)talc_dataset_count(run->test_data),
                                   (double)run->epochs,
-                                  talc_optimizer_rate(optimizer, 0) };
-    talc_module_to(net, run->device);
-    talc_module_buffer(net, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
-    run->history = talc_module_buffer(net, "history", talc_zeros(host, TALC_F64, rows));
+                                  talc_optimizer_rate(run->optimizer, 0) };
+    run->function = function;
+    talc_module_to(run->net, run->device);
+    if (!talc_device_is_host(run->device) && !talc_failed())
+        prepare_step(run);
+    talc_module_buffer(run->net, "setup", talc_from_host(host, TALC_F64, TALC_DIMS(SETUP), setup));
+    run->history = talc_module_buffer(run->net, "history", talc_zeros(host, TALC_F64, rows));
     if (!run->resume || talc_failed())
         return !talc_failed();
     compare_setup(run, setup);
-    return talc_checkpoint_load(run->checkpoint, net, optimizer, &run->at);
+    return talc_checkpoint_load(run->checkpoint, run->net, run->optimizer, &run->at);
 }
 
 /* The most likely classes, in host memory; they belong to the open scope. */
@@ -268,7 +283,7 @@ static const int64_t *most_likely(const talc_tensor *logits)
 
 static void show(training *run, const double *row)
 {
-    double now = seconds(), rate = run->images / (now - run->started);
+    double now = seconds(), rate = run->images_trained / (now - run->started);
     double all = (double)(run->epochs * talc_dataset_count(run->train_data));
     double done = (double)(run->at.epoch * talc_dataset_count(run->train_data)) + row[IMAGES];
     if (!isatty(STDERR_FILENO) || now - run->drawn < 0.1)
@@ -280,51 +295,106 @@ static void show(training *run, const double *row)
             row[LOSS] / row[IMAGES], 100 * row[RIGHT] / row[IMAGES], rate, (all - done) / rate);
 }
 
-bool training_count(training *run, talc_module *net, const talc_batch *batch,
-                    const talc_tensor *logits, const talc_tensor *loss)
+/* A loss that is not finite, of the step that is under way or of one before. */
+static bool check_loss(training *run, double loss)
 {
     char where[TALC_NONFINITE_TEXT];
+    if (talc_failed() || isfinite(loss))
+        return !talc_failed();
+    bool found = talc_module_nonfinite(run->net, run->images, where);
+    talc_fail(TALC_BAD_ARGUMENT, "step %lld: the loss is %g; the first that is not finite is %s",
+              (long long)(run->at.epoch * talc_loader_batches(run->train) + run->at.batch + 1),
+              fabs(loss), found ? where : "the loss itself");
+    return false;
+}
+
+/* Adds to the sums on a GPU. */
+static bool add_tally(training *run, const talc_tensor *logits, const talc_tensor *loss)
+{
+    talc_no_grad_enter();
+    talc_tensor *right = talc_equal(talc_argmax(logits, TALC_DIMS(1), false), run->labels);
+    right = talc_sum(talc_to(right, run->device, TALC_F64), TALC_SCALAR, false);
+    talc_tensor *sum = talc_mul_scalar(talc_to(loss, run->device, TALC_F64),
+                                       (double)talc_dims_of(run->labels).dim[0]);
+    const talc_tensor *both[] = { talc_reshape(sum, TALC_DIMS(1)),
+                                  talc_reshape(right, TALC_DIMS(1)) };
+    talc_copy(run->tally, talc_add(run->tally, talc_concat(both, 2, 0)));
+    talc_no_grad_leave();
+    return !talc_failed();
+}
+
+static bool read_tally(training *run)
+{
+    double *row = training_row(run, run->at.epoch), sums[2];
+    if (!talc_to_host(run->tally, sums, sizeof sums))
+        return false;
+    row[LOSS] = sums[0], row[RIGHT] = sums[1];
+    return check_loss(run, sums[0]);
+}
+
+bool training_count(training *run, const talc_tensor *logits, const talc_tensor *loss)
+{
+    if (run->tally != NULL)
+        return add_tally(run, logits, loss);
     double value = talc_item(loss);
     const int64_t *classes = most_likely(logits);
-    if (talc_failed())
+    if (!check_loss(run, value))
         return false;
-    if (!isfinite(value)) {
-        bool found = talc_module_nonfinite(net, batch->images, where);
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "step %lld: the loss is %g; the first that is not finite is %s",
-                  (long long)(run->at.epoch * talc_loader_batches(run->train) + batch->index + 1),
-                  fabs(value), found ? where : "the loss itself");
-        return false;
-    }
     double *row = training_row(run, run->at.epoch);
-    for (int64_t i = 0; i < batch->count; i++) {
-        int64_t sample = talc_loader_sample(run->train, batch->index * run->batch + i);
-        row[RIGHT] += classes[i] == talc_dataset_label(run->train_data, sample);
+    int64_t count = talc_dims_of(run->labels).dim[0];
+    const int64_t *labels =
+        talc_data_read(talc_to(run->labels, talc_device_host(), TALC_I64), TALC_I64);
+    for (int64_t i = 0; i < count && labels != NULL; i++)
+        row[RIGHT] += classes[i] == labels[i];
+    row[LOSS] += value * (double)count;
+    return !talc_failed();
+}
+
+bool training_step(training *run, const talc_batch *batch)
+{
+    double *row = training_row(run, run->at.epoch);
+    if (run->tally != NULL && run->tallied != run->at.epoch) {
+        double sums[2] = { row[LOSS], row[RIGHT] };
+        talc_copy(run->tally, talc_from_host(run->device, TALC_F64, TALC_DIMS(2), sums));
+        run->tallied = run->at.epoch;
     }
-    row[LOSS] += value * (double)batch->count;
+    talc_tensor *images = run->images, *labels = run->labels;
+    bool whole = run->step != NULL && batch->count == run->batch;
+    if (!whole)
+        run->images = batch->images, run->labels = batch->labels;
+    const talc_tensor *loss = NULL;
+    if (!whole)
+        loss = run->function(run);
+    else if (talc_copy(images, batch->images) && talc_copy(labels, batch->labels))
+        loss = talc_step_run(run->step);
+    run->images = images, run->labels = labels;
     row[IMAGES] += (double)batch->count;
-    run->images += (double)batch->count;
-    show(run, row);
-    return true;
+    run->images_trained += (double)batch->count;
+    return loss != NULL;
 }
 
 bool training_next(training *run)
 {
+    bool last = run->at.batch + 1 == talc_loader_batches(run->train);
+    if (run->tally != NULL && (last || interrupted || seconds() - run->drawn >= 0.1) &&
+        !read_tally(run))
+        return false;
+    show(run, training_row(run, run->at.epoch));
     run->at.batch++;
     return !interrupted;
 }
 
-static bool evaluate(training *run, talc_module *net, double *row)
+static bool evaluate(training *run, double *row)
 {
     talc_batch batch;
     if (talc_failed())
         return false;
-    talc_module_eval(net);
+    talc_module_eval(run->net);
     talc_no_grad_enter();
     talc_loader_start(run->test, 0);
     for (int64_t first = 0; talc_loader_next(run->test, &batch); first += batch.count) {
         talc_scope *scope = talc_scope_enter();
-        talc_tensor *logits = talc_forward(net, batch.images);
+        talc_tensor *logits = talc_forward(run->net, batch.images);
         double loss = talc_item(talc_cross_entropy(logits, batch.labels));
         const int64_t *classes = most_likely(logits);
         for (int64_t i = 0; i < batch.count && !talc_failed(); i++) {
@@ -336,16 +406,16 @@ static bool evaluate(training *run, talc_module *net, double *row)
         talc_scope_leave(scope);
     }
     talc_no_grad_leave();
-    return talc_module_train(net);
+    return talc_module_train(run->net);
 }
 
-bool training_save(training *run, talc_module *net, const talc_optimizer *optimizer)
+bool training_save(training *run)
 {
     if (talc_failed())
         return false;
     if (run->at.batch == talc_loader_batches(run->train)) {
         double *row = training_row(run, run->at.epoch);
-        if (!evaluate(run, net, row))
+        if (!evaluate(run, row))
             return false;
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r\033[K"); /* the progress, which stands there */
@@ -358,21 +428,23 @@ bool training_save(training *run, talc_module *net, const talc_optimizer *optimi
         fflush(stdout);
         run->at = (talc_progress){ run->at.epoch + 1, 0 };
     }
-    return talc_checkpoint_save(run->checkpoint, net, optimizer, &run->at) && !interrupted;
+    return talc_checkpoint_save(run->checkpoint, run->net, run->optimizer, &run->at) &&
+           !interrupted;
 }
 
-int training_end(training *run, talc_module *net, talc_optimizer *optimizer)
+int training_end(training *run)
 {
     if (!talc_failed() && interrupted)
         fprintf(stderr, "\n%s: interrupted and saved; --resume goes on\n", run->name);
-    else if (evaluate(run, net, (double[TRAINING_COLUMNS]){ 0 }))
+    else if (evaluate(run, (double[TRAINING_COLUMNS]){ 0 }))
         training_report(run);
     bool failed = talc_failed();
     if (failed)
         fprintf(stderr, "%s%s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", run->name,
                 talc_error_message());
-    talc_optimizer_free(optimizer);
-    talc_module_free(net);
+    talc_step_free(run->step);
+    talc_optimizer_free(run->optimizer);
+    talc_module_free(run->net);
     talc_loader_free(run->train);
     talc_loader_free(run->test);
     talc_dataset_free(run->train_data);

@@ -18,37 +18,46 @@ typedef struct training {
     double lr; /* 0: the optimizer's own */
     bool resume;
 
-    talc_optimizer_kind optimizer;
+    talc_optimizer_kind kind;
     talc_device *device;
+    talc_module *net; /* the program makes it, and the optimizer */
+    talc_optimizer *optimizer;
+    talc_step_function *function;
+    talc_step *step;              /* on a GPU; NULL: every step is a call of the function */
+    talc_tensor *images, *labels; /* of the batch */
+    talc_tensor *tally;           /* on a GPU: LOSS and RIGHT of the epoch so far, f64 */
+    int64_t tallied;              /* the epoch */
     talc_dataset *train_data, *test_data;
     talc_loader *train, *test;
     talc_progress at; /* the next batch */
     /* [epochs, TRAINING_COLUMNS], f64, on the CPU: a buffer of the network, so that checkpoints have it. */
     talc_tensor *history;
-    int64_t *answers;              /* [test images], of the last evaluation; of the root scope */
-    double started, drawn, images; /* seconds, seconds, images trained on since `started` */
+    int64_t *answers; /* [test images], of the last evaluation; of the root scope */
+    double started, drawn, images_trained; /* seconds, seconds, since `started` */
 } training;
 
 /* Reads options, opens device and data. Returns the exit code to end with, or -1 to go on. */
 int training_begin(training *run, int argc, char **argv);
 
 /* Moves the network to the device, gives it the buffers that checkpoints of the run have, and puts back what an earlier run saved,
- * where --resume asks for it. */
-bool training_prepare(training *run, talc_module *net, talc_optimizer *optimizer);
+ * where --resume asks for it. `function` does a step. */
+bool training_prepare(training *run, talc_step_function *function);
 
-/* Counts a batch before its update and shows progress. False, with a failure that names step and layer, when its loss is not
- * finite. */
-bool training_count(training *run, talc_module *net, const talc_batch *batch,
-                    const talc_tensor *logits, const talc_tensor *loss);
+/* Does a step on a batch: by a recording on a GPU, where the batch is a whole one, else by a call of the function. */
+bool training_step(training *run, const talc_batch *batch);
 
-/* Moves on to the next batch; false when Ctrl-C was pressed. */
+/* For the function: counts a batch before its update. False, with a failure that names step and layer, when its loss is not finite; on
+ * a GPU sums are kept there, and this shows when they are read. */
+bool training_count(training *run, const talc_tensor *logits, const talc_tensor *loss);
+
+/* Shows progress and moves on to the next batch; false when Ctrl-C was pressed, or with a failure. */
 bool training_next(training *run);
 
 /* After the batches of an epoch, or Ctrl-C: evaluates a whole epoch, and saves. False when it is time to stop. */
-bool training_save(training *run, talc_module *net, const talc_optimizer *optimizer);
+bool training_save(training *run);
 
 /* Reports, when all went well, and frees everything, the network too. Returns the exit code. */
-int training_end(training *run, talc_module *net, talc_optimizer *optimizer);
+int training_end(training *run);
 
 /* training_report.c: confusion matrix on stdout, DIR/curves.svg and DIR/wrong.svg. */
 void training_report(const training *run);

@@ -13,7 +13,8 @@ TALC_UPDATE_IN(double, sqrt)
 
 using namespace talc;
 
-constexpr int CHUNK = 8 * BLOCK;
+/* Elements of a block: few, since each of a thread's waits for the one before. */
+constexpr int CHUNK = 2 * BLOCK;
 
 /* Overloads, so that one kernel template serves both types. */
 static talc_update_float numbers_of(const talc_update_problem *p, float)
