@@ -88,6 +88,14 @@ talc_status talc_device_open(talc_device *device)
     return talc_pool_open(device);
 }
 
+uint64_t talc_device_recomputed(talc_device *device)
+{
+    if (device == NULL || device->pool == NULL || device->interface->recomputed == NULL ||
+        talc_recording_active(device) || talc_device_gone(device, "device_recomputed"))
+        return 0;
+    return device->interface->recomputed(device);
+}
+
 bool talc_device_close(talc_device *device)
 {
     if (device == NULL || device->pool == NULL)

@@ -52,6 +52,10 @@ TALC_API talc_memory talc_device_memory(talc_device *device);
 /// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
 TALC_API void talc_memory_reset_peak(talc_device *device);
 
+/// How many results of rows on tensor cores were computed again by FFMA since the last call, since elements far smaller than those around
+/// them, or not finite, may have spoilt them. Waits for the calling thread's stream. 0 for NULL, and where there are no such rows.
+TALC_API uint64_t talc_device_recomputed(talc_device *device);
+
 /// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the system; returns how many bytes.
 TALC_API size_t talc_memory_trim(talc_device *device);
 
@@ -117,7 +121,8 @@ typedef struct talc_random_problem {
     int64_t low; ///< integers: low .. low + range - 1
     uint64_t range;
     uint64_t seed, call;
-    const uint64_t *counter; ///< seed and call, in the device's memory, instead of those; NULL: none
+    const uint64_t
+        *counter; ///< seed and call, in the device's memory, instead of those; NULL: none
 } talc_random_problem;
 
 typedef struct talc_device_properties {
@@ -144,6 +149,7 @@ typedef struct talc_device_interface {
     /// Waits for the calling thread's stream; then for those of all threads (talc_streams_each), NULL where there are no streams.
     talc_status (*synchronize)(talc_device *device);
     talc_status (*synchronize_all)(talc_device *device);
+    uint64_t (*recomputed)(talc_device *device); ///< see talc_device_recomputed; may be NULL
     /// Makes a timer that starts here in the order of work, into *timer; then stops it here, waits and frees it.
     talc_status (*timer_start)(talc_device *device, void **timer);
     talc_status (*timer_stop)(talc_device *device, void *timer, double *seconds);

@@ -187,7 +187,9 @@ static bool verify(contender *self, const bench_operands *operands, talc_device 
     talc_scope *scope = talc_scope_enter();
     const size_t live = talc_device_memory(device).live;
     talc_memory_reset_peak(device);
+    (void)talc_device_recomputed(device);
     const talc_tensor *y = run_algorithm(self->context, 0);
+    self->recomputed = talc_device_recomputed(device);
     self->peak = talc_device_memory(device).peak - live;
     const bool compared =
         y != NULL && bench_compare(expected, operands, y, self->precision, &self->check);

@@ -50,6 +50,7 @@ typedef struct contender {
     double estimate;                ///< seconds, of an algorithm; 0: none
     talc_precision precision;       ///< of an algorithm
     size_t workspace, peak;         ///< bytes of an algorithm
+    uint64_t recomputed;            ///< results that an algorithm computed again by FFMA
     talc_check_sample_report check; ///< of an algorithm
     char reason[112];               ///< why it is not timed; "" when it is
     int runs;                       ///< of a turn

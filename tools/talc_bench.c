@@ -168,12 +168,13 @@ static void print_contender(const contender *c, const bench_rates *rates)
            billions(c->flops / seconds, rate),
            percent(c->flops / seconds, rates->flops, of_product),
            billions(c->bytes / seconds, speed), percent(c->bytes / seconds, rates->bytes, of_copy));
-    if (c->peer || c->check.count == 0)
-        printf("\n");
-    else
-        printf(" %10s %10s %9.2g %6.1f %%%s\n", tool_bytes((double)c->workspace, workspace),
+    if (!c->peer && c->check.count > 0)
+        printf(" %10s %10s %9.2g %6.1f %%%s", tool_bytes((double)c->workspace, workspace),
                tool_bytes((double)c->peak, peak), c->check.error, 100 * c->check.share,
                right(c) ? "" : "  WRONG");
+    if (c->recomputed > 0)
+        printf("  %s%" PRIu64 " results again by FFMA%s", tool_dim(), c->recomputed, tool_plain());
+    printf("\n");
 }
 
 static void print_columns(void)
@@ -257,11 +258,12 @@ static json_t *contender_json(const contender *c, const bench_rates *rates)
                   "share_of_copy", tool_real(c->bytes > 0 ? bytes / rates->bytes : (double)NAN));
     if (!c->peer && is_timed)
         json_object_update_new(
-            json, json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:b}", "class",
-                            talc_precision_name(c->precision), "workspace",
-                            (json_int_t)c->workspace, "peak", (json_int_t)c->peak, "checked",
-                            (json_int_t)c->check.count, "error", tool_real(c->check.error),
-                            "share_of_bound", tool_real(c->check.share), "right", right(c)));
+            json,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:b}", "class",
+                      talc_precision_name(c->precision), "workspace", (json_int_t)c->workspace,
+                      "peak", (json_int_t)c->peak, "recomputed", (json_int_t)c->recomputed,
+                      "checked", (json_int_t)c->check.count, "error", tool_real(c->check.error),
+                      "share_of_bound", tool_real(c->check.share), "right", right(c)));
     return json;
 }
 

@@ -17,6 +17,7 @@
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
 
 using namespace talc;
@@ -187,6 +188,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p, poi
     g.plane = (int)(p->H * p->W), g.positions = (int)(p->N * p->H * p->W);
     g.source = { (const float *)a->x, (int)p->C, g.plane };
     g.w = (const float *)a->w, g.y = (float *)a->y;
+    g.recomputed = talc_cuda_recomputed(device);
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
     g.group_in = (int)(p->C / p->groups), g.group_out = (int)(p->OC / p->groups);
     g.OC = (int)p->OC;

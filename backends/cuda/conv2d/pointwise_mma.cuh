@@ -45,7 +45,8 @@ template <typename SOURCE> struct pointwise_problem {
     int steps; ///< of the whole reduction, a multiple of a chunk's
     int range,
         ranges; ///< output channels of a block, a multiple of EIGHT, and how many such make a group
-    float coefficient; ///< of the count of tiny elements
+    float coefficient;              ///< of the count of tiny elements
+    unsigned long long *recomputed; ///< counts results that are computed again
     divisor<uint32_t> by_plane;
 };
 
@@ -267,6 +268,7 @@ static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE
     const float sum = p.source.sum(w, n, pixel, oc / p.group_out * p.group_in, p.group_in);
     const int64_t to = ((int64_t)n * p.OC + oc) * p.plane + pixel;
     p.y[to] = talc_epilogue(p.last, sum, oc, to);
+    atomicAdd(p.recomputed, 1);
 }
 
 static __device__ __noinline__ float activate_by_call(talc_activation activation, float v)

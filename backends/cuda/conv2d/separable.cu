@@ -13,6 +13,7 @@
 /// Arithmetic: f32 FMA for m; as pointwise_mma for y.
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
 #include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
 #include "ops/separable_conv2d.h"
 
@@ -295,6 +296,7 @@ static talc_status launch(talc_device *device, const talc_separable_conv2d_probl
     g.source.aligned = is_aligned(a->x), g.source.activation = p->activation;
     g.source.by_strip.set(strip), g.source.by_strip_plane.set(strip * p->OH);
     g.w = (const float *)a->w2, g.y = (float *)a->y;
+    g.recomputed = talc_cuda_recomputed(device);
     g.last = epilogue<float>(a->b2, a->residual, second->activation);
     g.group_in = (int)p->C, g.group_out = g.OC = (int)second->OC;
     g.plane = (int)plane, g.positions = (int)(p->N * plane);

@@ -38,7 +38,7 @@ talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
                                         const talc_conv2d_arguments *arguments);
 
 /// The functions of a row of plan_of<Form> and run<Form>, whose input gradients at stride 1 are convolutions too.
-#define TALC_TURNED_ROW(name, Form, products)                                                         \
+#define TALC_TURNED_ROW(name, Form, products)                                                      \
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
                                                size_t limit, talc_plan *plan)                      \
     {                                                                                              \

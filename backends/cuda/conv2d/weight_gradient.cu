@@ -15,6 +15,7 @@
 #include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/device/counter.h"
 #include "backends/cuda/mma.cuh"
 
 #include <cuda_pipeline_primitives.h>
@@ -304,6 +305,8 @@ static __global__ void __launch_bounds__(THREADS)
     }
     unsigned doubtful =
         __ballot_sync(~0u, !(fabsf(sum) >= doubt * s.coefficient && fabsf(sum) < INFINITY));
+    if (doubtful != 0 && lane == 0)
+        atomicAdd(p.recomputed, __popc(doubtful));
     for (; doubtful != 0; doubtful &= doubtful - 1) {
         const int of = __ffs((int)doubtful) - 1;
         const float again =
@@ -505,6 +508,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const weight_plan &w = *(const weight_plan *)talc_plan_own(plan);
     gemm_problem x = {}, dy = {};
     (void)packing_problems<Form>(p, gpu, w.arrangement, w.channels, x, dy);
+    x.recomputed = talc_cuda_recomputed(device);
     x.x = (const float *)a->x, dy.x = (const float *)a->dy;
     const weight_layout l = layout_of(x, dy, w);
     char *at = (char *)a->base.workspace;

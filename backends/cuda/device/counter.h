@@ -14,6 +14,10 @@ unsigned *talc_cuda_counter(const talc_device *device);
 /// That of the graph which the thread records; NULL: it records none.
 unsigned *talc_cuda_recording_counter(const talc_device *device);
 
+/// Where kernels count the results that they compute a second time; and what it is, from where it begins anew.
+unsigned long long *talc_cuda_recomputed(const talc_device *device);
+uint64_t talc_cuda_take_recomputed(talc_device *device);
+
 /// Makes the streams' once the device has its own stream, and frees them.
 cudaError_t talc_cuda_counters_open(const talc_device *device);
 void talc_cuda_counters_close(const talc_device *device);

@@ -174,6 +174,7 @@ static const talc_device_interface interface = {
     .timer_start = talc_cuda_timer_start,
     .timer_stop = talc_cuda_timer_stop,
     .properties = properties,
+    .recomputed = talc_cuda_take_recomputed,
     .record_begin = talc_cuda_record_begin,
     .record_end = talc_cuda_record_end,
     .replay = talc_cuda_replay,

@@ -56,6 +56,8 @@ static __global__ void __launch_bounds__(BLOCK)
             least += doubts[part * 2 * CHANNELS];
         }
         unsigned doubtful = __ballot_sync(~0u, !(fabsf(sum) >= least && fabsf(sum) < INFINITY));
+        if (doubtful != 0 && lane == 0)
+            atomicAdd(p.recomputed, __popc(doubtful));
         for (; doubtful != 0; doubtful &= doubtful - 1) {
             const int of = __ffs((int)doubtful) - 1;
             const float again =

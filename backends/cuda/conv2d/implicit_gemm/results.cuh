@@ -185,8 +185,10 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
                 const int oc = a.g * p.group_out + w.first + c;
                 const float sum = sum_by_warp(p, a.g, w.first + c, at);
                 const int64_t to = (((int64_t)at.n * p.OC + oc) * p.OH + at.row) * p.OW + at.column;
-                if (w.lane == 0)
+                if (w.lane == 0) {
                     p.y[to] = talc_epilogue(p.last, sum, oc, to);
+                    atomicAdd(p.recomputed, 1);
+                }
                 const int behind = column + shift(j, c) - COLUMNS;
                 if (w.lane == 0 && a.after && behind >= 0)
                     carried[(j * 16 + c) * SECTOR + behind] =

@@ -7,6 +7,7 @@
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/device/counter.h"
 
 namespace talc
 {
@@ -86,6 +87,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     float *thresholds = (float *)(exponents + rows);
     g.x = (const float *)a->x, g.w = (const float *)a->w, g.y = (float *)a->y;
     g.packed = packed, g.exponents = exponents, g.thresholds = thresholds;
+    g.recomputed = talc_cuda_recomputed(device);
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
     const size_t shared = gemm_shared_bytes<Form>(g);
     const cudaStream_t stream = talc_cuda_stream(device);
