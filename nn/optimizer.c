@@ -16,8 +16,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-TALC_UPDATE_IN(float, sqrtf)
-TALC_UPDATE_IN(double, sqrt)
+TALC_UPDATE_NUMBERS(float)
+TALC_UPDATE_NUMBERS(double)
 
 const char *talc_optimizer_kind_name(talc_optimizer_kind kind)
 {

@@ -73,8 +73,8 @@ bool talc_update(const char *op, const talc_update_problem *problem, const talc_
 
 // ---- One element, for C and CUDA ----------------------------------------------------------------------------
 
-/// The numbers of a problem in type T, and the rules in it.
-#define TALC_UPDATE_IN(T, root)                                                                    \
+/// The numbers of a problem in type T.
+#define TALC_UPDATE_NUMBERS(T)                                                                     \
     typedef struct talc_update_##T {                                                               \
         talc_update_rule rule;                                                                     \
         T lr, momentum, rest, beta2, rest2, damped, decay, shrink, eps, root2;                     \
@@ -101,7 +101,11 @@ bool talc_update(const char *op, const talc_update_problem *problem, const talc_
         u.decays = p->decay != 0 && !p->decoupled;                                                 \
         u.moves = p->momentum != 0;                                                                \
         return u;                                                                                  \
-    }                                                                                              \
+    }
+
+/// And the rules in it.
+#define TALC_UPDATE_IN(T, root)                                                                    \
+    TALC_UPDATE_NUMBERS(T)                                                                         \
                                                                                                    \
     static inline TALC_HOST_DEVICE void talc_update_element_##T(const talc_update_##T *u, T scale, \
                                                                 T *p, T g, T *s0, T *s1, T *s2)    \
