@@ -277,6 +277,48 @@ Test(step, a_parameter_with_other_storage_is_named)
     trainer_free(&t);
 }
 
+static talc_module *tiny_net(void)
+{
+    talc_module *net = talc_nn_sequential();
+    talc_nn_sequential_append(net, talc_nn_flatten());
+    talc_nn_sequential_append(net, talc_nn_dropout(0.5));
+    talc_nn_sequential_append(
+        net, talc_nn_linear(&(talc_linear_layer){ .in_features = 12, .out_features = 10 }));
+    return net;
+}
+
+/* After a failure nothing is left behind, and the step can be run again. */
+Test(step, every_allocation_may_fail)
+{
+    static const training_case tiny = {
+        "tiny", tiny_net, { 4, { 2, 1, 3, 4 } }, { .kind = TALC_ADAM }, { 0 }, 1
+    };
+    enum { RUNS = 4 };
+    bool refused = true;
+    for (int64_t k = 0; refused; k++) {
+        talc_scope *scope = talc_scope_enter();
+        trainer t = trainer_new(&tiny);
+        talc_step *step = talc_step_new(tested_device(), train, &t);
+        next_batch(&t, 1);
+        allow_allocations(k);
+        int runs = 0;
+        while (runs < RUNS && talc_step_run(step) != NULL)
+            runs++;
+        refused = allow_all_allocations();
+        cr_assert(refused || runs == RUNS, "%s", talc_error_message());
+        if (runs < RUNS)
+            cr_assert(talc_error_status() == TALC_NO_MEMORY, "%d: %s", (int)k,
+                      talc_error_message());
+        talc_error_clear();
+        talc_optimizer_zero_grad(t.optimizer);
+        for (int i = 0; i < RUNS; i++)
+            cr_assert(talc_step_run(step) != NULL, "after %d: %s", (int)k, talc_error_message());
+        talc_step_free(step);
+        trainer_free(&t);
+        talc_scope_leave(scope);
+    }
+}
+
 static talc_tensor *reads_loss(void *context)
 {
     talc_tensor *x = context;
