@@ -39,6 +39,12 @@ template <typename T> __device__ T talc_activate(talc_activation activation, T x
     }
 }
 
+/// Kept out of kernels that end many sums a thread.
+static __device__ __noinline__ float activate_by_call(talc_activation activation, float v)
+{
+    return talc_activate(activation, v);
+}
+
 /// What there is to do; NULL for what there is not.
 template <typename T> struct epilogue {
     const T *bias;     ///< one number a channel
@@ -50,7 +56,7 @@ template <typename T> struct epilogue {
     {
     }
 
-    bool is_empty() const
+    __host__ __device__ bool is_empty() const
     {
         return bias == nullptr && residual == nullptr && activation == TALC_ACTIVATION_NONE;
     }

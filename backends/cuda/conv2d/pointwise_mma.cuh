@@ -4,10 +4,9 @@
 #define TALC_BACKENDS_CUDA_CONV2D_POINTWISE_MMA_CUH
 
 #include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/halves.cuh"
 #include "backends/cuda/index.cuh"
 #include "backends/cuda/mma.cuh"
-
-#include <cuda_fp16.h>
 
 namespace talc
 {
@@ -16,8 +15,6 @@ namespace talc
 constexpr int POSITIONS = 32, FOUR = 4, STEP = 16, EIGHT = 8;
 /// Products of outputs whose sums stay in registers while all chunks of a long reduction go by, and the steps of a chunk.
 constexpr int LONG_BLOCKS = 8, LONG_STEPS = 4;
-/// Scaled maxima lie in [2^13, 2^14).
-constexpr int TOP = 14;
 
 /// Threads of a block, which follow from the registers that each needs.
 template <typename SOURCE, int STEPS, bool LONG>
@@ -62,30 +59,6 @@ inline int most_shared(const talc_device *device)
 {
     return talc_cuda_state_of(device)->block_shared - 64;
 }
-
-static __device__ __forceinline__ uint32_t bits_of(__half2 pair)
-{
-    return *(uint32_t *)&pair;
-}
-
-/// Exponent of the power of two that scales numbers up to `most` to TOP.
-static __device__ __forceinline__ int exponent_for(float most)
-{
-    return TOP + 126 - max(TOP, (int)(__float_as_uint(most) >> 23 & 0xff));
-}
-
-static __device__ __forceinline__ float power_of_two(int e)
-{
-    return __int_as_float((e + 127) << 23);
-}
-
-/// Orders magnitudes, 0 last; those below TINY lose bits of their halves.
-static __device__ __forceinline__ unsigned tininess(float v)
-{
-    return 2 * __float_as_uint(v) - 1;
-}
-template <int PRODUCTS>
-constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
 
 // ---- The weights, in the order of threads -------------------------------------------------------------------
 
@@ -269,11 +242,6 @@ static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE
     const int64_t to = ((int64_t)n * p.OC + oc) * p.plane + pixel;
     p.y[to] = talc_epilogue(p.last, sum, oc, to);
     atomicAdd(p.recomputed, 1);
-}
-
-static __device__ __noinline__ float activate_by_call(talc_activation activation, float v)
-{
-    return talc_activate(activation, v);
 }
 
 /// Where a thread's four positions are: neighbours, or 8 apart.

@@ -91,7 +91,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
     const int count = p.phases * p.positions, channels = p.in - chunk * p.channels;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
-    constexpr unsigned least = 2 * (Form::PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
+    constexpr unsigned least = TINY<Form::PRODUCTS>;
     float largest = 0;
     unsigned few = 0;
     /* Goes on to the channels after those that are loaded. */
@@ -123,27 +123,20 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
                 v[i] = __int_as_float(0x7fffffff);
             largest = fmaxf(largest, fabsf(v[i]));
             v[i] *= scale;
-            smallest = min(smallest, 2 * __float_as_uint(v[i]) - 1);
+            smallest = min(smallest, tininess(v[i]));
         }
         if (smallest < least)
 #pragma unroll
             for (int i = 0; i < STEP; i++)
-                few += 2 * __float_as_uint(v[i]) - 1 < least;
+                few += tininess(v[i]) < least;
         char *to = patch + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
 #pragma unroll
         for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
-            __half2 high[4], rest[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float v0 = v[k + 2 * i], v1 = v[k + 2 * i + 1];
-                high[i] = __floats2half2_rn(v0, v1);
-                if (Form::PRODUCTS == 3)
-                    rest[i] =
-                        __floats2half2_rn(v0 - __low2float(high[i]), v1 - __high2float(high[i]));
-            }
-            *(int4 *)to = *(int4 *)high;
+            uint4 high, rest;
+            split_eight(v + k, high, rest);
+            *(uint4 *)to = high;
             if (Form::PRODUCTS == 3)
-                *(int4 *)(to + low) = *(int4 *)rest;
+                *(uint4 *)(to + low) = rest;
         }
     };
     patch_item item = {};

@@ -3,10 +3,9 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PROBLEM_CUH
 
 #include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/halves.cuh"
 #include "backends/cuda/index.cuh"
 #include "ops/conv2d.h"
-
-#include <cuda_fp16.h>
 
 namespace talc
 {
@@ -88,14 +87,6 @@ struct gemm_problem {
     uint16_t shifts[MAX_STEPS];
     folded_channel fold[MAX_FOLDED];
 };
-
-/// Scaled maxima lie in [2^13, 2^14).
-constexpr int TOP = 14;
-
-static __device__ __forceinline__ float power_of_two(int e)
-{
-    return __int_as_float((e + 127) << 23);
-}
 
 // ---- Tiles --------------------------------------------------------------------------------------------------
 
