@@ -210,6 +210,23 @@ static bool check_variant(session *s, int row, talc_check_kind kind, talc_check_
     return !ran || !wanted(s->check, kind) || judge_and_note(s, row, data, &outcome);
 }
 
+/* The smallest workspace limit under which a row runs that does so under `most`. */
+static size_t smallest_limit(const session *s, int row, size_t most)
+{
+    talc_plan plan;
+    size_t refused = 0, taken = most;
+    if (plan_of(s, row, 0, &plan) == NULL)
+        return 0;
+    while (taken - refused > 1) {
+        const size_t middle = refused + (taken - refused) / 2;
+        if (plan_of(s, row, middle, &plan) == NULL)
+            taken = middle;
+        else
+            refused = middle;
+    }
+    return taken;
+}
+
 static bool check_variants(session *s)
 {
     static const int shifts[] = { 4, 8, 16 };
@@ -226,10 +243,13 @@ static bool check_variants(session *s)
             if (!check_variant(s, row, TALC_CHECK_MISALIGNED, data, &shifted))
                 return false;
         }
-        const check_run_options smallest = { .workspace_limit = 0 };
         talc_plan plan;
-        if (runs(s, TALC_CHECK_WORKSPACE) && plan_of(s, row, SIZE_MAX, &plan) == NULL &&
-            plan.workspace > 0 && !check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
+        if (!runs(s, TALC_CHECK_WORKSPACE) || plan_of(s, row, SIZE_MAX, &plan) != NULL ||
+            plan.workspace == 0)
+            continue;
+        const check_run_options smallest = { .workspace_limit =
+                                                 smallest_limit(s, row, plan.workspace) };
+        if (!check_variant(s, row, TALC_CHECK_WORKSPACE, data, &smallest))
             return false;
     }
     return true;
