@@ -66,6 +66,7 @@ const char *const talc_check_quick[] = {
     /* Matrix products. */
     "matmul:m5n6k7", "matmul:b3m9n17k33_ta", "matmul:m33n31k65_tb_bias_relu", "matmul:b2m17n9k8_ta_tb_residual",
     "matmul:m1n130k257_bias", "matmul:m131n1k129_f64", "matmul:m3n5k1", "matmul:m1n1k5000",
+    "matmul:m130n260k70_ta_bias_relu", "matmul:b2m33n70k1100_tb_onea_gaps_residual",
 
     /* Batch normalisation, reductions, softmax. */
     "batch_norm2d:n3c5h7w9_relu", "batch_norm2d:n4c6h9w7_train", "batch_norm2d:n2c3h33w35_train_f64",

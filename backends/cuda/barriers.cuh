@@ -47,6 +47,24 @@ static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+/// One arrival, of a thread that goes on to copy `bytes` by bulk_copy.
+static __device__ __forceinline__ void barrier_arrive_for(uint32_t barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+                 : "memory");
+}
+
+/// Copies contiguous memory, 16 bytes or more times 16 at addresses aligned to that; `barrier` counts the bytes as they come. From compute capability 9.0 on.
+static __device__ __forceinline__ void bulk_copy(uint32_t shared, const void *from, int bytes,
+                                                 uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 #undef TALC_BARRIER_FENCE
 #undef TALC_BARRIER_LOOK
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const rows[] = { "openblas", "reference" };
 
@@ -182,4 +183,51 @@ Test(matmul, zeros_times_infinity_is_nan_for_vectors_too)
                               element_at(finite, i) == 0,
                           "%s: n %d element %d", rows[row], (int)n, (int)i);
         }
+}
+
+/* Rows, columns and runs of k whose elements are up to 2^100 apart, some of them zeros, and some that meet only zeros: what a row that
+ * scales operands does to some must not show in others. So many products that none is split. */
+Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
+{
+    enum { PRODUCTS = 66, M = 130, N = 8, K = 4500, RUN = 512, ZERO = -1000, APART = 1000 };
+    static const char *const all[] = { "openblas", "reference", "tensor_cores", "cublas",
+                                       "direct" };
+    static const int runs[] = { 0, -20, ZERO, ZERO, 20, 20, APART, APART, 7 };
+    int ran = 0;
+    talc_tensor *a = random_operand(TALC_F32, TALC_DIMS(M, K), 1),
+                *b = random_operand(TALC_F32, TALC_DIMS(PRODUCTS, K, N), 2);
+    float *of_a = talc_data(a, TALC_F32), *of_b = talc_data(b, TALC_F32);
+    for (int64_t i = 0; i < M * K; i++) {
+        const int k = (int)(i % K), run = runs[k / RUN];
+        const bool meets_zeros = i / K % 4 == 3;
+        of_a[i] = ldexpf(of_a[i], run == APART  ? (meets_zeros && k % 2 == 0 ? 90 : ZERO)
+                                  : meets_zeros ? 0
+                                                : run - (int)(i / K % 3) * 15);
+        of_a[i] = i / K == 7 && k > 40 ? ldexpf(of_a[i], -30) : of_a[i];
+    }
+    for (int64_t i = 0; i < (int64_t)PRODUCTS * K * N; i++) {
+        const int k = (int)(i / N % K), run = runs[k / RUN], n = (int)(i % N);
+        const bool meets_zeros = n % 4 == 3;
+        of_b[i] = ldexpf(of_b[i], run == APART ? (meets_zeros && k % 2 == 1 ? 90 : ZERO)
+                                  : meets_zeros || run == ZERO ? 0
+                                                               : -run / 2 - n % 4 * 12);
+    }
+    for (size_t row = 0; row < sizeof all / sizeof *all; row++) {
+        talc_algorithm_force("matmul", all[row]);
+        talc_tensor *y = talc_matmul(talc_to(a, tested_device(), TALC_F32),
+                                     talc_to(b, tested_device(), TALC_F32));
+        talc_algorithm_force("matmul", NULL);
+        if (y == NULL) { /* the device has no such row, or is too old for it */
+            cr_assert(strstr(talc_error_message(), "there is no algorithm") != NULL ||
+                          strstr(talc_error_message(), "compute capability") != NULL,
+                      "%s", talc_error_message());
+            talc_error_clear();
+            continue;
+        }
+        ran++;
+        y = talc_to(y, cpu_device(), TALC_F32);
+        for (int i = 0; i < PRODUCTS; i += PRODUCTS - 1)
+            check(a, talc_select(b, 0, i), talc_select(y, 0, i), false, all[row]);
+    }
+    cr_assert(ran >= 2, "%d rows", ran);
 }

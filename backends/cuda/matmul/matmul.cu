@@ -3,6 +3,8 @@
 /// `dot` is for few rows, as a linear layer has them at inference, and a transposed B: a block computes the outputs of one
 /// column, reading its row of the stored B once, with 16-byte accesses where alignment allows. Memory-bound, one launch.
 ///
+/// `tensor_cores` (tensor_cores.cu) is for large products of f32.
+///
 /// `cublas` hands the longest batch dimension to cuBLAS in one call, and walks over the others; the last step is a pass of
 /// its own over y.
 ///
@@ -16,6 +18,7 @@
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/matmul/estimate.h"
+#include "backends/cuda/matmul/tensor_cores.h"
 #include "ops/matmul.h"
 
 using namespace talc;
@@ -391,6 +394,9 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
 /// Each estimates (estimate.h); the least runs.
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
+    talc_cuda_row<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
+        "tensor_cores", { "halves in three products on tensor cores, sums in f32", TALC_STRICT,
+                          false }),
     talc_cuda_row<plan_cublas, cublas_run>(
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
     talc_cuda_row<plan_direct, direct_run>("direct",

@@ -1,0 +1,896 @@
+/// Matrix products on Hopper's tensor cores with f32's accuracy.
+///
+/// Both operands are first written to the workspace as halves, high and low parts, in the order in which a block needs them: panels of 128
+/// rows of op(A), or columns of op(B), by chunks of 32 steps of k, each [part][k / 8][row][k % 8], 16 KB of contiguous memory that one bulk
+/// copy brings to shared memory, where wgmma reads it as it is. Each row has a power of two for every SEGMENT steps of k, so rows of any
+/// size keep their accuracy.
+///
+/// A block of the product keeps to its multiprocessor and takes one tile of 128 x 128 or 128 x 256 outputs after the other. One thread
+/// copies, two warpgroups multiply: high * high + high * low + low * high of a chunk, 96 products, in the tensor cores' sums, which
+/// truncate, then into f32 registers. While one warpgroup adds, the other's products go on. Where tiles are few, blocks share the
+/// reduction of each, and a last kernel adds their parts in order. Where the workspace does not hold both operands, the reduction is
+/// done in rounds, which go on with the sums of y.
+///
+/// Arithmetic: as implicit_gemm's. Elements too small after scaling are counted row by row; a sum that is not well above what they
+/// can do, and any that is not finite, is computed again by FFMA.
+#include "backends/cuda/matmul/tensor_cores.h"
+
+#include "backends/cuda/barriers.cuh"
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/device/counter.h"
+#include "backends/cuda/halves.cuh"
+#include "backends/cuda/wgmma.cuh"
+
+using namespace talc;
+
+constexpr int PANEL = 128;                    /* rows of a panel */
+constexpr int CHUNK = 32, CHUNKS = 32;        /* steps of k; chunks of a segment */
+constexpr int SEGMENT = CHUNK * CHUNKS;       /* steps of k of one scale */
+constexpr int PART_BYTES = PANEL * CHUNK * 2; /* of a panel's chunk: of its high parts */
+constexpr int PANEL_BYTES = 2 * PART_BYTES;
+constexpr int EIGHT = 8, EIGHT_BYTES = PANEL * 16; /* eight steps of k of a panel */
+constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
+constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
+constexpr int TILES_DOWN =
+    16; /* of the tiles that blocks compute at a time, which share panels in the L2 cache */
+constexpr int64_t LEAST_PRODUCTS = 16;
+/* Exponents of a row that differ by more could take sums out of range. */
+constexpr int SPREAD = 50;
+
+template <int PANELS> constexpr int STAGES = PANELS == 2 ? 4 : 6;
+/* Results in shared memory: 32 columns of a warp's rows. */
+constexpr int WARP_ROWS = 16, PITCH = WARP + EIGHT;
+template <int PANELS> constexpr int STAGE_BYTES = (1 + PANELS) * PANEL_BYTES;
+template <int PANELS>
+constexpr int SHARED =
+    STAGES<PANELS> *STAGE_BYTES<PANELS> + MULTIPLIERS / WARP *WARP_ROWS *PITCH * 4;
+
+/// Of a row in a segment: its power of two, and how many elements are too small.
+struct row_note {
+    int exponent, tiny;
+};
+
+/// Of a row: what its tiny elements can do to a product with 1, and what 1 is after scaling.
+struct row_bound {
+    float tiny, largest;
+};
+
+constexpr int ZEROS = INT_MAX; /* the exponent of zeros alone */
+
+constexpr int WIDE = 4; /* neighbours that a thread loads or stores at once */
+
+// ---- Packing ------------------------------------------------------------------------------------------------
+
+struct packing {
+    const float *from;
+    char *to = nullptr;        ///< [matrix][panel][chunk of this round]
+    row_note *notes = nullptr; ///< [matrix][row][segment]
+    int64_t rows, K, row_step, k_step;
+    int panels;   ///< of a matrix
+    int segments; ///< of the whole reduction
+    int segment = 0, round = 0,
+        chunks = 0; ///< of this round: its first segment, their count, its chunks
+    int count;      ///< matrices
+    bool aligned;   ///< whether four neighbours along k are 16 bytes of memory
+    strided_index<1, uint64_t> matrices;
+};
+
+/* The largest magnitude of a row that is finite. */
+template <int COUNT> static __device__ __forceinline__ float largest_of(const float (&v)[COUNT])
+{
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        most = fmaxf(most, fabsf(v[i]));
+    if (isinf(most)) {
+        most = 0;
+        for (int i = 0; i < COUNT; i++)
+            most = fmaxf(most, isinf(v[i]) ? 0 : fabsf(v[i]));
+    }
+    return most;
+}
+
+/* Scales a thread's elements, and counts those that are too small then. */
+template <int COUNT> static __device__ __forceinline__ int scale_by(float scale, float (&v)[COUNT])
+{
+    unsigned smallest = ~0u;
+    int tiny = 0;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        v[i] *= scale;
+        smallest = min(smallest, tininess(v[i]));
+    }
+    if (smallest < TINY<3>)
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            tiny += tininess(v[i]) < TINY<3>;
+    return tiny;
+}
+
+static __device__ __forceinline__ float larger_of_warp(float v)
+{
+    return __uint_as_float(__reduce_max_sync(~0u, __float_as_uint(v)));
+}
+
+/* Rows are contiguous along k: a warp a row of a segment, or of its first EACH chunks, a block eight rows. */
+template <int EACH>
+static __global__ void __launch_bounds__(BLOCK, EACH == CHUNKS ? 3 : 6)
+    pack_rows(const __grid_constant__ packing p)
+{
+    constexpr int ROWS = BLOCK / WARP, APART = ROWS * 16 + 16;
+    __shared__ __align__(16) char halves[2][EACH * CHUNK / EIGHT][APART];
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    const int segment = (int)blockIdx.x % p.round, first = (int)blockIdx.x / p.round * ROWS;
+    const int64_t row = first + warp, k0 = (int64_t)(p.segment + segment) * SEGMENT + lane * WIDE;
+    const int left = row < p.rows ? (int)min(p.K - k0, (int64_t)SEGMENT) : 0;
+    for (int matrix = (int)blockIdx.y; matrix < p.count; matrix += (int)gridDim.y) {
+        int64_t at[1];
+        p.matrices.offsets((uint64_t)matrix, at);
+        const float *from = p.from + at[0] + row * p.row_step + k0;
+        float v[EACH];
+#pragma unroll
+        for (int i = 0; i < EACH; i += WIDE) {
+            const int k = i * WARP;
+            if (p.aligned && k + WIDE <= left) {
+                const float4 four = *(const float4 *)(from + k);
+                v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+            } else {
+#pragma unroll
+                for (int j = 0; j < WIDE; j++)
+                    v[i + j] = k + j < left ? from[k + j] : 0;
+            }
+        }
+        const float most = larger_of_warp(largest_of(v));
+        const int e = exponent_for(most);
+        const int tiny = __reduce_add_sync(~0u, scale_by(power_of_two(e), v));
+#pragma unroll
+        for (int i = 0; i < EACH; i += WIDE) {
+            uint2 high, rest;
+            split_four(v + i, high, rest);
+            const int k = i * WARP + lane * WIDE;
+            *(uint2 *)&halves[0][k / EIGHT][warp * 16 + k % EIGHT * 2] = high;
+            *(uint2 *)&halves[1][k / EIGHT][warp * 16 + k % EIGHT * 2] = rest;
+        }
+        if (lane == 0)
+            p.notes[((int64_t)matrix * p.panels * PANEL + row) * p.segments + p.segment +
+                    segment] = { most == 0 ? ZEROS : e, tiny };
+        __syncthreads();
+        char *to = p.to +
+                   (((int64_t)matrix * p.panels + first / PANEL) * p.chunks + segment * CHUNKS) *
+                       PANEL_BYTES +
+                   first % PANEL * 16;
+        const int chunks = min(EACH, p.chunks - segment * CHUNKS);
+        /* Eight threads write 128 bytes: eight steps of k of all rows. */
+        for (int i = (int)threadIdx.x; i < chunks * 2 * CHUNK; i += BLOCK) {
+            const int chunk = i / (2 * CHUNK), part = i / CHUNK % 2, eight = i / EIGHT % 4;
+            *(uint4 *)(to + chunk * PANEL_BYTES + part * PART_BYTES + eight * EIGHT_BYTES +
+                       i % EIGHT * 16) = *(uint4 *)&halves[part][chunk * 4 + eight][i % EIGHT * 16];
+        }
+        __syncthreads();
+    }
+}
+
+/* Rows are next to each other in memory: a block 16 of them, a warp two chunks, a thread a chunk of one. */
+constexpr int NEIGHBOURS = 16, COLUMN_THREADS = CHUNKS * NEIGHBOURS;
+
+static __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+    pack_columns(const __grid_constant__ packing p)
+{
+    __shared__ float most_of[CHUNKS][NEIGHBOURS];
+    __shared__ int tiny_of[CHUNKS][NEIGHBOURS];
+    const int lane = (int)threadIdx.x % NEIGHBOURS, own = (int)threadIdx.x / NEIGHBOURS;
+    const int chunks = (int)blockDim.x / NEIGHBOURS, groups = p.panels * (PANEL / NEIGHBOURS);
+    const int segment = (int)blockIdx.x / groups, first = (int)blockIdx.x % groups * NEIGHBOURS;
+    const int chunk = segment * CHUNKS + own;
+    const int64_t row = first + lane, k0 = (int64_t)p.segment * SEGMENT + (int64_t)chunk * CHUNK;
+    const int left = row < p.rows ? (int)min(p.K - k0, (int64_t)CHUNK) : 0;
+    for (int matrix = (int)blockIdx.y; matrix < p.count; matrix += (int)gridDim.y) {
+        int64_t at[1];
+        p.matrices.offsets((uint64_t)matrix, at);
+        const float *from = p.from + at[0] + row + k0 * p.k_step;
+        float v[CHUNK];
+#pragma unroll
+        for (int i = 0; i < CHUNK; i++, from += p.k_step)
+            v[i] = i < left ? *from : 0;
+        float most = largest_of(v);
+        most_of[own][lane] = most;
+        __syncthreads();
+        for (int i = 0; i < chunks; i++)
+            most = fmaxf(most, most_of[i][lane]);
+        const int e = exponent_for(most);
+        tiny_of[own][lane] = scale_by(power_of_two(e), v);
+        char *to = p.to +
+                   (((int64_t)matrix * p.panels + first / PANEL) * p.chunks + chunk) * PANEL_BYTES +
+                   (first % PANEL + lane) * 16;
+        if (chunk < p.chunks)
+#pragma unroll
+            for (int i = 0; i < CHUNK; i += EIGHT) {
+                uint4 high, rest;
+                split_eight(v + i, high, rest);
+                *(uint4 *)(to + i / EIGHT * EIGHT_BYTES) = high;
+                *(uint4 *)(to + i / EIGHT * EIGHT_BYTES + PART_BYTES) = rest;
+            }
+        __syncthreads();
+        if (own == 0) {
+            int tiny = 0;
+            for (int i = 0; i < chunks; i++)
+                tiny += tiny_of[i][lane];
+            p.notes[((int64_t)matrix * p.panels * PANEL + row) * p.segments + p.segment +
+                    segment] = { most == 0 ? ZEROS : e, tiny };
+        }
+        __syncthreads();
+    }
+}
+
+/* A warp a row: its scales in segments up to `ready`, [segment][row], and its bound. */
+static __global__ void __launch_bounds__(BLOCK)
+    bound_rows(const row_note *notes, float *scales, row_bound *bounds, int64_t rows, int segments,
+               int ready)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    const int64_t row = (int64_t)blockIdx.x * (BLOCK / WARP) + threadIdx.x / WARP;
+    int low = INT_MAX, high = INT_MIN;
+    row_bound bound = {};
+    for (int i = lane; i < ready; i += WARP) {
+        const row_note note = notes[row * segments + i];
+        const bool real = note.exponent != ZEROS;
+        const float scale = real ? power_of_two(-note.exponent) : 1;
+        scales[i * rows + row] = scale;
+        if (real) {
+            low = min(low, note.exponent), high = max(high, note.exponent);
+            bound.tiny += (float)note.tiny * scale;
+            bound.largest = fmaxf(bound.largest, scale);
+        }
+    }
+    low = __reduce_min_sync(~0u, low), high = __reduce_max_sync(~0u, high);
+    bound.largest = larger_of_warp(bound.largest);
+#pragma unroll
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        bound.tiny += __shfl_xor_sync(~0u, bound.tiny, apart);
+    if (low != INT_MAX && high - low > SPREAD)
+        bound.tiny = NAN;
+    if (lane == 0)
+        bounds[row] = bound;
+}
+
+// ---- Multiplying --------------------------------------------------------------------------------------------
+
+/// An operand as the product sees it.
+struct packed_operand {
+    const char *panels;
+    const float *scales; ///< [segment][row], which take sums back
+    const row_bound *bounds;
+    int count; ///< panels of a matrix
+    const float *from;
+    int64_t row_step, k_step;
+};
+
+struct packed_product {
+    packed_operand a, b;
+    float *y, *parts; ///< parts [split][as y]; NULL: not split
+    epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
+    int64_t M, N, K, outputs;           ///< outputs of all products
+    int64_t rows;                       ///< of all scales of a segment
+    bool aligned;                       ///< whether four neighbours of y are 16 bytes of memory
+    bool goes_on = false, ends = false; ///< with the sums of an earlier round; this is the last
+    int m_tiles, n_tiles, work;         ///< tiles and their splits
+    int splits, segments;               ///< segments of the whole reduction
+    int segment = 0, chunks = 0;        ///< of this round: its first segment, its chunks
+    float coefficient;
+    unsigned long long *recomputed;
+    divisor<uint32_t> by_splits{}, by_tiles{}, by_group{};
+    strided_index<2, uint64_t> packed,
+        sources; ///< a product's matrices: their numbers, their first elements
+};
+
+struct product_work {
+    int product, m, n, split, chunk, end; ///< m, n: the tile's
+};
+
+/// Of a product tiles are taken TILES_DOWN rows of tiles at a time, down each column of them.
+static __device__ __forceinline__ product_work work_of(const packed_product &p, int i)
+{
+    product_work w;
+    const int tile = (int)p.by_splits.quotient((uint32_t)i);
+    w.split = i - tile * p.splits;
+    w.product = (int)p.by_tiles.quotient((uint32_t)tile);
+    const int rest = tile - w.product * (int)p.by_tiles.by,
+              group = (int)p.by_group.quotient((uint32_t)rest);
+    const int in_group = rest - group * (int)p.by_group.by,
+              down = min(TILES_DOWN, p.m_tiles - group * TILES_DOWN);
+    w.n = in_group / down;
+    w.m = group * TILES_DOWN + in_group - w.n * down;
+    w.chunk = (int)((int64_t)p.chunks * w.split / p.splits);
+    w.end = (int)((int64_t)p.chunks * (w.split + 1) / p.splits);
+    return w;
+}
+
+/* One output by FFMA, by a warp, in the order of its lanes. */
+static __device__ float output_by_warp(const packed_product &p, int product, int64_t m, int64_t n)
+{
+    int64_t at[2];
+    p.sources.offsets((uint64_t)product, at);
+    const float *a = p.a.from + at[0] + m * p.a.row_step, *b = p.b.from + at[1] + n * p.b.row_step;
+    float sum = 0;
+    for (int64_t k = threadIdx.x % WARP; k < p.K; k += WARP)
+        sum += a[k * p.a.k_step] * b[k * p.b.k_step];
+#pragma unroll
+    for (int apart = WARP / 2; apart > 0; apart /= 2)
+        sum += __shfl_xor_sync(~0u, sum, apart);
+    return sum;
+}
+
+static __device__ __forceinline__ float ended(const packed_product &p, float sum, int64_t n,
+                                              int64_t at)
+{
+    if (p.last.bias != nullptr)
+        sum += p.last.bias[n];
+    if (p.last.residual != nullptr)
+        sum += p.last.residual[at];
+    if (p.last.activation == TALC_ACTIVATION_RELU)
+        return larger_or_nan(sum, 0.f);
+    return p.last.activation == TALC_ACTIVATION_NONE ? sum
+                                                     : activate_by_call(p.last.activation, sum);
+}
+
+/* Whether a sum is not well above what tiny elements can do. */
+static __device__ __forceinline__ bool is_doubtful(float sum, row_bound a, row_bound b,
+                                                   float coefficient)
+{
+    const float least = (a.tiny * b.largest + a.largest * b.tiny) * coefficient;
+    return !(fabsf(sum) >= least && fabsf(sum) < INFINITY);
+}
+
+/* A lane's part of 32 columns of a warp's rows: four neighbours in each fourth row. */
+constexpr int LANES_ACROSS = WARP / WIDE, OWN_ROWS = WARP_ROWS * LANES_ACROSS / WARP;
+
+/* Computes again those of a lane's outputs, the first of which is [m, n], whose bits are set. */
+static __device__ __noinline__ void compute_again(const packed_product &p, int product, int64_t m,
+                                                  int64_t n, unsigned doubtful)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    for (int bit = 0; bit < OWN_ROWS * WIDE; bit++) {
+        unsigned lanes = __ballot_sync(~0u, doubtful >> bit & 1);
+        if (lanes != 0 && lane == 0)
+            atomicAdd(p.recomputed, __popc(lanes));
+        for (; lanes != 0; lanes &= lanes - 1) {
+            const int of = __ffs((int)lanes) - 1;
+            const int64_t row = __shfl_sync(~0u, m, of) + bit / WIDE * (WARP / LANES_ACROSS),
+                          column = __shfl_sync(~0u, n, of) + bit % WIDE;
+            const float sum = output_by_warp(p, product, row, column);
+            const int64_t at = ((int64_t)product * p.M + row) * p.N + column;
+            if (lane == of)
+                p.y[at] = ended(p, sum, column, at);
+        }
+    }
+}
+
+/* Takes sums back from their scales, and ends them in y or leaves them there or in parts. A thread has of each 8 columns two neighbours in
+ * rows lane / 4 and lane / 4 + 8 of its warp's 16; they are turned in shared memory, 32 columns at a time. */
+template <int PANELS>
+static __device__ __forceinline__ void store_tile(const packed_product &p, const product_work &w,
+                                                  const int64_t (&matrices)[2], float *staged,
+                                                  float (&sums)[PANELS][64])
+{
+    const int lane = (int)threadIdx.x % WARP, segment = p.segment + (w.end - 1) / CHUNKS;
+    const int down = lane / LANES_ACROSS, across = lane % LANES_ACROSS * WIDE;
+    const int64_t m0 = (int64_t)w.m * PANEL + threadIdx.x / WARP * WARP_ROWS, m = m0 + down;
+    const int64_t a_row = matrices[0] * p.a.count * PANEL + m0;
+    const bool final = p.ends && p.parts == nullptr;
+    const float *a_scales = p.a.scales + segment * p.rows + a_row + lane / 4;
+    const float of_rows[2] = { __ldg(a_scales), __ldg(a_scales + 8) };
+    row_bound own = {}, most = {};
+    if (final) {
+        own = most = p.a.bounds[a_row + lane % WARP_ROWS];
+#pragma unroll
+        for (int apart = WARP_ROWS / 2; apart > 0; apart /= 2) {
+            most.tiny = larger_or_nan(most.tiny, __shfl_xor_sync(~0u, most.tiny, apart));
+            most.largest = fmaxf(most.largest, __shfl_xor_sync(~0u, most.largest, apart));
+        }
+        most.tiny *= p.coefficient, most.largest *= p.coefficient;
+    }
+    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
+    const bool ends = final && !p.last.is_empty();
+    float *const to = p.parts == nullptr ? p.y : p.parts + w.split * p.outputs;
+    const int64_t n0 = (int64_t)w.n * PANELS * PANEL + across,
+                  b_row = matrices[1] * p.b.count * PANEL + n0;
+    /* Scales of four columns, and tiny and largest of two each: loaded while the group before is stored. */
+    float4 next[3] = {};
+    auto load = [&](int g) {
+        next[0] = __ldg((const float4 *)(p.b.scales + segment * p.rows + b_row + g * WARP));
+        if (final) {
+            next[1] = __ldg((const float4 *)(p.b.bounds + b_row + g * WARP));
+            next[2] = __ldg((const float4 *)(p.b.bounds + b_row + g * WARP) + 1);
+        }
+    };
+    load(0);
+#pragma unroll
+    for (int g = 0; g < PANELS * PANEL / WARP; g++) {
+        const int64_t n = n0 + g * WARP, at = ((int64_t)w.product * p.M + m) * p.N + n;
+        const float4 of_columns = next[0], bounds[2] = { next[1], next[2] };
+        if (g + 1 < PANELS * PANEL / WARP)
+            load(g + 1);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const float *v = &sums[g / 4][(g % 4 * 4 + j) * 4 + r * 2];
+                *(float2 *)&staged[(lane / 4 + r * 8) * PITCH + j * 8 + lane % 4 * 2] =
+                    make_float2(v[0] * of_rows[r], v[1] * of_rows[r]);
+            }
+        __syncwarp();
+        float v[OWN_ROWS][WIDE];
+#pragma unroll
+        for (int i = 0; i < OWN_ROWS; i++) {
+            const float4 four =
+                *(const float4 *)&staged[(down + i * (WARP / LANES_ACROSS)) * PITCH + across];
+            v[i][0] = four.x * of_columns.x, v[i][1] = four.y * of_columns.y;
+            v[i][2] = four.z * of_columns.z, v[i][3] = four.w * of_columns.w;
+        }
+        __syncwarp();
+        const int columns = (int)max((int64_t)0, min((int64_t)WIDE, p.N - n));
+        auto has = [&](int i, int c) { return c < columns && m + i * (WARP / LANES_ACROSS) < p.M; };
+        auto place = [&](int i) { return at + i * (WARP / LANES_ACROSS) * p.N; };
+        if (p.goes_on)
+#pragma unroll
+            for (int i = 0; i < OWN_ROWS * WIDE; i++)
+                v[i / WIDE][i % WIDE] +=
+                    has(i / WIDE, i % WIDE) ? to[place(i / WIDE) + i % WIDE] : 0;
+        unsigned doubtful = 0;
+        if (final) {
+            const row_bound of[WIDE] = { { bounds[0].x, bounds[0].y },
+                                         { bounds[0].z, bounds[0].w },
+                                         { bounds[1].x, bounds[1].y },
+                                         { bounds[1].z, bounds[1].w } };
+            bool fine = true;
+#pragma unroll
+            for (int c = 0; c < WIDE; c++) {
+                const float least = most.tiny * of[c].largest + most.largest * of[c].tiny;
+#pragma unroll
+                for (int i = 0; i < OWN_ROWS; i++)
+                    fine = fine && fabsf(v[i][c]) >= least && fabsf(v[i][c]) < INFINITY;
+            }
+            if (!__all_sync(~0u, fine))
+#pragma unroll
+                for (int i = 0; i < OWN_ROWS; i++) {
+                    const int r = down + i * (WARP / LANES_ACROSS);
+                    const row_bound row = { __shfl_sync(~0u, own.tiny, r),
+                                            __shfl_sync(~0u, own.largest, r) };
+#pragma unroll
+                    for (int c = 0; c < WIDE; c++)
+                        if (has(i, c) && is_doubtful(v[i][c], row, of[c], p.coefficient))
+                            doubtful |= 1u << (i * WIDE + c);
+                }
+        }
+        if (ends)
+#pragma unroll
+            for (int i = 0; i < OWN_ROWS * WIDE; i++) {
+                float &x = v[i / WIDE][i % WIDE];
+                const bool real = has(i / WIDE, i % WIDE);
+                if (p.last.bias != nullptr)
+                    x += i % WIDE < columns ? __ldg(p.last.bias + n + i % WIDE) : 0;
+                if (p.last.residual != nullptr)
+                    x += real ? p.last.residual[place(i / WIDE) + i % WIDE] : 0;
+                x = p.last.activation <= TALC_ACTIVATION_RELU
+                        ? larger_or_nan(x, floor)
+                        : activate_by_call(p.last.activation, x);
+            }
+#pragma unroll
+        for (int i = 0; i < OWN_ROWS; i++)
+            if (p.aligned) {
+                if (has(i, 0))
+                    *(float4 *)(to + place(i)) = make_float4(v[i][0], v[i][1], v[i][2], v[i][3]);
+            } else {
+#pragma unroll
+                for (int c = 0; c < WIDE; c++)
+                    if (has(i, c))
+                        to[place(i) + c] = v[i][c];
+            }
+        if (__any_sync(~0u, doubtful != 0))
+            compute_again(p, w.product, m, n, doubtful);
+    }
+}
+
+/* From the scales of the segment before to those of `segment`. */
+template <int PANELS>
+static __device__ __forceinline__ void rescale(const packed_product &p, const product_work &w,
+                                               const int64_t (&matrices)[2], int segment,
+                                               float (&sums)[PANELS][64])
+{
+    const int lane = (int)threadIdx.x % WARP;
+    auto ratio = [](float now, float before) {
+        const int e = (__float_as_int(before) - __float_as_int(now)) >> 23;
+        return power_of_two(max(-126, min(126, e)));
+    };
+    const float *a = p.a.scales + segment * p.rows + (matrices[0] * p.a.count + w.m) * PANEL +
+                     threadIdx.x / WARP * WARP_ROWS + lane / 4,
+                *b = p.b.scales + segment * p.rows +
+                     (matrices[1] * p.b.count + w.n * PANELS) * PANEL + lane % 4 * 2;
+    const float down[2] = { ratio(a[0], a[-p.rows]), ratio(a[8], a[8 - p.rows]) };
+#pragma unroll
+    for (int i = 0; i < PANELS * 16; i++) {
+        const float2 now = *(const float2 *)(b + i * 8),
+                     before = *(const float2 *)(b + i * 8 - p.rows);
+        const float across[2] = { ratio(now.x, before.x), ratio(now.y, before.y) };
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float &sum = sums[i / 16][i % 16 * 4 + k];
+            sum = sum * down[k / 2] * across[k % 2];
+        }
+    }
+}
+
+template <int PANELS>
+static __device__ __forceinline__ void load_panels(const packed_product &p, uint32_t shared,
+                                                   uint32_t full, uint32_t empty)
+{
+    int stage = 0;
+    uint32_t parity = 1;
+    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
+        const product_work w = work_of(p, i);
+        int64_t matrices[2];
+        p.packed.offsets((uint64_t)w.product, matrices);
+        const char *a = p.a.panels + (matrices[0] * p.a.count + w.m) * p.chunks * PANEL_BYTES;
+        const char *b =
+            p.b.panels + (matrices[1] * p.b.count + w.n * PANELS) * p.chunks * PANEL_BYTES;
+        for (int chunk = w.chunk; chunk < w.end; chunk++) {
+            const uint32_t to = shared + stage * STAGE_BYTES<PANELS>, ready = full + 8 * stage;
+            barrier_wait(empty + 8 * stage, parity);
+            barrier_arrive_for(ready, STAGE_BYTES<PANELS>);
+            bulk_copy(to, a + (int64_t)chunk * PANEL_BYTES, PANEL_BYTES, ready);
+#pragma unroll
+            for (int h = 0; h < PANELS; h++)
+                bulk_copy(to + (1 + h) * PANEL_BYTES,
+                          b + ((int64_t)h * p.chunks + chunk) * PANEL_BYTES, PANEL_BYTES, ready);
+            if (++stage == STAGES<PANELS>)
+                stage = 0, parity ^= 1;
+        }
+    }
+}
+
+template <int PANELS>
+static __device__ __forceinline__ void multiply_panels(const packed_product &p, char *stages,
+                                                       uint32_t full, uint32_t empty)
+{
+    constexpr uint32_t PART = PART_BYTES / 16, STEP = 2 * EIGHT_BYTES / 16;
+    const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
+    const shared_matrix first = shared_matrix_of(shared_address(stages), EIGHT_BYTES / 16, 8);
+    float *staged = (float *)(stages + STAGES<PANELS> * STAGE_BYTES<PANELS>)+threadIdx.x / WARP *
+                    WARP_ROWS * PITCH;
+    int stage = 0;
+    uint32_t parity = 0;
+    for (int i = (int)blockIdx.x; i < p.work; i += (int)gridDim.x) {
+        const product_work w = work_of(p, i);
+        int64_t matrices[2];
+        p.packed.offsets((uint64_t)w.product, matrices);
+        float sums[PANELS][64], part[64];
+#pragma unroll
+        for (int k = 0; k < PANELS * 64; k++)
+            sums[k / 64][k % 64] = 0;
+        for (int chunk = w.chunk; chunk < w.end; chunk++) {
+            if (chunk % CHUNKS == 0 && chunk > w.chunk)
+                rescale<PANELS>(p, w, matrices, p.segment + chunk / CHUNKS, sums);
+            barrier_wait(full + 8 * stage, parity);
+            const uint32_t at = first.at + stage * (STAGE_BYTES<PANELS> / 16),
+                           a = at + warpgroup * 64;
+#pragma unroll
+            for (int h = 0; h < PANELS; h++) {
+                const uint32_t b = at + (1 + h) * (PANEL_BYTES / 16);
+                auto matrix = [&](uint32_t of, int step, int low) {
+                    return shared_matrix{ of + step * STEP + low * PART, first.stride };
+                };
+                wgmma_fence();
+#pragma unroll
+                for (int k = 0; k < CHUNK / 16; k++) {
+                    wgmma(part, matrix(a, k, 1), matrix(b, k, 0), k);
+                    wgmma(part, matrix(a, k, 0), matrix(b, k, 1), 1);
+                    wgmma(part, matrix(a, k, 0), matrix(b, k, 0), 1);
+                }
+                wgmma_commit();
+                wgmma_wait<0>();
+                if (h == PANELS - 1 && threadIdx.x % WARP == 0)
+                    barrier_arrive(empty + 8 * stage);
+#pragma unroll
+                for (int k = 0; k < 64; k++)
+                    sums[h][k] += part[k];
+            }
+            if (++stage == STAGES<PANELS>)
+                stage = 0, parity ^= 1;
+        }
+        store_tile<PANELS>(p, w, matrices, staged, sums);
+    }
+}
+
+template <int PANELS>
+static __global__ void __launch_bounds__(THREADS, 1)
+    multiply_packed(const __grid_constant__ packed_product p)
+{
+    extern __shared__ __align__(128) char shared[];
+    __shared__ __align__(8) uint64_t barriers[2 * STAGES<PANELS>];
+    const uint32_t full = shared_address(barriers), empty = full + 8 * STAGES<PANELS>;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES<PANELS>; i++) {
+            barrier_init(full + 8 * i, 1);
+            barrier_init(empty + 8 * i, MULTIPLIERS / WARP);
+        }
+        fence_barrier_init();
+    }
+    __syncthreads();
+    if (threadIdx.x >= MULTIPLIERS) {
+        registers_down<LOADER_REGISTERS>();
+        if (threadIdx.x == MULTIPLIERS)
+            load_panels<PANELS>(p, shared_address(shared), full, empty);
+    } else {
+        registers_up<MULTIPLIER_REGISTERS>();
+        multiply_panels<PANELS>(p, shared, full, empty);
+    }
+}
+
+/* A thread an output. */
+static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant__ packed_product p)
+{
+    const int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    const int64_t at = i < p.outputs ? i : p.outputs - 1;
+    const int64_t row = at / p.N, n = at - row * p.N, product = row / p.M, m = row - product * p.M;
+    int64_t matrices[2];
+    p.packed.offsets((uint64_t)product, matrices);
+    float sum = 0;
+    for (int s = 0; s < p.splits; s++)
+        sum += p.parts[s * p.outputs + at];
+    const bool bad = i < p.outputs &&
+                     is_doubtful(sum, p.a.bounds[matrices[0] * p.a.count * PANEL + m],
+                                 p.b.bounds[matrices[1] * p.b.count * PANEL + n], p.coefficient);
+    unsigned lanes = __ballot_sync(~0u, bad);
+    if (lanes != 0 && threadIdx.x % WARP == 0)
+        atomicAdd(p.recomputed, __popc(lanes));
+    for (; lanes != 0; lanes &= lanes - 1) {
+        const int of = __ffs((int)lanes) - 1;
+        const float again = output_by_warp(p, (int)__shfl_sync(~0u, product, of),
+                                           __shfl_sync(~0u, m, of), __shfl_sync(~0u, n, of));
+        if ((int)threadIdx.x % WARP == of)
+            sum = again;
+    }
+    if (i < p.outputs)
+        p.y[at] = ended(p, sum, n, at);
+}
+
+// ---- The plan -----------------------------------------------------------------------------------------------
+
+struct product_plan {
+    int panels, splits, round; /* panels of B of a tile; segments of a round */
+};
+
+/* An operand's matrices: those dimensions of the batch along which it changes. */
+struct matrices {
+    int rank = 0;
+    int64_t count = 1, dims[TALC_MAX_RANK], strides[TALC_MAX_RANK], numbers[TALC_MAX_RANK];
+    matrices(const talc_matmul_problem *p, const int64_t (&of)[TALC_MAX_RANK])
+    {
+        for (int i = p->batch_rank - 1; i >= 0; i--) {
+            numbers[i] = of[i] == 0 ? 0 : count;
+            count *= of[i] == 0 ? 1 : p->batch_dims[i];
+        }
+        for (int i = 0; i < p->batch_rank; i++)
+            if (of[i] != 0)
+                dims[rank] = p->batch_dims[i], strides[rank++] = of[i];
+    }
+};
+
+/* What follows from a plan: the parts of the workspace, in this order, whose sizes are multiples of 1 KB. */
+struct product_layout {
+    int64_t a_panels, b_panels; /* of a matrix */
+    int64_t a_rows, b_rows;     /* of all matrices */
+    int64_t segments;
+    size_t a, b, notes, scales, bounds, parts;
+};
+
+static product_layout layout_of(const talc_matmul_problem *p, const product_plan &w)
+{
+    product_layout l = {};
+    const int64_t chunks = talc_smaller((int64_t)w.round * CHUNKS, talc_ceil_div(p->K, CHUNK));
+    l.a_panels = talc_ceil_div(p->M, PANEL);
+    l.b_panels = talc_ceil_div(p->N, PANEL * w.panels) * w.panels;
+    l.a_rows = matrices(p, p->a_strides).count * l.a_panels * PANEL;
+    l.b_rows = matrices(p, p->b_strides).count * l.b_panels * PANEL;
+    l.segments = talc_ceil_div(p->K, SEGMENT);
+    l.a = (size_t)(l.a_rows / PANEL * chunks * PANEL_BYTES);
+    l.b = (size_t)(l.b_rows / PANEL * chunks * PANEL_BYTES);
+    const size_t rows = (size_t)(l.a_rows + l.b_rows);
+    l.notes = rows * (size_t)l.segments * sizeof(row_note);
+    l.scales = rows * (size_t)l.segments * sizeof(float);
+    l.bounds = rows * sizeof(row_bound);
+    l.parts = w.splits > 1 ? (size_t)(w.splits * p->batch * p->M * p->N * 4) : 0;
+    return l;
+}
+
+static size_t bytes_of(const product_layout &l)
+{
+    return l.a + l.b + l.notes + l.scales + l.bounds + l.parts;
+}
+
+static int64_t tiles_of(const talc_matmul_problem *p, const product_layout &l,
+                        const product_plan &w)
+{
+    return p->batch * l.a_panels * (l.b_panels / w.panels);
+}
+
+/* As measured on an H200: the rate of packing and its blocks, the clock cycles of a chunk and of a tile beside them. */
+static double seconds_of(const talc_device *device, const talc_matmul_problem *p,
+                         const product_layout &l, const product_plan &w)
+{
+    constexpr double CLOCK = 1.7e9, MEMORY = 3e12, LAUNCHES = 12e-6, PACKS = 4e-9;
+    const double tiles = (double)tiles_of(p, l, w), rows = (double)(l.a_rows + l.b_rows);
+    const double outputs = (double)(p->batch * p->M * p->N);
+    const double waves = (double)talc_ceil_div((int64_t)tiles * w.splits,
+                                               talc_cuda_state_of(device)->multiprocessors);
+    const double rounds = (double)talc_ceil_div(l.segments, w.round);
+    const double chunks = (double)talc_ceil_div(p->K, CHUNK);
+    const double chunk = w.panels == 2 ? 1800 : 970, tile = 7000. * w.panels;
+    return LAUNCHES * rounds + rows * (double)p->K * 8 / MEMORY +
+           rows / 16 * (double)l.segments * PACKS +
+           waves * (chunks / w.splits * chunk + rounds * tile) / CLOCK +
+           (w.splits > 1 ? outputs * w.splits * 8 * rounds / MEMORY + 3e-6
+                         : outputs * 8 * (rounds - 1) / MEMORY);
+}
+
+const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_matmul_problem *p,
+                                        size_t limit, talc_plan *plan)
+{
+    const talc_cuda_state &gpu = *talc_cuda_state_of(device);
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (gpu.capability != 90)
+        return "the GPU is not of compute capability 9.0";
+    if (p->K < LEAST_PRODUCTS)
+        return "sums of fewer than 16 products";
+    if (p->M == 0 || p->N == 0 || p->batch == 0)
+        return "it is empty";
+    if (p->M > INT_MAX - PANEL || p->N > INT_MAX - 2 * PANEL || p->batch > INT_MAX ||
+        p->K > (int64_t)INT_MAX * CHUNK / 2)
+        return "an extent is too large";
+    product_plan best = {};
+    plan->seconds = INFINITY;
+    for (int panels = 1; panels <= 2; panels++)
+        for (int splits = 1; splits <= gpu.multiprocessors; splits++) {
+            product_plan w = { panels, splits, 0 };
+            const product_layout none = layout_of(p, w);
+            const int64_t tiles = tiles_of(p, none, w);
+            if (splits > 1 && (tiles * splits > gpu.multiprocessors || splits * 4 * CHUNK > p->K))
+                break;
+            if (tiles * splits > INT_MAX || bytes_of(none) > limit)
+                continue;
+            const double segment =
+                (double)(none.a_rows + none.b_rows) / PANEL * CHUNKS * PANEL_BYTES;
+            const int64_t room = (int64_t)((double)(limit - bytes_of(none)) / segment);
+            if ((none.a_rows + none.b_rows) / PANEL * talc_ceil_div(p->K, CHUNK) * PANEL_BYTES +
+                    bytes_of(none) <=
+                limit)
+                w.round = (int)none.segments;
+            else if (room > 0)
+                /* Rounds of one size. */
+                w.round = (int)talc_ceil_div(none.segments, talc_ceil_div(none.segments, room));
+            else
+                continue;
+            const product_layout l = layout_of(p, w);
+            const double seconds = seconds_of(device, p, l, w);
+            if (seconds < plan->seconds) {
+                plan->seconds = seconds;
+                plan->workspace = bytes_of(l);
+                best = w;
+            }
+        }
+    if (plan->seconds == INFINITY)
+        return "the workspace does not hold its operands";
+    talc_plan_keep(plan, &best, sizeof best);
+    return NULL;
+}
+
+static void pack(const packing &p, bool along_k, cudaStream_t stream)
+{
+    constexpr int FEW = 8;
+    const unsigned down = (unsigned)(p.count < 65535 ? p.count : 65535);
+    const dim3 rows((unsigned)(p.panels * (PANEL / EIGHT) * p.round), down),
+        columns((unsigned)(p.panels * (PANEL / NEIGHBOURS) * p.round), down);
+    if (!along_k)
+        pack_columns<<<columns, NEIGHBOURS *(p.chunks < CHUNKS ? p.chunks : CHUNKS), 0, stream>>>(
+            p);
+    else if (p.chunks <= FEW)
+        pack_rows<FEW><<<rows, BLOCK, 0, stream>>>(p);
+    else
+        pack_rows<CHUNKS><<<rows, BLOCK, 0, stream>>>(p);
+}
+
+template <int PANELS>
+static cudaError_t multiply(const packed_product &p, unsigned blocks, cudaStream_t stream)
+{
+    const cudaError_t error = allow_shared(&multiply_packed<PANELS>, SHARED<PANELS>);
+    if (error == cudaSuccess)
+        multiply_packed<PANELS><<<blocks, THREADS, SHARED<PANELS>, stream>>>(p);
+    return error;
+}
+
+static packing packing_of(const talc_matmul_problem *p, const matrices &m, const void *from,
+                          bool transposed, int64_t ld, int64_t rows, int64_t panels)
+{
+    bool aligned = (uintptr_t)from % 16 == 0 && ld % 4 == 0;
+    for (int i = 0; i < m.rank; i++)
+        aligned = aligned && m.strides[i] % 4 == 0;
+    packing o{ .from = (const float *)from,
+               .rows = rows,
+               .K = p->K,
+               .row_step = transposed ? 1 : ld,
+               .k_step = transposed ? ld : 1,
+               .panels = (int)panels,
+               .segments = (int)talc_ceil_div(p->K, SEGMENT),
+               .count = (int)m.count,
+               .aligned = aligned,
+               .matrices = { m.rank, m.dims, { m.strides } } };
+    return o;
+}
+
+talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_problem *p,
+                                       const talc_plan *plan,
+                                       const talc_matmul_arguments *arguments)
+{
+    const talc_status status = talc_cuda_enter(device, "matmul");
+    if (status != TALC_OK)
+        return status;
+    const product_plan &w = *(const product_plan *)talc_plan_own(plan);
+    const product_layout l = layout_of(p, w);
+    const matrices a_matrices(p, p->a_strides), b_matrices(p, p->b_strides);
+    packing a = packing_of(p, a_matrices, arguments->a, p->transpose_a, p->lda, p->M, l.a_panels);
+    packing b = packing_of(p, b_matrices, arguments->b, !p->transpose_b, p->ldb, p->N, l.b_panels);
+    char *at = (char *)arguments->base.workspace;
+    a.to = at, b.to = at + l.a;
+    a.notes = (row_note *)(at + l.a + l.b), b.notes = a.notes + l.a_rows * l.segments;
+    float *scales = (float *)(at + l.a + l.b + l.notes);
+    row_bound *bounds = (row_bound *)((char *)scales + l.scales);
+    packed_product m{
+        .a = { a.to, scales, bounds, a.panels, a.from, a.row_step, a.k_step },
+        .b = { b.to, scales + l.a_rows, bounds + l.a_rows, b.panels, b.from, b.row_step, b.k_step },
+        .y = (float *)arguments->y,
+        .parts = w.splits > 1 ? (float *)((char *)bounds + l.bounds) : NULL,
+        .last = { arguments->bias, arguments->residual, p->activation },
+        .M = p->M,
+        .N = p->N,
+        .K = p->K,
+        .outputs = p->batch * p->M * p->N,
+        .rows = l.a_rows + l.b_rows,
+        .aligned = p->N % WIDE == 0 && (uintptr_t)arguments->y % 16 == 0,
+        .m_tiles = (int)l.a_panels,
+        .n_tiles = (int)l.b_panels / w.panels,
+        .work = (int)(tiles_of(p, l, w) * w.splits),
+        .splits = w.splits,
+        .segments = (int)l.segments,
+        .coefficient = 0x1p14f / sqrtf((float)p->K),
+        .recomputed = talc_cuda_recomputed(device),
+        .packed = { p->batch_rank, p->batch_dims, { a_matrices.numbers, b_matrices.numbers } },
+        .sources = { p->batch_rank, p->batch_dims, { p->a_strides, p->b_strides } },
+    };
+    m.by_splits.set(w.splits);
+    m.by_tiles.set((int64_t)m.m_tiles * m.n_tiles);
+    m.by_group.set((int64_t)TILES_DOWN * m.n_tiles);
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const int64_t chunks = talc_ceil_div(p->K, CHUNK);
+    const int most = talc_cuda_state_of(device)->multiprocessors;
+    const unsigned blocks = (unsigned)(m.work < most ? m.work : most);
+    cudaError_t error = cudaSuccess;
+    for (int segment = 0; segment < l.segments && error == cudaSuccess; segment += w.round) {
+        a.segment = b.segment = m.segment = segment;
+        a.round = b.round = (int)talc_smaller(w.round, l.segments - segment);
+        a.chunks = b.chunks = m.chunks =
+            (int)talc_smaller((int64_t)w.round * CHUNKS, chunks - (int64_t)segment * CHUNKS);
+        m.goes_on = segment > 0, m.ends = segment + w.round >= l.segments;
+        pack(a, !p->transpose_a, stream);
+        pack(b, p->transpose_b, stream);
+        /* Those of b follow those of a. */
+        bound_rows<<<(unsigned)(m.rows / (BLOCK / WARP)), BLOCK, 0, stream>>>(
+            a.notes, scales, bounds, m.rows, m.segments, segment + a.round);
+        error = w.panels == 2 ? multiply<2>(m, blocks, stream) : multiply<1>(m, blocks, stream);
+    }
+    if (error != cudaSuccess)
+        return talc_cuda_not_launched(device, "matmul", error);
+    if (m.parts != NULL)
+        add_parts<<<(unsigned)talc_ceil_div(m.outputs, BLOCK), BLOCK, 0, stream>>>(m);
+    return talc_cuda_launched(device, "matmul");
+}
