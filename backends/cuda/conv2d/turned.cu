@@ -1,90 +1,232 @@
 /// Input gradients by the forward kernels (turned.h), and the row split, which has no other gradient.
 #include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/phases.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/dtype.cuh"
-#include "backends/cuda/index.cuh"
+#include "backends/cuda/group.cuh"
 
 #include <cmath>
+#include <cstring>
 
 using namespace talc;
 
-/* Where the forward kernels' workspace begins, behind the weights. */
+/* Where parts of the workspace begin. */
 constexpr size_t ALIGNMENT = 256;
 
-// ---- The problem --------------------------------------------------------------------------------------------
+constexpr int MOST_PHASES = 64;
+/* Bytes of the phases of a round of images. */
+constexpr size_t ROUND_BYTES = (size_t)192 << 20;
+
+static size_t aligned(int64_t bytes)
+{
+    return ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+// ---- The phases ---------------------------------------------------------------------------------------------
+
+using turned_axis = phase_axis_taps<int64_t>;
+
+struct phases {
+    turned_axis h[MOST_PHASES], w[MOST_PHASES];
+};
+
+static phases phases_of(const talc_conv2d_problem *p)
+{
+    phases of;
+    for (int64_t i = 0; i < p->stride_h; i++)
+        of.h[i] = phase_axis_taps_of(p->H, p->KH, p->stride_h, p->dilation_h, p->pad_top, i);
+    for (int64_t i = 0; i < p->stride_w; i++)
+        of.w[i] = phase_axis_taps_of(p->W, p->KW, p->stride_w, p->dilation_w, p->pad_left, i);
+    return of;
+}
+
+static bool is_empty(const turned_axis &h, const turned_axis &w)
+{
+    return h.taps * w.taps == 0;
+}
+
+/* Of `images` images. */
+static talc_conv2d_problem turned(const talc_conv2d_problem *p, const turned_axis &h,
+                                  const turned_axis &w, int64_t images)
+{
+    talc_conv2d_problem t = *p;
+    t.direction = TALC_FORWARD;
+    t.N = images;
+    t.C = p->OC, t.H = p->OH, t.W = p->OW;
+    t.OC = p->C, t.OH = h.count, t.OW = w.count;
+    t.KH = h.taps, t.KW = w.taps;
+    t.stride_h = t.stride_w = 1;
+    t.dilation_h = h.dilation, t.dilation_w = w.dilation;
+    t.pad_top = h.before, t.pad_left = w.before;
+    t.pad_bottom = h.count - p->OH - h.before + (h.taps - 1) * h.dilation;
+    t.pad_right = w.count - p->OW - w.before + (w.taps - 1) * w.dilation;
+    return t;
+}
+
+static bool has_phases(const talc_conv2d_problem *p)
+{
+    return p->stride_h != 1 || p->stride_w != 1;
+}
 
 const char *talc_cuda_conv2d_turned_refuses(const talc_conv2d_problem *p)
 {
     const int64_t down = p->dilation_h * (p->KH - 1), across = p->dilation_w * (p->KW - 1);
-    if (p->stride_h != 1 || p->stride_w != 1)
+    if (has_phases(p))
         return "the stride is not 1";
     if (p->pad_top > down || p->pad_bottom > down || p->pad_left > across || p->pad_right > across)
         return "the padding is wider than the kernel reaches";
     return NULL;
 }
 
-static talc_conv2d_problem turned(const talc_conv2d_problem *p)
+/* Of the workspace: the weights, then what each phase gives for a round of images, then the forward kernels' own. */
+struct phases_layout {
+    int64_t round;                                    /* images */
+    size_t weights, of_phases;                        /* bytes */
+    int64_t weights_at[MOST_PHASES], at[MOST_PHASES]; /* elements, of phase [h][w]; -1: no taps */
+};
+
+static phases_layout layout_of(const talc_conv2d_problem *p, const phases &of, int64_t round)
 {
-    const int64_t down = p->dilation_h * (p->KH - 1), across = p->dilation_w * (p->KW - 1);
-    talc_conv2d_problem t = *p;
-    t.direction = TALC_FORWARD;
-    t.C = p->OC, t.H = p->OH, t.W = p->OW;
-    t.OC = p->C, t.OH = p->H, t.OW = p->W;
-    t.pad_top = down - p->pad_top, t.pad_bottom = down - p->pad_bottom;
-    t.pad_left = across - p->pad_left, t.pad_right = across - p->pad_right;
-    return t;
+    const int64_t pairs = p->OC * (p->C / p->groups);
+    const size_t size = talc_dtype_size(p->dtype);
+    phases_layout l = {};
+    l.round = round;
+    for (int64_t k = 0; k < p->stride_h * p->stride_w; k++) {
+        const turned_axis &h = of.h[k / p->stride_w], &w = of.w[k % p->stride_w];
+        l.weights_at[k] = (int64_t)(l.weights / size);
+        l.at[k] = is_empty(h, w) ? -1 : (int64_t)(l.of_phases / size);
+        l.weights += aligned(pairs * h.taps * w.taps * (int64_t)size);
+        if (!is_empty(h, w) && round > 0)
+            l.of_phases += aligned(round * p->C * h.count * w.count * (int64_t)size);
+    }
+    return l;
 }
 
-static int64_t weights_of(const talc_conv2d_problem *p)
+/* The phases of `round` images at a time. */
+static const char *plan_round(talc_cuda_forward_plan forward, const talc_device *device,
+                              const talc_conv2d_problem *p, const phases &of, int64_t round,
+                              talc_plan *plan)
 {
-    return p->OC * (p->C / p->groups) * p->KH * p->KW;
+    const phases_layout l = layout_of(p, of, round);
+    size_t most = 0;
+    double seconds = 0;
+    if (round * p->C * p->H * p->W > INT_MAX)
+        return "an image of the input has more than 2^31 - 1 elements";
+    for (int64_t k = 0; k < p->stride_h * p->stride_w; k++)
+        if (l.at[k] >= 0) {
+            const talc_conv2d_problem t =
+                turned(p, of.h[k / p->stride_w], of.w[k % p->stride_w], round);
+            talc_plan own = {};
+            const char *refuses = forward(device, &t, 0, &own);
+            if (refuses != NULL)
+                return refuses;
+            most = own.workspace > most ? own.workspace : most;
+            seconds += own.seconds;
+        }
+    const double rounds = (double)talc_ceil_div(p->N, round);
+    const double dx = (double)(p->N * p->C * p->H * p->W) * (double)talc_dtype_size(p->dtype);
+    plan->workspace = l.weights + l.of_phases + most;
+    plan->seconds = rounds * seconds +
+                    talc_cuda_conv2d_seconds(device, p, INFINITY, dx + 2 * (double)l.weights, 2);
+    talc_plan_keep(plan, &round, sizeof round);
+    return NULL;
 }
 
-static size_t bytes_of(const talc_conv2d_problem *p)
+const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const talc_device *device,
+                                         const talc_conv2d_problem *p, size_t limit,
+                                         talc_plan *plan)
 {
-    const size_t bytes = (size_t)weights_of(p) * talc_dtype_size(p->dtype);
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const char *refuses = NULL;
+    if (!has_phases(p))
+        refuses = talc_cuda_conv2d_turned_refuses(p);
+    else if (p->dtype != TALC_F32)
+        refuses = "the data is not f32";
+    else if (p->stride_h > MOST_PHASES || p->stride_w > MOST_PHASES ||
+             p->stride_h * p->stride_w > MOST_PHASES)
+        refuses = "the stride has more than 64 phases";
+    if (refuses != NULL)
+        return refuses;
+    const phases of = phases_of(p);
+    const size_t weights = layout_of(p, of, 0).weights;
+    if (!has_phases(p)) {
+        const talc_conv2d_problem t = turned(p, of.h[0], of.w[0], p->N);
+        refuses = forward(device, &t, limit > weights ? limit - weights : 0, plan);
+        if (refuses != NULL)
+            return refuses;
+        plan->workspace += weights;
+        plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * (double)weights, 1);
+        return NULL;
+    }
+    const size_t image = layout_of(p, of, 1).of_phases;
+    const size_t room = limit < 2 * ROUND_BYTES ? limit / 2 : ROUND_BYTES;
+    const int64_t fit = image == 0 ? p->N : (int64_t)(room / image);
+    const int64_t round = talc_even(p->N, fit > 1 ? fit : 1);
+    refuses = plan_round(forward, device, p, of, round, plan);
+    if (refuses == NULL && plan->workspace > limit && round > 1)
+        refuses = plan_round(forward, device, p, of, 1, plan);
+    return refuses;
 }
 
-const char *talc_cuda_conv2d_turned_plan(const char *(*forward)(const talc_device *, const void *,
-                                                                size_t, talc_plan *),
-                                         const talc_device *device, const talc_conv2d_problem *p,
-                                         size_t limit, talc_plan *plan)
+const char *talc_cuda_conv2d_turned_plan(talc_cuda_forward_plan forward, const talc_device *device,
+                                         const talc_conv2d_problem *p, size_t limit,
+                                         talc_plan *plan)
 {
     const char *refuses = talc_cuda_conv2d_turned_refuses(p);
-    if (refuses != NULL)
-        return refuses;
-    const talc_conv2d_problem t = turned(p);
-    const size_t bytes = bytes_of(p);
-    refuses = forward(device, &t, limit > bytes ? limit - bytes : 0, plan);
-    if (refuses != NULL)
-        return refuses;
-    plan->workspace += bytes;
-    plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * (double)bytes, 1);
-    return NULL;
+    return refuses != NULL ? refuses
+                           : talc_cuda_conv2d_phases_plan(forward, device, p, limit, plan);
 }
 
 // ---- The weights --------------------------------------------------------------------------------------------
 
-/* t's element i, in channel ic of group g, is w's of output channel oc. */
+/* Of an axis: to which phase a tap belongs, by its number modulo `apart`, and how many taps that has. */
+struct turned_taps {
+    int apart, phase[MOST_PHASES], taps[MOST_PHASES];
+};
+
+static turned_taps taps_of(const turned_axis *axes, int64_t stride)
+{
+    turned_taps t = { (int)axes[0].apart, {}, {} };
+    for (int i = 0; i < stride; i++)
+        if (axes[i].taps > 0) {
+            t.phase[axes[i].tap] = i;
+            t.taps[axes[i].tap] = (int)axes[i].taps;
+        }
+    return t;
+}
+
+struct turned_weights {
+    turned_taps h, w;
+    int64_t at[MOST_PHASES]; /* where the weights of phase [h][w] begin */
+    int phases_w;
+};
+
+/* w's element of group g, output channel oc, channel ic and a tap is t's of channel ic of that group, oc and the phase's tap from the end. */
 template <typename T, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
-    turn_weights(T *t, const T *w, const divisor<Index> taps, const divisor<Index> OC,
-                 const divisor<Index> IC, Index count)
+    turn_weights(T *t, const T *w, const __grid_constant__ turned_weights of, int KW,
+                 const divisor<Index> taps, const divisor<Index> OC, const divisor<Index> IC,
+                 Index count)
 {
     TALC_GRID_LOOP(Index, i, count)
     {
-        const Index pair = taps.quotient(i), tap = i - pair * taps.by;
-        const Index channel = OC.quotient(pair), oc = pair - channel * OC.by;
-        const Index g = IC.quotient(channel), ic = channel - g * IC.by;
-        t[i] = w[((g * OC.by + oc) * IC.by + ic) * taps.by + (taps.by - 1 - tap)];
+        const Index pair = taps.quotient(i), row = IC.quotient(pair), g = OC.quotient(row);
+        const Index ic = pair - row * IC.by, oc = row - g * OC.by;
+        const int tap = (int)(i - pair * taps.by), kh = tap / KW, kw = tap - kh * KW;
+        const int h = kh % of.h.apart, across = kw % of.w.apart;
+        const int rows = of.h.taps[h], columns = of.w.taps[across];
+        if (rows == 0 || columns == 0)
+            continue; /* no element of dx is so far from one of dy */
+        const int place = (rows - 1 - kh / of.h.apart) * columns + columns - 1 - kw / of.w.apart;
+        t[of.at[of.h.phase[h] * of.phases_w + of.w.phase[across]] +
+          (int64_t)((g * IC.by + ic) * OC.by + oc) * (rows * columns) + place] = w[i];
     }
 }
 
 template <typename T>
-static void turn(talc_device *device, const talc_conv2d_problem *p, void *t, const void *w)
+static void turn(talc_device *device, const talc_conv2d_problem *p, const turned_weights &of,
+                 void *t, const void *w)
 {
-    const int64_t count = weights_of(p);
+    const int64_t count = p->OC * (p->C / p->groups) * p->KH * p->KW;
     with_index(count, [&](auto zero) {
         using Index = decltype(zero);
         divisor<Index> taps, OC, IC;
@@ -93,35 +235,130 @@ static void turn(talc_device *device, const talc_conv2d_problem *p, void *t, con
         IC.set(p->C / p->groups);
         turn_weights<T, Index>
             <<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
-                (T *)t, (const T *)w, taps, OC, IC, (Index)count);
+                (T *)t, (const T *)w, of, (int)p->KW, taps, OC, IC, (Index)count);
     });
 }
 
-talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, const void *,
-                                                               const talc_plan *, const void *),
+// ---- From phases to dx --------------------------------------------------------------------------------------
+
+struct phases_places {
+    int64_t at[MOST_PHASES];
+    int rows[MOST_PHASES], columns[MOST_PHASES]; /* of the phases of each axis */
+    divisor<uint32_t> W, H, stride_h, stride_w;  /* W in groups of COUNT */
+};
+
+/* A thread COUNT neighbours of a row. */
+template <int COUNT>
+static __global__ void __launch_bounds__(BLOCK)
+    join_phases(float *dx, const float *of, const __grid_constant__ phases_places p, uint32_t count)
+{
+    TALC_GRID_LOOP(uint32_t, i, count)
+    {
+        const uint32_t row = p.W.quotient(i), first = (i - row * p.W.by) * COUNT;
+        const uint32_t plane = p.H.quotient(row), h = row - plane * p.H.by;
+        const uint32_t down = p.stride_h.quotient(h), phase_h = h - down * p.stride_h.by;
+        vec<float, COUNT> v;
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            const uint32_t across = p.stride_w.quotient(first + k),
+                           phase_w = first + k - across * p.stride_w.by;
+            const int64_t at = p.at[phase_h * p.stride_w.by + phase_w];
+            const int64_t place =
+                ((int64_t)plane * p.rows[phase_h] + down) * p.columns[phase_w] + across;
+            v.of[k] = at < 0 ? 0 : of[at + place];
+        }
+        ((vec<float, COUNT> *)dx)[i] = v;
+    }
+}
+
+static void join(talc_device *device, const talc_conv2d_problem *p, const phases &of,
+                 const phases_layout &l, int64_t images, float *dx, const float *from)
+{
+    phases_places places = {};
+    memcpy(places.at, l.at, sizeof places.at);
+    for (int i = 0; i < p->stride_h; i++)
+        places.rows[i] = (int)of.h[i].count;
+    for (int i = 0; i < p->stride_w; i++)
+        places.columns[i] = (int)of.w[i].count;
+    const bool wide = p->W % 4 == 0 && (uintptr_t)dx % 16 == 0;
+    const int64_t count = images * p->C * p->H * (wide ? p->W / 4 : p->W);
+    places.W.set(wide ? p->W / 4 : p->W), places.H.set(p->H);
+    places.stride_h.set(p->stride_h), places.stride_w.set(p->stride_w);
+    const auto kernel = wide ? &join_phases<4> : &join_phases<1>;
+    kernel<<<grid_for_threads(device, count), BLOCK, 0, talc_cuda_stream(device)>>>(
+        dx, from, places, (uint32_t)count);
+}
+
+static talc_status run_phases(talc_cuda_forward_plan plan, talc_cuda_forward_run forward,
+                              talc_device *device, const talc_conv2d_problem *p, const phases &of,
+                              const phases_layout &l, const talc_conv2d_arguments *given)
+{
+    char *weights = (char *)given->base.workspace, *results = weights + l.weights;
+    talc_status status = TALC_OK;
+    for (int64_t n = 0; n < p->N && status == TALC_OK; n += l.round) {
+        const int64_t images = talc_smaller(l.round, p->N - n);
+        for (int64_t k = 0; k < p->stride_h * p->stride_w && status == TALC_OK; k++) {
+            if (l.at[k] < 0)
+                continue;
+            const talc_conv2d_problem t =
+                turned(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
+            talc_plan own = {};
+            (void)plan(device, &t, 0, &own);
+            talc_conv2d_arguments arguments = {};
+            arguments.base.workspace = results + l.of_phases;
+            arguments.x = (const float *)given->dy + n * p->OC * p->OH * p->OW;
+            arguments.w = (float *)weights + l.weights_at[k];
+            arguments.y = (float *)results + l.at[k];
+            status = forward(device, &t, &own, &arguments);
+        }
+        if (status == TALC_OK) {
+            join(device, p, of, l, images, (float *)given->dx + n * p->C * p->H * p->W,
+                 (const float *)results);
+            status = talc_cuda_launched(device, "conv2d.grad_input");
+        }
+    }
+    return status;
+}
+
+talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_forward_run forward,
                                         talc_device *device, const talc_conv2d_problem *p,
-                                        const talc_plan *plan, const talc_conv2d_arguments *given)
+                                        const talc_plan *planned,
+                                        const talc_conv2d_arguments *given)
 {
     talc_status status = talc_cuda_enter(device, "conv2d.grad_input");
     if (status != TALC_OK)
         return status;
-    void *weights = given->base.workspace;
+    const phases of = phases_of(p);
+    const phases_layout l =
+        layout_of(p, of, has_phases(p) ? *(const int64_t *)talc_plan_own(planned) : 0);
+    turned_weights to = {
+        taps_of(of.h, p->stride_h), taps_of(of.w, p->stride_w), {}, (int)p->stride_w
+    };
+    memcpy(to.at, l.weights_at, sizeof to.at);
     status = with_float(p->dtype, [&](auto element) {
-        turn<typename decltype(element)::type>(device, p, weights, given->w);
+        turn<typename decltype(element)::type>(device, p, to, given->base.workspace, given->w);
         return talc_cuda_launched(device, "conv2d.grad_input");
     });
     if (status != TALC_OK)
         return status;
-    const talc_conv2d_problem t = turned(p);
-    const size_t bytes = bytes_of(p);
-    talc_plan rest = *plan;
-    rest.workspace -= bytes;
+    if (has_phases(p))
+        return run_phases(plan, forward, device, p, of, l, given);
+    const talc_conv2d_problem t = turned(p, of.h[0], of.w[0], p->N);
+    talc_plan rest = *planned;
+    rest.workspace -= l.weights;
     talc_conv2d_arguments arguments = {};
-    arguments.base.workspace = (char *)weights + bytes;
+    arguments.base.workspace = (char *)given->base.workspace + l.weights;
     arguments.x = given->dy;
-    arguments.w = weights;
+    arguments.w = given->base.workspace;
     arguments.y = given->dx;
     return forward(device, &t, &rest, &arguments);
+}
+
+talc_status talc_cuda_conv2d_turned_run(talc_cuda_forward_run forward, talc_device *device,
+                                        const talc_conv2d_problem *p, const talc_plan *plan,
+                                        const talc_conv2d_arguments *given)
+{
+    return talc_cuda_conv2d_phases_run(NULL, forward, device, p, plan, given);
 }
 
 // ---- The row ---------------------------------------------------------------------------------------------------

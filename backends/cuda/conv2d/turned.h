@@ -7,6 +7,10 @@
 ///     t[g*IC + ic, oc, kh, kw] = w[g*OC + oc, ic, KH-1 - kh, KW-1 - kw]
 ///
 /// with IC and OC the channels of a group. t stands at the beginning of the workspace, the forward kernels' own after it.
+///
+/// At a stride the elements of dx that are congruent modulo it, a phase, are such a convolution with some of the taps: those for which
+/// h + top - kh*dilation_h is a multiple of the stride. Phases are computed one after the other, for as many images as the workspace
+/// holds, then put together. So no zeros are inserted into dy, and nothing is multiplied in vain.
 #ifndef TALC_BACKENDS_CUDA_CONV2D_TURNED_H
 #define TALC_BACKENDS_CUDA_CONV2D_TURNED_H
 
@@ -14,19 +18,32 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// Why there is no such convolution; NULL when there is.
+/// A row's functions for the forward direction.
+typedef const char *(*talc_cuda_forward_plan)(const talc_device *, const void *, size_t,
+                                              talc_plan *);
+typedef talc_status (*talc_cuda_forward_run)(talc_device *, const void *, const talc_plan *,
+                                             const void *);
+
+/// Why there is no such convolution at stride 1; NULL when there is.
 const char *talc_cuda_conv2d_turned_refuses(const talc_conv2d_problem *problem);
 
-/// A row's plan for it, by the row's forward plan.
-const char *talc_cuda_conv2d_turned_plan(
-    const char *(*forward)(const talc_device *, const void *, size_t, talc_plan *),
-    const talc_device *device, const talc_conv2d_problem *problem, size_t limit, talc_plan *plan);
+/// A row's plan for stride 1, by its forward plan.
+const char *talc_cuda_conv2d_turned_plan(talc_cuda_forward_plan forward, const talc_device *device,
+                                         const talc_conv2d_problem *problem, size_t limit,
+                                         talc_plan *plan);
 
 /// Turns the weights, then runs it by the row's forward run.
-talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, const void *,
-                                                               const talc_plan *, const void *),
-                                        talc_device *device, const talc_conv2d_problem *problem,
-                                        const talc_plan *plan,
+talc_status talc_cuda_conv2d_turned_run(talc_cuda_forward_run forward, talc_device *device,
+                                        const talc_conv2d_problem *problem, const talc_plan *plan,
+                                        const talc_conv2d_arguments *arguments);
+
+/// The same for any stride, of f32 where that is not 1.
+const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const talc_device *device,
+                                         const talc_conv2d_problem *problem, size_t limit,
+                                         talc_plan *plan);
+talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan forward_plan,
+                                        talc_cuda_forward_run forward, talc_device *device,
+                                        const talc_conv2d_problem *problem, const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
 /// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu).
@@ -37,7 +54,7 @@ talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
                                         const talc_conv2d_problem *problem, const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
-/// The functions of a row of plan_of<Form> and run<Form>, whose input gradients at stride 1 are convolutions too.
+/// The functions of a row of plan_of<Form> and run<Form>, whose input gradients are convolutions too.
 #define TALC_TURNED_ROW(name, Form, products)                                                      \
     const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
                                                size_t limit, talc_plan *plan)                      \
@@ -56,7 +73,7 @@ talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         if (p->direction == TALC_GRAD_WEIGHT)                                                      \
             return talc_cuda_conv2d_weight_plan(products, device, p, limit, plan);                 \
-        return talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
+        return talc_cuda_conv2d_phases_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
                                             plan);                                                 \
     }                                                                                              \
     talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
@@ -66,7 +83,8 @@ talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
         const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
         if (p->direction == TALC_GRAD_WEIGHT)                                                      \
             return talc_cuda_conv2d_weight_run(products, device, p, plan, a);                      \
-        return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_##name##_run, device, p, plan, a);     \
+        return talc_cuda_conv2d_phases_run(talc_cuda_conv2d_##name##_plan,                         \
+                                           talc_cuda_conv2d_##name##_run, device, p, plan, a);     \
     }
 
 TALC_END_DECLARATIONS

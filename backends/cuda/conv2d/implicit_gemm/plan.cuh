@@ -6,6 +6,7 @@
 #include "tensor/extent.h"
 
 #include <cmath>
+#include <initializer_list>
 
 namespace talc
 {
@@ -264,11 +265,14 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     constexpr int64_t MOST = 1 << 20;
     const int64_t extents[] = { p->N,          p->C,        p->H,         p->W,
                                 p->OC,         p->OH,       p->OW,        p->KH,
-                                p->KW,         p->stride_h, p->stride_w,  p->pad_top,
-                                p->pad_bottom, p->pad_left, p->pad_right, p->dilation_h,
+                                p->KW,         p->stride_h, p->stride_w,  p->dilation_h,
                                 p->dilation_w };
     for (int64_t extent : extents)
         if (extent < 0 || extent > MOST)
+            return false;
+    /* Padding is negative in the phases of an input gradient (turned.h). */
+    for (int64_t pad : { p->pad_top, p->pad_bottom, p->pad_left, p->pad_right })
+        if (pad < -MOST || pad > MOST)
             return false;
     if (p->N * p->C * p->OC == 0 || p->H * p->W == 0 || p->OH * p->OW == 0)
         return false;
