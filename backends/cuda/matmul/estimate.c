@@ -2,9 +2,11 @@
 
 #include "backends/cuda/device/estimate.h"
 
-/* Of an H200: until cuBLAS has chosen and launched, 7 to 15 us; a step of k of `direct`, mostly a wait for memory; a product
- * of `direct` where its blocks do not fill the GPU. */
-static const double CUBLAS = 7e-6, STEP = 4e-6 / 256.5, PRODUCT = 4e-6 / ((1 << 22) + 0.5);
+/* Of an H200: until cuBLAS has chosen and launched, 7 to 15 us; its rate beside its rate in long sums, where operands are moved before and
+ * not meanwhile; of the rate of memory what `dot` reaches; a step of k of `direct`, mostly a wait for memory; a product of
+ * `direct` where its blocks do not fill the GPU. */
+static const double CUBLAS = 7e-6, CUBLAS_SHARE = 1.2, DOT_SHARE = 0.75, STEP = 4e-6 / 256.5,
+                    PRODUCT = 4e-6 / ((1 << 22) + 0.5);
 
 static double larger(double a, double b)
 {
@@ -37,14 +39,14 @@ static double moving(const talc_matmul_problem *p)
 
 double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *p)
 {
-    return TALC_CUDA_LAUNCH + moving(p);
+    return TALC_CUDA_LAUNCH + moving(p) / DOT_SHARE;
 }
 
 double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_matmul_problem *p)
 {
-    const double multiplying =
-        talc_cuda_seconds(device, p->dtype, 2 * products(p), talc_cuda_blas_share(p->dtype), 0, 1);
-    return larger(CUBLAS, multiplying) + moving(p);
+    return CUBLAS + moving(p) +
+           talc_cuda_seconds(device, p->dtype, 2 * products(p),
+                             CUBLAS_SHARE * talc_cuda_blas_share(p->dtype), 0, 0);
 }
 
 double talc_cuda_matmul_direct_seconds(const talc_matmul_problem *p)

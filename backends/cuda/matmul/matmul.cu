@@ -395,8 +395,8 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_row<plan_dot, dot_run>("dot", { "the data's own type, FMA", TALC_STRICT, false }),
     talc_cuda_row<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
-        "tensor_cores", { "halves in three products on tensor cores, sums in f32", TALC_STRICT,
-                          false }),
+        "tensor_cores",
+        { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false }),
     talc_cuda_row<plan_cublas, cublas_run>(
         "cublas", { "the data's own type by cuBLAS, FMA", TALC_STRICT, false }),
     talc_cuda_row<plan_direct, direct_run>("direct",
