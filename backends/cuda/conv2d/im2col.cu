@@ -272,14 +272,20 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = own.bytes;
-    /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels of an image. */
-    const int64_t OC = p->OC / p->groups;
-    const double tiles =
-        (double)(p->N * p->groups) * (double)((OC + 63) / 64) * (double)((p->OH * p->OW + 63) / 64);
-    const double busy = tiles / talc_cuda_state_of(device)->multiprocessors;
-    const double share = talc_cuda_blas_share(p->dtype) * (double)OC /
-                         (double)((OC + 63) / 64 * 64) * (busy < 1 ? busy : 1);
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 3) +
+    /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels of an image, or a quarter of that at
+     * less than its rate where the others are too few or too empty. */
+    const auto tiled_share = [&](int64_t side, double rate) {
+        const int64_t OC = p->OC / p->groups, down = talc_ceil_div(OC, side);
+        const double tiles =
+            (double)(p->N * p->groups) * (double)down * (double)talc_ceil_div(p->OH * p->OW, side);
+        const double busy = tiles / talc_cuda_state_of(device)->multiprocessors;
+        return rate * talc_cuda_blas_share(p->dtype) * (double)OC / (double)(down * side) *
+               (busy < 1 ? busy : 1);
+    };
+    const double large = tiled_share(64, 1), small = tiled_share(32, 0.7);
+    const bool ends = p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
+                                             talc_conv2d_bytes(p), ends ? 2 : 1) +
                     talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);
     plan->missing = talc_cuda_blas_refuses;

@@ -263,7 +263,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 
 // ---- The row ------------------------------------------------------------------------------------------------
 
-/* The products, B or D written and read, and the launches. */
+/* The products, B or D written and read, dx by gathering from D, and the launches. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, int64_t launches)
 {
     const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
@@ -272,8 +272,12 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p, i
                          (double)(talc_ceil_div(narrow, 64) * 64);
     const double matrix = (double)K * (double)(p->N * p->groups) * (double)(p->OH * p->OW) *
                           (double)talc_dtype_size(p->dtype);
+    constexpr double GATHERING = 0.75e12;
+    const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W *
+                      (double)talc_dtype_size(p->dtype);
     return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), (int)launches) +
-           talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0);
+           talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
+           (p->direction == TALC_GRAD_INPUT ? dx / GATHERING : 0);
 }
 
 const char *talc_cuda_conv2d_im2col_gradient_plan(const talc_device *device, const void *problem,
