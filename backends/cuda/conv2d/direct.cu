@@ -10,8 +10,11 @@
 /// `tiled` (tiled.cuh), several times as fast, takes large problems with kernels 1, 3, 5, 7 or 9 wide at stride 1,
 /// dilated by up to 1,024, and 1, 3 or 7 wide at stride 2 across, undilated.
 ///
+/// `small` (direct_small.cu) takes small images, of any number.
+///
 /// Sums are in the data's type by FMA in an order that follows from the problem and the GPU's size alone.
 #include "backends/cuda/dtype.cuh"
+#include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/tiled.cuh"
 
@@ -356,6 +359,14 @@ static const char *plan_direct(const talc_device *device, const talc_conv2d_prob
         return true;
     });
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    talc_cuda_direct_plan own = {};
+    const double small = talc_cuda_conv2d_small_plan(device, p, &own.tiles);
+    if (small < plan->seconds) {
+        own.small = true;
+        plan->seconds = small;
+        plan->workspace = 0;
+    }
+    talc_plan_keep(plan, &own, sizeof own);
     return NULL;
 }
 
@@ -376,6 +387,9 @@ talc_status talc_cuda_conv2d_direct_run(talc_device *device, const void *problem
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
+    const talc_cuda_direct_plan *own = (const talc_cuda_direct_plan *)talc_plan_own(plan);
+    if (own->small)
+        return talc_cuda_conv2d_small_run(device, p, &own->tiles, a);
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if (!run_tiled<T>(device, p, plan->workspace, a))

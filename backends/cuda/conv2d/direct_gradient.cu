@@ -5,18 +5,23 @@
 ///     dw[g*OC + oc, ic, kh, kw] = sum over n, oh, ow of dy[n, g*OC + oc, oh, ow]
 ///                                 * x'[n, g*IC + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
-/// Where the workspace holds the turned kernel, dx is a direct convolution with that (turned.h). Otherwise a thread computes an
-/// element of dx, of the taps that read it (gather.cuh): neighbours read neighbouring outputs and the same weights. A group of
-/// threads computes an element of dw: each takes the outputs a group apart, and a tree adds their sums.
+/// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the strides of networks a
+/// block computes all phases of a tile of it (direct_phases.cuh). Otherwise a thread computes an element of dx, of the taps that read it
+/// (gather.cuh): neighbours read neighbouring outputs and the same weights. A group of threads computes an element of dw: each takes
+/// the outputs a group apart, and a tree adds their sums.
 ///
 /// Both take every problem, in 64-bit indices, and are what runs where the others have too little workspace. Sums are in the data's
 /// type, in an order that follows from the problem alone.
+#include "backends/cuda/conv2d/direct_phases.cuh"
+#include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/gather.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "tensor/extent.h"
+
+#include <cmath>
 
 using namespace talc;
 
@@ -161,25 +166,61 @@ static void grad_weight(talc_device *device, const talc_conv2d_problem *p,
 
 // ---- The row ------------------------------------------------------------------------------------------------
 
-const char *talc_cuda_conv2d_direct_gradient_plan(const talc_device *device, const void *problem,
-                                                  size_t limit, talc_plan *plan)
+enum how { ONE_BY_ONE, TURNED, ALL_PHASES, SMALL };
+
+static double one_by_one_seconds(const talc_device *device, const talc_conv2d_problem *p)
 {
-    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const bool input = p->direction == TALC_GRAD_INPUT;
-    const bool turned = input &&
-                        talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_plan, device, p, limit,
-                                                     plan) == NULL &&
-                        plan->workspace <= limit;
-    talc_plan_keep(plan, &turned, sizeof turned);
-    if (turned)
-        return NULL;
     const double threads = input ? (double)p->N * (double)p->C * (double)p->H * (double)p->W
                                  : (double)p->OC * (double)(p->C / p->groups) *
                                        (double)(p->KH * p->KW) * threads_of(p);
     const double full = (double)(talc_cuda_state_of(device)->multiprocessors * FULL);
+    return talc_cuda_conv2d_seconds(device, p, SHARE * (threads < full ? threads / full : 1),
+                                    talc_conv2d_bytes(p), 1);
+}
+
+/* Those of the ways that a problem admits, but for ONE_BY_ONE; the fastest is kept. */
+static bool plan_input(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                       talc_plan *plan)
+{
+    bool can = talc_cuda_conv2d_turned_plan(talc_cuda_conv2d_direct_plan, device, p, limit, plan) ==
+                   NULL &&
+               plan->workspace <= limit;
+    talc_cuda_direct_plan own = {};
+    if (can)
+        own = *(const talc_cuda_direct_plan *)talc_plan_own(plan);
+    own.gradient = TURNED;
+    const auto offer = [&](how of, double seconds) {
+        if (can && plan->seconds <= seconds)
+            return;
+        can = true;
+        own.gradient = of;
+        plan->workspace = 0;
+        plan->seconds = seconds;
+    };
+    phases_plan phases = {};
+    if ((p->stride_h > 1 || p->stride_w > 1) && phases_plan_of(p, phases))
+        offer(ALL_PHASES, phases_seconds(device, p, phases));
+    talc_cuda_small_tiles tiles;
+    const double small = talc_cuda_conv2d_small_plan(device, p, &tiles);
+    if (small < INFINITY)
+        offer(SMALL, small);
+    if (own.gradient == SMALL)
+        own.tiles = tiles;
+    talc_plan_keep(plan, &own, sizeof own);
+    return can;
+}
+
+const char *talc_cuda_conv2d_direct_gradient_plan(const talc_device *device, const void *problem,
+                                                  size_t limit, talc_plan *plan)
+{
+    const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
+    if (p->direction == TALC_GRAD_INPUT && plan_input(device, p, limit, plan))
+        return NULL;
+    const talc_cuda_direct_plan own = { ONE_BY_ONE, false, {} };
+    talc_plan_keep(plan, &own, sizeof own);
     plan->workspace = 0;
-    plan->seconds = talc_cuda_conv2d_seconds(
-        device, p, SHARE * (threads < full ? threads / full : 1), talc_conv2d_bytes(p), 1);
+    plan->seconds = one_by_one_seconds(device, p);
     return NULL;
 }
 
@@ -188,17 +229,25 @@ talc_status talc_cuda_conv2d_direct_gradient_run(talc_device *device, const void
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
-    if (*(const bool *)talc_plan_own(plan))
+    const talc_cuda_direct_plan *own = (const talc_cuda_direct_plan *)talc_plan_own(plan);
+    if (own->gradient == TURNED)
         return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_run, device, p, plan, a);
     const talc_status status = talc_cuda_enter(device, "conv2d");
     if (status != TALC_OK)
         return status;
+    if (own->gradient == SMALL)
+        return talc_cuda_conv2d_small_run(device, p, &own->tiles, a);
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
-        if (p->direction == TALC_GRAD_INPUT)
+        if (own->gradient == ALL_PHASES) {
+            const cudaError_t error = phases_run<T>(device, p, a);
+            if (error != cudaSuccess)
+                return talc_cuda_not_launched(device, "conv2d.grad_input", error);
+        } else if (p->direction == TALC_GRAD_INPUT) {
             grad_input<T>(device, p, a);
-        else
+        } else {
             grad_weight<T>(device, p, a);
+        }
         return talc_cuda_launched(device, "conv2d");
     });
 }

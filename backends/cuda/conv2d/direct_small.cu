@@ -1,0 +1,520 @@
+/// Direct convolution of small images, where tiles of the large ones would be empty and launches cost as much as the work: one launch,
+/// no workspace, and for the input gradient the same kernel, which reads the weights the other way round. A stride's phases
+/// (phases.cuh) are blocks of their own, so that no zeros are multiplied.
+///
+///     a thread    CHANNELS output channels at COLUMNS neighbouring columns of a row, a unit
+///     a warp      32 units: rows of an image, or of several
+///     a block     8 warps: of several groups of channels, of units, and of splits of the input channels
+///
+/// Input channels go through shared memory in chunks: the patches under the units, with their halo, and the weights, [channel][row]
+/// [column][output channel]. For one row of the kernel a thread reads its window of the patch once and slides along it, so
+/// with three taps 9 loads of 16 bytes feed 192 FFMA. At the end the sums of the splits, in shared memory, are added in their order.
+#include "backends/cuda/conv2d/direct_small.h"
+
+#include "backends/cuda/conv2d/epilogue.cuh"
+#include "backends/cuda/conv2d/phases.cuh"
+#include "backends/cuda/device/estimate.h"
+#include "ops/window.h"
+
+#include <cuda_pipeline_primitives.h>
+
+#include <cmath>
+
+using namespace talc;
+
+constexpr int CHANNELS = 8, WARPS = BLOCK / WARP, PHASES = 16;
+/* So that two blocks fit a multiprocessor. */
+constexpr int64_t SHARED_BYTES = 110 << 10;
+constexpr int64_t MOST = 1 << 24;
+
+template <typename T> constexpr int V = VECTOR_BYTES / sizeof(T);
+template <typename T> constexpr int COLUMNS = 2 * V<T>;
+/* Columns of a patch under a unit, whole vectors. */
+template <typename T, int TAPS, int STEP>
+constexpr int WINDOW = ((COLUMNS<T> - 1) * STEP + TAPS + V<T> - 1) / V<T> *V<T>;
+
+/// The elements of the output that are `first` + stride * q along each axis: of element q the taps read q * step - before + j * dilation.
+struct small_phase {
+    int count_h, count_w, taps_h, taps_w, before_h, before_w;
+    int tap, tap_h, tap_w; ///< in w: of the first, from row to row and from column to column
+    int out;               ///< in a plane of the output
+    divisor<uint32_t> by_taps_h;
+};
+
+struct small_shape {
+    int N, groups, IC, OC, H, W, plane; ///< plane: of the output
+    int step_h, step_w, dilation_h, dilation_w, out_row, out_column;
+    int64_t w_out, w_in; ///< elements of w from channel to channel
+    talc_padding_mode mode;
+    int phase_count, count_h, count_w, taps_h, taps_w; ///< the most of any phase
+    small_phase phases[PHASES];
+};
+
+using small_tiles = talc_cuda_small_tiles;
+
+template <typename T> struct small_problem {
+    small_shape s;
+    small_tiles t;
+    const T *x, *w;
+    T *y;
+    epilogue<T> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
+    divisor<uint32_t> channel_tiles{}, row_tiles{}, image_tiles{}, by_groups{}, by_row_units{},
+        by_rows{}, by_pitch{}, by_patch_rows{};
+};
+
+/* Rows of weights in shared memory: a vector of padding takes bank conflicts from writing them. */
+template <typename T> static __host__ __device__ int weights_pitch(int channels)
+{
+    return channels + V<T>;
+}
+
+// ---- The kernel ---------------------------------------------------------------------------------------------
+
+/* Where a block's outputs are. */
+struct small_place {
+    int channel, row, image, group, phase;
+};
+
+/* Where a unit is: `image` is the block's number of them where it has none. */
+struct unit_place {
+    int image, row, column;
+};
+
+template <typename T>
+static __device__ __forceinline__ unit_place unit_of(const small_problem<T> &p, int unit)
+{
+    const int line = (int)p.by_row_units.quotient((uint32_t)unit);
+    const int image = (int)p.by_rows.quotient((uint32_t)line);
+    return { image, line - image * p.t.rows, (unit - line * (int)p.by_row_units.by) * COLUMNS<T> };
+}
+
+/* Weights of `count` input channels from `first` on. Taps that a phase lacks are zeros. */
+template <typename T, int TAPS>
+static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
+                                                    const small_place &at, int first, int count,
+                                                    T *to)
+{
+    const small_shape &s = p.s;
+    const small_phase &f = s.phases[at.phase];
+    const int channels = p.t.channel_groups * CHANNELS, pitch = weights_pitch<T>(channels);
+    const int oc = (int)threadIdx.x % channels;
+    const bool exists = at.channel + oc < s.OC;
+    const T *w = p.w + (int64_t)at.group * s.OC * s.IC * (s.w_in < s.w_out ? s.w_in : s.w_out) +
+                 (at.channel + oc) * s.w_out + first * s.w_in + f.tap;
+    for (int row = (int)threadIdx.x / channels; row < count * f.taps_h; row += BLOCK / channels) {
+        const int c = (int)f.by_taps_h.quotient((uint32_t)row), kh = row - c * f.taps_h;
+        const T *from = w + c * s.w_in + kh * f.tap_h;
+#pragma unroll
+        for (int kw = 0; kw < TAPS; kw++, from += f.tap_w)
+            to[(row * TAPS + kw) * pitch + oc] = exists && kw < f.taps_w ? __ldg(from) : (T)0;
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
+                                                    const small_place &at, int first, int count,
+                                                    T *to)
+{
+    const small_shape &s = p.s;
+    const small_tiles &t = p.t;
+    const small_phase &f = s.phases[at.phase];
+    /* What no output reads may be farther outside than padding reaches. */
+    const int last_h = (f.count_h - 1) * s.step_h + (f.taps_h - 1) * s.dilation_h,
+              last_w = (f.count_w - 1) * s.step_w + (f.taps_w - 1) * s.dilation_w;
+    const int plane = s.H * s.W;
+    for (int e = (int)threadIdx.x; e < t.patch; e += BLOCK) {
+        const int line = (int)p.by_pitch.quotient((uint32_t)e), column = e - line * t.pitch;
+        const int image = (int)p.by_patch_rows.quotient((uint32_t)line);
+        const int row = at.row * s.step_h + line - image * t.patch_rows;
+        int64_t h = -1, w = -1;
+        if (row <= last_h && column <= last_w && at.image + image < s.N) {
+            h = talc_window_source(s.mode, row - f.before_h, s.H);
+            w = talc_window_source(s.mode, column - f.before_w, s.W);
+        }
+        T *into = to + e;
+        if (h < 0 || w < 0) {
+            for (int c = 0; c < count; c++, into += t.patch)
+                *into = 0;
+            continue;
+        }
+        const int64_t slice = ((int64_t)at.image + image) * s.groups + at.group;
+        const T *from = p.x + (slice * s.IC + first) * plane + h * s.W + w;
+#pragma unroll 8
+        for (int c = 0; c < count; c++, into += t.patch, from += plane)
+            __pipeline_memcpy_async(into, from, sizeof(T));
+    }
+    __pipeline_commit();
+}
+
+/* A unit's sums of one channel, `columns` of which there are. */
+template <typename T>
+static __device__ __forceinline__ void finish(const small_problem<T> &p,
+                                              vec<accumulator_of<T>, COLUMNS<T>> &sum, int channel,
+                                              int64_t at, int columns)
+{
+    const int apart = p.s.out_column;
+    const accumulator_of<T> bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
+#pragma unroll
+    for (int j = 0; j < COLUMNS<T>; j++) {
+        sum.of[j] += bias;
+        if (p.last.residual != nullptr && j < columns)
+            sum.of[j] += p.last.residual[at + j * apart];
+        if (p.last.activation == TALC_ACTIVATION_RELU)
+            sum.of[j] = epilogue_relu(sum.of[j]);
+    }
+    T *const y = p.y + at;
+    if (columns == COLUMNS<T> && apart == 1 && (uintptr_t)y % VECTOR_BYTES == 0) {
+#pragma unroll
+        for (int j = 0; j < COLUMNS<T>; j += V<T>) {
+            vec<T, V<T>> some;
+#pragma unroll
+            for (int v = 0; v < V<T>; v++)
+                some.of[v] = (T)sum.of[j + v];
+            *(vec<T, V<T>> *)(y + j) = some;
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < COLUMNS<T>; j++)
+            if (j < columns)
+                y[j * apart] = (T)sum.of[j];
+    }
+    /* Not unrolled: these take many instructions. */
+    if (p.last.activation > TALC_ACTIVATION_RELU)
+#pragma unroll 1
+        for (int j = 0; j < columns; j++)
+            y[j * apart] = talc_activate(p.last.activation, y[j * apart]);
+}
+
+template <typename T, int TAPS, int STEP>
+static __global__ void __launch_bounds__(BLOCK, 2)
+    small_kernel(const __grid_constant__ small_problem<T> p)
+{
+    using sum_type = accumulator_of<T>;
+    constexpr int OWN = COLUMNS<T>, FILLED = WARP * OWN; /* FILLED: columns of a warp's units */
+    extern __shared__ __align__(16) unsigned char shared[];
+    const small_shape &s = p.s;
+    const small_tiles &t = p.t;
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    const int groups = t.channel_groups * t.unit_groups;
+    const int split = warp / groups, own = warp % t.channel_groups * CHANNELS;
+    const int unit_group = warp % groups / t.channel_groups;
+    const uint32_t row_tile = p.channel_tiles.quotient(blockIdx.x),
+                   image_tile = p.row_tiles.quotient(row_tile),
+                   group = p.image_tiles.quotient(image_tile), phase = p.by_groups.quotient(group);
+    const small_place at = { (int)(blockIdx.x - row_tile * p.channel_tiles.by) * t.channel_groups *
+                                 CHANNELS,
+                             (int)(row_tile - image_tile * p.row_tiles.by) * t.rows,
+                             (int)(image_tile - group * p.image_tiles.by) * t.images,
+                             (int)(group - phase * p.by_groups.by), (int)phase };
+    const small_phase &f = s.phases[phase];
+    T *const patches = (T *)shared, *const weights = patches + t.chunk * t.patch;
+    const int pitch = weights_pitch<T>(t.channel_groups * CHANNELS);
+    const unit_place unit = unit_of(p, unit_group * WARP + lane);
+    const int begin =
+        unit.image < t.images
+            ? (unit.image * t.patch_rows + unit.row * s.step_h) * t.pitch + unit.column * STEP
+            : 0;
+
+    sum_type sums[CHANNELS][OWN] = {};
+    for (int first = 0; f.taps_h * f.taps_w > 0 && first < s.IC; first += t.chunk) {
+        const int count = min(t.chunk, s.IC - first);
+        __syncthreads();
+        load_patches(p, at, first, count, patches);
+        load_weights<T, TAPS>(p, at, first, count, weights);
+        __pipeline_wait_prior(0);
+        __syncthreads();
+        for (int c = split; c < count; c += t.splits) {
+            const T *x = patches + c * t.patch + begin;
+            const T *w = weights + c * f.taps_h * TAPS * pitch + own;
+#pragma unroll 1
+            for (int kh = 0; kh < f.taps_h; kh++, x += s.dilation_h * t.pitch) {
+                sum_type window[WINDOW<T, TAPS, STEP>];
+#pragma unroll
+                for (int i = 0; i < WINDOW<T, TAPS, STEP>; i += V<T>) {
+                    const vec<T, V<T>> some = *(const vec<T, V<T>> *)(x + i);
+#pragma unroll
+                    for (int v = 0; v < V<T>; v++)
+                        window[i + v] = some.of[v];
+                }
+#pragma unroll
+                for (int kw = 0; kw < TAPS; kw++, w += pitch) {
+                    if (kw >= f.taps_w) /* what is beyond may not be finite */
+                        continue;
+#pragma unroll
+                    for (int k = 0; k < CHANNELS; k += V<T>) {
+                        const vec<T, V<T>> some = *(const vec<T, V<T>> *)(w + k);
+#pragma unroll
+                        for (int v = 0; v < V<T>; v++)
+#pragma unroll
+                            for (int j = 0; j < OWN; j++)
+                                sums[k + v][j] += window[j * STEP + kw] * (sum_type)some.of[v];
+                    }
+                }
+            }
+        }
+    }
+
+    /* [split][group of channels and units][channel][column of its units] */
+    sum_type *const parts = (sum_type *)shared;
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < CHANNELS; c++)
+#pragma unroll
+        for (int j = 0; j < OWN; j += V<T>) {
+            vec<sum_type, V<T>> some;
+#pragma unroll
+            for (int v = 0; v < V<T>; v++)
+                some.of[v] = sums[c][j + v];
+            *(vec<sum_type, V<T>> *)(parts + (warp * CHANNELS + c) * FILLED + lane * OWN + j) =
+                some;
+        }
+    __syncthreads();
+    /* Of a unit's sums each split adds those of some channels. */
+    const int columns = min(OWN, f.count_w - unit.column);
+    if (unit.image >= t.images || at.image + unit.image >= s.N || at.row + unit.row >= f.count_h ||
+        columns <= 0)
+        return;
+    const int each = CHANNELS / t.splits;
+    const int64_t place = (at.image + unit.image) * (int64_t)s.groups * s.OC * s.plane + f.out +
+                          (at.row + unit.row) * s.out_row + unit.column * s.out_column;
+    for (int c = split * each; c < (split + 1) * each && at.channel + own + c < s.OC; c++) {
+        vec<sum_type, OWN> sum = {};
+        const sum_type *part = parts + (warp % groups * CHANNELS + c) * FILLED + lane * OWN;
+        for (int other = 0; other < t.splits; other++, part += groups * CHANNELS * FILLED)
+#pragma unroll
+            for (int j = 0; j < OWN; j += V<T>) {
+                const vec<sum_type, V<T>> some = *(const vec<sum_type, V<T>> *)(part + j);
+#pragma unroll
+                for (int v = 0; v < V<T>; v++)
+                    sum.of[j + v] += some.of[v];
+            }
+        const int oc = at.group * s.OC + at.channel + own + c;
+        finish(p, sum, oc, place + (int64_t)oc * s.plane, columns);
+    }
+}
+
+// ---- The plan -----------------------------------------------------------------------------------------------
+
+static void add_phase(small_shape &s, const phase_axis_taps<int64_t> &h,
+                      const phase_axis_taps<int64_t> &w, int KW, int out, bool turned)
+{
+    small_phase &f = s.phases[s.phase_count++];
+    f.count_h = (int)h.count, f.count_w = (int)w.count;
+    f.taps_h = (int)h.taps, f.taps_w = (int)w.taps;
+    f.before_h = (int)h.before, f.before_w = (int)w.before;
+    const int last_h = turned ? (int)(h.taps - 1) : 0, last_w = turned ? (int)(w.taps - 1) : 0;
+    const int sign = turned ? -1 : 1;
+    f.tap = ((int)h.tap + last_h * (int)h.apart) * KW + (int)w.tap + last_w * (int)w.apart;
+    f.tap_h = sign * (int)h.apart * KW, f.tap_w = sign * (int)w.apart;
+    f.out = out;
+    f.by_taps_h.set(f.taps_h > 0 ? f.taps_h : 1);
+    s.count_h = s.count_h > f.count_h ? s.count_h : f.count_h;
+    s.count_w = s.count_w > f.count_w ? s.count_w : f.count_w;
+    s.taps_h = s.taps_h > f.taps_h ? s.taps_h : f.taps_h;
+    s.taps_w = s.taps_w > f.taps_w ? s.taps_w : f.taps_w;
+}
+
+/* False where it does not fit 32 bits or has too many taps or phases. */
+static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
+{
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    const int64_t extents[] = { p->N,
+                                p->C,
+                                p->OC,
+                                p->H * p->W,
+                                p->OH * p->OW,
+                                p->stride_h,
+                                p->stride_w,
+                                p->KH * p->dilation_h,
+                                p->KW * p->dilation_w,
+                                p->pad_top,
+                                p->pad_bottom,
+                                p->pad_left,
+                                p->pad_right };
+    for (int64_t extent : extents)
+        if (extent > MOST)
+            return false;
+    const int64_t outputs = input ? p->C * p->H * p->W : p->OC * p->OH * p->OW;
+    if (p->direction == TALC_GRAD_WEIGHT || outputs > INT_MAX / 256 ||
+        p->N * p->C * p->OC * p->H * p->W * p->OH * p->OW == 0 ||
+        (input && p->stride_h * p->stride_w > PHASES))
+        return false;
+    s = {};
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * p->KW;
+    s.N = (int)p->N, s.groups = (int)p->groups;
+    s.mode = p->padding_mode;
+    if (!input) {
+        s.IC = (int)IC, s.OC = (int)OC, s.H = (int)p->H, s.W = (int)p->W;
+        s.plane = (int)(p->OH * p->OW), s.out_row = (int)p->OW, s.out_column = 1;
+        s.step_h = (int)p->stride_h, s.step_w = (int)p->stride_w;
+        s.dilation_h = (int)p->dilation_h, s.dilation_w = (int)p->dilation_w;
+        s.w_out = IC * taps, s.w_in = taps;
+        add_phase(s, { p->OH, 0, p->KH, 1, p->dilation_h, p->pad_top },
+                  { p->OW, 0, p->KW, 1, p->dilation_w, p->pad_left }, (int)p->KW, 0, false);
+        return true;
+    }
+    s.IC = (int)OC, s.OC = (int)IC, s.H = (int)p->OH, s.W = (int)p->OW;
+    s.plane = (int)(p->H * p->W);
+    s.out_row = (int)(p->stride_h * p->W), s.out_column = (int)p->stride_w;
+    s.step_h = s.step_w = 1;
+    s.w_out = taps, s.w_in = IC * taps;
+    for (int64_t i = 0; i < p->stride_h; i++)
+        for (int64_t j = 0; j < p->stride_w; j++) {
+            const phase_axis_taps<int64_t> h = phase_axis_taps_of(p->H, p->KH, p->stride_h,
+                                                                  p->dilation_h, p->pad_top, i),
+                                           w = phase_axis_taps_of(p->W, p->KW, p->stride_w,
+                                                                  p->dilation_w, p->pad_left, j);
+            s.dilation_h = (int)h.dilation, s.dilation_w = (int)w.dilation;
+            if (h.count * w.count > 0)
+                add_phase(s, h, w, (int)p->KW, (int)(i * p->W + j), true);
+        }
+    return true;
+}
+
+/* Calls `use` with a kernel for so many taps, or the next more, and its number of them; false where there is none. */
+template <typename T, typename Use> static bool with_kernel(const small_shape &s, Use use)
+{
+    if (s.step_w == 1 && s.taps_w <= 1)
+        return use(&small_kernel<T, 1, 1>, 1);
+    if (s.dilation_w != 1 && s.taps_w > 1)
+        return false;
+    if (s.step_w == 2)
+        return s.taps_w <= 1   ? use(&small_kernel<T, 1, 2>, 1)
+               : s.taps_w <= 3 ? use(&small_kernel<T, 3, 2>, 3)
+                               : false;
+    if (s.step_w != 1)
+        return false;
+    return s.taps_w == 2   ? use(&small_kernel<T, 2, 1>, 2)
+           : s.taps_w == 3 ? use(&small_kernel<T, 3, 1>, 3)
+           : s.taps_w <= 5 ? use(&small_kernel<T, 5, 1>, 5)
+                           : false;
+}
+
+/* Tiles of so many groups of channels, units and splits; false where they do not fit shared memory. */
+template <typename T> static bool fill(const small_shape &s, int taps_w, small_tiles &t)
+{
+    const int64_t row_units = talc_ceil_div(s.count_w, COLUMNS<T>), most = WARP * t.unit_groups;
+    if (row_units > most)
+        return false;
+    t.rows = (int)talc_even(s.count_h, most / row_units);
+    t.images = t.rows < s.count_h ? 1 : (int)talc_even(s.N, most / (t.rows * row_units));
+    /* At least one tap: of dx there may be phases alone that no tap reaches. */
+    const int64_t taps_h = talc_larger(s.taps_h, 1);
+    const int64_t down = (int64_t)(t.rows - 1) * s.step_h + (taps_h - 1) * s.dilation_h + 1;
+    const int64_t across = (row_units * COLUMNS<T> - 1) * s.step_w + taps_w;
+    if (down > MOST || across > MOST || down * across * t.images > MOST)
+        return false;
+    /* Rows an odd number of vectors apart: neighbouring lanes read neighbouring rows. */
+    const int64_t vectors = talc_ceil_div(across, V<T>);
+    t.patch_rows = (int)down, t.pitch = (int)(vectors + 1 - vectors % 2) * V<T>;
+    t.patch = t.patch_rows * t.pitch * t.images;
+    const int64_t size = (int64_t)sizeof(T);
+    const int64_t parts =
+        (int64_t)WARPS * CHANNELS * WARP * COLUMNS<T> * (int64_t)sizeof(accumulator_of<T>);
+    const int64_t channel =
+        (t.patch + taps_h * taps_w * weights_pitch<T>(t.channel_groups * CHANNELS)) * size;
+    int64_t chunk = talc_smaller(s.IC, SHARED_BYTES / channel);
+    if (chunk < s.IC) {
+        chunk = chunk / t.splits * t.splits;
+        chunk = chunk > 0 ? talc_ceil_div(talc_even(s.IC, chunk), t.splits) * t.splits : 0;
+    }
+    t.chunk = (int)chunk;
+    t.shared = (size_t)talc_larger(chunk * channel, parts);
+    t.blocks = s.phase_count * s.groups * talc_ceil_div(s.N, t.images) *
+               talc_ceil_div(s.count_h, t.rows) * talc_ceil_div(s.OC, t.channel_groups * CHANNELS);
+    return chunk >= 1 && t.shared <= (size_t)SHARED_BYTES && t.blocks <= INT_MAX;
+}
+
+/* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what a block and each chunk waits for. */
+template <typename T>
+static double seconds_of(const talc_device *device, const small_shape &s, int taps_w,
+                         const small_tiles &t)
+{
+    constexpr double CLOCK = 1.7e9, RATE = 3;
+    double rows = 0;
+    for (int i = 0; i < s.phase_count; i++)
+        rows += (double)s.phases[i].taps_h / s.phase_count;
+    const double fma = sizeof(T) == 4 ? 1 : 2;
+    const double row = (COLUMNS<T> * s.step_w + taps_w) / (double)V<T> + 8 +
+                       taps_w * (CHANNELS / V<T> + 1 + CHANNELS * COLUMNS<T> * fma);
+    const double loads =
+        (double)s.IC * (t.patch * 5. + rows * taps_w * t.channel_groups * CHANNELS * 13) / BLOCK +
+        (double)t.patch / BLOCK * 60;
+    const double results = 400 + CHANNELS * COLUMNS<T> * 1.5;
+    const double instructions =
+        (double)talc_ceil_div(s.IC, t.splits) * rows * row + loads + results;
+    const double chunks = (double)talc_ceil_div(s.IC, t.chunk);
+    const double each = (double)t.blocks / talc_cuda_state_of(device)->multiprocessors;
+    const double resident = each < 1 ? 1 : each < 2 ? each : 2;
+    return TALC_CUDA_LAUNCH +
+           ceil(each / 2) * (2500 + 1000 * chunks + resident * instructions * WARPS / RATE) / CLOCK;
+}
+
+/* The best tiles; INFINITY where there are none. */
+template <typename T>
+static double choose(const talc_device *device, const small_shape &s, small_tiles &best)
+{
+    double least = INFINITY;
+    with_kernel<T>(s, [&](auto, int taps_w) {
+        for (int channels = 1; channels <= WARPS; channels *= 2)
+            for (int units = 1; units <= WARPS / channels; units *= 2) {
+                small_tiles t = {};
+                t.channel_groups = channels, t.unit_groups = units;
+                t.splits = WARPS / channels / units;
+                if ((channels > 1 && channels / 2 * CHANNELS >= s.OC) || !fill<T>(s, taps_w, t))
+                    continue;
+                const double seconds = seconds_of<T>(device, s, taps_w, t);
+                if (seconds < least)
+                    least = seconds, best = t;
+            }
+        return true;
+    });
+    return least;
+}
+
+double talc_cuda_conv2d_small_plan(const talc_device *device, const talc_conv2d_problem *p,
+                                   talc_cuda_small_tiles *tiles)
+{
+    small_shape s;
+    if (!small_shape_of(p, s))
+        return INFINITY;
+    return p->dtype == TALC_F32 ? choose<float>(device, s, *tiles)
+                                : choose<double>(device, s, *tiles);
+}
+
+template <typename T>
+static talc_status launch(talc_device *device, const talc_conv2d_problem *p,
+                          const small_tiles &tiles, const talc_conv2d_arguments *a)
+{
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    small_problem<T> q;
+    (void)small_shape_of(p, q.s);
+    q.t = tiles;
+    q.x = (const T *)(input ? a->dy : a->x), q.w = (const T *)a->w;
+    q.y = (T *)(input ? a->dx : a->y);
+    if (!input)
+        q.last = epilogue<T>(a->bias, a->residual, p->activation);
+    q.channel_tiles.set(talc_ceil_div(q.s.OC, tiles.channel_groups * CHANNELS));
+    q.row_tiles.set(talc_ceil_div(q.s.count_h, tiles.rows));
+    q.image_tiles.set(talc_ceil_div(q.s.N, tiles.images)), q.by_groups.set(q.s.groups);
+    q.by_row_units.set(talc_ceil_div(q.s.count_w, COLUMNS<T>)), q.by_rows.set(tiles.rows);
+    q.by_pitch.set(tiles.pitch), q.by_patch_rows.set(tiles.patch_rows);
+    cudaError_t error = cudaErrorInvalidValue;
+    with_kernel<T>(q.s, [&](auto kernel, int) {
+        error = allow_shared(kernel, SHARED_BYTES);
+        if (error == cudaSuccess)
+            kernel<<<(unsigned)tiles.blocks, BLOCK, tiles.shared, talc_cuda_stream(device)>>>(q);
+        return true;
+    });
+    return error != cudaSuccess ? talc_cuda_not_launched(device, "conv2d", error)
+                                : talc_cuda_launched(device, "conv2d");
+}
+
+talc_status talc_cuda_conv2d_small_run(talc_device *device, const talc_conv2d_problem *p,
+                                       const talc_cuda_small_tiles *tiles,
+                                       const talc_conv2d_arguments *a)
+{
+    return with_float(p->dtype, [&](auto element) {
+        return launch<typename decltype(element)::type>(device, p, *tiles, a);
+    });
+}
