@@ -93,7 +93,7 @@ static void write_problem(const void *problem, char text[TALC_RUN_TEXT])
 
 static talc_status run(const talc_choice *choice, const talc_cross_entropy_problem *p,
                        const talc_tensor *x, const talc_tensor *labels, const talc_tensor *weights,
-                       talc_tensor *y)
+                       talc_tensor *y, talc_tensor *dx)
 {
     talc_tensor *packed = talc_operand_contiguous(OP, labels);
     talc_tensor *packed_weights = packed == NULL ? NULL : talc_operand_contiguous(OP, weights);
@@ -103,7 +103,8 @@ static talc_status run(const talc_choice *choice, const talc_cross_entropy_probl
                                                    .x = x->data,
                                                    .labels = packed->data,
                                                    .class_weights =
-                                                       talc_operand_data(packed_weights) };
+                                                       talc_operand_data(packed_weights),
+                                                   .dx = talc_operand_data(dx) };
         status = talc_choice_run(choice, write_problem, p, p, &arguments.base);
     }
     talc_release(packed);
@@ -152,26 +153,37 @@ static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
 
 /* An algorithm that is forced is the forward pass's alone, and what weighs classes is saved like an operand. */
 static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *labels,
-                             const talc_cross_entropy_options *options, talc_tensor *y)
+                             const talc_cross_entropy_options *options, const talc_tensor *dx,
+                             talc_tensor *y)
 {
     if (y == NULL || !talc_tape_wants_one(logits))
         return y;
     talc_cross_entropy_options kept = *options;
     kept.algorithm = NULL;
     kept.class_weights = NULL;
-    return talc_tape_record(y,
-                            &(talc_note){ .op = OP,
-                                          .rule = cross_entropy_gradient,
-                                          .inputs = &logits,
-                                          .input_count = 1,
-                                          .saved = { { "logits", logits },
-                                                     { "labels", labels },
-                                                     { "class_weights", options->class_weights } },
-                                          .problem = &kept,
-                                          .problem_bytes = sizeof kept });
+    return talc_tape_record(y, &(talc_note){ .op = OP,
+                                             .rule = cross_entropy_gradient,
+                                             .inputs = &logits,
+                                             .input_count = 1,
+                                             .saved = { { "logits", logits },
+                                                        { "labels", labels },
+                                                        { "class_weights", options->class_weights },
+                                                        { "gradient", dx } },
+                                             .problem = &kept,
+                                             .problem_bytes = sizeof kept,
+                                             .ready = dx == NULL ? 0 : 4 });
 }
 
 // ---- The op -------------------------------------------------------------------------------------------------
+
+/* Most losses are where a backward pass begins, with dy = 1. For another dy the rule moves no more bytes than a product with that
+ * gradient would, and rounds once less. */
+static bool is_gradient_due(const talc_cross_entropy_problem *p, const talc_tensor *logits,
+                            const talc_cross_entropy_options *options)
+{
+    return p->samples > 0 && p->reduction != TALC_REDUCTION_NONE && options->algorithm == NULL &&
+           talc_tape_wants_one(logits) && talc_is_contiguous(logits);
+}
 
 talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tensor *labels,
                                      const talc_cross_entropy_options *options)
@@ -180,28 +192,34 @@ talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tenso
     const talc_cross_entropy_options *o = options == NULL ? &defaults : options;
     if (!check_operands(logits, labels) || !check_options(logits, o))
         return NULL;
-    const talc_cross_entropy_problem problem = problem_of(logits, o);
+    talc_cross_entropy_problem problem = problem_of(logits, o);
+    problem.gradient = is_gradient_due(&problem, logits, o);
     talc_choice choice;
     if (!talc_choose(&choice, OP, logits->device, logits->device->backend->cross_entropy, &problem,
                      o->algorithm, 0))
         return NULL;
     const bool whole = problem.reduction == TALC_REDUCTION_NONE;
     if (problem.samples == 0 && !whole)
-        return recorded(logits, labels, o,
+        return recorded(logits, labels, o, NULL,
                         talc_full(logits->device, logits->dtype, TALC_SCALAR,
                                   problem.reduction == TALC_REDUCTION_MEAN ? NAN : 0));
 
     talc_tensor *y = talc_tensor_new(OP, logits->device, logits->dtype,
                                      whole ? talc_dims_of(labels) : TALC_SCALAR);
     if (y == NULL || problem.samples == 0)
-        return recorded(logits, labels, o, y);
+        return recorded(logits, labels, o, NULL, y);
     talc_observer *observer = talc_observe_pause();
-    const talc_status status = run(&choice, &problem, logits, labels, o->class_weights, y);
+    talc_tensor *dx = problem.gradient
+                          ? talc_tensor_new(OP, logits->device, logits->dtype, talc_dims_of(logits))
+                          : NULL;
+    const talc_status status = run(&choice, &problem, logits, labels, o->class_weights, y, dx);
     talc_observe_resume(observer);
     y = talc_result(y, status);
     talc_observed(OP, talc_chosen(&choice), &problem,
                   (const talc_tensor *const[]){ logits, labels, o->class_weights }, 3, y);
-    return recorded(logits, labels, o, y);
+    y = recorded(logits, labels, o, dx, y);
+    talc_release(dx);
+    return y;
 }
 
 talc_tensor *talc_cross_entropy(const talc_tensor *logits, const talc_tensor *labels)

@@ -20,6 +20,8 @@
 /// Gradients: dx_j = dl (softmax(x)_j - (1 - e) [j = t] - e / C), dl being dy, dy / samples that count for the mean, and 0 for an ignored sample;
 /// with class weights dx_j = dl (A softmax(x)_j - (1 - e) w_t [j = t] - e w_j / C), A = (1 - e) w_t + e mean w, and dl for the mean
 /// is dy / the sum of the labels' weights. Class weights have none. Where a label is no class, which the forward pass reports, it is NaN.
+/// For a sum or a mean of logits without gaps that want a gradient, the call works out that for dy = 1 too and keeps it, which talc_backward
+/// of the result then takes without any work.
 ///
 /// Accuracy: l within (4 + (1 - e) |x_t - m| + a e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value, where a is 1 for f32,
 /// whose mean is taken in f64, and 1 + 2 sqrt(C) for f64; with class weights each term times its weight, and 2 u of each more,
@@ -75,6 +77,8 @@ typedef struct talc_cross_entropy_problem {
     int64_t ignore_index;
     double label_smoothing;
     bool weighted; ///< by class weights
+    bool
+        gradient; ///< forward, of a sum or a mean of logits without gaps: also the input gradient for dy = 1
     int64_t C, x_stride;
     int64_t samples; ///< at least 1: product of outer_dims
     int outer_rank;
@@ -82,8 +86,8 @@ typedef struct talc_cross_entropy_problem {
     int64_t x_strides[TALC_MAX_RANK];
 } talc_cross_entropy_problem;
 
-/// Forward reads x, labels and class_weights (contiguous, of the problem's dtype; NULL unless weighted) and writes y; the input
-/// gradient reads these and dy, which is like y, and writes dx, which lies like x. Others are NULL.
+/// Forward reads x, labels and class_weights (contiguous, of the problem's dtype; NULL unless weighted) and writes y, and dx where
+/// the problem says so; the input gradient reads these and dy, which is like y, and writes dx, which lies like x. Others are NULL.
 typedef struct talc_cross_entropy_arguments {
     talc_arguments base;
     void *y;

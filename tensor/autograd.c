@@ -150,7 +150,10 @@ static bool play(pass *p, talc_node *node)
         gradients = talc_memory_new((size_t)node->input_count * sizeof *gradients, WHO);
     bool ok = gradients != NULL;
     if (ok) {
-        node->rule(node, node->pending, gradients);
+        if (node->pending == NULL)
+            gradients[0] = node->saved[node->ready - 1].tensor;
+        else
+            node->rule(node, node->pending, gradients);
         ok = !talc_failed() && distribute(p, node, gradients);
     }
     if (gradients != few)
@@ -218,10 +221,12 @@ static void end(node_list *list)
     talc_memory_free(list->list);
 }
 
+/* A cotangent that is NULL is 1, of a node whose gradient for it is ready. */
 static bool run(const talc_tensor *y, const talc_tensor *cotangent)
 {
     pass p = { 0 };
-    bool ok = contribute(&p, y->autograd, (talc_tensor *)cotangent);
+    bool ok = cotangent == NULL ? push(&p.heap, y->autograd)
+                                : contribute(&p, y->autograd, (talc_tensor *)cotangent);
     while (ok && p.heap.count > 0) {
         talc_node *node = pop(&p.heap);
         ok = play(&p, node);
@@ -230,6 +235,18 @@ static bool run(const talc_tensor *y, const talc_tensor *cotangent)
     ok = ok && commit(&p.leaves);
     end(&p.heap);
     end(&p.leaves);
+    return ok;
+}
+
+static bool run_unrecorded(const talc_tensor *y, const talc_tensor *cotangent)
+{
+    const char *around = talc_within(WHO);
+    talc_scope *scope = talc_scope_enter();
+    talc_no_grad_enter();
+    const bool ok = scope != NULL && run(y, cotangent);
+    talc_no_grad_leave();
+    talc_scope_leave(scope);
+    talc_within(around);
     return ok;
 }
 
@@ -261,16 +278,7 @@ bool talc_backward_from(const talc_tensor *y, const talc_tensor *cotangent)
         talc_fail(TALC_BAD_SHAPE, "%s: cotangent %s must be %s, as y", WHO,
                   talc_dims_text(talc_dims_of(cotangent), text),
                   talc_dims_text(talc_dims_of(y), due));
-    if (talc_failed())
-        return false;
-    const char *around = talc_within(WHO);
-    talc_scope *scope = talc_scope_enter();
-    talc_no_grad_enter();
-    const bool ok = scope != NULL && run(y, cotangent);
-    talc_no_grad_leave();
-    talc_scope_leave(scope);
-    talc_within(around);
-    return ok;
+    return !talc_failed() && run_unrecorded(y, cotangent);
 }
 
 bool talc_backward(const talc_tensor *loss)
@@ -285,6 +293,8 @@ bool talc_backward(const talc_tensor *loss)
                   WHO, talc_dims_text(talc_dims_of(loss), text), talc_numel(loss));
         return false;
     }
+    if (loss->autograd->ready > 0)
+        return run_unrecorded(loss, NULL);
     const char *around = talc_within(WHO);
     talc_scope *scope = talc_scope_enter();
     talc_tensor *one =

@@ -53,6 +53,7 @@ static talc_node *node_new(const talc_tensor *tensor, const talc_note *note, int
     node->device = tensor->device;
     node->input_count = note->input_count;
     node->saved_count = saved_count;
+    node->ready = note->ready;
     node->inputs = (void *)(block + inputs_at);
     node->saved = (void *)(block + saved_at);
     node->problem = block + problem_at;

@@ -42,6 +42,9 @@ typedef struct talc_note {
     } saved[TALC_TAPE_SAVED];
     const void *problem; ///< plain data, copied
     size_t problem_bytes;
+    /// The place among `saved`, counted from 1, of the gradient of inputs[0] for dy = 1, where the op has worked it out already: a
+    /// pass that begins here takes it, and calls no rule. 0: none.
+    int ready;
 } talc_note;
 
 extern _Thread_local int talc_no_grad_depth;

@@ -152,10 +152,9 @@ static double divisor_of(const talc_cross_entropy_problem *p, double weight)
 
 // ---- Losses -------------------------------------------------------------------------------------------------
 
-static double loss_of(const entropy_plan *plan, int64_t at, int64_t label)
+static double loss_of(const entropy_plan *plan, row_sums sums, int64_t at, int64_t label)
 {
     const talc_cross_entropy_problem *p = plan->problem;
-    const row_sums sums = plan->sums(plan, at);
     const double log_sum = log(sums.exponentials), e = p->label_smoothing;
     const double x = talc_cpu_load(p->dtype, plan->arguments->x, at + label * p->x_stride);
     const double loss = weight_of(plan, label) * (log_sum - (x - sums.most));
@@ -163,59 +162,6 @@ static double loss_of(const entropy_plan *plan, int64_t at, int64_t label)
     return e == 0 ? loss
                   : (1 - e) * loss +
                         e * (log_sum * plan->mean_weight - sums.differences / (double)p->C);
-}
-
-// ---- Tasks -------------------------------------------------------------------------------------------------
-
-static void entropy_task(void *context, int64_t task, int worker)
-{
-    (void)worker;
-    const entropy_plan *plan = context;
-    const talc_cross_entropy_problem *p = plan->problem;
-    const talc_cross_entropy_arguments *a = plan->arguments;
-    const int64_t end = talc_smaller(p->samples, (task + 1) * plan->per_task);
-    part mine = { 0, 0 };
-    for (int64_t i = task * plan->per_task; i < end; i++) {
-        double loss = 0;
-        if (a->labels[i] != p->ignore_index) {
-            loss = loss_of(plan, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
-                           a->labels[i]);
-            mine.weight += weight_of(plan, a->labels[i]);
-        }
-        mine.sum += loss;
-        if (p->reduction == TALC_REDUCTION_NONE)
-            talc_cpu_store(p->dtype, a->y, i, loss);
-    }
-    plan->parts[task] = mine;
-}
-
-static talc_status check_labels(const talc_cross_entropy_problem *p, const int64_t *labels)
-{
-    for (int64_t i = 0; i < p->samples; i++)
-        if (labels[i] != p->ignore_index && !is_class(p, labels[i]))
-            return talc_bad_label("cross_entropy", i, labels[i], p->C);
-    return TALC_OK;
-}
-
-static talc_status run_forward(entropy_plan *plan)
-{
-    const talc_cross_entropy_problem *p = plan->problem;
-    const talc_cross_entropy_arguments *a = plan->arguments;
-    const int64_t tasks = talc_ceil_div(p->samples, plan->per_task);
-    talc_status status = check_labels(p, a->labels);
-    if (status == TALC_OK)
-        status = talc_cpu_parallel(tasks, entropy_task, plan);
-    if (status != TALC_OK || p->reduction == TALC_REDUCTION_NONE)
-        return status;
-    part whole = { 0, 0 };
-    for (int64_t i = 0; i < tasks; i++) {
-        whole.sum += plan->parts[i].sum;
-        whole.weight += plan->parts[i].weight;
-    }
-    talc_cpu_store(p->dtype, a->y, 0,
-                   p->reduction == TALC_REDUCTION_SUM ? whole.sum
-                                                      : whole.sum / divisor_of(p, whole.weight));
-    return TALC_OK;
 }
 
 // ---- Gradient -----------------------------------------------------------------------------------------------
@@ -229,7 +175,9 @@ static double label_weight(const entropy_plan *plan, int64_t i)
     return is_class(plan->problem, label) ? weight_of(plan, label) : NAN;
 }
 
-static void gradient_of(const entropy_plan *plan, int64_t at, int64_t label, double dl)
+/* `sums` are looked at where the label is a class. */
+static void gradient_of(const entropy_plan *plan, row_sums sums, int64_t at, int64_t label,
+                        double dl)
 {
     const talc_cross_entropy_problem *p = plan->problem;
     const double e = p->label_smoothing;
@@ -239,7 +187,6 @@ static void gradient_of(const entropy_plan *plan, int64_t at, int64_t label, dou
                            label == p->ignore_index ? 0 : NAN);
         return;
     }
-    const row_sums sums = plan->sums(plan, at);
     const double of_label = (1 - e) * weight_of(plan, label);
     plan->gradient(
         plan, at, label,
@@ -248,28 +195,69 @@ static void gradient_of(const entropy_plan *plan, int64_t at, int64_t label, dou
                         e == 0 ? 0 : dl * e / (double)p->C, dl * of_label });
 }
 
-static void gradient_task(void *context, int64_t task, int worker)
+// ---- Tasks -------------------------------------------------------------------------------------------------
+
+/* Losses, gradients or both. */
+static void entropy_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const entropy_plan *plan = context;
     const talc_cross_entropy_problem *p = plan->problem;
     const talc_cross_entropy_arguments *a = plan->arguments;
+    const bool whole = p->reduction == TALC_REDUCTION_NONE;
     const int64_t end = talc_smaller(p->samples, (task + 1) * plan->per_task);
+    part mine = { 0, 0 };
     for (int64_t i = task * plan->per_task; i < end; i++) {
-        const double dy =
-            talc_cpu_load(p->dtype, a->dy, p->reduction == TALC_REDUCTION_NONE ? i : 0);
-        gradient_of(plan, talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i),
-                    a->labels[i], dy / plan->denominator);
+        const int64_t label = a->labels[i];
+        const int64_t at = talc_walk_offset(p->outer_rank, p->outer_dims, p->x_strides, i);
+        const bool counts = label != p->ignore_index && is_class(p, label);
+        const row_sums sums = counts ? plan->sums(plan, at) : (row_sums){ 0 };
+        if (a->y != NULL) {
+            const double loss = counts ? loss_of(plan, sums, at, label) : 0;
+            mine.weight += counts ? weight_of(plan, label) : 0;
+            mine.sum += loss;
+            if (whole)
+                talc_cpu_store(p->dtype, a->y, i, loss);
+        }
+        if (a->dx != NULL) {
+            const double dy = a->dy == NULL ? 1 : talc_cpu_load(p->dtype, a->dy, whole ? i : 0);
+            gradient_of(plan, sums, at, label, dy / plan->denominator);
+        }
     }
+    if (a->y != NULL)
+        plan->parts[task] = mine;
 }
 
-static talc_status run_gradient(entropy_plan *plan)
+static talc_status check_labels(const talc_cross_entropy_problem *p, const int64_t *labels)
+{
+    for (int64_t i = 0; i < p->samples; i++)
+        if (labels[i] != p->ignore_index && !is_class(p, labels[i]))
+            return talc_bad_label("cross_entropy", i, labels[i], p->C);
+    return TALC_OK;
+}
+
+static talc_status run_plan(entropy_plan *plan)
 {
     const talc_cross_entropy_problem *p = plan->problem;
-    plan->denominator = p->reduction == TALC_REDUCTION_MEAN
+    const talc_cross_entropy_arguments *a = plan->arguments;
+    const int64_t tasks = talc_ceil_div(p->samples, plan->per_task);
+    talc_status status = a->y == NULL ? TALC_OK : check_labels(p, a->labels);
+    plan->denominator = a->dx != NULL && p->reduction == TALC_REDUCTION_MEAN
                             ? divisor_of(p, sum_of(plan, p->samples, label_weight))
                             : 1;
-    return talc_cpu_parallel(talc_ceil_div(p->samples, plan->per_task), gradient_task, plan);
+    if (status == TALC_OK)
+        status = talc_cpu_parallel(tasks, entropy_task, plan);
+    if (status != TALC_OK || a->y == NULL || p->reduction == TALC_REDUCTION_NONE)
+        return status;
+    part whole = { 0, 0 };
+    for (int64_t i = 0; i < tasks; i++) {
+        whole.sum += plan->parts[i].sum;
+        whole.weight += plan->parts[i].weight;
+    }
+    talc_cpu_store(p->dtype, a->y, 0,
+                   p->reduction == TALC_REDUCTION_SUM ? whole.sum
+                                                      : whole.sum / divisor_of(p, whole.weight));
+    return TALC_OK;
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
@@ -296,7 +284,7 @@ static talc_status run(const talc_cross_entropy_problem *p, const talc_cross_ent
                           .parts = a->base.workspace };
     if (a->class_weights != NULL)
         plan.mean_weight = sum_of(&plan, p->C, weight_of) / (double)p->C;
-    return p->direction == TALC_FORWARD ? run_forward(&plan) : run_gradient(&plan);
+    return run_plan(&plan);
 }
 
 static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,

@@ -31,6 +31,7 @@ static const entropy_case entropy_cases[] = {
     { DIMS2(300, 37), TALC_F32, true, { .label_smoothing = 0.3 }, 0 },
     { DIMS2(65, 1000), TALC_F32, false, { .reduction = TALC_REDUCTION_NONE, .label_smoothing = 1 }, 30 },
     { DIMS2(3, 20011), TALC_F64, false, { .reduction = TALC_REDUCTION_NONE }, 100 },
+    { DIMS2(3001, 6), TALC_F32, false, { .ignore_index = 3 }, 0 },
     { DIMS1(9), TALC_F32, false, { .ignore_index = 4 }, 0 },
     { DIMS1(9), TALC_F64, false, { .reduction = TALC_REDUCTION_NONE }, 0 },
     { DIMS4(2, 5, 13, 17), TALC_F32, false, { .ignore_index = TALC_ZERO }, 0 },
@@ -258,6 +259,7 @@ Test(cross_entropy, a_label_that_is_no_class)
                 for (int64_t i = 0; i < 1500; i++)
                     labels[i] = i == at || i == 1300 ? wrongs[w] : i % 10;
                 talc_tensor *x = op_numbers(device, dims, 3);
+                talc_require_grad(x, w % 2 == 1);
                 talc_tensor *t = talc_from_host(
                     device, TALC_I64, shape == 0 ? TALC_DIMS(1500) : TALC_DIMS(3, 500), labels);
                 const talc_cross_entropy_options options = { .reduction =
@@ -276,6 +278,14 @@ Test(cross_entropy, a_label_that_is_no_class)
                                       ? talc_select(talc_reshape(y, TALC_DIMS(1500)), 0, at)
                                       : y);
                     cr_assert(isnan(lost), "the loss is %g", lost);
+                    if (talc_wants_grad(x) && reduction != TALC_REDUCTION_NONE) {
+                        const int64_t sample = shape == 0 ? at : at / 500;
+                        cr_assert(talc_backward(y), "%s", talc_error_message());
+                        talc_tensor *of = talc_select(talc_grad(x), 0, sample);
+                        of = shape == 0 ? of : talc_select(of, 1, at % 500);
+                        cr_assert(isnan(talc_item(talc_max(of, TALC_SCALAR, false))));
+                        talc_grad_clear(x);
+                    }
                 }
                 /* What comes after is right. */
                 labels[at] = labels[1300] = 5;
@@ -285,6 +295,120 @@ Test(cross_entropy, a_label_that_is_no_class)
                           talc_error_message());
                 assert_no_failure();
             }
+}
+
+// ---- The gradient -------------------------------------------------------------------------------------------
+
+static talc_tensor *leaf_of(talc_device *device, const entropy_case *of)
+{
+    talc_tensor *x = logits_of(device, of);
+    talc_require_grad(x, true);
+    return x;
+}
+
+/* By the rule, which tests/ops/test_gradient.c and `talc check` hold against what is due. */
+static const talc_tensor *gradient_by_rule(talc_device *device, const entropy_case *of, double dy)
+{
+    talc_tensor *x = leaf_of(device, of);
+    const talc_tensor *y = talc_cross_entropy_with(x, labels_of(device, of), &of->options);
+    cr_assert(talc_backward_from(y, talc_full(device, of->dtype, talc_dims_of(y), dy)));
+    return talc_grad(x);
+}
+
+static void check_gradient(talc_device *device, int index)
+{
+    const entropy_case *of = &entropy_cases[index];
+    talc_tensor *x = leaf_of(device, of), *doubled = leaf_of(device, of);
+    if (of->options.reduction == TALC_REDUCTION_NONE)
+        return;
+    const talc_tensor *labels = labels_of(device, of);
+    const talc_tensor *loss = talc_cross_entropy_with(x, labels, &of->options);
+    const double alone = talc_item(talc_cross_entropy_with(talc_detach(x), labels, &of->options));
+    cr_assert(fabs(talc_item(loss) - alone) <=
+                  (of->dtype == TALC_F32 ? 0x1p-22 : 0x1p-50) * fabs(alone),
+              "case %d: %.17g, alone %.17g", index, talc_item(loss), alone);
+    cr_assert(talc_backward(loss), "case %d: %s", index, talc_error_message());
+    assert_same_bits("dy = 1", talc_grad(x), gradient_by_rule(device, of, 1));
+    cr_assert(
+        talc_backward(talc_mul_scalar(talc_cross_entropy_with(doubled, labels, &of->options), 2)));
+    assert_same_bits("dy = 2", talc_grad(doubled), gradient_by_rule(device, of, 2));
+    assert_same_bits("twice", talc_mul_scalar(talc_grad(x), 2), talc_grad(doubled));
+}
+
+Test(cross_entropy, the_gradient_that_comes_with_the_loss_is_the_rules)
+{
+    for (int i = 0; i < CASES; i++) {
+        check_gradient(tested_device(), i);
+        check_gradient(fake_device(), i);
+    }
+}
+
+/* It is the leaf's as it is, and no other work is asked of the device. */
+Test(cross_entropy, a_pass_that_begins_at_the_loss_costs_nothing)
+{
+    talc_device *device = fake_device();
+    const entropy_case *of = &entropy_cases[1];
+    talc_tensor *x = leaf_of(device, of);
+    const talc_tensor *labels = labels_of(device, of), *loss = talc_cross_entropy(x, labels);
+    const size_t queued = fake_device_queued(device);
+    cr_assert(queued > 0 && talc_backward(loss));
+    cr_assert(fake_device_queued(device) == queued, "%zu more",
+              fake_device_queued(device) - queued);
+    cr_assert(!talc_backward(loss));
+    assert_failure(TALC_BAD_ARGUMENT,
+                   "backward: an earlier backward pass went over cross_entropy and has freed what "
+                   "it had saved; run the forward pass again");
+
+    /* A second loss of the same logits: both gradients are added, and neither is written. */
+    talc_grad_clear(x);
+    const talc_tensor *due = talc_mul_scalar(gradient_by_rule(device, of, 1), 2);
+    const talc_tensor *held = NULL;
+    for (int i = 0; i < 2; i++) {
+        cr_assert(talc_backward(talc_cross_entropy(x, labels)));
+        held = i == 0 ? talc_clone(talc_grad(x)) : held;
+    }
+    assert_same_bits("one", held, gradient_by_rule(device, of, 1));
+    assert_same_bits("two", talc_grad(x), due);
+
+    /* Leaves that it comes to alike do not share it. */
+    talc_tensor *z = leaf_of(device, of);
+    talc_grad_clear(x);
+    cr_assert(talc_backward(talc_cross_entropy(talc_add(x, z), labels)));
+    cr_assert(talc_grad(x)->storage != talc_grad(z)->storage);
+    assert_same_bits("of a sum", talc_grad(x), talc_grad(z));
+
+    /* What a pass would write over is noticed as ever. */
+    talc_tensor *y = talc_mul_scalar(x, 1);
+    loss = talc_cross_entropy(y, labels);
+    talc_no_grad_enter();
+    talc_fill(y, 0);
+    talc_no_grad_leave();
+    cr_assert(!talc_backward(loss));
+    assert_failure(
+        TALC_BAD_ARGUMENT,
+        "backward: logits [7,10], which cross_entropy saved, was written since: version 0 "
+        "then, 1 now (talc_data counts as a write, talc_data_read does not)");
+}
+
+/* Only logits that want a gradient get one. */
+Test(cross_entropy, a_loss_without_gradient_takes_no_memory_for_one)
+{
+    talc_device *device = tested_device();
+    talc_tensor *x = op_numbers(device, TALC_DIMS(600, 100), 3);
+    const talc_tensor *labels = talc_zeros(device, TALC_I64, TALC_DIMS(600));
+    const size_t bytes = talc_nbytes(x);
+    for (int wants = 0; wants < 3; wants++) {
+        talc_require_grad(x, wants > 0);
+        talc_device_synchronize(device);
+        talc_memory_reset_peak(device);
+        const size_t before = talc_device_memory(device).live;
+        for (int i = 0; i < wants % 2; i++)
+            talc_no_grad_enter();
+        talc_release(talc_cross_entropy(x, labels));
+        const size_t took = talc_device_memory(device).peak - before;
+        cr_assert(wants == 2 ? took >= bytes : took < bytes / 2, "%d: %zu bytes", wants, took);
+        talc_no_grad_leave();
+    }
 }
 
 // ---- At once ------------------------------------------------------------------------------------------------

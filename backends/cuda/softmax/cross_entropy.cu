@@ -10,7 +10,8 @@
 ///          is, adds those of all blocks in a tree of fixed shape, writes the result and, with a wrong label, the device's
 ///          record (fault.h). So there is one launch.
 ///
-/// The input gradient is in cross_entropy_gradient.cu.
+/// The input gradient (entropy_gradient.cuh) shares samples out in the same way; with the loss, for dy = 1, it costs no other launch
+/// than one before for the labels of many samples.
 ///
 /// A label is compared before anything is read by it. Exponentials are in the data's type, and so are the sums of a few of
 /// them; those are added in f64. No term goes through more than 2 sqrt(C) roundings.
@@ -18,7 +19,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/fault.h"
-#include "backends/cuda/softmax/entropy.cuh"
+#include "backends/cuda/softmax/entropy_gradient.cuh"
 
 namespace /* other kernels have types of the same names */
 {
@@ -142,47 +143,51 @@ __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, cons
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
+enum work { LOSS, GRADIENT, BOTH };
+
 /* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a block loop together. */
-template <typename T, int THREADS, typename Index>
+template <typename T, int THREADS, typename Index, work WORK>
 __global__ void __launch_bounds__(BLOCK)
-    entropy_along(T *y, const T *x, const int64_t *labels, const gathering to,
-                  const entropy_plan<T, Index> plan)
+    entropy_along(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy,
+                  const label_weights of, const gathering to, const entropy_plan<T, Index> plan)
 {
     constexpr int GROUPS = BLOCK / THREADS;
     __shared__ largest<T> shared_most[BLOCK / WARP];
     __shared__ totals shared_totals[BLOCK / WARP];
-    __shared__ T whole;
+    __shared__ T whole_most;
+    __shared__ double whole_sum;
     const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
     const int leader = threadIdx.x % WARP / THREADS * THREADS;
     const double mean_weight = mean_weight_of(plan);
+    const double divisor = WORK == LOSS ? 1 : divisor_of(of, plan);
     part mine;
     for (Index first = (Index)blockIdx.x * GROUPS; first < plan.samples;
          first += (Index)gridDim.x * GROUPS) {
         const Index i = first + group;
         const bool real = i < plan.samples;
-        const int64_t label = real ? labels[i] : plan.ignore_index;
+        const int64_t label = real ? of.labels[i] : plan.ignore_index;
         int64_t at[1] = { 0 };
         double loss;
         part here;
         const bool open = !decided(plan, i, label, here, loss);
         largest<T> most;
         totals all;
-        if (open) {
+        if (open || (WORK != LOSS && real))
             plan.at.offsets(i, at);
+        if (open)
             most.value = largest_of(plan, x + at[0], thread, THREADS);
-        }
         most = join_group(most, THREADS, shared_most);
         if (THREADS > WARP) {
             if (threadIdx.x == 0)
-                whole = most.value;
+                whole_most = most.value;
             __syncthreads();
-            most.value = whole;
+            most.value = whole_most;
         } else
             most.value = __shfl_sync(~0u, most.value, leader);
         if (open)
             all = totals_of(plan, x + at[0], most.value, thread, THREADS);
         all = join_group(all, THREADS, shared_totals);
-        if (thread == 0 && real) {
+        if (WORK != GRADIENT && thread == 0 && real) {
             if (open)
                 loss = loss_of(plan, x + at[0], most.value, all, label, mean_weight);
             here.sum = loss;
@@ -190,36 +195,65 @@ __global__ void __launch_bounds__(BLOCK)
             if (plan.whole)
                 y[i] = (T)loss;
         }
+        if (WORK == LOSS)
+            continue;
+        if (THREADS > WARP) {
+            if (threadIdx.x == 0)
+                whole_sum = all.exponentials;
+            __syncthreads();
+            all.exponentials = whole_sum;
+        } else
+            all.exponentials = __shfl_sync(~0u, all.exponentials, leader);
+        if (open)
+            write_classes(plan, dx + at[0], x + at[0], label, most.value, all.exponentials,
+                          dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor), mean_weight,
+                          thread, THREADS);
+        else if (real)
+            fill_classes(plan, dx + at[0], label == plan.ignore_index ? 0 : (T)nan(""), thread,
+                         THREADS);
     }
-    gather(y, mine, plan, to);
+    if (WORK != GRADIENT)
+        gather(y, mine, plan, to);
 }
 
 /* A thread has a sample. */
-template <typename T, typename Index>
+template <typename T, typename Index, work WORK>
 __global__ void __launch_bounds__(BLOCK)
-    entropy_across(T *y, const T *x, const int64_t *labels, const gathering to,
-                   const entropy_plan<T, Index> plan)
+    entropy_across(T *y, T *__restrict__ dx, const T *__restrict__ x, const T *dy,
+                   const label_weights of, const gathering to, const entropy_plan<T, Index> plan)
 {
     const double mean_weight = mean_weight_of(plan);
+    const double divisor = WORK == LOSS ? 1 : divisor_of(of, plan);
     part mine;
     TALC_GRID_LOOP(Index, i, plan.samples)
     {
-        const int64_t label = labels[i];
+        const int64_t label = of.labels[i];
         int64_t at[1];
         double loss;
         part here;
-        if (!decided(plan, i, label, here, loss)) {
+        const bool open = !decided(plan, i, label, here, loss);
+        if (open || WORK != LOSS)
             plan.at.offsets(i, at);
+        if (open) {
             const T m = largest_of(plan, x + at[0], 0, 1);
-            loss = loss_of(plan, x + at[0], m, totals_of(plan, x + at[0], m, 0, 1), label,
-                           mean_weight);
-        }
+            const totals all = totals_of(plan, x + at[0], m, 0, 1);
+            if (WORK != GRADIENT)
+                loss = loss_of(plan, x + at[0], m, all, label, mean_weight);
+            if (WORK != LOSS)
+                write_classes(plan, dx + at[0], x + at[0], label, m, all.exponentials,
+                              dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor),
+                              mean_weight, 0, 1);
+        } else if (WORK != LOSS)
+            fill_classes(plan, dx + at[0], label == plan.ignore_index ? 0 : (T)nan(""), 0, 1);
+        if (WORK == GRADIENT)
+            continue;
         here.sum = loss;
         mine.join(here);
         if (plan.whole)
             y[i] = (T)loss;
     }
-    gather(y, mine, plan, to);
+    if (WORK != GRADIENT)
+        gather(y, mine, plan, to);
 }
 
 // ---- Launches -----------------------------------------------------------------------------------------------
@@ -233,23 +267,43 @@ unsigned blocks_for_parts(const talc_device *device, const talc_cross_entropy_pr
     return (unsigned)(all < most ? all : most);
 }
 
-template <typename T>
+/* The workspace: what the blocks gather, then the sums of labels' weights. */
+size_t gathered_bytes(const talc_device *device, const talc_cross_entropy_problem *p)
+{
+    return p->direction == TALC_FORWARD ? blocks_for_parts(device, p) * sizeof(part) : 0;
+}
+
+int64_t weight_parts(const talc_cross_entropy_problem *p)
+{
+    return p->direction == TALC_FORWARD && !p->gradient ? 0 : parts_of(p);
+}
+
+template <typename T, typename Index, work WORK>
 void launch(talc_device *device, const talc_cross_entropy_problem *p,
             const talc_cross_entropy_arguments *a, const gathering &to)
 {
-    T *y = (T *)a->y;
-    const T *x = (const T *)a->x;
     const cudaStream_t stream = talc_cuda_stream(device);
-    const unsigned blocks = blocks_for_parts(device, p);
-    with_index(p->samples, [&](auto zero) {
-        using Index = decltype(zero);
-        const shape by = shape_of(p);
-        const auto kernel = by == BY_THREAD ? entropy_across<T, Index>
-                            : by == BY_FEW  ? entropy_along<T, FEW, Index>
-                            : by == BY_WARP ? entropy_along<T, WARP, Index>
-                                            : entropy_along<T, BLOCK, Index>;
-        kernel<<<blocks, BLOCK, 0, stream>>>(y, x, a->labels, to, entropy_plan<T, Index>(p, a));
-    });
+    const entropy_plan<T, Index> plan(p, a);
+    const int64_t parts = weight_parts(p);
+    const label_weights of = {
+        p->reduction == TALC_REDUCTION_MEAN, a->labels,
+        parts == 0 ? NULL : (double *)((char *)a->base.workspace + gathered_bytes(device, p)),
+        parts, parts == 0 ? 0 : talc_ceil_div(p->samples, parts)
+    };
+    if constexpr (WORK != LOSS)
+        if (parts > 0)
+            add_label_weights<<<(unsigned)parts, BLOCK, 0, stream>>>(of, plan);
+    const shape by = shape_of(p);
+    const auto kernel = by == BY_THREAD ? entropy_across<T, Index, WORK>
+                        : by == BY_FEW  ? entropy_along<T, FEW, Index, WORK>
+                        : by == BY_WARP ? entropy_along<T, WARP, Index, WORK>
+                                        : entropy_along<T, BLOCK, Index, WORK>;
+    const unsigned blocks =
+        WORK == GRADIENT
+            ? grid_for_blocks(device, talc_ceil_div(p->samples, BLOCK / threads_of(by)))
+            : blocks_for_parts(device, p);
+    kernel<<<blocks, BLOCK, 0, stream>>>((T *)a->y, (T *)a->dx, (const T *)a->x, (const T *)a->dy,
+                                         of, to, plan);
 }
 
 } // namespace
@@ -262,9 +316,7 @@ static const char *plan_rows(const talc_device *device, const talc_cross_entropy
     if (p->direction == TALC_GRAD_WEIGHT)
         return "cross entropy has no weights";
     if (p->samples > 0)
-        plan->workspace = p->direction == TALC_GRAD_INPUT
-                              ? talc_cuda_cross_entropy_gradient_workspace(p)
-                              : blocks_for_parts(device, p) * sizeof(part);
+        plan->workspace = gathered_bytes(device, p) + (size_t)weight_parts(p) * sizeof(double);
     return NULL;
 }
 
@@ -274,15 +326,22 @@ static talc_status run(talc_device *device, const talc_cross_entropy_problem *pr
     const talc_status status = talc_cuda_enter(device, "cross_entropy");
     if (status != TALC_OK)
         return status;
-    if (problem->direction == TALC_GRAD_INPUT)
-        return talc_cuda_cross_entropy_gradient(device, problem, arguments);
-    talc_cuda_fault *fault = talc_cuda_fault_of(device, "cross_entropy");
-    if (fault == NULL)
+    const bool forward = problem->direction == TALC_FORWARD;
+    talc_cuda_fault *fault = forward ? talc_cuda_fault_of(device, "cross_entropy") : NULL;
+    if (forward && fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */
-    const gathering to = { (part *)arguments->base.workspace, talc_cuda_counter(device),
-                           problem->reduction, fault };
+    const gathering to = { (part *)arguments->base.workspace,
+                           forward ? talc_cuda_counter(device) : NULL, problem->reduction, fault };
     return with_float(problem->dtype, [&](auto element) {
-        launch<typename decltype(element)::type>(device, problem, arguments, to);
+        using T = typename decltype(element)::type;
+        if (!forward)
+            launch<T, uint64_t, GRADIENT>(device, problem, arguments, to);
+        else if (problem->gradient)
+            launch<T, uint64_t, BOTH>(device, problem, arguments, to);
+        else
+            with_index(problem->samples, [&](auto zero) {
+                launch<T, decltype(zero), LOSS>(device, problem, arguments, to);
+            });
         return talc_cuda_launched(device, "cross_entropy");
     });
 }

@@ -7,12 +7,6 @@
 
 #include <cmath>
 
-/// The input gradient (cross_entropy_gradient.cu), and the workspace for it.
-talc_status talc_cuda_cross_entropy_gradient(talc_device *device,
-                                             const talc_cross_entropy_problem *p,
-                                             const talc_cross_entropy_arguments *a);
-size_t talc_cuda_cross_entropy_gradient_workspace(const talc_cross_entropy_problem *p);
-
 namespace /* other kernels have types of the same names */
 {
 
