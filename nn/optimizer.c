@@ -1,10 +1,7 @@
 #include "nn/optimizer.h"
 
 #include "nn/optimizer_state.h"
-#include "ops/compare.h"
-#include "ops/concat.h"
-#include "ops/elementwise.h"
-#include "ops/reduce.h"
+#include "ops/operand.h"
 #include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
@@ -502,41 +499,25 @@ bool talc_optimizer_step(talc_optimizer *optimizer)
 
 // ---- Clipping -----------------------------------------------------------------------------------------------
 
-/* The gradients, flat: views in this call's scope. */
-static bool list_gradients(const talc_optimizer *optimizer, talc_updated *list,
-                           const talc_tensor **flat)
+static talc_tensor *clip(const char *who, const talc_optimizer *optimizer, double max_norm,
+                         talc_updated *list)
 {
     int count = 0;
     for (int i = 0; i < optimizer->count; i++) {
         talc_tensor *gradient = talc_grad(optimizer->list[i].parameter);
         if (gradient == NULL)
             continue;
-        list[count].parameter = gradient;
-        flat[count++] = talc_reshape(gradient, TALC_DIMS(-1));
-        if (talc_failed())
-            return false;
+        list[count++].parameter = gradient;
+        if (!talc_operand_like(who, "a gradient", list[0].parameter, "another", gradient))
+            return NULL;
     }
-    return true;
-}
-
-static talc_tensor *clip(const talc_optimizer *optimizer, int count, double max_norm,
-                         talc_updated *list, const talc_tensor **flat)
-{
-    if (!list_gradients(optimizer, list, flat))
+    const talc_tensor *first = list[0].parameter;
+    talc_tensor *y = talc_tensor_new(who, first->device, first->dtype, TALC_DIMS(2));
+    if (y == NULL || !talc_update_norm(who, max_norm, list, count, y))
         return NULL;
-    const talc_tensor *all = talc_concat(flat, count, 0);
-    const talc_tensor *squares = all == NULL ? NULL : talc_mul(all, all);
-    const talc_tensor *sum = squares == NULL ? NULL : talc_sum(squares, TALC_SCALAR, false);
-    talc_tensor *norm = sum == NULL ? NULL : talc_sqrt(sum);
-    /* PyTorch's: max_norm / (norm + 1e-6), at most 1. */
-    const talc_tensor *most =
-        norm == NULL ? NULL : talc_full(norm->device, norm->dtype, TALC_SCALAR, max_norm);
-    const talc_tensor *ratio = most == NULL ? NULL : talc_div(most, talc_add_scalar(norm, 1e-6));
-    const talc_tensor *scale = ratio == NULL ? NULL : talc_clamp(ratio, -INFINITY, 1);
+    talc_tensor *norm = talc_select(y, 0, 0), *scale = norm == NULL ? NULL : talc_select(y, 0, 1);
     const talc_update_problem problem = { .rule = TALC_UPDATE_SCALE };
-    return scale != NULL && talc_update("optimizer_clip", &problem, list, count, scale, NULL)
-               ? norm
-               : NULL;
+    return scale != NULL && talc_update(who, &problem, list, count, scale, NULL) ? norm : NULL;
 }
 
 talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
@@ -554,12 +535,10 @@ talc_tensor *talc_optimizer_clip(talc_optimizer *optimizer, double max_norm)
     const char *around = talc_within(who);
     talc_scope *scope = talc_scope_enter();
     talc_updated *list = talc_memory_new((size_t)count * sizeof *list, who);
-    const talc_tensor **flat = talc_memory_new((size_t)count * sizeof *flat, who);
     talc_tensor *norm = NULL;
-    if (list != NULL && flat != NULL)
-        norm = talc_scope_return(scope, clip(optimizer, count, max_norm, list, flat));
+    if (list != NULL)
+        norm = talc_scope_return(scope, clip(who, optimizer, max_norm, list));
     talc_memory_free(list);
-    talc_memory_free(flat);
     talc_scope_leave(scope);
     talc_within(around);
     return norm;

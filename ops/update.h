@@ -9,6 +9,8 @@
 ///     rmsprop  g += decay p;  v = beta2 v + (1 - beta2) g g;  centered: a += (1 - beta2)(g - a);  d = sqrt(v - a a) + eps;
 ///              b = momentum b + g / d;  p -= lr b, without momentum p -= lr g / d
 ///     scale    p = scale p
+///     norm     y = n, min(1, max_norm / (n + 1e-6)),    n the square root of the sum of p p over all parameters, added up in f64; as clipping
+///              wants them
 ///
 /// Source: Sutskever, Martens, Dahl and Hinton 2013; Kingma and Ba 2015, arXiv 1412.6980; Loshchilov and Hutter 2019, arXiv
 /// 1711.05101; Tieleman and Hinton 2012; the formulas of torch.optim.
@@ -23,12 +25,15 @@ typedef enum talc_update_rule {
     TALC_UPDATE_SGD,
     TALC_UPDATE_ADAM,
     TALC_UPDATE_RMSPROP,
-    TALC_UPDATE_SCALE
+    TALC_UPDATE_SCALE,
+    TALC_UPDATE_NORM
 } talc_update_rule;
 
 enum {
-    TALC_UPDATE_TENSORS = 32, ///< that a row updates at once
-    TALC_UPDATE_STATES = 3,   ///< of a parameter: sgd b; adam m, v; rmsprop v, a, b
+    TALC_UPDATE_TENSORS =
+        68, ///< that a row updates at once: what 4 KB of a CUDA kernel's arguments hold
+    TALC_UPDATE_PART = 4096, ///< elements of a tensor whose squares make a sum of their own
+    TALC_UPDATE_STATES = 3,  ///< of a parameter: sgd b; adam m, v; rmsprop v, a, b
 };
 
 /// Plain data. Numbers that a rule has no use for are 0.
@@ -42,6 +47,9 @@ typedef struct talc_update_problem {
     double correction1, correction2;
     bool nesterov, decoupled, centered;
     bool first; ///< sgd: of these parameters' steps
+    double max_norm;
+    int64_t parts_before; ///< norm: of the tensors in earlier calls
+    bool last;            ///< norm: call, which writes y
     int count;
     int64_t numel[TALC_UPDATE_TENSORS];
 } talc_update_problem;
@@ -52,6 +60,9 @@ typedef struct talc_update_arguments {
     const void *scale; ///< one number on the device, for TALC_UPDATE_SCALE
     /// talc_update_float or talc_update_double, by the type, in the device's memory, instead of the problem's numbers; NULL: none
     const void *numbers;
+    double *
+        parts; ///< norm: sums of squares, of the tensors in their order; all of them, of this call's and the earlier ones
+    void *y;   ///< norm: two numbers
     struct {
         void *parameter;
         const void *gradient;
@@ -66,10 +77,17 @@ typedef struct talc_updated {
     talc_tensor *states[TALC_UPDATE_STATES];
 } talc_updated;
 
-/// Updates `count` tensors by problem's rule and numbers; its count and numel are filled in here. `scale` for
+/// Updates `count` tensors by problem's rule, which is not norm, and numbers; its count and numel are filled in here. `scale` for
 /// TALC_UPDATE_SCALE, else NULL; `numbers` as in the arguments. It allocates nothing, so that it fails before anything is written or not at all.
 bool talc_update(const char *op, const talc_update_problem *problem, const talc_updated *tensors,
                  int64_t count, const talc_tensor *scale, const void *numbers);
+
+/// Writes to y, [2] of their type, what the rule norm gives of `count` parameters. It allocates in the scope of the caller.
+bool talc_update_norm(const char *op, double max_norm, const talc_updated *tensors, int64_t count,
+                      talc_tensor *y);
+
+/// The parts that the squares of a problem's tensors are added up in.
+int64_t talc_update_parts(const talc_update_problem *problem);
 
 // ---- One element, for C and CUDA ----------------------------------------------------------------------------
 
@@ -106,6 +124,13 @@ bool talc_update(const char *op, const talc_update_problem *problem, const talc_
 /// And the rules in it.
 #define TALC_UPDATE_IN(T, root)                                                                    \
     TALC_UPDATE_NUMBERS(T)                                                                         \
+                                                                                                   \
+    static inline TALC_HOST_DEVICE void talc_update_norm_##T(double squares, T max_norm, T *y)     \
+    {                                                                                              \
+        const T norm = (T)sqrt(squares), scale = max_norm / (norm + (T)1e-6);                      \
+        y[0] = norm;                                                                               \
+        y[1] = scale > 1 ? 1 : scale;                                                              \
+    }                                                                                              \
                                                                                                    \
     static inline TALC_HOST_DEVICE void talc_update_element_##T(const talc_update_##T *u, T scale, \
                                                                 T *p, T g, T *s0, T *s1, T *s2)    \

@@ -37,17 +37,51 @@ typedef struct update_context {
 
 TALC_CPU_FLOATS(STRETCH_IN)
 
+/* The sum of squares of elements lo .. hi - 1, in lanes that a processor adds side by side. */
+#define SQUARES_IN(constant, suffix, T, A)                                                         \
+    static double squares_##suffix(const T *p, int64_t lo, int64_t hi)                             \
+    {                                                                                              \
+        enum { LANES = 8 };                                                                        \
+        double lanes[LANES] = { 0 }, sum = 0;                                                      \
+        for (; lo + LANES <= hi; lo += LANES)                                                      \
+            for (int k = 0; k < LANES; k++)                                                        \
+                lanes[k] += (double)p[lo + k] * (double)p[lo + k];                                 \
+        for (; lo < hi; lo++)                                                                      \
+            lanes[0] += (double)p[lo] * (double)p[lo];                                             \
+        for (int k = 0; k < LANES; k++)                                                            \
+            sum += lanes[k];                                                                       \
+        return sum;                                                                                \
+    }                                                                                              \
+                                                                                                   \
+    static void norm_##suffix(const update_context *c, double squares)                             \
+    {                                                                                              \
+        talc_update_norm_##T(squares, (T)c->problem->max_norm, c->arguments->y);                   \
+    }
+
+TALC_CPU_FLOATS(SQUARES_IN)
+
+static int64_t stretch_of(const talc_update_problem *p)
+{
+    return p->rule == TALC_UPDATE_NORM ? TALC_UPDATE_PART : STRETCH;
+}
+
 static void update_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const update_context *c = context;
     const talc_update_problem *p = c->problem;
+    const int64_t stretch = stretch_of(p);
+    const int64_t part = p->parts_before + task;
     int tensor = 0;
-    for (; task >= talc_ceil_div(p->numel[tensor], STRETCH); tensor++)
-        task -= talc_ceil_div(p->numel[tensor], STRETCH);
-    const int64_t lo = task * STRETCH, end = p->numel[tensor];
-    const int64_t hi = lo + STRETCH < end ? lo + STRETCH : end;
-    TALC_CPU_CALL(p->dtype, stretch, (c, tensor, lo, hi));
+    for (; task >= talc_ceil_div(p->numel[tensor], stretch); tensor++)
+        task -= talc_ceil_div(p->numel[tensor], stretch);
+    const int64_t lo = task * stretch, end = p->numel[tensor];
+    const int64_t hi = talc_smaller(lo + stretch, end);
+    if (p->rule == TALC_UPDATE_NORM)
+        c->arguments->parts[part] =
+            TALC_CPU_VALUE(p->dtype, squares, (c->arguments->tensors[tensor].parameter, lo, hi));
+    else
+        TALC_CPU_CALL(p->dtype, stretch, (c, tensor, lo, hi));
 }
 
 static talc_status update_run(talc_device *device, const void *problem, const talc_plan *plan,
@@ -55,10 +89,18 @@ static talc_status update_run(talc_device *device, const void *problem, const ta
 {
     (void)device, (void)plan;
     const update_context context = { problem, arguments };
+    const talc_update_problem *p = problem;
     int64_t tasks = 0;
-    for (int i = 0; i < context.problem->count; i++)
-        tasks += talc_ceil_div(context.problem->numel[i], STRETCH);
-    return talc_cpu_parallel(tasks, update_task, (void *)&context);
+    for (int i = 0; i < p->count; i++)
+        tasks += talc_ceil_div(p->numel[i], stretch_of(p));
+    const talc_status status = talc_cpu_parallel(tasks, update_task, (void *)&context);
+    if (status != TALC_OK || p->rule != TALC_UPDATE_NORM || !p->last)
+        return status;
+    double squares = 0;
+    for (int64_t i = 0; i < p->parts_before + tasks; i++)
+        squares += context.arguments->parts[i];
+    TALC_CPU_CALL(p->dtype, norm, (&context, squares));
+    return TALC_OK;
 }
 
 const talc_algorithm talc_cpu_update[] = {

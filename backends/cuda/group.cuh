@@ -74,6 +74,22 @@ template <typename State> __device__ State join_group(State state, int threads, 
     return state;
 }
 
+/// Counts the block and tells whether it is the last of its launch, which sees all that the others wrote before they were counted. By
+/// the thread that wrote for its block; `done` is talc_cuda_counter's.
+/// By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run.
+inline __device__ bool is_last_block(unsigned *done)
+{
+    unsigned before;
+    asm volatile("atom.release.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(__cvta_generic_to_global(done)), "r"(gridDim.x - 1)
+                 : "memory");
+    const bool last = before == gridDim.x - 1;
+    if (last)
+        __threadfence();
+    return last;
+}
+
 } // namespace talc
 
 #endif

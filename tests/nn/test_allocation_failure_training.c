@@ -435,7 +435,7 @@ static void assert_steps_survive(const run_case *is)
             faults.persistent = persistent != 0;
             for (faults.fail_at = 1; survives(is, devices[i], &due); faults.fail_at++)
                 ;
-            cr_assert(faults.fail_at > 200, "%s asks for %ld allocations only", is->name,
+            cr_assert(faults.fail_at > 150, "%s asks for %ld allocations only", is->name,
                       faults.fail_at);
         }
     }

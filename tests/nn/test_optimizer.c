@@ -1,7 +1,9 @@
 /* Optimizers, schedules and checkpoints against the numbers of torch 2.x in float64. */
+#include "tests/support/fake_device.h"
 #include "tests/support/files.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "tests/support/op_cases.h"
 
 #include "nn/optimizer_state.h"
 
@@ -121,13 +123,145 @@ Test(optimizer, gradients_are_clipped_by_their_norm)
     talc_optimizer *optimizer =
         talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
     give(module, (const double[]){ 3, 0, 4 });
+    const talc_tensor *p = talc_module_find(module, "p"), *g = talc_grad(p);
+    const uint64_t p_version = talc_version(p), g_version = talc_version(g);
     cr_assert(talc_item(talc_optimizer_clip(optimizer, 2)) == 5);
+    cr_assert(talc_version(g) == g_version + 1, "what was scaled was written");
     expect_near("clipped", talc_grad(talc_module_find(module, "p")),
                 (const double[]){ 1.199999760000048, 0, 1.599999680000064 });
     give(module, (const double[]){ 3, 0, 4 });
     cr_assert(talc_item(talc_optimizer_clip(optimizer, 10)) == 5);
     expect_near("short enough", talc_grad(talc_module_find(module, "p")),
                 (const double[]){ 3, 0, 4 });
+    g = talc_grad(p);
+    cr_assert(talc_version(p) == p_version && talc_optimizer_step(optimizer));
+    cr_assert(talc_version(p) == p_version + 1 && talc_version(g) == g_version + 1);
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+/* More parameters than are clipped at once, of sizes around those of a part, one without elements. */
+enum { MANY = TALC_UPDATE_TENSORS + 5 };
+
+static int64_t many_numel(int i)
+{
+    static const int64_t sizes[] = { 7, TALC_UPDATE_PART, 0, 1, 2 * TALC_UPDATE_PART + 13, 300 };
+    return sizes[i % 6];
+}
+
+static bool many_init(talc_module *module, const void *options)
+{
+    const talc_dtype *dtypes = options; /* of the first and of the others */
+    for (int i = 0; i < MANY; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        talc_module_parameter(module, name,
+                              talc_zeros(cpu_device(), dtypes[i > 0], TALC_DIMS(many_numel(i))));
+    }
+    return !talc_failed();
+}
+
+static const talc_module_class many_class = { .name = "Many",
+                                              .size = sizeof(talc_module),
+                                              .init = many_init };
+
+static void check_many(talc_device *device, talc_dtype dtype, double max_norm)
+{
+    talc_module *module = talc_module_new(&many_class, (const talc_dtype[]){ dtype, dtype });
+    talc_module_to(module, device);
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    long double squares = 0;
+    double *given[MANY];
+    for (int i = 0; i < MANY; i++) {
+        talc_tensor *g = talc_cast(
+            talc_mul_scalar(op_numbers(device, TALC_DIMS(many_numel(i)), (unsigned)i), 0.01),
+            dtype);
+        cr_assert(talc_backward_from(optimizer->list[i].parameter, g), "%s", talc_error_message());
+        given[i] = host_doubles(g);
+        for (int64_t k = 0; k < many_numel(i); k++)
+            squares += (long double)given[i][k] * given[i][k];
+    }
+    const talc_tensor *y = talc_optimizer_clip(optimizer, max_norm);
+    cr_assert(y != NULL && y->rank == 0 && y->dtype == dtype, "%s", talc_error_message());
+    const double u = dtype == TALC_F32 ? 0x1p-24 : 0x1p-53, norm = (double)sqrtl(squares);
+    cr_assert(fabs(talc_item(y) / norm - 1) <= (dtype == TALC_F32 ? 2 : 40) * u,
+              "%.17g instead of %.17g", talc_item(y), norm);
+    const double scale = fmin(1, max_norm / (norm + 1e-6));
+    for (int i = 0; i < MANY; i++) {
+        double *got = host_doubles(talc_grad(optimizer->list[i].parameter));
+        for (int64_t k = 0; k < many_numel(i); k++) {
+            const double is = given[i][k] * scale;
+            if (!(fabs(got[k] - is) <= (dtype == TALC_F32 ? 5 : 60) * u * fabs(is)))
+                cr_assert_fail("parameter %d, element %d: %.17g instead of %.17g", i, (int)k,
+                               got[k], is);
+        }
+        free(got);
+        free(given[i]);
+    }
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+Test(optimizer, many_gradients_are_clipped_by_the_norm_of_all)
+{
+    check_many(tested_device(), TALC_F32, 0.5);
+    check_many(tested_device(), TALC_F64, 0.5);
+    check_many(tested_device(), TALC_F32, 1e9);
+}
+
+/* Two pieces of work for each so many parameters, and one more that updates them. */
+Test(optimizer, clipping_asks_little_of_the_device)
+{
+    talc_module *module = talc_module_new(&many_class, (const talc_dtype[]){ TALC_F32, TALC_F32 });
+    talc_module_to(module, fake_device());
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    for (int i = 0; i < MANY; i++)
+        talc_backward_from(optimizer->list[i].parameter,
+                           op_numbers(fake_device(), TALC_DIMS(many_numel(i)), 1));
+    talc_device_synchronize(fake_device());
+    cr_assert(talc_optimizer_clip(optimizer, 1) != NULL && talc_optimizer_step(optimizer));
+    cr_assert(fake_device_queued(fake_device()) == 6, "%zu", fake_device_queued(fake_device()));
+    talc_optimizer_zero_grad(optimizer);
+    cr_assert(fake_device_queued(fake_device()) == 6);
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+Test(optimizer, gradients_of_several_types_have_no_norm)
+{
+    talc_module *module = talc_module_new(&many_class, (const talc_dtype[]){ TALC_F32, TALC_F64 });
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    for (int i = 0; i < MANY; i++) {
+        const talc_tensor *p = optimizer->list[i].parameter;
+        talc_backward_from(p, talc_full(p->device, p->dtype, talc_dims_of(p), 1));
+    }
+    cr_assert(talc_optimizer_clip(optimizer, 1) == NULL);
+    assert_failure(TALC_BAD_DTYPE, "optimizer_clip: a gradient is f32, another is f64");
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
+}
+
+/* As PyTorch has it. */
+Test(optimizer, what_is_not_finite_is_clipped_to_nan)
+{
+    static const double all[][N] = { { 3, NAN, 4 }, { 3, INFINITY, 4 } };
+    static const double due[][N] = { { NAN, NAN, NAN }, { 0, NAN, 0 } };
+    talc_module *module = one();
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    for (int i = 0; i < 2; i++) {
+        give(module, all[i]);
+        const double norm = talc_item(talc_optimizer_clip(optimizer, 2));
+        cr_assert(i == 0 ? isnan(norm) : isinf(norm));
+        double *got = host_doubles(talc_grad(talc_module_find(module, "p")));
+        for (int k = 0; k < N; k++)
+            cr_assert(isnan(due[i][k]) ? isnan(got[k]) : got[k] == due[i][k], "%d %d: %g", i, k,
+                      got[k]);
+        free(got);
+    }
     talc_optimizer_free(optimizer);
     talc_module_free(module);
 }

@@ -1,8 +1,11 @@
 /// Optimizer steps by the formulas of ops/update.h, in the data's own type.
 ///
 /// Memory-bound, and one launch for up to TALC_UPDATE_TENSORS tensors, which pass as kernel arguments: networks have many small
-/// ones, and a launch each would cost more than the work. A block takes CHUNK elements of one tensor.
+/// ones, and a launch each would cost more than the work. A block takes CHUNK elements of one tensor, of a norm TALC_UPDATE_PART; the
+/// block that is done last adds the sums of all in a tree of fixed shape.
+#include "backends/cuda/device/counter.h"
 #include "backends/cuda/dtype.cuh"
+#include "backends/cuda/group.cuh"
 #include "backends/cuda/launch.cuh"
 #include "ops/update.h"
 
@@ -15,6 +18,10 @@ using namespace talc;
 
 /* Elements of a block: few, since each of a thread's waits for the one before. */
 constexpr int CHUNK = 2 * BLOCK;
+
+/* The largest power of two that is a tensor's place. */
+constexpr int MOST_BELOW = 64;
+static_assert(TALC_UPDATE_TENSORS > MOST_BELOW && TALC_UPDATE_TENSORS <= 2 * MOST_BELOW);
 
 /* Overloads, so that one kernel template serves both types. */
 static talc_update_float numbers_of(const talc_update_problem *p, float)
@@ -56,6 +63,17 @@ template <typename T, typename Numbers> struct update_plan {
     updated<T> tensors[TALC_UPDATE_TENSORS];
 };
 
+/* The tensor that a block is of: the last that begins there or before. */
+template <typename T, typename Numbers>
+static __device__ int tensor_of(const update_plan<T, Numbers> &plan, int64_t block)
+{
+    int t = 0;
+    for (int step = MOST_BELOW; step > 0; step /= 2)
+        if (t + step < plan.count && block >= plan.tensors[t + step].first)
+            t += step;
+    return t;
+}
+
 template <typename T> static __device__ T *at(T *array, int64_t i)
 {
     return array == nullptr ? nullptr : array + i;
@@ -68,10 +86,7 @@ static __global__ void __launch_bounds__(BLOCK)
     const T scale = plan.scale == nullptr ? (T)1 : *plan.scale;
     const Numbers numbers = plan.given == nullptr ? plan.numbers : *plan.given;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
-        int t = 0;
-        while (t + 1 < plan.count && block >= plan.tensors[t + 1].first)
-            t++;
-        const updated<T> &u = plan.tensors[t];
+        const updated<T> &u = plan.tensors[tensor_of(plan, block)];
         const int64_t lo = (block - u.first) * CHUNK + threadIdx.x;
         const int64_t hi = min(lo - threadIdx.x + CHUNK, u.numel);
         for (int64_t i = lo; i < hi; i += BLOCK)
@@ -81,10 +96,74 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+// ---- Norms --------------------------------------------------------------------------------------------------
+
+static __device__ void write_norm(double squares, float max_norm, float *y)
+{
+    talc_update_norm_float(squares, max_norm, y);
+}
+
+static __device__ void write_norm(double squares, double max_norm, double *y)
+{
+    talc_update_norm_double(squares, max_norm, y);
+}
+
+template <typename T> struct norm_target {
+    double *parts; /* sums of squares; those of this launch begin at `before` */
+    int64_t before;
+    T max_norm;
+    T *y;           /* NULL: launches follow that add to the norm */
+    unsigned *done; /* blocks; 0 before the launch and after it */
+};
+
+struct square_sum {
+    double value = 0;
+    __device__ void join(square_sum other)
+    {
+        value += other.value;
+    }
+};
+
+template <typename T, typename Numbers>
+static __global__ void __launch_bounds__(BLOCK)
+    add_squares(const __grid_constant__ update_plan<T, Numbers> plan, const norm_target<T> to)
+{
+    __shared__ square_sum shared[BLOCK / WARP];
+    __shared__ bool last;
+    for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
+        const updated<T> &u = plan.tensors[tensor_of(plan, block)];
+        const int64_t lo = (block - u.first) * TALC_UPDATE_PART + threadIdx.x;
+        const int64_t hi = min(lo - threadIdx.x + TALC_UPDATE_PART, u.numel);
+        square_sum sum;
+#pragma unroll 8
+        for (int64_t i = lo; i < hi; i += BLOCK)
+            sum.value += (double)u.parameter[i] * (double)u.parameter[i];
+        sum = join_group(sum, BLOCK, shared);
+        if (threadIdx.x == 0)
+            to.parts[to.before + block] = sum.value;
+    }
+    if (to.y == nullptr)
+        return;
+    if (threadIdx.x == 0)
+        last = is_last_block(to.done);
+    __syncthreads();
+    if (!last)
+        return;
+    square_sum all;
+    for (int64_t i = threadIdx.x; i < to.before + plan.blocks; i += BLOCK)
+        all.value += to.parts[i];
+    all = join_group(all, BLOCK, shared);
+    if (threadIdx.x == 0)
+        write_norm(all.value, to.max_norm, to.y);
+}
+
+// ---- Launches -----------------------------------------------------------------------------------------------
+
 template <typename T>
 static talc_status launch(talc_device *device, const talc_update_problem *p,
                           const talc_update_arguments *a)
 {
+    const bool norm = p->rule == TALC_UPDATE_NORM;
     update_plan<T, decltype(numbers_of(p, T()))> plan = {};
     plan.numbers = numbers_of(p, T());
     plan.given = (const decltype(plan.numbers) *)a->numbers;
@@ -99,12 +178,18 @@ static talc_status launch(talc_device *device, const talc_update_problem *p,
             to.states[k] = (T *)from.states[k];
         to.numel = p->numel[i];
         to.first = plan.blocks;
-        plan.blocks += talc_ceil_div(p->numel[i], CHUNK);
+        plan.blocks += talc_ceil_div(p->numel[i], norm ? TALC_UPDATE_PART : CHUNK);
     }
-    if (plan.blocks == 0)
-        return TALC_OK;
+    const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned grid = (unsigned)(plan.blocks < (1 << 20) ? plan.blocks : 1 << 20);
-    update_tensors<<<grid, BLOCK, 0, talc_cuda_stream(device)>>>(plan);
+    if (norm) {
+        const norm_target<T> to = { a->parts, p->parts_before, (T)p->max_norm,
+                                    p->last ? (T *)a->y : nullptr, talc_cuda_counter(device) };
+        static_assert(sizeof plan + sizeof to <= 4096, "kernel arguments");
+        add_squares<<<max(grid, 1u), BLOCK, 0, stream>>>(plan, to);
+    } else if (grid > 0) {
+        update_tensors<<<grid, BLOCK, 0, stream>>>(plan);
+    }
     return talc_cuda_launched(device, "update");
 }
 

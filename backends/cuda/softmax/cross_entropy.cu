@@ -98,21 +98,6 @@ __device__ void tell(volatile talc_cuda_fault *fault, part wrong, int64_t classe
     fault->complete = 1;
 }
 
-/* Counts the block and tells whether it is the last of its launch, which sees all that the others wrote before they were counted.
- * By release and acquire: atomicInc between two fences would also empty the caches of blocks that still run. */
-__device__ bool is_last(unsigned *done)
-{
-    unsigned before;
-    asm volatile("atom.release.gpu.global.inc.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(__cvta_generic_to_global(done)), "r"(gridDim.x - 1)
-                 : "memory");
-    const bool last = before == gridDim.x - 1;
-    if (last)
-        __threadfence();
-    return last;
-}
-
 /* What all threads of all blocks end with. A wrong label's loss is NaN, and so is a sum that it is in.
  * Source: the sum of an array in "Memory Fence Functions", CUDA C++ Programming Guide. */
 template <typename T, typename Index>
@@ -123,7 +108,7 @@ __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, cons
     mine = join_group(mine, BLOCK, shared);
     if (threadIdx.x == 0) {
         to.parts[blockIdx.x] = mine;
-        last = is_last(to.done);
+        last = is_last_block(to.done);
     }
     __syncthreads();
     if (!last)
