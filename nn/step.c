@@ -36,16 +36,21 @@ talc_step *talc_step_new(talc_device *device, talc_step_function *function, void
     return step;
 }
 
-/* The function's result, in its own memory: what the program holds may be written before the result is read. */
+/* The function's result, in memory that nobody else sees: what the program holds may be written before the result is read. */
 static talc_tensor *call(const talc_step *step)
 {
-    const talc_tensor *y = step->function(step->context);
+    talc_tensor *y = step->function(step->context);
     if (y == NULL && !talc_failed())
         talc_fail(TALC_BAD_ARGUMENT, "%s: the function returned NULL", STEP);
     if (!talc_failed() && y->device != step->device)
         talc_fail(TALC_BAD_ARGUMENT, "%s: the result is on %s, the step on %s", STEP,
                   y->device->name, step->device->name);
-    return talc_failed() ? NULL : talc_clone_for(STEP, y);
+    if (talc_failed())
+        return NULL;
+    return talc_recording_owns(step->recording, y) && talc_scope_holds_alone(y) &&
+                   talc_is_contiguous(y)
+               ? y
+               : talc_clone_for(STEP, y);
 }
 
 /* Its result is from now on this one, in the same handle. */

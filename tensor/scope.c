@@ -105,6 +105,13 @@ void talc_scope_drop(talc_tensor *tensor)
     drop_reference(record);
 }
 
+bool talc_scope_holds_alone(const talc_tensor *tensor)
+{
+    const tensor_record *record = (const tensor_record *)tensor;
+    return scope_of(record) == current_scope() && atomic_load(&record->references) == 1 &&
+           atomic_load(&tensor->storage->references) == 1;
+}
+
 talc_scope *talc_scope_enter(void)
 {
     if (talc_failed())

@@ -80,6 +80,9 @@ void talc_tensor_destroy(tensor_record *record);
 /// pass. For intermediates that are known to be done with only later than they were made.
 void talc_scope_drop(talc_tensor *tensor);
 
+/// Whether the innermost scope's hold on a tensor is the only one, and the tensor the only one that sees its memory.
+bool talc_scope_holds_alone(const talc_tensor *tensor);
+
 /// Makes sure that this thread's end frees what its scopes hold and leaves its streams.
 void talc_scope_thread_ends(void);
 

@@ -2,6 +2,7 @@
 #include "examples/lenet.h"
 #include "examples/resnet20.h"
 #include "tensor/generator.h"
+#include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
@@ -341,6 +342,13 @@ static talc_tensor *passes_on(void *context)
     return context;
 }
 
+/* Its elements, by a tensor that is new. */
+static talc_tensor *wraps(void *context)
+{
+    const talc_tensor *x = context;
+    return talc_wrap(x->device, x->dtype, talc_dims_of(x), x->data, NULL, NULL);
+}
+
 Test(step, bad_steps_fail_by_name)
 {
     talc_device *device = tested_device();
@@ -370,13 +378,55 @@ Test(step, bad_steps_fail_by_name)
                         device->name);
     talc_step_free(step);
     /* A result that is the program's own is read as it was. */
-    step = talc_step_new(tested_device(), passes_on, x);
-    for (int i = 0; i < 5; i++) {
-        talc_fill(x, i);
-        const talc_tensor *y = talc_step_run(step);
-        talc_fill(x, -1);
-        cr_assert(y != NULL && y != x);
-        assert_same_bits("its own", talc_full(tested_device(), TALC_F32, TALC_DIMS(3), i), y);
+    for (int own = talc_device_is_host(device) ? 0 : 1; own < 2; own++) { /* only the host wraps */
+        step = talc_step_new(tested_device(), own ? passes_on : wraps, x);
+        for (int i = 0; i < 5; i++) {
+            talc_fill(x, i);
+            const talc_tensor *y = talc_step_run(step);
+            talc_fill(x, -1);
+            cr_assert(y != NULL && y != x, "%s", talc_error_message());
+            assert_same_bits("its own", talc_full(tested_device(), TALC_F32, TALC_DIMS(3), i), y);
+        }
+        talc_step_free(step);
     }
-    talc_step_free(step);
+}
+
+typedef struct keeper {
+    talc_tensor *x, *kept; /* kept: NULL or what the last call made */
+    bool keeps, shares;
+} keeper;
+
+static talc_tensor *makes(void *context)
+{
+    keeper *k = context;
+    talc_tensor *y = talc_add_scalar(k->x, 1);
+    talc_release(k->kept);
+    k->kept = k->keeps ? talc_retain(k->shares ? talc_detach(y) : y) : NULL;
+    return y;
+}
+
+/* What the function made and nobody else holds is the result as it is; a tensor that the program can write is copied. */
+Test(step, a_result_is_copied_only_from_what_somebody_holds)
+{
+    talc_device *device = fake_device();
+    for (int keeps = 0; keeps < 3; keeps++) {
+        keeper k = { .x = talc_full(device, TALC_F32, TALC_DIMS(3), 1),
+                     .keeps = keeps > 0,
+                     .shares = keeps > 1 };
+        talc_step *step = talc_step_new(device, makes, &k);
+        for (int i = 0; i < 5; i++) {
+            talc_fill(k.x, i);
+            talc_device_synchronize(device);
+            const talc_tensor *y = talc_step_run(step);
+            assert_no_failure();
+            /* A replay uploads nothing here. */
+            cr_assert(i < 3 || fake_device_queued(device) == (keeps ? 2 : 1), "%d: %zu", keeps,
+                      fake_device_queued(device));
+            if (i < 2 && keeps)
+                talc_fill(k.kept, -1);
+            assert_same_bits("result", talc_full(device, TALC_F32, TALC_DIMS(3), i + 1), y);
+        }
+        talc_step_free(step);
+        talc_release(k.kept);
+    }
 }
