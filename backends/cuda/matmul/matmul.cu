@@ -10,7 +10,7 @@
 ///
 /// `direct` is the textbook's tiled product: a block of 256 threads computes TILE x TILE outputs, DEPTH steps of k at a
 /// time from shared memory; a thread holds SIDE x SIDE sums in registers and ends them before it stores. It takes every
-/// problem, and needs no library.
+/// problem, and needs no library. Few outputs are cut into smaller tiles, whose reduction a block shares (small.cuh).
 ///
 /// Arithmetic of all: the data's type, each output's sum in a fixed order.
 #include "backends/cuda/row.cuh"
@@ -18,8 +18,11 @@
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/matmul/estimate.h"
+#include "backends/cuda/matmul/small.cuh"
 #include "backends/cuda/matmul/tensor_cores.h"
 #include "ops/matmul.h"
+
+#include <cmath>
 
 using namespace talc;
 
@@ -372,21 +375,28 @@ static void direct(talc_device *device, const talc_matmul_problem *p,
         launch<T, false, false>(device, p, arguments);
 }
 
-static const char *plan_direct(const talc_device *, const talc_matmul_problem *p, size_t,
+static const char *plan_direct(const talc_device *device, const talc_matmul_problem *p, size_t,
                                talc_plan *plan)
 {
-    plan->seconds = talc_cuda_matmul_direct_seconds(p);
+    const double tiled = talc_cuda_matmul_direct_seconds(p), cut = small::seconds(device, p);
+    const bool is_small = cut < tiled;
+    plan->seconds = is_small ? cut : tiled;
+    talc_plan_keep(plan, &is_small, sizeof is_small);
     return NULL;
 }
 
-static talc_status direct_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
-                              const talc_matmul_arguments *arguments)
+static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
+                              const talc_plan *plan, const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
         return status;
     return with_float(p->dtype, [&](auto element) {
-        direct<typename decltype(element)::type>(device, p, arguments);
+        using T = typename decltype(element)::type;
+        if (*(const bool *)talc_plan_own(plan))
+            small::run<T>(device, p, arguments);
+        else
+            direct<T>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");
     });
 }
