@@ -91,6 +91,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     sum_phases(const __grid_constant__ phases_problem<T> p)
 {
     constexpr int V = VECTOR_BYTES / sizeof(T);
+    using pair = vec<T, 2>;
     extern __shared__ __align__(16) char shared[];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const int of_block = p.channel_warps * CHANNELS;
@@ -140,21 +141,28 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                     __syncthreads();
                     load_weights(first, channels);
                 }
-                for (int kh = 0; kh < down.taps; kh++)
+                for (int kh = 0; kh < down.taps; kh++) {
+                    const T *rows_from[ROWS];
+                    bool row_inside[ROWS];
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++) {
+                        const int oh = q_h + r - down.before + kh * down.dilation;
+                        row_inside[r] = (unsigned)oh < (unsigned)p.down.O;
+                        rows_from[r] = dy + first * plane + (row_inside[r] ? oh : 0) * p.across.O;
+                    }
+                    const int tap_row =
+                        (down.tap + (down.taps - 1 - kh) * down.apart) * p.KW + across.tap;
                     for (int kw = 0; kw < across.taps; kw++) {
-                        const int tap = (down.tap + (down.taps - 1 - kh) * down.apart) * p.KW +
-                                        across.tap + (across.taps - 1 - kw) * across.apart;
+                        const int tap = tap_row + (across.taps - 1 - kw) * across.apart;
                         const T *tap_weights = weights + tap * channels * of_block + own;
                         const int column = q_w - across.before + kw * across.dilation;
+                        const bool column_inside = (unsigned)column < (unsigned)p.across.O;
                         const T *from[ROWS];
                         bool inside[ROWS];
 #pragma unroll
                         for (int r = 0; r < ROWS; r++) {
-                            const int oh = q_h + r - down.before + kh * down.dilation;
-                            inside[r] = (unsigned)oh < (unsigned)p.down.O &&
-                                        (unsigned)column < (unsigned)p.across.O;
-                            from[r] = dy + first * plane +
-                                      (inside[r] ? (int64_t)oh * p.across.O + column : 0);
+                            inside[r] = row_inside[r] && column_inside;
+                            from[r] = rows_from[r] + (column_inside ? column : 0);
                         }
 #pragma unroll 4
                         for (int oc = 0; oc < channels; oc++, tap_weights += of_block) {
@@ -175,6 +183,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                             }
                         }
                     }
+                }
             }
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
@@ -191,9 +200,18 @@ static __global__ void __launch_bounds__(BLOCK, 2)
             T *const to = dx +
                           ((int64_t)c * p.down.extent + i + q * p.down.stride) * p.across.extent +
                           block_w * p.across.stride;
-            for (int k = lane - offset_in_line(to); k < columns; k += WARP)
-                if (k >= 0)
-                    to[k] = results[e * run + k];
+            const T *const from = results + e * run;
+            if ((uintptr_t)to % sizeof(pair) == 0) {
+                for (int k = 2 * lane - offset_in_line(to); k < columns; k += 2 * WARP)
+                    if (k >= 0 && k + 1 < columns)
+                        *(pair *)(to + k) = *(const pair *)(from + k);
+                if (columns % 2 != 0 && lane == 0)
+                    to[columns - 1] = from[columns - 1];
+            } else {
+                for (int k = lane - offset_in_line(to); k < columns; k += WARP)
+                    if (k >= 0)
+                        to[k] = from[k];
+            }
         }
         __syncthreads();
     }
