@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                         if (p.last.residual != nullptr && ow + v < p.OW)
                             out[v] += p.last.residual[at + ow + v];
                         if (p.last.activation == TALC_ACTIVATION_RELU)
-                            out[v] = epilogue_relu(out[v]);
+                            out[v] = activation_relu(out[v]);
                     }
                     store_row(p.y + at, out, lane, ow, p.OW);
                     at += p.OW;

@@ -8,36 +8,12 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_EPILOGUE_CUH
 
+#include "backends/cuda/activation.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
-#include "ops/activation.h"
-#include "ops/elementwise_table.h"
 
 namespace talc
 {
-
-/* The activations have the names of elementwise ops. */
-#define TALC_EPILOGUE_FUNCTION(constant, name, value, ...)                                         \
-    template <typename T> static __device__ T epilogue_##name(T x)                                 \
-    {                                                                                              \
-        return (T)(value);                                                                         \
-    }
-TALC_UNARY_TABLE(TALC_EPILOGUE_FUNCTION)
-#undef TALC_EPILOGUE_FUNCTION
-
-template <typename T> __device__ T talc_activate(talc_activation activation, T x)
-{
-    switch (activation) {
-    case TALC_ACTIVATION_RELU:
-        return epilogue_relu(x);
-    case TALC_ACTIVATION_SIGMOID:
-        return epilogue_sigmoid(x);
-    case TALC_ACTIVATION_TANH:
-        return epilogue_tanh(x);
-    default:
-        return x;
-    }
-}
 
 /// Kept out of kernels that end many sums a thread.
 static __device__ __noinline__ float activate_by_call(talc_activation activation, float v)

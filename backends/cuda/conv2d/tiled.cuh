@@ -207,7 +207,7 @@ static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const t
             if (p.last.residual != nullptr && j < count)
                 sums[i][j] += p.last.residual[at + j * apart];
             if (p.last.activation == TALC_ACTIVATION_RELU)
-                sums[i][j] = epilogue_relu(sums[i][j]);
+                sums[i][j] = activation_relu(sums[i][j]);
         }
         store_columns(p.y + at, sums[i], count, apart);
     }
