@@ -18,6 +18,20 @@ long double talc_check_activated(talc_activation activation, long double v)
     }
 }
 
+long double talc_check_activated_gradient(talc_activation activation, long double dy, long double y)
+{
+    switch (activation) {
+    case TALC_ACTIVATION_RELU:
+        return y <= 0 ? 0 : dy;
+    case TALC_ACTIVATION_SIGMOID:
+        return dy * y * (1 - y);
+    case TALC_ACTIVATION_TANH:
+        return dy * (1 - y * y);
+    default:
+        return dy;
+    }
+}
+
 void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype)
 {
     const check_format format = talc_check_format(dtype);

@@ -8,6 +8,10 @@
 /// The activation of v, by its formula.
 long double talc_check_activated(talc_activation activation, long double v);
 
+/// The gradient before it, from that after it and y, by its formula.
+long double talc_check_activated_gradient(talc_activation activation, long double dy,
+                                          long double y);
+
 /// Makes *due, which says what the sum before the activation must be, say what the result must be.
 ///
 /// No activation is steeper than 1, so what the sum may be off, the result may be. A sigmoid or tanh may be 4 ulp off on

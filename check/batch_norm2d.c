@@ -1,11 +1,11 @@
 /// The family of batch normalisation, forward; batch_norm2d_gradient.c has the other direction.
 ///
-/// Words: train; plain: without weight and bias; untracked: training without running statistics; momentum0, momentum1: instead
-/// of 0.1; eps0: instead of 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
+/// Words: train; plain: without weight and bias; untracked: training without running statistics, in which no batch is counted;
+/// residual; momentum0, momentum1: instead of 0.1; eps0: instead of 2^-17, which is near the op's default and lets 1 - 2^-17 + eps be 1 exactly.
 ///
 /// Errors, with u of the data's type, A = mean |x| of a channel and s = |weight| rstd. The formula subtracts first, so an
-/// evaluation has a handful of roundings of s |x - mu| and of |bias|: K = 6, that is 8 u of their sum on any data. In
-/// training mu itself is off. f32 data keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
+/// evaluation has a handful of roundings of s |x - mu|, of |bias| and of |residual|: K = 6, that is 8 u of their sum on any data.
+/// In training mu itself is off. f32 data keep their statistics in f64 or as well: mu may be 8 u |mu| off, whatever M is, and f64
 /// roundings come on top; f64 data may have (M + 8) u A, which is K = M + 6. A deviation from a mean that is d off makes the
 /// variance d^2 larger, and rstd so by no more than the part d^2 / (var + eps) of itself. Where that is large, as for
 /// constant data with eps = 0, or the variance underflows, the result means nothing and any will do.
@@ -38,10 +38,11 @@ static const char *wrong(const check_norm_problem *own)
         return "more than one value a channel in training";
     if (own->untracked && !p->training)
         return "running statistics outside training";
-    const bool plain = p->eps == EPS && p->momentum == MOMENTUM && !own->untracked &&
-                       p->activation == TALC_ACTIVATION_NONE;
-    if (p->direction == TALC_GRAD_INPUT && !plain)
-        return "no words of a gradient but train, plain, f32 and f64";
+    const bool backwards = p->direction == TALC_GRAD_INPUT;
+    if (backwards && (p->eps != EPS || p->momentum != MOMENTUM || own->untracked))
+        return "no words of a gradient but train, plain, residual, an activation, f32 and f64";
+    if (backwards && p->residual && p->activation == TALC_ACTIVATION_NONE)
+        return "an activation, without which the gradient of the residual is dy";
     return NULL;
 }
 
@@ -51,6 +52,7 @@ static const check_word words[] = {
     { "train", CHECK_FLAG, FIELD(p.training), 1 },
     { "plain", CHECK_FLAG, FIELD(plain), 1 },
     { "untracked", CHECK_FLAG, FIELD(untracked), 1 },
+    { "residual", CHECK_FLAG, FIELD(p.residual), 1 },
     { "eps0", CHECK_REAL, FIELD(p.eps), 0 },
     { "momentum0", CHECK_REAL, FIELD(p.momentum), 0 },
     { "momentum1", CHECK_REAL, FIELD(p.momentum), 1 },
@@ -97,6 +99,7 @@ bool talc_check_norm_random(uint64_t *state, check_problem *problem)
     p->eps = talc_check_draw(state, 0, 3) == 0 ? 0 : EPS;
     p->momentum = (double[]){ MOMENTUM, MOMENTUM, 0, 1 }[talc_check_draw(state, 0, 3)];
     p->activation = talc_check_draw_activation(state);
+    p->residual = talc_check_draw(state, 0, 2) == 0;
     return wrong(own) == NULL;
 }
 
@@ -106,13 +109,13 @@ void talc_check_norm_turn(check_problem *problem)
     own->p.direction = TALC_GRAD_INPUT;
     own->p.eps = EPS;
     own->p.momentum = MOMENTUM;
-    own->p.activation = TALC_ACTIVATION_NONE;
+    own->p.residual &= own->p.activation != TALC_ACTIVATION_NONE;
     own->untracked = false;
 }
 
 // ---- Operands -----------------------------------------------------------------------------------------------
 
-enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, Y, MEAN, RSTD };
+enum { X, WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR, RESIDUAL, COUNT, Y, MEAN, RSTD };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
@@ -130,6 +133,11 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
         list[RUNNING_MEAN] = talc_check_operand("running_mean", running, p->dtype, channels);
         list[RUNNING_VAR] = talc_check_operand("running_var", running, p->dtype, channels);
     }
+    if (p->residual)
+        list[RESIDUAL] = talc_check_operand("residual", CHECK_READ, p->dtype, image);
+    if (p->training && !own->untracked)
+        list[COUNT] =
+            talc_check_operand("num_batches_tracked", CHECK_UPDATED, TALC_I64, TALC_SCALAR);
     if (p->training) {
         list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, p->dtype, channels);
         list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, p->dtype, channels);
@@ -165,6 +173,12 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         if (list[i].role != CHECK_ABSENT)
             talc_check_fill(values->of[i], p->C, p->dtype, of_channels, 8, 0.125,
                             talc_check_bits(seed, (uint64_t)i));
+    if (p->residual)
+        talc_check_fill(values->of[RESIDUAL], list[X].count, p->dtype,
+                        exact ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM, 32, 1,
+                        talc_check_bits(seed, RESIDUAL));
+    if (list[COUNT].role != CHECK_ABSENT)
+        values->of[COUNT][0] = (double)(talc_check_bits(seed, COUNT) % 1000);
     for (int64_t c = 0; !exact && !own->plain && c < p->C; c++) {
         double *weight = &values->of[WEIGHT][c];
         *weight = talc_check_rounded(p->dtype, *weight < 0 ? *weight * 4 - 0.5 : *weight * 4 + 0.5);
@@ -193,7 +207,7 @@ static int64_t groups(const check_problem *problem)
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
     const check_norm_problem *own = read_only(problem);
-    return operand == Y ? index / own->p.H / own->p.W % own->p.C : index;
+    return operand == Y ? index / own->p.H / own->p.W % own->p.C : operand == COUNT ? 0 : index;
 }
 
 enum { LEARNT_MEAN, LEARNT_VAR, LEARNT_SIZES };
@@ -264,16 +278,18 @@ static allowance allow(const talc_batch_norm2d_problem *p, const statistics *of)
 }
 
 static check_due y_due(const check_norm_problem *own, const check_values *values,
-                       const statistics *of, int64_t c, double x)
+                       const statistics *of, int64_t c, int64_t index)
 {
     const talc_batch_norm2d_problem *p = &own->p;
     const long double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c];
     const long double bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
-    const long double scale = weight / sqrtl(of->var + p->eps), deviation = x - of->mean;
+    const long double residual = values->of[RESIDUAL] == NULL ? 0 : values->of[RESIDUAL][index];
+    const long double scale = weight / sqrtl(of->var + p->eps),
+                      deviation = values->of[X][index] - of->mean;
     const double s = (double)fabsl(scale), size = (double)fabsl(deviation);
-    check_due due = { .value = deviation * scale + bias,
+    check_due due = { .value = deviation * scale + bias + residual,
                       .K = 6,
-                      .S = s * size + (double)fabsl(bias) };
+                      .S = s * size + (double)(fabsl(bias) + fabsl(residual)) };
     if (p->training) {
         const allowance may = allow(p, of);
         due.K = may.K;
@@ -323,10 +339,12 @@ static check_due due_of(const check_problem *problem, const check_values *values
                         int64_t index)
 {
     const check_norm_problem *own = read_only(problem);
+    if (operand == COUNT)
+        return (check_due){ .value = values->of[COUNT][0] + 1 };
     const int64_t c = group_of(problem, operand, index);
     const statistics of = statistics_of(problem, values, c);
     if (operand == Y)
-        return y_due(own, values, &of, c, values->of[X][index]);
+        return y_due(own, values, &of, c, index);
     const bool running = operand == RUNNING_MEAN || operand == RUNNING_VAR;
     return statistic_due(own, &of, operand, running ? values->of[operand][c] : 0);
 }
@@ -377,5 +395,6 @@ const check_family talc_check_batch_norm2d = {
     .terms = terms,
     .list = offsetof(struct talc_backend, batch_norm2d),
     .arguments = { POINTER(x), POINTER(weight), POINTER(bias), POINTER(running_mean),
-                   POINTER(running_var), POINTER(y), POINTER(mean), POINTER(rstd) },
+                   POINTER(running_var), POINTER(residual), POINTER(num_batches_tracked),
+                   POINTER(y), POINTER(mean), POINTER(rstd) },
 };

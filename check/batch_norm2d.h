@@ -17,7 +17,8 @@ bool talc_check_norm_parse(check_reader *reader, int op, check_problem *problem)
 void talc_check_norm_print(const check_problem *problem, char text[TALC_CHECK_TEXT]);
 bool talc_check_norm_random(uint64_t *state, check_problem *problem);
 
-/// Makes a forward problem one of the gradient, whose text has no more words than train, plain and the type.
+/// Makes a forward problem one of the gradient, whose text has no more words than train, plain, residual, an activation and the
+/// type.
 void talc_check_norm_turn(check_problem *problem);
 
 #endif

@@ -1,16 +1,20 @@
-/// The family of batch normalisation's gradients: "batch_norm2d:n8c16h7w7_train_dx". Words: train; plain: without weight.
+/// The family of batch normalisation's gradients: "batch_norm2d:n8c16h7w7_train_dx". Words: train; plain: without weight; an
+/// activation; residual: its gradient is wanted too.
 ///
-///     dbias = sum dy,    dweight = sum dy x^,    x^ = (x - mean) rstd
-///     dx = weight rstd (dy - (dbias + x^ dweight) / M) in training, weight rstd dy otherwise
+///     dbias = sum g,    dweight = sum g x^,    x^ = (x - mean) rstd,    dresidual = g = dy act'
+///     dx = weight rstd (g - (dbias + x^ dweight) / M) in training, weight rstd g otherwise
 ///
-/// mean and rstd are operands, which hold what no batch has to have, so that each part of the formula is seen on its own.
+/// mean, rstd and y are operands, which hold what no batch has to have, so that each part of the formula is seen on its own.
 ///
-/// Errors, with u of the data's type, A and B the sums of |dy| and of |dy x^| of a channel, s = |weight| rstd. f32 data keep
-/// their sums in f64, or as well: dbias and dweight may be 8 u of themselves off, whatever M is, and (M + 8) 2^-53 of A and B;
-/// f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its three terms, K = 6,
-/// and what the sums are off: s (M + 8) 2^-53 (A + |x^| B) / M.
+/// Errors, with u of the data's type, A and B the sums of z and of z |x^| of a channel, s = |weight| rstd. z is |g|, and behind tanh,
+/// where 1 - y^2 may cancel, |dy| (1 + y^2): behind a sigmoid or tanh g has up to three roundings of z and of the smallest normal
+/// number. f32 data keep their sums in f64, or as well: dbias and dweight may be 8 u of themselves off, whatever M is, and
+/// (M + 8) 2^-53 of A and B; f64 data may have the (M + 8) u alone, which is K = M + 6. dx has a handful of roundings of each of its
+/// three terms, K = 6, and what the sums are off: s (M + 8) 2^-53 (A + |x^| B) / M. What g is off comes on top of each: 4 u of z, of
+/// A and of B.
 #include "check/batch_norm2d.h"
 
+#include "check/activation.h"
 #include "check/data.h"
 #include "ops/backend.h"
 
@@ -18,7 +22,7 @@
 
 static const char *const op_names[] = { "batch_norm2d.grad_input", NULL };
 
-enum { X, WEIGHT, MEAN, RSTD, DY, DX, DWEIGHT, DBIAS };
+enum { X, WEIGHT, MEAN, RSTD, DY, Y, DX, DWEIGHT, DBIAS, DRESIDUAL };
 
 static void operands(const check_problem *problem, check_operand list[CHECK_OPERANDS])
 {
@@ -31,9 +35,13 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[MEAN] = talc_check_operand("mean", CHECK_READ, p->dtype, channels);
     list[RSTD] = talc_check_operand("rstd", CHECK_READ, p->dtype, channels);
     list[DY] = talc_check_operand("dy", CHECK_READ, p->dtype, image);
+    if (p->activation != TALC_ACTIVATION_NONE)
+        list[Y] = talc_check_operand("y", CHECK_READ, p->dtype, image);
     list[DX] = talc_check_operand("dx", CHECK_WRITTEN, p->dtype, image);
     list[DWEIGHT] = talc_check_operand("dweight", CHECK_WRITTEN, p->dtype, channels);
     list[DBIAS] = talc_check_operand("dbias", CHECK_WRITTEN, p->dtype, channels);
+    if (p->residual)
+        list[DRESIDUAL] = talc_check_operand("dresidual", CHECK_WRITTEN, p->dtype, image);
 }
 
 static double values_of_channel(const talc_batch_norm2d_problem *p)
@@ -63,10 +71,28 @@ static double exact_largest(const talc_batch_norm2d_problem *p)
     return M < 1 ? 4 : fmin(4, floor(talc_check_format(p->dtype).integers / size / multiple));
 }
 
+/* Whether g has roundings of its own. */
+static bool rounds(const talc_batch_norm2d_problem *p)
+{
+    return p->activation == TALC_ACTIVATION_SIGMOID || p->activation == TALC_ACTIVATION_TANH;
+}
+
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 : kind <= TALC_CHECK_INFINITY;
+    return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 && !rounds(p)
+                                    : kind <= TALC_CHECK_INFINITY;
+}
+
+/* Results of the activation; of a ReLU half are 0. */
+static void fill_y(const talc_batch_norm2d_problem *p, int64_t count, uint64_t seed, double *y)
+{
+    const talc_activation activation = p->activation;
+    talc_check_fill(y, count, p->dtype, TALC_CHECK_RANDOM, 1, 1, seed);
+    for (int64_t i = 0; i < count; i++)
+        y[i] = activation == TALC_ACTIVATION_RELU   ? fmax(y[i], 0)
+               : activation == TALC_ACTIVATION_TANH ? y[i]
+                                                    : talc_check_rounded(p->dtype, 0.5 + y[i] / 2);
 }
 
 static void fill_exact(const check_norm_problem *own, uint64_t seed, const check_values *values)
@@ -104,6 +130,8 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     const talc_batch_norm2d_problem *p = &own->p;
     const int64_t count = p->N * p->C * p->H * p->W;
     const bool far = kind == TALC_CHECK_WIDE;
+    if (p->activation != TALC_ACTIVATION_NONE)
+        fill_y(p, count, talc_check_bits(seed, 8), values->of[Y]);
     if (kind == TALC_CHECK_EXACT) {
         fill_exact(own, seed, values);
         return;
@@ -132,15 +160,17 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 static bool spoil(const check_problem *problem, talc_check_kind kind, int round, uint64_t seed,
                   const check_values *values)
 {
-    static const int of_nan[] = { DY, MEAN, RSTD, WEIGHT }, of_infinity[] = { DY, X };
-    const check_norm_problem *own = read_only(problem);
+    static const int of_nan[] = { DY, MEAN, RSTD, WEIGHT, Y }, of_infinity[] = { DY, X };
     const bool is_nan = kind == TALC_CHECK_NAN;
-    const int rounds = is_nan ? 4 - own->plain : kind == TALC_CHECK_INFINITY ? 2 : 0;
-    if (round >= rounds)
-        return false;
-    const int which = is_nan ? of_nan[round] : of_infinity[round];
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_batch_norm2d_gradient, problem, list);
+    int which = -1;
+    for (int i = 0; round >= 0 && i < (is_nan ? 5 : kind == TALC_CHECK_INFINITY ? 2 : 0); i++) {
+        which = is_nan ? of_nan[i] : of_infinity[i];
+        round -= list[which].role != CHECK_ABSENT;
+    }
+    if (round >= 0)
+        return false;
     for (int64_t i = 0; i < list[X].count; i++)
         if (!isfinite(values->of[X][i]))
             values->of[X][i] = 0.25;
@@ -161,10 +191,37 @@ static int64_t groups(const check_problem *problem)
 static int64_t group_of(const check_problem *problem, int operand, int64_t index)
 {
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
-    return operand == DX ? index / p->H / p->W % p->C : index;
+    return operand == DX || operand == DRESIDUAL ? index / p->H / p->W % p->C : index;
 }
 
 enum { LEARNT_DBIAS, LEARNT_DWEIGHT, LEARNT_A, LEARNT_B };
+
+static long double g_of(const talc_batch_norm2d_problem *p, const check_values *values,
+                        int64_t index)
+{
+    const double dy = values->of[DY][index];
+    return p->activation == TALC_ACTIVATION_NONE
+               ? dy
+               : talc_check_activated_gradient(p->activation, dy, values->of[Y][index]);
+}
+
+/* What its roundings are roundings of; what underflows is a rounding of the smallest normal number. */
+static long double size_of_g(const talc_batch_norm2d_problem *p, const check_values *values,
+                             int64_t index)
+{
+    if (!rounds(p))
+        return fabsl(g_of(p, values, index));
+    const long double y = values->of[Y][index];
+    const long double slope =
+        p->activation == TALC_ACTIVATION_TANH ? 1 + y * y : fabsl(y * (1 - y));
+    return fabsl(values->of[DY][index]) * slope + talc_check_format(p->dtype).normal;
+}
+
+/* How far off it may be, over its size. */
+static double off_of_g(const talc_batch_norm2d_problem *p)
+{
+    return rounds(p) ? 4 * talc_check_format(p->dtype).unit : 0;
+}
 
 /* Sums of a channel, and of their sizes. */
 static check_common learn(const check_problem *problem, const check_values *values, int64_t c)
@@ -175,12 +232,12 @@ static check_common learn(const check_problem *problem, const check_values *valu
     check_common all = { .of = { 0 } };
     for (int64_t n = 0; n < p->N; n++)
         for (int64_t i = (n * p->C + c) * plane; i < (n * p->C + c + 1) * plane; i++) {
-            const long double dy = values->of[DY][i];
-            const long double product = dy * ((values->of[X][i] - mean) * rstd);
-            all.of[LEARNT_DBIAS] += dy;
-            all.of[LEARNT_DWEIGHT] += product;
-            all.of[LEARNT_A] += fabsl(dy);
-            all.of[LEARNT_B] += fabsl(product);
+            const long double g = g_of(p, values, i), z = size_of_g(p, values, i),
+                              x = (values->of[X][i] - mean) * rstd;
+            all.of[LEARNT_DBIAS] += g;
+            all.of[LEARNT_DWEIGHT] += g * x;
+            all.of[LEARNT_A] += z;
+            all.of[LEARNT_B] += z * fabsl(x);
         }
     return all;
 }
@@ -203,7 +260,7 @@ static check_due sum_due(const talc_batch_norm2d_problem *p, long double sum, lo
     if (!isfinite(sum))
         return due;
     due.S = (double)(narrow ? fabsl(sum) : sizes);
-    due.extra = narrow ? of_sizes * (double)sizes : 0;
+    due.extra = ((narrow ? of_sizes : 0) + off_of_g(p)) * (double)sizes;
     return due;
 }
 
@@ -215,8 +272,11 @@ static check_due dx_due(const check_problem *problem, const check_values *values
     const double M = values_of_channel(p);
     const long double rstd = values->of[RSTD][c];
     const long double scale = (own->plain ? 1 : values->of[WEIGHT][c]) * rstd;
-    const long double of_dy = scale * values->of[DY][index];
-    check_due due = { .value = of_dy, .K = 6, .S = (double)fabsl(of_dy) };
+    const long double of_g = scale * g_of(p, values, index);
+    check_due due = { .value = of_g,
+                      .K = 6,
+                      .S = (double)fabsl(of_g),
+                      .extra = (double)fabsl(scale * size_of_g(p, values, index)) * off_of_g(p) };
     if (p->training) {
         const long double x = (values->of[X][index] - values->of[MEAN][c]) * rstd;
         const long double of_mean = scale * all->of[LEARNT_DBIAS] / M,
@@ -224,10 +284,19 @@ static check_due dx_due(const check_problem *problem, const check_values *values
         const long double sizes = (all->of[LEARNT_A] + fabsl(x) * all->of[LEARNT_B]) / M;
         due.value -= of_mean + of_x;
         due.S += (double)(fabsl(of_mean) + fabsl(of_x));
-        due.extra = (double)(fabsl(scale) * sizes) * lost(problem, values, c);
+        due.extra += (double)(fabsl(scale) * sizes) * (lost(problem, values, c) + off_of_g(p));
     }
     if (!isfinite(due.value))
         due.S = due.extra = 0;
+    return due;
+}
+
+static check_due dresidual_due(const talc_batch_norm2d_problem *p, const check_values *values,
+                               int64_t index)
+{
+    check_due due = { .value = g_of(p, values, index) };
+    if (isfinite(due.value))
+        due.extra = (double)size_of_g(p, values, index) * off_of_g(p);
     return due;
 }
 
@@ -237,6 +306,8 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const talc_batch_norm2d_problem *p = &read_only(problem)->p;
     const int64_t c = group_of(problem, operand, index);
     const check_common all = values->common != NULL ? values->common[c] : learn(problem, values, c);
+    if (operand == DRESIDUAL)
+        return dresidual_due(p, values, index);
     if (operand == DX)
         return dx_due(problem, values, &all, c, index);
     const bool bias = operand == DBIAS;
@@ -280,5 +351,5 @@ const check_family talc_check_batch_norm2d_gradient = {
     .terms = terms,
     .list = offsetof(struct talc_backend, batch_norm2d),
     .arguments = { POINTER(x), POINTER(weight), POINTER(mean), POINTER(rstd), POINTER(dy),
-                   POINTER(dx), POINTER(dweight), POINTER(dbias) },
+                   POINTER(y), POINTER(dx), POINTER(dweight), POINTER(dbias), POINTER(dresidual) },
 };

@@ -11,7 +11,7 @@
 #include "check/check.h"
 #include "check/text.h"
 
-enum { CHECK_OPERANDS = 8, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 128 };
+enum { CHECK_OPERANDS = 10, CHECK_PROBLEM_BYTES = 1024, CHECK_ARGUMENTS_BYTES = 160 };
 
 /// A problem of any family, in place, zeroed before it is read or drawn. It begins with what the op's rows take.
 typedef union check_problem {

@@ -12,7 +12,7 @@
 ///     a < b and its kin      spread = 1 where the operands may stand in another order
 ///     a / b                  spread = (off_a + |a / b| off_b) / (|b| - off_b)
 ///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or shrinks by more than exp(m)
-///     batch norm             spread = |weight| rstd off
+///     batch norm             spread = |weight| rstd off, and that of the residual
 ///     cross entropy          spread = off of the label's logit and the largest off, as the sum of exponentials is off by exp(m)
 #ifndef TALC_CHECK_MODEL_DUE_H
 #define TALC_CHECK_MODEL_DUE_H

@@ -37,10 +37,11 @@ static void batch_channel(const talc_batch_norm2d_problem *p, const check_array 
     of->off_scale = off == 0 ? 0 : sqrt(off) * (double)of->rstd;
 }
 
-/* The quotient of two numbers that are off, then a product of two, then a sum. */
+/* The quotient of two numbers that are off, then a product of two, then sums. */
 static double normalised_spread(const check_ran *ran, int64_t i, int64_t c, const channel *by)
 {
-    const check_array *x = &ran->inputs[0], *weight = &ran->inputs[1], *bias = &ran->inputs[2];
+    const check_array *x = &ran->inputs[0], *weight = &ran->inputs[1], *bias = &ran->inputs[2],
+                      *residual = &ran->inputs[5];
     const double w = weight->of == NULL ? 1 : weight->of[c];
     const double z = (double)fabsl((x->of[i] - by->mean) * by->rstd);
     const double deviation = (check_off(x, i) + by->off_mean) * (double)by->rstd;
@@ -50,7 +51,8 @@ static double normalised_spread(const check_ran *ran, int64_t i, int64_t c, cons
                              : (deviation + z * by->off_scale) / (1 - by->off_scale);
     const double w_off = weight->of == NULL ? 0 : check_off(weight, c);
     return (w == 0 ? 0 : fabs(w) * z_off) + (w_off == 0 ? 0 : w_off * (z + z_off)) +
-           (bias->of == NULL ? 0 : check_off(bias, c));
+           (bias->of == NULL ? 0 : check_off(bias, c)) +
+           (residual->of == NULL ? 0 : check_off(residual, i));
 }
 
 void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *problem,

@@ -70,6 +70,7 @@ const char *const talc_check_quick[] = {
 
     /* Batch normalisation, reductions, softmax. */
     "batch_norm2d:n3c5h7w9_relu", "batch_norm2d:n4c6h9w7_train", "batch_norm2d:n2c3h33w35_train_f64",
+    "batch_norm2d:n4c6h8w8_train_residual_relu",
     "sum:7x9x33@1", "sum:70001", "sum:5x6x7@0,2_i32", "mean:33x129@0_f64", "mean:4x5x6x7@1,3", "max:9x130@1",
     "argmax:6x5x17@0,2", "argmax:300x9@0_i64", "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",
     "cross_entropy:33x10", "cross_entropy:2x9x33_none_smooth", "cross_entropy:300x17_sum_ignore_f64",
@@ -80,7 +81,8 @@ const char *const talc_check_quick[] = {
     "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude_dx", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0_dx",
     "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5_dx_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3_dx",
     "adaptive_avg_pool2d:n2c3h7w6o10x4_dx", "batch_norm2d:n3c5h7w9_dx", "batch_norm2d:n4c6h9w7_train_dx",
-    "batch_norm2d:n2c3h33w35_train_plain_dx_f64", "cross_entropy:33x10_weighted_dx", "cross_entropy:2x9x33_none_smooth_dx",
+    "batch_norm2d:n2c3h33w35_train_plain_dx_f64", "batch_norm2d:n4c6h8w8_train_relu_residual_dx", "batch_norm2d:n3c5h7w9_tanh_dx",
+    "cross_entropy:33x10_weighted_dx", "cross_entropy:2x9x33_none_smooth_dx",
     "cross_entropy:300x17_sum_smooth_ignore_weighted_dx_f64", "nll_loss:33x10_weighted_dx", "nll_loss:2x9x33_ignore_dx_f64",
     NULL,
 };

@@ -316,7 +316,10 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n200c3h7w7_train_tanh_f64", "batch_norm2d:n340c22h7w7_train",
     "batch_norm2d:n90c5h15w15_train", "batch_norm2d:n2000c6h3w3_train_relu",
     "batch_norm2d:n340c12h7w7_train_f64", "batch_norm2d:n9000c2h1w2_train", "batch_norm2d:n70c3h17w17_train",
-    "batch_norm2d:n6c2h71w71_train_f64", "batch_norm2d:n20c3h33w35_train_relu",
+    "batch_norm2d:n6c2h71w71_train_f64", "batch_norm2d:n20c3h33w35_train_relu", "batch_norm2d:n1c2h400w40{0|1}_train",
+    "batch_norm2d:n2c3h5w7_residual{|_relu|_f64|_train|_train_tanh|_train_plain_untracked_f64}",
+    "batch_norm2d:n3c2h100w{100|101}_residual_train_relu", "batch_norm2d:n1c33h3w5_residual_sigmoid",
+    "batch_norm2d:n1c2h300w301_residual_train_f64", "batch_norm2d:n90c5h15w15_residual{_relu|_train}",
 
     /* Reductions: of all dimensions, the first, the last, one between, several, neighbours and not. */
     "sum:{1|7}", "sum:8x16x32{|@0|@2|@0,1|@1,2}", "{sum|mean|max|argmax}:8x16x32@{1|0,2}",

@@ -18,6 +18,8 @@ static const char *const OP = "batch_norm2d";
 typedef struct operands {
     const talc_tensor *x, *weight, *bias;
     talc_tensor *running_mean, *running_var;
+    const talc_tensor *residual;
+    talc_tensor *num_batches_tracked;
 } operands;
 
 // ---- Checks -------------------------------------------------------------------------------------------------
@@ -38,12 +40,34 @@ static bool check_channels(const talc_tensor *x, const char *name, const talc_te
     return false;
 }
 
+static bool check_residual(const operands *o)
+{
+    return o->residual == NULL ||
+           (talc_operand_like(OP, "x", o->x, "residual", o->residual) &&
+            talc_operand_shape(OP, "residual", o->residual, talc_dims_of(o->x)));
+}
+
+static bool check_count(const operands *o)
+{
+    const talc_tensor *count = o->num_batches_tracked;
+    if (count == NULL)
+        return true;
+    if (count->device != o->x->device)
+        talc_fail(TALC_BAD_DEVICE, "%s: x is on %s, num_batches_tracked on %s", OP,
+                  o->x->device->name, count->device->name);
+    else if (count->dtype != TALC_I64)
+        talc_fail(TALC_BAD_DTYPE, "%s: num_batches_tracked is %s, it must be i64", OP,
+                  talc_dtype_name(count->dtype));
+    return !talc_failed() && talc_operand_shape(OP, "num_batches_tracked", count, TALC_SCALAR);
+}
+
 static bool check_operands(const operands *o)
 {
     return talc_operand_float(OP, "x", o->x) && talc_operand_rank(OP, "x", o->x, 4, "[N,C,H,W]") &&
            check_channels(o->x, "weight", o->weight) && check_channels(o->x, "bias", o->bias) &&
            check_channels(o->x, "running_mean", o->running_mean) &&
-           check_channels(o->x, "running_var", o->running_var);
+           check_channels(o->x, "running_var", o->running_var) && check_residual(o) &&
+           check_count(o);
 }
 
 /* Zero asks for the default, TALC_ZERO for zero. */
@@ -57,6 +81,7 @@ static bool read_options(const talc_batch_norm2d_options *options, talc_batch_no
     p->training = options->training;
     p->momentum = or_default(options->momentum, 0.1);
     p->eps = or_default(options->eps, 1e-5);
+    p->residual = options->residual != NULL;
     p->activation = options->activation;
     if (!(p->momentum >= 0 && p->momentum <= 1))
         talc_fail(TALC_BAD_ARGUMENT, "%s: momentum %g must be from 0 to 1", OP, p->momentum);
@@ -65,7 +90,7 @@ static bool read_options(const talc_batch_norm2d_options *options, talc_batch_no
     return !talc_failed() && talc_operand_activation(OP, p->activation);
 }
 
-/* Training writes the running statistics in place, so they have to be contiguous and overlap no other operand. */
+/* Training writes the running statistics in place, so they have to be contiguous and overlap no operand before them. */
 static bool check_written(const operands *o, const char *name, const talc_tensor *running)
 {
     const struct {
@@ -74,13 +99,16 @@ static bool check_written(const operands *o, const char *name, const talc_tensor
     } others[] = { { "x", o->x },
                    { "weight", o->weight },
                    { "bias", o->bias },
-                   { "running_mean", o->running_mean } };
+                   { "residual", o->residual },
+                   { "running_mean", o->running_mean },
+                   { "running_var", o->running_var },
+                   { "num_batches_tracked", o->num_batches_tracked } };
     if (running == NULL)
         return true;
     if (!talc_is_contiguous(running))
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s is not contiguous, as training needs it", OP, name);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(name, others[i].name) != 0 && talc_may_overlap(running, others[i].tensor))
+    for (size_t i = 0; strcmp(name, others[i].name) != 0; i++)
+        if (talc_may_overlap(running, others[i].tensor))
             talc_fail(TALC_BAD_ARGUMENT, "%s: %s and %s share memory, and training writes %s", OP,
                       others[i].name, name, name);
     return !talc_failed();
@@ -103,7 +131,8 @@ static bool check_statistics(const operands *o, const talc_batch_norm2d_problem 
         return false;
     }
     return check_written(o, "running_mean", o->running_mean) &&
-           check_written(o, "running_var", o->running_var);
+           check_written(o, "running_var", o->running_var) &&
+           check_written(o, "num_batches_tracked", o->num_batches_tracked);
 }
 
 // ---- Gradient -----------------------------------------------------------------------------------------------
@@ -142,60 +171,65 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->H, p->W, p->training ? "_training" : "");
 }
 
-/* x, weight, bias. The row gives all three at once. */
+/* x, weight, bias, residual. The row gives all at once; without an activation the residual's is dy. */
 static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
                                   talc_tensor *gradients[])
 {
     static const char *const op = "batch_norm2d.grad_input";
     talc_batch_norm2d_problem p = *(const talc_batch_norm2d_problem *)talc_node_problem(node);
+    const bool activates = p.activation != TALC_ACTIVATION_NONE;
     const talc_tensor *weight = talc_node_saved(node, 1), *mean = talc_node_saved(node, 2),
-                      *rstd = talc_node_saved(node, 3);
+                      *rstd = talc_node_saved(node, 3), *y = talc_node_saved(node, 4);
     const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
-    const talc_tensor *g = talc_activation_gradient(p.activation, dy, talc_node_saved(node, 4));
-    g = g == NULL ? NULL : talc_contiguous_for(op, g);
+    const talc_tensor *cotangent = x == NULL ? NULL : talc_contiguous_for(op, dy);
     weight = weight == NULL ? NULL : talc_contiguous_for(op, weight);
     p.direction = TALC_GRAD_INPUT;
-    p.activation = TALC_ACTIVATION_NONE;
+    p.residual = activates && talc_node_wants(node, 3);
     talc_choice choice;
     if (talc_failed() ||
         !talc_choose(&choice, op, dy->device, dy->device->backend->batch_norm2d, &p, NULL, 0))
         return;
-    talc_tensor *dx = talc_tensor_new(op, x->device, p.dtype, talc_dims_of(x));
-    talc_tensor *dweight = talc_tensor_new(op, x->device, p.dtype, TALC_DIMS(p.C));
-    talc_tensor *dbias = talc_tensor_new(op, x->device, p.dtype, TALC_DIMS(p.C));
+    const talc_dims image = talc_dims_of(x), channels = TALC_DIMS(p.C);
+    talc_tensor *dx = talc_tensor_new(op, x->device, p.dtype, image);
+    talc_tensor *dweight = talc_tensor_new(op, x->device, p.dtype, channels);
+    talc_tensor *dbias = talc_tensor_new(op, x->device, p.dtype, channels);
+    talc_tensor *dresidual = p.residual ? talc_tensor_new(op, x->device, p.dtype, image) : NULL;
     if (talc_failed())
         return;
     talc_batch_norm2d_arguments arguments = { .x = x->data,
                                               .weight = talc_operand_data(weight),
                                               .mean = mean->data,
                                               .rstd = rstd->data,
-                                              .dy = g->data,
+                                              .dy = cotangent->data,
+                                              .y = talc_operand_data(y),
                                               .dx = dx->data,
                                               .dweight = dweight->data,
-                                              .dbias = dbias->data };
+                                              .dbias = dbias->data,
+                                              .dresidual = talc_operand_data(dresidual) };
     if (talc_numel(x) == 0) {
         talc_fill(dweight, 0);
         talc_fill(dbias, 0);
     } else if (talc_choice_run(&choice, problem_text, &p, &p, &arguments.base) == TALC_OK) {
         talc_observed(op, talc_chosen(&choice), &p,
-                      (const talc_tensor *const[]){ x, weight, mean, rstd, g }, 5, dx);
+                      (const talc_tensor *const[]){ x, weight, mean, rstd, cotangent, y }, 6, dx);
     }
     if (talc_failed())
         return;
     gradients[0] = dx;
     gradients[1] = dweight;
     gradients[2] = dbias;
+    gradients[3] = activates ? dresidual : (talc_tensor *)dy;
 }
 
 static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem *p,
                              const statistics *saved, talc_tensor *y)
 {
-    const talc_tensor *const inputs[] = { o->x, o->weight, o->bias };
+    const talc_tensor *const inputs[] = { o->x, o->weight, o->bias, o->residual };
     const bool activates = p->activation != TALC_ACTIVATION_NONE;
     return talc_tape_record(y, &(talc_note){ .op = OP,
                                              .rule = batch_norm2d_gradient,
                                              .inputs = inputs,
-                                             .input_count = 3,
+                                             .input_count = 4,
                                              .saved = { { "x", o->x },
                                                         { "weight", o->weight },
                                                         { "mean", saved->mean },
@@ -215,6 +249,8 @@ static bool pack(const operands *o, operands *packed)
     packed->bias = talc_operand_contiguous(OP, o->bias);
     packed->running_mean = talc_operand_contiguous(OP, o->running_mean);
     packed->running_var = talc_operand_contiguous(OP, o->running_var);
+    packed->residual = talc_operand_contiguous(OP, o->residual);
+    packed->num_batches_tracked = o->num_batches_tracked;
     return !talc_failed();
 }
 
@@ -225,6 +261,7 @@ static void release(operands *packed)
     talc_release((talc_tensor *)packed->bias);
     talc_release(packed->running_mean);
     talc_release(packed->running_var);
+    talc_release((talc_tensor *)packed->residual);
 }
 
 static talc_status run(const talc_choice *choice, const talc_batch_norm2d_problem *p,
@@ -236,11 +273,21 @@ static talc_status run(const talc_choice *choice, const talc_batch_norm2d_proble
         .bias = talc_operand_data(packed->bias),
         .running_mean = talc_operand_data(packed->running_mean),
         .running_var = talc_operand_data(packed->running_var),
+        .residual = talc_operand_data(packed->residual),
+        .num_batches_tracked = talc_operand_data(packed->num_batches_tracked),
         .y = y->data,
         .mean = talc_operand_data(saved->mean),
         .rstd = talc_operand_data(saved->rstd),
     };
     return talc_choice_run(choice, problem_text, p, p, &arguments.base);
+}
+
+static void written(const operands *o)
+{
+    talc_tensor *const running[] = { o->running_mean, o->running_var, o->num_batches_tracked };
+    for (int i = 0; i < 3; i++)
+        if (running[i] != NULL)
+            talc_tensor_written(running[i]);
 }
 
 talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
@@ -249,7 +296,9 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
 {
     const talc_batch_norm2d_options defaults = { 0 };
     const talc_batch_norm2d_options *o = options == NULL ? &defaults : options;
-    const operands given = { x, weight, bias, running_mean, running_var };
+    const operands given = {
+        x, weight, bias, running_mean, running_var, o->residual, o->num_batches_tracked
+    };
     if (!check_operands(&given))
         return NULL;
     talc_batch_norm2d_problem problem = {
@@ -266,7 +315,8 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
     talc_observer *observer = talc_observe_pause();
     statistics saved = { 0 };
-    if (y != NULL && talc_tape_wants((const talc_tensor *const[]){ x, weight, bias }, 3) &&
+    if (y != NULL &&
+        talc_tape_wants((const talc_tensor *const[]){ x, weight, bias, o->residual }, 4) &&
         statistics_new(&given, &problem, &saved))
         /* Before the run, because afterwards, with the running statistics written, nothing may fail. */
         y = recorded(&given, &problem, &saved, y);
@@ -276,10 +326,8 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     if (status == TALC_OK && !empty)
         status = pack(&given, &packed) ? run(&choice, &problem, &packed, &saved, y)
                                        : talc_error_status();
-    if (status == TALC_OK && !empty && problem.training && running_mean != NULL) {
-        talc_tensor_written(running_mean);
-        talc_tensor_written(running_var);
-    }
+    if (status == TALC_OK && !empty && problem.training)
+        written(&given);
     release(&packed);
     talc_release(saved.mean);
     talc_release(saved.rstd);
@@ -287,7 +335,8 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     y = talc_result(y, status);
     if (!empty)
         talc_observed(OP, talc_chosen(&choice), &problem,
-                      (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var }, 5,
-                      y);
+                      (const talc_tensor *const[]){ x, weight, bias, running_mean, running_var,
+                                                    o->residual, o->num_batches_tracked },
+                      7, y);
     return y;
 }

@@ -1,22 +1,23 @@
 /// Batch normalisation of images, channel by channel.
 ///
-///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) / sqrt(var[c] + eps) * weight[c] + bias[c] )
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) / sqrt(var[c] + eps) * weight[c] + bias[c] + r[n, c, h, w] )
 ///
 /// In training mu and var are the mean and the biased variance of channel c over n, h, w, and the running statistics move:
 ///     running_mean = (1 - momentum) * running_mean + momentum * mu
 ///     running_var  = (1 - momentum) * running_var  + momentum * var * M / (M - 1),    M = N * H * W
-/// Otherwise mu and var are the running statistics.
+/// and num_batches_tracked by 1. Otherwise mu and var are the running statistics.
 ///
-/// Shapes: x and y [N, C, H, W]; weight, bias, running_mean and running_var [C]. Any extent may be 0; an empty x changes no
-/// running statistic. Types: f32 or f64, all operands alike, on one device.
+/// Shapes: x, r and y [N, C, H, W]; weight, bias, running_mean and running_var [C]; num_batches_tracked a scalar. Any extent may
+/// be 0; an empty x changes no running statistic and counts for no batch. Types: f32 or f64, all operands alike, but for
+/// num_batches_tracked, which is i64; all on one device.
 ///
-/// Gradients, with x^ = (x - mu) * rstd, rstd = 1 / sqrt(var + eps) and g = dy * act': dbias = sum g, dweight = sum g * x^,
+/// Gradients, with x^ = (x - mu) * rstd, rstd = 1 / sqrt(var + eps) and g = dy * act': dr = g, dbias = sum g, dweight = sum g * x^,
 /// dx = weight * rstd * (g - (dbias + x^ * dweight) / M) in training, weight * rstd * g otherwise.
 ///
-/// Errors: NULL x, a rank other than 4, per-channel operands of another shape, devices or types that differ, one running
+/// Errors: NULL x, a rank other than 4, per-channel operands or a residual of another shape, devices or types that differ, one running
 /// statistic without the other, none outside training, one value per channel in training, momentum outside 0 .. 1, negative
 /// eps, running statistics that are not contiguous or overlap another operand in training, an algorithm that does not exist or
-/// refuses, no memory. On failure the running statistics are untouched.
+/// refuses, no memory. On failure the running statistics and the number of batches are untouched.
 ///
 /// Source: Ioffe and Szegedy, "Batch Normalization", arXiv 1502.03167; variance by Chan, Golub and LeVeque, "Updating formulae
 /// and a pairwise algorithm for computing sample variances", 1979; semantics as torch.nn.functional.batch_norm.
@@ -32,7 +33,9 @@ typedef struct talc_batch_norm2d_options {
     bool training;
     double momentum; ///< 0: 0.1; TALC_ZERO: 0, which leaves the running statistics as they are
     double eps;      ///< 0: 1e-5; TALC_ZERO: 0
-    talc_activation activation; ///< applied last
+    talc_activation activation;       ///< applied last
+    const talc_tensor *residual;      ///< added before the activation; NULL: none
+    talc_tensor *num_batches_tracked; ///< training adds 1 to it; NULL: nothing is counted
     /// This one by name or an error; NULL: the thread's, else the library's choice.
     const char *algorithm;
 } talc_batch_norm2d_options;
@@ -54,21 +57,24 @@ typedef struct talc_batch_norm2d_problem {
     bool training;
     double momentum;
     double eps;
+    bool residual; ///< of the gradient: it is written where there is an activation too
     talc_activation activation;
 } talc_batch_norm2d_problem;
 
-/// Device pointers to contiguous operands. Forward reads x, weight, bias (NULL: 1 and 0) and running_mean, running_var, which
-/// training updates once all else is done (NULL: it does not), and writes y; training also writes mean and rstd, [C] of the
-/// problem's dtype, for the gradient, where they are not NULL. The input gradient reads x, dy, weight, bias, mean, rstd and
-/// writes dx, dweight, dbias. Others are NULL.
+/// Device pointers to contiguous operands. Forward reads x, weight, bias (NULL: 1 and 0), residual and running_mean, running_var,
+/// which training updates once all else is done, as num_batches_tracked (NULL: it does not), and writes y; training also writes
+/// mean and rstd, [C] of the problem's dtype, for the gradient, where they are not NULL. The input gradient reads x, dy, weight,
+/// mean, rstd and, where there is an activation, y; it writes dx, dweight, dbias and, for a residual, dresidual. Others are NULL.
 typedef struct talc_batch_norm2d_arguments {
     talc_arguments base;
     const void *x, *weight, *bias;
     void *running_mean, *running_var;
+    const void *residual;
+    int64_t *num_batches_tracked;
     void *y;
     void *mean, *rstd;
     const void *dy;
-    void *dx, *dweight, *dbias;
+    void *dx, *dweight, *dbias, *dresidual;
 } talc_batch_norm2d_arguments;
 
 TALC_END_DECLARATIONS

@@ -7,7 +7,7 @@ u = 2^-24 (f32) or 2^-53 (f64), K terms and S the sum of their sizes, an element
 
     conv2d, linear, matmul, sum   4 u sqrt(K + 4) S, at most (K + 2) u S
     mean, average pooling         the same and u |y| for the division
-    batch_norm2d                  8 u S, S = |weight| (|x - mu| + mean |x|) / sigma + |bias|; in f64, where the M values
+    batch_norm2d                  8 u S, S = |weight| (|x - mu| + mean |x|) / sigma + |bias| + |residual|; in f64, where the M values
                                   of a channel are added in the same type, 4 u sqrt(M + 4) S more
     softmax                       (4 + |x - max| + 2 sqrt(n)) u y
     log_softmax                   that much without the y, and u |y|

@@ -357,16 +357,17 @@ def batch_norm2d(rng, dtype):
         mean = var = None
     momentum = float(rng.choice([0, 0.1, 0.5, 1]))
     eps = float(rng.choice([1e-5, 1e-3] if training else [0, 1e-5, 1e-3]))
-    activation = one(rng, "none", *ACTIVATIONS)
+    residual, activation = maybe(rng, dtype, x.shape), one(rng, "none", *ACTIVATIONS)
 
-    def call(talc, x, weight, bias, running_mean, running_var):
-        options = BatchNorm2dOptions(training, momentum or ZERO, eps or ZERO, ACTIVATIONS.index(activation))
+    def call(talc, x, weight, bias, running_mean, running_var, residual):
+        options = BatchNorm2dOptions(training, momentum or ZERO, eps or ZERO, ACTIVATIONS.index(activation), residual)
         y = talc.batch_norm2d(x, weight, bias, running_mean, running_var, byref(options))
         return [y] if running_mean is None else [y, running_mean, running_var]
 
     def norm(code):
-        xs, ms, vs, ws, bs = tensors([x, mean, var, weight, bias], code)
+        xs, ms, vs, ws, bs, rs = tensors([x, mean, var, weight, bias, residual], code)
         y = F.batch_norm(xs, ms, vs, ws, bs, training, momentum, eps)  # changes ms and vs
+        y = y if residual is None else y + rs
         return [y] if mean is None else [y, ms, vs]
 
     def column(values, default):
@@ -381,7 +382,8 @@ def batch_norm2d(rng, dtype):
         if training:
             mu, squares, size = [column(v, 0) for v in (wide.mean(every), wide.var(every), np.abs(wide).mean(every))]
         scale = np.abs(column(weight, 1.0)) / np.sqrt(squares + eps)
-        return [(np.abs(wide - mu) + size) * scale + np.abs(column(bias, 0.0)),
+        added = 0 if residual is None else np.abs(residual.astype("f8"))
+        return [(np.abs(wide - mu) + size) * scale + np.abs(column(bias, 0.0)) + added,
                 ((1 - moved) * np.abs(column(mean, 0.0)) + moved * size).ravel(),
                 ((1 - moved) * column(var, 1.0) + moved * (squares + 2 * size * np.sqrt(squares))).ravel()]
 
@@ -397,8 +399,8 @@ def batch_norm2d(rng, dtype):
         return result
 
     text = f"n{N}c{C}h{H}w{W}" + words(dtype, train=training, weight=weight is not None, bias=bias is not None,
-                                       running=mean is not None, activation=activation)
-    return Case(f"{text}_momentum{momentum}_eps{eps}", [x, weight, bias, mean, var], call, dues, views=3)
+                                       running=mean is not None, residual=residual is not None, activation=activation)
+    return Case(f"{text}_momentum{momentum}_eps{eps}", [x, weight, bias, mean, var, residual], call, dues, views=3)
 
 
 def linear(rng, dtype):

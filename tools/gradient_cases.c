@@ -39,11 +39,12 @@ static talc_tensor *nll(const talc_tensor *x, talc_nll_loss_options options, boo
 }
 
 /* Statistics that no check may move: of the batch, or 0 and 2 for each channel. */
-static talc_tensor *norm(talc_tensor *const x[], bool training)
+static talc_tensor *norm(talc_tensor *const x[], bool training, const talc_tensor *residual)
 {
     const talc_dims channels = TALC_DIMS(x[0]->dims[1]);
     const talc_batch_norm2d_options options = { .training = training,
-                                                .activation = TALC_ACTIVATION_TANH };
+                                                .activation = TALC_ACTIVATION_TANH,
+                                                .residual = residual };
     talc_tensor *mean = training ? NULL : talc_zeros(x[0]->device, TALC_F64, channels);
     talc_tensor *var = training ? NULL : talc_full(x[0]->device, TALC_F64, channels, 2);
     return talc_batch_norm2d(x[0], x[1], x[2], mean, var, &options);
@@ -110,8 +111,9 @@ F(linear, talc_linear(x[0], x[1], x[2], NULL))
 F(linear_fused,
   talc_linear(x[0], x[1], x[2],
               &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH, .residual = x[3] }))
-F(norm_batch, norm(x, true))
-F(norm_running, norm(x, false))
+F(norm_batch, norm(x, true, NULL))
+F(norm_running, norm(x, false, NULL))
+F(norm_fused, norm(x, true, x[3]))
 
 #define CONV(...) talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ __VA_ARGS__ })
 F(conv2d, talc_conv2d(x[0], x[1], x[2], NULL))
@@ -191,6 +193,7 @@ const gradient_case gradient_cases[] = {
     { "avg_pool2d", "windows that overlap, ceil_mode, exclude_padding", avg_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },
     { "batch_norm2d", "of the batch, tanh", norm_batch, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
     { "batch_norm2d", "of running statistics, tanh", norm_running, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
+    { "batch_norm2d", "of the batch, residual, tanh", norm_fused, 4, { D4(3, 2, 4, 3), D1(2), D1(2), D4(3, 2, 4, 3) }, -1, 1, NULL },
     { "binary_cross_entropy_with_logits", "", binary, 2, { D2(4, 5), D2(4, 5) }, 0.1, 0.9, NULL },
     { "clamp", "", clamp, 1, { D2(4, 5) }, -2, 2, NULL },
     { "concat", "a tensor twice", concat, 2, { D3(3, 2, 2), D3(3, 5, 2) }, -2, 2, NULL },

@@ -43,7 +43,7 @@ class Pool2dOptions(Structure):  # ops/pool2d.h
 
 class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
     _fields_ = [("training", c_bool), ("momentum", c_double), ("eps", c_double), ("activation", c_int),
-                ("algorithm", c_char_p)]
+                ("residual", POINTER(Tensor)), ("num_batches_tracked", POINTER(Tensor)), ("algorithm", c_char_p)]
 
 
 class LinearOptions(Structure):  # ops/linear.h

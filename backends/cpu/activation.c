@@ -34,6 +34,35 @@ static talc_unary_function function_of(talc_activation activation)
 
 TALC_CPU_FLOATS(ACTIVATE)
 
+#define GRADIENT_CASE(constant, name, value, saves, gradient)                                      \
+    case constant:                                                                                 \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            const T dy = dys[i], s = y[i];                                                         \
+            (void)s;                                                                               \
+            g[i] = (T)(gradient);                                                                  \
+        }                                                                                          \
+        break;
+
+#define GRADIENT(constant, suffix, type, A)                                                        \
+    static void gradient_##suffix(talc_activation activation, int64_t count, type *g,              \
+                                  const type *dys, const type *y)                                  \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        switch (function_of(activation)) {                                                         \
+            TALC_UNARY_TABLE(GRADIENT_CASE)                                                        \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(GRADIENT)
+
+void talc_cpu_activation_gradient(talc_dtype dtype, talc_activation activation, int64_t count,
+                                  void *g, const void *dy, const void *y)
+{
+    TALC_CPU_CALL(dtype, gradient, (activation, count, g, dy, y));
+}
+
 void talc_cpu_activate(talc_dtype dtype, talc_activation activation, int64_t count, void *y)
 {
     if (activation == TALC_ACTIVATION_NONE)

@@ -1,9 +1,10 @@
 /// Batch normalisation of images.
 ///
-///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
+///     rstd = 1 / sqrt(var + eps)
 ///
-/// x, y [N, C, H, W], the rest [C], contiguous. The running statistics are written when everything else is. The input
-/// gradient of both rows is in batch_norm2d_gradient.c.
+/// x, residual, y [N, C, H, W], the rest [C], contiguous. The running statistics are written, and the batch is counted, when
+/// everything else is done. The input gradient of both rows is in batch_norm2d_gradient.c.
 ///
 ///   blocks     A channel is cut into blocks of about 16384 values: several images, or part of one. Each block gives its mean
 ///              and its sum of squared deviations, in two passes over cached values and in f64; Chan's formula joins a
@@ -42,6 +43,12 @@ static void keep_statistics(const talc_batch_norm2d_problem *p,
     const double old_var = talc_cpu_load(p->dtype, a->running_var, c);
     talc_cpu_store(p->dtype, a->running_mean, c, (1 - m) * old_mean + m * mean);
     talc_cpu_store(p->dtype, a->running_var, c, (1 - m) * old_var + m * (var * M / (M - 1)));
+}
+
+static void count_batch(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+{
+    if (p->training && a->num_batches_tracked != NULL)
+        ++*a->num_batches_tracked;
 }
 
 static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
@@ -101,11 +108,16 @@ typedef struct norm_context {
         SUM_ROWS(T, (value - mean) * (value - mean))                                               \
     }                                                                                              \
                                                                                                    \
-    static void normalise_##suffix(int64_t n, const T *restrict x, T *restrict y, affine by)       \
+    static void normalise_##suffix(int64_t n, const T *restrict x, const T *restrict residual,     \
+                                   T *restrict y, affine by)                                       \
     {                                                                                              \
         const A mean = (A)by.mean, scale = (A)by.scale, shift = (A)by.shift;                       \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] = (T)((x[i] - mean) * scale + shift);                                             \
+        if (residual == NULL)                                                                      \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                y[i] = (T)((x[i] - mean) * scale + shift);                                         \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                y[i] = (T)((x[i] - mean) * scale + shift + residual[i]);                           \
     }                                                                                              \
                                                                                                    \
     static void moments_##suffix(talc_cpu_block b, const T *x, moments *m)                         \
@@ -136,8 +148,9 @@ static void normalise_task(void *pointer, int64_t task, int worker)
     for (int64_t row = 0; row < b.rows; row++) {
         const int64_t at = b.offset + row * b.row_stride;
         const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
+        const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
         void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-        TALC_CPU_CALL(p->dtype, normalise, (b.length, x, y, context->affine[b.c]));
+        TALC_CPU_CALL(p->dtype, normalise, (b.length, x, residual, y, context->affine[b.c]));
         talc_cpu_activate(p->dtype, p->activation, b.length, y);
     }
 }
@@ -213,6 +226,8 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
         const moments *all = context.moments + c * blocks;
         keep_statistics(p, a, c, all->mean, all->squares / all->count);
     }
+    if (status == TALC_OK)
+        count_batch(p, a);
     return status;
 }
 
@@ -244,7 +259,9 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
         for (int64_t hw = 0; hw < HW; hw++) {
             const int64_t at = (n * C + c) * HW + hw;
             const double x = talc_cpu_load(p->dtype, a->x, at);
-            const double y = (x - mean) / sqrt(var + p->eps) * weight + bias;
+            const double residual =
+                a->residual == NULL ? 0 : talc_cpu_load(p->dtype, a->residual, at);
+            const double y = (x - mean) / sqrt(var + p->eps) * weight + bias + residual;
             talc_cpu_store(p->dtype, a->y, at, talc_cpu_activation(p->activation, y));
         }
     if (p->training)
@@ -260,6 +277,7 @@ static talc_status reference_run(talc_device *device, const void *problem, const
         return talc_cpu_batch_norm2d_gradient_reference(p, arguments);
     for (int64_t c = 0; c < p->C; c++)
         reference_channel(p, arguments, c);
+    count_batch(p, arguments);
     return TALC_OK;
 }
 

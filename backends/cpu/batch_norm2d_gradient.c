@@ -1,14 +1,18 @@
-/// The input gradient of batch normalisation, with those of weight and bias.
+/// The input gradient of batch normalisation, with those of weight, bias and residual.
 ///
-///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    g = dy
+///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    dresidual = g = dy act'
 ///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
 ///
-/// dy, x, dx [N, C, H, W], the rest [C], contiguous; M = N H W.
+/// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W. act' is worked out from y.
 ///
 ///   blocks     The sums of a channel are taken block by block in f64 and added in the blocks' order; then dx is arithmetic in
-///              the data's type. Threads share the blocks.
+///              the data's type. Threads share the blocks. Behind an activation g is made a stretch at a time, in both passes;
+///              where the residual has a gradient, the first writes it there and the second reads it.
 ///   reference  the formula, channel by channel, in f64.
+#include "backends/cpu/activation.h"
 #include "backends/cpu/batch_norm2d_blocks.h"
+
+#include <string.h>
 
 /* Sums of g and of g (x - mean). */
 typedef struct gradient_sums {
@@ -19,6 +23,10 @@ typedef struct gradient_sums {
 typedef struct gradient_affine {
     double mean, by_g, by_x, shift;
 } gradient_affine;
+
+typedef struct gradient_lanes {
+    double sums[LANES], products[LANES];
+} gradient_lanes;
 
 typedef struct gradient_context {
     const talc_batch_norm2d_problem *problem;
@@ -41,39 +49,57 @@ static gradient_affine affine_of(const talc_batch_norm2d_problem *p,
 
 // ---- blocks -------------------------------------------------------------------------------------------------
 
+/* Values of g that are worked out at once; whole LANES. */
+enum { G_VALUES = 1024 };
+
+/* g of the next `count` values: dy, or made of dy and y, where the gradient of the residual is wanted in its place. */
+static const void *g_of(const gradient_context *context, int64_t at, int64_t count, void *room)
+{
+    const talc_dtype dtype = context->problem->dtype;
+    const talc_batch_norm2d_arguments *a = context->arguments;
+    const void *dy = talc_cpu_at(dtype, a->dy, at);
+    if (context->problem->activation == TALC_ACTIVATION_NONE)
+        return dy;
+    void *g =
+        a->dresidual == NULL ? room : (char *)a->dresidual + at * (int64_t)talc_dtype_size(dtype);
+    talc_cpu_activation_gradient(dtype, context->problem->activation, count, g, dy,
+                                 talc_cpu_at(dtype, a->y, at));
+    return g;
+}
+
 #define ADD_TERM(lane, i)                                                                          \
     do {                                                                                           \
-        const double g = (double)dy_row[i];                                                        \
-        sums[lane] += g;                                                                           \
-        products[lane] += g * ((double)x_row[i] - mean);                                           \
+        const double value = (double)g[i];                                                         \
+        sums[lane] += value;                                                                       \
+        products[lane] += value * ((double)x[i] - mean);                                           \
     } while (0)
 
 #define TYPED_FUNCTIONS(suffix, T)                                                                 \
-    static gradient_sums sums_##suffix(talc_cpu_block b, const T *x, const T *dy, double mean)     \
+    static void add_##suffix(int64_t n, const T *x, const T *g, double mean, gradient_lanes *to)   \
     {                                                                                              \
-        double sums[LANES] = { 0 }, products[LANES] = { 0 };                                       \
-        for (int64_t row = 0; row < b.rows; row++) {                                               \
-            const T *x_row = x + row * b.row_stride, *dy_row = dy + row * b.row_stride;            \
-            int64_t i = 0;                                                                         \
-            for (; i + LANES <= b.length; i += LANES)                                              \
-                for (int j = 0; j < LANES; j++)                                                    \
-                    ADD_TERM(j, i + j);                                                            \
-            for (int j = 0; i < b.length; i++, j++)                                                \
-                ADD_TERM(j, i);                                                                    \
-        }                                                                                          \
-        return (gradient_sums){ talc_cpu_lanes_sum(sums), talc_cpu_lanes_sum(products) };          \
+        double sums[LANES], products[LANES];                                                       \
+        int64_t i = 0;                                                                             \
+        memcpy(sums, to->sums, sizeof sums);                                                       \
+        memcpy(products, to->products, sizeof products);                                           \
+        for (; i + LANES <= n; i += LANES)                                                         \
+            for (int j = 0; j < LANES; j++)                                                        \
+                ADD_TERM(j, i + j);                                                                \
+        for (int j = 0; i < n; i++, j++)                                                           \
+            ADD_TERM(j, i);                                                                        \
+        memcpy(to->sums, sums, sizeof sums);                                                       \
+        memcpy(to->products, products, sizeof products);                                           \
     }                                                                                              \
                                                                                                    \
-    static void input_##suffix(int64_t n, bool training, const T *x, const T *dy, T *restrict dx,  \
+    static void input_##suffix(int64_t n, bool training, const T *x, const T *g, T *restrict dx,   \
                                gradient_affine by)                                                 \
     {                                                                                              \
         const T mean = (T)by.mean, by_g = (T)by.by_g, by_x = (T)by.by_x, shift = (T)by.shift;      \
         if (training)                                                                              \
             for (int64_t i = 0; i < n; i++)                                                        \
-                dx[i] = dy[i] * by_g + ((x[i] - mean) * by_x + shift);                             \
+                dx[i] = g[i] * by_g + ((x[i] - mean) * by_x + shift);                              \
         else                                                                                       \
             for (int64_t i = 0; i < n; i++)                                                        \
-                dx[i] = dy[i] * by_g;                                                              \
+                dx[i] = g[i] * by_g;                                                               \
     }
 
 TYPED_FUNCTIONS(f32, float)
@@ -86,9 +112,18 @@ static void sums_task(void *pointer, int64_t task, int worker)
     const talc_dtype dtype = context->problem->dtype;
     const talc_batch_norm2d_arguments *a = context->arguments;
     const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
-    const void *x = talc_cpu_at(dtype, a->x, b.offset), *dy = talc_cpu_at(dtype, a->dy, b.offset);
     const double mean = talc_cpu_load(dtype, a->mean, b.c);
-    context->sums[task] = TALC_CPU_VALUE(dtype, sums, (b, x, dy, mean));
+    gradient_lanes lanes = { { 0 }, { 0 } };
+    double room[G_VALUES];
+    for (int64_t row = 0; row < b.rows; row++)
+        for (int64_t first = 0; first < b.length; first += G_VALUES) {
+            const int64_t at = b.offset + row * b.row_stride + first,
+                          n = talc_smaller(G_VALUES, b.length - first);
+            const void *g = g_of(context, at, n, room);
+            TALC_CPU_CALL(dtype, add, (n, talc_cpu_at(dtype, a->x, at), g, mean, &lanes));
+        }
+    context->sums[task] =
+        (gradient_sums){ talc_cpu_lanes_sum(lanes.sums), talc_cpu_lanes_sum(lanes.products) };
 }
 
 static void input_task(void *pointer, int64_t task, int worker)
@@ -98,12 +133,18 @@ static void input_task(void *pointer, int64_t task, int worker)
     const talc_batch_norm2d_problem *p = context->problem;
     const talc_batch_norm2d_arguments *a = context->arguments;
     const talc_cpu_block b = talc_cpu_block_of(p, &context->plan, task);
-    for (int64_t row = 0; row < b.rows; row++) {
-        const int64_t at = b.offset + row * b.row_stride;
-        const void *x = talc_cpu_at(p->dtype, a->x, at), *dy = talc_cpu_at(p->dtype, a->dy, at);
-        void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
-        TALC_CPU_CALL(p->dtype, input, (b.length, p->training, x, dy, dx, context->affine[b.c]));
-    }
+    double room[G_VALUES];
+    for (int64_t row = 0; row < b.rows; row++)
+        for (int64_t first = 0; first < b.length; first += G_VALUES) {
+            const int64_t at = b.offset + row * b.row_stride + first,
+                          n = talc_smaller(G_VALUES, b.length - first);
+            const void *g = a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at)
+                                                 : g_of(context, at, n, room);
+            void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
+            TALC_CPU_CALL(
+                p->dtype, input,
+                (n, p->training, talc_cpu_at(p->dtype, a->x, at), g, dx, context->affine[b.c]));
+        }
 }
 
 size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem *p)
@@ -139,6 +180,17 @@ talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
 
 // ---- reference ----------------------------------------------------------------------------------------------
 
+static double reference_g(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
+                          int64_t at)
+{
+    double g = talc_cpu_load(p->dtype, a->dy, at);
+    if (p->activation == TALC_ACTIVATION_NONE)
+        return g;
+    const double y = talc_cpu_load(p->dtype, a->y, at);
+    talc_cpu_activation_gradient(TALC_F64, p->activation, 1, &g, &g, &y);
+    return g;
+}
+
 static void reference_channel(const talc_batch_norm2d_problem *p,
                               const talc_batch_norm2d_arguments *a, int64_t c)
 {
@@ -149,13 +201,15 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
     double dweight = 0, dbias = 0;
     for (int64_t n = 0; n < N; n++)
         for (int64_t at = (n * C + c) * HW; at < (n * C + c + 1) * HW; at++) {
-            const double g = talc_cpu_load(p->dtype, a->dy, at);
+            const double g = reference_g(p, a, at);
+            if (a->dresidual != NULL)
+                talc_cpu_store(p->dtype, a->dresidual, at, g);
             dbias += g;
             dweight += g * ((talc_cpu_load(p->dtype, a->x, at) - mean) * rstd);
         }
     for (int64_t n = 0; n < N; n++)
         for (int64_t at = (n * C + c) * HW; at < (n * C + c + 1) * HW; at++) {
-            double g = talc_cpu_load(p->dtype, a->dy, at);
+            double g = reference_g(p, a, at);
             const double normalised = (talc_cpu_load(p->dtype, a->x, at) - mean) * rstd;
             if (p->training)
                 g -= (dbias + normalised * dweight) / M;

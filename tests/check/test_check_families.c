@@ -69,6 +69,8 @@ Test(check_families, texts_are_read_and_written)
         { "batch_norm2d:n8c16h7w6_train_relu", "batch_norm2d:n8c16h7w6_train_relu" },
         { "batch_norm2d:n1c1h1w1_f64_sigmoid_plain_eps0_momentum1",
           "batch_norm2d:n1c1h1w1_plain_eps0_momentum1_sigmoid_f64" },
+        { "batch_norm2d:n8c16h7w6_dx_relu_residual", "batch_norm2d:n8c16h7w6_residual_relu_dx" },
+        { "batch_norm2d:n8c16h7w6_residual_train", "batch_norm2d:n8c16h7w6_train_residual" },
         { "batch_norm2d:n0c2h1w1_untracked_train_momentum0",
           "batch_norm2d:n0c2h1w1_train_untracked_momentum0" },
         { "sum:8x16x32@2,1", "sum:8x16x32@1,2" },
@@ -151,7 +153,7 @@ static const struct {
     { "batch_norm2d:", "n2c3h1w1_untracked", "running statistics outside training" },
     { "batch_norm2d:", "n2147483648c1h2147483648w1", "an input below 2^63 bytes" },
     { "batch_norm2d:n2c3h1w1_momentum0_", "momentum1",
-      "train, plain, untracked, eps0, relu, sigmoid, tanh, dx, f32 or f64" },
+      "train, plain, untracked, residual, eps0, relu, sigmoid, tanh, dx, f32 or f64" },
     { "sum:8x", "", "a number" },
     { "sum:8x16", "y", "'x', '@', '_' or the end" },
     { "sum:8x16@", "2", "one of x's dimensions" },
@@ -179,9 +181,12 @@ static const struct {
     { "max_pool2d:n2c3h9w9k3x3", "_indices_dx", "no indices, which a gradient always has" },
     { "max_pool2d:", "c3h9w9k3x3_dx", "'n'" },
     { "max_pool2d:n2c3h9w9k3x3_dx_", "dx", "ceil, indices, f32 or f64" },
-    { "batch_norm2d:", "n2c3h9w9_train_relu_dx",
-      "no words of a gradient but train, plain, f32 and f64" },
-    { "batch_norm2d:", "n2c3h9w9_eps0_dx", "no words of a gradient but train, plain, f32 and f64" },
+    { "batch_norm2d:", "n2c3h9w9_train_momentum1_dx",
+      "no words of a gradient but train, plain, residual, an activation, f32 and f64" },
+    { "batch_norm2d:", "n2c3h9w9_eps0_dx",
+      "no words of a gradient but train, plain, residual, an activation, f32 and f64" },
+    { "batch_norm2d:", "n2c3h9w9_train_residual_dx",
+      "an activation, without which the gradient of the residual is dy" },
     { "batch_norm2d:", "n1c3h1w1_train_dx", "more than one value a channel in training" },
     { "softmax:8x16@1_", "dx", "reversed, f32 or f64" },
     { "nll_loss:8x10_", "sum", "reversed, ignore, weighted, mean, dx, f32 or f64" },
@@ -362,7 +367,11 @@ Test(check_families, operands_have_their_shapes)
                     "ar[1,5,7]f32 br[4,6,7]f32 residualr[4,5,6]f32 yw[4,5,6]f32");
     assert_operands("batch_norm2d:n2c3h4w5_train_f64",
                     "xr[2,3,4,5]f64 weightr[3]f64 biasr[3]f64 running_meanu[3]f64 "
-                    "running_varu[3]f64 yw[2,3,4,5]f64 meanw[3]f64 rstdw[3]f64");
+                    "running_varu[3]f64 num_batches_trackedu[]i64 yw[2,3,4,5]f64 meanw[3]f64 "
+                    "rstdw[3]f64");
+    assert_operands("batch_norm2d:n2c3h4w5_plain_residual",
+                    "xr[2,3,4,5]f32 running_meanr[3]f32 running_varr[3]f32 residualr[2,3,4,5]f32 "
+                    "yw[2,3,4,5]f32");
     assert_operands("batch_norm2d:n2c3h4w5_plain",
                     "xr[2,3,4,5]f32 running_meanr[3]f32 running_varr[3]f32 yw[2,3,4,5]f32");
     assert_operands("batch_norm2d:n2c3h4w5_plain_untracked_train",
@@ -383,6 +392,9 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("batch_norm2d:n2c3h4w5_dx",
                     "xr[2,3,4,5]f32 weightr[3]f32 meanr[3]f32 rstdr[3]f32 dyr[2,3,4,5]f32 "
                     "dxw[2,3,4,5]f32 dweightw[3]f32 dbiasw[3]f32");
+    assert_operands("batch_norm2d:n2c3h4w5_plain_residual_tanh_dx",
+                    "xr[2,3,4,5]f32 meanr[3]f32 rstdr[3]f32 dyr[2,3,4,5]f32 yr[2,3,4,5]f32 "
+                    "dxw[2,3,4,5]f32 dweightw[3]f32 dbiasw[3]f32 dresidualw[2,3,4,5]f32");
     assert_operands("cross_entropy:2x3x4_reversed_weighted_dx",
                     "xr[4,3,2]f32 labelsr[2,4]i64 class_weightsr[3]f32 dyr[]f32 dxw[4,3,2]f32");
     assert_operands("cross_entropy:2x3x4_none_dx",

@@ -202,14 +202,16 @@ Test(capture_memory, a_graph_holds_what_its_replays_write)
     }
 }
 
-static talc_tensor *mean, *var;
+static talc_tensor *mean, *var, *batches;
 
 /* Without a module's running statistics, in which it refuses a capture. */
 static talc_tensor *tracks(talc_tensor *x)
 {
     talc_tensor *pixels = talc_reshape(x, TALC_DIMS(1, 1, 1, MANY));
     return talc_batch_norm2d(pixels, NULL, NULL, mean, var,
-                             &(talc_batch_norm2d_options){ .training = true, .momentum = 0.5 });
+                             &(talc_batch_norm2d_options){ .training = true,
+                                                           .momentum = 0.5,
+                                                           .num_batches_tracked = batches });
 }
 
 /* Of a batch of one number x: mean' = (mean + x) / 2, var' = var / 2. */
@@ -220,15 +222,19 @@ Test(capture_memory, running_statistics_that_a_pass_moves_move_with_each_replay)
     talc_tensor *x = full(device, 2);
     mean = talc_zeros(device, TALC_F32, TALC_DIMS(1));
     var = talc_ones(device, TALC_F32, TALC_DIMS(1));
+    batches = talc_zeros(device, TALC_I64, TALC_SCALAR);
     talc_graph *graph = captured(module, x);
     talc_fill(mean, 0);
     talc_fill(var, 1);
-    const uint64_t mean_version = talc_version(mean), var_version = talc_version(var);
+    talc_fill(batches, 40);
+    const uint64_t mean_version = talc_version(mean), var_version = talc_version(var),
+                   batches_version = talc_version(batches);
     talc_graph_replay(graph, x);
     talc_graph_replay(graph, full(device, 7));
     cr_assert(talc_version(mean) == mean_version + 2 && talc_version(var) == var_version + 2);
     cr_assert(talc_item(mean) == (0 + 1 + 7) / 2.0, "%g", talc_item(mean));
     cr_assert(talc_item(var) == 0.25, "%g", talc_item(var));
+    cr_assert(talc_version(batches) == batches_version + 2 && talc_item_i64(batches) == 42);
     talc_graph_free(graph);
     talc_module_free(module);
 }

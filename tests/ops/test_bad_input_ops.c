@@ -567,7 +567,21 @@ Test(bad_input_ops, batch_norm2d)
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_var is not contiguous, as training needs it", talc_batch_norm2d(image, NULL, NULL, vector, gaps, &(talc_batch_norm2d_options){ .training = true }));
     HARMLESS((talc_release(talc_batch_norm2d(image, NULL, NULL, vector, gaps, NULL)), true));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: running_mean is not contiguous, as training needs it", talc_batch_norm2d(image, NULL, NULL, same, vector, &(talc_batch_norm2d_options){ .training = true }));
-    refused_end(26);
+    talc_tensor *count = talc_zeros(cpu_device(), TALC_I64, TALC_SCALAR), *far_count = talc_to(count, far_vector->device, TALC_I64);
+    talc_tensor *double_image = talc_cast(image, TALC_F64), *inner = talc_slice(talc_view(image, TALC_DIMS(336)), 0, 7, 11, 1), *other = talc_clone(image);
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: residual [4] must be [2,4,7,6]", TRAIN(.residual = vector));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: residual [1,4,7,6] must be [2,4,7,6]", talc_batch_norm2d(image, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .residual = talc_slice(image, 0, 0, 1, 1) }));
+    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: x is f32, residual is f64", TRAIN(.residual = double_image));
+    REFUSED(TALC_BAD_DEVICE, "batch_norm2d: x is on cpu, residual on fake", TRAIN(.residual = far_vector));
+    REFUSED(TALC_BAD_DTYPE, "batch_norm2d: num_batches_tracked is f32, it must be i64", TRAIN(.num_batches_tracked = talc_select(vector, 0, 0)));
+    REFUSED(TALC_BAD_SHAPE, "batch_norm2d: num_batches_tracked [1] must be []", TRAIN(.num_batches_tracked = talc_reshape(count, TALC_DIMS(1))));
+    REFUSED(TALC_BAD_DEVICE, "batch_norm2d: x is on cpu, num_batches_tracked on fake", TRAIN(.num_batches_tracked = far_count));
+    double memory[2 * 4 * 7 * 6] = { 0 };
+    talc_tensor *wide = talc_wrap(cpu_device(), TALC_F64, TALC_DIMS(2, 4, 7, 6), memory, NULL, NULL), *inside = talc_select(talc_wrap(cpu_device(), TALC_I64, TALC_DIMS(8), memory, NULL, NULL), 0, 3);
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: residual and num_batches_tracked share memory, and training writes num_batches_tracked", talc_batch_norm2d(double_image, NULL, NULL, NULL, NULL, &(talc_batch_norm2d_options){ .training = true, .residual = wide, .num_batches_tracked = inside }));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: residual and running_mean share memory, and training writes running_mean", talc_batch_norm2d(other, NULL, NULL, inner, variance, &(talc_batch_norm2d_options){ .training = true, .residual = image }));
+    cr_assert(talc_item_i64(count) == 0);
+    refused_end(35);
 }
 
 static bool explained(const char *problem)

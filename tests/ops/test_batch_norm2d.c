@@ -141,6 +141,66 @@ Test(batch_norm2d, activations_come_last)
     free(x);
 }
 
+/* The statistics are those of x alone: the same values, with the residual added between. */
+Test(batch_norm2d, a_residual_is_added_before_the_activation)
+{
+    enum { N = 5, C = 3, HW = 64, COUNT = N * C * HW };
+    double *x = draw_values(COUNT, 2, 1), *r = draw_values(COUNT, 0, 2);
+    const talc_dims dims = TALC_DIMS(N, C, 8, 8);
+    for (int i = 0; i < 2 * 2 * TALC_ACTIVATION_COUNT; i++) {
+        const bool training = i % 2 == 1;
+        talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
+        talc_batch_norm2d_options o = { .training = training, .algorithm = algorithms[i / 2 % 2] };
+        const talc_tensor *plain =
+            talc_batch_norm2d(tensor_of(TALC_F64, dims, x), NULL, NULL, mean, var, &o);
+        mean = vector(1, 2, 3), var = vector(4, 5, 6);
+        o.activation = (talc_activation)(i / 4);
+        /* Strides that are not those of x. */
+        o.residual = talc_transpose(
+            talc_contiguous(talc_transpose(tensor_of(TALC_F64, dims, r), 1, 3)), 1, 3);
+        const talc_tensor *fused =
+            talc_batch_norm2d(tensor_of(TALC_F64, dims, x), NULL, NULL, mean, var, &o);
+        assert_no_failure();
+        const double *before = talc_data_read(plain, TALC_F64),
+                     *after = talc_data_read(fused, TALC_F64);
+        for (int at = 0; at < COUNT; at++) {
+            const double sum = before[at] + r[at];
+            const double due[] = { sum, sum > 0 ? sum : 0, 1 / (1 + exp(-sum)), tanh(sum) };
+            cr_assert_float_eq(after[at], due[i / 4], 1e-14, "%s, activation %d, training %d",
+                               o.algorithm, i / 4, training);
+        }
+    }
+    free(x);
+    free(r);
+}
+
+Test(batch_norm2d, training_counts_its_batches)
+{
+    double *x = draw_values(2 * 3 * 4, 5, 1);
+    talc_tensor *tx = tensor_of(TALC_F64, TALC_DIMS(2, 3, 2, 2), x);
+    for (int i = 0; i < 2; i++) {
+        talc_tensor *count = talc_full(cpu_device(), TALC_I64, TALC_SCALAR, 41);
+        talc_tensor *mean = vector(1, 2, 3), *var = vector(4, 5, 6);
+        talc_batch_norm2d_options o = { .num_batches_tracked = count, .algorithm = algorithms[i] };
+        const uint64_t version = talc_version(count);
+        cr_assert_not_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &o));
+        cr_assert(talc_item_i64(count) == 41 && talc_version(count) == version);
+        o.training = true;
+        o.momentum = (double)TALC_ZERO;
+        cr_assert_not_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &o));
+        cr_assert_not_null(talc_batch_norm2d(tx, NULL, NULL, NULL, NULL, &o));
+        cr_assert(talc_item_i64(count) == 43 && talc_version(count) == version + 2);
+        const talc_tensor *none = talc_slice(tx, 0, 0, 0, 1);
+        cr_assert_not_null(talc_batch_norm2d(none, NULL, NULL, mean, var, &o));
+        cr_assert(talc_item_i64(count) == 43 && talc_version(count) == version + 2);
+        o.activation = (talc_activation)9;
+        cr_assert_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &o));
+        talc_error_clear();
+        cr_assert(talc_item_i64(count) == 43 && talc_version(count) == version + 2);
+    }
+    free(x);
+}
+
 Test(batch_norm2d, momentum_zero_leaves_the_running_statistics)
 {
     double *x = draw_values(2 * 3 * 4, 5, 1);

@@ -124,6 +124,45 @@ Test(gradient_values, of_batch_norm2d_are_those_of_pytorch)
     assert_all_freed();
 }
 
+/* With a residual and a ReLU. */
+Test(gradient_values, of_a_fused_batch_norm2d_are_those_of_pytorch)
+{
+    static const double due[2][4][12] = {
+        { { -0.051625374247754902, 0.84536508707803115, -0.070984860551433548,
+            -0.006970622195967148, -0.36247699668038152, 0.1603263180705265, -0.58078513117597574,
+            -0.083891184753885975, -0.058078536348981108, 0.034853612870656261, 0.41127197941567717,
+            -0.23700429148051133 },
+          { 0.26171183223176953, -2.9276989641177416 },
+          { 1, 4 },
+          { 0, 2, 0, 0, 3, 0, -1, 0, 0, 0, -2, 3 } },
+        { { 0, 2.1213150402786711, 0, 0, -1.7320392606789623, 0, -1.0606575201393356, 0, 0, 0, 0,
+            -1.7320392606789623 },
+          { 0.35355250671311184, 0 },
+          { 1, 6 },
+          { 0, 2, 0, 0, 3, 0, -1, 0, 0, 0, 0, 3 } },
+    };
+    talc_device *device = tested_device();
+    for (int i = 0; i < 4; i++) {
+        const bool evaluated = i % 2 == 1, all = i < 2;
+        talc_tensor *x = sequence(D(2, 2, 1, 3), 7, 11, 4), *r = sequence(D(2, 2, 1, 3), 3, 7, 3);
+        talc_tensor *w = talc_from_host(device, TALC_F64, D(2), (const double[]){ 1.5, -0.5 });
+        talc_tensor *b = talc_from_host(device, TALC_F64, D(2), (const double[]){ 0.25, 1 });
+        talc_tensor *mean = talc_from_host(device, TALC_F64, D(2), (const double[]){ 0.5, -1 });
+        talc_tensor *var = talc_from_host(device, TALC_F64, D(2), (const double[]){ 2, 0.75 });
+        const talc_tensor *const inputs[] = { x, w, b, r };
+        for (int k = 0; k < (all ? 4 : 3); k++)
+            talc_require_grad((talc_tensor *)inputs[k], true);
+        talc_tensor *y = talc_batch_norm2d(
+            x, w, b, mean, var,
+            NORM{ .training = !evaluated, .residual = r, .activation = TALC_ACTIVATION_RELU });
+        assert_gradients(evaluated ? "norm, evaluated" : "norm", y, all ? 4 : 3, inputs,
+                         (const double *const[]){ due[evaluated][0], due[evaluated][1],
+                                                  due[evaluated][2], due[evaluated][3] });
+        cr_assert(all || talc_grad(r) == NULL);
+    }
+    assert_all_freed();
+}
+
 Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
 {
     static const struct {

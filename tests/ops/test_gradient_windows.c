@@ -62,6 +62,13 @@ static talc_tensor *f_norm_plain(talc_tensor *const x[], void *context)
     return normalised(x[0], NULL, NULL, options_of(context));
 }
 
+static talc_tensor *f_norm_added(talc_tensor *const x[], void *context)
+{
+    talc_batch_norm2d_options options = *(const talc_batch_norm2d_options *)options_of(context);
+    options.residual = x[3];
+    return normalised(x[0], x[1], x[2], &options);
+}
+
 /* Classes in turn, each fifth sample ignored. */
 static talc_tensor *f_entropy(talc_tensor *const x[], void *context)
 {
@@ -117,6 +124,11 @@ static const window_case cases[] = {
     { "norm, evaluated", "batch_norm2d", f_norm, { 4, { 3, 4, 5, 7 } }, NORM{ 0 } },
     { "norm, evaluated and activated", "batch_norm2d", f_norm, { 4, { 2, 5, 4, 4 } }, NORM{ .activation = TALC_ACTIVATION_SIGMOID } },
     { "norm of many values, evaluated", "batch_norm2d", f_norm, { 4, { 37, 3, 21, 22 } }, NORM{ 0 } },
+    { "norm and residual", "batch_norm2d", f_norm_added, { 4, { 3, 4, 5, 7 } }, NORM{ .training = true } },
+    { "norm and residual, activated", "batch_norm2d", f_norm_added, { 4, { 2, 3, 4, 8 } }, NORM{ .training = true, .activation = TALC_ACTIVATION_TANH } },
+    { "norm and residual, rectified", "batch_norm2d", f_norm_added, { 4, { 2, 3, 4, 5 } }, NORM{ .training = true, .activation = TALC_ACTIVATION_RELU } },
+    { "norm and residual of many values", "batch_norm2d", f_norm_added, { 4, { 37, 3, 21, 22 } }, NORM{ .training = true, .activation = TALC_ACTIVATION_SIGMOID } },
+    { "norm and residual of long planes, evaluated", "batch_norm2d", f_norm_added, { 4, { 2, 2, 130, 131 } }, NORM{ .activation = TALC_ACTIVATION_TANH } },
     { "norm without weight, evaluated", "batch_norm2d", f_norm_plain, { 4, { 4, 3, 2, 6 } }, NORM{ 0 } },
     { "entropy", "cross_entropy", f_entropy, { 2, { 7, 10 } }, LOSSES{ 0 } },
     { "entropy, summed", "cross_entropy", f_entropy, { 2, { 33, 100 } }, LOSSES{ .reduction = TALC_REDUCTION_SUM } },
@@ -134,7 +146,7 @@ static const window_case cases[] = {
 };
 // clang-format on
 
-enum { CASES = sizeof cases / sizeof *cases, INPUTS = 3 };
+enum { CASES = sizeof cases / sizeof *cases, INPUTS = 4 };
 
 /* The rows of a case beside the chosen one, for both directions. */
 static const char *const *rows_of(const window_case *c)
@@ -146,7 +158,7 @@ static const char *const *rows_of(const window_case *c)
     const talc_device *device = tested_device();
     return talc_device_is_host(device) || device == fake_device() ? host
            : c->f == f_max || c->f == f_avg || c->f == f_adaptive ? pool
-           : c->f == f_norm || c->f == f_norm_plain               ? norm
+           : strcmp(c->op, "batch_norm2d") == 0                   ? norm
                                                                   : entropy;
 }
 
@@ -157,7 +169,7 @@ static void force(const window_case *c, const char *row)
     cr_assert(talc_algorithm_force(c->op, row) && talc_algorithm_force(gradient, row));
 }
 
-/* x, weight and bias. No two elements of x are nearer than 1 / 64, so that small steps move no maximum; both types hold them. */
+/* x, weight, bias and residual. No two elements of x are nearer than 1 / 64, so that small steps move no maximum; both types hold them. */
 static int inputs_of(const window_case *c, talc_dtype dtype, talc_tensor *inputs[INPUTS])
 {
     int64_t count = 1;
@@ -169,9 +181,12 @@ static int inputs_of(const window_case *c, talc_dtype dtype, talc_tensor *inputs
         numbers[i] = (double)(i * 83 % period - 99) / 64;
     talc_device *device = tested_device();
     inputs[0] = talc_cast(talc_from_host(device, TALC_F64, c->dims, numbers), dtype);
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = (double)(i * 59 % period - 99) / 64;
+    inputs[3] = talc_cast(talc_from_host(device, TALC_F64, c->dims, numbers), dtype);
     free(numbers);
-    const int used = c->f == f_norm ? 3 : 1;
-    for (int i = 1; i < used; i++)
+    const int used = c->f == f_norm_added ? 4 : c->f == f_norm ? 3 : 1;
+    for (int i = 1; i < 3; i++)
         inputs[i] = talc_cast(
             talc_arange(device, TALC_F64, i, i + 0.25 * (double)c->dims.dim[1], 0.25), dtype);
     for (int i = 0; i < used; i++)

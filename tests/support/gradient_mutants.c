@@ -153,6 +153,13 @@ static void narrow_dbias(const talc_batch_norm2d_problem *p, const talc_batch_no
     }
 }
 
+/* The residual's gradient is that behind the activation. */
+static void pass_dy(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+{
+    for (int64_t i = 0; a->dresidual != NULL && i < p->N * p->C * p->H * p->W; i++)
+        store(p->dtype, a->dresidual, i, load(p->dtype, a->dy, i));
+}
+
 #define VALUES ((double)(p->N * p->H * p->W))
 
 MUTANT_OTHER(batch_norm2d, statistics_constant, other.training = false)
@@ -163,6 +170,10 @@ MUTANT_SPOILT(batch_norm2d, unbiased, add_terms(p, a, -1 / (VALUES - 1), -1 / (V
 MUTANT_SPOILT(batch_norm2d, not_normalised, scale_dweight(p, a))
 MUTANT_SPOILT(batch_norm2d, cancelling, cancel(p, a))
 MUTANT_SPOILT(batch_norm2d, narrow_sum, narrow_dbias(p, a))
+MUTANT_OTHER(batch_norm2d, activation_ignored, other.activation = TALC_ACTIVATION_NONE)
+MUTANT_OTHER(batch_norm2d, always_relu,
+             other.activation = a->y == NULL ? TALC_ACTIVATION_NONE : TALC_ACTIVATION_RELU)
+MUTANT_SPOILT(batch_norm2d, residual_given_dy, pass_dy(p, a))
 
 // ---- Cross entropy ------------------------------------------------------------------------------------------
 
@@ -294,6 +305,12 @@ const op_mutant gradient_mutants[] = {
     { "batch_norm2d dweight x", "sum dy x less mean sum dy", "batch_norm2d:n3c5h4w6_train_dx",
       &cancelling },
     { "batch_norm2d dbias", "summed in f32", "batch_norm2d:n3c5h9w8_train_dx", &narrow_sum },
+    { "batch_norm2d dx act", "the activation ignored", "batch_norm2d:n3c5h4w6_train_relu_dx",
+      &activation_ignored },
+    { "batch_norm2d dx tanh", "every activation as ReLU", "batch_norm2d:n3c5h4w6_tanh_dx",
+      &always_relu },
+    { "batch_norm2d dr", "dy for the gradient of the residual",
+      "batch_norm2d:n3c5h4w6_train_relu_residual_dx", &residual_given_dy },
     { "cross_entropy dx", "ignored samples counted", "cross_entropy:40x5_ignore_dx",
       &ignored_counted },
     { "cross_entropy dx n", "the mean over ignored samples too", "cross_entropy:40x5_dx",

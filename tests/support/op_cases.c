@@ -65,7 +65,7 @@ void assert_same_bits(const char *what, const talc_tensor *due, const talc_tenso
 
 // ---- Cases --------------------------------------------------------------------------------------------------
 
-/* Second results: where the maxima stand, and the running statistics. */
+/* Second results: where the maxima stand, the running statistics and the number of batches. */
 static talc_tensor *max_indices(const op_inputs *in)
 {
     talc_tensor *indices = NULL;
@@ -77,10 +77,18 @@ static talc_tensor *batch_norm2d_training(const op_inputs *in)
 {
     talc_tensor *mean = talc_clone(in->mean), *variance = talc_clone(in->variance);
     const talc_batch_norm2d_options options = { .training = true,
-                                                .activation = TALC_ACTIVATION_RELU };
+                                                .activation = TALC_ACTIVATION_RELU,
+                                                .residual = in->image };
     talc_tensor *y = talc_batch_norm2d(in->image, NULL, NULL, mean, variance, &options);
     return talc_concat((const talc_tensor *[]){ talc_reshape(y, TALC_DIMS(-1)), mean, variance }, 3,
                        0);
+}
+
+static talc_tensor *batch_norm2d_count(const op_inputs *in)
+{
+    talc_tensor *count = talc_ones(in->image->device, TALC_I64, TALC_SCALAR);
+    const talc_batch_norm2d_options options = { .training = true, .num_batches_tracked = count };
+    return talc_batch_norm2d(in->image, NULL, NULL, NULL, NULL, &options) == NULL ? NULL : count;
 }
 
 static talc_tensor *uploaded(const op_inputs *in)
@@ -189,7 +197,8 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(avg_pool2d,      talc_avg_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 2, 3 }, .ceil_mode = true }))    \
     X(adaptive_avg_pool2d, talc_adaptive_avg_pool2d(in->image, 3, 4))                                                  \
     X(batch_norm2d,    talc_batch_norm2d(in->image, in->mean, in->variance, in->mean, in->variance, NULL))             \
-    X(batch_norm2d_training, batch_norm2d_training(in))
+    X(batch_norm2d_training, batch_norm2d_training(in))                                                                \
+    X(batch_norm2d_count, batch_norm2d_count(in))
 // clang-format on
 
 CASES(CASE)

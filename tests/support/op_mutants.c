@@ -235,6 +235,40 @@ static talc_status norm_by_squares(talc_device *device, const talc_batch_norm2d_
     return batch_norm2d_by_reference(device, &given, &of_given);
 }
 
+/* With no residual, or no activation, which is applied to the sum without it where it is added last. */
+static talc_status norm_with(talc_device *device, const talc_batch_norm2d_problem *p,
+                             const talc_batch_norm2d_arguments *a, bool adds_last)
+{
+    talc_batch_norm2d_arguments without = *a;
+    without.residual = NULL;
+    const talc_status status = batch_norm2d_by_reference(device, p, &without);
+    for (int64_t i = 0; adds_last && a->residual != NULL && i < p->N * p->C * p->H * p->W; i++)
+        store(p->dtype, a->y, i, load(p->dtype, a->y, i) + load(p->dtype, a->residual, i));
+    return status;
+}
+
+static talc_status norm_without_residual(talc_device *device, const talc_batch_norm2d_problem *p,
+                                         const talc_batch_norm2d_arguments *a)
+{
+    return norm_with(device, p, a, false);
+}
+
+static talc_status norm_residual_last(talc_device *device, const talc_batch_norm2d_problem *p,
+                                      const talc_batch_norm2d_arguments *a)
+{
+    return norm_with(device, p, a, true);
+}
+
+static void count(const talc_batch_norm2d_arguments *a, int64_t more)
+{
+    if (a->num_batches_tracked != NULL)
+        *a->num_batches_tracked += more;
+}
+
+MUTANT_ROW(batch_norm2d, no_residual_added, norm_without_residual)
+MUTANT_ROW(batch_norm2d, residual_last, norm_residual_last)
+MUTANT_SPOILT(batch_norm2d, uncounted, count(a, -1))
+MUTANT_SPOILT(batch_norm2d, counted_twice, count(a, 1))
 MUTANT_OTHER(batch_norm2d, eps_forgotten, other.eps = 0)
 MUTANT_OTHER(batch_norm2d, momentum_of_old, other.momentum = 1 - p->momentum)
 MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
@@ -277,6 +311,13 @@ const op_mutant op_mutants[] = {
       &biased_variance },
     { "batch_norm2d var", "variance from the mean of squares", "batch_norm2d:n3c5h4w6_train",
       &mean_of_squares },
+    { "batch_norm2d residual", "no residual", "batch_norm2d:n3c5h4w6_train_residual",
+      &no_residual_added },
+    { "batch_norm2d order", "the residual behind the activation",
+      "batch_norm2d:n3c5h4w6_train_residual_relu", &residual_last },
+    { "batch_norm2d count", "the batch not counted", "batch_norm2d:n3c5h4w6_train", &uncounted },
+    { "batch_norm2d count 2", "the batch counted twice", "batch_norm2d:n3c5h4w6_train_relu",
+      &counted_twice },
 };
 
 const int op_mutant_count = sizeof op_mutants / sizeof *op_mutants;

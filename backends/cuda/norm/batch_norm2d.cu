@@ -1,18 +1,21 @@
 /// Batch normalisation of images.
 ///
-///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
+///     rstd = 1 / sqrt(var + eps)
 ///
-/// x, y [N, C, H, W], the rest [C], contiguous. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
+/// x, residual, y [N, C, H, W], the rest [C], contiguous. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
 ///
 ///   parts  Outside training one kernel: a block takes a tile of some thousand consecutive values, loads them, computes scale and
 ///          shift of the planes that they belong to in f64 meanwhile, and does the rest in the data's type. In training
 ///          a channel is first split into parts of about 16384 values, several planes or part of one. A block gives a part's
-///          mean and sum of squared deviations, in f64 and relative to one of its values; a warp or a block combines the parts
-///          of a channel by Chan's formula, in a tree of fixed shape; the normalising kernel follows, from the end of x, which
-///          is still cached; the running statistics are written last.
+///          mean and sum of squared deviations, in f64 and relative to one of its values; Chan's formula combines the parts of a
+///          channel: few of them in the normalising kernel, wherever they are needed, more in a kernel between, a warp or a
+///          block a channel in a tree of fixed shape. The normalising kernel goes from the end of x, which is still cached, and
+///          moves the running statistics last.
 ///   channels One block a channel, which it reads twice in training; for channels of few values, and without workspace.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#include "backends/cuda/activation.cuh"
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/norm/gradient.h"
@@ -23,8 +26,9 @@ using namespace talc;
 namespace /* other kernels have types of the same names */
 {
 
-/* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its block's tile. */
-constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256;
+/* Bytes of values that a thread of the normalising kernel has in flight, and the most planes of its block's tile. Up to FEW_PARTS
+ * of a channel take less time than the launch that would join them. */
+constexpr int BYTES_IN_FLIGHT = 64, MOST_PLANES = 256, FEW_PARTS = 8;
 
 /* y = (x - mean) * scale + shift. */
 template <typename T> struct affine {
@@ -47,41 +51,39 @@ template <typename T, bool TRAINING>
 static __device__ affine<T> affine_of(const norm_plan<T> &p, int64_t c)
 {
     if (TRAINING) {
-        const moments m = p.channels[c];
+        const moments m = moments_of_channel(p, c);
         return affine_of(p, c, m.mean, m.squares / m.count);
     }
     return affine_of(p, c, (double)p.running_mean[c], (double)p.running_var[c]);
 }
 
-/* The formulas of ops/elementwise_table.h. All threads take the same branch. */
-template <typename T>
-static __device__ T finish(T x, const affine<T> &by, talc_activation activation)
+template <typename T> static __device__ T normalised(T x, const affine<T> &by)
 {
-    x = (x - by.mean) * by.scale + by.shift;
-    if (activation == TALC_ACTIVATION_NONE)
-        return x;
-    if (activation == TALC_ACTIVATION_RELU)
-        return x < 0 ? 0 : x;
-    return activation == TALC_ACTIVATION_SIGMOID ? 1 / (1 + exp(-x)) : tanh(x);
+    return (x - by.mean) * by.scale + by.shift;
 }
 
-/* A block's tile is `length` consecutive values, at most BYTES_IN_FLIGHT a thread, in loads of COUNT values. */
-template <typename T, int COUNT, bool TRAINING>
+template <typename T, bool RESIDUAL>
+constexpr int MOST_VALUES = BYTES_IN_FLIGHT / (int)sizeof(T) / (RESIDUAL ? 2 : 1);
+
+/* A block's tile is `length` consecutive values, at most MOST_VALUES a thread, in loads of COUNT values. */
+template <typename T, int COUNT, bool TRAINING, bool RESIDUAL>
 static __global__ void __launch_bounds__(BLOCK)
     normalise(const norm_plan<T> p, int length, int64_t tiles, divisor<uint32_t> plane)
 {
-    constexpr int ACCESSES = BYTES_IN_FLIGHT / sizeof(T) / COUNT;
+    constexpr int ACCESSES = MOST_VALUES<T, RESIDUAL> / COUNT;
     __shared__ affine<T> of_plane[MOST_PLANES];
     for (int64_t i = blockIdx.x; i < tiles; i += gridDim.x) {
         const int64_t begin = (TRAINING ? tiles - 1 - i : i) * length;
         const int count = (int)(p.count - begin < length ? p.count - begin : length);
         const T *x = p.x + begin;
-        vec<T, COUNT> values[ACCESSES];
+        vec<T, COUNT> values[ACCESSES], added[ACCESSES];
 #pragma unroll
         for (int k = 0; k < ACCESSES; k++) {
             const int at = (k * BLOCK + (int)threadIdx.x) * COUNT;
             if (at < count)
                 values[k] = *(const vec<T, COUNT> *)(x + at);
+            if (RESIDUAL && at < count)
+                added[k] = *(const vec<T, COUNT> *)(p.residual + begin + at);
         }
         const int64_t first = begin / p.plane, rest = p.plane - (begin - first * p.plane);
         const int left = (int)(rest < length ? rest : length);
@@ -105,10 +107,18 @@ static __global__ void __launch_bounds__(BLOCK)
                     by = of_plane[++index];
                     next += (int)plane.by;
                 }
-                values[k].of[e] = finish(values[k].of[e], by, p.activation);
+                T value = normalised(values[k].of[e], by);
+                if (RESIDUAL)
+                    value += added[k].of[e];
+                values[k].of[e] = talc_activate(p.activation, value);
             }
             *(vec<T, COUNT> *)(p.y + begin + at) = values[k];
         }
+    }
+    if constexpr (TRAINING) {
+        TALC_GRID_LOOP(int64_t, c, p.C)
+        keep_moments(p, c, moments_of_channel(p, c));
+        count_batch(p);
     }
 }
 
@@ -117,7 +127,7 @@ static __global__ void __launch_bounds__(BLOCK)
 /* A block a channel, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
-    channels(const norm_plan<T> p, bool moves, divisor<Index> length)
+    channels(const norm_plan<T> p, divisor<Index> length)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
     __shared__ sums shared[BLOCK / WARP];
@@ -159,26 +169,35 @@ static __global__ void __launch_bounds__(BLOCK)
         __syncthreads();
         const affine<T> by = of_channel;
         for (Index i = threadIdx.x; i < vectors; i += BLOCK * IN_FLIGHT) {
-            vec<T, COUNT> values[IN_FLIGHT];
+            vec<T, COUNT> values[IN_FLIGHT], added[IN_FLIGHT] = {};
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
                 if (i + k * BLOCK < vectors)
                     values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
+            if (p.residual != NULL)
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+                    if (i + k * BLOCK < vectors)
+                        added[k] = *(const vec<T, COUNT> *)(p.residual + c * p.plane +
+                                                            offset(i + k * BLOCK));
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++) {
 #pragma unroll
-                for (int e = 0; e < COUNT; e++)
-                    values[k].of[e] = finish(values[k].of[e], by, p.activation);
+                for (int e = 0; e < COUNT; e++) {
+                    T value = normalised(values[k].of[e], by);
+                    if (p.residual != NULL)
+                        value += added[k].of[e];
+                    values[k].of[e] = talc_activate(p.activation, value);
+                }
                 if (i + k * BLOCK < vectors)
                     *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
             }
         }
-        if (TRAINING && threadIdx.x == 0) {
+        if (TRAINING && threadIdx.x == 0)
             keep_moments(p, c, m);
-            if (moves)
-                move_running_of(p, c, m);
-        }
     }
+    if (TRAINING)
+        count_batch(p);
 }
 
 // ---- Launches -----------------------------------------------------------------------------------------------
@@ -195,6 +214,7 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.momentum = p->momentum;
     plan.eps = p->eps;
     plan.activation = p->activation;
+    plan.moves = a != NULL && a->running_mean != NULL && p->momentum != 0;
     if (plan.plane > 0) {
         plan.images = plan.plane < PART_VALUES ? PART_VALUES / plan.plane : 1;
         plan.length = plan.plane < PART_VALUES ? plan.plane : PART_VALUES;
@@ -211,11 +231,13 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.x = (const T *)a->x;
     plan.weight = (const T *)a->weight;
     plan.bias = (const T *)a->bias;
+    plan.residual = (const T *)a->residual;
     plan.running_mean = (T *)a->running_mean;
     plan.running_var = (T *)a->running_var;
     plan.y = (T *)a->y;
     plan.mean = (T *)a->mean;
     plan.rstd = (T *)a->rstd;
+    plan.num_batches_tracked = a->num_batches_tracked;
     plan.channels = (moments *)a->base.workspace;
     plan.parts = plan.channels + p->C;
     return plan;
@@ -224,13 +246,13 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
 template <typename T> static bool is_packed(const norm_plan<T> &plan, int64_t count)
 {
     return count % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
-           is_aligned(plan.y);
+           is_aligned(plan.residual) && is_aligned(plan.y);
 }
 
-template <typename T, bool TRAINING>
+template <typename T, bool TRAINING, bool RESIDUAL>
 static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
 {
-    constexpr int COUNT = VECTOR_BYTES / sizeof(T), MOST = BLOCK * BYTES_IN_FLIGHT / sizeof(T);
+    constexpr int COUNT = VECTOR_BYTES / sizeof(T), MOST = BLOCK * MOST_VALUES<T, RESIDUAL>;
     const cudaStream_t stream = talc_cuda_stream(device);
     divisor<uint32_t> plane;
     plane.set(plan.plane < 1 << 30 ? plan.plane : 1 << 30);
@@ -241,14 +263,20 @@ static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
     const int64_t tiles = talc_ceil_div(plan.count, length);
     const unsigned blocks = grid_for_blocks(device, tiles);
     if (is_packed(plan, plan.count))
-        normalise<T, COUNT, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
+        normalise<T, COUNT, TRAINING, RESIDUAL>
+            <<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
     else
-        normalise<T, 1, TRAINING><<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
+        normalise<T, 1, TRAINING, RESIDUAL>
+            <<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
 }
 
-static bool moves_running(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
+template <typename T, bool TRAINING>
+static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
 {
-    return p->training && a->running_mean != NULL && p->momentum != 0;
+    if (plan.residual != NULL)
+        launch_normalise<T, TRAINING, true>(device, plan);
+    else
+        launch_normalise<T, TRAINING, false>(device, plan);
 }
 
 template <typename T>
@@ -256,7 +284,7 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
                          const talc_batch_norm2d_arguments *a)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const norm_plan<T> plan = plan_of<T>(p, a);
+    norm_plan<T> plan = plan_of<T>(p, a);
     if (p->training) {
         const unsigned blocks = grid_for_blocks(device, plan.C * plan.parts_of_channel);
         if (has_odd_planes(plan))
@@ -266,30 +294,29 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
         else
             part_moments_of_rows<T><<<blocks, BLOCK, 0, stream>>>(plan, threads_per_row(plan));
         const int threads = plan.parts_of_channel > 4 * WARP ? BLOCK : WARP;
-        join_channels<T>
-            <<<grid_for_blocks(device, talc_ceil_div(plan.C, BLOCK / threads)), BLOCK, 0, stream>>>(
-                plan, threads);
+        if (plan.parts_of_channel <= FEW_PARTS)
+            plan.channels = NULL;
+        else
+            join_channels<T><<<grid_for_blocks(device, talc_ceil_div(plan.C, BLOCK / threads)),
+                               BLOCK, 0, stream>>>(plan, threads);
     }
     if (p->training)
         launch_normalise<T, true>(device, plan);
     else
         launch_normalise<T, false>(device, plan);
-    if (moves_running(p, a))
-        move_running<T><<<grid_for_threads(device, plan.C), BLOCK, 0, stream>>>(plan);
 }
 
 template <typename T, int COUNT, typename Index>
-static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training,
-                               bool moves)
+static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks = grid_for_blocks(device, plan.C);
     divisor<Index> length;
     length.set(plan.plane / COUNT);
     if (training)
-        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, moves, length);
+        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, length);
     else
-        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, moves, length);
+        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, length);
 }
 
 template <typename T>
@@ -297,13 +324,12 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
                             const talc_batch_norm2d_arguments *a)
 {
     const norm_plan<T> plan = plan_of<T>(p, a);
-    const bool moves = moves_running(p, a);
     if (plan.N * plan.plane > INT_MAX)
-        launch_channels_as<T, 1, uint64_t>(device, plan, p->training, moves);
+        launch_channels_as<T, 1, uint64_t>(device, plan, p->training);
     else if (is_packed(plan, plan.plane))
-        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training, moves);
+        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training);
     else
-        launch_channels_as<T, 1, uint32_t>(device, plan, p->training, moves);
+        launch_channels_as<T, 1, uint32_t>(device, plan, p->training);
 }
 
 } // namespace

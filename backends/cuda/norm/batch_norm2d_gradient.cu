@@ -1,14 +1,17 @@
-/// The input gradient of batch normalisation, with those of weight and bias.
+/// The input gradient of batch normalisation, with those of weight, bias and residual.
 ///
-///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    g = dy
+///     dbias[c] = sum g,    dweight[c] = sum g x^,    x^ = (x - mean[c]) rstd[c],    dresidual = g = dy act'
 ///     dx = weight[c] rstd[c] (g - (dbias[c] + x^ dweight[c]) / M) in training, weight[c] rstd[c] g otherwise
 ///
-/// dy, x, dx [N, C, H, W], the rest [C], contiguous; M = N H W. Memory-bound: x and dy are read twice, dx is written once.
+/// dy, x, y, dx, dresidual [N, C, H, W], the rest [C], contiguous; M = N H W; act' is worked out from y. Memory-bound: x and dy, and
+/// behind an activation y, are read twice, dx is written once. Where the residual has a gradient, the first pass writes it and the
+/// second reads it in place of dy and y.
 ///
-///   parts     A channel is split into parts of about 16384 values, several planes or part of one. A block gives a part's sums, in
-///             f64; a warp adds those of a channel in a tree of fixed shape; then each block does a part of dx, in the data's type
-///             and from the back, where x and dy are still cached.
+///   parts     A channel is split into parts of about 16384 values, several planes or part of one, and into no more than some
+///             thousand. A block gives a part's sums, in f64; then each block adds up those of a channel, in a tree of fixed
+///             shape, and does a part of its dx, in the data's type and from the back, where x and dy are still cached.
 ///   channels  One block a channel.
+#include "backends/cuda/activation.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "backends/cuda/norm/gradient.h"
@@ -18,6 +21,9 @@ using namespace talc;
 
 namespace /* other kernels have types of the same names */
 {
+
+/* Of those of a channel each block of the second pass reads all. */
+constexpr int64_t MOST_PARTS = 1024;
 
 /* Of g and of g (x - mean). */
 struct gradient_sums {
@@ -36,12 +42,12 @@ template <typename T> struct gradient_affine {
 };
 
 template <typename T> struct gradient_plan {
-    const T *x, *dy, *weight, *mean, *rstd;
-    T *dx, *dweight, *dbias;
-    gradient_affine<T> *channels; /* [C] */
-    gradient_sums *parts;         /* [C][parts] */
+    const T *x, *dy, *y, *weight, *mean, *rstd;
+    T *dx, *dweight, *dbias, *dresidual;
+    gradient_sums *parts; /* [C][parts] */
     int64_t N, C, plane, parts_of_channel;
     int64_t images, length, segments; /* a part: planes, values of each, and parts of a plane */
+    talc_activation activation;
     bool training;
 };
 
@@ -53,15 +59,14 @@ template <typename Index> struct gradient_part {
 
 // ---- Sums and dx of some values -----------------------------------------------------------------------------
 
-/* Calls visit(x, dy, offset) with each COUNT neighbours that a thread of the block has. `length` is that of runs in vectors, and
- * of a single run no less than what it has. */
-template <int COUNT, typename T, typename Index, typename Visit>
+/* Calls visit(x, g, offset) with each COUNT neighbours that a thread of the block has, IN_FLIGHT at a time; `from` is dy, or g itself
+ * where it does not follow from dy and y. `length` is that of runs in vectors, and of a single run no less than what it has. */
+template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index, typename Visit>
 static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<Index> &part,
-                                const divisor<Index> &length, Visit visit)
+                                const divisor<Index> &length, const T *from, Visit visit)
 {
-    constexpr int IN_FLIGHT = COUNT > 1 ? 2 : 4;
     for (Index i = threadIdx.x; i < part.vectors; i += BLOCK * IN_FLIGHT) {
-        vec<T, COUNT> x[IN_FLIGHT], dy[IN_FLIGHT];
+        vec<T, COUNT> x[IN_FLIGHT], g[IN_FLIGHT], y[IN_FLIGHT];
         int64_t at[IN_FLIGHT];
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
@@ -72,79 +77,101 @@ static __device__ void for_part(const gradient_plan<T> &p, const gradient_part<I
             at[k] = part.offset + (int64_t)row * p.C * p.plane +
                     (int64_t)(vector - row * length.by) * COUNT;
             x[k] = *(const vec<T, COUNT> *)(p.x + at[k]);
-            dy[k] = *(const vec<T, COUNT> *)(p.dy + at[k]);
+            g[k] = *(const vec<T, COUNT> *)(from + at[k]);
+            if (ACTIVATES)
+                y[k] = *(const vec<T, COUNT> *)(p.y + at[k]);
         }
 #pragma unroll
-        for (int k = 0; k < IN_FLIGHT; k++)
-            if (i + k * BLOCK < part.vectors)
-                visit(x[k], dy[k], at[k]);
+        for (int k = 0; k < IN_FLIGHT; k++) {
+            if (i + k * BLOCK >= part.vectors)
+                continue;
+#pragma unroll
+            for (int e = 0; ACTIVATES && e < COUNT; e++)
+                g[k].of[e] = talc_activation_gradient(p.activation, g[k].of[e], y[k].of[e]);
+            visit(x[k], g[k], at[k]);
+        }
     }
 }
 
 /* The first thread of the block gets them. */
-template <int COUNT, typename T, typename Index>
+template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index>
 static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradient_part<Index> &part,
                                         const divisor<Index> &length, gradient_sums *shared)
 {
     gradient_sums sums;
     const double mean = (double)p.mean[part.c];
-    for_part<COUNT>(p, part, length, [&](const vec<T, COUNT> &x, const vec<T, COUNT> &dy, int64_t) {
+    for_part<COUNT, IN_FLIGHT, ACTIVATES>(
+        p, part, length, p.dy, [&](const vec<T, COUNT> &x, const vec<T, COUNT> &g, int64_t at) {
 #pragma unroll
-        for (int e = 0; e < COUNT; e++) {
-            const double g = (double)dy.of[e];
-            sums.g += g;
-            sums.product += g * ((double)x.of[e] - mean);
-        }
-    });
+            for (int e = 0; e < COUNT; e++) {
+                sums.g += (double)g.of[e];
+                sums.product += (double)g.of[e] * ((double)x.of[e] - mean);
+            }
+            if (ACTIVATES && p.dresidual != NULL)
+                *(vec<T, COUNT> *)(p.dresidual + at) = g;
+        });
     return join_group(sums, BLOCK, shared);
 }
 
-template <int COUNT, typename T, typename Index>
+template <int COUNT, int IN_FLIGHT, bool ACTIVATES, typename T, typename Index>
 static __device__ void write_input(const gradient_plan<T> &p, const gradient_part<Index> &part,
-                                   const divisor<Index> &length, const gradient_affine<T> &by)
+                                   const divisor<Index> &length, const gradient_affine<T> &by,
+                                   const T *from)
 {
-    for_part<COUNT>(p, part, length,
-                    [&](const vec<T, COUNT> &x, const vec<T, COUNT> &dy, int64_t at) {
-                        vec<T, COUNT> dx;
+    for_part<COUNT, IN_FLIGHT, ACTIVATES>(
+        p, part, length, from, [&](const vec<T, COUNT> &x, const vec<T, COUNT> &g, int64_t at) {
+            vec<T, COUNT> dx;
 #pragma unroll
-                        for (int e = 0; e < COUNT; e++) {
-                            dx.of[e] = dy.of[e] * by.by_g;
-                            if (p.training) /* else an infinite x has no part in it */
-                                dx.of[e] += (x.of[e] - by.mean) * by.by_x + by.shift;
-                        }
-                        *(vec<T, COUNT> *)(p.dx + at) = dx;
-                    });
+            for (int e = 0; e < COUNT; e++) {
+                dx.of[e] = g.of[e] * by.by_g;
+                if (p.training) /* else an infinite x has no part in it */
+                    dx.of[e] += (x.of[e] - by.mean) * by.by_x + by.shift;
+            }
+            *(vec<T, COUNT> *)(p.dx + at) = dx;
+        });
 }
 
-/* Writes the gradients of weight and bias. */
 template <typename T>
-static __device__ gradient_affine<T> end_channel(const gradient_plan<T> &p, int64_t c,
-                                                 const gradient_sums &all)
+static __device__ gradient_affine<T> affine_of(const gradient_plan<T> &p, int64_t c,
+                                               const gradient_sums &all)
 {
     const double M = (double)p.N * (double)p.plane, rstd = (double)p.rstd[c];
     const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) * rstd;
-    const double dweight = all.product * rstd;
-    p.dweight[c] = (T)dweight;
+    return { p.mean[c], (T)scale, (T)(-scale * rstd * (all.product * rstd / M)),
+             (T)(-scale * (all.g / M)) };
+}
+
+/* The gradients of weight and bias. */
+template <typename T>
+static __device__ void end_channel(const gradient_plan<T> &p, int64_t c, const gradient_sums &all)
+{
+    p.dweight[c] = (T)(all.product * (double)p.rstd[c]);
     p.dbias[c] = (T)all.g;
-    return { p.mean[c], (T)scale, (T)(-scale * rstd * (dweight / M)), (T)(-scale * (all.g / M)) };
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-template <typename T, int COUNT, typename Index>
+template <typename T, int COUNT, bool ACTIVATES, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
     gradient_of_channels(const gradient_plan<T> p, divisor<Index> length)
 {
+    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
     __shared__ gradient_sums shared[BLOCK / WARP];
     __shared__ gradient_affine<T> of_channel;
     for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
         const gradient_part<Index> part = { c, c * p.plane, (Index)p.N * length.by };
-        const gradient_sums sums = sums_of<COUNT>(p, part, length, shared);
+        const gradient_sums sums = sums_of<COUNT, IN_FLIGHT, ACTIVATES>(p, part, length, shared);
         __syncthreads(); /* the channel before is done */
-        if (threadIdx.x == 0)
-            of_channel = end_channel(p, c, sums);
+        if (threadIdx.x == 0) {
+            of_channel = affine_of(p, c, sums);
+            end_channel(p, c, sums);
+        }
         __syncthreads();
-        write_input<COUNT>(p, part, length, of_channel);
+        if (ACTIVATES && p.dresidual == NULL)
+            write_input<COUNT, IN_FLIGHT, true>(p, part, length, of_channel, p.dy);
+        else /* a thread reads what it has written itself */
+            write_input<COUNT, IN_FLIGHT, false>(p, part, length, of_channel,
+                                                 ACTIVATES ? p.dresidual : p.dy);
     }
 }
 
@@ -159,44 +186,44 @@ static __device__ gradient_part<uint32_t> part_of(const gradient_plan<T> &p, int
     return { c, (n * p.C + c) * p.plane + first, (uint32_t)(rows * (length / COUNT)) };
 }
 
-template <typename T, int COUNT>
+/* Values that a thread of the two kernels of parts has in flight. */
+template <int COUNT> constexpr int FEW = COUNT > 1 ? 2 : 4;
+
+template <typename T, int COUNT, bool ACTIVATES>
 static __global__ void __launch_bounds__(BLOCK)
     gradient_of_parts(const gradient_plan<T> p, divisor<uint32_t> length)
 {
     __shared__ gradient_sums shared[BLOCK / WARP];
     for (int64_t i = blockIdx.x; i < p.C * p.parts_of_channel; i += gridDim.x) {
         const gradient_part<uint32_t> part = part_of<COUNT>(p, i);
-        const gradient_sums sums = sums_of<COUNT>(p, part, length, shared);
+        const gradient_sums sums = sums_of<COUNT, FEW<COUNT>, ACTIVATES>(p, part, length, shared);
         if (threadIdx.x == 0)
             p.parts[part.c * p.parts_of_channel + i / p.C] = sums;
     }
 }
 
-/* A warp a channel. */
-template <typename T>
-static __global__ void __launch_bounds__(BLOCK) join_gradients(const gradient_plan<T> p)
-{
-    const int lane = threadIdx.x % WARP;
-    for (int64_t first = (int64_t)blockIdx.x * (BLOCK / WARP); first < p.C;
-         first += (int64_t)gridDim.x * (BLOCK / WARP)) {
-        const int64_t c = first + threadIdx.x / WARP;
-        gradient_sums all;
-        for (int64_t i = lane; i < p.parts_of_channel && c < p.C; i += WARP)
-            all.join(p.parts[c * p.parts_of_channel + i]);
-        all = join_group(all, WARP, (gradient_sums *)NULL);
-        if (c < p.C && lane == 0)
-            p.channels[c] = end_channel(p, c, all);
-    }
-}
-
-template <typename T, int COUNT>
+template <typename T, int COUNT, bool ACTIVATES>
 static __global__ void __launch_bounds__(BLOCK)
-    gradient_of_input(const gradient_plan<T> p, divisor<uint32_t> length)
+    gradient_of_input(const gradient_plan<T> p, const T *from, divisor<uint32_t> length)
 {
+    __shared__ gradient_sums shared[BLOCK / WARP];
+    __shared__ gradient_affine<T> of_channel;
     const int64_t parts = p.C * p.parts_of_channel;
     for (int64_t i = blockIdx.x; i < parts; i += gridDim.x) {
-        const gradient_part<uint32_t> part = part_of<COUNT>(p, parts - 1 - i);
-        write_input<COUNT>(p, part, length, p.channels[part.c]);
+        const int64_t number = parts - 1 - i;
+        const gradient_part<uint32_t> part = part_of<COUNT>(p, number);
+        gradient_sums all;
+#pragma unroll 1
+        for (int64_t k = threadIdx.x; k < p.parts_of_channel; k += BLOCK)
+            all.join(p.parts[part.c * p.parts_of_channel + k]);
+        all = join_group(all, BLOCK, shared); /* behind which the part before is done */
+        if (threadIdx.x == 0) {
+            of_channel = affine_of(p, part.c, all);
+            if (number < p.C) /* the channel's first part */
+                end_channel(p, part.c, all);
+        }
+        __syncthreads();
+        write_input<COUNT, FEW<COUNT>, ACTIVATES>(p, part, length, of_channel, from);
     }
 }
 
@@ -210,10 +237,14 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.N = p->N;
     plan.C = p->C;
     plan.plane = p->H * p->W;
+    plan.activation = p->activation;
     plan.training = p->training;
     if (plan.plane > 0) {
-        plan.images = talc_larger(TALC_CUDA_NORM_PART / plan.plane, 1);
-        plan.length = talc_smaller(plan.plane, TALC_CUDA_NORM_PART);
+        int64_t values = TALC_CUDA_NORM_PART;
+        while (values * MOST_PARTS < p->N * plan.plane)
+            values *= 2;
+        plan.images = talc_larger(values / plan.plane, 1);
+        plan.length = talc_smaller(plan.plane, values);
         plan.segments = talc_ceil_div(plan.plane, plan.length);
         plan.parts_of_channel = talc_ceil_div(p->N, plan.images) * plan.segments;
     }
@@ -221,21 +252,23 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
         return plan;
     plan.x = (const T *)a->x;
     plan.dy = (const T *)a->dy;
+    plan.y = (const T *)a->y;
     plan.weight = (const T *)a->weight;
     plan.mean = (const T *)a->mean;
     plan.rstd = (const T *)a->rstd;
     plan.dx = (T *)a->dx;
     plan.dweight = (T *)a->dweight;
     plan.dbias = (T *)a->dbias;
-    plan.channels = (gradient_affine<T> *)a->base.workspace;
-    plan.parts = (gradient_sums *)(plan.channels + p->C);
+    plan.dresidual = (T *)a->dresidual;
+    plan.parts = (gradient_sums *)a->base.workspace;
     return plan;
 }
 
 template <typename T> static bool is_packed(const gradient_plan<T> &plan)
 {
     return plan.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
-           is_aligned(plan.dy) && is_aligned(plan.dx);
+           is_aligned(plan.dy) && is_aligned(plan.y) && is_aligned(plan.dx) &&
+           is_aligned(plan.dresidual);
 }
 
 template <typename T, int COUNT, typename Index>
@@ -243,8 +276,10 @@ static void launch_channels(talc_device *device, const gradient_plan<T> &plan)
 {
     divisor<Index> length;
     length.set(plan.plane / COUNT);
-    gradient_of_channels<T, COUNT, Index>
-        <<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
+    const auto kernel = plan.activation == TALC_ACTIVATION_NONE
+                            ? gradient_of_channels<T, COUNT, false, Index>
+                            : gradient_of_channels<T, COUNT, true, Index>;
+    kernel<<<grid_for_blocks(device, plan.C), BLOCK, 0, talc_cuda_stream(device)>>>(plan, length);
 }
 
 template <typename T>
@@ -267,10 +302,14 @@ static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
     const unsigned blocks = grid_for_blocks(device, plan.C * plan.parts_of_channel);
     divisor<uint32_t> length;
     length.set(plan.length / COUNT);
-    gradient_of_parts<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan, length);
-    join_gradients<<<grid_for_blocks(device, talc_ceil_div(plan.C, BLOCK / WARP)), BLOCK, 0,
-                     stream>>>(plan);
-    gradient_of_input<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan, length);
+    const bool activates = plan.activation != TALC_ACTIVATION_NONE;
+    const auto first =
+        activates ? gradient_of_parts<T, COUNT, true> : gradient_of_parts<T, COUNT, false>;
+    const auto second = activates && plan.dresidual == NULL ? gradient_of_input<T, COUNT, true>
+                                                            : gradient_of_input<T, COUNT, false>;
+    first<<<blocks, BLOCK, 0, stream>>>(plan, length);
+    second<<<blocks, BLOCK, 0, stream>>>(plan, plan.dresidual != NULL ? plan.dresidual : plan.dy,
+                                         length);
 }
 
 template <typename T>
@@ -308,5 +347,5 @@ talc_status talc_cuda_norm_gradient_parts(talc_device *device, const talc_batch_
 size_t talc_cuda_norm_gradient_workspace(const talc_batch_norm2d_problem *p)
 {
     const int64_t parts = plan_of<double>(p, NULL).parts_of_channel;
-    return (size_t)p->C * (sizeof(gradient_affine<double>) + (size_t)parts * sizeof(gradient_sums));
+    return (size_t)p->C * (size_t)parts * sizeof(gradient_sums);
 }

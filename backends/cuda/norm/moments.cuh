@@ -61,14 +61,16 @@ static __device__ moments moments_of(const sums &sum, double start, double count
 }
 
 template <typename T> struct norm_plan {
-    const T *x, *weight, *bias;
+    const T *x, *weight, *bias, *residual;
     T *running_mean, *running_var, *y, *mean, *rstd;
+    int64_t *num_batches_tracked;
     moments *parts;    /* [C][parts] */
-    moments *channels; /* [C] */
+    moments *channels; /* [C]; NULL where each block joins the parts that it needs */
     int64_t N, C, plane, count, parts_of_channel;
     int64_t images, length,
         parts_of_plane; /* a part: planes, values of each, and parts that a plane is cut into */
     double momentum, eps;
+    bool moves; /* the running statistics */
     talc_activation activation;
 };
 
@@ -209,7 +211,7 @@ template <typename T> struct plane_moments {
     }
 };
 
-/* Writes the mean and 1 / sqrt(var + eps), which the gradient needs. */
+/* Writes the mean and 1 / sqrt(var + eps), which the gradient needs, and moves the running statistics. */
 template <typename T>
 static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const moments &m)
 {
@@ -217,15 +219,19 @@ static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const mome
         p.mean[c] = (T)m.mean;
     if (p.rstd != NULL)
         p.rstd[c] = (T)(1 / sqrt(m.squares / m.count + p.eps));
-}
-
-template <typename T>
-static __device__ void move_running_of(const norm_plan<T> &p, int64_t c, const moments &m)
-{
+    if (!p.moves)
+        return;
     const double kept = 1 - p.momentum;
     p.running_mean[c] = (T)(kept * (double)p.running_mean[c] + p.momentum * m.mean);
     p.running_var[c] =
         (T)(kept * (double)p.running_var[c] + p.momentum * (m.squares / (m.count - 1)));
+}
+
+/* One thread of the grid does. */
+template <typename T> static __device__ void count_batch(const norm_plan<T> &p)
+{
+    if (p.num_batches_tracked != NULL && blockIdx.x == 0 && threadIdx.x == 0)
+        ++*p.num_batches_tracked;
 }
 
 /* `threads` neighbours a channel. */
@@ -246,15 +252,27 @@ static __global__ void __launch_bounds__(BLOCK) join_channels(const norm_plan<T>
         if (!real || thread != 0)
             continue;
         p.channels[c] = m;
-        keep_moments(p, c, m);
     }
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(BLOCK) move_running(const norm_plan<T> p)
+/* Of few parts the mean first, then the deviations of their means from it, which takes one division. */
+template <typename T> static __device__ moments moments_of_channel(const norm_plan<T> &p, int64_t c)
 {
-    TALC_GRID_LOOP(int64_t, c, p.C)
-    move_running_of(p, c, p.channels[c]);
+    if (p.channels != NULL)
+        return p.channels[c];
+    const moments *parts = p.parts + c * p.parts_of_channel;
+    moments m;
+    m.count = (double)p.N * (double)p.plane;
+#pragma unroll 2
+    for (int i = 0; i < p.parts_of_channel; i++)
+        m.mean += parts[i].count * parts[i].mean;
+    m.mean /= m.count;
+#pragma unroll 2
+    for (int i = 0; i < p.parts_of_channel; i++) {
+        const double delta = parts[i].mean - m.mean;
+        m.squares += parts[i].squares + delta * delta * parts[i].count;
+    }
+    return m;
 }
 
 template <typename T> static bool has_odd_planes(const norm_plan<T> &p)
