@@ -1,8 +1,6 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
-#include "ops/elementwise.h"
 #include "tensor/storage.h"
-#include "tensor/within.h"
 
 static bool options_fit(const talc_module *module, const talc_batch_norm2d_layer *options)
 {
@@ -47,31 +45,24 @@ static bool batch_norm2d_init(talc_module *module, const void *layer_options)
 }
 
 talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
-                                     talc_activation activation)
+                                     const talc_chain_end *end)
 {
     talc_batch_norm2d_module *self = (talc_batch_norm2d_module *)module;
     bool tracks = self->num_batches_tracked != NULL;
     talc_batch_norm2d_options options = self->options;
     options.training = module->training || !tracks;
-    options.activation = activation;
-    /* Counted before the op, because afterwards, with the running statistics written, nothing may fail. */
-    const char *around = talc_within("batch_norm2d");
-    talc_tensor *count = NULL;
-    if (module->training && tracks)
-        count = talc_add_scalar(self->num_batches_tracked, 1);
-    talc_tensor *y = talc_batch_norm2d(x, self->weight, self->bias, self->running_mean,
-                                       self->running_var, &options);
-    if (y != NULL && count != NULL)
-        talc_copy(self->num_batches_tracked, count);
-    talc_release(count);
-    talc_within(around);
-    return y;
+    options.activation = end->activation;
+    options.residual = end->residual;
+    options.num_batches_tracked = self->num_batches_tracked;
+    return talc_batch_norm2d(x, self->weight, self->bias, self->running_mean, self->running_var,
+                             &options);
 }
 
 static talc_tensor *batch_norm2d_forward(talc_module *module, talc_tensor *x)
 {
-    return talc_batch_norm2d_apply(module, x,
-                                   ((talc_batch_norm2d_module *)module)->options.activation);
+    const talc_chain_end end = { .activation =
+                                     ((talc_batch_norm2d_module *)module)->options.activation };
+    return talc_batch_norm2d_apply(module, x, &end);
 }
 
 const talc_module_class talc_batch_norm2d_class = {

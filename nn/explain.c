@@ -137,8 +137,8 @@ static void describe(talc_module_step *to, const explaining *self,
         const talc_matmul_problem *p = observation->problem;
         append_end(does, p->residual, p->activation);
     } else if (strcmp(observation->op, "batch_norm2d") == 0) {
-        append_end(does, false,
-                   ((const talc_batch_norm2d_problem *)observation->problem)->activation);
+        const talc_batch_norm2d_problem *p = observation->problem;
+        append_end(does, p->residual, p->activation);
     }
 }
 

@@ -115,9 +115,7 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
     g.end.activation = own;
     if (end == NULL || g.count < count || own != TALC_ACTIVATION_NONE)
         return g;
-    const bool adds = modules[0]->kind != &talc_batch_norm2d_class; /* which takes no residual */
-    g.ends = (end->residual == NULL || adds) &&
-             (end->activation == TALC_ACTIVATION_NONE || activation_joins(end->activation));
+    g.ends = end->activation == TALC_ACTIVATION_NONE || activation_joins(end->activation);
     if (g.ends)
         g.end = *end;
     return g;
@@ -282,7 +280,7 @@ static talc_tensor *run_group(talc_module *const modules[], const group *g, talc
     else if (first->kind == &talc_linear_class)
         y = run_linear(first, &g->first, x);
     else
-        y = talc_batch_norm2d_apply(first, x, g->first.end.activation);
+        y = talc_batch_norm2d_apply(first, x, &g->first.end);
     tell(modules, g->count, TALC_GROUP_ENDS);
     for (int i = 0; i < 2; i++) {
         talc_release(w[i].weight);

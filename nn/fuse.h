@@ -26,6 +26,8 @@
 /// data. Layer by layer it is the same: (K + 2) u for the convolution, six roundings for the norm. So the two may differ, by at
 /// most twice that. Nothing is folded where only an activation or a residual joins.
 ///
+/// A residual that a chain ends with (talc_chain_end) is an operand of the last op, if that is one of these.
+///
 /// Modules of the program's own, layers that have an activation of their own already, and a batch norm that normalises by the batch
 /// end a chain. An activation whose op has an algorithm forced (talc_algorithm_force) runs by itself; an algorithm that is
 /// forced on batch_norm2d makes the fold. talc_module_explain (module.h) shows what is fused.

@@ -2,7 +2,7 @@
 #ifndef TALC_NN_LAYER_H
 #define TALC_NN_LAYER_H
 
-#include "nn/module.h"
+#include "nn/fuse.h"
 #include "ops/batch_norm2d.h"
 #include "ops/conv2d.h"
 #include "ops/linear.h"
@@ -32,9 +32,9 @@ typedef struct talc_batch_norm2d_module {
 extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;
 extern const talc_module_class talc_relu_class, talc_sigmoid_class, talc_tanh_class;
 
-/// Applies a batch norm, in training with its running statistics moved, and an activation last.
+/// Applies a batch norm, in training with its running statistics moved and the batch counted, then `end`.
 talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
-                                     talc_activation activation);
+                                     const talc_chain_end *end);
 
 // ---- Parameters ---------------------------------------------------------------------------------------------
 

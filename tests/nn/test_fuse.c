@@ -80,7 +80,7 @@ Test(fuse, in_train_mode_nothing_is_folded)
     talc_module *chain = TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu());
     talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
     observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy ");
+    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
     /* A frozen norm behind a convolution that learns. */
     talc_module_eval(talc_module_child(chain, "1"));
     observed(chain, x);
@@ -88,9 +88,46 @@ Test(fuse, in_train_mode_nothing_is_folded)
     talc_module_eval(chain);
     talc_module_train(talc_module_child(chain, "1"));
     observed(chain, x);
-    cr_assert_str_eq(counted.ops, "conv2d add batch_norm2d copy ");
+    cr_assert_str_eq(counted.ops, "conv2d batch_norm2d ");
     talc_module_free(chain);
     assert_all_freed();
+}
+
+/* A block's second half: in train mode the norm takes the residual and the activation, in both directions. */
+Test(fuse, in_train_mode_a_norm_ends_its_chain)
+{
+    talc_no_grad_leave();
+    talc_module *chain = TALC_SEQUENTIAL(conv(0), norm());
+    talc_module *const modules[] = { talc_module_child(chain, "0"), talc_module_child(chain, "1") };
+    talc_tensor *gradients[2][3];
+    const talc_tensor *y[2];
+    for (int fused = 0; fused < 2; fused++) {
+        talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1),
+                    *residual = op_numbers(cpu_device(), TALC_DIMS(2, 6, 3, 6), 2);
+        talc_tensor *const inputs[] = { x, residual, talc_module_find(chain, "1.weight") };
+        talc_require_grad(x, true);
+        talc_require_grad(residual, true);
+        talc_fusion_enable(fused);
+        counted.ops[0] = '\0';
+        talc_observe(&counted.base);
+        y[fused] =
+            talc_forward_chain(modules, 2, x, &(talc_chain_end){ residual, TALC_ACTIVATION_RELU });
+        talc_observe(NULL);
+        cr_assert_str_eq(counted.ops,
+                         fused ? "conv2d batch_norm2d " : "conv2d batch_norm2d add relu ");
+        cr_assert(
+            talc_backward_from(y[fused], op_numbers(cpu_device(), talc_dims_of(residual), 3)));
+        for (int i = 0; i < 3; i++)
+            gradients[fused][i] = talc_clone(talc_grad(inputs[i]));
+        talc_grad_clear(inputs[2]);
+    }
+    talc_fusion_enable(true);
+    assert_near(y[1], y[0], 1e-6, "y");
+    for (int i = 0; i < 3; i++)
+        assert_near(gradients[1][i], gradients[0][i], 1e-6, "a gradient");
+    cr_assert(talc_item_i64(talc_module_find(chain, "1.num_batches_tracked")) == 2);
+    talc_module_free(chain);
+    talc_no_grad_enter();
 }
 
 Test(fuse, what_is_recorded_is_not_folded)
