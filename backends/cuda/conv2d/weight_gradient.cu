@@ -2,7 +2,7 @@
 ///
 ///     dw[oc, ic, tap] = sum over positions of dy[oc, position] * x[ic, position + tap]
 ///
-/// The reduction goes over all positions of all images, in tiles of 128: 4 rows of 32, or 128 that run on over the ends of rows and images
+/// The reduction goes over all positions of all images, in tiles of 128: 8 rows of 16, or 128 that run on over the ends of rows and images
 /// (implicit_gemm/problem.cuh). A first kernel writes each tile's dy, and the patch of x under it, to the workspace as
 /// [channels of 8][position][8] in halves, scaled: each element is converted once. Of these a second one multiplies: a block has 64 output
 /// channels, a chunk of input channels and some taps, which are offsets in the patch, and takes a share of the tiles. For mma.sync, in
@@ -25,9 +25,11 @@ using namespace talc;
 
 /* What the tiles and patches are like, and the threads that write them. */
 template <int COUNT> struct packing_form {
-    static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 256, FIRST_LOADER = 0;
+    static constexpr int PRODUCTS = COUNT, ROWS = TILE / STEP, LOADERS = 256, FIRST_LOADER = 0;
     static constexpr int RUN = 1, DEPTH = 0;
 };
+
+template <int COUNT> constexpr int talc::TILE_COLUMNS<packing_form<COUNT>> = STEP;
 
 constexpr int THREADS = 256, WARPS = THREADS / WARP;
 /* Of the warps, two have 32 output channels each, four a part of the columns: blocks of 8 input channels of a tap. */
@@ -365,7 +367,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
     dy.phases = dy.phases_w = 1;
     dy.positions = TILE;
     if (!dy.flat)
-        dy.pitch = COLUMNS;
+        dy.pitch = STEP;
     dy.by_pitch.set(dy.pitch), dy.by_positions.set(TILE);
     dy.channels = OC_TILE;
     dy.chunks = dy.part_chunks = (int)talc_ceil_div(dy.in, OC_TILE);
@@ -506,6 +508,8 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
             const int64_t blocks = layout_of(x, dy, w).blocks;
             const int64_t splits = gpu.multiprocessors / blocks;
             w.splits = (int)(splits < 1 ? 1 : splits < w.round ? splits : w.round);
+            while (w.splits > 1 && bytes_of(layout_of(x, dy, w)) > limit)
+                w.splits--;
             const weight_layout l = layout_of(x, dy, w);
             if (bytes_of(l) > limit || l.blocks > INT_MAX)
                 continue;
@@ -550,7 +554,7 @@ static weight_problem weight_problem_of(const gemm_problem &x, const gemm_proble
     m.taps = x.taps, m.group_taps = l.group_taps, m.tap_groups = l.tap_groups;
     m.columns = l.columns;
     for (int s = 0; s < TILE / STEP; s++)
-        m.steps[s] = x.flat ? s * STEP : s / 2 * x.pitch + s % 2 * STEP;
+        m.steps[s] = s * (x.flat ? STEP : x.pitch);
     for (int tap = 0; tap < x.taps; tap++)
         m.shifts[tap] = x.shifts[tap * (x.channels / STEP)];
     return m;

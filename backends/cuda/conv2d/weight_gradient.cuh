@@ -8,7 +8,7 @@ namespace talc
 {
 
 /// Positions of a tile, output channels of a block.
-constexpr int TILE = 4 * COLUMNS, OC_TILE = 64;
+constexpr int TILE = 8 * STEP, OC_TILE = 64;
 
 /// By wgmma, warpgroups that multiply, each of them some taps, and of a thread's sums the columns, blocks of 8 input channels of a tap:
 /// 4 sums.
