@@ -18,7 +18,7 @@ using namespace talc;
 constexpr int MULTIPLIER_THREADS = WARPGROUPS * 128, THREADS = MULTIPLIER_THREADS + 128;
 constexpr int MULTIPLIER_REGISTERS = 160, LOADER_REGISTERS = 32;
 constexpr int STAGES = 4;
-/* Steps that the tensor cores add up. */
+/* Steps that the tensor cores add up: the small products of all first, so that sums are cut off as often as there are steps. */
 template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 4 : 8;
 /* Units of 16 bytes from 8 positions to the next 8. */
 constexpr int EIGHT = 8;
@@ -100,22 +100,27 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
                     break;
                 if (t >= count)
                     break;
+                const int tap = first_tap + t;
                 wgmma_fence();
+                if constexpr (PRODUCTS == 3)
 #pragma unroll
-                for (int k = s; k < s + RUN<PRODUCTS>; k++) {
-                    const shared_matrix dy = dy_matrix(p, at, k, false),
-                                        x = x_matrix(p, at, k, first_tap + t, false);
-                    if constexpr (PRODUCTS == 3) {
-                        wgmma_transposed(part, dy_matrix(p, at, k, true), x, k - s);
-                        wgmma_transposed(part, dy, x_matrix(p, at, k, first_tap + t, true), 1);
+                    for (int k = s; k < s + RUN<PRODUCTS>; k++) {
+                        wgmma_transposed(part, dy_matrix(p, at, k, true),
+                                         x_matrix(p, at, k, tap, false), k - s);
+                        wgmma_transposed(part, dy_matrix(p, at, k, false),
+                                         x_matrix(p, at, k, tap, true), 1);
                     }
-                    wgmma_transposed(part, dy, x, PRODUCTS == 3 ? 1 : k - s);
-                }
+#pragma unroll
+                for (int k = s; k < s + RUN<PRODUCTS>; k++)
+                    wgmma_transposed(part, dy_matrix(p, at, k, false),
+                                     x_matrix(p, at, k, tap, false), PRODUCTS == 3 ? 1 : k - s);
                 wgmma_commit();
                 wgmma_wait<0>();
 #pragma unroll
-                for (int i = 0; i < CHANNELS_IN / 2; i++)
+                for (int i = 0; i < CHANNELS_IN / 2; i++) {
                     sums[t][i] += part[i] * scale;
+                    asm volatile("" : "+f"(sums[t][i])); /* before the next products */
+                }
             }
         }
         if (threadIdx.x % WARP == 0)
