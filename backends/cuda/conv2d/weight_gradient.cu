@@ -457,7 +457,7 @@ static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, cons
                                                    (double)l.dy_patches * dy.patch_bytes);
     const double tile = tile_cycles(x, dy, w, l, products);
     const double waves = (double)talc_ceil_div(l.blocks * w.splits, gpu.multiprocessors);
-    return packed * 2 / MEMORY +
+    return packed * (w.by_wgmma ? 1.3 : 2) / MEMORY +
            rounds * (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + 6e-6) +
            (double)l.parts * (rounds * 2 + 1) / MEMORY + 8e-6;
 }
@@ -506,18 +506,20 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
             /* Rounds of one size. */
             w.round = (int)talc_ceil_div(x.pixel_tiles, talc_ceil_div(x.pixel_tiles, w.round));
             const int64_t blocks = layout_of(x, dy, w).blocks;
-            const int64_t splits = gpu.multiprocessors / blocks;
-            w.splits = (int)(splits < 1 ? 1 : splits < w.round ? splits : w.round);
-            while (w.splits > 1 && bytes_of(layout_of(x, dy, w)) > limit)
-                w.splits--;
-            const weight_layout l = layout_of(x, dy, w);
-            if (bytes_of(l) > limit || l.blocks > INT_MAX)
-                continue;
-            const double seconds = seconds_of(gpu, x, dy, w, l, Form::PRODUCTS);
-            if (seconds < plan->seconds) {
-                plan->seconds = seconds;
-                plan->workspace = bytes_of(l);
-                best = w;
+            for (int waves = 1; waves <= 4; waves++) {
+                const int64_t splits = gpu.multiprocessors * waves / blocks;
+                w.splits = (int)(splits < 1 ? 1 : splits < w.round ? splits : w.round);
+                while (w.splits > 1 && bytes_of(layout_of(x, dy, w)) > limit)
+                    w.splits--;
+                const weight_layout l = layout_of(x, dy, w);
+                if (bytes_of(l) > limit || l.blocks > INT_MAX)
+                    break;
+                const double seconds = seconds_of(gpu, x, dy, w, l, Form::PRODUCTS);
+                if (seconds < plan->seconds) {
+                    plan->seconds = seconds;
+                    plan->workspace = bytes_of(l);
+                    best = w;
+                }
             }
         }
     if (plan->seconds == INFINITY)

@@ -22,23 +22,31 @@ constexpr int STAGES = 4;
 template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 4 : 8;
 /* Units of 16 bytes from 8 positions to the next 8. */
 constexpr int EIGHT = 8;
+/* Which of a descriptor's offsets leads from 8 positions to the next 8: the leading one; the other from 8 channels to the next 8. */
+constexpr bool LEADING_ALONG_POSITIONS = true;
 
-/* Operands of a step, in a stage that begins at unit `stage` of 16 bytes. */
+/* A matrix that begins at a unit of 16 bytes, whose blocks of 8 channels are `plane` units apart. */
+static __device__ __forceinline__ shared_matrix matrix_at(uint32_t at, int plane)
+{
+    const shared_matrix m = LEADING_ALONG_POSITIONS ? shared_matrix_of(0, EIGHT, plane)
+                                                    : shared_matrix_of(0, plane, EIGHT);
+    return { m.at + at, m.stride };
+}
+
+/* Operands of a step, in a stage that begins at unit `stage`. */
 static __device__ __forceinline__ shared_matrix x_matrix(const weight_problem &p, uint32_t stage,
                                                          int step, int tap, bool low)
 {
-    const shared_matrix m = shared_matrix_of(0, EIGHT, p.plane);
-    return { m.at + stage + (uint32_t)(p.steps[step] + p.shifts[tap] + (low ? p.low / 16 : 0)),
-             m.stride };
+    return matrix_at(stage + (uint32_t)(p.steps[step] + p.shifts[tap] + (low ? p.low / 16 : 0)),
+                     p.plane);
 }
 
 static __device__ __forceinline__ shared_matrix dy_matrix(const weight_problem &p, uint32_t stage,
                                                           int step, bool low)
 {
-    const shared_matrix m = shared_matrix_of(0, EIGHT, TILE);
-    return { m.at + stage +
-                 (uint32_t)(p.x_bytes / 16 + step * STEP + (low ? OC_TILE / PLANE * TILE : 0)),
-             m.stride };
+    return matrix_at(
+        stage + (uint32_t)(p.x_bytes / 16 + step * STEP + (low ? OC_TILE / PLANE * TILE : 0)),
+        TILE);
 }
 
 static __device__ __forceinline__ void load_tiles(const weight_problem &p, const weight_share &w,
@@ -98,11 +106,9 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
             for (int t = 0; t < TAPS; t++) {
                 if (t >= count)
                     break;
-                if (t >= count)
-                    break;
                 const int tap = first_tap + t;
                 wgmma_fence();
-                if constexpr (PRODUCTS == 3)
+                if constexpr (PRODUCTS == 3) {
 #pragma unroll
                     for (int k = s; k < s + RUN<PRODUCTS>; k++) {
                         wgmma_transposed(part, dy_matrix(p, at, k, true),
@@ -110,6 +116,7 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
                         wgmma_transposed(part, dy_matrix(p, at, k, false),
                                          x_matrix(p, at, k, tap, true), 1);
                     }
+                }
 #pragma unroll
                 for (int k = s; k < s + RUN<PRODUCTS>; k++)
                     wgmma_transposed(part, dy_matrix(p, at, k, false),
