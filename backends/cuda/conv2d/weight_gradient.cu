@@ -488,13 +488,11 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
             if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
                 2 * (x.patch_bytes + dy.patch_bytes) > gemm_shared_most(gpu) || x.chunks > 65535)
                 continue;
-            weight_plan w = { by_wgmma, arrangement, channels, WARPGROUP_COLUMNS, 0, 1 };
-            if (!by_wgmma) {
-                int group_taps;
-                w.nb = 18;
-                const int columns = columns_of(w, x.taps, &group_taps);
-                w.nb = columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
-            }
+            weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
+                              1 };
+            int group_taps;
+            const int columns = columns_of(w, x.taps, &group_taps);
+            w.nb = by_wgmma ? columns : columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
             const int64_t a_tile = layout_of(x, dy, w).x_patches * x.patch_bytes +
                                    layout_of(x, dy, w).dy_patches * dy.patch_bytes + 64;
             const int64_t room =

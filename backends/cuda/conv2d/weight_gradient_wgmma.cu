@@ -84,8 +84,7 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
         __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
     const int own = p.columns / PLANES, before = warpgroup * own;
     const int first_tap = w.first_tap + before, count = min(own, w.taps - before);
-    float4 *parts =
-        (float4 *)p.parts + w.own * (WARPGROUP_COLUMNS * MULTIPLIER_THREADS) + threadIdx.x;
+    float4 *parts = (float4 *)p.parts + w.own * (p.columns * MULTIPLIER_THREADS) + threadIdx.x;
     float sums[TAPS][CHANNELS_IN / 2], part[CHANNELS_IN / 2];
 #pragma unroll
     for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
