@@ -29,10 +29,9 @@ talc_status talc_cuda_conv2d_turned_run(talc_status (*forward)(talc_device *, co
                                         const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
-/// Added to the products: by wgmma.
+/// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu). By mma.sync or, with
+/// TALC_BY_WGMMA added, by wgmma.
 enum { TALC_BY_WGMMA = 16 };
-
-/// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu).
 const char *talc_cuda_conv2d_weight_plan(int products, const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit,
                                          talc_plan *plan);

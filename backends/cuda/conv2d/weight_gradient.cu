@@ -286,7 +286,7 @@ static __device__ float weight_by_warp(const gemm_problem &p, const float *x, co
     return sum;
 }
 
-/* Neighbouring threads have sums next to each other in the parts; of each, `ways` warps add up every so manieth. */
+/* Neighbouring threads have sums next to each other in the parts, whose splits `ways` warps share. */
 static __global__ void __launch_bounds__(THREADS)
     add_weight_parts(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
 {
