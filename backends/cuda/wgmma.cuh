@@ -30,7 +30,8 @@ template <int COUNT> static __device__ __forceinline__ void registers_down()
 // ---- Products -----------------------------------------------------------------------------------------------
 
 /// A matrix in shared memory without swizzle: its address and, in units of 16 bytes, how far it is from one group of 8 columns to the
-/// next along the reduction, `leading`, and along the other dimension, `stride`.
+/// next along the reduction, `leading`, and along the other dimension, `stride`. Of a transposed one, too: there each 16 bytes are 8
+/// elements of the other dimension, and 8 of those along the reduction are next to each other.
 struct shared_matrix {
     uint32_t at, stride;
 };
@@ -74,6 +75,32 @@ static __device__ __forceinline__ void wgmma(float (&d)[64], shared_matrix a, sh
                  : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24),
                    TALC_WGMMA_8(d, 32), TALC_WGMMA_8(d, 40), TALC_WGMMA_8(d, 48),
                    TALC_WGMMA_8(d, 56)
+                 : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
+/// The same with both transposed: a [64, 16] and b [16, 2 * the count of sums], 32 or 64, whose reduction does not run along the 16 bytes.
+static __device__ __forceinline__ void wgmma_transposed(float (&d)[16], shared_matrix a,
+                                                        shared_matrix b, int add)
+{
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %20, 0;\n"
+                 "mov.b64 a, {%16, %17};\nmov.b64 b, {%18, %19};\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                 "a, b, add, 1, 1, 1, 1;\n}"
+                 : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8)
+                 : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
+static __device__ __forceinline__ void wgmma_transposed(float (&d)[32], shared_matrix a,
+                                                        shared_matrix b, int add)
+{
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %36, 0;\n"
+                 "mov.b64 a, {%32, %33};\nmov.b64 b, {%34, %35};\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "a, b, add, 1, 1, 1, 1;\n}"
+                 : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24)
                  : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
 }
 

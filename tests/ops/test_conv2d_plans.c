@@ -143,29 +143,31 @@ Test(conv2d_plans, tensor_cores_by_the_gpus_capability)
     };
     static const char *const rows[] = { "implicit_gemm", "implicit_gemm_mma", "implicit_gemm_tf32",
                                         "implicit_gemm_tf32_mma" };
-    const talc_conv2d_problem p = problem_of("n16c64h56w56o64k3x3p1x1");
-    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+    static const char *const problems[] = { "n16c64h56w56o64k3x3p1x1",
+                                            "n16c64h56w56o64k3x3p1x1_dw" };
+    for (size_t i = 0; i < 2 * sizeof gpus / sizeof *gpus; i++) {
+        const talc_conv2d_problem p = problem_of(problems[i % 2]);
         double seconds[4] = { 0 };
         state = (talc_cuda_state){ .multiprocessors = 132,
-                                   .capability = gpus[i].capability,
-                                   .block_shared = gpus[i].block_shared };
+                                   .capability = gpus[i / 2].capability,
+                                   .block_shared = gpus[i / 2].block_shared };
         for (int j = 0; j < 4; j++) {
-            const char *due = j % 2 == 0 ? gpus[i].wgmma : gpus[i].mma, *reason;
+            const char *due = j % 2 == 0 ? gpus[i / 2].wgmma : gpus[i / 2].mma, *reason;
             const talc_algorithm *row = talc_cuda_conv2d;
             talc_plan plan = { .workspace = 0 };
             while (strcmp(row->name, rows[j]) != 0)
                 row++;
             reason = row->plan(&gpu, &p, (size_t)512 << 20, &plan);
             cr_assert(due == NULL ? reason == NULL : reason != NULL && strcmp(reason, due) == 0,
-                      "%d: %s: %s", gpus[i].capability, rows[j], reason);
+                      "%d: %s: %s", gpus[i / 2].capability, rows[j], reason);
             seconds[j] = plan.seconds;
         }
-        if (gpus[i].wgmma == NULL)
+        if (gpus[i / 2].wgmma == NULL)
             cr_assert(seconds[0] < seconds[1] && seconds[2] < seconds[3], "%g %g %g %g", seconds[0],
                       seconds[1], seconds[2], seconds[3]);
-        if (gpus[i].mma == NULL)
+        if (gpus[i / 2].mma == NULL)
             cr_assert(seconds[3] < seconds[1] && seconds[1] < plan_by("direct", &p, 0).seconds,
-                      "%d: %g %g", gpus[i].capability, seconds[1], seconds[3]);
+                      "%d: %g %g", gpus[i / 2].capability, seconds[1], seconds[3]);
     }
 }
 

@@ -160,7 +160,7 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
         if (p.last.residual != nullptr && j < columns)
             sum.of[j] += p.last.residual[at + j * apart];
         if (p.last.activation == TALC_ACTIVATION_RELU)
-            sum.of[j] = epilogue_relu(sum.of[j]);
+            sum.of[j] = activation_relu(sum.of[j]);
     }
     T *const y = p.y + at;
     if (columns == COLUMNS<T> && apart == 1 && (uintptr_t)y % VECTOR_BYTES == 0) {

@@ -111,5 +111,5 @@ template <int COUNT> struct wgmma_form {
     }
 };
 
-TALC_TURNED_ROW(implicit_gemm, wgmma_form<3>, 0)
-TALC_TURNED_ROW(implicit_gemm_tf32, wgmma_form<1>, 0)
+TALC_TURNED_ROW(implicit_gemm, wgmma_form<3>, 3 + TALC_BY_WGMMA)
+TALC_TURNED_ROW(implicit_gemm_tf32, wgmma_form<1>, 1 + TALC_BY_WGMMA)

@@ -46,7 +46,9 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan forward_plan,
                                         const talc_conv2d_problem *problem, const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
-/// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu).
+/// The weight gradient on tensor cores, by `products` of f16 for one of f32; 0: the row has none (weight_gradient.cu). By mma.sync or, with
+/// TALC_BY_WGMMA added, by wgmma.
+enum { TALC_BY_WGMMA = 16 };
 const char *talc_cuda_conv2d_weight_plan(int products, const talc_device *device,
                                          const talc_conv2d_problem *problem, size_t limit,
                                          talc_plan *plan);

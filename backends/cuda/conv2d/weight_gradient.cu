@@ -1,20 +1,21 @@
-/// The weight gradient on tensor cores, by mma.sync, on GPUs from compute capability 8.0 on. For each group
+/// The weight gradient on tensor cores, by mma.sync on GPUs from compute capability 8.0 on or by wgmma on those of 9.0. For each group
 ///
 ///     dw[oc, ic, tap] = sum over positions of dy[oc, position] * x[ic, position + tap]
 ///
-/// The reduction goes over all positions of all images, in tiles of 128: 4 rows of 32, or 128 that run on over the ends of rows and images
+/// The reduction goes over all positions of all images, in tiles of 128: 8 rows of 16, or 128 that run on over the ends of rows and images
 /// (implicit_gemm/problem.cuh). A first kernel writes each tile's dy, and the patch of x under it, to the workspace as
 /// [channels of 8][position][8] in halves, scaled: each element is converted once. Of these a second one multiplies: a block has 64 output
-/// channels, a chunk of input channels and some taps, which are offsets in the patch, and takes a share of the tiles; both operands come from
-/// shared memory by ldmatrix, turned, since their reduction runs along positions. Its sums, in f32 registers every 16 products, go to the
+/// channels, a chunk of input channels and some taps, which are offsets in the patch, and takes a share of the tiles. For mma.sync, in
+/// this file, both operands come from shared memory by ldmatrix, turned, since their reduction runs along positions; for wgmma, in
+/// weight_gradient_wgmma.cu, they stay there. Sums, in f32 registers every 16 products, of wgmma every 64 or 128, go to the
 /// workspace; a third kernel adds those of all shares in their order. Where the workspace does not hold all tiles this is done in
 /// rounds, and sums go on where the round before has left them.
 ///
 /// Arithmetic: as implicit_gemm's. What elements too small after scaling can do is added up tile by tile; a sum that is not well above
 /// that, and any that is not finite, is computed again by FFMA.
-#include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/conv2d/weight_gradient.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/mma.cuh"
 
@@ -24,32 +25,19 @@ using namespace talc;
 
 /* What the tiles and patches are like, and the threads that write them. */
 template <int COUNT> struct packing_form {
-    static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 256, FIRST_LOADER = 0;
+    static constexpr int PRODUCTS = COUNT, ROWS = TILE / STEP, LOADERS = 256, FIRST_LOADER = 0;
     static constexpr int RUN = 1, DEPTH = 0;
 };
 
-constexpr int TILE = 4 * COLUMNS, THREADS = 256, WARPS = THREADS / WARP, OC_TILE = 64;
+template <int COUNT> constexpr int talc::TILE_COLUMNS<packing_form<COUNT>> = STEP;
+
+constexpr int THREADS = 256, WARPS = THREADS / WARP;
 /* Of the warps, two have 32 output channels each, four a part of the columns: blocks of 8 input channels of a tap. */
 constexpr int COLUMN_WARPS = 4;
 constexpr int AT_ONCE = 3;             /* columns whose products do not wait for each other */
 constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, where the workspace may be so large */
 constexpr int64_t LEAST_PRODUCTS = 16;
 constexpr int ALIGNMENT = 256;
-
-struct weight_problem {
-    const char *x, *dy; ///< packed: [tile][group][chunk][patch]
-    const patch_note *x_notes, *dy_notes;
-    float *parts;  ///< [block][split][m][b][thread][4]
-    float *doubts; ///< [block][split]: tiny elements, each as large as an error of its
-    int x_bytes, dy_bytes, x_chunks, dy_chunks;
-    int tiles, splits;
-    bool goes_on; ///< sums of an earlier round
-    int planes, plane,
-        low; ///< of a patch of x: of 8 channels, positions in one, bytes to the low parts
-    int taps, group_taps, tap_groups, columns; ///< columns of a warp
-    int steps[TILE / STEP];                    ///< where the positions of a step begin in the patch
-    uint16_t shifts[MAX_STEPS];                ///< and what a tap adds
-};
 
 // ---- Packing ------------------------------------------------------------------------------------------------
 
@@ -135,22 +123,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
     static_assert(NB % AT_ONCE == 0, "");
     __shared__ int offsets[COLUMN_WARPS * NB];
     const int t = (int)threadIdx.x, lane = t % WARP, warp = t / WARP;
-    const int block = (int)blockIdx.x, split = (int)blockIdx.y;
-    const int tap_group = block % p.tap_groups, rest = block / p.tap_groups;
-    const int ic = rest % p.x_chunks, oc = rest / p.x_chunks; /* of all groups */
-    const int g = oc / p.dy_chunks;
-    const int first_tap = tap_group * p.group_taps, taps = min(p.group_taps, p.taps - first_tap);
+    const weight_share w(p, (int)blockIdx.x, (int)blockIdx.y);
     const int first_column = warp % COLUMN_WARPS * p.columns,
-              count = max(0, min(p.columns, p.planes * taps - first_column));
+              count = max(0, min(p.columns, p.planes * w.taps - first_column));
     for (int i = t; i < COLUMN_WARPS * NB; i += THREADS) {
         const int column = i / NB * p.columns + i % NB, tap = column / p.planes;
-        offsets[i] = i % NB < p.columns && tap < taps
-                         ? (column - tap * p.planes) * p.plane + p.shifts[first_tap + tap]
+        offsets[i] = i % NB < p.columns && tap < w.taps
+                         ? (column - tap * p.planes) * p.plane + p.shifts[w.first_tap + tap]
                          : 0;
     }
-    const int64_t own = (int64_t)block * p.splits + split;
-    float4 *parts = (float4 *)p.parts + own * (2 * NB) * THREADS + t;
-    float sums[2][NB][4], doubt = p.goes_on ? p.doubts[own] : 0;
+    float4 *parts = (float4 *)p.parts + w.own * (2 * NB) * THREADS + t;
+    float sums[2][NB][4], doubt = p.goes_on ? p.doubts[w.own] : 0;
 #pragma unroll
     for (int i = 0; i < 2 * NB; i++) {
         float *to = sums[i / NB][i % NB];
@@ -158,15 +141,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
     }
     const int bytes = p.x_bytes + p.dy_bytes;
-    const int groups = (int)gridDim.x / (p.tap_groups * p.x_chunks * p.dy_chunks);
-    const int first = (int)((int64_t)p.tiles * split / p.splits),
-              last = (int)((int64_t)p.tiles * (split + 1) / p.splits);
-    auto x_at = [&](int tile) { return ((int64_t)tile * groups + g) * p.x_chunks + ic; };
-    auto dy_at = [&](int tile) { return (int64_t)tile * groups * p.dy_chunks + oc; };
     auto fetch = [&](int tile) {
-        if (tile < last) {
-            char *to = shared + (tile - first) % 2 * bytes;
-            const char *x = p.x + x_at(tile) * p.x_bytes, *dy = p.dy + dy_at(tile) * p.dy_bytes;
+        if (tile < w.last) {
+            char *to = shared + (tile - w.first) % 2 * bytes;
+            const char *x = p.x + w.x_at(p, tile) * p.x_bytes,
+                       *dy = p.dy + w.dy_at(p, tile) * p.dy_bytes;
             for (int i = t * 16; i < p.x_bytes; i += THREADS * 16)
                 __pipeline_memcpy_async(to + i, x + i, 16);
             for (int i = t * 16; i < p.dy_bytes; i += THREADS * 16)
@@ -174,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         }
         __pipeline_commit();
     };
-    fetch(first);
+    fetch(w.first);
     /* Rows of the matrices, which are positions: of dy, matrices 0 and 1 are its channels, 2 and 3 the next 8 positions; of x, 0 and 1 are
      * positions, 2 and 3 their low parts. */
     const uint32_t base = shared_address(shared);
@@ -184,17 +163,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
                                           16);
     const uint32_t x_lane = base + (uint32_t)((lane % 8 + lane / 8 % 2 * 8) * 16 +
                                               (PRODUCTS == 3 ? lane / 16 * p.low : 0));
-    for (int tile = first; tile < last; tile++) {
+    for (int tile = w.first; tile < w.last; tile++) {
         fetch(tile + 1);
         __pipeline_wait_prior(1);
         __syncthreads();
-        const patch_note x = p.x_notes[x_at(tile)], dy = p.dy_notes[dy_at(tile)];
-        const int e = -(x.exponent + dy.exponent);
-        const float scale = power_of_two(max(-126, min(127, e)));
-        doubt += e < -126 || e > 127
-                     ? NAN
-                     : (float)(min(x.tiny, (unsigned)TILE) + min(dy.tiny, (unsigned)TILE)) * scale;
-        const uint32_t buffer = (uint32_t)((tile - first) % 2 * bytes);
+        const float scale =
+            scale_back(p.x_notes[w.x_at(p, tile)], p.dy_notes[w.dy_at(p, tile)], doubt);
+        const uint32_t buffer = (uint32_t)((tile - w.first) % 2 * bytes);
 #pragma unroll 1
         for (int s = 0; s < TILE / STEP; s++) {
             uint4 a[2][PRODUCTS == 3 ? 2 : 1];
@@ -241,7 +216,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         parts[i * THREADS] = make_float4(from[0], from[1], from[2], from[3]);
     }
     if (t == 0)
-        p.doubts[own] = doubt;
+        p.doubts[w.own] = doubt;
 }
 
 // ---- Adding -------------------------------------------------------------------------------------------------
@@ -250,9 +225,40 @@ struct weight_sums {
     const float *parts, *doubts, *x, *dy;
     float *dw;
     float coefficient;
-    int count, splits, channels, columns, nb, group_taps, tap_groups, x_chunks, dy_chunks;
-    divisor<uint32_t> by_taps, by_IC, by_group_out;
+    bool by_wgmma;
+    int block_floats, splits, ways; ///< ways: warps that add up splits of the same elements
+    int channels, columns, nb, group_taps, tap_groups, x_chunks, dy_chunks;
 };
+
+/// Which element of dw a sum is; tap -1: none.
+struct weight_place {
+    int g, oc, ic, tap;
+};
+
+static __device__ __forceinline__ weight_place place_of_sum(const gemm_problem &p,
+                                                            const weight_sums &s, int block, int at)
+{
+    const int threads = s.by_wgmma ? WARPGROUPS * 128 : THREADS;
+    const int group = at / 4 / threads, thread = at / 4 - group * threads;
+    const int lane = thread % WARP, warp = thread / WARP;
+    const int part = s.by_wgmma ? warp / 4 : warp % COLUMN_WARPS;
+    const int own = s.by_wgmma ? group : group % s.nb;
+    const int row = (s.by_wgmma ? warp % 4 * 16 : warp / COLUMN_WARPS * 32 + group / s.nb * 16) +
+                    lane / 4 + at % 4 / 2 * 8;
+    const int column = part * s.columns + own, planes = s.channels / PLANE, tap = column / planes;
+    const int tap_group = block % s.tap_groups, rest = block / s.tap_groups;
+    const int chunk = rest / s.x_chunks;
+    weight_place place;
+    place.g = chunk / s.dy_chunks;
+    place.oc = (chunk - place.g * s.dy_chunks) * OC_TILE + row;
+    place.ic =
+        rest % s.x_chunks * s.channels + (column - tap * planes) * PLANE + lane % 4 * 2 + at % 2;
+    place.tap = tap_group * s.group_taps + tap;
+    if (own >= s.columns || tap >= s.group_taps || place.tap >= p.taps || place.ic >= p.group_in ||
+        place.oc >= p.group_out)
+        place.tap = -1;
+    return place;
+}
 
 /* One element by a warp, in the order of its lanes. */
 static __device__ float weight_by_warp(const gemm_problem &p, const float *x, const float *dy,
@@ -280,57 +286,67 @@ static __device__ float weight_by_warp(const gemm_problem &p, const float *x, co
     return sum;
 }
 
-/* A thread an element of dw. */
+/* Neighbouring threads have sums next to each other in the parts, whose splits `ways` warps share. */
 static __global__ void __launch_bounds__(THREADS)
-    add_weight_parts(const __grid_constant__ gemm_problem p, const weight_sums s)
+    add_weight_parts(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
 {
-    const int lane = (int)threadIdx.x % WARP;
-    const int i = min((int)(blockIdx.x * THREADS + threadIdx.x), s.count - 1);
-    const int pair = (int)s.by_taps.quotient((uint32_t)i), tap = i - pair * (int)s.by_taps.by;
-    const int all_oc = (int)s.by_IC.quotient((uint32_t)pair), ic = pair - all_oc * (int)s.by_IC.by;
-    const int g = (int)s.by_group_out.quotient((uint32_t)all_oc), oc = all_oc - g * p.group_out;
-    const int ic_chunk = ic / s.channels, column = ic % s.channels;
-    const int block = ((g * s.dy_chunks + oc / OC_TILE) * s.x_chunks + ic_chunk) * s.tap_groups +
-                      tap / s.group_taps;
-    const int b = tap % s.group_taps * (s.channels / 8) + column / 8, row = oc % OC_TILE;
-    const int thread =
-        (row / 32 * COLUMN_WARPS + b / s.columns) * WARP + row % 8 * 4 + column % 8 / 2;
-    const int at = ((row % 32 / 16 * s.nb + b % s.columns) * THREADS + thread) * 4 +
-                   row % 16 / 8 * 2 + column % 2;
+    __shared__ float sums[THREADS], doubts[WARPS];
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, way = warp % s.ways;
+    const int unit = ((int)blockIdx.x * WARPS + warp) / s.ways, units = s.block_floats / WARP;
+    const int block = unit / units, at = (unit - block * units) * WARP + lane;
     float sum = 0, doubt = 0;
-    for (int k = 0; k < s.splits; k++) {
+#pragma unroll 4
+    for (int k = way; k < s.splits; k += s.ways) {
         const int64_t own = (int64_t)block * s.splits + k;
-        sum += s.parts[own * (2 * s.nb) * THREADS * 4 + at];
+        sum += s.parts[own * s.block_floats + at];
         doubt += s.doubts[own];
     }
-    unsigned doubtful =
-        __ballot_sync(~0u, !(fabsf(sum) >= doubt * s.coefficient && fabsf(sum) < INFINITY));
+    sums[threadIdx.x] = sum;
+    if (lane == 0)
+        doubts[warp] = doubt;
+    __syncthreads();
+    if (way != 0)
+        return;
+    for (int k = 1; k < s.ways; k++)
+        sum += sums[threadIdx.x + k * WARP], doubt += doubts[warp + k];
+    const weight_place to = place_of_sum(p, s, block, at);
+    unsigned doubtful = __ballot_sync(
+        ~0u, to.tap >= 0 && !(fabsf(sum) >= doubt * s.coefficient && fabsf(sum) < INFINITY));
     if (doubtful != 0 && lane == 0)
         atomicAdd(p.recomputed, __popc(doubtful));
     for (; doubtful != 0; doubtful &= doubtful - 1) {
         const int of = __ffs((int)doubtful) - 1;
         const float again =
-            weight_by_warp(p, s.x, s.dy, __shfl_sync(~0u, g, of), __shfl_sync(~0u, oc, of),
-                           __shfl_sync(~0u, ic, of), __shfl_sync(~0u, tap, of));
+            weight_by_warp(p, s.x, s.dy, __shfl_sync(~0u, to.g, of), __shfl_sync(~0u, to.oc, of),
+                           __shfl_sync(~0u, to.ic, of), __shfl_sync(~0u, to.tap, of));
         if (lane == of)
             sum = again;
     }
-    if ((int)(blockIdx.x * THREADS + threadIdx.x) < s.count)
-        s.dw[i] = sum;
+    if (to.tap >= 0)
+        s.dw[(((int64_t)to.g * p.group_out + to.oc) * p.group_in + to.ic) * p.taps + to.tap] = sum;
 }
 
 // ---- The plan -----------------------------------------------------------------------------------------------
 
 struct weight_plan {
+    bool by_wgmma;
     int arrangement, channels, nb, round, splits; /* round: tiles of one */
 };
 
-/* The columns of a block of 8 input channels and a tap that each warp has at most. */
-static int columns_of(int nb_most, int planes, int taps, int *group_taps)
+/* The columns of a block of 8 input channels and a tap that each warp, or warpgroup, has at most; a warpgroup has whole taps. */
+static int columns_of(const weight_plan &w, int taps, int *group_taps)
 {
-    const int most = COLUMN_WARPS * nb_most / planes, groups = (int)talc_ceil_div(taps, most);
+    const int planes = w.channels / PLANE, parts = w.by_wgmma ? WARPGROUPS : COLUMN_WARPS;
+    const int most = parts * w.nb / planes, groups = (int)talc_ceil_div(taps, most);
     *group_taps = (int)talc_ceil_div(taps, groups);
-    return (int)talc_ceil_div(planes * *group_taps, COLUMN_WARPS);
+    return w.by_wgmma ? (int)talc_ceil_div(*group_taps, parts) * planes
+                      : (int)talc_ceil_div(planes * *group_taps, parts);
+}
+
+/* The sums of a block. */
+static int block_floats(const weight_plan &w)
+{
+    return w.by_wgmma ? w.nb * WARPGROUPS * 128 * 4 : 2 * w.nb * THREADS * 4;
 }
 
 /* The problems of packing: of x, and of dy under the same tiles. */
@@ -351,7 +367,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
     dy.phases = dy.phases_w = 1;
     dy.positions = TILE;
     if (!dy.flat)
-        dy.pitch = COLUMNS;
+        dy.pitch = STEP;
     dy.by_pitch.set(dy.pitch), dy.by_positions.set(TILE);
     dy.channels = OC_TILE;
     dy.chunks = dy.part_chunks = (int)talc_ceil_div(dy.in, OC_TILE);
@@ -397,7 +413,7 @@ struct weight_layout {
 static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w)
 {
     weight_layout l = {};
-    l.columns = columns_of(w.nb, x.channels / 8, x.taps, &l.group_taps);
+    l.columns = columns_of(w, x.taps, &l.group_taps);
     l.tap_groups = (int)talc_ceil_div(x.taps, l.group_taps);
     l.x_patches = (int64_t)x.groups * x.chunks, l.dy_patches = (int64_t)x.groups * dy.chunks;
     l.blocks = l.dy_patches * x.chunks * l.tap_groups;
@@ -405,7 +421,7 @@ static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, co
     l.dy = aligned(w.round * l.dy_patches * dy.patch_bytes);
     l.notes = aligned(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(patch_note));
     l.doubts = aligned(l.blocks * w.splits * (int64_t)sizeof(float));
-    l.parts = (size_t)(l.blocks * w.splits * 2 * w.nb * THREADS * 16);
+    l.parts = (size_t)(l.blocks * w.splits * block_floats(w) * (int64_t)sizeof(float));
     return l;
 }
 
@@ -414,49 +430,69 @@ static size_t bytes_of(const weight_layout &l)
     return l.x + l.dy + l.notes + l.doubts + l.parts;
 }
 
+/* Clock cycles of the products of a tile: by wgmma those of all warpgroups, one after the other, or one's, with what it waits for, or the
+ * copies to shared memory. */
+static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const weight_plan &w,
+                          const weight_layout &l, int products)
+{
+    constexpr double RATE = 900, WAIT = 400, BYTES = 20;
+    constexpr int STEPS = TILE / STEP;
+    if (!w.by_wgmma)
+        return WARPS * STEPS * 2. * l.columns * products * 2048 / RATE + 1500;
+    const double tap = STEPS * products * (w.channels == 64 ? 32 : 24);
+    const double all = l.group_taps * tap * 1.15,
+                 one = l.columns * PLANE / w.channels * (tap + WAIT),
+                 copies = (x.patch_bytes + dy.patch_bytes) / BYTES;
+    return (all > one && all > copies ? all : one > copies ? one : copies) + 200;
+}
+
 /* Of a round, the packing by memory's rate, or the products, at so many a clock cycle, by the blocks that share the GPU; as measured on an
  * H200. */
 static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, const gemm_problem &dy,
                          const weight_plan &w, const weight_layout &l, int products)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 2e12, RATE = 900;
+    constexpr double CLOCK = 1.7e9, MEMORY = 2e12;
     const double rounds = (double)talc_ceil_div(x.pixel_tiles, w.round);
     const double packed = (double)x.pixel_tiles * ((double)l.x_patches * x.patch_bytes +
                                                    (double)l.dy_patches * dy.patch_bytes);
-    const double tile = WARPS * (TILE / STEP) * 2. * l.columns * products * 2048 / RATE + 1500;
+    const double tile = tile_cycles(x, dy, w, l, products);
     const double waves = (double)talc_ceil_div(l.blocks * w.splits, gpu.multiprocessors);
-    return packed * 2 / MEMORY +
+    return packed * (w.by_wgmma ? 1.3 : 2) / MEMORY +
            rounds * (waves * (double)talc_ceil_div(w.round, w.splits) * tile / CLOCK + 6e-6) +
            (double)l.parts * (rounds * 2 + 1) / MEMORY + 8e-6;
 }
 
 template <typename Form>
-static const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
-                           talc_plan *plan)
+static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_conv2d_problem *p,
+                           size_t limit, talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     if (p->dtype != TALC_F32)
         return "the data is not f32";
+    if (by_wgmma && gpu.capability != 90)
+        return "the GPU is not of compute capability 9.0";
     if (gpu.capability < 80)
         return "the GPU is older than compute capability 8.0";
     if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
     if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX || p->groups > 65535)
         return "an extent is too large";
+    const int least = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
     plan->seconds = INFINITY;
     for (int arrangement = SAME; arrangement <= FLAT_SAME; arrangement += FLAT_SAME - SAME)
-        for (int channels = 64; channels >= STEP; channels /= 2) {
+        for (int channels = 64; channels >= least; channels /= 2) {
             gemm_problem x = {}, dy = {};
-            if (channels > STEP && channels / 2 >= p->C / p->groups)
+            if (channels > least && channels / 2 >= p->C / p->groups)
                 continue;
             if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
                 2 * (x.patch_bytes + dy.patch_bytes) > gemm_shared_most(gpu) || x.chunks > 65535)
                 continue;
-            weight_plan w = { arrangement, channels, 18, 0, 1 };
+            weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
+                              1 };
             int group_taps;
-            const int columns = columns_of(w.nb, channels / 8, x.taps, &group_taps);
-            w.nb = columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
+            const int columns = columns_of(w, x.taps, &group_taps);
+            w.nb = by_wgmma ? columns : columns <= 6 ? 6 : columns <= 9 ? 9 : 18;
             const int64_t a_tile = layout_of(x, dy, w).x_patches * x.patch_bytes +
                                    layout_of(x, dy, w).dy_patches * dy.patch_bytes + 64;
             const int64_t room =
@@ -468,16 +504,20 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
             /* Rounds of one size. */
             w.round = (int)talc_ceil_div(x.pixel_tiles, talc_ceil_div(x.pixel_tiles, w.round));
             const int64_t blocks = layout_of(x, dy, w).blocks;
-            const int64_t splits = gpu.multiprocessors / blocks;
-            w.splits = (int)(splits < 1 ? 1 : splits < w.round ? splits : w.round);
-            const weight_layout l = layout_of(x, dy, w);
-            if (bytes_of(l) > limit || l.blocks > INT_MAX)
-                continue;
-            const double seconds = seconds_of(gpu, x, dy, w, l, Form::PRODUCTS);
-            if (seconds < plan->seconds) {
-                plan->seconds = seconds;
-                plan->workspace = bytes_of(l);
-                best = w;
+            for (int waves = 1; waves <= 4; waves++) {
+                const int64_t splits = gpu.multiprocessors * waves / blocks;
+                w.splits = (int)(splits < 1 ? 1 : splits < w.round ? splits : w.round);
+                while (w.splits > 1 && bytes_of(layout_of(x, dy, w)) > limit)
+                    w.splits--;
+                const weight_layout l = layout_of(x, dy, w);
+                if (bytes_of(l) > limit || l.blocks > INT_MAX)
+                    break;
+                const double seconds = seconds_of(gpu, x, dy, w, l, Form::PRODUCTS);
+                if (seconds < plan->seconds) {
+                    plan->seconds = seconds;
+                    plan->workspace = bytes_of(l);
+                    best = w;
+                }
             }
         }
     if (plan->seconds == INFINITY)
@@ -497,6 +537,44 @@ static cudaError_t multiply_launch(const weight_problem &p, dim3 grid, int64_t m
     return error;
 }
 
+/* Of all rounds; `at` is the workspace. */
+static weight_problem weight_problem_of(const gemm_problem &x, const gemm_problem &dy,
+                                        const weight_plan &w, const weight_layout &l, char *at)
+{
+    weight_problem m = {};
+    m.x = at, m.dy = at + l.x;
+    at += l.x + l.dy;
+    m.x_notes = (patch_note *)at, m.dy_notes = m.x_notes + w.round * l.x_patches;
+    at += l.notes;
+    m.doubts = (float *)at, m.parts = (float *)(at + l.doubts);
+    m.x_bytes = x.patch_bytes, m.dy_bytes = dy.patch_bytes;
+    m.x_chunks = x.chunks, m.dy_chunks = dy.chunks, m.groups = x.groups, m.splits = w.splits;
+    m.planes = x.channels / PLANE, m.plane = x.phases * x.positions;
+    m.low = m.planes * m.plane * 16;
+    m.taps = x.taps, m.group_taps = l.group_taps, m.tap_groups = l.tap_groups;
+    m.columns = l.columns;
+    for (int s = 0; s < TILE / STEP; s++)
+        m.steps[s] = s * (x.flat ? STEP : x.pitch);
+    for (int tap = 0; tap < x.taps; tap++)
+        m.shifts[tap] = x.shifts[tap * (x.channels / STEP)];
+    return m;
+}
+
+static weight_sums weight_sums_of(const gemm_problem &x, const weight_problem &m,
+                                  const weight_plan &w)
+{
+    weight_sums s = {};
+    s.parts = m.parts, s.doubts = m.doubts;
+    s.by_wgmma = w.by_wgmma;
+    s.block_floats = block_floats(w), s.splits = w.splits;
+    for (s.ways = 1; s.ways < WARPS && s.ways * 8 <= w.splits;)
+        s.ways *= 2;
+    s.channels = x.channels, s.columns = m.columns, s.nb = w.nb;
+    s.group_taps = m.group_taps, s.tap_groups = m.tap_groups;
+    s.x_chunks = m.x_chunks, s.dy_chunks = m.dy_chunks;
+    return s;
+}
+
 template <typename Form>
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *a)
@@ -512,52 +590,34 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     x.x = (const float *)a->x, dy.x = (const float *)a->dy;
     const weight_layout l = layout_of(x, dy, w);
     char *at = (char *)a->base.workspace;
-    char *x_packed = at, *dy_packed = at + l.x;
-    patch_note *x_notes = (patch_note *)(at + l.x + l.dy),
-               *dy_notes = x_notes + w.round * l.x_patches;
-    weight_problem m = {};
-    m.x = x_packed, m.dy = dy_packed, m.x_notes = x_notes, m.dy_notes = dy_notes;
-    m.doubts = (float *)(at + l.x + l.dy + l.notes);
-    m.parts = (float *)(at + l.x + l.dy + l.notes + l.doubts);
-    m.x_bytes = x.patch_bytes, m.dy_bytes = dy.patch_bytes;
-    m.x_chunks = x.chunks, m.dy_chunks = dy.chunks, m.splits = w.splits;
-    m.planes = x.channels / 8, m.plane = x.phases * x.positions;
-    m.low = m.planes * m.plane * 16;
-    m.taps = x.taps, m.group_taps = l.group_taps, m.tap_groups = l.tap_groups;
-    m.columns = l.columns;
-    for (int s = 0; s < TILE / STEP; s++)
-        m.steps[s] = x.flat ? s * STEP : s / 2 * x.pitch + s % 2 * STEP;
-    for (int tap = 0; tap < x.taps; tap++)
-        m.shifts[tap] = x.shifts[tap * (x.channels / STEP)];
+    weight_problem m = weight_problem_of(x, dy, w, l, at);
     const cudaStream_t stream = talc_cuda_stream(device);
     const auto pack = &pack_patches<Form>;
     const int64_t most = gemm_shared_most(gpu);
     const int shared = 2 * (m.x_bytes + m.dy_bytes);
+    auto of = [](const patch_note *notes) { return const_cast<patch_note *>(notes); };
     cudaError_t error = cudaSuccess;
     for (int first = 0; first < x.pixel_tiles && error == cudaSuccess; first += w.round) {
         m.tiles = x.pixel_tiles - first < w.round ? x.pixel_tiles - first : w.round;
         m.goes_on = first > 0;
         const unsigned tiles = (unsigned)m.tiles, groups = (unsigned)x.groups;
-        pack<<<dim3(tiles, (unsigned)x.chunks, groups), THREADS, 0, stream>>>(x, x_packed, x_notes,
-                                                                              first);
-        pack<<<dim3(tiles, (unsigned)dy.chunks, groups), THREADS, 0, stream>>>(dy, dy_packed,
-                                                                               dy_notes, first);
+        pack<<<dim3(tiles, (unsigned)x.chunks, groups), THREADS, 0, stream>>>(
+            x, const_cast<char *>(m.x), of(m.x_notes), first);
+        pack<<<dim3(tiles, (unsigned)dy.chunks, groups), THREADS, 0, stream>>>(
+            dy, const_cast<char *>(m.dy), of(m.dy_notes), first);
         const dim3 grid((unsigned)l.blocks, (unsigned)w.splits);
-        error = w.nb == 6   ? multiply_launch<Form::PRODUCTS, 6>(m, grid, most, shared, stream)
+        error = w.by_wgmma  ? multiply_by_wgmma(Form::PRODUCTS, m, grid, most, stream)
+                : w.nb == 6 ? multiply_launch<Form::PRODUCTS, 6>(m, grid, most, shared, stream)
                 : w.nb == 9 ? multiply_launch<Form::PRODUCTS, 9>(m, grid, most, shared, stream)
                             : multiply_launch<Form::PRODUCTS, 18>(m, grid, most, shared, stream);
     }
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d.grad_weight", error);
-    weight_sums s = {};
-    s.parts = m.parts, s.doubts = m.doubts, s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
+    weight_sums s = weight_sums_of(x, m, w);
+    s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
     s.coefficient = Form::PRODUCTS == 3 ? 0x1p17f / (float)fewest_products(p) : 8;
-    s.count = (int)(p->OC * (p->C / p->groups) * p->KH * p->KW);
-    s.splits = w.splits, s.channels = w.channels, s.columns = l.columns, s.nb = w.nb;
-    s.group_taps = l.group_taps, s.tap_groups = l.tap_groups;
-    s.x_chunks = x.chunks, s.dy_chunks = dy.chunks;
-    s.by_taps.set(x.taps), s.by_IC.set(x.group_in), s.by_group_out.set(x.group_out);
-    add_weight_parts<<<(unsigned)talc_ceil_div(s.count, THREADS), THREADS, 0, stream>>>(x, s);
+    const int64_t sums = l.blocks * s.block_floats;
+    add_weight_parts<<<(unsigned)(sums / THREADS * s.ways), THREADS, 0, stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");
 }
 
@@ -565,15 +625,16 @@ const char *talc_cuda_conv2d_weight_plan(int products, const talc_device *device
                                          const talc_conv2d_problem *p, size_t limit,
                                          talc_plan *plan)
 {
-    return products == 0   ? "it has no weight gradient"
-           : products == 3 ? plan_of<packing_form<3>>(device, p, limit, plan)
-                           : plan_of<packing_form<1>>(device, p, limit, plan);
+    const bool by_wgmma = products > TALC_BY_WGMMA;
+    return products == 0       ? "it has no weight gradient"
+           : products % 4 == 3 ? plan_of<packing_form<3>>(by_wgmma, device, p, limit, plan)
+                               : plan_of<packing_form<1>>(by_wgmma, device, p, limit, plan);
 }
 
 talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
                                         const talc_conv2d_problem *p, const talc_plan *plan,
                                         const talc_conv2d_arguments *a)
 {
-    return products == 3 ? run<packing_form<3>>(device, p, plan, a)
-                         : run<packing_form<1>>(device, p, plan, a);
+    return products % 4 == 3 ? run<packing_form<3>>(device, p, plan, a)
+                             : run<packing_form<1>>(device, p, plan, a);
 }

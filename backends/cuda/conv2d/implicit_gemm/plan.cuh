@@ -17,6 +17,9 @@ inline int64_t gemm_shared_most(const talc_cuda_state &gpu)
     return gpu.block_shared - 1024;
 }
 
+/// Columns of a tile that does not run on over the ends of rows.
+template <typename Form> constexpr int TILE_COLUMNS = COLUMNS;
+
 inline int64_t gemm_result_bytes(const gemm_problem &g)
 {
     return (int64_t)MULTIPLIERS * 4 * g.result_bytes;
@@ -145,7 +148,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
     int64_t positions, pitch;
     if (g.flat) {
         g.tile_rows = 1;
-        g.tile_columns = Form::ROWS * COLUMNS * (same ? 1 : MULTIPLIERS);
+        g.tile_columns = Form::ROWS * TILE_COLUMNS<Form> * (same ? 1 : MULTIPLIERS);
         pitch = w.extent;
         positions = g.tile_columns + h.reach * pitch + w.reach;
         const int64_t all = ((p->N - 1) * h.extent + p->OH - 1) * pitch + p->OW;
@@ -158,7 +161,7 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
         g.pixel_tiles = g.column_tiles;
     } else {
         g.tile_rows = below ? MULTIPLIERS * Form::ROWS : Form::ROWS;
-        g.tile_columns = arrangement == BESIDE ? MULTIPLIERS * COLUMNS : COLUMNS;
+        g.tile_columns = (arrangement == BESIDE ? MULTIPLIERS : 1) * TILE_COLUMNS<Form>;
         pitch = g.tile_columns + w.reach;
         positions = (g.tile_rows + h.reach) * pitch;
         g.row_shift = (int)pitch;

@@ -1,0 +1,197 @@
+/// The products of the weight gradient on Hopper's tensor cores (weight_gradient.cu).
+///
+/// Packed tiles are wgmma's operands as they are: 8 positions of 8 channels are 128 contiguous bytes, whose 16 bytes do not run along the
+/// reduction, and a matrix may begin at any position. So a tap and a step of 16 positions are an offset in the patch of x, and
+///
+///     [64 output channels, 16 positions] x [16 positions, 32 or 64 input channels of a tap]
+///
+/// is one product. One thread copies tiles to shared memory, three warpgroups multiply, each some taps. Where three products make one of f32
+/// the tensor cores, which truncate, add up RUN steps, then f32 registers. While one warpgroup adds, the others' products go on.
+///
+/// Source: PTX ISA 8.5, section 9.7.14.5 (shared memory layouts of wgmma).
+#include "backends/cuda/conv2d/weight_gradient.cuh"
+#include "backends/cuda/launch.cuh"
+#include "backends/cuda/wgmma.cuh"
+
+using namespace talc;
+
+constexpr int MULTIPLIER_THREADS = WARPGROUPS * 128, THREADS = MULTIPLIER_THREADS + 128;
+constexpr int MULTIPLIER_REGISTERS = 160, LOADER_REGISTERS = 32;
+constexpr int STAGES = 4;
+/* Steps that the tensor cores add up: the small products of all first, so that sums are cut off as often as there are steps. */
+template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 4 : 8;
+/* Units of 16 bytes from 8 positions to the next 8. */
+constexpr int EIGHT = 8;
+/* Which of a descriptor's offsets leads from 8 positions to the next 8: the leading one; the other from 8 channels to the next 8. */
+constexpr bool LEADING_ALONG_POSITIONS = true;
+
+/* A matrix that begins at a unit of 16 bytes, whose blocks of 8 channels are `plane` units apart. */
+static __device__ __forceinline__ shared_matrix matrix_at(uint32_t at, int plane)
+{
+    const shared_matrix m = LEADING_ALONG_POSITIONS ? shared_matrix_of(0, EIGHT, plane)
+                                                    : shared_matrix_of(0, plane, EIGHT);
+    return { m.at + at, m.stride };
+}
+
+/* Operands of a step, in a stage that begins at unit `stage`. */
+static __device__ __forceinline__ shared_matrix x_matrix(const weight_problem &p, uint32_t stage,
+                                                         int step, int tap, bool low)
+{
+    return matrix_at(stage + (uint32_t)(p.steps[step] + p.shifts[tap] + (low ? p.low / 16 : 0)),
+                     p.plane);
+}
+
+static __device__ __forceinline__ shared_matrix dy_matrix(const weight_problem &p, uint32_t stage,
+                                                          int step, bool low)
+{
+    return matrix_at(
+        stage + (uint32_t)(p.x_bytes / 16 + step * STEP + (low ? OC_TILE / PLANE * TILE : 0)),
+        TILE);
+}
+
+static __device__ __forceinline__ void load_tiles(const weight_problem &p, const weight_share &w,
+                                                  uint32_t shared, float *scales, uint32_t full,
+                                                  uint32_t empty)
+{
+    const int bytes = p.x_bytes + p.dy_bytes;
+    float doubt = p.goes_on ? p.doubts[w.own] : 0;
+    int stage = 0;
+    uint32_t parity = 1;
+    for (int tile = w.first; tile < w.last; tile++) {
+        const int64_t x = w.x_at(p, tile), dy = w.dy_at(p, tile);
+        const float scale = scale_back(p.x_notes[x], p.dy_notes[dy], doubt);
+        const uint32_t to = shared + (uint32_t)(stage * bytes), ready = full + 8 * stage;
+        barrier_wait(empty + 8 * stage, parity);
+        scales[stage] = scale;
+        barrier_arrive_for(ready, bytes);
+        bulk_copy(to, p.x + x * p.x_bytes, p.x_bytes, ready);
+        bulk_copy(to + p.x_bytes, p.dy + dy * p.dy_bytes, p.dy_bytes, ready);
+        if (++stage == p.stages)
+            stage = 0, parity ^= 1;
+    }
+    p.doubts[w.own] = doubt;
+}
+
+template <int PRODUCTS, int CHANNELS_IN>
+static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
+                                                      const weight_share &w, uint32_t shared,
+                                                      const float *scales, uint32_t full,
+                                                      uint32_t empty)
+{
+    constexpr int PLANES = CHANNELS_IN / PLANE, TAPS = WARPGROUP_COLUMNS / PLANES;
+    constexpr int STEPS = TILE / STEP;
+    const int warpgroup =
+        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* which the compiler knows to be uniform */
+    const int own = p.columns / PLANES, before = warpgroup * own;
+    const int first_tap = w.first_tap + before, count = min(own, w.taps - before);
+    float4 *parts = (float4 *)p.parts + w.own * (p.columns * MULTIPLIER_THREADS) + threadIdx.x;
+    float sums[TAPS][CHANNELS_IN / 2], part[CHANNELS_IN / 2];
+#pragma unroll
+    for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
+        float *to = &sums[i / PLANES][i % PLANES * 4];
+        const float4 v = p.goes_on && i / PLANES < count ? parts[i * MULTIPLIER_THREADS] : float4{};
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    }
+    const uint32_t units = (uint32_t)(p.x_bytes + p.dy_bytes) / 16;
+    int stage = 0;
+    uint32_t parity = 0;
+    for (int tile = w.first; tile < w.last; tile++) {
+        barrier_wait(full + 8 * stage, parity);
+        const float scale = scales[stage];
+        const uint32_t at = shared / 16 + (uint32_t)stage * units;
+#pragma unroll 1
+        for (int s = 0; s < STEPS; s += RUN<PRODUCTS>) {
+#pragma unroll
+            for (int t = 0; t < TAPS; t++) {
+                if (t >= count)
+                    break;
+                const int tap = first_tap + t;
+                wgmma_fence();
+                if constexpr (PRODUCTS == 3) {
+#pragma unroll
+                    for (int k = s; k < s + RUN<PRODUCTS>; k++) {
+                        wgmma_transposed(part, dy_matrix(p, at, k, true),
+                                         x_matrix(p, at, k, tap, false), k - s);
+                        wgmma_transposed(part, dy_matrix(p, at, k, false),
+                                         x_matrix(p, at, k, tap, true), 1);
+                    }
+                }
+#pragma unroll
+                for (int k = s; k < s + RUN<PRODUCTS>; k++)
+                    wgmma_transposed(part, dy_matrix(p, at, k, false),
+                                     x_matrix(p, at, k, tap, false), PRODUCTS == 3 ? 1 : k - s);
+                wgmma_commit();
+                wgmma_wait<0>();
+#pragma unroll
+                for (int i = 0; i < CHANNELS_IN / 2; i++) {
+                    sums[t][i] += part[i] * scale;
+                    asm volatile("" : "+f"(sums[t][i])); /* before the next products */
+                }
+            }
+        }
+        if (threadIdx.x % WARP == 0)
+            barrier_arrive(empty + 8 * stage);
+        if (++stage == p.stages)
+            stage = 0, parity ^= 1;
+    }
+#pragma unroll
+    for (int i = 0; i < WARPGROUP_COLUMNS; i++) {
+        const float *from = &sums[i / PLANES][i % PLANES * 4];
+        if (i / PLANES < count)
+            parts[i * MULTIPLIER_THREADS] = make_float4(from[0], from[1], from[2], from[3]);
+    }
+}
+
+template <int PRODUCTS, int CHANNELS_IN>
+static __global__ void __launch_bounds__(THREADS, 1)
+    multiply_patches(const __grid_constant__ weight_problem p)
+{
+    extern __shared__ __align__(128) char shared[];
+    __shared__ __align__(8) uint64_t barriers[2 * STAGES];
+    __shared__ float scales[STAGES];
+    const uint32_t full = shared_address(barriers), empty = full + 8 * STAGES;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(full + 8 * i, 1);
+            barrier_init(empty + 8 * i, MULTIPLIER_THREADS / WARP);
+        }
+        fence_barrier_init();
+    }
+    __syncthreads();
+    const weight_share w(p, (int)blockIdx.x, (int)blockIdx.y);
+    if (threadIdx.x >= MULTIPLIER_THREADS) {
+        registers_down<LOADER_REGISTERS>();
+        if (threadIdx.x == MULTIPLIER_THREADS)
+            load_tiles(p, w, shared_address(shared), scales, full, empty);
+    } else {
+        registers_up<MULTIPLIER_REGISTERS>();
+        multiply_tiles<PRODUCTS, CHANNELS_IN>(p, w, shared_address(shared), scales, full, empty);
+    }
+}
+
+template <int PRODUCTS, int CHANNELS_IN>
+static cudaError_t launch(weight_problem &p, dim3 grid, int64_t most, cudaStream_t stream)
+{
+    const int bytes = p.x_bytes + p.dy_bytes, stages = (int)(most / bytes);
+    p.stages = stages < STAGES ? stages : STAGES;
+    const auto kernel = &multiply_patches<PRODUCTS, CHANNELS_IN>;
+    const cudaError_t error = allow_shared(kernel, most);
+    if (error == cudaSuccess)
+        kernel<<<grid, THREADS, p.stages * bytes, stream>>>(p);
+    return error;
+}
+
+template <int PRODUCTS>
+static cudaError_t launch_for(weight_problem &p, dim3 grid, int64_t most, cudaStream_t stream)
+{
+    return p.planes == 8 ? launch<PRODUCTS, 64>(p, grid, most, stream)
+                         : launch<PRODUCTS, 32>(p, grid, most, stream);
+}
+
+cudaError_t talc::multiply_by_wgmma(int products, const weight_problem &problem, dim3 grid,
+                                    int64_t most_shared, cudaStream_t stream)
+{
+    weight_problem p = problem;
+    return products == 3 ? launch_for<3>(p, grid, most_shared, stream)
+                         : launch_for<1>(p, grid, most_shared, stream);
+}
