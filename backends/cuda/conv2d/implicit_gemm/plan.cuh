@@ -266,10 +266,9 @@ inline double gemm_seconds(const gemm_problem &g, const talc_cuda_state &gpu)
 template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *p, gemm_problem &g)
 {
     constexpr int64_t MOST = 1 << 20;
-    const int64_t extents[] = { p->N,          p->C,        p->H,         p->W,
-                                p->OC,         p->OH,       p->OW,        p->KH,
-                                p->KW,         p->stride_h, p->stride_w,  p->dilation_h,
-                                p->dilation_w };
+    const int64_t extents[] = { p->N,        p->C,          p->H,         p->W,  p->OC,
+                                p->OH,       p->OW,         p->KH,        p->KW, p->stride_h,
+                                p->stride_w, p->dilation_h, p->dilation_w };
     for (int64_t extent : extents)
         if (extent < 0 || extent > MOST)
             return false;
