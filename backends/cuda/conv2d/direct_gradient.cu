@@ -7,13 +7,15 @@
 ///
 /// Small images have a kernel that serves forward and dx (direct_small.cu). At stride 1, where the workspace holds the turned kernel, dx is a direct convolution with that (turned.h); at the strides of networks a
 /// block computes all phases of a tile of it (direct_phases.cuh). Otherwise a thread computes an element of dx, of the taps that read it
-/// (gather.cuh): neighbours read neighbouring outputs and the same weights. A group of threads computes an element of dw: each takes
-/// the outputs a group apart, and a tree adds their sums.
+/// (gather.cuh): neighbours read neighbouring outputs and the same weights. Small convolutions' dw is summed in registers, tile by tile
+/// (direct_weights.cuh). Otherwise a group of threads computes an element of dw: each takes the outputs a group apart, and a tree
+/// adds their sums.
 ///
-/// Both take every problem, in 64-bit indices, and are what runs where the others have too little workspace. Sums are in the data's
-/// type, in an order that follows from the problem alone.
+/// The last form of either takes every problem, in 64-bit indices and without a workspace, and is what runs where the others have too
+/// little. Sums are in the data's type, in an order that follows from the problem, the GPU's size and the workspace alone.
 #include "backends/cuda/conv2d/direct_phases.cuh"
 #include "backends/cuda/conv2d/direct_small.h"
+#include "backends/cuda/conv2d/direct_weights.cuh"
 #include "backends/cuda/conv2d/gather.cuh"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/turned.h"
@@ -211,11 +213,29 @@ static bool plan_input(const talc_device *device, const talc_conv2d_problem *p, 
     return can;
 }
 
+static const char *plan_weight(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit, talc_plan *plan)
+{
+    weights_plan own;
+    static_assert(sizeof own <= sizeof plan->own, "a plan keeps it");
+    const double seconds = weights_plan_of(device, p, limit, own);
+    plan->seconds = one_by_one_seconds(device, p);
+    if (seconds < plan->seconds)
+        plan->seconds = seconds;
+    else
+        own = {};
+    plan->workspace = weights_workspace(p, own);
+    talc_plan_keep(plan, &own, sizeof own);
+    return NULL;
+}
+
 const char *talc_cuda_conv2d_direct_gradient_plan(const talc_device *device, const void *problem,
                                                   size_t limit, talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    if (p->direction == TALC_GRAD_INPUT && plan_input(device, p, limit, plan))
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return plan_weight(device, p, limit, plan);
+    if (plan_input(device, p, limit, plan))
         return NULL;
     const talc_cuda_direct_plan own = { ONE_BY_ONE, false, {} };
     talc_plan_keep(plan, &own, sizeof own);
@@ -224,11 +244,28 @@ const char *talc_cuda_conv2d_direct_gradient_plan(const talc_device *device, con
     return NULL;
 }
 
+static talc_status run_weight(talc_device *device, const talc_conv2d_problem *p,
+                              const weights_plan *own, const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        if (own->taps > 0)
+            return weights_run<T>(device, p, *own, a);
+        grad_weight<T>(device, p, a);
+        return talc_cuda_launched(device, "conv2d.grad_weight");
+    });
+}
+
 talc_status talc_cuda_conv2d_direct_gradient_run(talc_device *device, const void *problem,
                                                  const talc_plan *plan, const void *arguments)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return run_weight(device, p, (const weights_plan *)talc_plan_own(plan), a);
     const talc_cuda_direct_plan *own = (const talc_cuda_direct_plan *)talc_plan_own(plan);
     if (own->gradient == TURNED)
         return talc_cuda_conv2d_turned_run(talc_cuda_conv2d_direct_run, device, p, plan, a);
@@ -243,10 +280,8 @@ talc_status talc_cuda_conv2d_direct_gradient_run(talc_device *device, const void
             const cudaError_t error = phases_run<T>(device, p, a);
             if (error != cudaSuccess)
                 return talc_cuda_not_launched(device, "conv2d.grad_input", error);
-        } else if (p->direction == TALC_GRAD_INPUT) {
-            grad_input<T>(device, p, a);
         } else {
-            grad_weight<T>(device, p, a);
+            grad_input<T>(device, p, a);
         }
         return talc_cuda_launched(device, "conv2d");
     });

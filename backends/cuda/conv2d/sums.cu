@@ -162,15 +162,12 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 template <typename T>
-static void end_sums(talc_device *device, const talc_conv2d_problem *p, void *dw,
-                     const talc_cuda_conv2d_sums *sums)
+static talc_status add(talc_device *device, void *dw, const void *sums, int64_t slots,
+                       int64_t count, int64_t rows, int64_t ld)
 {
-    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
-    const int64_t count = OC * sums->rows;
     add_slots<T><<<grid_for_blocks(device, talc_ceil_div(count, OUTPUTS)), BLOCK, 0,
-                   talc_cuda_stream(device)>>>((T *)dw + sums->group * OC * K + sums->row,
-                                               (const T *)sums->workspace, sums->filled, count,
-                                               sums->rows, K);
+                   talc_cuda_stream(device)>>>((T *)dw, (const T *)sums, slots, count, rows, ld);
+    return talc_cuda_launched(device, "conv2d.grad_weight");
 }
 
 talc_status talc_cuda_conv2d_sums_end(talc_device *device, const talc_conv2d_problem *p,
@@ -179,8 +176,20 @@ talc_status talc_cuda_conv2d_sums_end(talc_device *device, const talc_conv2d_pro
 {
     if (sums->plan.slots == 1)
         return TALC_OK;
+    const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
     return with_float(p->dtype, [&](auto element) {
-        end_sums<typename decltype(element)::type>(device, p, arguments->dw, sums);
-        return talc_cuda_launched(device, "conv2d.grad_weight");
+        using T = typename decltype(element)::type;
+        return add<T>(device, (T *)arguments->dw + sums->group * OC * K + sums->row,
+                      sums->workspace, sums->filled, OC * sums->rows, sums->rows, K);
+    });
+}
+
+talc_status talc_cuda_conv2d_add_shares(talc_device *device, const talc_conv2d_problem *p,
+                                        const talc_conv2d_arguments *arguments, int64_t shares)
+{
+    const int64_t count = p->OC * (p->C / p->groups) * p->KH * p->KW;
+    return with_float(p->dtype, [&](auto element) {
+        return add<typename decltype(element)::type>(
+            device, arguments->dw, arguments->base.workspace, shares, count, count, count);
     });
 }

@@ -45,6 +45,10 @@ talc_status talc_cuda_conv2d_sums_end(talc_device *device, const talc_conv2d_pro
                                       const talc_conv2d_arguments *arguments,
                                       const talc_cuda_conv2d_sums *sums);
 
+/// Writes arguments->dw, the sum of `shares` of its size, one after the other in the workspace.
+talc_status talc_cuda_conv2d_add_shares(talc_device *device, const talc_conv2d_problem *problem,
+                                        const talc_conv2d_arguments *arguments, int64_t shares);
+
 TALC_END_DECLARATIONS
 
 #endif
