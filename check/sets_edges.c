@@ -98,6 +98,11 @@ const char *const talc_check_edges[] = {
     "n2c3h56w56o3k7x7p3x3g3_bias", "n2c2h100w21o2k5x5p2x2g2_f64_bias_relu{|_dx}",
     "n3c2h3w14o2k3x3p20x1x5x1g2_bias{|_dw}", "n1c2h9w63o2k7x7p0x3g2_f64", "n2c2h50w14o2k5x5p40x2x0x2g2{|_dx}",
 
+    /* Weight gradients in registers: several images at a time, channels and columns around tiles, rows of windows apart. */
+    "n20c{3|16|33}h16w16o20k3x3p1x1_dw", "n20c1h28w28o6k5x5p2x2_dw", "n40c6h14w14o16k5x5_dw", "n9c33h20w21o20k3x3s2x2p1x1_dw",
+    "n20c9h40w32o16k3x3s{3x3|7x1}p1x1{|d2x1}_dw", "n8c6h30w41o16k5x5p2x2{|d1x2|d3x1}_dw", "n3c3h40w37o16k7x7s2x2p3x3_dw",
+    "n5c20h17w20o16k3x3p0x1x2x0_f64_dw", "n30c6h20w20o12k3x3p1x1g3_dw", "n40c16h30w29o20k1x1s2x2_dw",
+
     /* Pointwise. */
     "n2c7h6w5o9k1x1{|_dw}", "n2c16h7w7o8k1x1_bias_relu", "n2c3h4w5o4k1x1p1x2_bias{|_dx}",
     "n2c3h4w5o4k1x1p{1x0x0x0|0x1x0x0|0x0x1x0|0x0x0x1}{|_dw}", "n2c3h5w4o4k1x1s2x1", "n2c3h4w5o4k1x1s1x2{|_dx}",

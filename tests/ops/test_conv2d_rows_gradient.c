@@ -265,6 +265,21 @@ static const char *const edges[] = {
     "n1c3h40w90o3k7x7p3x3g3",
     "n2c2h24w30o2k11x11p5x5g2",
     "n6c2h56w56o2k3x3p1x1g2",
+    /* Weight gradients in registers: channels, rows and columns that do not fill their tiles. */
+    "n20c16h16w16o20k3x3p1x1",
+    "n9c33h20w21o20k3x3s2x2p1x1",
+    "n40c6h14w14o16k5x5",
+    "n20c1h28w28o6k5x5p2x2",
+    "n20c20h9w7o33k3x3p1x1",
+    "n3c3h40w37o16k7x7s2x2p3x3",
+    "n40c16h30w29o20k1x1s2x2",
+    "n20c9h40w32o16k3x3s3x3p1x1",
+    "n20c9h48w32o16k3x3s7x1p1x1d2x1",
+    "n3c16h30w30o33k3x3p2x2d2x2",
+    "n8c6h30w41o16k5x5p2x2d1x2",
+    "n5c20h17w20o16k3x3p0x1x2x0_f64",
+    "n6c12h24w28o8k5x5s2x1p2x2g2_f64",
+    "n30c6h20w20o12k3x3p1x1g3",
 };
 
 Test(conv2d_rows_gradient, every_row_is_exact_at_edges, .timeout = 240)
@@ -284,9 +299,11 @@ Test(conv2d_rows_gradient, every_row_is_exact_in_little_workspace, .timeout = 24
     const size_t before = talc_workspace_limit(device);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         cr_assert(talc_workspace_set_limit(device, limits[i]));
-        static const char *const parted[] = { "n5c6h20w30o7k3x3p1x1", "n2c4h60w70o6k3x5s2x1p1x2g2",
-                                              "n1c3h50w45o4k5x3p0x2d2x3_f64", "n3c40h30w31o9k1x1",
-                                              "n2c2h50w130o2k3x3p1x1g2" };
+        static const char *const parted[] = {
+            "n5c6h20w30o7k3x3p1x1",  "n2c4h60w70o6k3x5s2x1p1x2g2", "n1c3h50w45o4k5x3p0x2d2x3_f64",
+            "n3c40h30w31o9k1x1",     "n2c2h50w130o2k3x3p1x1g2",    "n20c16h16w16o20k3x3p1x1",
+            "n8c6h30w41o16k5x5p2x2", "n9c33h20w21o20k3x3s2x2p1x1"
+        };
         for (size_t k = 0; k < sizeof parted / sizeof *parted; k++) {
             const talc_conv2d_problem p = conv2d_parse(parted[k]);
             gradients g = integers_of(&p, k);
@@ -323,7 +340,8 @@ Test(conv2d_rows_gradient, every_row_keeps_long_sums_within_their_bound, .timeou
 Test(conv2d_rows_gradient, every_row_repeats_itself, .timeout = 240)
 {
     static const char *const texts[] = { "n3c5h40w50o6k3x3p1x1", "n3c8h30w31o9k1x1",
-                                         "n2c3h70w131o3k3x3p1x1g3", "n4c2h56w56o2k5x5p2x2g2" };
+                                         "n2c3h70w131o3k3x3p1x1g3", "n4c2h56w56o2k5x5p2x2g2",
+                                         "n20c16h16w16o20k3x3p1x1" };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const talc_conv2d_problem p = conv2d_parse(texts[i]);
         gradients g = gradients_new(&p);
