@@ -431,8 +431,11 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
                          const small_tiles &t)
 {
     constexpr double CLOCK = 1.7e9, RATE = 3;
-    double rows = 0;
-    for (int i = 0; i < s.phase_count; i++)
+    const double each = (double)t.blocks / talc_cuda_state_of(device)->multiprocessors;
+    const double waves = ceil(each / 2);
+    /* Blocks of the phase with the most taps end last. */
+    double rows = waves > 1 ? 0 : s.taps_h;
+    for (int i = 0; i < s.phase_count && waves > 1; i++)
         rows += (double)s.phases[i].taps_h / s.phase_count;
     const double fma = sizeof(T) == 4 ? 1 : 2;
     const double row = (COLUMNS<T> * s.step_w + taps_w) / (double)V<T> + 8 +
@@ -444,10 +447,9 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
     const double instructions =
         (double)talc_ceil_div(s.IC, t.splits) * rows * row + loads + results;
     const double chunks = (double)talc_ceil_div(s.IC, t.chunk);
-    const double each = (double)t.blocks / talc_cuda_state_of(device)->multiprocessors;
     const double resident = each < 1 ? 1 : each < 2 ? each : 2;
     return TALC_CUDA_LAUNCH +
-           ceil(each / 2) * (2500 + 1000 * chunks + resident * instructions * WARPS / RATE) / CLOCK;
+           waves * (6000 + 1000 * chunks + resident * instructions * WARPS / RATE) / CLOCK;
 }
 
 /* The best tiles; INFINITY where there are none. */

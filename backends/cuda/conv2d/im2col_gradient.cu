@@ -285,7 +285,7 @@ const char *talc_cuda_conv2d_im2col_gradient_plan(const talc_device *device, con
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     gradient_plan own = {};
-    int64_t launches = 3;
+    int64_t launches = p->direction == TALC_GRAD_INPUT ? 3 : 5;
     if (p->direction == TALC_GRAD_INPUT) {
         own.matrix = talc_cuda_im2col_cut(device, p, limit);
         plan->workspace = own.matrix.bytes;

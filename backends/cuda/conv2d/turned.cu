@@ -154,7 +154,7 @@ const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const t
         if (refuses != NULL)
             return refuses;
         plan->workspace += weights;
-        plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * (double)weights, 1);
+        plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * (double)weights, 2);
         return NULL;
     }
     const size_t image = layout_of(p, of, 1).of_phases;

@@ -113,15 +113,18 @@ inline int64_t tiles_of(const talc_matmul_problem *p)
     return talc_ceil_div(p->M, DOWN) * talc_ceil_div(p->N, ACROSS);
 }
 
-/* As measured on an H200: steps in shared memory cost waiting, whoever shares the multiprocessor. INFINITY: the tiles are too many. */
+/* As measured on an H200: steps in shared memory cost waiting, whoever shares the multiprocessor; what does not fit the second-level cache comes
+ * slowly. INFINITY: the tiles are too many. */
 inline double seconds(const talc_device *device, const talc_matmul_problem *p)
 {
-    constexpr double EACH = 1.0e-6, RESIDENT = 2;
-    const double tiles = (double)tiles_of(p) * (double)p->batch;
+    constexpr double EACH = 2.1e-6, RESIDENT = 2, MEMORY = 1.1e12;
+    const double tiles = (double)tiles_of(p) * (double)p->batch, K = (double)p->K;
     const int64_t chunks = talc_ceil_div(p->K, 512 / (int64_t)talc_dtype_size(p->dtype));
     if (tiles > INT_MAX)
         return INFINITY;
-    return TALC_CUDA_LAUNCH +
+    const double read =
+        (double)p->batch * ((double)p->M + (double)p->N) * K * (double)talc_dtype_size(p->dtype);
+    return TALC_CUDA_LAUNCH + read / MEMORY +
            (double)chunks * EACH *
                ceil(tiles / RESIDENT / talc_cuda_state_of(device)->multiprocessors);
 }
