@@ -99,8 +99,8 @@ const char *const talc_check_edges[] = {
     "n3c2h3w14o2k3x3p20x1x5x1g2_bias{|_dw}", "n1c2h9w63o2k7x7p0x3g2_f64", "n2c2h50w14o2k5x5p40x2x0x2g2{|_dx}",
 
     /* Weight gradients in registers: several images at a time, channels and columns around tiles, rows of windows apart. */
-    "n20c{3|16|33}h16w16o20k3x3p1x1_dw", "n20c1h28w28o6k5x5p2x2_dw", "n40c6h14w14o16k5x5_dw", "n9c33h20w21o20k3x3s2x2p1x1_dw",
-    "n20c9h40w32o16k3x3s{3x3|7x1}p1x1{|d2x1}_dw", "n8c6h30w41o16k5x5p2x2{|d1x2|d3x1}_dw", "n3c3h40w37o16k7x7s2x2p3x3_dw",
+    "n20c{3|16|33}h16w16o20k3x3p1x1_dw", "n31c1h28w28o6k5x5p2x2_dw", "n40c6h14w14o16k5x5_dw", "n37c20h4w5o33k3x3p1x1_dw",
+    "n9c33h20w21o20k3x3s2x2p1x1_dw", "n20c9h40w32o16k3x3s{3x3|7x1}p1x1{|d2x1}_dw", "n8c6h30w41o16k5x5p2x2{|d1x2|d3x1}_dw", "n3c3h40w37o16k7x7s2x2p3x3_dw",
     "n5c20h17w20o16k3x3p0x1x2x0_f64_dw", "n30c6h20w20o12k3x3p1x1g3_dw", "n40c16h30w29o20k1x1s2x2_dw",
 
     /* Pointwise. */

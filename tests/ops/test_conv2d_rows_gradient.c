@@ -271,6 +271,8 @@ static const char *const edges[] = {
     "n40c6h14w14o16k5x5",
     "n20c1h28w28o6k5x5p2x2",
     "n20c20h9w7o33k3x3p1x1",
+    "n37c20h4w5o33k3x3p1x1",
+    "n205c6h8w8o20k5x5",
     "n3c3h40w37o16k7x7s2x2p3x3",
     "n40c16h30w29o20k1x1s2x2",
     "n20c9h40w32o16k3x3s3x3p1x1",
