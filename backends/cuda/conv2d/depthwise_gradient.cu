@@ -261,7 +261,11 @@ const char *talc_cuda_conv2d_depthwise_gradient_plan(const talc_device *device, 
         if (refusal != NULL)
             return refusal;
     }
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2);
+    /* And what a thread waits for: each of its loads of dy, or for the sums of a block. */
+    constexpr double LOAD = 0.1e-6, SUMS = 5e-6;
+    const double loads = (double)(p->OC / p->groups * p->KH * p->KW);
+    plan->seconds = talc_cuda_conv2d_seconds(device, p, 0.3, talc_conv2d_bytes(p) / 0.8, 2) +
+                    (p->direction == TALC_GRAD_INPUT ? loads * LOAD : SUMS);
     return NULL;
 }
 
