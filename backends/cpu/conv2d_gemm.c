@@ -13,12 +13,11 @@
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
-    TERMS = 512,
+    TERMS = 1024,
     MIN_MADE = 32,
     TASKS_EACH = 4,
     MOST_TASKS = 16,
-    CACHE_SHARE = 4,
-    LINE = 16, /* elements of a cache line of f32 */
+    CACHE_SHARE = 2,
 };
 
 static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
@@ -48,13 +47,6 @@ static int64_t vectors_of_image(const talc_cpu_gemm_plan *plan, int64_t rows, in
     return talc_ceil_div((rows - 1) * plan->patch.w.size + columns, lanes);
 }
 
-/* Whether the terms of a plane made are neighbours in w. */
-static bool is_dense(const talc_cpu_gemm *g)
-{
-    return g->weight.w == 1 && g->weight.h == g->w.taps &&
-           g->weight.summed == g->h.taps * g->w.taps;
-}
-
 /* The patch, and the workspace that it needs. */
 static void add_patch(const talc_cpu_gemm *g, size_t room, talc_cpu_gemm_plan *plan)
 {
@@ -62,7 +54,9 @@ static void add_patch(const talc_cpu_gemm *g, size_t room, talc_cpu_gemm_plan *p
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = g->h.taps * g->w.taps;
     plan->patch =
         talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
-    const int64_t fitting = (int64_t)room / size / plan->patch.channel;
+    /* Terms' distances in w have 32 bits. */
+    const int64_t fitting = talc_smaller((int64_t)room / size / plan->patch.channel,
+                                         INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
     plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
     plan->outputs = plan->images *
@@ -71,9 +65,8 @@ static void add_patch(const talc_cpu_gemm *g, size_t room, talc_cpu_gemm_plan *p
     plan->sums = plan->outputs * (plan->summed < g->summed
                                       ? plan->made
                                       : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
-    plan->packed = is_dense(g) ? 0 : talc_ceil_div(plan->made * plan->summed * taps, LINE) * LINE;
     const int64_t patch = talc_cpu_patch_elements(&plan->patch, plan->summed, kernels->lanes);
-    plan->slice = talc_cpu_aligned((size_t)((plan->sums + plan->packed + patch) * size));
+    plan->slice = talc_cpu_aligned((size_t)((plan->sums + patch) * size));
 }
 
 void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan)
@@ -158,6 +151,15 @@ static char *y_at(const gemm_context *c, const gemm_block *b, int64_t made)
     return (char *)c->y + at * (int64_t)talc_dtype_size(g->dtype);
 }
 
+/* The first element of w for plane `from` of x and the first plane that a block makes. */
+static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t at = g->weight.first + b->g * g->weight.group + b->made * g->weight.made +
+                       from * g->weight.summed;
+    return talc_cpu_at(g->dtype, c->w, at);
+}
+
 /* Adds the products with the planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t count,
                          talc_cpu_tile *tile, const char *patch, char *sums)
@@ -175,41 +177,6 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t cou
         c->kernels->tile[vectors][count](tile);
         sums += vectors * count * lanes * size;
     }
-}
-
-#define PACK(constant, suffix, T, A)                                                               \
-    static void pack_##suffix(const talc_cpu_gemm *g, const T *w, int64_t made, int64_t summed,    \
-                              T *to)                                                               \
-    {                                                                                              \
-        const int64_t taps = g->h.taps * g->w.taps;                                                \
-        for (int64_t c = 0; c < summed; c++, w += g->weight.summed)                                \
-            for (int64_t m = 0; m < made; m++)                                                     \
-                for (int64_t kh = 0; kh < g->h.taps; kh++) {                                       \
-                    const T *from = w + m * g->weight.made + kh * g->weight.h;                     \
-                    T *row = to + (m * summed + c) * taps + kh * g->w.taps;                        \
-                    for (int64_t kw = 0; kw < g->w.taps; kw++)                                     \
-                        row[kw] = from[kw * g->weight.w];                                          \
-                }                                                                                  \
-    }
-
-TALC_CPU_FLOATS(PACK)
-
-/* The rows of w for the planes that a block makes. They are read where they stand if their terms are neighbours there, else they are
- * packed. Row m stands *row bytes after row m - 1. */
-static const char *rows_of(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
-                           char *packed, int64_t *row)
-{
-    const talc_cpu_gemm *g = c->gemm;
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    const void *w = talc_cpu_at(g->dtype, c->w,
-                                g->weight.first + b->g * g->weight.group +
-                                    b->made * g->weight.made + from * g->weight.summed);
-    *row = g->weight.made * size;
-    if (is_dense(g))
-        return w;
-    TALC_CPU_CALL(g->dtype, pack, (g, w, b->made_count, summed, (void *)packed));
-    *row = summed * g->h.taps * g->w.taps * size;
-    return packed;
 }
 
 #define STORE_STRIDED(constant, suffix, T, A)                                                      \
@@ -294,15 +261,13 @@ static void gemm_task(void *context, int64_t task, int worker)
     const gemm_block b = block_of(c, task);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
-    char *sums = c->slices + (size_t)worker * plan->slice, *packed = sums + plan->sums * size;
-    char *patch = packed + plan->packed * size;
+    char *sums = c->slices + (size_t)worker * plan->slice, *patch = sums + plan->sums * size;
 
     for (int64_t from = 0; from < g->summed; from += plan->summed) {
         const int64_t summed = talc_smaller(plan->summed, g->summed - from);
         const talc_cpu_patch_source source = source_of(c, &b, from, summed);
         talc_cpu_patch_fill(&plan->patch, &source, patch);
-        int64_t w_row;
-        const char *w = rows_of(c, &b, from, summed, packed, &w_row);
+        const char *w = w_at(c, &b, from);
         for (int64_t panel = 0; panel < panels; panel++) {
             const int64_t first = panel * b.made_count / panels;
             const int64_t count = (panel + 1) * b.made_count / panels - first;
@@ -313,7 +278,7 @@ static void gemm_task(void *context, int64_t task, int worker)
                 .add = from > 0,
             };
             for (int64_t i = 0; i < count; i++)
-                tile.w[i] = w + (first + i) * w_row;
+                tile.w[i] = w + (first + i) * g->weight.made * size;
             char *of_panel = sums + (plan->summed < g->summed ? first * plan->outputs * size : 0);
             add_products(c, &b, count, &tile, patch, of_panel);
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
@@ -332,13 +297,14 @@ static void gemm_task(void *context, int64_t task, int worker)
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
-    int32_t k = 0;
     for (int64_t channel = 0; channel < plan->summed; channel++)
         for (int64_t kh = 0; kh < g->h.taps; kh++)
-            for (int64_t kw = 0; kw < g->w.taps; kw++, k++)
-                terms[k] =
-                    (talc_cpu_term){ k, (int32_t)(channel * plan->patch.channel +
-                                                  talc_cpu_patch_tap(&plan->patch, kh, kw)) };
+            for (int64_t kw = 0; kw < g->w.taps; kw++) {
+                const int64_t w = channel * g->weight.summed + kh * g->weight.h + kw * g->weight.w;
+                const int64_t x =
+                    channel * plan->patch.channel + talc_cpu_patch_tap(&plan->patch, kh, kw);
+                *terms++ = (talc_cpu_term){ (int32_t)w, (int32_t)x };
+            }
 }
 
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,

@@ -49,7 +49,6 @@ typedef struct talc_cpu_gemm_plan {
     talc_cpu_patch patch;
     int64_t outputs;    ///< of a block, those of no use included
     int64_t sums;       ///< elements of a worker's sums, which y gets when they are complete
-    int64_t packed;     ///< elements of w that a worker packs
     size_t terms_bytes; ///< of the table of terms, for all workers
     size_t slice;       ///< bytes of workspace for each worker
 } talc_cpu_gemm_plan;
