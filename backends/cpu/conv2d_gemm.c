@@ -18,6 +18,7 @@ enum {
     TASKS_EACH = 4,
     MOST_TASKS = 16,
     CACHE_SHARE = 2,
+    LINE = 16, /* elements of a cache line of f32 */
 };
 
 static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
@@ -253,6 +254,22 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
     };
 }
 
+/* Has the w of a panel of `count` planes fetched into the second-level cache where the processor would not see it coming: in an
+ * input gradient, whose terms lie far apart, of more weights than that cache holds. The taps that a phase leaves out may not
+ * outweigh its own. */
+static void fetch_panel(const gemm_context *c, const char *w, int64_t count, int64_t summed)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t elements = count * g->weight.made;
+    if (g->weight.made > g->weight.summed || elements > LINE * g->h.taps * g->w.taps ||
+        g->made * g->summed * g->weight.made * size < talc_cpu_cache_bytes())
+        return;
+    for (int64_t channel = 0; channel < summed; channel++, w += g->weight.summed * size)
+        for (int64_t i = 0; i < elements + LINE; i += LINE)
+            __builtin_prefetch(w + i * size, 0, 2);
+}
+
 static void gemm_task(void *context, int64_t task, int worker)
 {
     const gemm_context *c = context;
@@ -279,6 +296,8 @@ static void gemm_task(void *context, int64_t task, int worker)
             };
             for (int64_t i = 0; i < count; i++)
                 tile.w[i] = w + (first + i) * g->weight.made * size;
+            if (panel + 1 < panels)
+                fetch_panel(c, w + (first + count) * g->weight.made * size, count, summed);
             char *of_panel = sums + (plan->summed < g->summed ? first * plan->outputs * size : 0);
             add_products(c, &b, count, &tile, patch, of_panel);
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
