@@ -113,7 +113,7 @@ static talc_status input_run(const talc_conv2d_problem *p, size_t limit, size_t 
 // ---- Weight ---------------------------------------------------------------------------------------------------
 
 /* A patch and the dy under it take a quarter of the second-level cache each. */
-enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4 };
+enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, STORED = 64 };
 
 typedef struct weight_plan {
     int64_t rows, columns; /* outputs of a block */
@@ -199,21 +199,25 @@ typedef struct weight_block {
 
 TALC_CPU_FLOATS(TRANSPOSE)
 
-/* Sums, [panel of output channels][tap][channel], to a part of dw. */
+/* Sums, [panel of output channels][tap][channel], to a part of dw, whose channels lie so far apart that each is written a few
+ * lines at a time. */
 #define STORE(constant, suffix, T, A)                                                              \
     static void store_##suffix(const weight_block *b, int64_t pair, int64_t taps, int64_t K,       \
                                const T *sums, T *dw)                                               \
     {                                                                                              \
-        for (int64_t first = 0; first < b->oc_count; first += pair)                                \
-            for (int64_t k = 0; k < b->ic_count * taps; k++, sums += pair)                         \
+        const int64_t count = b->ic_count * taps;                                                  \
+        for (int64_t first = 0; first < b->oc_count; first += pair, sums += count * pair)          \
+            for (int64_t k = 0; k < count; k += STORED)                                            \
                 for (int64_t i = 0; i < talc_smaller(pair, b->oc_count - first); i++)              \
-                    dw[(first + i) * K + k] = sums[i];                                             \
+                    for (int64_t j = k; j < talc_smaller(k + STORED, count); j++)                  \
+                        dw[(first + i) * K + j] = sums[j * pair + i];                              \
     }
 
 TALC_CPU_FLOATS(STORE)
 
-static void add_block(const weight_context *c, const weight_block *b, talc_cpu_term *terms,
-                      char *sums, char *dy, char *patch)
+/* `first_block`: the sums begin with it. */
+static void add_block(const weight_context *c, const weight_block *b, bool first_block,
+                      talc_cpu_term *terms, char *sums, char *dy, char *patch)
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
@@ -250,7 +254,7 @@ static void add_block(const weight_context *c, const weight_block *b, talc_cpu_t
                                    .terms = terms,
                                    .x = { vectors, vectors + pair / 2 * size },
                                    .y = sums + (panel * K + first) * pair * size,
-                                   .add = true };
+                                   .add = !first_block };
             for (int64_t k = 0; k < count; k++)
                 tile.w[k] = patch + c->taps[first + k] * size;
             c->kernels->tile[2][count](&tile);
@@ -275,15 +279,16 @@ static void weight_task(void *context, int64_t task, int worker)
 
     char *slice = c->slices + (size_t)worker * plan->slice, *sums = slice + plan->terms_bytes;
     char *dy = sums + plan->sums * size, *patch = dy + plan->dy * size;
-    memset(sums, 0, (size_t)(plan->sums * size));
     const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
+    if (terms.lo == terms.hi)
+        memset(sums, 0, (size_t)(plan->sums * size));
     for (int64_t term = terms.lo; term < terms.hi; term++) {
         b.column = term % plan->column_blocks * plan->columns;
         b.row = term / plan->column_blocks % plan->row_blocks * plan->rows;
         b.n = term / plan->column_blocks / plan->row_blocks;
         b.columns = talc_smaller(plan->columns, p->OW - b.column);
         b.rows = talc_smaller(plan->rows, p->OH - b.row);
-        add_block(c, &b, (talc_cpu_term *)slice, sums, dy, patch);
+        add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, patch);
     }
     void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
                                    ((b.g * OC + b.oc) * IC + b.ic) * taps);
