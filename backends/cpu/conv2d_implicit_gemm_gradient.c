@@ -113,7 +113,7 @@ static talc_status input_run(const talc_conv2d_problem *p, size_t limit, size_t 
 // ---- Weight ---------------------------------------------------------------------------------------------------
 
 /* A patch and the dy under it take a quarter of the second-level cache each. */
-enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, STORED = 64 };
+enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, TURNED = 16, STORED = 64 };
 
 typedef struct weight_plan {
     int64_t rows, columns; /* outputs of a block */
@@ -182,25 +182,63 @@ typedef struct weight_block {
     int64_t row, rows, column, columns;
 } weight_block;
 
-/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
-#define TRANSPOSE(constant, suffix, T, A)                                                          \
-    static void transpose_##suffix(const talc_conv2d_problem *p, const weight_block *b,            \
-                                   int64_t pair, const T *dy, T *to)                               \
+/* Four rows that lie `ld` apart to four columns that lie `to_ld` apart. */
+#define TURN(constant, suffix, T, A)                                                               \
+    static inline void turn_##suffix(const T *restrict from, int64_t ld, T *restrict to,           \
+                                     int64_t to_ld)                                                \
     {                                                                                              \
-        for (int64_t first = 0; first < b->oc_count; first += pair)                                \
-            for (int64_t row = 0; row < b->rows; row++, to += b->columns * pair)                   \
-                for (int64_t i = 0; i < pair; i++) {                                               \
-                    const T *from = dy + (first + i) * p->OH * p->OW + row * p->OW;                \
-                    const bool is = first + i < b->oc_count;                                       \
-                    for (int64_t column = 0; column < b->columns; column++)                        \
-                        to[column * pair + i] = is ? from[column] : 0;                             \
-                }                                                                                  \
+        T block[4][4];                                                                             \
+        for (int i = 0; i < 4; i++)                                                                \
+            memcpy(block[i], from + i * ld, sizeof block[i]);                                      \
+        for (int j = 0; j < 4; j++) {                                                              \
+            const T column[4] = { block[0][j], block[1][j], block[2][j], block[3][j] };            \
+            memcpy(to + j * to_ld, column, sizeof column);                                         \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(TURN)
+
+/* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have its rows in the same sets of the
+ * cache. */
+#define TRANSPOSE(constant, suffix, T, A)                                                          \
+    static void transpose_##suffix(int64_t rows, int64_t columns, const T *restrict from,          \
+                                   int64_t ld, T *restrict to, int64_t to_ld)                      \
+    {                                                                                              \
+        for (int64_t first = 0; first < columns; first += TURNED) {                                \
+            const int64_t last = talc_smaller(first + TURNED, columns);                            \
+            for (int64_t row = 0; row < rows; row += 4) {                                          \
+                int64_t column = first;                                                            \
+                if (row + 4 <= rows)                                                               \
+                    for (; column + 4 <= last; column += 4)                                        \
+                        turn_##suffix(from + row * ld + column, ld, to + column * to_ld + row,     \
+                                      to_ld);                                                      \
+                for (int64_t i = row; i < talc_smaller(row + 4, rows); i++)                        \
+                    for (int64_t j = column; j < last; j++)                                        \
+                        to[j * to_ld + i] = from[i * ld + j];                                      \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 TALC_CPU_FLOATS(TRANSPOSE)
 
-/* Sums, [panel of output channels][tap][channel], to a part of dw, whose channels lie so far apart that each is written a few
- * lines at a time. */
+/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
+#define ARRANGE(constant, suffix, T, A)                                                            \
+    static void arrange_##suffix(const talc_conv2d_problem *p, const weight_block *b,              \
+                                 int64_t pair, const T *dy, T *to)                                 \
+    {                                                                                              \
+        const int64_t plane = p->OH * p->OW;                                                       \
+        for (int64_t first = 0; first < b->oc_count; first += pair, dy += pair * plane) {          \
+            const int64_t channels = talc_smaller(pair, b->oc_count - first);                      \
+            if (channels < pair)                                                                   \
+                memset(to, 0, (size_t)(b->rows * b->columns * pair) * sizeof(T));                  \
+            for (int64_t row = 0; row < b->rows; row++, to += b->columns * pair)                   \
+                transpose_##suffix(channels, b->columns, dy + row * p->OW, plane, to, pair);       \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(ARRANGE)
+
+/* Sums, [panel of output channels][tap][channel], to a part of dw. */
 #define STORE(constant, suffix, T, A)                                                              \
     static void store_##suffix(const weight_block *b, int64_t pair, int64_t taps, int64_t K,       \
                                const T *sums, T *dw)                                               \
@@ -208,9 +246,9 @@ TALC_CPU_FLOATS(TRANSPOSE)
         const int64_t count = b->ic_count * taps;                                                  \
         for (int64_t first = 0; first < b->oc_count; first += pair, sums += count * pair)          \
             for (int64_t k = 0; k < count; k += STORED)                                            \
-                for (int64_t i = 0; i < talc_smaller(pair, b->oc_count - first); i++)              \
-                    for (int64_t j = k; j < talc_smaller(k + STORED, count); j++)                  \
-                        dw[(first + i) * K + j] = sums[j * pair + i];                              \
+                transpose_##suffix(talc_smaller(STORED, count - k),                                \
+                                   talc_smaller(pair, b->oc_count - first), sums + k * pair, pair, \
+                                   dw + first * K + k, K);                                         \
     }
 
 TALC_CPU_FLOATS(STORE)
@@ -239,7 +277,7 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
     const int64_t from =
         ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
     const void *dy_from = talc_cpu_at(p->dtype, c->arguments->dy, from);
-    TALC_CPU_CALL(p->dtype, transpose, (p, b, pair, dy_from, (void *)dy));
+    TALC_CPU_CALL(p->dtype, arrange, (p, b, pair, dy_from, (void *)dy));
     int32_t outputs = 0;
     for (int64_t row = 0; row < b->rows; row++)
         for (int64_t column = 0; column < b->columns; column++, outputs++)
