@@ -182,18 +182,35 @@ typedef struct weight_block {
     int64_t row, rows, column, columns;
 } weight_block;
 
+/* Elements i, j, k, l of a and b, those of b from 4 on. */
+#if defined(__clang__)
+#define MIX(index, a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define MIX(index, a, b, i, j, k, l) __builtin_shuffle(a, b, (index){ i, j, k, l })
+#endif
+
+typedef int32_t index_f32 __attribute__((vector_size(16)));
+typedef int64_t index_f64 __attribute__((vector_size(32)));
+
 /* Four rows that lie `ld` apart to four columns that lie `to_ld` apart. */
 #define TURN(constant, suffix, T, A)                                                               \
-    static inline void turn_##suffix(const T *restrict from, int64_t ld, T *restrict to,           \
-                                     int64_t to_ld)                                                \
+    typedef T quad_##suffix                                                                        \
+        __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));                \
+                                                                                                   \
+    static inline void turn_##suffix(const T *from, int64_t ld, T *to, int64_t to_ld)              \
     {                                                                                              \
-        T block[4][4];                                                                             \
-        for (int i = 0; i < 4; i++)                                                                \
-            memcpy(block[i], from + i * ld, sizeof block[i]);                                      \
-        for (int j = 0; j < 4; j++) {                                                              \
-            const T column[4] = { block[0][j], block[1][j], block[2][j], block[3][j] };            \
-            memcpy(to + j * to_ld, column, sizeof column);                                         \
-        }                                                                                          \
+        const quad_##suffix r0 = *(const quad_##suffix *)from;                                     \
+        const quad_##suffix r1 = *(const quad_##suffix *)(from + ld);                              \
+        const quad_##suffix r2 = *(const quad_##suffix *)(from + 2 * ld);                          \
+        const quad_##suffix r3 = *(const quad_##suffix *)(from + 3 * ld);                          \
+        const quad_##suffix a = MIX(index_##suffix, r0, r1, 0, 4, 1, 5);                           \
+        const quad_##suffix b = MIX(index_##suffix, r2, r3, 0, 4, 1, 5);                           \
+        const quad_##suffix c = MIX(index_##suffix, r0, r1, 2, 6, 3, 7);                           \
+        const quad_##suffix d = MIX(index_##suffix, r2, r3, 2, 6, 3, 7);                           \
+        *(quad_##suffix *)to = MIX(index_##suffix, a, b, 0, 1, 4, 5);                              \
+        *(quad_##suffix *)(to + to_ld) = MIX(index_##suffix, a, b, 2, 3, 6, 7);                    \
+        *(quad_##suffix *)(to + 2 * to_ld) = MIX(index_##suffix, c, d, 0, 1, 4, 5);                \
+        *(quad_##suffix *)(to + 3 * to_ld) = MIX(index_##suffix, c, d, 2, 3, 6, 7);                \
     }
 
 TALC_CPU_FLOATS(TURN)
