@@ -2,7 +2,6 @@
 
 #include "backends/cpu/element.h"
 #include "backends/cpu/short_copy.h"
-#include "backends/cpu/target.h"
 #include "tensor/extent.h"
 
 /* Elements of a cache line of f32. */
@@ -119,8 +118,8 @@ static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int6
     }
 }
 
-TALC_TARGET_CLONES
-static void fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source, void *dst)
+void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
+                         void *dst)
 {
     const talc_cpu_patch_source *s = source;
     const int64_t size = (int64_t)talc_dtype_size(s->dtype);
@@ -142,10 +141,4 @@ static void fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *sourc
         talc_cpu_short_zero((char *)dst +
                                 (channel * patch->channel + s->images * patch->image) * size,
                             (size_t)(patch->shared * size));
-}
-
-void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_source *source,
-                         void *dst)
-{
-    fill(patch, source, dst);
 }
