@@ -33,6 +33,7 @@ static const struct {
     { "n1c520h5w5o40k3x3p1x1", "gir" },
     { "n7c40h13w13o140k3x3s2x2p1x1g2", "gir" },
     { "n170c7h7w7o80k3x3p1x1_bias", "gir" },
+    { "n33c6h14w14o88k3x3p1x1", "gir" },
     { "n1c3h4w3000o2k2x7s1x2p0x3", "gir" },
     { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "dgir" },
     { "n2c3h20w37o6k3x3p1x1g3_residual", "dgir" },
