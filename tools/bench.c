@@ -236,10 +236,9 @@ static void add_peers(bench *self)
         (host ? bench_copy : bench_device_copy)(next, &self->operands);
     else
         (host ? bench_product : bench_device_product)(next, &self->operands);
-    const bool onednn = host && p->direction == TALC_FORWARD;
-    if (onednn)
+    if (host)
         bench_onednn(next + 1, next + 2, &self->operands);
-    self->count += onednn ? 3 : 1;
+    self->count += host ? 3 : 1;
 }
 
 static bool verify_all(bench *self, const bench_settings *settings, progress *bar)

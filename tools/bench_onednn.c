@@ -10,6 +10,7 @@
 
 /* One operand: as the user has it (NCHW, OIHW) and as the kernel wants it. */
 typedef struct operand {
+    int argument;                 ///< what the kernel calls it
     dnnl_memory_t plain, blocked; ///< the same memory where the layouts are equal
     dnnl_primitive_t reorder;     ///< NULL where they are
 } operand;
@@ -18,7 +19,7 @@ typedef struct executor {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_t kernel;
-    operand x, w, y;
+    operand read[2], written;
     int users; ///< contenders that hold it
 } executor;
 
@@ -36,9 +37,9 @@ static void executor_free(void *context)
     if (--self->users > 0)
         return;
     dnnl_primitive_destroy(self->kernel);
-    operand_free(&self->x);
-    operand_free(&self->w);
-    operand_free(&self->y);
+    operand_free(&self->read[0]);
+    operand_free(&self->read[1]);
+    operand_free(&self->written);
     dnnl_stream_destroy(self->stream);
     dnnl_engine_destroy(self->engine);
     free(self);
@@ -65,9 +66,9 @@ static bool reorder(const executor *self, dnnl_primitive_t primitive, dnnl_memor
 static bool run_kernel(void *context)
 {
     const executor *self = context;
-    const dnnl_exec_arg_t arguments[] = { { DNNL_ARG_SRC, self->x.blocked },
-                                          { DNNL_ARG_WEIGHTS, self->w.blocked },
-                                          { DNNL_ARG_DST, self->y.blocked } };
+    const dnnl_exec_arg_t arguments[] = { { self->read[0].argument, self->read[0].blocked },
+                                          { self->read[1].argument, self->read[1].blocked },
+                                          { self->written.argument, self->written.blocked } };
     if (dnnl_primitive_execute(self->kernel, self->stream, 3, arguments) == dnnl_success &&
         dnnl_stream_wait(self->stream) == dnnl_success)
         return true;
@@ -78,21 +79,27 @@ static bool run_kernel(void *context)
 static bool run_whole(void *context)
 {
     const executor *self = context;
-    if (reorder(self, self->x.reorder, self->x.plain, self->x.blocked) &&
-        reorder(self, self->w.reorder, self->w.plain, self->w.blocked) && run_kernel(context) &&
-        reorder(self, self->y.reorder, self->y.blocked, self->y.plain) &&
+    const operand *a = &self->read[0], *b = &self->read[1], *to = &self->written;
+    if (reorder(self, a->reorder, a->plain, a->blocked) &&
+        reorder(self, b->reorder, b->plain, b->blocked) && run_kernel(context) &&
+        reorder(self, to->reorder, to->blocked, to->plain) &&
         dnnl_stream_wait(self->stream) == dnnl_success)
         return true;
     talc_fail(TALC_UNSUPPORTED, "bench: oneDNN did not reorder");
     return false;
 }
 
-/* An operand whose user layout is `tag` in the caller's memory `data` (NULL: memory of oneDNN's own), and the
- * reorder between it and the kernel's layout. */
-static bool operand_make(executor *self, operand *made, const dnnl_memory_desc_t *plain,
-                         const dnnl_memory_desc_t *wanted, const void *data, bool is_output)
+/* An operand whose user layout is `plain` in the caller's memory `data` (NULL: memory of oneDNN's own; it is written), and
+ * the reorder between it and the kernel's layout. */
+static bool operand_make(executor *self, operand *made, int argument,
+                         const dnnl_memory_desc_t *plain, const_dnnl_primitive_desc_t kernel,
+                         const void *data)
 {
-    void *handle = data == NULL ? DNNL_MEMORY_ALLOCATE : (void *)(uintptr_t)data;
+    const dnnl_memory_desc_t *wanted =
+        dnnl_primitive_desc_query_md(kernel, dnnl_query_exec_arg_md, argument);
+    const bool is_output = data == NULL;
+    void *handle = is_output ? DNNL_MEMORY_ALLOCATE : (void *)(uintptr_t)data;
+    made->argument = argument;
     if (dnnl_memory_create(&made->plain, plain, self->engine, handle) != dnnl_success)
         return false;
     if (dnnl_memory_desc_equal(plain, wanted)) {
@@ -132,36 +139,68 @@ static bool layouts_make(layouts *made, const talc_conv2d_problem *p, bool any)
                                                      : dnnl_oihw) == dnnl_success;
 }
 
-static bool executor_open(executor *self, const bench_operands *operands)
+/* The kernel for a direction, in the layouts that it likes best. A gradient's is chosen with the forward one as a hint. */
+static bool kernel_of(const executor *self, const talc_conv2d_problem *p,
+                      dnnl_primitive_desc_t *made)
 {
-    const talc_conv2d_problem *p = &operands->problem;
     const dnnl_dims_t strides = { p->stride_h, p->stride_w },
                       dilates = { p->dilation_h - 1, p->dilation_w - 1 },
                       begin = { p->pad_top, p->pad_left }, end = { p->pad_bottom, p->pad_right };
-    layouts plain, any;
-    dnnl_convolution_desc_t convolution;
-    dnnl_primitive_desc_t description;
-    if (!layouts_make(&plain, p, false) || !layouts_make(&any, p, true) ||
+    const dnnl_prop_kind_t kind =
+        p->direction == TALC_FORWARD ? dnnl_forward_inference : dnnl_forward_training;
+    layouts any;
+    dnnl_convolution_desc_t forward, gradient;
+    dnnl_primitive_desc_t hint;
+    if (!layouts_make(&any, p, true) ||
+        dnnl_dilated_convolution_forward_desc_init(&forward, kind, dnnl_convolution_direct, &any.x,
+                                                   &any.w, NULL, &any.y, strides, dilates, begin,
+                                                   end) != dnnl_success ||
+        dnnl_primitive_desc_create(&hint, &forward, NULL, self->engine, NULL) != dnnl_success)
+        return false;
+    if (p->direction == TALC_FORWARD) {
+        *made = hint;
+        return true;
+    }
+    dnnl_status_t status = p->direction == TALC_GRAD_INPUT
+                               ? dnnl_dilated_convolution_backward_data_desc_init(
+                                     &gradient, dnnl_convolution_direct, &any.x, &any.w, &any.y,
+                                     strides, dilates, begin, end)
+                               : dnnl_dilated_convolution_backward_weights_desc_init(
+                                     &gradient, dnnl_convolution_direct, &any.x, &any.w, NULL,
+                                     &any.y, strides, dilates, begin, end);
+    if (status == dnnl_success)
+        status = dnnl_primitive_desc_create(made, &gradient, NULL, self->engine, hint);
+    dnnl_primitive_desc_destroy(hint);
+    return status == dnnl_success;
+}
+
+static bool executor_open(executor *self, const bench_operands *o)
+{
+    const talc_conv2d_problem *p = &o->problem;
+    operand *a = &self->read[0], *b = &self->read[1], *to = &self->written;
+    layouts plain;
+    dnnl_primitive_desc_t kernel;
+    if (!layouts_make(&plain, p, false) ||
         dnnl_engine_create(&self->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&self->stream, self->engine, dnnl_stream_default_flags) !=
             dnnl_success ||
-        dnnl_dilated_convolution_forward_desc_init(
-            &convolution, dnnl_forward_inference, dnnl_convolution_direct, &any.x, &any.w, NULL,
-            &any.y, strides, dilates, begin, end) != dnnl_success ||
-        dnnl_primitive_desc_create(&description, &convolution, NULL, self->engine, NULL) !=
-            dnnl_success)
+        !kernel_of(self, p, &kernel))
         return false;
-    const bool made =
-        operand_make(self, &self->x, &plain.x,
-                     dnnl_primitive_desc_query_md(description, dnnl_query_src_md, 0),
-                     operands->x->data, false) &&
-        operand_make(self, &self->w, &plain.w,
-                     dnnl_primitive_desc_query_md(description, dnnl_query_weights_md, 0),
-                     operands->w->data, false) &&
-        operand_make(self, &self->y, &plain.y,
-                     dnnl_primitive_desc_query_md(description, dnnl_query_dst_md, 0), NULL, true) &&
-        dnnl_primitive_create(&self->kernel, description) == dnnl_success;
-    dnnl_primitive_desc_destroy(description);
+    bool made;
+    if (p->direction == TALC_GRAD_INPUT)
+        made = operand_make(self, a, DNNL_ARG_DIFF_DST, &plain.y, kernel, o->dy->data) &&
+               operand_make(self, b, DNNL_ARG_WEIGHTS, &plain.w, kernel, o->w->data) &&
+               operand_make(self, to, DNNL_ARG_DIFF_SRC, &plain.x, kernel, NULL);
+    else if (p->direction == TALC_GRAD_WEIGHT)
+        made = operand_make(self, a, DNNL_ARG_SRC, &plain.x, kernel, o->x->data) &&
+               operand_make(self, b, DNNL_ARG_DIFF_DST, &plain.y, kernel, o->dy->data) &&
+               operand_make(self, to, DNNL_ARG_DIFF_WEIGHTS, &plain.w, kernel, NULL);
+    else
+        made = operand_make(self, a, DNNL_ARG_SRC, &plain.x, kernel, o->x->data) &&
+               operand_make(self, b, DNNL_ARG_WEIGHTS, &plain.w, kernel, o->w->data) &&
+               operand_make(self, to, DNNL_ARG_DST, &plain.y, kernel, NULL);
+    made = made && dnnl_primitive_create(&self->kernel, kernel) == dnnl_success;
+    dnnl_primitive_desc_destroy(kernel);
     return made;
 }
 

@@ -3,35 +3,92 @@
 #include "backends/cpu/conv2d_epilogue.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/short_copy.h"
+#include "backends/cpu/target.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
 // ---- Blocks ---------------------------------------------------------------------------------------------------
 
-/* A block's patch takes a quarter of the second-level cache; the rows of w that a tile reads, TERMS of each, stay in the first-level
- * one while they meet all columns of the block. So a block has the columns for which loading those rows costs little. */
+/* A block's patch of up to TERMS terms takes half of the second-level cache; the rows of w that a tile reads come from the first-level
+ * one, or stream into it, while they meet all columns of the block. So a block has the columns for which loading those rows
+ * costs little. Blocks become smaller until there are TASKS of them, so that many threads end at about the same time: first in the
+ * planes that they make, if all blocks may share the patches, which then take no more than SHARED such caches. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
-    TERMS = 512,
+    CANDIDATES = 16, /* numbers of rows that are tried */
+    TERMS = 1024,
     MIN_MADE = 32,
-    TASKS_EACH = 4,
-    MOST_TASKS = 16,
-    CACHE_SHARE = 4,
-    LINE = 16, /* elements of a cache line of f32 */
+    TASKS = 16,
+    CACHE_SHARE = 2,
+    SHARED = 4,
+    LINE = 16,         /* elements of a cache line of f32 */
+    GATHERED_STEP = 8, /* elements, of which rows are gathered */
+    ROW_PRODUCTS =
+        2, /* gathering a row takes as long as so many multiplications of vectors, and one for two columns */
 };
+
+static int64_t places_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    return plan->image_blocks * g->groups * plan->row_blocks * plan->column_blocks;
+}
 
 static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
-    return plan->image_blocks * g->groups * plan->row_blocks * plan->column_blocks *
-           plan->made_blocks;
+    return places_of(g, plan) * plan->made_blocks;
 }
 
-/* Blocks of equal size, of at most as many outputs and planes as asked for. */
-static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, talc_cpu_gemm_plan *plan)
+/* Vectors of outputs of a block. They are counted through all outputs if the patch is gathered, else through the rows of an
+ * image's slot of the patch, each image's from a vector of its own. */
+static int64_t vectors_of(const talc_cpu_gemm_plan *plan, int64_t images, int64_t rows,
+                          int64_t columns, int64_t lanes)
 {
+    return plan->gathered
+               ? talc_ceil_div(images * rows * columns, lanes)
+               : images * talc_ceil_div((rows - 1) * plan->patch.w.size + columns, lanes);
+}
+
+/* Rows of a block: those that leave the fewest vectors, of blocks from half of the outputs that are asked for up to them. */
+static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
+{
+    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
+    const int64_t most = talc_ceil_div(outputs, plan->columns);
+    int64_t best = 0, fewest = 0;
+    plan->gathered = false;
+    const int64_t first = talc_even(g->h.outputs, most);
+    const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
+    for (int64_t rows = first; rows >= last; rows--) {
+        plan->patch = talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, 1);
+        const int64_t rest = g->h.outputs % rows;
+        const int64_t vectors =
+            g->h.outputs / rows * vectors_of(plan, 1, rows, plan->columns, lanes) +
+            (rest > 0 ? vectors_of(plan, 1, rest, plan->columns, lanes) : 0);
+        if (best == 0 || vectors < fewest) {
+            best = rows;
+            fewest = vectors;
+        }
+    }
+    return best;
+}
+
+/* Bytes of the patches that blocks share; 0 where each has its own. */
+static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const double elements =
+        (double)places_of(g, plan) * (double)g->summed * (double)plan->channel + LINE;
+    const bool few = elements * (double)size <= (double)(SHARED * talc_cpu_cache_bytes());
+    return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
+}
+
+/* Blocks of equal size, of at most as many outputs and planes as asked for, and their patch. It is gathered where the outputs
+ * without use would cost more. */
+static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
+                talc_cpu_gemm_plan *plan)
+{
+    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
     plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
-    plan->rows = talc_even(g->h.outputs, talc_ceil_div(outputs, plan->columns));
+    plan->rows = rows_of(g, outputs, plan);
     const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
     plan->images = 2 * plane <= outputs ? talc_even(g->N, outputs / plane) : 1;
     plan->made = talc_even(g->made, made);
@@ -39,71 +96,80 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, talc_cpu_
     plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
     plan->image_blocks = talc_ceil_div(g->N, plan->images);
     plan->made_blocks = talc_ceil_div(g->made, plan->made);
+    plan->patch =
+        talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
+    plan->gathered = false;
+    const int64_t all = vectors_of(plan, plan->images, plan->rows, plan->columns, lanes);
+    plan->gathered = true;
+    const int64_t used = vectors_of(plan, plan->images, plan->rows, plan->columns, lanes);
+    plan->tap = (talc_ceil_div(used * lanes + GATHERED_STEP, LINE) | 1) * LINE;
+    plan->channel = g->h.taps * g->w.taps * plan->tap;
+    const int64_t shared = shared_of(g, plan);
+    const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
+    plan->gathered = may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
+                     shared <= talc_cpu_cache_bytes() &&
+                     (all - used) * (shared > 0 ? g->made : plan->made) >
+                         plan->images * plan->rows * (ROW_PRODUCTS + plan->columns / 2);
+    if (!plan->gathered)
+        plan->channel = plan->patch.channel;
 }
 
-/* Vectors of outputs. Those of an image are counted through the rows of its slot of the patch, each image's from a vector of its own. */
-static int64_t vectors_of_image(const talc_cpu_gemm_plan *plan, int64_t rows, int64_t columns,
-                                int64_t lanes)
-{
-    return talc_ceil_div((rows - 1) * plan->patch.w.size + columns, lanes);
-}
-
-/* Whether the terms of a plane made are neighbours in w. */
-static bool is_dense(const talc_cpu_gemm *g)
-{
-    return g->weight.w == 1 && g->weight.h == g->w.taps &&
-           g->weight.summed == g->h.taps * g->w.taps;
-}
-
-/* The patch, and the workspace that it needs. */
-static void add_patch(const talc_cpu_gemm *g, size_t room, talc_cpu_gemm_plan *plan)
+/* The workspace for all workers and for each. */
+static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cpu_gemm_plan *plan)
 {
     const talc_cpu_kernels *kernels = talc_cpu_kernels_of(g->dtype);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = g->h.taps * g->w.taps;
-    plan->patch =
-        talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
-    const int64_t fitting = (int64_t)room / size / plan->patch.channel;
+    /* Terms' distances in w have 32 bits. */
+    const int64_t fitting = talc_smaller((int64_t)room / size / plan->channel,
+                                         INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
     plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
-    plan->outputs = plan->images *
-                    vectors_of_image(plan, plan->rows, plan->columns, kernels->lanes) *
-                    kernels->lanes;
-    plan->sums = plan->outputs * (plan->summed < g->summed
-                                      ? plan->made
-                                      : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
-    plan->packed = is_dense(g) ? 0 : talc_ceil_div(plan->made * plan->summed * taps, LINE) * LINE;
-    const int64_t patch = talc_cpu_patch_elements(&plan->patch, plan->summed, kernels->lanes);
-    plan->slice = talc_cpu_aligned((size_t)((plan->sums + plan->packed + patch) * size));
+    plan->sums =
+        vectors_of(plan, plan->images, plan->rows, plan->columns, kernels->lanes) * kernels->lanes *
+        (plan->summed < g->summed ? plan->made
+                                  : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
+    const int64_t one = plan->gathered ? plan->patch.channel + GATHERED_STEP : 0;
+    const size_t shared = (size_t)shared_of(g, plan);
+    plan->shared_bytes = 0;
+    plan->slice = talc_cpu_aligned((size_t)((plan->sums + one) * size));
+    if (shared > 0 && shared + plan->terms_bytes + plan->slice < limit)
+        plan->shared_bytes = talc_cpu_aligned(shared);
+    else
+        plan->slice += talc_cpu_aligned((size_t)((plan->summed * plan->channel + LINE) * size));
 }
 
 void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan)
 {
     const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
     const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
-    /* Tasks for all threads, so that they end at about the same time; no more, as each copies its patch. */
-    const int64_t tasks = talc_smaller((int64_t)talc_cpu_threads() * TASKS_EACH, MOST_TASKS);
     const int64_t plane = talc_larger(gemm->h.outputs * gemm->w.outputs, MIN_COLUMNS);
     int64_t outputs = COLUMNS;
     int64_t made = talc_larger(share / size / talc_smaller(plane, COLUMNS), MIN_MADE);
-    cut(gemm, outputs, made, plan);
-    while (tasks_of(gemm, plan) < tasks && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
-        if (outputs > 2 * MIN_COLUMNS || plan->made <= MIN_MADE)
+    cut(gemm, outputs, made, true, plan);
+    while (tasks_of(gemm, plan) < TASKS) {
+        talc_cpu_gemm_plan halved;
+        cut(gemm, outputs, talc_larger(plan->made / 2, 1), true, &halved);
+        const bool shares = shared_of(gemm, &halved) > 0;
+        if (plan->made > MIN_MADE && (shares || outputs <= 2 * MIN_COLUMNS))
+            made = plan->made / 2;
+        else if (outputs > MIN_COLUMNS)
             outputs /= 2;
         else
-            made = plan->made / 2;
-        cut(gemm, outputs, made, plan);
+            break;
+        cut(gemm, outputs, made, true, plan);
     }
-    add_patch(gemm, (size_t)share, plan);
+    add_sizes(gemm, (size_t)share, limit, plan);
     for (; plan->terms_bytes + plan->slice > limit && outputs > 1; outputs /= 2) {
-        cut(gemm, outputs, made, plan);
-        add_patch(gemm, (size_t)share, plan);
+        cut(gemm, outputs, made, false, plan);
+        add_sizes(gemm, (size_t)share, limit, plan);
     }
 }
 
 size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                                size_t limit)
 {
-    return talc_cpu_workspace(tasks_of(gemm, plan), plan->terms_bytes, plan->slice, limit);
+    return talc_cpu_workspace(tasks_of(gemm, plan), plan->terms_bytes + plan->shared_bytes,
+                              plan->slice, limit);
 }
 
 // ---- One task -------------------------------------------------------------------------------------------------
@@ -115,7 +181,7 @@ typedef struct gemm_context {
     const talc_cpu_term *terms;
     const void *x, *w;
     void *y;
-    char *slices;
+    char *shared, *slices;
     const talc_conv2d_problem *epilogue;
     const talc_conv2d_arguments *arguments;
 } gemm_context;
@@ -129,18 +195,17 @@ typedef struct gemm_block {
     int64_t column, columns;
 } gemm_block;
 
-static gemm_block block_of(const gemm_context *c, int64_t task)
+static gemm_block block_of(const gemm_context *c, int64_t place, int64_t made_block)
 {
     const talc_cpu_gemm *gemm = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    gemm_block b = { .made = task % plan->made_blocks * plan->made };
-    task /= plan->made_blocks;
-    b.column = task % plan->column_blocks * plan->columns;
-    task /= plan->column_blocks;
-    b.row = task % plan->row_blocks * plan->rows;
-    task /= plan->row_blocks;
-    b.g = task % gemm->groups;
-    b.n = task / gemm->groups * plan->images;
+    gemm_block b = { .made = made_block * plan->made };
+    b.column = place % plan->column_blocks * plan->columns;
+    place /= plan->column_blocks;
+    b.row = place % plan->row_blocks * plan->rows;
+    place /= plan->row_blocks;
+    b.g = place % gemm->groups;
+    b.n = place / gemm->groups * plan->images;
     b.images = talc_smaller(plan->images, gemm->N - b.n);
     b.made_count = talc_smaller(plan->made, gemm->made - b.made);
     b.rows = talc_smaller(plan->rows, gemm->h.outputs - b.row);
@@ -158,15 +223,25 @@ static char *y_at(const gemm_context *c, const gemm_block *b, int64_t made)
     return (char *)c->y + at * (int64_t)talc_dtype_size(g->dtype);
 }
 
+/* The first element of w for plane `from` of x and the first plane that a block makes. */
+static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t at = g->weight.first + b->g * g->weight.group + b->made * g->weight.made +
+                       from * g->weight.summed;
+    return talc_cpu_at(g->dtype, c->w, at);
+}
+
 /* Adds the products with the planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t count,
                          talc_cpu_tile *tile, const char *patch, char *sums)
 {
     const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
-    const int64_t each = vectors_of_image(c->plan, b->rows, b->columns, lanes);
-    for (int64_t image = 0, vector = 0; image < b->images;) {
+    const int64_t images = c->plan->gathered ? 1 : b->images;
+    const int64_t each = vectors_of(c->plan, b->images, b->rows, b->columns, lanes) / images;
+    for (int64_t image = 0, vector = 0; image < images;) {
         int vectors = 0;
-        for (; vectors < TALC_CPU_VECTORS && image < b->images; vectors++) {
+        for (; vectors < TALC_CPU_VECTORS && image < images; vectors++) {
             tile->x[vectors] = patch + (image * c->plan->patch.image + vector * lanes) * size;
             image += ++vector == each ? 1 : 0;
             vector = vector == each ? 0 : vector;
@@ -175,41 +250,6 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t cou
         c->kernels->tile[vectors][count](tile);
         sums += vectors * count * lanes * size;
     }
-}
-
-#define PACK(constant, suffix, T, A)                                                               \
-    static void pack_##suffix(const talc_cpu_gemm *g, const T *w, int64_t made, int64_t summed,    \
-                              T *to)                                                               \
-    {                                                                                              \
-        const int64_t taps = g->h.taps * g->w.taps;                                                \
-        for (int64_t c = 0; c < summed; c++, w += g->weight.summed)                                \
-            for (int64_t m = 0; m < made; m++)                                                     \
-                for (int64_t kh = 0; kh < g->h.taps; kh++) {                                       \
-                    const T *from = w + m * g->weight.made + kh * g->weight.h;                     \
-                    T *row = to + (m * summed + c) * taps + kh * g->w.taps;                        \
-                    for (int64_t kw = 0; kw < g->w.taps; kw++)                                     \
-                        row[kw] = from[kw * g->weight.w];                                          \
-                }                                                                                  \
-    }
-
-TALC_CPU_FLOATS(PACK)
-
-/* The rows of w for the planes that a block makes. They are read where they stand if their terms are neighbours there, else they are
- * packed. Row m stands *row bytes after row m - 1. */
-static const char *rows_of(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
-                           char *packed, int64_t *row)
-{
-    const talc_cpu_gemm *g = c->gemm;
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    const void *w = talc_cpu_at(g->dtype, c->w,
-                                g->weight.first + b->g * g->weight.group +
-                                    b->made * g->weight.made + from * g->weight.summed);
-    *row = g->weight.made * size;
-    if (is_dense(g))
-        return w;
-    TALC_CPU_CALL(g->dtype, pack, (g, w, b->made_count, summed, (void *)packed));
-    *row = summed * g->h.taps * g->w.taps * size;
-    return packed;
 }
 
 #define STORE_STRIDED(constant, suffix, T, A)                                                      \
@@ -222,21 +262,27 @@ static const char *rows_of(const gemm_context *c, const gemm_block *b, int64_t f
 TALC_CPU_FLOATS(STORE_STRIDED)
 
 /* Writes the outputs of plane i of a panel of `count` to y; `y` is the first. */
+TALC_TARGET_CLONES
 static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
                         const char *sums, char *y)
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->kernels->lanes;
-    const int64_t each = vectors_of_image(c->plan, b->rows, b->columns, lanes) * lanes;
-    const int64_t full = TALC_CPU_VECTORS * lanes, all = b->images * each;
+    const bool gathered = c->plan->gathered;
+    const bool adjoining = gathered && g->y_column == 1 && g->y_row == b->columns;
+    const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
+    const int64_t all = vectors_of(c->plan, b->images, b->rows, b->columns, lanes) * lanes;
+    const int64_t each = gathered ? b->rows * b->columns : all / b->images;
+    const int64_t full = TALC_CPU_VECTORS * lanes;
+    const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
     for (int64_t image = 0; image < b->images; image++)
-        for (int64_t row = 0; row < b->rows; row++) {
+        for (int64_t row = 0; row < rows; row++) {
             char *to = y + (image * g->groups * g->made * g->y_plane + row * g->y_row) * size;
-            const int64_t first = image * each + row * c->plan->patch.w.size;
-            for (int64_t column = 0; column < b->columns;) {
+            const int64_t first = image * each + row * width_of_row;
+            for (int64_t column = 0; column < columns;) {
                 const int64_t tile = (first + column) / full * full;
                 const int64_t width = talc_smaller(full, all - tile), at = first + column - tile;
-                const int64_t adjacent = talc_smaller(width - at, b->columns - column);
+                const int64_t adjacent = talc_smaller(width - at, columns - column);
                 const char *from = sums + (tile * count + i * width + at) * size;
                 if (g->y_column == 1)
                     talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
@@ -286,23 +332,100 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
     };
 }
 
+/* Copies the outputs' elements under each tap of a channel of the patch, side by side, in steps that may run over the end of a row:
+ * the next one follows, or room. */
+#define GATHER(constant, suffix, T, A)                                                             \
+    TALC_TARGET_CLONES                                                                             \
+    static void gather_##suffix(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,            \
+                                const gemm_block *b, const T *patch, T *to)                        \
+    {                                                                                              \
+        for (int64_t kh = 0; kh < g->h.taps; kh++)                                                 \
+            for (int64_t kw = 0; kw < g->w.taps; kw++, to += plan->tap) {                          \
+                const T *from = patch + talc_cpu_patch_tap(&plan->patch, kh, kw);                  \
+                T *row_to = to;                                                                    \
+                for (int64_t image = 0; image < b->images; image++)                                \
+                    for (int64_t row = 0; row < b->rows; row++, row_to += b->columns) {            \
+                        const T *row_from =                                                        \
+                            from + image * plan->patch.image + row * plan->patch.w.size;           \
+                        for (int64_t i = 0; i < b->columns; i += GATHERED_STEP)                    \
+                            memcpy(row_to + i, row_from + i, GATHERED_STEP * sizeof(T));           \
+                    }                                                                              \
+            }                                                                                      \
+    }
+
+TALC_CPU_FLOATS(GATHER)
+
+/* Fills the patch of a block from plane `from` of x on. `one` has room for a channel that is still to be gathered. */
+static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
+                 char *one, char *patch)
+{
+    const talc_cpu_gemm_plan *plan = c->plan;
+    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype);
+    if (!plan->gathered) {
+        const talc_cpu_patch_source source = source_of(c, b, from, summed);
+        talc_cpu_patch_fill(&plan->patch, &source, patch);
+        return;
+    }
+    for (int64_t channel = 0; channel < summed; channel++, patch += plan->channel * size) {
+        const talc_cpu_patch_source source = source_of(c, b, from + channel, 1);
+        talc_cpu_patch_fill(&plan->patch, &source, one);
+        TALC_CPU_CALL(c->gemm->dtype, gather, (c->gemm, plan, b, (const void *)one, (void *)patch));
+    }
+}
+
+/* The shared patch of a place, from plane `from` of x on. */
+static char *shared_at(const gemm_context *c, int64_t place, int64_t from)
+{
+    return c->shared + (place * c->gemm->summed + from) * c->plan->channel *
+                           (int64_t)talc_dtype_size(c->gemm->dtype);
+}
+
+static void fill_task(void *context, int64_t task, int worker)
+{
+    const gemm_context *c = context;
+    const int64_t step = c->plan->summed, parts = talc_ceil_div(c->gemm->summed, step);
+    const int64_t place = task / parts, from = task % parts * step;
+    const gemm_block b = block_of(c, place, 0);
+    fill(c, &b, from, talc_smaller(step, c->gemm->summed - from),
+         c->slices + (size_t)worker * c->plan->slice, shared_at(c, place, from));
+}
+
+/* Has the w of a panel of `count` planes fetched into the second-level cache where the processor would not see it coming: in an
+ * input gradient, whose terms lie far apart, of more weights than that cache holds. The taps that a phase leaves out may not
+ * outweigh its own. */
+static void fetch_panel(const gemm_context *c, const char *w, int64_t count, int64_t summed)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t elements = count * g->weight.made;
+    if (g->weight.made > g->weight.summed || elements > LINE * g->h.taps * g->w.taps ||
+        g->made * g->summed * g->weight.made * size < talc_cpu_cache_bytes())
+        return;
+    for (int64_t channel = 0; channel < summed; channel++, w += g->weight.summed * size)
+        for (int64_t i = 0; i < elements + LINE; i += LINE)
+            __builtin_prefetch(w + i * size, 0, 2);
+}
+
 static void gemm_task(void *context, int64_t task, int worker)
 {
     const gemm_context *c = context;
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    const gemm_block b = block_of(c, task);
+    const int64_t place = task / plan->made_blocks;
+    const gemm_block b = block_of(c, place, task % plan->made_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t outputs =
+        c->kernels->lanes * vectors_of(plan, b.images, b.rows, b.columns, c->kernels->lanes);
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
-    char *sums = c->slices + (size_t)worker * plan->slice, *packed = sums + plan->sums * size;
-    char *patch = packed + plan->packed * size;
+    char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
+    char *own = one + (plan->gathered ? (plan->patch.channel + GATHERED_STEP) * size : 0);
 
     for (int64_t from = 0; from < g->summed; from += plan->summed) {
         const int64_t summed = talc_smaller(plan->summed, g->summed - from);
-        const talc_cpu_patch_source source = source_of(c, &b, from, summed);
-        talc_cpu_patch_fill(&plan->patch, &source, patch);
-        int64_t w_row;
-        const char *w = rows_of(c, &b, from, summed, packed, &w_row);
+        char *patch = plan->shared_bytes > 0 ? shared_at(c, place, from) : own;
+        if (plan->shared_bytes == 0)
+            fill(c, &b, from, summed, one, patch);
+        const char *w = w_at(c, &b, from);
         for (int64_t panel = 0; panel < panels; panel++) {
             const int64_t first = panel * b.made_count / panels;
             const int64_t count = (panel + 1) * b.made_count / panels - first;
@@ -313,8 +436,10 @@ static void gemm_task(void *context, int64_t task, int worker)
                 .add = from > 0,
             };
             for (int64_t i = 0; i < count; i++)
-                tile.w[i] = w + (first + i) * w_row;
-            char *of_panel = sums + (plan->summed < g->summed ? first * plan->outputs * size : 0);
+                tile.w[i] = w + (first + i) * g->weight.made * size;
+            if (panel + 1 < panels)
+                fetch_panel(c, w + (first + count) * g->weight.made * size, count, summed);
+            char *of_panel = sums + (plan->summed < g->summed ? first * outputs * size : 0);
             add_products(c, &b, count, &tile, patch, of_panel);
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
                 char *y = y_at(c, &b, made + i);
@@ -332,13 +457,15 @@ static void gemm_task(void *context, int64_t task, int worker)
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
-    int32_t k = 0;
     for (int64_t channel = 0; channel < plan->summed; channel++)
         for (int64_t kh = 0; kh < g->h.taps; kh++)
-            for (int64_t kw = 0; kw < g->w.taps; kw++, k++)
-                terms[k] =
-                    (talc_cpu_term){ k, (int32_t)(channel * plan->patch.channel +
-                                                  talc_cpu_patch_tap(&plan->patch, kh, kw)) };
+            for (int64_t kw = 0; kw < g->w.taps; kw++) {
+                const int64_t w = channel * g->weight.summed + kh * g->weight.h + kw * g->weight.w;
+                const int64_t x = channel * plan->channel +
+                                  (plan->gathered ? (kh * g->w.taps + kw) * plan->tap
+                                                  : talc_cpu_patch_tap(&plan->patch, kh, kw));
+                *terms++ = (talc_cpu_term){ (int32_t)w, (int32_t)x };
+            }
 }
 
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
@@ -355,10 +482,16 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
         .x = x,
         .w = w,
         .y = y,
-        .slices = (char *)workspace + plan->terms_bytes,
+        .shared = (char *)workspace + plan->terms_bytes,
+        .slices = (char *)workspace + plan->terms_bytes + plan->shared_bytes,
         .epilogue = epilogue,
         .arguments = arguments,
     };
-    const size_t workers = (workspace_bytes - plan->terms_bytes) / plan->slice;
-    return talc_cpu_parallel_limited(tasks_of(gemm, plan), (int)workers, gemm_task, &context);
+    const size_t all = plan->terms_bytes + plan->shared_bytes;
+    const int workers = (int)((workspace_bytes - all) / plan->slice);
+    const int64_t parts = talc_ceil_div(gemm->summed, plan->summed);
+    if (plan->shared_bytes > 0 && talc_cpu_parallel_limited(places_of(gemm, plan) * parts, workers,
+                                                            fill_task, &context) != TALC_OK)
+        return talc_error_status();
+    return talc_cpu_parallel_limited(tasks_of(gemm, plan), workers, gemm_task, &context);
 }

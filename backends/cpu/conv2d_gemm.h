@@ -47,11 +47,14 @@ typedef struct talc_cpu_gemm_plan {
     int64_t row_blocks, column_blocks, image_blocks, made_blocks;
     int64_t summed; ///< planes in a patch
     talc_cpu_patch patch;
-    int64_t outputs;    ///< of a block, those of no use included
-    int64_t sums;       ///< elements of a worker's sums, which y gets when they are complete
-    int64_t packed;     ///< elements of w that a worker packs
-    size_t terms_bytes; ///< of the table of terms, for all workers
-    size_t slice;       ///< bytes of workspace for each worker
+    bool
+        gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs of no use
+    int64_t tap;         ///< then, elements from one such copy to the next
+    int64_t channel;     ///< elements from one channel to the next of what the microkernel reads
+    int64_t sums;        ///< elements of a worker's sums, which y gets when they are complete
+    size_t terms_bytes;  ///< of the table of terms, for all workers
+    size_t shared_bytes; ///< of the patches that all tasks share; 0: each fills its own
+    size_t slice;        ///< bytes of workspace for each worker
 } talc_cpu_gemm_plan;
 
 /// A plan within the limit, or the one of the smallest patch.

@@ -6,7 +6,7 @@
 /// the image that its outputs read into a patch (conv2d_patch.h), in which every tap is an offset, and the microkernel
 /// (microkernel.h) reads both matrices where they stand: w as it is, B as vectors of the patch. Each input element is copied once
 /// for all taps, padding and strides are the copy's business, and a tile of y stays in registers for as many terms as the
-/// patch has.
+/// patch has. The patches of small planes are gathered: copied for each tap, so that vectors cross rows and images.
 ///
 /// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every number of threads, cache
 /// size and workspace limit gives the same bits.

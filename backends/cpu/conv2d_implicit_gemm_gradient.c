@@ -113,14 +113,16 @@ static talc_status input_run(const talc_conv2d_problem *p, size_t limit, size_t 
 // ---- Weight ---------------------------------------------------------------------------------------------------
 
 /* A patch and the dy under it take a quarter of the second-level cache each. */
-enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4 };
+enum { COLUMNS = 256, TERMS = 512, MIN_CHANNELS = 32, CACHE_SHARE = 4, TURNED = 16, STORED = 64 };
 
 typedef struct weight_plan {
     int64_t rows, columns; /* outputs of a block */
     int64_t row_blocks, column_blocks;
     int64_t ic, oc; /* channels of a task */
     int64_t ic_blocks, oc_blocks;
-    int64_t panels;   /* pairs of vectors for the output channels of a task */
+    int64_t vectors;  /* of output channels in a panel: one if that is enough for all, else two */
+    int64_t width;    /* elements of these */
+    int64_t panels;   /* of a task */
     int64_t sums, dy; /* elements of a worker's sums, of its dy */
     talc_cpu_patch patch;
     talc_cpu_partial partial;
@@ -140,16 +142,17 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
     plan.row_blocks = talc_ceil_div(p->OH, plan.rows);
     plan.column_blocks = talc_ceil_div(p->OW, plan.columns);
     plan.patch = talc_cpu_patch_of(&h, &w, p->padding_mode, plan.rows, plan.columns, 1);
-    const int64_t pair = 2 * kernels->lanes;
     const int64_t oc = room / talc_larger(plan.rows * plan.columns, TERMS);
     plan.oc = talc_even(p->OC / p->groups, talc_larger(oc, MIN_CHANNELS));
     plan.ic = talc_even(p->C / p->groups,
                         talc_smaller(room / plan.patch.channel, talc_ceil_div(TERMS, taps)));
     plan.ic_blocks = talc_ceil_div(p->C / p->groups, plan.ic);
     plan.oc_blocks = talc_ceil_div(p->OC / p->groups, plan.oc);
-    plan.panels = talc_ceil_div(plan.oc, pair);
-    plan.sums = plan.panels * plan.ic * taps * pair;
-    plan.dy = plan.panels * plan.rows * plan.columns * pair;
+    plan.vectors = plan.oc <= kernels->lanes ? 1 : 2;
+    plan.width = plan.vectors * kernels->lanes;
+    plan.panels = talc_ceil_div(plan.oc, plan.width);
+    plan.sums = plan.panels * plan.ic * taps * plan.width;
+    plan.dy = plan.panels * plan.rows * plan.columns * plan.width;
     plan.taps_bytes = talc_cpu_aligned((size_t)(plan.ic * taps) * sizeof(int64_t));
     plan.terms_bytes = talc_cpu_aligned((size_t)(plan.rows * plan.columns) * sizeof(talc_cpu_term));
     plan.slice = plan.terms_bytes +
@@ -182,42 +185,101 @@ typedef struct weight_block {
     int64_t row, rows, column, columns;
 } weight_block;
 
-/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
-#define TRANSPOSE(constant, suffix, T, A)                                                          \
-    static void transpose_##suffix(const talc_conv2d_problem *p, const weight_block *b,            \
-                                   int64_t pair, const T *dy, T *to)                               \
+/* Elements i, j, k, l of a and b, those of b from 4 on. */
+#if defined(__clang__)
+#define MIX(index, a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define MIX(index, a, b, i, j, k, l) __builtin_shuffle(a, b, (index){ i, j, k, l })
+#endif
+
+typedef int32_t index_f32 __attribute__((vector_size(16)));
+typedef int64_t index_f64 __attribute__((vector_size(32)));
+
+/* Four rows that lie `ld` apart to four columns that lie `to_ld` apart. */
+#define TURN(constant, suffix, T, A)                                                               \
+    typedef T quad_##suffix                                                                        \
+        __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));                \
+                                                                                                   \
+    static inline void turn_##suffix(const T *from, int64_t ld, T *to, int64_t to_ld)              \
     {                                                                                              \
-        for (int64_t first = 0; first < b->oc_count; first += pair)                                \
-            for (int64_t row = 0; row < b->rows; row++, to += b->columns * pair)                   \
-                for (int64_t i = 0; i < pair; i++) {                                               \
-                    const T *from = dy + (first + i) * p->OH * p->OW + row * p->OW;                \
-                    const bool is = first + i < b->oc_count;                                       \
-                    for (int64_t column = 0; column < b->columns; column++)                        \
-                        to[column * pair + i] = is ? from[column] : 0;                             \
-                }                                                                                  \
+        const quad_##suffix r0 = *(const quad_##suffix *)from;                                     \
+        const quad_##suffix r1 = *(const quad_##suffix *)(from + ld);                              \
+        const quad_##suffix r2 = *(const quad_##suffix *)(from + 2 * ld);                          \
+        const quad_##suffix r3 = *(const quad_##suffix *)(from + 3 * ld);                          \
+        const quad_##suffix a = MIX(index_##suffix, r0, r1, 0, 4, 1, 5);                           \
+        const quad_##suffix b = MIX(index_##suffix, r2, r3, 0, 4, 1, 5);                           \
+        const quad_##suffix c = MIX(index_##suffix, r0, r1, 2, 6, 3, 7);                           \
+        const quad_##suffix d = MIX(index_##suffix, r2, r3, 2, 6, 3, 7);                           \
+        *(quad_##suffix *)to = MIX(index_##suffix, a, b, 0, 1, 4, 5);                              \
+        *(quad_##suffix *)(to + to_ld) = MIX(index_##suffix, a, b, 2, 3, 6, 7);                    \
+        *(quad_##suffix *)(to + 2 * to_ld) = MIX(index_##suffix, c, d, 0, 1, 4, 5);                \
+        *(quad_##suffix *)(to + 3 * to_ld) = MIX(index_##suffix, c, d, 2, 3, 6, 7);                \
+    }
+
+TALC_CPU_FLOATS(TURN)
+
+/* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have its rows in the same sets of the
+ * cache. */
+#define TRANSPOSE(constant, suffix, T, A)                                                          \
+    static void transpose_##suffix(int64_t rows, int64_t columns, const T *restrict from,          \
+                                   int64_t ld, T *restrict to, int64_t to_ld)                      \
+    {                                                                                              \
+        for (int64_t first = 0; first < columns; first += TURNED) {                                \
+            const int64_t last = talc_smaller(first + TURNED, columns);                            \
+            for (int64_t row = 0; row < rows; row += 4) {                                          \
+                int64_t column = first;                                                            \
+                if (row + 4 <= rows)                                                               \
+                    for (; column + 4 <= last; column += 4)                                        \
+                        turn_##suffix(from + row * ld + column, ld, to + column * to_ld + row,     \
+                                      to_ld);                                                      \
+                for (int64_t i = row; i < talc_smaller(row + 4, rows); i++)                        \
+                    for (int64_t j = column; j < last; j++)                                        \
+                        to[j * to_ld + i] = from[i * ld + j];                                      \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 TALC_CPU_FLOATS(TRANSPOSE)
 
+/* dy of a block, [panel of output channels][output][channel]; channels that there are not are zeros. */
+#define ARRANGE(constant, suffix, T, A)                                                            \
+    static void arrange_##suffix(const talc_conv2d_problem *p, const weight_block *b,              \
+                                 int64_t width, const T *dy, T *to)                                \
+    {                                                                                              \
+        const int64_t plane = p->OH * p->OW;                                                       \
+        for (int64_t first = 0; first < b->oc_count; first += width, dy += width * plane) {        \
+            const int64_t channels = talc_smaller(width, b->oc_count - first);                     \
+            if (channels < width)                                                                  \
+                memset(to, 0, (size_t)(b->rows * b->columns * width) * sizeof(T));                 \
+            for (int64_t row = 0; row < b->rows; row++, to += b->columns * width)                  \
+                transpose_##suffix(channels, b->columns, dy + row * p->OW, plane, to, width);      \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(ARRANGE)
+
 /* Sums, [panel of output channels][tap][channel], to a part of dw. */
 #define STORE(constant, suffix, T, A)                                                              \
-    static void store_##suffix(const weight_block *b, int64_t pair, int64_t taps, int64_t K,       \
+    static void store_##suffix(const weight_block *b, int64_t width, int64_t taps, int64_t K,      \
                                const T *sums, T *dw)                                               \
     {                                                                                              \
-        for (int64_t first = 0; first < b->oc_count; first += pair)                                \
-            for (int64_t k = 0; k < b->ic_count * taps; k++, sums += pair)                         \
-                for (int64_t i = 0; i < talc_smaller(pair, b->oc_count - first); i++)              \
-                    dw[(first + i) * K + k] = sums[i];                                             \
+        const int64_t count = b->ic_count * taps;                                                  \
+        for (int64_t first = 0; first < b->oc_count; first += width, sums += count * width)        \
+            for (int64_t k = 0; k < count; k += STORED)                                            \
+                transpose_##suffix(talc_smaller(STORED, count - k),                                \
+                                   talc_smaller(width, b->oc_count - first), sums + k * width,     \
+                                   width, dw + first * K + k, K);                                  \
     }
 
 TALC_CPU_FLOATS(STORE)
 
-static void add_block(const weight_context *c, const weight_block *b, talc_cpu_term *terms,
-                      char *sums, char *dy, char *patch)
+/* `first_block`: the sums begin with it. */
+static void add_block(const weight_context *c, const weight_block *b, bool first_block,
+                      talc_cpu_term *terms, char *sums, char *dy, char *patch)
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), plane = p->H * p->W;
-    const int64_t pair = 2 * c->kernels->lanes, K = b->ic_count * p->KH * p->KW;
+    const int64_t width = c->plan->width, K = b->ic_count * p->KH * p->KW;
     const talc_cpu_patch_source source = {
         .dtype = p->dtype,
         .padding_mode = p->padding_mode,
@@ -235,25 +297,25 @@ static void add_block(const weight_context *c, const weight_block *b, talc_cpu_t
     const int64_t from =
         ((b->n * p->OC + b->g * (p->OC / p->groups) + b->oc) * p->OH + b->row) * p->OW + b->column;
     const void *dy_from = talc_cpu_at(p->dtype, c->arguments->dy, from);
-    TALC_CPU_CALL(p->dtype, transpose, (p, b, pair, dy_from, (void *)dy));
+    TALC_CPU_CALL(p->dtype, arrange, (p, b, width, dy_from, (void *)dy));
     int32_t outputs = 0;
     for (int64_t row = 0; row < b->rows; row++)
         for (int64_t column = 0; column < b->columns; column++, outputs++)
             terms[outputs] = (talc_cpu_term){ (int32_t)(row * c->plan->patch.w.size + column),
-                                              outputs * (int32_t)pair };
-    const int64_t tiles = talc_ceil_div(K, c->kernels->rows[2]);
-    for (int64_t panel = 0; panel * pair < b->oc_count; panel++)
+                                              outputs * (int32_t)width };
+    const int64_t tiles = talc_ceil_div(K, c->kernels->rows[c->plan->vectors]);
+    for (int64_t panel = 0; panel * width < b->oc_count; panel++)
         for (int64_t i = 0; i < tiles; i++) {
             const int64_t first = i * K / tiles, count = (i + 1) * K / tiles - first;
-            const char *vectors = dy + panel * outputs * pair * size;
+            const char *vectors = dy + panel * outputs * width * size;
             talc_cpu_tile tile = { .count = outputs,
                                    .terms = terms,
-                                   .x = { vectors, vectors + pair / 2 * size },
-                                   .y = sums + (panel * K + first) * pair * size,
-                                   .add = true };
+                                   .x = { vectors, vectors + c->kernels->lanes * size },
+                                   .y = sums + (panel * K + first) * width * size,
+                                   .add = !first_block };
             for (int64_t k = 0; k < count; k++)
                 tile.w[k] = patch + c->taps[first + k] * size;
-            c->kernels->tile[2][count](&tile);
+            c->kernels->tile[c->plan->vectors][count](&tile);
         }
 }
 
@@ -275,20 +337,20 @@ static void weight_task(void *context, int64_t task, int worker)
 
     char *slice = c->slices + (size_t)worker * plan->slice, *sums = slice + plan->terms_bytes;
     char *dy = sums + plan->sums * size, *patch = dy + plan->dy * size;
-    memset(sums, 0, (size_t)(plan->sums * size));
     const talc_range terms = talc_cpu_partial_terms(&plan->partial, part);
+    if (terms.lo == terms.hi)
+        memset(sums, 0, (size_t)(plan->sums * size));
     for (int64_t term = terms.lo; term < terms.hi; term++) {
         b.column = term % plan->column_blocks * plan->columns;
         b.row = term / plan->column_blocks % plan->row_blocks * plan->rows;
         b.n = term / plan->column_blocks / plan->row_blocks;
         b.columns = talc_smaller(plan->columns, p->OW - b.column);
         b.rows = talc_smaller(plan->rows, p->OH - b.row);
-        add_block(c, &b, (talc_cpu_term *)slice, sums, dy, patch);
+        add_block(c, &b, term == terms.lo, (talc_cpu_term *)slice, sums, dy, patch);
     }
     void *dw = talc_cpu_partial_at(&plan->partial, p, c->arguments, part,
                                    ((b.g * OC + b.oc) * IC + b.ic) * taps);
-    TALC_CPU_CALL(p->dtype, store,
-                  (&b, 2 * c->kernels->lanes, taps, IC * taps, (const void *)sums, dw));
+    TALC_CPU_CALL(p->dtype, store, (&b, plan->width, taps, IC * taps, (const void *)sums, dw));
 }
 
 // ---- The row --------------------------------------------------------------------------------------------------

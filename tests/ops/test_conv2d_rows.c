@@ -29,6 +29,11 @@ static const struct {
     { "n40c8h4w5o12k3x3p1x1_bias_sigmoid", "gir" },
     { "n7c40h6w6o140k3x3p1x1g2", "gir" },
     { "n1c64h40w50o16k3x3p1x1", "gir" },
+    /* Patches that tasks share, over more than one round of channels; gathered ones, shared or not, of the last images too. */
+    { "n1c520h5w5o40k3x3p1x1", "gir" },
+    { "n7c40h13w13o140k3x3s2x2p1x1g2", "gir" },
+    { "n170c7h7w7o80k3x3p1x1_bias", "gir" },
+    { "n33c6h14w14o88k3x3p1x1", "gir" },
     { "n1c3h4w3000o2k2x7s1x2p0x3", "gir" },
     { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "dgir" },
     { "n2c3h20w37o6k3x3p1x1g3_residual", "dgir" },
