@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Times what training takes in PyTorch on one GPU, float32, to set beside talc's times: gradients of convolutions, transposed
+convolutions, and training steps of LeNet and ResNet-20, eager and as a CUDA graph.
+
+usage: bench_torch_training.py [steps] [transposed] [PROBLEM ...]      all of them without arguments; a problem is a name of `talc bench --list`
+
+talc's own: `talc bench -d cuda A_dx A_dw ...`, the same for the input gradients that transposed convolutions are, and
+`latency cuda 64 train`, `latency cuda 1024 train` of the examples. Milliseconds: the least of several rounds, the better of cuDNN's choice by
+rule and by measurement; with TF32 the better of NCHW and channels last.
+"""
+
+import re
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bench_torch import least_seconds
+
+PROBLEMS = {
+    "A": "n8c64h512w256o128k5x7p0", "B": "n8c32h512w512o64k5x9p0", "kb55": "n8c64h512w1024o128k3x3p0",
+    "kb63": "n16c16h1024w1024o128k3x3p0", "resnet56": "n64c64h56w56o64k3x3p1", "resnet14": "n64c256h14w14o256k3x3p1",
+    "vgg112": "n32c128h112w112o128k3x3p1",
+}
+# KernelBench, level 1: images, channels, output channels, height and width, then nn.ConvTranspose2d's options.
+TRANSPOSED = {
+    "kb57": (8, 64, 64, (1024, 1024), dict(kernel_size=(3, 3))),
+    "kb65": (8, 64, 64, (512, 512), dict(kernel_size=(3, 7))),
+    "kb69": (64, 64, 128, (128, 256), dict(kernel_size=(3, 5))),
+    "kb71": (8, 32, 32, (512, 1024), dict(kernel_size=(3, 3))),
+    "kb75": (16, 32, 64, (128, 256), dict(kernel_size=(3, 5), stride=(2, 3), padding=(1, 2), dilation=(2, 1), groups=4)),
+    "kb78": (8, 32, 32, (512, 1024), dict(kernel_size=(3, 7), padding=(1, 3))),
+    "kb81": (16, 32, 64, (64, 128), dict(kernel_size=(3, 3), stride=5, padding=1, dilation=2)),
+}
+
+
+def least_milliseconds(run):
+    best = float("inf")
+    for torch.backends.cudnn.benchmark in (False, True):
+        best = min(best, least_seconds(lambda _: run(), 1))
+    return best * 1e3
+
+
+def time_gradients(name):
+    n, c, h, w, oc, kh, kw, pad = map(int, re.findall(r"\d+", PROBLEMS[name]))
+    shapes = (n, oc, h + 2 * pad - kh + 1, w + 2 * pad - kw + 1), (n, c, h, w), (oc, c, kh, kw)
+    operands = [torch.randn(shape, device="cuda") for shape in shapes]
+    times = []
+    for torch.backends.cudnn.allow_tf32 in (False, True):
+        best = float("inf")
+        for layout in (torch.contiguous_format, torch.channels_last)[:1 + torch.backends.cudnn.allow_tf32]:
+            dy, x, weight = (operand.to(memory_format=layout) for operand in operands)
+            best = min(best, least_milliseconds(lambda: torch.ops.aten.convolution_backward(
+                dy, x, weight, None, [1, 1], [pad, pad], [1, 1], False, [0, 0], 1, [True, True, False])))
+        times.append(best)
+    print(f"{name:9} dx and dw: fp32 {times[0]:8.3f}  TF32 {times[1]:8.3f}", flush=True)
+
+
+def time_transposed():
+    torch.backends.cudnn.allow_tf32 = False
+    for name, (n, c, oc, extents, options) in TRANSPOSED.items():
+        layer, x = nn.ConvTranspose2d(c, oc, bias=False, **options).cuda(), torch.randn(n, c, *extents, device="cuda")
+        with torch.no_grad():
+            print(f"{name:9} transposed: fp32 {least_milliseconds(lambda: layer(x)):8.3f}", flush=True)
+
+
+class LeNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
+        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
+
+
+class Block(nn.Module):
+    def __init__(self, channels, out, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        self.new = out - channels
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        if self.new:
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.new // 2, self.new // 2))
+        return F.relu(y + x)
+
+
+class ResNet20(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn, self.linear = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.Linear(64, 10)
+        self.blocks = nn.Sequential(*(Block(16 * 2 ** max(0, i - (j == 0)), 16 * 2 ** i, 2 if i and j == 0 else 1)
+                                      for i in range(3) for j in range(3)))
+
+    def forward(self, x):
+        return self.linear(self.blocks(F.relu(self.bn(self.conv(x)))).mean((2, 3)))
+
+
+def wall_milliseconds(run, count):
+    best = float("inf")
+    for _ in range(3):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        for _ in range(count):
+            run()
+        torch.cuda.synchronize()
+        best = min(best, (time.perf_counter() - started) / count)
+    return best * 1e3
+
+
+def time_step(network, images, shape):
+    model, x = network().cuda(), torch.rand(images, *shape, device="cuda")
+    labels = torch.randint(0, 10, (images,), device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, foreach=True)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(model(x), labels).backward()
+        optimizer.step()
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    count = 30 if images < 256 else 8
+    eager, graph = wall_milliseconds(step, count), torch.cuda.CUDAGraph()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        step()
+    return eager, wall_milliseconds(graph.replay, count)
+
+
+def time_steps():
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    for network, shape in (LeNet, (1, 28, 28)), (ResNet20, (3, 32, 32)):
+        for images in 64, 1024:
+            times = []
+            for torch.backends.cudnn.benchmark in (False, True):
+                times.append(time_step(network, images, shape))
+            print(f"{network.__name__:9} step, {images:4} images: eager {min(t[0] for t in times):7.3f}  graph "
+                  f"{min(t[1] for t in times):7.3f}", flush=True)
+
+
+def main(names):
+    unknown = [name for name in names if name not in PROBLEMS and name not in ("steps", "transposed")]
+    if unknown:
+        sys.exit(f"bench_torch_training.py: no problem '{unknown[0]}'; there are {' '.join(PROBLEMS)}")
+    if not torch.cuda.is_available():
+        sys.exit("bench_torch_training.py: PyTorch finds no GPU")
+    for name in names or ["steps", "transposed", *PROBLEMS]:
+        if name in PROBLEMS:
+            time_gradients(name)
+        else:
+            {"steps": time_steps, "transposed": time_transposed}[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
