@@ -110,18 +110,19 @@ static const char *plan_round(talc_cuda_forward_plan forward, const talc_device 
     const phases_layout l = layout_of(p, of, round);
     size_t most = 0;
     double seconds = 0;
-    if (round * p->C * p->H * p->W > INT_MAX)
-        return "an image of the input has more than 2^31 - 1 elements";
+    /* The last round may have fewer images, for which the row may choose other tiles and need more. */
+    const int64_t last = p->N % round;
     for (int64_t k = 0; k < p->stride_h * p->stride_w; k++)
-        if (l.at[k] >= 0) {
+        for (int64_t images = round; l.at[k] >= 0 && images > 0;
+             images = images == round ? last : 0) {
             const talc_conv2d_problem t =
-                turned(p, of.h[k / p->stride_w], of.w[k % p->stride_w], round);
+                turned(p, of.h[k / p->stride_w], of.w[k % p->stride_w], images);
             talc_plan own = {};
             const char *refuses = forward(device, &t, 0, &own);
             if (refuses != NULL)
                 return refuses;
             most = own.workspace > most ? own.workspace : most;
-            seconds += own.seconds;
+            seconds += images == round ? own.seconds : 0;
         }
     const double rounds = (double)talc_ceil_div(p->N, round);
     const double dx = (double)(p->N * p->C * p->H * p->W) * (double)talc_dtype_size(p->dtype);
@@ -157,9 +158,13 @@ const char *talc_cuda_conv2d_phases_plan(talc_cuda_forward_plan forward, const t
         plan->seconds += talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * (double)weights, 2);
         return NULL;
     }
+    const int64_t elements = p->C * p->H * p->W; /* of an image of dx */
+    if (elements > INT_MAX)
+        return "an image of the input has more than 2^31 - 1 elements";
     const size_t image = layout_of(p, of, 1).of_phases;
     const size_t room = limit < 2 * ROUND_BYTES ? limit / 2 : ROUND_BYTES;
-    const int64_t fit = image == 0 ? p->N : (int64_t)(room / image);
+    const int64_t fit =
+        talc_smaller(image == 0 ? p->N : (int64_t)(room / image), INT_MAX / elements);
     const int64_t round = talc_even(p->N, fit > 1 ? fit : 1);
     refuses = plan_round(forward, device, p, of, round, plan);
     if (refuses == NULL && plan->workspace > limit && round > 1)
