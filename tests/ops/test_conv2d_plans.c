@@ -2,6 +2,7 @@
  * alone. */
 #include "tests/support/hooks.h"
 
+#include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/cuda.h"
 #include "check/data.h"
@@ -207,6 +208,41 @@ Test(conv2d_plans, rounds_of_an_input_gradient_fit_32_bits)
         (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
     cr_expect_eq(talc_cuda_conv2d_implicit_gemm_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
                  NULL);
+}
+
+/* A block of GPUs of compute capability 8.6 and 8.9 has less shared memory than one of 8.0. */
+Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
+{
+    static const char *const small[] = {
+        "n64c16h32w32o16k3x3p1x1",    "n64c16h32w32o16k3x3p1x1_dx", "n64c32h16w16o64k3x3s2x2p1x1",
+        "n16c64h14w14o64k5x5p2x2_dx", "n64c64h8w8o64k3x3p1x1_f64",  "n64c6h14w14o16k5x5_dx"
+    };
+    static const char phases[] = "n64c8h224w224o8k3x3s4x4p1x1_f64_dx";
+    int used = 0;
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        const talc_conv2d_problem p = problem_of(small[i]);
+        for (int shared = 163; shared >= 64; shared -= 3) {
+            state = (talc_cuda_state){ .multiprocessors = 84,
+                                       .capability = 86,
+                                       .block_shared = shared << 10 };
+            const talc_plan plan = plan_by("direct", &p, (size_t)512 << 20);
+            const talc_cuda_direct_plan *own = talc_plan_own(&plan);
+            cr_expect(own->tiles.shared <= (size_t)state.block_shared, "%s: %zu of %d bytes",
+                      small[i], own->tiles.shared, state.block_shared);
+            used += own->tiles.shared > 0;
+        }
+    }
+    cr_expect(used > 0);
+    const talc_conv2d_problem p = problem_of(phases);
+    int how[2];
+    for (int i = 0; i < 2; i++) {
+        state = (talc_cuda_state){ .multiprocessors = 84,
+                                   .capability = 86,
+                                   .block_shared = (i == 0 ? 163 : 99) << 10 };
+        const talc_plan plan = plan_by("direct", &p, 0);
+        how[i] = ((const talc_cuda_direct_plan *)talc_plan_own(&plan))->gradient;
+    }
+    cr_expect(how[0] != how[1], "%s: its phases take 152 KiB", phases);
 }
 
 Test(conv2d_plans, split_says_what_is_too_large)

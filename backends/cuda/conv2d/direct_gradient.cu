@@ -201,7 +201,7 @@ static bool plan_input(const talc_device *device, const talc_conv2d_problem *p, 
         plan->seconds = seconds;
     };
     phases_plan phases = {};
-    if ((p->stride_h > 1 || p->stride_w > 1) && phases_plan_of(p, phases))
+    if ((p->stride_h > 1 || p->stride_w > 1) && phases_plan_of(device, p, phases))
         offer(ALL_PHASES, phases_seconds(device, p, phases));
     talc_cuda_small_tiles tiles;
     const double small = talc_cuda_conv2d_small_plan(device, p, &tiles);

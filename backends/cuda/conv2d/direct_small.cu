@@ -318,25 +318,16 @@ static void add_phase(small_shape &s, const phase_axis_taps<int64_t> &h,
 static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
 {
     const bool input = p->direction == TALC_GRAD_INPUT;
-    const int64_t extents[] = { p->N,
-                                p->C,
-                                p->OC,
-                                p->H * p->W,
-                                p->OH * p->OW,
-                                p->stride_h,
-                                p->stride_w,
-                                p->KH * p->dilation_h,
-                                p->KW * p->dilation_w,
-                                p->pad_top,
-                                p->pad_bottom,
-                                p->pad_left,
-                                p->pad_right };
+    const int64_t extents[] = {
+        p->N,        p->C,          p->OC,         p->H * p->W,           p->OH * p->OW,
+        p->stride_h, p->stride_w,   p->KH * p->KW, p->KH * p->dilation_h, p->KW * p->dilation_w,
+        p->pad_top,  p->pad_bottom, p->pad_left,   p->pad_right
+    };
     for (int64_t extent : extents)
         if (extent > MOST)
             return false;
     const int64_t outputs = input ? p->C * p->H * p->W : p->OC * p->OH * p->OW;
-    if (p->direction == TALC_GRAD_WEIGHT || outputs > INT_MAX / 256 ||
-        p->N * p->C * p->OC * p->H * p->W * p->OH * p->OW == 0 ||
+    if (p->direction == TALC_GRAD_WEIGHT || outputs > INT_MAX / 256 || p->N == 0 ||
         (input && p->stride_h * p->stride_w > PHASES))
         return false;
     s = {};
@@ -390,8 +381,15 @@ template <typename T, typename Use> static bool with_kernel(const small_shape &s
                            : false;
 }
 
+/* GPUs of compute capability 8.6 and 8.9 lend less. */
+static int64_t shared_most(const talc_device *device)
+{
+    return talc_smaller(SHARED_BYTES, talc_cuda_state_of(device)->block_shared);
+}
+
 /* Tiles of so many groups of channels, units and splits; false where they do not fit shared memory. */
-template <typename T> static bool fill(const small_shape &s, int taps_w, small_tiles &t)
+template <typename T>
+static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_tiles &t)
 {
     const int64_t row_units = talc_ceil_div(s.count_w, COLUMNS<T>), most = WARP * t.unit_groups;
     if (row_units > most)
@@ -413,7 +411,7 @@ template <typename T> static bool fill(const small_shape &s, int taps_w, small_t
         (int64_t)WARPS * CHANNELS * WARP * COLUMNS<T> * (int64_t)sizeof(accumulator_of<T>);
     const int64_t channel =
         (t.patch + taps_h * taps_w * weights_pitch<T>(t.channel_groups * CHANNELS)) * size;
-    int64_t chunk = talc_smaller(s.IC, SHARED_BYTES / channel);
+    int64_t chunk = talc_smaller(s.IC, most_shared / channel);
     if (chunk < s.IC) {
         chunk = chunk / t.splits * t.splits;
         chunk = chunk > 0 ? talc_ceil_div(talc_even(s.IC, chunk), t.splits) * t.splits : 0;
@@ -422,7 +420,7 @@ template <typename T> static bool fill(const small_shape &s, int taps_w, small_t
     t.shared = (size_t)talc_larger(chunk * channel, parts);
     t.blocks = s.phase_count * s.groups * talc_ceil_div(s.N, t.images) *
                talc_ceil_div(s.count_h, t.rows) * talc_ceil_div(s.OC, t.channel_groups * CHANNELS);
-    return chunk >= 1 && t.shared <= (size_t)SHARED_BYTES && t.blocks <= INT_MAX;
+    return chunk >= 1 && t.shared <= (size_t)most_shared && t.blocks <= INT_MAX;
 }
 
 /* As measured on an H200: of a warp's instructions a multiprocessor does some 3 a clock cycle; what a block and each chunk waits for. */
@@ -463,7 +461,8 @@ static double choose(const talc_device *device, const small_shape &s, small_tile
                 small_tiles t = {};
                 t.channel_groups = channels, t.unit_groups = units;
                 t.splits = WARPS / channels / units;
-                if ((channels > 1 && channels / 2 * CHANNELS >= s.OC) || !fill<T>(s, taps_w, t))
+                if ((channels > 1 && channels / 2 * CHANNELS >= s.OC) ||
+                    !fill<T>(s, taps_w, shared_most(device), t))
                     continue;
                 const double seconds = seconds_of<T>(device, s, taps_w, t);
                 if (seconds < least)
@@ -503,7 +502,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p,
     q.by_pitch.set(tiles.pitch), q.by_patch_rows.set(tiles.patch_rows);
     cudaError_t error = cudaErrorInvalidValue;
     with_kernel<T>(q.s, [&](auto kernel, int) {
-        error = allow_shared(kernel, SHARED_BYTES);
+        error = allow_shared(kernel, shared_most(device));
         if (error == cudaSuccess)
             kernel<<<(unsigned)tiles.blocks, BLOCK, tiles.shared, talc_cuda_stream(device)>>>(q);
         return true;
