@@ -245,6 +245,18 @@ Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
     cr_expect(how[0] != how[1], "%s: its phases take 152 KiB", phases);
 }
 
+/* Before it counts products, tap by tap. */
+Test(conv2d_plans, weight_gradients_on_tensor_cores_refuse_long_kernels_at_once)
+{
+    const talc_conv2d_problem p = problem_of("n1c1h1000000000000w1o1k999999999990x1_dw");
+    talc_plan plan = { .workspace = 0 };
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 80, .block_shared = 163 << 10 };
+    cr_expect_str_eq(
+        talc_cuda_conv2d_implicit_gemm_mma_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
+        "an extent is too large");
+}
+
 Test(conv2d_plans, split_says_what_is_too_large)
 {
     static const char *const cases[][2] = {

@@ -473,10 +473,11 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
         return "the GPU is not of compute capability 9.0";
     if (gpu.capability < 80)
         return "the GPU is older than compute capability 8.0";
+    if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX || p->KH * p->KW > MAX_STEPS ||
+        p->groups > 65535)
+        return "an extent is too large";
     if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
-    if (p->OC * (p->C / p->groups) * p->KH * p->KW > INT_MAX || p->groups > 65535)
-        return "an extent is too large";
     const int least = by_wgmma ? 2 * STEP : STEP;
     weight_plan best = {};
     plan->seconds = INFINITY;
@@ -486,7 +487,8 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
             if (channels > least && channels / 2 >= p->C / p->groups)
                 continue;
             if (!packing_problems<Form>(p, gpu, arrangement, channels, x, dy) ||
-                2 * (x.patch_bytes + dy.patch_bytes) > gemm_shared_most(gpu) || x.chunks > 65535)
+                2 * (x.patch_bytes + dy.patch_bytes) > gemm_shared_most(gpu) || x.chunks > 65535 ||
+                dy.chunks > 65535)
                 continue;
             weight_plan w = { by_wgmma, arrangement, channels, by_wgmma ? WARPGROUP_COLUMNS : 18, 0,
                               1 };
@@ -496,7 +498,7 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
             const int64_t a_tile = layout_of(x, dy, w).x_patches * x.patch_bytes +
                                    layout_of(x, dy, w).dy_patches * dy.patch_bytes + 64;
             const int64_t room =
-                (int64_t)limit < 2 * (int64_t)ROUND_BYTES ? (int64_t)limit / 2 : ROUND_BYTES;
+                limit < 2 * (size_t)ROUND_BYTES ? (int64_t)(limit / 2) : ROUND_BYTES;
             const int64_t most = room / a_tile;
             w.round = (int)(most < x.pixel_tiles ? most : x.pixel_tiles);
             if (w.round == 0)
