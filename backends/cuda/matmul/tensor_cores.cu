@@ -656,6 +656,8 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(const __grid_constant_
 
 // ---- The plan -----------------------------------------------------------------------------------------------
 
+constexpr size_t MOST_BYTES = (size_t)1 << 40; /* of the workspace */
+
 struct product_plan {
     int panels, splits, round; /* panels of B of a tile; segments of a round */
 };
@@ -749,6 +751,8 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
     if (p->M > INT_MAX - PANEL || p->N > INT_MAX - 2 * PANEL || p->batch > INT_MAX ||
         p->K > (int64_t)INT_MAX * CHUNK / 2)
         return "an extent is too large";
+    /* So that bytes and grids of any problem fit: no GPU has as much. */
+    limit = limit < MOST_BYTES ? limit : MOST_BYTES;
     product_plan best = {};
     plan->seconds = INFINITY;
     for (int panels = 1; panels <= 2; panels++)
@@ -758,7 +762,8 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
             const int64_t tiles = tiles_of(p, none, w);
             if (splits > 1 && (tiles * splits > gpu.multiprocessors || splits * 4 * CHUNK > p->K))
                 break;
-            if (tiles * splits > INT_MAX || bytes_of(none) > limit)
+            /* Blocks count on by the grid's size. */
+            if (tiles * splits > INT_MAX - gpu.multiprocessors || bytes_of(none) > limit)
                 continue;
             const double segment =
                 (double)(none.a_rows + none.b_rows) / PANEL * CHUNKS * PANEL_BYTES;
