@@ -171,7 +171,8 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
              p->H, p->W, p->training ? "_training" : "");
 }
 
-/* x, weight, bias, residual. The row gives all at once; without an activation the residual's is dy. */
+/* x, weight, bias, residual. The row gives all at once; without an activation the residual's is dy. That of the residual alone needs
+ * neither x nor its statistics, so that the call need not have saved them. */
 static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
                                   talc_tensor *gradients[])
 {
@@ -180,6 +181,10 @@ static void batch_norm2d_gradient(const talc_node *node, const talc_tensor *dy,
     const bool activates = p.activation != TALC_ACTIVATION_NONE;
     const talc_tensor *weight = talc_node_saved(node, 1), *mean = talc_node_saved(node, 2),
                       *rstd = talc_node_saved(node, 3), *y = talc_node_saved(node, 4);
+    if (mean == NULL) {
+        gradients[3] = talc_activation_gradient(p.activation, dy, y);
+        return;
+    }
     const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
     const talc_tensor *cotangent = x == NULL ? NULL : talc_contiguous_for(op, dy);
     weight = weight == NULL ? NULL : talc_contiguous_for(op, weight);
@@ -225,13 +230,13 @@ static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem 
                              const statistics *saved, talc_tensor *y)
 {
     const talc_tensor *const inputs[] = { o->x, o->weight, o->bias, o->residual };
-    const bool activates = p->activation != TALC_ACTIVATION_NONE;
+    const bool activates = p->activation != TALC_ACTIVATION_NONE, learns = saved->mean != NULL;
     return talc_tape_record(y, &(talc_note){ .op = OP,
                                              .rule = batch_norm2d_gradient,
                                              .inputs = inputs,
                                              .input_count = 4,
-                                             .saved = { { "x", o->x },
-                                                        { "weight", o->weight },
+                                             .saved = { { "x", learns ? o->x : NULL },
+                                                        { "weight", learns ? o->weight : NULL },
                                                         { "mean", saved->mean },
                                                         { "rstd", saved->rstd },
                                                         { "y", activates ? y : NULL } },
@@ -315,9 +320,9 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     talc_tensor *y = talc_tensor_new(OP, x->device, x->dtype, talc_dims_of(x));
     talc_observer *observer = talc_observe_pause();
     statistics saved = { 0 };
+    const bool learns = talc_tape_wants((const talc_tensor *const[]){ x, weight, bias }, 3);
     if (y != NULL &&
-        talc_tape_wants((const talc_tensor *const[]){ x, weight, bias, o->residual }, 4) &&
-        statistics_new(&given, &problem, &saved))
+        (learns ? statistics_new(&given, &problem, &saved) : talc_tape_wants_one(o->residual)))
         /* Before the run, because afterwards, with the running statistics written, nothing may fail. */
         y = recorded(&given, &problem, &saved, y);
     operands packed = { 0 };

@@ -163,6 +163,31 @@ Test(gradient_values, of_a_fused_batch_norm2d_are_those_of_pytorch)
     assert_all_freed();
 }
 
+/* By x nothing is wanted, so that it is not kept and may be written; dr = dy where y > 0. */
+Test(gradient_values, of_a_residual_alone_need_no_x)
+{
+    talc_device *device = tested_device();
+    for (int i = 0; i < 4; i++) {
+        const bool training = i % 2 == 1, activates = i > 1;
+        talc_tensor *x = sequence(D(2, 2, 1, 3), 7, 11, 4), *r = sequence(D(2, 2, 1, 3), 3, 7, 3);
+        talc_tensor *w = talc_full(device, TALC_F64, D(2), 0.5), *of = talc_zeros_like(w);
+        talc_require_grad(r, true);
+        talc_tensor *y = talc_batch_norm2d(
+            x, w, w, of, talc_full(device, TALC_F64, D(2), 2),
+            NORM{ .training = training,
+                  .residual = r,
+                  .activation = activates ? TALC_ACTIVATION_RELU : TALC_ACTIVATION_NONE });
+        double values[12], due[12];
+        cr_assert(talc_to_host(y, values, sizeof values), "%s", talc_error_message());
+        cr_assert(talc_fill(x, 0) && talc_fill(w, 0) && talc_fill(of, 0));
+        for (int k = 0; k < 12; k++)
+            due[k] = activates && values[k] <= 0 ? 0 : k * 5 % 7 - 3;
+        assert_gradients("a residual", y, 1, (const talc_tensor *const[]){ r },
+                         (const double *const[]){ due });
+    }
+    assert_all_freed();
+}
+
 Test(gradient_values, of_cross_entropy_with_class_weights_are_those_of_pytorch)
 {
     static const struct {
