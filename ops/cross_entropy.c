@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char *const OP = "cross_entropy";
+static const char *const OP = "cross_entropy", *const GRADIENT = "cross_entropy.grad_input";
 
 // ---- Checks -------------------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ static talc_status run(const talc_choice *choice, const talc_cross_entropy_probl
 static void cross_entropy_gradient(const talc_node *node, const talc_tensor *dy,
                                    talc_tensor *gradients[])
 {
-    static const char *const op = "cross_entropy.grad_input";
+    const char *const op = GRADIENT;
     const talc_tensor *labels = talc_node_saved(node, 1);
     const talc_tensor *x = talc_contiguous_for(op, talc_node_saved(node, 0));
     const talc_tensor *loss_gradient = talc_contiguous_for(op, dy);
@@ -177,12 +177,13 @@ static talc_tensor *recorded(const talc_tensor *logits, const talc_tensor *label
 // ---- The op -------------------------------------------------------------------------------------------------
 
 /* Most losses are where a backward pass begins, with dy = 1. For another dy the rule moves no more bytes than a product with that
- * gradient would, and rounds once less. */
+ * gradient would, and rounds once less. An algorithm that is forced on one of the two ops is not the other's. */
 static bool is_gradient_due(const talc_cross_entropy_problem *p, const talc_tensor *logits,
                             const talc_cross_entropy_options *options)
 {
-    return p->samples > 0 && p->reduction != TALC_REDUCTION_NONE && options->algorithm == NULL &&
-           talc_tape_wants_one(logits) && talc_is_contiguous(logits);
+    return p->samples > 0 && p->reduction != TALC_REDUCTION_NONE && talc_tape_wants_one(logits) &&
+           talc_is_contiguous(logits) && options->algorithm == NULL &&
+           talc_algorithm_forced(OP) == NULL && talc_algorithm_forced(GRADIENT) == NULL;
 }
 
 talc_tensor *talc_cross_entropy_with(const talc_tensor *logits, const talc_tensor *labels,

@@ -21,7 +21,7 @@
 /// with class weights dx_j = dl (A softmax(x)_j - (1 - e) w_t [j = t] - e w_j / C), A = (1 - e) w_t + e mean w, and dl for the mean
 /// is dy / the sum of the labels' weights. Class weights have none. Where a label is no class, which the forward pass reports, it is NaN.
 /// For a sum or a mean of logits without gaps that want a gradient, the call works out that for dy = 1 too and keeps it, which talc_backward
-/// of the result then takes without any work.
+/// of the result then takes without any work; not where an algorithm is forced, on the op or on its gradient.
 ///
 /// Accuracy: l within (4 + (1 - e) |x_t - m| + a e mean over j of |x_j - m| + 2 sqrt(C)) u + u |l| of the exact value, where a is 1 for f32,
 /// whose mean is taken in f64, and 1 + 2 sqrt(C) for f64; with class weights each term times its weight, and 2 u of each more,

@@ -390,6 +390,24 @@ Test(cross_entropy, a_pass_that_begins_at_the_loss_costs_nothing)
         "then, 1 now (talc_data counts as a write, talc_data_read does not)");
 }
 
+/* The rule of the gradient is asked where an algorithm is forced: on the loss, whose gradient is then another's, or on itself. */
+Test(cross_entropy, an_algorithm_that_is_forced_is_that_of_one_direction)
+{
+    talc_device *device = cpu_device();
+    const entropy_case *of = &entropy_cases[1];
+    const talc_tensor *labels = labels_of(device, of), *due = gradient_by_rule(device, of, 1);
+    talc_tensor *x = leaf_of(device, of);
+    cr_assert(talc_algorithm_force("cross_entropy", "reference"));
+    cr_assert(talc_backward(talc_cross_entropy(x, labels)), "%s", talc_error_message());
+    assert_same_bits("the loss", due, talc_grad(x));
+    cr_assert(talc_algorithm_force("cross_entropy", NULL));
+    cr_assert(talc_algorithm_force("cross_entropy.grad_input", "none"));
+    cr_assert(!talc_backward(talc_cross_entropy(x, labels)));
+    assert_failure(TALC_NOT_FOUND,
+                   "backward: cross_entropy.grad_input on cpu: there is no algorithm 'none'");
+    cr_assert(talc_algorithm_force("cross_entropy.grad_input", NULL));
+}
+
 /* Only logits that want a gradient get one. */
 Test(cross_entropy, a_loss_without_gradient_takes_no_memory_for_one)
 {
