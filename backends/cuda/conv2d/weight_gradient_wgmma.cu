@@ -22,14 +22,11 @@ constexpr int STAGES = 4;
 template <int PRODUCTS> constexpr int RUN = PRODUCTS == 3 ? 4 : 8;
 /* Units of 16 bytes from 8 positions to the next 8. */
 constexpr int EIGHT = 8;
-/* Which of a descriptor's offsets leads from 8 positions to the next 8: the leading one; the other from 8 channels to the next 8. */
-constexpr bool LEADING_ALONG_POSITIONS = true;
 
 /* A matrix that begins at a unit of 16 bytes, whose blocks of 8 channels are `plane` units apart. */
 static __device__ __forceinline__ shared_matrix matrix_at(uint32_t at, int plane)
 {
-    const shared_matrix m = LEADING_ALONG_POSITIONS ? shared_matrix_of(0, EIGHT, plane)
-                                                    : shared_matrix_of(0, plane, EIGHT);
+    const shared_matrix m = shared_matrix_of(0, EIGHT, plane);
     return { m.at + at, m.stride };
 }
 
