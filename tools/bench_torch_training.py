@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bench_torch import least_seconds
+from compare_models import LeNet, ResNet20
 
 PROBLEMS = {
     "A": "n8c64h512w256o128k5x7p0", "B": "n8c32h512w512o64k5x9p0", "kb55": "n8c64h512w1024o128k3x3p0",
@@ -66,43 +67,6 @@ def time_transposed():
             print(f"{name:9} transposed: fp32 {least_milliseconds(lambda: layer(x)):8.3f}", flush=True)
 
 
-class LeNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2).flatten(1)
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x)))))
-
-
-class Block(nn.Module):
-    def __init__(self, channels, out, stride):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
-        self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
-        self.new = out - channels
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        if self.new:
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.new // 2, self.new // 2))
-        return F.relu(y + x)
-
-
-class ResNet20(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.bn, self.linear = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.Linear(64, 10)
-        self.blocks = nn.Sequential(*(Block(16 * 2 ** max(0, i - (j == 0)), 16 * 2 ** i, 2 if i and j == 0 else 1)
-                                      for i in range(3) for j in range(3)))
-
-    def forward(self, x):
-        return self.linear(self.blocks(F.relu(self.bn(self.conv(x)))).mean((2, 3)))
-
-
 def wall_milliseconds(run, count):
     best = float("inf")
     for _ in range(3):
@@ -141,12 +105,12 @@ def time_step(network, images, shape):
 
 def time_steps():
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    for network, shape in (LeNet, (1, 28, 28)), (ResNet20, (3, 32, 32)):
+    for network, name, shape in (LeNet, "LeNet", (1, 28, 28)), (lambda: ResNet20("A"), "ResNet-20", (3, 32, 32)):
         for images in 64, 1024:
             times = []
             for torch.backends.cudnn.benchmark in (False, True):
                 times.append(time_step(network, images, shape))
-            print(f"{network.__name__:9} step, {images:4} images: eager {min(t[0] for t in times):7.3f}  graph "
+            print(f"{name:9} step, {images:4} images: eager {min(t[0] for t in times):7.3f}  graph "
                   f"{min(t[1] for t in times):7.3f}", flush=True)
 
 
