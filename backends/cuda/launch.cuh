@@ -34,6 +34,12 @@ inline unsigned grid_for_blocks(const talc_device *device, int64_t tiles)
     for (Index i = (Index)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                      \
          i += (Index)gridDim.x * blockDim.x)
 
+/// `most` bytes of shared memory, or what the GPU lends a block, if that is less: those of compute capability 8.6 and 8.9 lend 99 KB.
+inline int64_t shared_up_to(const talc_device *device, int64_t most)
+{
+    return talc_smaller(most, talc_cuda_state_of(device)->block_shared);
+}
+
 /// Lets a kernel have `most` bytes of dynamic shared memory: the same in every call, since other threads' launches of it see it too.
 template <typename Kernel> cudaError_t allow_shared(Kernel kernel, int64_t most)
 {

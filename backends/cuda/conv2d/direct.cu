@@ -281,8 +281,7 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
                       const talc_conv2d_arguments *a)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
-    const int lent = talc_cuda_state_of(device)->block_shared;
-    const size_t most = MOST_SHARED < (size_t)lent ? MOST_SHARED : (size_t)lent;
+    const size_t most = (size_t)shared_up_to(device, MOST_SHARED);
     return with_tiles<T>(device, p, [&](auto kernel, const tiled_plan &plan) {
         if (plan.packed > bytes || plan.shared > most ||
             (plan.shared > 48 << 10 && allow_shared(kernel, (int64_t)most) != cudaSuccess))

@@ -45,12 +45,6 @@ template <typename T> struct phases_problem {
     divisor<uint32_t> channel_tiles, column_tiles, row_tiles, groups, by_taps;
 };
 
-/* GPUs of compute capability 8.6 and 8.9 lend less. */
-inline int64_t phases_shared_most(const talc_device *device)
-{
-    return talc_smaller(SHARED_BYTES, talc_cuda_state_of(device)->block_shared);
-}
-
 /* False where the phases are too many, their weights too large, or the extents. */
 inline bool phases_plan_of(const talc_device *device, const talc_conv2d_problem *p,
                            phases_plan &plan)
@@ -77,7 +71,7 @@ inline bool phases_plan_of(const talc_device *device, const talc_conv2d_problem 
     plan.column_tiles = talc_ceil_div(columns, WARP * plan.column_warps);
     plan.blocks = p->N * p->groups * plan.channel_tiles * plan.row_tiles * plan.column_tiles;
     plan.shared = (size_t)(plan.chunk * weights + BLOCK * CHANNELS * ROWS * p->stride_w * size);
-    return plan.blocks <= INT_MAX && plan.shared <= (size_t)phases_shared_most(device);
+    return plan.blocks <= INT_MAX && plan.shared <= (size_t)shared_up_to(device, SHARED_BYTES);
 }
 
 /* Of FFMA's rate what it makes, and of memory's, as measured on an H200. */
@@ -251,7 +245,7 @@ static cudaError_t phases_run(talc_device *device, const talc_conv2d_problem *p,
     s.chunk = plan.chunk;
     s.channel_tiles.set(plan.channel_tiles), s.column_tiles.set(plan.column_tiles);
     s.row_tiles.set(plan.row_tiles), s.groups.set(p->groups);
-    const cudaError_t error = allow_shared(&sum_phases<T>, phases_shared_most(device));
+    const cudaError_t error = allow_shared(&sum_phases<T>, shared_up_to(device, SHARED_BYTES));
     if (error == cudaSuccess)
         sum_phases<T><<<(unsigned)plan.blocks, BLOCK, plan.shared, talc_cuda_stream(device)>>>(s);
     return error;

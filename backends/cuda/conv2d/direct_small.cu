@@ -381,12 +381,6 @@ template <typename T, typename Use> static bool with_kernel(const small_shape &s
                            : false;
 }
 
-/* GPUs of compute capability 8.6 and 8.9 lend less. */
-static int64_t shared_most(const talc_device *device)
-{
-    return talc_smaller(SHARED_BYTES, talc_cuda_state_of(device)->block_shared);
-}
-
 /* Tiles of so many groups of channels, units and splits; false where they do not fit shared memory. */
 template <typename T>
 static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_tiles &t)
@@ -462,7 +456,7 @@ static double choose(const talc_device *device, const small_shape &s, small_tile
                 t.channel_groups = channels, t.unit_groups = units;
                 t.splits = WARPS / channels / units;
                 if ((channels > 1 && channels / 2 * CHANNELS >= s.OC) ||
-                    !fill<T>(s, taps_w, shared_most(device), t))
+                    !fill<T>(s, taps_w, shared_up_to(device, SHARED_BYTES), t))
                     continue;
                 const double seconds = seconds_of<T>(device, s, taps_w, t);
                 if (seconds < least)
@@ -502,7 +496,7 @@ static talc_status launch(talc_device *device, const talc_conv2d_problem *p,
     q.by_pitch.set(tiles.pitch), q.by_patch_rows.set(tiles.patch_rows);
     cudaError_t error = cudaErrorInvalidValue;
     with_kernel<T>(q.s, [&](auto kernel, int) {
-        error = allow_shared(kernel, shared_most(device));
+        error = allow_shared(kernel, shared_up_to(device, SHARED_BYTES));
         if (error == cudaSuccess)
             kernel<<<(unsigned)tiles.blocks, BLOCK, tiles.shared, talc_cuda_stream(device)>>>(q);
         return true;
