@@ -139,6 +139,13 @@ void talc_cuda_blas_settle(void);
 /// Gives back the device's cuBLAS handle, if it has one.
 void talc_cuda_blas_close(talc_device *device);
 
+/// Bytes up to where the next part of a workspace may begin.
+static inline size_t talc_cuda_aligned(size_t bytes)
+{
+    enum { ALIGNMENT = 256 };
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 /* The lists of the tables. */
 extern const talc_algorithm talc_cuda_batch_norm2d[];
 extern const talc_algorithm talc_cuda_binary[];

@@ -4,7 +4,8 @@
 ///     B[s, (ic * KH + kh) * KW + kw, j] = x'[s, ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///
 /// B, the im2col matrix, repeats every input KH * KW times, so only as much of it is made as the workspace holds: several
-/// slices, else a chunk of the columns of one, else a chunk of the rows of these too. A kernel writes it and cuBLAS multiplies it into y.
+/// slices, else a chunk of the columns of one, else a chunk of the rows of these too. A kernel writes it; cuBLAS multiplies it into y, or
+/// tensor cores do, as strict, where whole planes and their operands' halves fit the workspace (matmul/product.h).
 ///
 /// Who writes what: a block of threads takes up to 1,024 columns and one or more input channels; a thread works out where its
 /// COLUMNS columns begin in the image once and then goes through the taps. Accesses are coalesced, and x is
@@ -83,7 +84,7 @@ im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_pr
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), room = (int64_t)(limit / size);
     const int64_t C = p->C / p->groups, taps = p->KH * p->KW, P = p->OH * p->OW;
-    im2col_plan plan = { 1, P, C, aligned(P), 0 };
+    im2col_plan plan = { 1, P, C, aligned(P), 0, 0, 0 };
     if (C * taps <= room / plan.ld) {
         plan.slices = even(p->N * p->groups, room / (C * taps * plan.ld));
     } else {
@@ -94,6 +95,33 @@ im2col_plan talc_cuda_im2col_cut(const talc_device *device, const talc_conv2d_pr
     }
     plan.bytes = (size_t)(plan.slices * plan.channels * taps * plan.ld * size);
     return plan;
+}
+
+talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const im2col_plan *plan, int64_t taps,
+                                              void *workspace)
+{
+    talc_cuda_conv2d_chunk chunk = {};
+    chunk.slices = plan->slices, chunk.columns = plan->columns, chunk.rows = plan->channels * taps;
+    chunk.b = workspace;
+    chunk.ldb = plan->ld;
+    chunk.b_stride = chunk.rows * plan->ld;
+    if (plan->packing > 0 && workspace != NULL)
+        chunk.packing = (char *)workspace + plan->packing_at;
+    chunk.packing_bytes = plan->packing;
+    return chunk;
+}
+
+im2col_plan talc_cuda_im2col_cut_packed(const talc_device *device, const talc_conv2d_problem *p,
+                                        size_t limit, double *seconds)
+{
+    im2col_plan plan = talc_cuda_im2col_cut(device, p, limit / 2);
+    const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan, p->KH * p->KW, NULL);
+    double one = 0;
+    plan.packing_at = talc_cuda_aligned(plan.bytes);
+    if (plan.packing_at < limit)
+        plan.packing = talc_cuda_conv2d_packing(device, p, &chunk, limit - plan.packing_at, &one);
+    *seconds = one * (double)talc_ceil_div(p->N, plan.slices);
+    return plan.packing > 0 ? plan : talc_cuda_im2col_cut(device, p, limit);
 }
 
 // ---- Building B ---------------------------------------------------------------------------------------------
@@ -242,10 +270,7 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
     const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
     const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
     talc_status status = TALC_OK;
-    talc_cuda_conv2d_chunk chunk = {};
-    chunk.b = arguments->base.workspace;
-    chunk.ldb = plan.ld;
-    chunk.b_stride = rows * plan.ld;
+    talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan, taps, arguments->base.workspace);
     for (int64_t slice = 0; slice < slices; slice += plan.slices)
         for (int64_t column = 0; column < P; column += plan.columns)
             for (int64_t row = 0; row < K && status == TALC_OK; row += rows) {
@@ -267,11 +292,12 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
                                          size_t limit, talc_plan *plan)
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
-    const im2col_plan own = talc_cuda_im2col_cut(device, p, limit);
+    double products = 0;
+    const im2col_plan own = talc_cuda_im2col_cut_packed(device, p, limit, &products);
     const double outputs = (double)p->N * (double)p->groups * (double)p->OH * (double)p->OW;
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
-    plan->workspace = own.bytes;
+    plan->workspace = talc_cuda_im2col_bytes(&own);
     /* B is written, then read by the product, whose tiles are 64 channels of a group and 64 pixels of an image, or a quarter of that at
      * less than its rate where the others are too few or too empty. */
     const auto tiled_share = [&](int64_t side, double rate) {
@@ -284,9 +310,12 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     };
     const double large = tiled_share(64, 1), small = tiled_share(32, 0.7);
     const bool ends = p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
-    plan->seconds = talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
-                                             talc_conv2d_bytes(p), ends ? 2 : 1) +
-                    talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
+    if (products == 0)
+        products = talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
+                                            talc_conv2d_bytes(p), ends ? 2 : 1);
+    else if (ends)
+        products += talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p), 1);
+    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);
     talc_plan_keep(plan, &own, sizeof own);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;

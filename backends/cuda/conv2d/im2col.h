@@ -10,12 +10,28 @@ TALC_BEGIN_DECLARATIONS
 typedef struct talc_cuda_im2col_plan {
     int64_t slices, columns, channels; ///< channels are KH * KW rows each
     int64_t ld;                        ///< elements from one row of B to the next
-    size_t bytes;
+    size_t bytes;                      ///< of B
+    size_t packing_at, packing;        ///< for tensor cores, after B; 0 bytes: cuBLAS multiplies
 } talc_cuda_im2col_plan;
 
 /// As much of B as `limit` bytes hold, or the least that is worth a launch.
 talc_cuda_im2col_plan talc_cuda_im2col_cut(const talc_device *device,
                                            const talc_conv2d_problem *problem, size_t limit);
+
+/// That, or half of it with the packing for tensor cores where they are faster: then `seconds` is how long all products take, else 0.
+talc_cuda_im2col_plan talc_cuda_im2col_cut_packed(const talc_device *device,
+                                                  const talc_conv2d_problem *problem, size_t limit,
+                                                  double *seconds);
+
+/// Bytes of workspace: B and what follows it.
+static inline size_t talc_cuda_im2col_bytes(const talc_cuda_im2col_plan *plan)
+{
+    return plan->packing > 0 ? plan->packing_at + plan->packing : plan->bytes;
+}
+
+/// The first chunk of a plan, B at the start of `workspace`; NULL in a plan. Rows of B are KH * KW = `taps` a channel.
+talc_cuda_conv2d_chunk talc_cuda_im2col_chunk(const talc_cuda_im2col_plan *plan, int64_t taps,
+                                              void *workspace);
 
 /// Writes chunk->b, of rows that start with a channel, from x.
 talc_status talc_cuda_im2col_build(talc_device *device, const talc_conv2d_problem *problem,

@@ -3,12 +3,12 @@
 ///     D[s, k, j] = sum over oc of w[g, oc, k] * dy[s, oc, j]        dx[s, ic, h, w] = sum of D[s, (ic, kh, kw), (oh, ow)]
 ///     dw[g, oc, k] = sum over n, j of dy[n, g, oc, j] * B[n, g, k, j]
 ///
-/// where dx takes every tap and output that read x[h, w] (gather.cuh). Like B, D is made in chunks that the workspace holds: cuBLAS
-/// writes one and a kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart, and goes
+/// where dx takes every tap and output that read x[h, w] (gather.cuh). Like B, D is made in chunks that the workspace holds: cuBLAS or
+/// tensor cores (matmul/product.h) write one and a kernel gathers from it. A thread of that has COLUMNS elements of a plane of dx, a warp apart, and goes
 /// through their taps: neighbours read neighbours and nobody else writes, so the order of a sum is fixed. Where D is
 /// cut into columns, the elements that outputs on both sides read are added to by the later chunk.
 ///
-/// For dw im2col's kernel writes chunks of B and cuBLAS multiplies them into sums beside each other (sums.h).
+/// For dw im2col's kernel writes chunks of B, which are multiplied into sums beside each other (sums.h).
 ///
 /// Arithmetic: the data's type, in cuBLAS's fixed order; the cuts follow from the problem, the GPU and the workspace limit.
 #include "backends/cuda/conv2d/gather.cuh"
@@ -26,9 +26,6 @@ using namespace talc;
 
 /* Elements of a thread, a warp apart, so that a warp's accesses lie beside each other. */
 constexpr int COLUMNS = 4;
-
-/* Where parts begin in the workspace. */
-constexpr size_t ALIGNMENT = 256;
 
 struct gradient_plan {
     talc_cuda_im2col_plan matrix;
@@ -166,10 +163,7 @@ static talc_status grad_input(talc_device *device, const talc_conv2d_problem *p,
     const int64_t taps = p->KH * p->KW, K = p->C / p->groups * taps, P = p->OH * p->OW;
     const int64_t slices = p->N * p->groups, rows = plan.channels * taps;
     talc_status status = TALC_OK;
-    talc_cuda_conv2d_chunk chunk = {};
-    chunk.b = arguments->base.workspace;
-    chunk.ldb = plan.ld;
-    chunk.b_stride = rows * plan.ld;
+    talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan, taps, arguments->base.workspace);
     for (int64_t slice = 0; slice < slices; slice += plan.slices)
         for (int64_t row = 0; row < K; row += rows)
             for (int64_t column = 0; column < P && status == TALC_OK; column += plan.columns) {
@@ -200,23 +194,37 @@ static talc_conv2d_problem group_of(const talc_conv2d_problem *p)
     return group;
 }
 
-static gradient_plan plan_weight(const talc_device *device, const talc_conv2d_problem *p,
-                                 size_t limit)
+/* The sums have what the matrix leaves, and a quarter at least where they need it. */
+static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_problem *p,
+                               size_t limit)
 {
     const talc_conv2d_problem group = group_of(p);
     const int64_t taps = p->KH * p->KW;
-    gradient_plan plan;
-    /* The sums have what the matrix leaves, and a quarter at least where they need it. */
-    const talc_cuda_conv2d_sums_plan most =
-        talc_cuda_conv2d_sums_cut(device, p, group.C * taps, p->N, p->OH * p->OW,
-                                  limit / 4 > ALIGNMENT ? limit / 4 - ALIGNMENT : 0);
+    gradient_plan plan = {};
+    const size_t part = talc_cuda_aligned(1);
+    const talc_cuda_conv2d_sums_plan most = talc_cuda_conv2d_sums_cut(
+        device, p, group.C * taps, p->N, p->OH * p->OW, limit / 4 > part ? limit / 4 - part : 0);
     plan.matrix =
-        talc_cuda_im2col_cut(device, &group, limit - (most.bytes > 0 ? most.bytes + ALIGNMENT : 0));
-    plan.sums_at = (plan.matrix.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        talc_cuda_im2col_cut(device, &group, limit - (most.bytes > 0 ? most.bytes + part : 0));
+    plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
     plan.sums = talc_cuda_conv2d_sums_cut(
         device, p, plan.matrix.channels * taps, talc_smaller(plan.matrix.slices, p->N),
         plan.matrix.columns, limit > plan.sums_at ? limit - plan.sums_at : 0);
     return plan;
+}
+
+/* With packing for tensor cores after the sums where they are faster: then `seconds` is how long the products take, else 0. */
+static gradient_plan plan_weight(const talc_device *device, const talc_conv2d_problem *p,
+                                 size_t limit, double *seconds)
+{
+    gradient_plan plan = plan_sums(device, p, limit / 2);
+    const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan.matrix, p->KH * p->KW, NULL);
+    plan.matrix.packing_at = talc_cuda_aligned(plan.sums_at + plan.sums.bytes);
+    if (plan.matrix.packing_at < limit)
+        plan.matrix.packing = talc_cuda_conv2d_sums_packing(
+            device, p, &chunk, &plan.sums, limit - plan.matrix.packing_at, seconds);
+    *seconds *= (double)(p->groups * talc_ceil_div(p->C / p->groups, plan.matrix.channels));
+    return plan.matrix.packing > 0 ? plan : plan_sums(device, p, limit);
 }
 
 /* Rows [row, row + rows) of group `group`. */
@@ -231,6 +239,9 @@ static talc_status grad_rows(talc_device *device, const talc_conv2d_problem *p,
     talc_cuda_conv2d_sums sums = {};
     sums.plan = plan.sums;
     sums.workspace = (char *)arguments->base.workspace + plan.sums_at;
+    if (plan.matrix.packing > 0)
+        sums.packing = (char *)arguments->base.workspace + plan.matrix.packing_at;
+    sums.packing_bytes = plan.matrix.packing;
     sums.group = group, sums.row = row, sums.rows = rows;
     talc_cuda_conv2d_chunk chunk = {};
     chunk.b = arguments->base.workspace;
@@ -263,8 +274,9 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 
 // ---- The row ------------------------------------------------------------------------------------------------
 
-/* The products, B or D written and read, dx by gathering from D, and the launches. */
-static double seconds(const talc_device *device, const talc_conv2d_problem *p, int64_t launches)
+/* The products, which take `products` or go to cuBLAS, B or D written and read, dx by gathering from D, and the launches. */
+static double seconds(const talc_device *device, const talc_conv2d_problem *p, int64_t launches,
+                      double products)
 {
     const int64_t OC = p->OC / p->groups, K = p->C / p->groups * p->KH * p->KW;
     const int64_t narrow = p->direction == TALC_GRAD_INPUT ? K : talc_smaller(OC, K);
@@ -275,7 +287,9 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p, i
     constexpr double GATHERING = 0.75e12;
     const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W *
                       (double)talc_dtype_size(p->dtype);
-    return talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), (int)launches) +
+    if (products == 0)
+        products = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0);
+    return products + talc_cuda_conv2d_seconds(device, p, INFINITY, 0, (int)launches) +
            talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
            (p->direction == TALC_GRAD_INPUT ? dx / GATHERING : 0);
 }
@@ -285,16 +299,19 @@ const char *talc_cuda_conv2d_im2col_gradient_plan(const talc_device *device, con
 {
     const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;
     gradient_plan own = {};
+    double products = 0;
     int64_t launches = p->direction == TALC_GRAD_INPUT ? 3 : 5;
     if (p->direction == TALC_GRAD_INPUT) {
-        own.matrix = talc_cuda_im2col_cut(device, p, limit);
-        plan->workspace = own.matrix.bytes;
+        own.matrix = talc_cuda_im2col_cut_packed(device, p, limit, &products);
+        plan->workspace = talc_cuda_im2col_bytes(&own.matrix);
     } else {
-        own = plan_weight(device, p, limit);
+        own = plan_weight(device, p, limit, &products);
         plan->workspace = own.sums.bytes > 0 ? own.sums_at + own.sums.bytes : own.matrix.bytes;
+        if (own.matrix.packing > 0)
+            plan->workspace = talc_cuda_im2col_bytes(&own.matrix);
         launches *= talc_smaller(p->groups, 1 << 20);
     }
-    plan->seconds = seconds(device, p, launches);
+    plan->seconds = seconds(device, p, launches, products);
     talc_plan_keep(plan, &own, sizeof own);
     plan->missing = talc_cuda_blas_refuses;
     return NULL;

@@ -22,9 +22,16 @@ typedef struct talc_cuda_conv2d_chunk {
     int64_t row, rows;     ///< after the first chunk of rows, sums are added to y
     void *b;               ///< B's chunk of the first slice
     int64_t ldb, b_stride; ///< elements from row to row, from slice to slice
+    void *packing;         ///< for the operands of tensor cores; NULL: cuBLAS multiplies
+    size_t packing_bytes;
 } talc_cuda_conv2d_chunk;
 
-/// Multiplies the chunk by cuBLAS: forward B into arguments->y, for the input gradient arguments->dy into B.
+/// Bytes of packing, at most `limit`, with which tensor cores multiply chunks like this one faster than cuBLAS, and how long one takes,
+/// in `seconds`; 0 where they do not.
+size_t talc_cuda_conv2d_packing(const talc_device *device, const talc_conv2d_problem *problem,
+                                const talc_cuda_conv2d_chunk *chunk, size_t limit, double *seconds);
+
+/// Multiplies the chunk: forward B into arguments->y, for the input gradient arguments->dy into B.
 talc_status talc_cuda_conv2d_multiply(talc_device *device, const talc_conv2d_problem *problem,
                                       const talc_conv2d_arguments *arguments,
                                       const talc_cuda_conv2d_chunk *chunk);

@@ -1,8 +1,8 @@
-/// The sums of sums.h: how they are shared out, their products by cuBLAS, and the kernel that adds the slots. It reads them once; a
+/// The sums of sums.h: how they are shared out, their products, and the kernel that adds the slots. It reads them once; a
 /// block has OUTPUTS neighbouring results, and SLICES threads of each add every SLICES-th slot, the results of which are
 /// added in order.
 #include "backends/cuda/conv2d/sums.h"
-#include "backends/cuda/device/blas.h"
+#include "backends/cuda/matmul/product.h"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "tensor/extent.h"
@@ -61,6 +61,41 @@ static place place_of(const talc_conv2d_problem *p, const talc_conv2d_arguments 
     return { (char *)sums->workspace, sums->rows, OC * sums->rows };
 }
 
+/* `count` products of chunks of `chunk`, whose sums are `ld` elements a row and `step` apart; the operands' addresses are missing. */
+static talc_cuda_product product_of(const talc_conv2d_problem *p,
+                                    const talc_cuda_conv2d_chunk *chunk, const batch &b,
+                                    int64_t rows, int64_t ld, int64_t step, int64_t count)
+{
+    talc_cuda_product product = {};
+    product.dtype = p->dtype;
+    product.M = p->OC / p->groups;
+    product.N = rows;
+    product.K = b.columns;
+    product.lda = p->OH * p->OW;
+    product.ldb = chunk->ldb;
+    product.ldc = ld;
+    product.transpose_b = true;
+    product.batch = count;
+    product.a_stride = b.dy_step;
+    product.b_stride = b.b_step;
+    product.c_stride = step;
+    return product;
+}
+
+size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *p,
+                                     const talc_cuda_conv2d_chunk *chunk,
+                                     const talc_cuda_conv2d_sums_plan *plan, size_t limit,
+                                     double *seconds)
+{
+    const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
+    if (chunk->slices < p->N || chunk->columns < P || plan->cut < P || plan->slots < p->N)
+        return 0;
+    const batch b = { 0, 0, p->OC * P, chunk->b_stride, P };
+    const talc_cuda_product product =
+        product_of(p, chunk, b, chunk->rows, chunk->rows, OC * chunk->rows, p->N);
+    return talc_cuda_product_workspace(device, &product, limit, seconds);
+}
+
 static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
                             const talc_conv2d_arguments *arguments,
                             const talc_cuda_conv2d_chunk *chunk, const talc_cuda_conv2d_sums *sums,
@@ -68,24 +103,13 @@ static talc_status multiply(talc_device *device, const talc_conv2d_problem *p,
 {
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const place to = place_of(p, arguments, sums);
-    talc_cuda_product product = {};
-    product.dtype = p->dtype;
-    product.M = p->OC / p->groups;
-    product.N = sums->rows;
-    product.K = b.columns;
+    talc_cuda_product product = product_of(p, chunk, b, sums->rows, to.ld, to.step, count);
     product.a = (const char *)arguments->dy + (b.dy + first * b.dy_step) * size;
     product.b = (const char *)chunk->b + (b.b + first * b.b_step) * size;
     product.c = to.at + (slot + first) * to.step * size;
-    product.lda = p->OH * p->OW;
-    product.ldb = chunk->ldb;
-    product.ldc = to.ld;
-    product.transpose_b = true;
     product.add = add;
-    product.batch = count;
-    product.a_stride = b.dy_step;
-    product.b_stride = b.b_step;
-    product.c_stride = to.step;
-    return talc_cuda_multiply(device, "conv2d.grad_weight", &product);
+    return talc_cuda_product_run(device, "conv2d.grad_weight", &product, sums->packing,
+                                 sums->packing_bytes);
 }
 
 /* Into `count` slots from `slot` on, of which those that hold something are added to. */

@@ -30,9 +30,18 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_cut(const talc_device *device,
 typedef struct talc_cuda_conv2d_sums {
     talc_cuda_conv2d_sums_plan plan;
     void *workspace; ///< plan.bytes
+    void *packing;   ///< for the operands of tensor cores; NULL: cuBLAS multiplies
+    size_t packing_bytes;
     int64_t group, row, rows;
     int64_t filled; ///< slots that hold something; 0 at first
 } talc_cuda_conv2d_sums;
+
+/// Bytes of packing, at most `limit`, with which tensor cores make all sums in one product, faster than cuBLAS, and how long that takes,
+/// in `seconds`; 0 where they do not. `chunk` is the first; no addresses are looked at.
+size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *problem,
+                                     const talc_cuda_conv2d_chunk *chunk,
+                                     const talc_cuda_conv2d_sums_plan *plan, size_t limit,
+                                     double *seconds);
 
 /// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more columns than the first.
 talc_status talc_cuda_conv2d_sums_add(talc_device *device, const talc_conv2d_problem *problem,

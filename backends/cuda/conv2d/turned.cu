@@ -10,17 +10,9 @@
 
 using namespace talc;
 
-/* Where parts of the workspace begin. */
-constexpr size_t ALIGNMENT = 256;
-
 constexpr int MOST_PHASES = 64;
 /* Bytes of the phases of a round of images. */
 constexpr size_t ROUND_BYTES = (size_t)192 << 20;
-
-static size_t aligned(int64_t bytes)
-{
-    return ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
 
 // ---- The phases ---------------------------------------------------------------------------------------------
 
@@ -95,9 +87,10 @@ static phases_layout layout_of(const talc_conv2d_problem *p, const phases &of, i
         const turned_axis &h = of.h[k / p->stride_w], &w = of.w[k % p->stride_w];
         l.weights_at[k] = (int64_t)(l.weights / size);
         l.at[k] = is_empty(h, w) ? -1 : (int64_t)(l.of_phases / size);
-        l.weights += aligned(pairs * h.taps * w.taps * (int64_t)size);
+        l.weights += talc_cuda_aligned((size_t)(pairs * h.taps * w.taps * (int64_t)size));
         if (!is_empty(h, w) && round > 0)
-            l.of_phases += aligned(round * p->C * h.count * w.count * (int64_t)size);
+            l.of_phases +=
+                talc_cuda_aligned((size_t)(round * p->C * h.count * w.count * (int64_t)size));
     }
     return l;
 }

@@ -37,7 +37,6 @@ constexpr int COLUMN_WARPS = 4;
 constexpr int AT_ONCE = 3;             /* columns whose products do not wait for each other */
 constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, where the workspace may be so large */
 constexpr int64_t LEAST_PRODUCTS = 16;
-constexpr int ALIGNMENT = 256;
 
 // ---- Packing ------------------------------------------------------------------------------------------------
 
@@ -398,11 +397,6 @@ static int64_t fewest_products(const talc_conv2d_problem *p)
            fewest_positions(p->W, p->OW, p->KW, p->stride_w, p->dilation_w, p->pad_left);
 }
 
-static size_t aligned(int64_t bytes)
-{
-    return (size_t)(talc_ceil_div(bytes, ALIGNMENT) * ALIGNMENT);
-}
-
 /* What follows from a plan: the parts of the workspace. */
 struct weight_layout {
     int group_taps, tap_groups, columns;
@@ -417,10 +411,11 @@ static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, co
     l.tap_groups = (int)talc_ceil_div(x.taps, l.group_taps);
     l.x_patches = (int64_t)x.groups * x.chunks, l.dy_patches = (int64_t)x.groups * dy.chunks;
     l.blocks = l.dy_patches * x.chunks * l.tap_groups;
-    l.x = aligned(w.round * l.x_patches * x.patch_bytes);
-    l.dy = aligned(w.round * l.dy_patches * dy.patch_bytes);
-    l.notes = aligned(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(patch_note));
-    l.doubts = aligned(l.blocks * w.splits * (int64_t)sizeof(float));
+    l.x = talc_cuda_aligned((size_t)(w.round * l.x_patches * x.patch_bytes));
+    l.dy = talc_cuda_aligned((size_t)(w.round * l.dy_patches * dy.patch_bytes));
+    l.notes = talc_cuda_aligned(
+        (size_t)(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(patch_note)));
+    l.doubts = talc_cuda_aligned((size_t)(l.blocks * w.splits * (int64_t)sizeof(float)));
     l.parts = (size_t)(l.blocks * w.splits * block_floats(w) * (int64_t)sizeof(float));
     return l;
 }
