@@ -87,6 +87,7 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
                  some(4) == 1 ? "_f64" : "");
         const talc_conv2d_problem p = problem_of(text);
         state.multiprocessors = sizes[i % 5];
+        state.capability = i % 16 == 0 ? 90 : 80;
         const size_t limit = (size_t)some((int64_t)1 << (10 + i % 22));
         const size_t bytes = planned(&p, limit);
         cr_assert(bytes <= limit || bytes <= least_of(&p), "%s: %zu of %zu bytes", text, bytes,
@@ -100,6 +101,34 @@ Test(conv2d_plans, im2col_uses_what_it_asked_for_on_any_problem)
     }
     cr_assert(whole > TRIALS / 20 && cut > TRIALS / 4 && rows > TRIALS / 4, "%d %d %d", whole, cut,
               rows);
+}
+
+/* Whole planes go to tensor cores where the limit holds their halves too; f64, groups and older GPUs go to cuBLAS. */
+Test(conv2d_plans, im2col_packs_for_tensor_cores)
+{
+    static const struct {
+        const char *text;
+        size_t limit;
+        bool packs;
+    } cases[] = {
+        { "n32c256h16w16o512k3x3p1x1", (size_t)512 << 20, true },
+        { "n32c256h16w16o512k3x3p1x1_dx", (size_t)512 << 20, true },
+        { "n8c256h56w56o256k3x3p1x1_dw", (size_t)512 << 20, true },
+        { "n32c256h16w16o512k3x3p1x1", (size_t)1 << 20, false },
+        { "n32c256h16w16o512k3x3p1x1g2", (size_t)512 << 20, false },
+        { "n32c256h16w16o512k3x3p1x1_f64", (size_t)512 << 20, false },
+        { "n1c4h8w8o4k3x3p1x1", (size_t)512 << 20, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        state = (talc_cuda_state){ .multiprocessors = 132, .capability = 80 };
+        const talc_plan before = plan_by("im2col", &p, cases[i].limit);
+        state.capability = 90;
+        const talc_plan plan = plan_by("im2col", &p, cases[i].limit);
+        cr_expect((plan.seconds < before.seconds) == cases[i].packs, "%s: %g s, before %g s",
+                  cases[i].text, plan.seconds, before.seconds);
+        cr_expect(plan.workspace <= cases[i].limit, "%s: %zu bytes", cases[i].text, plan.workspace);
+    }
 }
 
 /* Long rows of taps are for direct while its tiles fit; strides, short kernels and empty tiles for im2col. */

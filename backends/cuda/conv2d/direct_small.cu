@@ -88,7 +88,7 @@ static __device__ __forceinline__ unit_place unit_of(const small_problem<T> &p, 
     return { image, line - image * p.t.rows, (unit - line * (int)p.by_row_units.by) * COLUMNS<T> };
 }
 
-/* Weights of `count` input channels from `first` on. Taps that a phase lacks are zeros. */
+/* Weights of `count` input channels from `first` on. Nothing reads taps that a phase lacks. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
                                                     const small_place &at, int first, int count,
@@ -106,7 +106,8 @@ static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
         const T *from = w + c * s.w_in + kh * f.tap_h;
 #pragma unroll
         for (int kw = 0; kw < TAPS; kw++, from += f.tap_w)
-            to[(row * TAPS + kw) * pitch + oc] = exists && kw < f.taps_w ? __ldg(from) : (T)0;
+            if (kw < f.taps_w)
+                to[(row * TAPS + kw) * pitch + oc] = exists ? __ldg(from) : (T)0;
     }
 }
 

@@ -213,16 +213,21 @@ static gradient_plan plan_sums(const talc_device *device, const talc_conv2d_prob
     return plan;
 }
 
-/* With packing for tensor cores after the sums where they are faster: then `seconds` is how long the products take, else 0. */
+/* With packing for tensor cores after the sums, one an image, where they are faster: then `seconds` is how long the products take, else
+ * 0. */
 static gradient_plan plan_weight(const talc_device *device, const talc_conv2d_problem *p,
                                  size_t limit, double *seconds)
 {
-    gradient_plan plan = plan_sums(device, p, limit / 2);
+    const talc_conv2d_problem group = group_of(p);
+    gradient_plan plan = {};
+    plan.matrix = talc_cuda_im2col_cut(device, &group, limit / 2);
     const talc_cuda_conv2d_chunk chunk = talc_cuda_im2col_chunk(&plan.matrix, p->KH * p->KW, NULL);
+    plan.sums_at = talc_cuda_aligned(plan.matrix.bytes);
+    plan.sums = talc_cuda_conv2d_sums_whole(p, chunk.rows);
     plan.matrix.packing_at = talc_cuda_aligned(plan.sums_at + plan.sums.bytes);
     if (plan.matrix.packing_at < limit)
         plan.matrix.packing = talc_cuda_conv2d_sums_packing(
-            device, p, &chunk, &plan.sums, limit - plan.matrix.packing_at, seconds);
+            device, p, &chunk, limit - plan.matrix.packing_at, seconds);
     *seconds *= (double)(p->groups * talc_ceil_div(p->C / p->groups, plan.matrix.channels));
     return plan.matrix.packing > 0 ? plan : plan_sums(device, p, limit);
 }

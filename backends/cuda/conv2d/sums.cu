@@ -7,6 +7,8 @@
 #include "backends/cuda/group.cuh"
 #include "tensor/extent.h"
 
+#include <cmath>
+
 using namespace talc;
 
 /* cuBLAS's tiles of results, of which there should be so many rounds for the GPU, and columns that are worth a product. */
@@ -36,6 +38,13 @@ talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_cut(const talc_device *device,
     }
     plan.bytes = plan.slots > 1 ? (size_t)(plan.slots * slot) : 0;
     return plan;
+}
+
+talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem *p, int64_t rows)
+{
+    const double bytes =
+        (double)p->N * (double)(p->OC / p->groups * rows) * (double)talc_dtype_size(p->dtype);
+    return { p->N, p->OH * p->OW, p->N > 1 ? (size_t)fmin(bytes, 1e18) : 0 };
 }
 
 // ---- Products -----------------------------------------------------------------------------------------------
@@ -83,12 +92,11 @@ static talc_cuda_product product_of(const talc_conv2d_problem *p,
 }
 
 size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *p,
-                                     const talc_cuda_conv2d_chunk *chunk,
-                                     const talc_cuda_conv2d_sums_plan *plan, size_t limit,
+                                     const talc_cuda_conv2d_chunk *chunk, size_t limit,
                                      double *seconds)
 {
     const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
-    if (chunk->slices < p->N || chunk->columns < P || plan->cut < P || plan->slots < p->N)
+    if (chunk->slices < p->N || chunk->columns < P)
         return 0;
     const batch b = { 0, 0, p->OC * P, chunk->b_stride, P };
     const talc_cuda_product product =

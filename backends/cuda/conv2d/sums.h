@@ -36,11 +36,14 @@ typedef struct talc_cuda_conv2d_sums {
     int64_t filled; ///< slots that hold something; 0 at first
 } talc_cuda_conv2d_sums;
 
-/// Bytes of packing, at most `limit`, with which tensor cores make all sums in one product, faster than cuBLAS, and how long that takes,
-/// in `seconds`; 0 where they do not. `chunk` is the first; no addresses are looked at.
+/// Whole images, each with a sum of its own.
+talc_cuda_conv2d_sums_plan talc_cuda_conv2d_sums_whole(const talc_conv2d_problem *problem,
+                                                       int64_t rows);
+
+/// Bytes of packing, at most `limit`, with which tensor cores make these in one product, faster than cuBLAS, and how long that takes, in
+/// `seconds`; 0 where they do not, or where `chunk`, the first, is not all images and columns. Its addresses are not looked at.
 size_t talc_cuda_conv2d_sums_packing(const talc_device *device, const talc_conv2d_problem *problem,
-                                     const talc_cuda_conv2d_chunk *chunk,
-                                     const talc_cuda_conv2d_sums_plan *plan, size_t limit,
+                                     const talc_cuda_conv2d_chunk *chunk, size_t limit,
                                      double *seconds);
 
 /// Adds a chunk, whose slices are images: `chunk->b` is B of the group. No later chunk has more columns than the first.

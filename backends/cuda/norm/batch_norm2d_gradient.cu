@@ -305,11 +305,12 @@ static void launch_parts(talc_device *device, const gradient_plan<T> &plan)
     const bool activates = plan.activation != TALC_ACTIVATION_NONE;
     const auto first =
         activates ? gradient_of_parts<T, COUNT, true> : gradient_of_parts<T, COUNT, false>;
-    const auto second = activates && plan.dresidual == NULL ? gradient_of_input<T, COUNT, true>
-                                                            : gradient_of_input<T, COUNT, false>;
+    /* The first pass has then written what the activation lets through. */
+    const bool stored = activates && plan.dresidual != NULL;
+    const auto second = activates && !stored ? gradient_of_input<T, COUNT, true>
+                                             : gradient_of_input<T, COUNT, false>;
     first<<<blocks, BLOCK, 0, stream>>>(plan, length);
-    second<<<blocks, BLOCK, 0, stream>>>(plan, plan.dresidual != NULL ? plan.dresidual : plan.dy,
-                                         length);
+    second<<<blocks, BLOCK, 0, stream>>>(plan, stored ? plan.dresidual : plan.dy, length);
 }
 
 template <typename T>

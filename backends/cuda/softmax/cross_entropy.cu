@@ -130,6 +130,18 @@ __device__ void gather(T *y, part mine, const entropy_plan<T, Index> &plan, cons
 
 enum work { LOSS, GRADIENT, BOTH };
 
+/* The first thread's value of a group of THREADS. One of the block needs a barrier between two calls, as join_group has. */
+template <int THREADS, typename V> static __device__ V of_leader(V value)
+{
+    if constexpr (THREADS <= WARP)
+        return __shfl_sync(~0u, value, threadIdx.x % WARP / THREADS * THREADS);
+    __shared__ V whole;
+    if (threadIdx.x == 0)
+        whole = value;
+    __syncthreads();
+    return whole;
+}
+
 /* THREADS neighbouring threads have a sample: part of a warp, a warp or the block. All threads of a block loop together. */
 template <typename T, int THREADS, typename Index, work WORK>
 __global__ void __launch_bounds__(BLOCK)
@@ -139,10 +151,7 @@ __global__ void __launch_bounds__(BLOCK)
     constexpr int GROUPS = BLOCK / THREADS;
     __shared__ largest<T> shared_most[BLOCK / WARP];
     __shared__ totals shared_totals[BLOCK / WARP];
-    __shared__ T whole_most;
-    __shared__ double whole_sum;
     const int group = threadIdx.x / THREADS, thread = threadIdx.x % THREADS;
-    const int leader = threadIdx.x % WARP / THREADS * THREADS;
     const double mean_weight = mean_weight_of(plan);
     const double divisor = WORK == LOSS ? 1 : divisor_of(of, plan);
     part mine;
@@ -162,13 +171,7 @@ __global__ void __launch_bounds__(BLOCK)
         if (open)
             most.value = largest_of(plan, x + at[0], thread, THREADS);
         most = join_group(most, THREADS, shared_most);
-        if (THREADS > WARP) {
-            if (threadIdx.x == 0)
-                whole_most = most.value;
-            __syncthreads();
-            most.value = whole_most;
-        } else
-            most.value = __shfl_sync(~0u, most.value, leader);
+        most.value = of_leader<THREADS>(most.value);
         if (open)
             all = totals_of(plan, x + at[0], most.value, thread, THREADS);
         all = join_group(all, THREADS, shared_totals);
@@ -182,13 +185,7 @@ __global__ void __launch_bounds__(BLOCK)
         }
         if (WORK == LOSS)
             continue;
-        if (THREADS > WARP) {
-            if (threadIdx.x == 0)
-                whole_sum = all.exponentials;
-            __syncthreads();
-            all.exponentials = whole_sum;
-        } else
-            all.exponentials = __shfl_sync(~0u, all.exponentials, leader);
+        all.exponentials = of_leader<THREADS>(all.exponentials);
         if (open)
             write_classes(plan, dx + at[0], x + at[0], label, most.value, all.exponentials,
                           dl_of(WORK == BOTH ? NULL : dy, plan.whole ? i : 0, divisor), mean_weight,
