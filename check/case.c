@@ -343,7 +343,14 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
     talc_plan plan;
-    (void)talc_check_plan(family, row, device, problem, limit, &plan);
+    const char *refusal = talc_check_plan(family, row, device, problem, limit, &plan);
+    if (refusal != NULL) {
+        report->status = TALC_UNSUPPORTED;
+        snprintf(report->failure, sizeof report->failure,
+                 "it refuses with a workspace limit of %zu bytes: %s", limit, refusal);
+        talc_scope_leave(scope);
+        return true;
+    }
     lay_out(&stage, options, plan.workspace);
     bool done = room_grow(room, room_bytes(&stage));
     if (done) {

@@ -290,6 +290,26 @@ Test(check_mutants, a_workspace_beyond_memory)
     talc_check_free(check);
 }
 
+static const char *plan_half(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
+{
+    (void)device, (void)problem;
+    plan->workspace = 1000;
+    return limit < 2000 ? "the limit is less than twice what it takes" : NULL;
+}
+
+/* It is never run without a plan. */
+Test(check_mutants, a_row_takes_the_workspace_it_asked_for)
+{
+    talc_algorithm row = *mutant_row(MUTANT_NONE);
+    row.plan = plan_half;
+    talc_check *check = check_new();
+    cr_assert(talc_check_row(check, problems[0], &row) && !talc_check_passed(check));
+    cr_assert(strstr(first_reason(check), "refuses with a workspace limit of 1000 bytes") != NULL,
+              "%s", first_reason(check));
+    talc_check_free(check);
+}
+
 Test(check_mutants, elements_that_were_not_written_are_counted)
 {
     static const struct {

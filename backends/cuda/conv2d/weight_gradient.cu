@@ -495,9 +495,7 @@ static const char *plan_of(bool by_wgmma, const talc_device *device, const talc_
             const int64_t room =
                 limit < 2 * (size_t)ROUND_BYTES ? (int64_t)(limit / 2) : ROUND_BYTES;
             const int64_t most = room / a_tile;
-            w.round = (int)(most < x.pixel_tiles ? most : x.pixel_tiles);
-            if (w.round == 0)
-                continue;
+            w.round = (int)talc_between(most, 1, x.pixel_tiles);
             /* Rounds of one size. */
             w.round = (int)talc_ceil_div(x.pixel_tiles, talc_ceil_div(x.pixel_tiles, w.round));
             const int64_t blocks = layout_of(x, dy, w).blocks;

@@ -5,7 +5,7 @@
 /* Of an H200: until cuBLAS has chosen and launched, 7 to 15 us; its rate beside its rate in long sums, where operands are moved before and
  * not meanwhile; of the rate of memory what `dot` reaches on one matrix; a step of k of `direct`, mostly a wait for memory; a product
  * of `direct` where its blocks do not fill the GPU. */
-static const double CUBLAS = 9.5e-6, CUBLAS_SHARE = 1.2, DOT_SHARE = 0.75, STEP = 23e-9,
+static const double CUBLAS = 9.5e-6, CUBLAS_SHARE = 1.2, DOT_SHARE = 0.5, STEP = 23e-9,
                     PRODUCT = 4e-6 / (1 << 22);
 
 static double larger(double a, double b)
