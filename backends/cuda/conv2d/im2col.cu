@@ -311,8 +311,9 @@ const char *talc_cuda_conv2d_im2col_plan(const talc_device *device, const void *
     const double large = tiled_share(64, 1), small = tiled_share(32, 0.7);
     const bool ends = p->bias || p->residual || p->activation != TALC_ACTIVATION_NONE;
     if (products == 0)
-        products = talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
-                                            talc_conv2d_bytes(p), ends ? 2 : 1);
+        products =
+            TALC_CUDA_CUBLAS + talc_cuda_conv2d_seconds(device, p, large > small ? large : small,
+                                                        talc_conv2d_bytes(p), ends ? 2 : 1);
     else if (ends)
         products += talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p), 1);
     plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1);

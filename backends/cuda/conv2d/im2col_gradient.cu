@@ -16,6 +16,7 @@
 #include "backends/cuda/conv2d/rows.h"
 #include "backends/cuda/conv2d/sums.h"
 #include "backends/cuda/device/blas.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "tensor/extent.h"
@@ -293,7 +294,8 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p, i
     const double dx = (double)p->N * (double)p->C * (double)p->H * (double)p->W *
                       (double)talc_dtype_size(p->dtype);
     if (products == 0)
-        products = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0);
+        products = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 0) +
+                   (p->direction == TALC_GRAD_INPUT ? TALC_CUDA_CUBLAS : 0);
     return products + talc_cuda_conv2d_seconds(device, p, INFINITY, 0, (int)launches) +
            talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 0) +
            (p->direction == TALC_GRAD_INPUT ? dx / GATHERING : 0);

@@ -10,6 +10,9 @@ TALC_BEGIN_DECLARATIONS
 /// Seconds from one launch to the next of a kernel that does nothing.
 #define TALC_CUDA_LAUNCH 3e-6
 
+/// Seconds until cuBLAS has chosen a kernel, beside its launch.
+#define TALC_CUDA_CUBLAS 6.5e-6
+
 /// Floating-point operations a second of FMA on elements of `dtype`; 0 for a type that is not multiplied.
 double talc_cuda_flops_a_second(const talc_device *device, talc_dtype dtype);
 

@@ -2,11 +2,10 @@
 
 #include "backends/cuda/device/estimate.h"
 
-/* Of an H200: until cuBLAS has chosen and launched, 7 to 15 us; its rate beside its rate in long sums, where operands are moved before and
- * not meanwhile; of the rate of memory what `dot` reaches on one matrix; a step of k of `direct`, mostly a wait for memory; a product
- * of `direct` where its blocks do not fill the GPU. */
-static const double CUBLAS = 9.5e-6, CUBLAS_SHARE = 1.2, DOT_SHARE = 0.5, STEP = 23e-9,
-                    PRODUCT = 4e-6 / (1 << 22);
+/* Of an H200: cuBLAS's rate beside its rate in long sums, where operands are moved before and not meanwhile; of the rate of memory
+ * what `dot` reaches on one matrix; a step of k of `direct`, mostly a wait for memory; a product of `direct` where its blocks do not
+ * fill the GPU. */
+static const double CUBLAS_SHARE = 1.2, DOT_SHARE = 0.5, STEP = 23e-9, PRODUCT = 4e-6 / (1 << 22);
 
 static double larger(double a, double b)
 {
@@ -44,7 +43,7 @@ double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *p)
 
 double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_matmul_problem *p)
 {
-    return CUBLAS + moving(p) +
+    return TALC_CUDA_LAUNCH + TALC_CUDA_CUBLAS + moving(p) +
            talc_cuda_seconds(device, p->dtype, 2 * products(p),
                              CUBLAS_SHARE * talc_cuda_blas_share(p->dtype), 0, 0);
 }
