@@ -21,11 +21,6 @@
 
 #include <math.h>
 
-static double or_zero(talc_dtype dtype, const void *bias, int64_t c)
-{
-    return bias == NULL ? 0 : talc_cpu_load(dtype, bias, c);
-}
-
 /* Writes the mean, rstd and running statistics of one channel. */
 static void keep_statistics(const talc_batch_norm2d_problem *p,
                             const talc_batch_norm2d_arguments *a, int64_t c, double mean,
@@ -62,72 +57,13 @@ static const char *reference_plan(const talc_device *device, const void *problem
 
 // ---- blocks -------------------------------------------------------------------------------------------------
 
-/* Count, mean and sum of squared deviations of some values. */
-typedef struct moments {
-    double count, mean, squares;
-} moments;
-
-/* y = (x - mean) * scale + shift, in the data's type. */
-typedef struct affine {
-    double mean, scale, shift;
-} affine;
-
 typedef struct norm_context {
     const talc_batch_norm2d_problem *problem;
     const talc_batch_norm2d_arguments *arguments;
     talc_cpu_blocks plan;
-    moments *moments; /* [C][blocks] */
-    affine *affine;   /* [C] */
+    talc_cpu_moments *moments; /* [C][blocks] */
+    talc_cpu_affine *affine;   /* [C] */
 } norm_context;
-
-#define SUM_ROWS(T, term)                                                                          \
-    double lanes[LANES] = { 0 };                                                                   \
-    for (int64_t row = 0; row < b.rows; row++) {                                                   \
-        const T *x_row = x + row * b.row_stride;                                                   \
-        int64_t i = 0;                                                                             \
-        for (; i + LANES <= b.length; i += LANES)                                                  \
-            for (int j = 0; j < LANES; j++) {                                                      \
-                const double value = (double)x_row[i + j];                                         \
-                lanes[j] += (term);                                                                \
-            }                                                                                      \
-        for (int j = 0; i < b.length; i++, j++) {                                                  \
-            const double value = (double)x_row[i];                                                 \
-            lanes[j] += (term);                                                                    \
-        }                                                                                          \
-    }                                                                                              \
-    return talc_cpu_lanes_sum(lanes);
-
-#define TYPED_FUNCTIONS(constant, suffix, T, A)                                                    \
-    static double sum_##suffix(talc_cpu_block b, const T *x)                                       \
-    {                                                                                              \
-        SUM_ROWS(T, value)                                                                         \
-    }                                                                                              \
-                                                                                                   \
-    static double sum_squares_##suffix(talc_cpu_block b, const T *x, double mean)                  \
-    {                                                                                              \
-        SUM_ROWS(T, (value - mean) * (value - mean))                                               \
-    }                                                                                              \
-                                                                                                   \
-    static void normalise_##suffix(int64_t n, const T *restrict x, const T *restrict residual,     \
-                                   T *restrict y, affine by)                                       \
-    {                                                                                              \
-        const A mean = (A)by.mean, scale = (A)by.scale, shift = (A)by.shift;                       \
-        if (residual == NULL)                                                                      \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = (T)((x[i] - mean) * scale + shift);                                         \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = (T)((x[i] - mean) * scale + shift + residual[i]);                           \
-    }                                                                                              \
-                                                                                                   \
-    static void moments_##suffix(talc_cpu_block b, const T *x, moments *m)                         \
-    {                                                                                              \
-        m->count = (double)b.rows * (double)b.length;                                              \
-        m->mean = sum_##suffix(b, x) / m->count;                                                   \
-        m->squares = sum_squares_##suffix(b, x, m->mean);                                          \
-    }
-
-TALC_CPU_FLOATS(TYPED_FUNCTIONS)
 
 static void moments_task(void *pointer, int64_t task, int worker)
 {
@@ -136,7 +72,7 @@ static void moments_task(void *pointer, int64_t task, int worker)
     const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
     const talc_dtype dtype = context->problem->dtype;
     const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
-    TALC_CPU_CALL(dtype, moments, (b, x, &context->moments[task]));
+    TALC_CPU_CALL(dtype, talc_cpu_moments, (&b, x, &context->moments[task]));
 }
 
 static void normalise_task(void *pointer, int64_t task, int worker)
@@ -150,32 +86,19 @@ static void normalise_task(void *pointer, int64_t task, int worker)
         const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
         const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
         void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-        TALC_CPU_CALL(p->dtype, normalise, (b.length, x, residual, y, context->affine[b.c]));
+        TALC_CPU_CALL(p->dtype, talc_cpu_normalise,
+                      (b.length, x, residual, y, &context->affine[b.c]));
         talc_cpu_activate(p->dtype, p->activation, b.length, y);
     }
 }
 
-static moments join(const moments *parts, int64_t count)
+static talc_cpu_affine affine_of(const talc_batch_norm2d_problem *p,
+                                 const talc_batch_norm2d_arguments *a, int64_t c, double mean,
+                                 double var)
 {
-    moments all = { 0 };
-    for (int64_t i = 0; i < count; i++) {
-        const double joined = all.count + parts[i].count;
-        const double delta = parts[i].mean - all.mean;
-        all.mean += delta * (parts[i].count / joined);
-        all.squares += parts[i].squares + delta * delta * (all.count * parts[i].count / joined);
-        all.count = joined;
-    }
-    return all;
-}
-
-/* What the mean loses when it is rounded to the data's type goes into the shift. */
-static affine affine_of(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a,
-                        int64_t c, double mean, double var)
-{
-    const double scale = talc_cpu_weight(p->dtype, a->weight, c) / sqrt(var + p->eps);
-    const double rounded = talc_cpu_rounded(p->dtype, mean);
-    const double lost = rounded == mean ? 0 : (rounded - mean) * scale;
-    return (affine){ rounded, scale, or_zero(p->dtype, a->bias, c) + lost };
+    return talc_cpu_affine_of(p->dtype, mean,
+                              talc_cpu_weight(p->dtype, a->weight, c) / sqrt(var + p->eps),
+                              talc_cpu_bias(p->dtype, a->bias, c));
 }
 
 static size_t blocks_workspace(const talc_batch_norm2d_problem *p)
@@ -184,7 +107,7 @@ static size_t blocks_workspace(const talc_batch_norm2d_problem *p)
     if (p->N == 0 || p->H * p->W == 0)
         return 0;
     const size_t parts = p->training ? C * (size_t)talc_cpu_blocks_of(p).blocks : 0;
-    return parts * sizeof(moments) + C * sizeof(affine);
+    return parts * sizeof(talc_cpu_moments) + C * sizeof(talc_cpu_affine);
 }
 
 static const char *blocks_plan(const talc_device *device, const void *problem, size_t limit,
@@ -206,14 +129,14 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
         return talc_cpu_batch_norm2d_gradient(p, a);
     norm_context context = { p, a, talc_cpu_blocks_of(p), NULL, a->base.workspace };
     const int64_t blocks = context.plan.blocks;
-    context.moments = (moments *)(context.affine + p->C);
+    context.moments = (talc_cpu_moments *)(context.affine + p->C);
     talc_status status = TALC_OK;
     if (p->training)
         status = talc_cpu_parallel(p->C * blocks, moments_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
-        moments *of_channel = context.moments + c * blocks;
+        talc_cpu_moments *of_channel = context.moments + c * blocks;
         if (p->training)
-            *of_channel = join(of_channel, blocks);
+            *of_channel = talc_cpu_join_moments(of_channel, blocks);
         const double mean =
             p->training ? of_channel->mean : talc_cpu_load(p->dtype, a->running_mean, c);
         const double var = p->training ? of_channel->squares / of_channel->count
@@ -223,7 +146,7 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
     if (status == TALC_OK)
         status = talc_cpu_parallel(p->C * blocks, normalise_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK && p->training; c++) {
-        const moments *all = context.moments + c * blocks;
+        const talc_cpu_moments *all = context.moments + c * blocks;
         keep_statistics(p, a, c, all->mean, all->squares / all->count);
     }
     if (status == TALC_OK)
@@ -254,7 +177,7 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
         var = talc_cpu_load(p->dtype, a->running_var, c);
     }
     const double weight = talc_cpu_weight(p->dtype, a->weight, c),
-                 bias = or_zero(p->dtype, a->bias, c);
+                 bias = talc_cpu_bias(p->dtype, a->bias, c);
     for (int64_t n = 0; n < N; n++)
         for (int64_t hw = 0; hw < HW; hw++) {
             const int64_t at = (n * C + c) * HW + hw;

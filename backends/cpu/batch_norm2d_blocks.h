@@ -2,7 +2,7 @@
 #ifndef TALC_BACKENDS_CPU_BATCH_NORM2D_BLOCKS_H
 #define TALC_BACKENDS_CPU_BATCH_NORM2D_BLOCKS_H
 
-#include "backends/cpu/element.h"
+#include "backends/cpu/norm.h"
 #include "backends/cpu/threads.h"
 #include "ops/batch_norm2d.h"
 #include "tensor/extent.h"
@@ -16,11 +16,6 @@ talc_status talc_cpu_batch_norm2d_gradient_reference(const talc_batch_norm2d_pro
 
 /* Values of a block. */
 enum { BLOCK_VALUES = 16384 };
-
-static inline double talc_cpu_weight(talc_dtype dtype, const void *weight, int64_t c)
-{
-    return weight == NULL ? 1 : talc_cpu_load(dtype, weight, c);
-}
 
 /* How every channel is cut: blocks of `images` whole planes, or of `length` values of one plane. */
 typedef struct talc_cpu_blocks {
@@ -39,13 +34,7 @@ static inline talc_cpu_blocks talc_cpu_blocks_of(const talc_batch_norm2d_problem
     return plan;
 }
 
-/* The values of one block: `rows` stretches of `length` values, C planes apart. */
-typedef struct talc_cpu_block {
-    int64_t c;
-    int64_t offset; /* of the first value */
-    int64_t rows, length, row_stride;
-} talc_cpu_block;
-
+/* The stretches of a block are C planes apart. */
 static inline talc_cpu_block talc_cpu_block_of(const talc_batch_norm2d_problem *p,
                                                const talc_cpu_blocks *plan, int64_t task)
 {
@@ -58,15 +47,6 @@ static inline talc_cpu_block talc_cpu_block_of(const talc_batch_norm2d_problem *
                              .rows = talc_smaller(plan->images, p->N - n),
                              .length = talc_smaller(plan->length, plane - first),
                              .row_stride = p->C * plane };
-}
-
-/* Sums run in LANES separate ones, so that they are vector code with a fixed order. */
-enum { LANES = 8 };
-
-static inline double talc_cpu_lanes_sum(const double lanes[LANES])
-{
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
 #endif

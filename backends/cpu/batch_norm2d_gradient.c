@@ -12,39 +12,28 @@
 #include "backends/cpu/activation.h"
 #include "backends/cpu/batch_norm2d_blocks.h"
 
-#include <string.h>
-
 /* Sums of g and of g (x - mean). */
 typedef struct gradient_sums {
     double g, product;
 } gradient_sums;
 
-/* dx = g * by_g + (x - mean) * by_x + shift; outside training by_g alone. */
-typedef struct gradient_affine {
-    double mean, by_g, by_x, shift;
-} gradient_affine;
-
-typedef struct gradient_lanes {
-    double sums[LANES], products[LANES];
-} gradient_lanes;
-
 typedef struct gradient_context {
     const talc_batch_norm2d_problem *problem;
     const talc_batch_norm2d_arguments *arguments;
     talc_cpu_blocks plan;
-    gradient_affine *affine; /* [C] */
-    gradient_sums *sums;     /* [C][blocks] */
+    talc_cpu_gradient_affine *affine; /* [C] */
+    gradient_sums *sums;              /* [C][blocks] */
 } gradient_context;
 
-static gradient_affine affine_of(const talc_batch_norm2d_problem *p,
-                                 const talc_batch_norm2d_arguments *a, int64_t c, double dweight,
-                                 double dbias)
+static talc_cpu_gradient_affine affine_of(const talc_batch_norm2d_problem *p,
+                                          const talc_batch_norm2d_arguments *a, int64_t c,
+                                          double dweight, double dbias)
 {
     const double M = (double)p->N * (double)p->H * (double)p->W;
     const double rstd = talc_cpu_load(p->dtype, a->rstd, c);
     const double scale = talc_cpu_weight(p->dtype, a->weight, c) * rstd;
-    return (gradient_affine){ talc_cpu_load(p->dtype, a->mean, c), scale,
-                              -scale * rstd * (dweight / M), -scale * (dbias / M) };
+    return (talc_cpu_gradient_affine){ talc_cpu_load(p->dtype, a->mean, c), scale,
+                                       -scale * rstd * (dweight / M), -scale * (dbias / M) };
 }
 
 // ---- blocks -------------------------------------------------------------------------------------------------
@@ -67,43 +56,16 @@ static const void *g_of(const gradient_context *context, int64_t at, int64_t cou
     return g;
 }
 
-#define ADD_TERM(lane, i)                                                                          \
-    do {                                                                                           \
-        const double value = (double)g[i];                                                         \
-        sums[lane] += value;                                                                       \
-        products[lane] += value * ((double)x[i] - mean);                                           \
-    } while (0)
-
-#define TYPED_FUNCTIONS(suffix, T)                                                                 \
-    static void add_##suffix(int64_t n, const T *x, const T *g, double mean, gradient_lanes *to)   \
+/* Outside training an infinite x has no part in dx. */
+#define SCALE(constant, suffix, T, A)                                                              \
+    static void scale_##suffix(int64_t n, const T *g, T *restrict dx, double by)                   \
     {                                                                                              \
-        double sums[LANES], products[LANES];                                                       \
-        int64_t i = 0;                                                                             \
-        memcpy(sums, to->sums, sizeof sums);                                                       \
-        memcpy(products, to->products, sizeof products);                                           \
-        for (; i + LANES <= n; i += LANES)                                                         \
-            for (int j = 0; j < LANES; j++)                                                        \
-                ADD_TERM(j, i + j);                                                                \
-        for (int j = 0; i < n; i++, j++)                                                           \
-            ADD_TERM(j, i);                                                                        \
-        memcpy(to->sums, sums, sizeof sums);                                                       \
-        memcpy(to->products, products, sizeof products);                                           \
-    }                                                                                              \
-                                                                                                   \
-    static void input_##suffix(int64_t n, bool training, const T *x, const T *g, T *restrict dx,   \
-                               gradient_affine by)                                                 \
-    {                                                                                              \
-        const T mean = (T)by.mean, by_g = (T)by.by_g, by_x = (T)by.by_x, shift = (T)by.shift;      \
-        if (training)                                                                              \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dx[i] = g[i] * by_g + ((x[i] - mean) * by_x + shift);                              \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dx[i] = g[i] * by_g;                                                               \
+        const T by_g = (T)by;                                                                      \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            dx[i] = g[i] * by_g;                                                                   \
     }
 
-TYPED_FUNCTIONS(f32, float)
-TYPED_FUNCTIONS(f64, double)
+TALC_CPU_FLOATS(SCALE)
 
 static void sums_task(void *pointer, int64_t task, int worker)
 {
@@ -113,14 +75,15 @@ static void sums_task(void *pointer, int64_t task, int worker)
     const talc_batch_norm2d_arguments *a = context->arguments;
     const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
     const double mean = talc_cpu_load(dtype, a->mean, b.c);
-    gradient_lanes lanes = { { 0 }, { 0 } };
+    talc_cpu_gradient_lanes lanes = { { 0 }, { 0 } };
     double room[G_VALUES];
     for (int64_t row = 0; row < b.rows; row++)
         for (int64_t first = 0; first < b.length; first += G_VALUES) {
             const int64_t at = b.offset + row * b.row_stride + first,
                           n = talc_smaller(G_VALUES, b.length - first);
             const void *g = g_of(context, at, n, room);
-            TALC_CPU_CALL(dtype, add, (n, talc_cpu_at(dtype, a->x, at), g, mean, &lanes));
+            TALC_CPU_CALL(dtype, talc_cpu_add_gradient,
+                          (n, talc_cpu_at(dtype, a->x, at), g, mean, &lanes));
         }
     context->sums[task] =
         (gradient_sums){ talc_cpu_lanes_sum(lanes.sums), talc_cpu_lanes_sum(lanes.products) };
@@ -141,9 +104,12 @@ static void input_task(void *pointer, int64_t task, int worker)
             const void *g = a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at)
                                                  : g_of(context, at, n, room);
             void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
-            TALC_CPU_CALL(
-                p->dtype, input,
-                (n, p->training, talc_cpu_at(p->dtype, a->x, at), g, dx, context->affine[b.c]));
+            const talc_cpu_gradient_affine *by = &context->affine[b.c];
+            if (p->training)
+                TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient,
+                              (n, talc_cpu_at(p->dtype, a->x, at), g, dx, by));
+            else
+                TALC_CPU_CALL(p->dtype, scale, (n, g, dx, by->by_g));
         }
 }
 
@@ -152,7 +118,7 @@ size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem 
     if (p->N == 0 || p->H * p->W == 0)
         return 0;
     const size_t blocks = (size_t)talc_cpu_blocks_of(p).blocks;
-    return (size_t)p->C * (sizeof(gradient_affine) + blocks * sizeof(gradient_sums));
+    return (size_t)p->C * (sizeof(talc_cpu_gradient_affine) + blocks * sizeof(gradient_sums));
 }
 
 talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
