@@ -83,8 +83,8 @@ class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithme
 
 
 class Backend(Structure):  # ops/backend.h
-    _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "cross_entropy", "matmul",
-                                              "nll_loss", "pool2d", "reduce", "separable_conv2d", "softmax", "unary", "update",
+    _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "cross_entropy", "group_norm",
+                                              "matmul", "nll_loss", "pool2d", "reduce", "separable_conv2d", "softmax", "unary", "update",
                                               "where")]
 
 

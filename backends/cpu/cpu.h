@@ -8,6 +8,7 @@
 #include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
+#include "ops/group_norm.h"
 #include "ops/matmul.h"
 #include "ops/nll_loss.h"
 #include "ops/pool2d.h"
@@ -35,6 +36,7 @@ extern const talc_algorithm talc_cpu_batch_norm2d[];
 extern const talc_algorithm talc_cpu_binary[];
 extern const talc_algorithm talc_cpu_conv2d[];
 extern const talc_algorithm talc_cpu_cross_entropy[];
+extern const talc_algorithm talc_cpu_group_norm[];
 extern const talc_algorithm talc_cpu_matmul[];
 extern const talc_algorithm talc_cpu_nll_loss[];
 extern const talc_algorithm talc_cpu_pool2d[];

@@ -92,12 +92,28 @@ typedef struct talc_cpu_gradient_affine {
     }                                                                                              \
     return talc_cpu_lanes_sum(lanes);
 
-#define ADD_TERM(lane, i)                                                                          \
+#define ADD_TERM(g, lane, i)                                                                       \
     do {                                                                                           \
-        const double value = (double)g[i];                                                         \
+        const double value = g;                                                                    \
         sums[lane] += value;                                                                       \
         products[lane] += value * ((double)x[i] - mean);                                           \
     } while (0)
+
+#define ADD_TERMS(g)                                                                               \
+    double sums[LANES], products[LANES];                                                           \
+    int64_t i = 0;                                                                                 \
+    memcpy(sums, to->sums, sizeof sums);                                                           \
+    memcpy(products, to->products, sizeof products);                                               \
+    for (; i + LANES <= n; i += LANES)                                                             \
+        for (int j = 0; j < LANES; j++)                                                            \
+            ADD_TERM(g(i + j), j, i + j);                                                          \
+    for (int j = 0; i < n; i++, j++)                                                               \
+        ADD_TERM(g(i), j, i);                                                                      \
+    memcpy(to->sums, sums, sizeof sums);                                                           \
+    memcpy(to->products, products, sizeof products);
+
+#define PLAIN(i)    (double)dy[i]
+#define WEIGHTED(i) (double)dy[i] * (double)weight[i]
 
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
     static inline double talc_cpu_sum_##suffix(const talc_cpu_block *b, const T *x)                \
@@ -134,20 +150,17 @@ typedef struct talc_cpu_gradient_affine {
                 y[i] = (T)((x[i] - mean) * scale + shift + residual[i]);                           \
     }                                                                                              \
                                                                                                    \
-    static inline void talc_cpu_add_gradient_##suffix(int64_t n, const T *x, const T *g,           \
+    static inline void talc_cpu_add_gradient_##suffix(int64_t n, const T *x, const T *dy,          \
                                                       double mean, talc_cpu_gradient_lanes *to)    \
     {                                                                                              \
-        double sums[LANES], products[LANES];                                                       \
-        int64_t i = 0;                                                                             \
-        memcpy(sums, to->sums, sizeof sums);                                                       \
-        memcpy(products, to->products, sizeof products);                                           \
-        for (; i + LANES <= n; i += LANES)                                                         \
-            for (int j = 0; j < LANES; j++)                                                        \
-                ADD_TERM(j, i + j);                                                                \
-        for (int j = 0; i < n; i++, j++)                                                           \
-            ADD_TERM(j, i);                                                                        \
-        memcpy(to->sums, sums, sizeof sums);                                                       \
-        memcpy(to->products, products, sizeof products);                                           \
+        ADD_TERMS(PLAIN)                                                                           \
+    }                                                                                              \
+                                                                                                   \
+    static inline void talc_cpu_add_weighted_##suffix(int64_t n, const T *x, const T *dy,          \
+                                                      const T *weight, double mean,                \
+                                                      talc_cpu_gradient_lanes *to)                 \
+    {                                                                                              \
+        ADD_TERMS(WEIGHTED)                                                                        \
     }                                                                                              \
                                                                                                    \
     static inline void talc_cpu_input_gradient_##suffix(                                           \
@@ -162,6 +175,9 @@ TALC_CPU_FLOATS(NORM_FUNCTIONS)
 
 #undef SUM_ROWS
 #undef ADD_TERM
+#undef ADD_TERMS
+#undef PLAIN
+#undef WEIGHTED
 #undef NORM_FUNCTIONS
 
 #endif

@@ -1,0 +1,512 @@
+/// Group, instance and layer normalisation.
+///
+///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///
+/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy weight and M values a row
+/// dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
+///
+/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group of a sample, and contiguous too.
+///
+///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task; longer ones in parts of 16384, in two
+///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. Moments are
+///              taken in two passes over cached values, and all sums in f64; the last step is arithmetic in the data's type. The sums
+///              of dweight and dbias are taken by blocks of samples and channels, and added in the samples' order.
+///   reference  the formulas, row by row, in f64.
+///
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#include "ops/group_norm.h"
+
+#include "backends/cpu/activation.h"
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/norm.h"
+#include "backends/cpu/threads.h"
+#include "tensor/extent.h"
+
+enum { ROW_VALUES = 65536, PART_VALUES = 16384, TASK_VALUES = 16384, MOST_SAMPLE_BLOCKS = 64 };
+
+typedef struct part_sums {
+    double g, product; /* of g and of g (x - mu) */
+} part_sums;
+
+typedef struct norm_context {
+    const talc_group_norm_problem *problem;
+    const talc_group_norm_arguments *arguments;
+    int64_t rows, inner;
+    int64_t parts, length;     /* of a row */
+    int64_t rows_per_task;     /* where a row is one part */
+    talc_cpu_moments *moments; /* [rows][parts] */
+    part_sums *sums;           /* likewise */
+} norm_context;
+
+static norm_context context_of(const talc_group_norm_problem *p, const talc_group_norm_arguments *a)
+{
+    norm_context context = { .problem = p,
+                             .arguments = a,
+                             .rows = p->N * p->groups,
+                             .inner = p->groups == 0 ? 0 : p->C / p->groups * p->plane };
+    context.length = context.inner <= ROW_VALUES ? context.inner : PART_VALUES;
+    context.parts = context.length == 0 ? 0 : talc_ceil_div(context.inner, context.length);
+    context.rows_per_task = talc_larger(1, TASK_VALUES / talc_larger(1, context.inner));
+    if (a != NULL) {
+        context.moments = a->base.workspace;
+        context.sums = a->base.workspace;
+    }
+    return context;
+}
+
+/* Some values of a row whose weights are apart: in a plane there is one. `at` is their place in x, `affine` that of weight. */
+typedef struct run_of_values {
+    int64_t at, affine, length;
+} run_of_values;
+
+/* Those that begin with value `first` of the row, none past `end`. */
+static run_of_values run_at(const norm_context *context, int64_t row, int64_t first, int64_t end)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const int64_t c = first / p->plane, plane_end = p->plane == 1 ? end : (c + 1) * p->plane;
+    return (run_of_values){ .at = row * context->inner + first,
+                            .affine = row % p->groups * (p->C / p->groups) + c,
+                            .length = talc_smaller(end, plane_end) - first };
+}
+
+#define FOR_RUNS(run, context, row, first, end)                                                    \
+    for (run_of_values run = run_at(context, row, first, end);                                     \
+         run.at < (row) * (context)->inner + (end);                                                \
+         run = run_at(context, row, run.at + run.length - (row) * (context)->inner, end))
+
+static void *writable_at(talc_dtype dtype, void *y, int64_t at)
+{
+    return (char *)y + at * (int64_t)talc_dtype_size(dtype);
+}
+
+// ---- Forward ------------------------------------------------------------------------------------------------
+
+#define NORMALISE_VALUES(constant, suffix, T, A)                                                   \
+    /* A weight and a bias a value; NULL: 1 and 0. */                                              \
+    static void normalise_values_##suffix(int64_t n, const T *restrict x,                          \
+                                          const T *restrict weight, const T *restrict bias,        \
+                                          T *restrict y, const talc_cpu_affine *by)                \
+    {                                                                                              \
+        const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            A value = (x[i] - mean) * scale + shift;                                               \
+            if (weight != NULL)                                                                    \
+                value *= weight[i];                                                                \
+            if (bias != NULL)                                                                      \
+                value += bias[i];                                                                  \
+            y[i] = (T)value;                                                                       \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(NORMALISE_VALUES)
+
+static talc_cpu_moments moments_of(const norm_context *context, int64_t row, int64_t first,
+                                   int64_t length)
+{
+    const talc_dtype dtype = context->problem->dtype;
+    const talc_cpu_block block = { .rows = 1, .length = length };
+    talc_cpu_moments m = { 0 };
+    TALC_CPU_CALL(
+        dtype, talc_cpu_moments,
+        (&block, talc_cpu_at(dtype, context->arguments->x, row * context->inner + first), &m));
+    return m;
+}
+
+static void normalise(const norm_context *context, const talc_cpu_moments *m, int64_t row,
+                      int64_t first, int64_t end)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const double rstd = 1 / sqrt(m->squares / m->count + p->eps);
+    FOR_RUNS(run, context, row, first, end)
+    {
+        const void *x = talc_cpu_at(p->dtype, a->x, run.at);
+        void *y = writable_at(p->dtype, a->y, run.at);
+        if (p->plane == 1) {
+            const talc_cpu_affine by = talc_cpu_affine_of(p->dtype, m->mean, rstd, 0);
+            TALC_CPU_CALL(p->dtype, normalise_values,
+                          (run.length, x, talc_cpu_at(p->dtype, a->weight, run.affine),
+                           talc_cpu_at(p->dtype, a->bias, run.affine), y, &by));
+        } else {
+            const double scale = rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
+            const talc_cpu_affine by = talc_cpu_affine_of(
+                p->dtype, m->mean, scale, talc_cpu_bias(p->dtype, a->bias, run.affine));
+            TALC_CPU_CALL(p->dtype, talc_cpu_normalise, (run.length, x, NULL, y, &by));
+        }
+    }
+    talc_cpu_activate(p->dtype, p->activation, end - first,
+                      writable_at(p->dtype, a->y, row * context->inner + first));
+}
+
+static void keep_statistics(const norm_context *context, int64_t row, const talc_cpu_moments *m)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    if (a->mean != NULL)
+        talc_cpu_store(p->dtype, a->mean, row, m->mean);
+    if (a->rstd != NULL)
+        talc_cpu_store(p->dtype, a->rstd, row, 1 / sqrt(m->squares / m->count + p->eps));
+}
+
+static void rows_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const int64_t end = talc_smaller(context->rows, (task + 1) * context->rows_per_task);
+    for (int64_t row = task * context->rows_per_task; row < end; row++) {
+        const talc_cpu_moments m = moments_of(context, row, 0, context->inner);
+        normalise(context, &m, row, 0, context->inner);
+        keep_statistics(context, row, &m);
+    }
+}
+
+static void part_moments_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const int64_t first = task % context->parts * context->length;
+    context->moments[task] = moments_of(context, task / context->parts, first,
+                                        talc_smaller(context->length, context->inner - first));
+}
+
+static void part_normalise_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const int64_t row = task / context->parts, first = task % context->parts * context->length;
+    normalise(context, &context->moments[row * context->parts], row, first,
+              talc_smaller(context->inner, first + context->length));
+}
+
+static talc_status forward(norm_context *context)
+{
+    if (context->parts == 1)
+        return talc_cpu_parallel(talc_ceil_div(context->rows, context->rows_per_task), rows_task,
+                                 context);
+    const int64_t tasks = context->rows * context->parts;
+    const talc_status status = talc_cpu_parallel(tasks, part_moments_task, context);
+    for (int64_t row = 0; row < context->rows && status == TALC_OK; row++) {
+        talc_cpu_moments *of_row = &context->moments[row * context->parts];
+        *of_row = talc_cpu_join_moments(of_row, context->parts);
+        keep_statistics(context, row, of_row);
+    }
+    return status == TALC_OK ? talc_cpu_parallel(tasks, part_normalise_task, context) : status;
+}
+
+// ---- Input gradient -----------------------------------------------------------------------------------------
+
+#define GRADIENT_OF_VALUES(constant, suffix, T, A)                                                 \
+    static void input_of_values_##suffix(int64_t n, const T *x, const T *dy, const T *weight,      \
+                                         T *restrict dx, const talc_cpu_gradient_affine *by)       \
+    {                                                                                              \
+        const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            dx[i] = dy[i] * (weight[i] * by_g) + ((x[i] - mean) * by_x + shift);                   \
+    }                                                                                              \
+                                                                                                   \
+    /* Adds dy and dy x^ of a sample to the sums of each channel. */                               \
+    static void add_affine_##suffix(int64_t n, const T *x, const T *dy, double mean, double rstd,  \
+                                    part_sums *sums)                                               \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            sums[i].g += (double)dy[i];                                                            \
+            sums[i].product += (double)dy[i] * (((double)x[i] - mean) * rstd);                     \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(GRADIENT_OF_VALUES)
+
+static part_sums sums_of(const norm_context *context, int64_t row, int64_t first, int64_t end)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const double mean = talc_cpu_load(p->dtype, a->mean, row);
+    part_sums all = { 0, 0 };
+    FOR_RUNS(run, context, row, first, end)
+    {
+        const void *x = talc_cpu_at(p->dtype, a->x, run.at);
+        const void *dy = talc_cpu_at(p->dtype, a->dy, run.at);
+        const bool values = p->plane == 1 && a->weight != NULL;
+        talc_cpu_gradient_lanes lanes = { { 0 }, { 0 } };
+        if (values)
+            TALC_CPU_CALL(
+                p->dtype, talc_cpu_add_weighted,
+                (run.length, x, dy, talc_cpu_at(p->dtype, a->weight, run.affine), mean, &lanes));
+        else
+            TALC_CPU_CALL(p->dtype, talc_cpu_add_gradient, (run.length, x, dy, mean, &lanes));
+        const double weight = values ? 1 : talc_cpu_weight(p->dtype, a->weight, run.affine);
+        all.g += weight * talc_cpu_lanes_sum(lanes.sums);
+        all.product += weight * talc_cpu_lanes_sum(lanes.products);
+    }
+    return all;
+}
+
+static void write_input(const norm_context *context, const part_sums *all, int64_t row,
+                        int64_t first, int64_t end)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const double M = (double)context->inner, rstd = talc_cpu_load(p->dtype, a->rstd, row);
+    talc_cpu_gradient_affine by = { .mean = talc_cpu_load(p->dtype, a->mean, row),
+                                    .by_g = rstd,
+                                    .by_x = -rstd * rstd * rstd * (all->product / M),
+                                    .shift = -rstd * (all->g / M) };
+    FOR_RUNS(run, context, row, first, end)
+    {
+        const void *x = talc_cpu_at(p->dtype, a->x, run.at);
+        const void *dy = talc_cpu_at(p->dtype, a->dy, run.at);
+        void *dx = writable_at(p->dtype, a->dx, run.at);
+        if (p->plane == 1 && a->weight != NULL) {
+            TALC_CPU_CALL(
+                p->dtype, input_of_values,
+                (run.length, x, dy, talc_cpu_at(p->dtype, a->weight, run.affine), dx, &by));
+        } else {
+            by.by_g = rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
+            TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient, (run.length, x, dy, dx, &by));
+        }
+    }
+}
+
+static void gradient_rows_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const int64_t end = talc_smaller(context->rows, (task + 1) * context->rows_per_task);
+    for (int64_t row = task * context->rows_per_task; row < end; row++) {
+        const part_sums all = sums_of(context, row, 0, context->inner);
+        write_input(context, &all, row, 0, context->inner);
+    }
+}
+
+static void part_sums_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const int64_t first = task % context->parts * context->length;
+    context->sums[task] = sums_of(context, task / context->parts, first,
+                                  talc_smaller(context->inner, first + context->length));
+}
+
+static void part_input_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const int64_t row = task / context->parts, first = task % context->parts * context->length;
+    write_input(context, &context->sums[row * context->parts], row, first,
+                talc_smaller(context->inner, first + context->length));
+}
+
+static talc_status input_gradient(norm_context *context)
+{
+    if (context->parts == 1)
+        return talc_cpu_parallel(talc_ceil_div(context->rows, context->rows_per_task),
+                                 gradient_rows_task, context);
+    const int64_t tasks = context->rows * context->parts;
+    const talc_status status = talc_cpu_parallel(tasks, part_sums_task, context);
+    for (int64_t row = 0; row < context->rows && status == TALC_OK; row++) {
+        part_sums *of_row = &context->sums[row * context->parts];
+        for (int64_t i = 1; i < context->parts; i++) {
+            of_row->g += of_row[i].g;
+            of_row->product += of_row[i].product;
+        }
+    }
+    return status == TALC_OK ? talc_cpu_parallel(tasks, part_input_task, context) : status;
+}
+
+// ---- Gradients of weight and bias ---------------------------------------------------------------------------
+
+/* Blocks of `samples` samples and `channels` channels. */
+typedef struct affine_blocks {
+    int64_t samples, channels;
+    int64_t of_samples, of_channels; /* blocks */
+} affine_blocks;
+
+static affine_blocks affine_blocks_of(const talc_group_norm_problem *p)
+{
+    affine_blocks blocks = { 0 };
+    if (p->N == 0 || p->C == 0 || p->plane == 0)
+        return blocks;
+    blocks.channels = talc_smaller(p->C, talc_larger(1, TASK_VALUES / p->plane));
+    blocks.samples = talc_larger(talc_larger(1, TASK_VALUES / (blocks.channels * p->plane)),
+                                 talc_ceil_div(p->N, MOST_SAMPLE_BLOCKS));
+    blocks.of_samples = talc_ceil_div(p->N, blocks.samples);
+    blocks.of_channels = talc_ceil_div(p->C, blocks.channels);
+    return blocks;
+}
+
+static void affine_task(void *pointer, int64_t task, int worker)
+{
+    (void)worker;
+    const norm_context *context = pointer;
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const affine_blocks blocks = affine_blocks_of(p);
+    const int64_t begin = task % blocks.of_channels * blocks.channels,
+                  end = talc_smaller(p->C, begin + blocks.channels);
+    const int64_t block = task / blocks.of_channels,
+                  last = talc_smaller(p->N, (block + 1) * blocks.samples);
+    part_sums *sums = context->sums + block * p->C;
+    for (int64_t c = begin; c < end; c++)
+        sums[c] = (part_sums){ 0, 0 };
+    for (int64_t n = block * blocks.samples; n < last; n++)
+        for (int64_t c = begin; c < end;) {
+            const int64_t group = c / (p->C / p->groups), row = n * p->groups + group;
+            const int64_t at = (n * p->C + c) * p->plane;
+            const double mean = talc_cpu_load(p->dtype, a->mean, row),
+                         rstd = talc_cpu_load(p->dtype, a->rstd, row);
+            const void *x = talc_cpu_at(p->dtype, a->x, at), *dy = talc_cpu_at(p->dtype, a->dy, at);
+            if (p->plane == 1) {
+                const int64_t of_group = talc_smaller(end, (group + 1) * (p->C / p->groups)) - c;
+                TALC_CPU_CALL(p->dtype, add_affine, (of_group, x, dy, mean, rstd, &sums[c]));
+                c += of_group;
+            } else {
+                talc_cpu_gradient_lanes lanes = { { 0 }, { 0 } };
+                TALC_CPU_CALL(p->dtype, talc_cpu_add_gradient, (p->plane, x, dy, mean, &lanes));
+                sums[c].g += talc_cpu_lanes_sum(lanes.sums);
+                sums[c].product += talc_cpu_lanes_sum(lanes.products) * rstd;
+                c++;
+            }
+        }
+}
+
+static talc_status affine_gradient(norm_context *context)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const affine_blocks blocks = affine_blocks_of(p);
+    const talc_status status =
+        talc_cpu_parallel(blocks.of_samples * blocks.of_channels, affine_task, context);
+    for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
+        part_sums all = { 0, 0 };
+        for (int64_t i = 0; i < blocks.of_samples; i++) {
+            all.g += context->sums[i * p->C + c].g;
+            all.product += context->sums[i * p->C + c].product;
+        }
+        talc_cpu_store(p->dtype, a->dweight, c, all.product);
+        talc_cpu_store(p->dtype, a->dbias, c, all.g);
+    }
+    return status;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------------------
+
+static const char *reference_plan(const talc_device *device, const void *problem, size_t limit,
+                                  talc_plan *plan)
+{
+    (void)device, (void)limit, (void)plan;
+    const talc_group_norm_problem *p = problem;
+    return p->direction == TALC_GRAD_WEIGHT ? "the input gradient has that of the weight too"
+                                            : talc_cpu_refuses(p->dtype);
+}
+
+static const char *rows_plan(const talc_device *device, const void *problem, size_t limit,
+                             talc_plan *plan)
+{
+    const talc_group_norm_problem *p = problem;
+    const norm_context context = context_of(p, NULL);
+    const size_t parts = context.parts > 1 ? (size_t)context.rows * (size_t)context.parts : 0;
+    const size_t sums = (size_t)affine_blocks_of(p).of_samples * (size_t)p->C;
+    plan->workspace = p->direction == TALC_FORWARD
+                          ? parts * sizeof(talc_cpu_moments)
+                          : (parts > sums ? parts : sums) * sizeof(part_sums);
+    return reference_plan(device, problem, limit, plan);
+}
+
+static talc_status rows_run(talc_device *device, const void *problem, const talc_plan *planned,
+                            const void *arguments)
+{
+    (void)device, (void)planned;
+    const talc_group_norm_arguments *a = arguments;
+    norm_context context = context_of(problem, a);
+    if (context.problem->direction == TALC_FORWARD)
+        return forward(&context);
+    const talc_status status = input_gradient(&context);
+    return status != TALC_OK || a->dweight == NULL ? status : affine_gradient(&context);
+}
+
+// ---- reference ----------------------------------------------------------------------------------------------
+
+static void reference_row(const norm_context *context, int64_t row)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const int64_t begin = row * context->inner, end = begin + context->inner;
+    const double M = (double)context->inner;
+    double mean = 0, var = 0;
+    for (int64_t i = begin; i < end; i++)
+        mean += talc_cpu_load(p->dtype, a->x, i) / M;
+    for (int64_t i = begin; i < end; i++) {
+        const double deviation = talc_cpu_load(p->dtype, a->x, i) - mean;
+        var += deviation * deviation / M;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t c = i / p->plane % p->C;
+        const double y = (talc_cpu_load(p->dtype, a->x, i) - mean) / sqrt(var + p->eps) *
+                             talc_cpu_weight(p->dtype, a->weight, c) +
+                         talc_cpu_bias(p->dtype, a->bias, c);
+        talc_cpu_store(p->dtype, a->y, i, talc_cpu_activation(p->activation, y));
+    }
+    keep_statistics(context, row, &(talc_cpu_moments){ M, mean, var * M });
+}
+
+static void reference_input(const norm_context *context, int64_t row)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const int64_t begin = row * context->inner, end = begin + context->inner;
+    const double M = (double)context->inner, mean = talc_cpu_load(p->dtype, a->mean, row),
+                 rstd = talc_cpu_load(p->dtype, a->rstd, row);
+    double sum = 0, product = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = begin; i < end; i++) {
+            const double g = talc_cpu_load(p->dtype, a->dy, i) *
+                             talc_cpu_weight(p->dtype, a->weight, i / p->plane % p->C);
+            const double x = (talc_cpu_load(p->dtype, a->x, i) - mean) * rstd;
+            if (pass == 0) {
+                sum += g;
+                product += g * x;
+            } else {
+                talc_cpu_store(p->dtype, a->dx, i, rstd * (g - (sum + x * product) / M));
+            }
+        }
+}
+
+static void reference_channel(const norm_context *context, int64_t c)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    double dweight = 0, dbias = 0;
+    for (int64_t n = 0; n < p->N; n++)
+        for (int64_t i = (n * p->C + c) * p->plane; i < (n * p->C + c + 1) * p->plane; i++) {
+            const int64_t row = i / context->inner;
+            const double dy = talc_cpu_load(p->dtype, a->dy, i);
+            dbias += dy;
+            dweight +=
+                dy * ((talc_cpu_load(p->dtype, a->x, i) - talc_cpu_load(p->dtype, a->mean, row)) *
+                      talc_cpu_load(p->dtype, a->rstd, row));
+        }
+    talc_cpu_store(p->dtype, a->dweight, c, dweight);
+    talc_cpu_store(p->dtype, a->dbias, c, dbias);
+}
+
+static talc_status reference_run(talc_device *device, const void *problem, const talc_plan *planned,
+                                 const void *arguments)
+{
+    (void)device, (void)planned;
+    const norm_context context = context_of(problem, arguments);
+    const bool forwards = context.problem->direction == TALC_FORWARD;
+    for (int64_t row = 0; row < context.rows; row++)
+        (forwards ? reference_row : reference_input)(&context, row);
+    for (int64_t c = 0; c < context.problem->C && context.arguments->dweight != NULL; c++)
+        reference_channel(&context, c);
+    return TALC_OK;
+}
+
+const talc_algorithm talc_cpu_group_norm[] = {
+    { "rows",
+      { "f64 statistics, then the data's own type", TALC_STRICT, false },
+      rows_plan,
+      rows_run },
+    { "reference", { "f64 accumulation", TALC_STRICT, true }, reference_plan, reference_run },
+    { .name = NULL },
+};
