@@ -85,6 +85,10 @@ F(expand, talc_tanh(talc_expand(x[0], TALC_DIMS(4, 3, 5))))
 F(concat, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1))
 F(softmax, talc_softmax(x[0], 1))
 F(log_softmax, talc_log_softmax(x[0], 1))
+F(group_norm,
+  talc_group_norm(x[0], 2, x[1], x[2], &(talc_norm_options){ .activation = TALC_ACTIVATION_TANH }))
+F(instance_norm, talc_instance_norm2d(x[0], x[1], x[2], NULL))
+F(layer_norm, talc_layer_norm(x[0], TALC_DIMS(6), x[1], x[2], NULL))
 F(separable, talc_separable_conv2d(x[0], x[1], NULL,
                                    &(talc_conv2d_options){ .padding = { 1, 1 },
                                                            .activation = TALC_ACTIVATION_TANH },
@@ -213,8 +217,11 @@ const gradient_case gradient_cases[] = {
     { "div", "broadcast", div_of, 2, { D2(3, 5), D1(5) }, 0.5, 2, NULL },
     { "exp", "", exp_of, 1, { D2(4, 6) }, -2, 2, NULL },
     { "expand", "tanh", expand, 1, { D2(3, 1) }, -2, 2, NULL },
+    { "group_norm", "2 groups, tanh", group_norm, 3, { D4(3, 4, 2, 3), D1(4), D1(4) }, -1, 1, NULL },
     { "huber_loss", "", huber, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
+    { "instance_norm2d", "", instance_norm, 3, { D4(2, 3, 4, 3), D1(3), D1(3) }, -2, 2, NULL },
     { "l1_loss", "", l1, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
+    { "layer_norm", "", layer_norm, 3, { D3(2, 5, 6), D1(6), D1(6) }, -2, 2, NULL },
     { "linear", "bias", linear, 3, { D2(3, 5), D2(4, 5), D1(4) }, -2, 2, NULL },
     { "linear", "residual, tanh", linear_fused, 4, { D3(2, 3, 5), D2(4, 5), D1(4), D3(2, 3, 4) }, -1, 1, NULL },
     { "log", "", log_of, 1, { D2(4, 6) }, 0.5, 2, NULL },

@@ -10,6 +10,7 @@
 #include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
+#include "ops/group_norm.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
@@ -156,6 +157,7 @@ extern const talc_algorithm talc_cuda_separable_conv2d[];
 extern const talc_algorithm talc_cuda_softmax[];
 extern const talc_algorithm talc_cuda_conv2d[];
 extern const talc_algorithm talc_cuda_cross_entropy[];
+extern const talc_algorithm talc_cuda_group_norm[];
 extern const talc_algorithm talc_cuda_matmul[];
 extern const talc_algorithm talc_cuda_unary[];
 extern const talc_algorithm talc_cuda_update[];

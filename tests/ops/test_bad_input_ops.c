@@ -584,6 +584,40 @@ Test(bad_input_ops, batch_norm2d)
     refused_end(35);
 }
 
+Test(bad_input_ops, group_norm)
+{
+    make_operands();
+#define GROUPS(groups, ...) talc_group_norm(image, groups, vector, vector, &(talc_norm_options){ __VA_ARGS__ })
+#define INSTANCE(x, weight, bias) talc_instance_norm2d(x, weight, bias, NULL)
+#define LAYER(x, dims, weight, bias) talc_layer_norm(x, dims, weight, bias, NULL)
+    REFUSED(TALC_NULL_ARGUMENT, "group_norm: x is NULL", talc_group_norm(NULL, 1, NULL, NULL, NULL));
+    REFUSED(TALC_BAD_DTYPE, "group_norm: x is i64, it must be f32 or f64", talc_group_norm(integers, 1, NULL, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "group_norm: x [4] has rank 1, it must be [N,C,...], of rank 2 at least", talc_group_norm(vector, 1, NULL, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: groups 0 must be at least 1", GROUPS(0, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: groups -2 must be at least 1", GROUPS(-2, 0));
+    REFUSED(TALC_BAD_SHAPE, "group_norm: the 4 channels of x [2,4,7,6] do not divide into 3 groups", GROUPS(3, 0));
+    REFUSED(TALC_BAD_SHAPE, "group_norm: the 4 channels of x [2,4,7,6] do not divide into 8 groups", GROUPS(8, 0));
+    REFUSED(TALC_BAD_SHAPE, "group_norm: weight [6] must be [4]", talc_group_norm(image, 2, bias, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "group_norm: bias [4,1] must be [4]", talc_group_norm(image, 2, NULL, talc_unsqueeze(vector, 1), NULL));
+    REFUSED(TALC_BAD_DTYPE, "group_norm: x is f32, bias is f64", talc_group_norm(image, 2, NULL, doubles, NULL));
+    REFUSED(TALC_BAD_DEVICE, "group_norm: x is on cpu, weight on fake", talc_group_norm(image, 2, far_vector, NULL, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps -1e-05 must be at least 0", GROUPS(2, .eps = -1e-5));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps nan must be at least 0", GROUPS(2, .eps = NAN));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: activation 9 is outside 0..3", GROUPS(2, .activation = (talc_activation)9));
+    REFUSED(TALC_NOT_FOUND, "group_norm on cpu: there is no algorithm 'magic'", GROUPS(2, .algorithm = "magic"));
+    REFUSED(TALC_NULL_ARGUMENT, "instance_norm2d: x is NULL", INSTANCE(NULL, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "instance_norm2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", INSTANCE(matrix, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "instance_norm2d: weight [6] must be [4]", INSTANCE(image, bias, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "instance_norm2d: eps -1 must be at least 0", talc_instance_norm2d(image, NULL, NULL, &(talc_norm_options){ .eps = -1 }));
+    REFUSED(TALC_NULL_ARGUMENT, "layer_norm: x is NULL", LAYER(NULL, TALC_DIMS(5), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "layer_norm: the normalised dimensions [4] must be the last of x [3,5]", LAYER(matrix, TALC_DIMS(4), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "layer_norm: the normalised dimensions [2,3,5] must be the last of x [3,5]", LAYER(matrix, TALC_DIMS(2, 3, 5), NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "layer_norm: the normalised dimensions [] must be the last of x [3,5]", LAYER(matrix, TALC_SCALAR, NULL, NULL));
+    REFUSED(TALC_BAD_SHAPE, "layer_norm: weight [4] must be [5]", LAYER(matrix, TALC_DIMS(5), vector, NULL));
+    REFUSED(TALC_BAD_SHAPE, "layer_norm: bias [4] must be [3,5]", LAYER(matrix, TALC_DIMS(3, 5), NULL, vector));
+    refused_end(25);
+}
+
 static bool explained(const char *problem)
 {
     talc_explanation explanation;

@@ -86,6 +86,13 @@ F(f_concat, talc_concat((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1))
 F(f_softmax, talc_softmax(x[0], 1))
 F(f_log_softmax, talc_log_softmax(x[0], -1))
 F(f_softmax_middle, talc_softmax(x[0], 0))
+F(f_group_norm, talc_group_norm(x[0], 2, x[1], x[2], NULL))
+F(f_group_norm_tanh,
+  talc_group_norm(x[0], 3, x[1], x[2],
+                  &(talc_norm_options){ .eps = 0.1, .activation = TALC_ACTIVATION_TANH }))
+F(f_instance_norm, talc_instance_norm2d(x[0], NULL, NULL, NULL))
+F(f_layer_norm, talc_layer_norm(talc_transpose(x[0], 0, 1), TALC_DIMS(3, 4), x[1], x[2], NULL))
+F(f_layer_norm_weight, talc_layer_norm(x[0], TALC_DIMS(6), x[1], NULL, NULL))
 F(f_sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(f_sum_all, talc_tanh(talc_sum(x[0], TALC_SCALAR, false)))
 F(f_mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
@@ -216,6 +223,11 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "softmax", f_softmax, 1, { D(4, 6) }, -3, 3 },
         { "softmax of the outer dimension", f_softmax_middle, 1, { D(4, 2, 3) }, -3, 3 },
         { "log_softmax", f_log_softmax, 1, { D(4, 6) }, -3, 3 },
+        { "group_norm", f_group_norm, 3, { D(3, 4, 5), D(4), D(4) }, -2, 2 },
+        { "group_norm, tanh", f_group_norm_tanh, 3, { D(2, 6, 2, 2), D(6), D(6) }, -1, 1 },
+        { "instance_norm2d", f_instance_norm, 1, { D(2, 3, 4, 3) }, -2, 2 },
+        { "layer_norm", f_layer_norm, 3, { D(3, 2, 4), D(3, 4), D(3, 4) }, -2, 2 },
+        { "layer_norm without bias", f_layer_norm_weight, 2, { D(5, 6), D(6) }, -2, 2 },
         { "sum", f_sum, 1, { D(2, 3, 4) }, -1, 1 },
         { "sum of all", f_sum_all, 1, { D(2, 3, 4) }, -0.1, 0.1 },
         { "mean", f_mean, 1, { D(2, 3, 4) }, -1, 1 },

@@ -198,7 +198,10 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(adaptive_avg_pool2d, talc_adaptive_avg_pool2d(in->image, 3, 4))                                                  \
     X(batch_norm2d,    talc_batch_norm2d(in->image, in->mean, in->variance, in->mean, in->variance, NULL))             \
     X(batch_norm2d_training, batch_norm2d_training(in))                                                                \
-    X(batch_norm2d_count, batch_norm2d_count(in))
+    X(batch_norm2d_count, batch_norm2d_count(in))                                                                      \
+    X(group_norm,      talc_group_norm(in->image, 2, in->mean, in->variance, &(talc_norm_options){ .activation = TALC_ACTIVATION_SIGMOID }))\
+    X(instance_norm2d, talc_instance_norm2d(talc_transpose(in->image, 2, 3), NULL, in->mean, NULL))                    \
+    X(layer_norm,      talc_layer_norm(in->a, TALC_DIMS(5), in->row, in->row, NULL))
 // clang-format on
 
 CASES(CASE)

@@ -1,0 +1,563 @@
+/// Group, instance and layer normalisation.
+///
+///     y[n, c, p] = act( (x[n, c, p] - mu[n, g]) * rstd[n, g] * weight[c] + bias[c] ),    rstd = 1 / sqrt(var + eps)
+///
+/// and its gradient: dbias[c] = sum dy, dweight[c] = sum dy x^, x^ = (x - mu) rstd, and with g = dy weight and M values a row
+/// dx = rstd (g - (sum g + x^ sum g x^) / M), the sums over the row.
+///
+/// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group of a sample, and contiguous too.
+/// Memory-bound.
+///
+///   rows  Rows of up to 64 KB are read once: 1 to 512 threads hold one in registers, reduce and write it. Longer ones are, to
+///         moments.cuh, the channels of one image in training: parts of 16384 values, whose moments are joined, and then a block
+///         normalises a part, from the end of x, which is still cached. The gradient reads x and dy twice, the second time from a cache:
+///         1 to 256 threads do a row of up to 16384 values, and longer ones are split into parts, in two launches. The sums of
+///         dweight and dbias: a block takes some channels of some samples, and a warp a channel adds them up. All sums are in f64
+///         and in a fixed order; the last step is arithmetic in the data's type.
+///
+/// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#include "backends/cuda/activation.cuh"
+#include "backends/cuda/dtype.cuh"
+#include "backends/cuda/norm/moments.cuh"
+#include "backends/cuda/row.cuh"
+#include "ops/group_norm.h"
+
+using namespace talc;
+
+namespace /* other kernels have types of the same names */
+{
+
+/* Threads of a row's block, and bytes of it that a thread holds: more are only for rows that need them. */
+constexpr int MOST_THREADS = 512, FEW_BYTES = 32, MOST_BYTES = 128;
+
+/* Of a row's sums each block of the second launch reads all; likewise a warp those of a channel. */
+constexpr int64_t MOST_PARTS = 1024;
+
+template <typename T> constexpr int64_t MOST_HELD = MOST_THREADS *MOST_BYTES / (int64_t)sizeof(T);
+
+/* Of g and of g (x - mean), or of dy and of dy x^. */
+struct row_sums {
+    double g = 0, product = 0;
+
+    __device__ void join(const row_sums &other)
+    {
+        g += other.g;
+        product += other.product;
+    }
+};
+
+/* All threads of each group get its result; otherwise as join_group. */
+template <typename State>
+static __device__ State share_group(State state, int threads, State *shared)
+{
+    state = join_group(state, threads, shared);
+    if (threads <= WARP)
+        return state;
+    __syncthreads(); /* what join_group left is read */
+    if (threadIdx.x % threads == 0)
+        shared[threadIdx.x / WARP] = state;
+    __syncthreads();
+    return shared[threadIdx.x / threads * (threads / WARP)];
+}
+
+/* As moments.cuh sees it the rows are the channels of one image. */
+template <typename T> struct rows_plan {
+    norm_plan<T> of;
+    int64_t groups, channels_of_group;
+    uint32_t near_plane;     /* the plane, where it is shorter than 2^30 */
+    divisor<uint32_t> plane; /* by near_plane */
+    int64_t whole_plane;
+    const T *dy;
+    T *dx;
+    row_sums *sums; /* [rows][parts_of_channel] */
+};
+
+/* The channels of values that begin with value `first` of a row. */
+template <typename T> struct channels_at {
+    int64_t c;
+    uint32_t left; /* values of the first channel, or more than there are */
+
+    __device__ channels_at(const rows_plan<T> &p, int64_t row, int64_t first)
+    {
+        const int64_t before = first / p.whole_plane,
+                      rest = p.whole_plane - (first - before * p.whole_plane);
+        c = row % p.groups * p.channels_of_group + before;
+        left = (uint32_t)(rest < p.near_plane ? rest : p.near_plane);
+    }
+    /* Of value `i` behind the first. */
+    __device__ int64_t of(const rows_plan<T> &p, uint32_t i) const
+    {
+        return i < left ? c : c + 1 + p.plane.quotient(i - left);
+    }
+};
+
+/* Calls visit(e, c) with each value of a vector and its channel. */
+template <int COUNT, typename T, typename Visit>
+static __device__ void for_vector(const rows_plan<T> &p, const channels_at<T> &at, uint32_t i,
+                                  Visit visit)
+{
+    int64_t c = at.of(p, i);
+    const bool one = p.whole_plane % COUNT == 0; /* and vectors begin at multiples of COUNT */
+#pragma unroll
+    for (int e = 0; e < COUNT; e++) {
+        if (e > 0 && !one)
+            c = at.of(p, i + e);
+        visit(e, c);
+    }
+}
+
+// ---- Forward ------------------------------------------------------------------------------------------------
+
+/* What normalises a row. The rounding error of the mean in the data's type is added. */
+template <typename T> struct row_affine {
+    T mean, rstd, lost;
+
+    __device__ row_affine(const rows_plan<T> &p, const moments &m)
+    {
+        const double exact = 1 / sqrt(m.squares / m.count + p.of.eps);
+        mean = (T)m.mean;
+        rstd = (T)exact;
+        lost = (double)mean == m.mean ? 0 : (T)(((double)mean - m.mean) * exact);
+    }
+    __device__ T normalised(const rows_plan<T> &p, T x, int64_t c) const
+    {
+        T y = (x - mean) * rstd + lost;
+        if (p.of.weight != NULL)
+            y *= p.of.weight[c];
+        if (p.of.bias != NULL)
+            y += p.of.bias[c];
+        return talc_activate(p.of.activation, y);
+    }
+};
+
+/* `threads` neighbours a row, each with at most HELD vectors. */
+template <typename T, int COUNT, int HELD>
+static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan<T> p, int threads)
+{
+    __shared__ sums shared[MOST_THREADS / WARP];
+    const int group = threadIdx.x / threads, thread = threadIdx.x % threads;
+    const int groups = blockDim.x / threads, vectors = (int)p.of.plane / COUNT;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < p.of.C;
+         first += (int64_t)gridDim.x * groups) {
+        const bool real = first + group < p.of.C;
+        const int64_t row = real ? first + group : first;
+        const T *x = p.of.x + row * p.of.plane;
+        vec<T, COUNT> values[HELD];
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+            if (thread + k * threads < vectors)
+                values[k] = *(const vec<T, COUNT> *)(x + (thread + k * threads) * COUNT);
+        const T start = start_of(x[0], x[p.of.plane / 2], x[p.of.plane - 1]);
+        sums sum;
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+#pragma unroll
+            for (int e = 0; e < COUNT; e++)
+                if (thread + k * threads < vectors)
+                    sum.add((double)values[k].of[e] - (double)start);
+        sum = share_group(sum, threads, shared);
+        if (!real)
+            continue;
+        const moments m = moments_of(sum, (double)start, (double)p.of.plane);
+        const row_affine<T> by(p, m);
+        const channels_at<T> at(p, row, 0);
+        T *y = p.of.y + row * p.of.plane;
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            const int i = (thread + k * threads) * COUNT;
+            if (thread + k * threads >= vectors)
+                continue;
+            for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                values[k].of[e] = by.normalised(p, values[k].of[e], c);
+            });
+            *(vec<T, COUNT> *)(y + i) = values[k];
+        }
+        if (thread == 0)
+            keep_moments(p.of, row, m);
+    }
+}
+
+/* A block a part of a row whose moments are joined. */
+template <typename T, int COUNT>
+static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<T> p)
+{
+    constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
+    const int64_t parts = p.of.C * p.of.parts_of_channel;
+    for (int64_t number = blockIdx.x; number < parts; number += gridDim.x) {
+        const int64_t part = parts - 1 - number, row = part / p.of.parts_of_channel;
+        const int64_t first = (part - row * p.of.parts_of_channel) * p.of.length;
+        const int length = (int)min(p.of.length, p.of.plane - first);
+        const moments m = p.of.channels[row];
+        const row_affine<T> by(p, m);
+        const channels_at<T> at(p, row, first);
+        const T *x = p.of.x + row * p.of.plane + first;
+        T *y = p.of.y + row * p.of.plane + first;
+        for (int begin = threadIdx.x * COUNT; begin < length; begin += BLOCK * COUNT * IN_FLIGHT) {
+            vec<T, COUNT> values[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (begin + k * BLOCK * COUNT < length)
+                    values[k] = *(const vec<T, COUNT> *)(x + begin + k * BLOCK * COUNT);
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++) {
+                const int i = begin + k * BLOCK * COUNT;
+                if (i >= length)
+                    continue;
+                for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                    values[k].of[e] = by.normalised(p, values[k].of[e], c);
+                });
+                *(vec<T, COUNT> *)(y + i) = values[k];
+            }
+        }
+        if (first == 0 && threadIdx.x == 0)
+            keep_moments(p.of, row, m);
+    }
+}
+
+// ---- Input gradient -----------------------------------------------------------------------------------------
+
+/* FIRST writes the sums of each part, SECOND joins those of a row and writes dx of a part; BOTH does all where a row is one part. */
+enum gradient_pass { BOTH, FIRST, SECOND };
+
+/* `threads` neighbours a part, which are the whole block unless a row is one part. */
+template <typename T, int COUNT, gradient_pass PASS>
+static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan<T> p, int threads)
+{
+    constexpr int IN_FLIGHT = COUNT > 1 ? 2 : 4;
+    __shared__ row_sums shared[BLOCK / WARP];
+    const int group = threadIdx.x / threads, thread = threadIdx.x % threads;
+    const int groups = BLOCK / threads;
+    const int64_t parts = p.of.C * p.of.parts_of_channel;
+    for (int64_t first = (int64_t)blockIdx.x * groups; first < parts;
+         first += (int64_t)gridDim.x * groups) {
+        const bool real = first + group < parts;
+        const int64_t number = real ? first + group : first;
+        const int64_t part = PASS == SECOND ? parts - 1 - number : number;
+        const int64_t row = part / p.of.parts_of_channel;
+        const int64_t begin = (part - row * p.of.parts_of_channel) * p.of.length;
+        const int64_t offset = row * p.of.plane + begin;
+        const int64_t length = min(p.of.length, p.of.plane - begin);
+        const channels_at<T> at(p, row, begin);
+        const T mean = p.of.mean[row];
+        /* visit(place among those in flight, offset, x, dy) of each vector of the thread. */
+        const auto for_part = [&](auto visit) {
+            for (int64_t i = thread * COUNT; i < length; i += threads * COUNT * IN_FLIGHT) {
+                vec<T, COUNT> x[IN_FLIGHT], dy[IN_FLIGHT];
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+                    if (i + k * threads * COUNT < length) {
+                        const int64_t from = offset + i + k * threads * COUNT;
+                        x[k] = *(const vec<T, COUNT> *)(p.of.x + from);
+                        dy[k] = *(const vec<T, COUNT> *)(p.dy + from);
+                    }
+#pragma unroll
+                for (int k = 0; k < IN_FLIGHT; k++)
+                    if (i + k * threads * COUNT < length)
+                        visit(i + k * threads * COUNT, x[k], dy[k]);
+            }
+        };
+        row_sums sum;
+        if (PASS == SECOND)
+            for (int64_t k = threadIdx.x; k < p.of.parts_of_channel; k += BLOCK)
+                sum.join(p.sums[row * p.of.parts_of_channel + k]);
+        else
+            for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
+                for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                    const double weight = p.of.weight == NULL ? 1 : (double)p.of.weight[c];
+                    const double g = (double)dy.of[e] * weight;
+                    sum.g += g;
+                    sum.product += g * ((double)x.of[e] - (double)mean);
+                });
+            });
+        sum = share_group(sum, threads, shared);
+        if (!real)
+            continue;
+        if (PASS == FIRST) {
+            if (thread == 0)
+                p.sums[part] = sum;
+            continue;
+        }
+        const double M = (double)p.of.plane, rstd = (double)p.of.rstd[row];
+        const T by_dy = (T)rstd, by_x = (T)(-rstd * rstd * rstd * (sum.product / M)),
+                shift = (T)(-rstd * (sum.g / M));
+        for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
+            vec<T, COUNT> dx;
+            for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
+                const T by = p.of.weight == NULL ? by_dy : by_dy * p.of.weight[c];
+                dx.of[e] = dy.of[e] * by + ((x.of[e] - mean) * by_x + shift);
+            });
+            *(vec<T, COUNT> *)(p.dx + offset + i) = dx;
+        });
+    }
+}
+
+// ---- Gradients of weight and bias ---------------------------------------------------------------------------
+
+/* A block's threads: `along` neighbours in a plane, `width` channels, the rest samples. Its tile: width channels of `samples` samples, in
+ * `length` positions of each plane. */
+struct affine_tiling {
+    int along, width;
+    int64_t samples, length, tiles, of_samples, of_plane; /* how many in each direction */
+
+    affine_tiling(const talc_group_norm_problem *p)
+    {
+        constexpr int64_t VALUES = 8192;
+        along = 1;
+        while (along < BLOCK && along < p->plane)
+            along *= 2;
+        width = along < WARP ? WARP / along : 1;
+        length = talc_smaller(p->plane, VALUES);
+        samples = talc_larger(1, VALUES / talc_larger(1, width * length));
+        while (parts(p) > MOST_PARTS)
+            (samples < p->N ? samples : length) *= 2;
+        tiles = talc_ceil_div(p->C, width);
+    }
+    int64_t parts(const talc_group_norm_problem *p)
+    {
+        of_samples = talc_ceil_div(p->N, samples);
+        of_plane = length == 0 ? 0 : talc_ceil_div(p->plane, length);
+        return of_samples * of_plane;
+    }
+};
+
+/* Writes the sums of each tile to sums[C][parts]. */
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK)
+    affine_sums(const rows_plan<T> p, const affine_tiling tiling, int64_t N, int64_t C)
+{
+    __shared__ row_sums shared[BLOCK];
+    const int along = tiling.along, width = tiling.width, by_sample = BLOCK / (along * width);
+    const int position = threadIdx.x % along, channel = threadIdx.x / along % width;
+    const int sample = threadIdx.x / (along * width);
+    const int of_channel = BLOCK / width, place = sample * along + position;
+    row_sums *own = shared + channel * of_channel + place;
+    const int64_t parts = tiling.of_samples * tiling.of_plane;
+    for (int64_t number = blockIdx.x; number < tiling.tiles * parts; number += gridDim.x) {
+        const int64_t part = number / tiling.tiles;
+        const int64_t c = (number - part * tiling.tiles) * width + channel;
+        const int64_t begin = part % tiling.of_plane * tiling.length;
+        const int64_t end = min(p.whole_plane, begin + tiling.length);
+        const int64_t first = part / tiling.of_plane * tiling.samples;
+        const int64_t last = min(N, first + tiling.samples);
+        row_sums sum;
+        for (int64_t n = first + sample; n < last && c < C; n += by_sample) {
+            const int64_t row = n * p.groups + c / p.channels_of_group;
+            const int64_t plane = (n * C + c) * p.whole_plane;
+            const double mean = (double)p.of.mean[row];
+            double product = 0;
+#pragma unroll 4
+            for (int64_t i = begin + position; i < end; i += along) {
+                const double dy = (double)p.dy[plane + i];
+                sum.g += dy;
+                product += dy * ((double)p.of.x[plane + i] - mean);
+            }
+            sum.product += product * (double)p.of.rstd[row];
+        }
+        __syncthreads(); /* the tile before is done */
+        *own = sum;
+        for (int half = of_channel / 2; half > 0; half /= 2) {
+            __syncthreads();
+            if (place < half)
+                own->join(own[half]);
+        }
+        if (place == 0 && c < C)
+            p.sums[c * parts + part] = *own;
+    }
+}
+
+/* A warp a channel. */
+template <typename T>
+static __global__ void __launch_bounds__(BLOCK)
+    join_affine(const row_sums *sums, int64_t parts, int64_t C, T *dweight, T *dbias)
+{
+    constexpr int GROUPS = BLOCK / WARP;
+    const int group = threadIdx.x / WARP, thread = threadIdx.x % WARP;
+    for (int64_t c = (int64_t)blockIdx.x * GROUPS + group; c < C;
+         c += (int64_t)gridDim.x * GROUPS) {
+        row_sums sum;
+        for (int64_t part = thread; part < parts; part += WARP)
+            sum.join(sums[c * parts + part]);
+        sum = join_group(sum, WARP, (row_sums *)NULL);
+        if (thread != 0)
+            continue;
+        dweight[c] = (T)sum.product;
+        dbias[c] = (T)sum.g;
+    }
+}
+
+// ---- Launches -----------------------------------------------------------------------------------------------
+
+template <typename T>
+static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_norm_arguments *a)
+{
+    rows_plan<T> plan = {};
+    norm_plan<T> &of = plan.of;
+    plan.groups = p->groups;
+    plan.channels_of_group = p->groups == 0 ? 0 : p->C / p->groups;
+    plan.whole_plane = p->plane;
+    plan.near_plane = (uint32_t)talc_smaller(talc_larger(p->plane, 1), (int64_t)1 << 30);
+    plan.plane.set(plan.near_plane);
+    of.N = 1;
+    of.C = p->N * p->groups;
+    of.plane = plan.channels_of_group * p->plane;
+    of.eps = p->eps;
+    of.activation = p->activation;
+    of.images = 1;
+    of.length = PART_VALUES;
+    while (p->direction != TALC_FORWARD && of.plane > of.length * MOST_PARTS)
+        of.length *= 2;
+    of.parts_of_plane = of.parts_of_channel = talc_ceil_div(of.plane, of.length);
+    if (a == NULL)
+        return plan;
+    of.x = (const T *)a->x;
+    of.weight = (const T *)a->weight;
+    of.bias = (const T *)a->bias;
+    of.y = (T *)a->y;
+    of.mean = (T *)a->mean;
+    of.rstd = (T *)a->rstd;
+    of.channels = (moments *)a->base.workspace;
+    of.parts = of.channels + of.C;
+    plan.dy = (const T *)a->dy;
+    plan.dx = (T *)a->dx;
+    plan.sums = (row_sums *)a->base.workspace;
+    return plan;
+}
+
+template <typename T> static bool is_packed(const rows_plan<T> &plan)
+{
+    return plan.of.plane % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.of.x) &&
+           is_aligned(plan.of.y) && is_aligned(plan.dy) && is_aligned(plan.dx);
+}
+
+/* A power of two: as many as vectors, up to a warp, or more where they hold no more than `held` each. */
+static int threads_for(int64_t vectors, int64_t held, int most)
+{
+    int threads = 1;
+    while (threads < most && (threads < WARP ? threads : threads * held) < vectors)
+        threads *= 2;
+    return threads;
+}
+
+template <typename T, int COUNT, int BYTES>
+static void launch_held(talc_device *device, const rows_plan<T> &plan)
+{
+    constexpr int HELD = BYTES / (int)sizeof(T) / COUNT;
+    const int threads = threads_for(plan.of.plane / COUNT, HELD, MOST_THREADS);
+    const int block = threads < BLOCK ? BLOCK : threads;
+    held_rows<T, COUNT, HELD><<<grid_for_blocks(device, talc_ceil_div(plan.of.C, block / threads)),
+                                block, 0, talc_cuda_stream(device)>>>(plan, threads);
+}
+
+template <typename T, int COUNT>
+static void launch_forward(talc_device *device, const rows_plan<T> &plan)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    if (plan.of.plane <= WARP * FEW_BYTES / (int64_t)sizeof(T)) {
+        launch_held<T, COUNT, FEW_BYTES>(device, plan);
+        return;
+    }
+    if (plan.of.plane <= MOST_HELD<T>) {
+        launch_held<T, COUNT, MOST_BYTES>(device, plan);
+        return;
+    }
+    const unsigned blocks = grid_for_blocks(device, plan.of.C * plan.of.parts_of_channel);
+    if (COUNT > 1)
+        part_moments<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan.of);
+    else
+        part_moments_of_rows<T><<<blocks, BLOCK, 0, stream>>>(plan.of, threads_per_row(plan.of));
+    const int threads = plan.of.parts_of_channel > 4 * WARP ? BLOCK : WARP;
+    join_channels<T>
+        <<<grid_for_blocks(device, talc_ceil_div(plan.of.C, BLOCK / threads)), BLOCK, 0, stream>>>(
+            plan.of, threads);
+    normalise_parts<T, COUNT><<<blocks, BLOCK, 0, stream>>>(plan);
+}
+
+template <typename T, int COUNT>
+static void launch_gradient(talc_device *device, const rows_plan<T> &plan)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const bool parts = plan.of.parts_of_channel > 1;
+    const int threads = parts ? BLOCK : threads_for(plan.of.plane / COUNT, 8, BLOCK);
+    const unsigned blocks = grid_for_blocks(
+        device, talc_ceil_div(plan.of.C * plan.of.parts_of_channel, BLOCK / threads));
+    if (parts) {
+        gradient_of_rows<T, COUNT, FIRST><<<blocks, BLOCK, 0, stream>>>(plan, threads);
+        gradient_of_rows<T, COUNT, SECOND><<<blocks, BLOCK, 0, stream>>>(plan, threads);
+    } else {
+        gradient_of_rows<T, COUNT, BOTH><<<blocks, BLOCK, 0, stream>>>(plan, threads);
+    }
+}
+
+template <typename T>
+static void launch_affine(talc_device *device, const talc_group_norm_problem *p,
+                          const rows_plan<T> &plan, const talc_group_norm_arguments *a)
+{
+    const cudaStream_t stream = talc_cuda_stream(device);
+    const affine_tiling tiling(p);
+    const int64_t parts = tiling.of_samples * tiling.of_plane;
+    affine_sums<T><<<grid_for_blocks(device, tiling.tiles * parts), BLOCK, 0, stream>>>(
+        plan, tiling, p->N, p->C);
+    join_affine<T>
+        <<<grid_for_blocks(device, talc_ceil_div(p->C, BLOCK / WARP)), BLOCK, 0, stream>>>(
+            plan.sums, parts, p->C, (T *)a->dweight, (T *)a->dbias);
+}
+
+template <typename T, int COUNT>
+static void launch(talc_device *device, const talc_group_norm_problem *p, const rows_plan<T> &plan)
+{
+    if (p->direction == TALC_FORWARD)
+        launch_forward<T, COUNT>(device, plan);
+    else
+        launch_gradient<T, COUNT>(device, plan);
+}
+
+} // namespace
+
+// ---- Rows ---------------------------------------------------------------------------------------------------
+
+static const char *plan_rows(const talc_device *, const talc_group_norm_problem *p, size_t,
+                             talc_plan *planned)
+{
+    if (p->direction == TALC_GRAD_WEIGHT)
+        return "the input gradient has that of the weight too";
+    return with_float(p->dtype, [&](auto element) -> const char * {
+        using T = typename decltype(element)::type;
+        const rows_plan<T> plan = plan_of<T>(p, NULL);
+        const size_t rows = (size_t)plan.of.C, parts = (size_t)plan.of.parts_of_channel;
+        if (p->direction == TALC_FORWARD) {
+            planned->workspace =
+                plan.of.plane <= MOST_HELD<T> ? 0 : rows * (parts + 1) * sizeof(moments);
+            return NULL;
+        }
+        affine_tiling tiling(p);
+        const size_t of_rows = parts > 1 ? rows * parts : 0;
+        const size_t of_channels = (size_t)p->C * (size_t)tiling.parts(p);
+        planned->workspace = (of_rows > of_channels ? of_rows : of_channels) * sizeof(row_sums);
+        return NULL;
+    });
+}
+
+static talc_status run_rows(talc_device *device, const talc_group_norm_problem *p,
+                            const talc_plan *, const talc_group_norm_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "group_norm");
+    if (status != TALC_OK)
+        return status;
+    return with_float(p->dtype, [&](auto element) {
+        using T = typename decltype(element)::type;
+        const rows_plan<T> plan = plan_of<T>(p, a);
+        if (is_packed(plan))
+            launch<T, VECTOR_BYTES / sizeof(T)>(device, p, plan);
+        else
+            launch<T, 1>(device, p, plan);
+        if (a->dweight != NULL)
+            launch_affine<T>(device, p, plan, a);
+        return talc_cuda_launched(device, "group_norm");
+    });
+}
+
+const talc_algorithm talc_cuda_group_norm[] = {
+    talc_cuda_row<plan_rows, run_rows>(
+        "rows", { "f64 statistics, then the data's own type", TALC_STRICT, false }),
+    { NULL, { NULL, TALC_STRICT, false }, NULL, NULL },
+};
