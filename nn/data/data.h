@@ -65,6 +65,19 @@ TALC_API int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
 TALC_API bool talc_dataset_statistics(const talc_dataset *dataset, double mean[4],
                                       double deviation[4]);
 
+// ---- One image -------------------------------------------------------------------------------------------------
+
+typedef struct talc_image_options {
+    int64_t channels;             ///< 1 or 3, which a grey image has alike; 0: the file's
+    int64_t height, width;        ///< that the image must have; 0: any
+    double mean[3], deviation[3]; ///< as talc_loader_options has them
+} talc_image_options;
+
+/// A PNG file as [1,C,H,W], f32 on the CPU; NULL for options: all defaults. Torchvision's networks were trained on mean 0.485,
+/// 0.456, 0.406 and deviation 0.229, 0.224, 0.225. Errors: what folders fail with, an image of another size (names both) or with colours
+/// where 1 channel is asked for, options out of range.
+TALC_API talc_tensor *talc_image_load(const char *path, const talc_image_options *options);
+
 // ---- Loaders --------------------------------------------------------------------------------------------------
 
 typedef struct talc_loader talc_loader;

@@ -170,6 +170,63 @@ Test(data, png_of_every_kind_becomes_bytes)
     assert_all_freed();
 }
 
+/* (p / 255 - mean) / deviation of each channel, of files as they are and of grey ones as three channels. */
+Test(data, one_png_becomes_a_normalised_image)
+{
+    const talc_image_options o = { .mean = { 0.5, 0.25, 0 }, .deviation = { 0.5, 0, 2 } };
+    for (int i = 0; i < 2 * PNG_CASES; i++) {
+        const png_case *c = &png_cases[i / 2];
+        const int channels = i % 2 == 1 || c->color ? 3 : 1;
+        const uint8_t *bytes = channels == 3 ? c->rgb : c->grey;
+        talc_image_options options = o;
+        options.channels = i % 2 == 1 ? 3 : 0;
+        write_case(file_path("x.png"), c);
+        talc_tensor *image = talc_image_load(file_path("x.png"), &options);
+        cr_assert(image != NULL && image->dtype == TALC_F32, "%s", talc_error_message());
+        char shape[TALC_DIMS_TEXT];
+        cr_assert_str_eq(talc_dims_text(talc_dims_of(image), shape),
+                         channels == 3 ? "[1,3,2,3]" : "[1,1,2,3]");
+        float got[18];
+        cr_assert(talc_to_host(image, got, talc_nbytes(image)));
+        for (int j = 0; j < 6 * channels; j++) {
+            const double scale[] = { 0.5, 1, 2 };
+            const double due = (bytes[j] / 255.0 - o.mean[j / 6]) / scale[j / 6];
+            cr_assert(got[j] == (float)due, "%s: %g at %d is due %g", c->name, (double)got[j], j,
+                      due);
+        }
+    }
+    file_remove_all();
+}
+
+Test(data, an_image_of_another_size_or_kind_is_refused)
+{
+    const struct {
+        talc_image_options options;
+        const char *due;
+    } cases[] = {
+        { { .height = 4 }, "image_load: '%s' is 2x3, 4x3 is asked for" },
+        { { .height = 2, .width = 224 }, "image_load: '%s' is 2x3, 2x224 is asked for" },
+        { { .channels = 1 }, "image_load: '%s' has 3 channels, colours, 1 is asked for" },
+        { { .channels = 2 }, "image_load: channels 2 must be 1 or 3" },
+        { { .width = -1 }, "image_load: height 0 and width -1 must be at least 0" },
+        { { .mean = { 0, NAN } },
+          "image_load: mean nan must be finite and deviation 0 finite and at least 0" },
+        { { .deviation = { -1 } },
+          "image_load: mean 0 must be finite and deviation -1 finite and at least 0" },
+    };
+    write_case(file_path("x.png"), &png_cases[5]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert_null(talc_image_load(file_path("x.png"), &cases[i].options));
+        assert_failure_with(talc_error_status(), cases[i].due, file_path("x.png"));
+    }
+    file_write(file_path("no.png"), "GIF89a, no PNG", 14);
+    cr_assert_null(talc_image_load(file_path("no.png"), NULL));
+    assert_failure_with(TALC_BAD_FORMAT, "image_load: '%s': Not a PNG file", file_path("no.png"));
+    cr_assert_null(talc_image_load(NULL, NULL));
+    assert_failure(TALC_NULL_ARGUMENT, "image_load: path is NULL");
+    file_remove_all();
+}
+
 /* Classes and files in the order of their bytes; hidden files, other files and files beside the classes are passed over. */
 Test(data, a_folder_is_read_in_the_order_of_its_names)
 {
