@@ -8,6 +8,7 @@
 #include "ops/operand.h"
 #include "ops/separable_conv2d_choice.h"
 #include "tensor/environment.h"
+#include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/tape.h"
 
@@ -353,14 +354,44 @@ static talc_tensor *activate(talc_tensor *y, talc_activation activation)
     }
 }
 
-talc_tensor *talc_forward_chain(talc_module *const modules[], int count, talc_tensor *x,
+/* The modules that a list comes to when each Sequential is its children; returns how many they are. NULL for flat: only counts. */
+static int spread(talc_module *const modules[], int count, talc_module **flat)
+{
+    int total = 0;
+    for (int i = 0; i < count; i++) {
+        talc_module **next = flat == NULL ? NULL : flat + total;
+        if (modules[i]->kind == &talc_sequential_class) {
+            const struct talc_module_entries *entries = modules[i]->entries;
+            for (int j = 0; j < entries->count; j++)
+                if (entries->list[j].child != NULL) {
+                    const int added = spread(&entries->list[j].child, 1, next);
+                    next = next == NULL ? NULL : next + added;
+                    total += added;
+                }
+        } else {
+            if (next != NULL)
+                *next = modules[i];
+            total++;
+        }
+    }
+    return total;
+}
+
+/* Whether there is something to spread, and nobody who wants a Sequential's own output. */
+static bool spreads(talc_module *const modules[], int count)
+{
+    const talc_forward_hooks *hooks = talc_forward_hooked();
+    bool any = false;
+    for (int i = 0; i < count; i++)
+        any = any || modules[i]->kind == &talc_sequential_class;
+    return any && talc_fusion_enabled() && (hooks == NULL || !hooks->apart);
+}
+
+static talc_tensor *forward_all(talc_module *const modules[], int count, talc_tensor *x,
                                 const talc_chain_end *end)
 {
-    if (!check(modules, count, x, end))
-        return NULL;
-    talc_scope *scope = talc_scope_enter();
     group g = { .ends = false };
-    talc_tensor *y = scope == NULL ? NULL : x;
+    talc_tensor *y = x;
     for (int i = 0; i < count && y != NULL; i += g.count) {
         talc_tensor *input = y;
         y = forward_group(modules + i, count - i, input, end, &g);
@@ -369,9 +400,29 @@ talc_tensor *talc_forward_chain(talc_module *const modules[], int count, talc_te
     }
     if (end != NULL && !g.ends)
         y = activate(add_residual(y, end->residual), end->activation);
+    return y;
+}
+
+talc_tensor *talc_forward_chain(talc_module *const modules[], int count, talc_tensor *x,
+                                const talc_chain_end *end)
+{
+    if (!check(modules, count, x, end))
+        return NULL;
+    talc_module **flat = NULL;
+    if (spreads(modules, count)) {
+        const int total = spread(modules, count, NULL);
+        flat = talc_memory_new((size_t)total * sizeof *flat + 1, WHO);
+        if (flat == NULL)
+            return NULL;
+        count = spread(modules, count, flat);
+        modules = flat;
+    }
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *y = scope == NULL ? NULL : forward_all(modules, count, x, end);
     if (talc_failed())
         y = NULL;
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
+    talc_memory_free(flat);
     return y;
 }

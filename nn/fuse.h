@@ -26,6 +26,9 @@
 /// data. Layer by layer it is the same: (K + 2) u for the convolution, six roundings for the norm. So the two may differ, by at
 /// most twice that. Nothing is folded where only an activation or a residual joins.
 ///
+/// A Sequential in a chain counts as its children, so that what follows it may join its last layer, except where every module's own
+/// output is wanted.
+///
 /// A residual that a chain ends with (talc_chain_end) is an operand of the last op, if that is one of these.
 ///
 /// Modules of the program's own, layers that have an activation of their own already, and a batch norm that normalises by the batch

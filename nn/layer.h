@@ -30,6 +30,7 @@ typedef struct talc_batch_norm2d_module {
 } talc_batch_norm2d_module;
 
 extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;
+extern const talc_module_class talc_sequential_class;
 extern const talc_module_class talc_relu_class, talc_sigmoid_class, talc_tanh_class;
 
 /// Applies a batch norm, in training with its running statistics moved and the batch counted, then `end`.

@@ -1,5 +1,5 @@
 #include "nn/entries.h"
-#include "nn/fuse.h"
+#include "nn/layer.h"
 #include "nn/layers.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
@@ -29,7 +29,7 @@ static talc_tensor *sequential_forward(talc_module *module, talc_tensor *x)
     return y;
 }
 
-static const talc_module_class sequential_class = {
+const talc_module_class talc_sequential_class = {
     .name = "Sequential",
     .size = sizeof(talc_module),
     .forward = sequential_forward,
@@ -37,7 +37,7 @@ static const talc_module_class sequential_class = {
 
 talc_module *talc_nn_sequential(void)
 {
-    return talc_module_new(&sequential_class, NULL);
+    return talc_module_new(&talc_sequential_class, NULL);
 }
 
 /* The name of the next child. */

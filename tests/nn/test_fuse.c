@@ -73,6 +73,11 @@ Test(fuse, neighbours_that_fit_are_fused)
                 "conv2d batch_norm2d ");
     assert_runs(evaluated(TALC_SEQUENTIAL(talc_nn_tanh(), conv(0))), "tanh conv2d ");
     assert_runs(evaluated(talc_nn_sequential()), "");
+    /* A Sequential is its children: what follows joins its last layer. */
+    assert_runs(evaluated(TALC_SEQUENTIAL(
+                    TALC_SEQUENTIAL(talc_nn_sequential(), TALC_SEQUENTIAL(conv(0))),
+                    TALC_SEQUENTIAL(norm(), talc_nn_relu()), linear(), talc_nn_sequential())),
+                "conv2d linear ");
 }
 
 Test(fuse, in_train_mode_nothing_is_folded)
@@ -128,6 +133,28 @@ Test(fuse, in_train_mode_a_norm_ends_its_chain)
     cr_assert(talc_item_i64(talc_module_find(chain, "1.num_batches_tracked")) == 2);
     talc_module_free(chain);
     talc_no_grad_enter();
+}
+
+/* The end of a chain joins the last layer of the Sequential that it ends with. */
+Test(fuse, the_end_of_a_chain_reaches_into_a_sequential)
+{
+    talc_module *inner = evaluated(TALC_SEQUENTIAL(conv(0), TALC_SEQUENTIAL(norm())));
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    const talc_chain_end end = { .residual = op_numbers(cpu_device(), TALC_DIMS(2, 6, 3, 6), 2),
+                                 .activation = TALC_ACTIVATION_RELU };
+    talc_tensor *due = talc_relu(talc_add(unfused(inner, x), end.residual));
+    talc_forward(inner, x); /* which folds */
+    counted.ops[0] = '\0';
+    talc_observe(&counted.base);
+    talc_tensor *y = talc_forward_chain(&inner, 1, x, &end);
+    talc_observe(NULL);
+    cr_assert_str_eq(counted.ops, "conv2d ");
+    assert_near(y, due, 5e-6, "y");
+    talc_fusion_enable(false);
+    assert_near(talc_forward_chain(&inner, 1, x, &end), due, 5e-6, "unfused");
+    talc_fusion_enable(true);
+    talc_module_free(inner);
+    assert_all_freed();
 }
 
 Test(fuse, what_is_recorded_is_not_folded)
