@@ -294,24 +294,44 @@ void talc_module_restore_modes(talc_module *module, bool *modes)
 
 // ---- Moving -------------------------------------------------------------------------------------------------
 
-bool talc_module_to(talc_module *module, talc_device *device)
+/* All tensors that are elsewhere go to the device, NULL: stay where they are; those of floats become `dtype`. */
+static bool convert(talc_module *module, talc_device *device, const talc_dtype *dtype)
 {
-    if (talc_operand_missing("module_to", "module", module) ||
-        talc_operand_missing("module_to", "device", device))
-        return false;
     talc_scope *scope = talc_scope_enter();
     talc_no_grad_enter();
     int count = talc_module_tensor_count(module);
-    talc_replacement *moved = scope == NULL ? NULL : talc_module_replacements(module);
-    for (int i = 0; moved != NULL && i < count && !talc_failed(); i++)
-        if (moved[i].tensor->device != device)
-            moved[i].fresh = talc_to(moved[i].tensor, device, moved[i].tensor->dtype);
+    talc_replacement *all = scope == NULL ? NULL : talc_module_replacements(module);
+    for (int i = 0; all != NULL && i < count && !talc_failed(); i++) {
+        const talc_tensor *was = all[i].tensor;
+        talc_device *to = device == NULL ? was->device : device;
+        const talc_dtype as =
+            dtype == NULL || !talc_dtype_is_float(was->dtype) ? was->dtype : *dtype;
+        if (was->device != to || was->dtype != as)
+            all[i].fresh = talc_to(was, to, as);
+    }
     if (!talc_failed()) {
-        talc_module_replace(moved, count);
+        talc_module_replace(all, count);
         talc_module_forget_folds(module);
     }
-    talc_memory_free(moved);
+    talc_memory_free(all);
     talc_no_grad_leave();
     talc_scope_leave(scope);
     return !talc_failed();
+}
+
+bool talc_module_to(talc_module *module, talc_device *device)
+{
+    return !talc_operand_missing("module_to", "module", module) &&
+           !talc_operand_missing("module_to", "device", device) && convert(module, device, NULL);
+}
+
+bool talc_module_cast(talc_module *module, talc_dtype dtype)
+{
+    if (talc_operand_missing("module_cast", "module", module))
+        return false;
+    if (!talc_dtype_is_float(dtype)) {
+        talc_fail(TALC_BAD_DTYPE, "module_cast: %s is not f32 or f64", talc_dtype_name(dtype));
+        return false;
+    }
+    return convert(module, NULL, &dtype);
 }

@@ -89,6 +89,10 @@ TALC_API bool talc_module_eval(talc_module *module);  ///< sets evaluation mode
 /// Moves all parameters and buffers; either all move or none.
 TALC_API bool talc_module_to(talc_module *module, talc_device *device);
 
+/// Converts all parameters and buffers of f32 or f64 to the other; either all or none. Gradients of those that change are dropped.
+/// Errors: NULL, a dtype that is neither, no memory.
+TALC_API bool talc_module_cast(talc_module *module, talc_dtype dtype);
+
 // ---- Looking through a tree ---------------------------------------------------------------------------------
 
 /// Called for each parameter and buffer with its path, which lasts for the call; returning false ends the walk.
@@ -108,10 +112,34 @@ TALC_API talc_tensor *talc_module_find(talc_module *module, const char *path);
 /// The child of a path such as "layer1.0", the module itself for ""; NULL when there is none. Borrowed.
 TALC_API talc_module *talc_module_child(talc_module *module, const char *path);
 
-/// Runs a forward pass on x in evaluation mode and prints a table: layer, output shape, parameters,
-/// multiply-accumulates, each without its children's; a parameter that layers share counts for the first of them. The pass is
-/// layer by layer; a layer that is otherwise fused with one before it (fuse.h) is marked: "BatchNorm2d (in conv1)". Leaves
-/// modes, buffers and tensors as they were.
+/// A module of a tree and what a forward pass showed of it, without its children.
+typedef struct talc_module_layer {
+    char *path; ///< "layer1.0.conv1"; "" for the module itself
+    const talc_module *module;
+    const char
+        *into; ///< the name of the module that this one is fused with outside the table; NULL: none
+    int calls;
+    talc_dims output;  ///< of the last call
+    double bytes;      ///< of the outputs of all calls
+    double parameters; ///< those that layers share count for the first of them
+    double macs;       ///< multiply-accumulates of all calls
+} talc_module_layer;
+
+typedef struct talc_module_layers {
+    int count;
+    talc_module_layer *list; ///< in the order of the tree
+    double parameters, macs;
+    double activations; ///< bytes of the outputs of modules without children
+} talc_module_layers;
+
+/// Runs a forward pass on x in evaluation mode, layer by layer, and says what each layer is. A layer that is otherwise fused with
+/// one before it (fuse.h) is marked so. Leaves modes, buffers and tensors as they were. The list is the caller's to free by
+/// talc_module_layers_free, before the module; it is empty on failure.
+TALC_API bool talc_module_layers_of(talc_module *module, talc_tensor *x,
+                                    talc_module_layers *layers);
+TALC_API void talc_module_layers_free(talc_module_layers *layers); ///< NULL passes
+
+/// Prints talc_module_layers_of as a table: layer, output shape, parameters, multiply-accumulates.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
 
 /// An op that a forward pass runs.
@@ -145,6 +173,10 @@ TALC_API bool talc_module_save(talc_module *module, const char *path);
 /// Reads them. Everything is checked and read before anything changes. `strict`: missing and extra names are errors;
 /// otherwise names that both have are loaded. Shapes and types must be equal in any case.
 TALC_API bool talc_module_load(talc_module *module, const char *path, bool strict);
+
+/// Prints a line for each name that the file lacks, that the module has not, or whose type or shape differs: all that a strict load
+/// would refuse. Returns how many there are; -1, with a failure, where the file cannot be read.
+TALC_API int64_t talc_module_differences(FILE *file, talc_module *module, const char *path);
 
 TALC_END_DECLARATIONS
 

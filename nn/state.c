@@ -142,6 +142,57 @@ static bool check_names(const loading *load, talc_module *module)
     return true;
 }
 
+// ---- All that differs ---------------------------------------------------------------------------------------
+
+typedef struct comparing {
+    FILE *out;
+    const talc_safetensors *file;
+    int64_t count;
+} comparing;
+
+static bool compare(const char *name, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)is_buffer;
+    comparing *self = context;
+    char in_file[TALC_DIMS_TEXT], in_module[TALC_DIMS_TEXT];
+    const int64_t index = talc_safetensors_find(self->file, name);
+    talc_dims_text(talc_dims_of(tensor), in_module);
+    if (index < 0)
+        fprintf(self->out, "missing     %s %s\n", TALC_SHOWN(name), in_module);
+    else if (talc_safetensors_dtype(self->file, index) != tensor->dtype ||
+             !talc_shape_equal(talc_safetensors_dims(self->file, index), talc_dims_of(tensor)))
+        fprintf(self->out, "differs     %s is %s %s in the file, %s %s in the module\n",
+                TALC_SHOWN(name), talc_safetensors_dtype_name(self->file, index),
+                talc_dims_text(talc_safetensors_dims(self->file, index), in_file),
+                talc_dtype_name(tensor->dtype), in_module);
+    else
+        return true;
+    self->count++;
+    return true;
+}
+
+int64_t talc_module_differences(FILE *out, talc_module *module, const char *path)
+{
+    if (talc_operand_missing("module_differences", "file", out) ||
+        talc_operand_missing("module_differences", "module", module) ||
+        talc_operand_missing("module_differences", "path", path))
+        return -1;
+    talc_safetensors *file = talc_safetensors_open(path);
+    comparing self = { .out = out, .file = file };
+    const bool compared = file != NULL && talc_module_visit(module, compare, &self);
+    for (int64_t i = 0; compared && i < talc_safetensors_count(file); i++) {
+        char dims[TALC_DIMS_TEXT];
+        const char *name = talc_safetensors_name(file, i);
+        if (talc_module_find(module, name) != NULL)
+            continue;
+        fprintf(out, "unexpected  %s %s\n", TALC_SHOWN(name),
+                talc_dims_text(talc_safetensors_dims(file, i), dims));
+        self.count++;
+    }
+    talc_safetensors_close(file);
+    return compared ? self.count : -1;
+}
+
 talc_replacement *talc_state_read(const talc_safetensors *file, const char *path,
                                   talc_module *module, bool strict, const char *besides)
 {

@@ -6,22 +6,10 @@
 
 #include <string.h>
 
-/* A line of the table: a module, in the order of the tree, and what its calls showed. */
-typedef struct summary_row {
-    talc_module *module;
-    char *path;       /* "" for the root */
-    const char *into; /* the module that this one is fused with outside this table; NULL: none */
-    int calls;
-    talc_dims y;       /* shape of the last call's output */
-    double parameters; /* its own, children not counted, nor what a layer before it shares */
-    double macs;       /* of all calls */
-} summary_row;
-
-typedef struct summary_table {
+typedef struct summarising {
     talc_forward_hooks hooks; /* first, so that the two pointers are one */
-    summary_row *rows;
-    int count;
-} summary_table;
+    talc_module_layers *of;
+} summarising;
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
 
@@ -37,53 +25,60 @@ static char *join(const char *path, const char *name)
 }
 
 /* Adds the rows of a tree and takes over `path`. */
-static bool add_rows(summary_table *summary, talc_module *module, char *path)
+static bool add_rows(talc_module_layers *all, talc_module *module, char *path)
 {
     if (path == NULL)
         return false;
-    module->entries->row = summary->count;
-    summary_row *row = &summary->rows[summary->count++];
+    module->entries->row = all->count;
+    talc_module_layer *row = &all->list[all->count++];
     row->module = module;
     row->path = path;
     for (int i = 0; i < module->entries->count; i++) {
         const talc_module_entry *entry = &module->entries->list[i];
         if (entry->kind == TALC_ENTRY_PARAMETER &&
-            talc_module_entry_first(summary->rows->module, entry->tensor) == entry)
+            talc_module_entry_first(all->list->module, entry->tensor) == entry)
             row->parameters += (double)talc_numel(entry->tensor);
         else if (entry->kind == TALC_ENTRY_CHILD &&
-                 !add_rows(summary, entry->child, join(path, entry->name)))
+                 !add_rows(all, entry->child, join(path, entry->name)))
             return false;
     }
+    all->parameters += row->parameters;
     return true;
 }
 
 /* NULL for a module of another tree. */
-static summary_row *row_of(const summary_table *self, const talc_module *module)
+static talc_module_layer *row_of(const talc_module_layers *all, const talc_module *module)
 {
     const int row = module->entries->row;
-    return row < self->count && self->rows[row].module == module ? &self->rows[row] : NULL;
+    return row < all->count && all->list[row].module == module ? &all->list[row] : NULL;
 }
 
 static void record_call(talc_forward_hooks *hooks, const talc_module *module, const talc_tensor *x,
                         const talc_tensor *y)
 {
-    summary_row *row = y == NULL ? NULL : row_of((summary_table *)hooks, module);
+    talc_module_layers *all = ((summarising *)hooks)->of;
+    talc_module_layer *row = y == NULL ? NULL : row_of(all, module);
     if (row == NULL)
         return;
     row->calls++;
-    row->y = talc_dims_of(y);
-    if (module->kind->macs != NULL)
-        row->macs += module->kind->macs(module, talc_dims_of(x), row->y);
+    row->output = talc_dims_of(y);
+    row->bytes += (double)talc_nbytes(y);
+    if (talc_module_tree_count(module) == 1)
+        all->activations += (double)talc_nbytes(y);
+    const double macs =
+        module->kind->macs == NULL ? 0 : module->kind->macs(module, talc_dims_of(x), row->output);
+    row->macs += macs;
+    all->macs += macs;
 }
 
 static void record_group(talc_forward_hooks *hooks, talc_module *const modules[], int count,
                          talc_group_phase phase)
 {
-    const summary_table *self = (summary_table *)hooks;
-    const summary_row *first = row_of(self, modules[0]);
+    const talc_module_layers *all = ((summarising *)hooks)->of;
+    const talc_module_layer *first = row_of(all, modules[0]);
     (void)phase;
     for (int i = 1; i < count && first != NULL; i++) {
-        summary_row *row = row_of(self, modules[i]);
+        talc_module_layer *row = row_of(all, modules[i]);
         const char *dot = strrchr(first->path, '.');
         if (row != NULL)
             row->into = dot == NULL ? first->path : dot + 1;
@@ -91,19 +86,47 @@ static void record_group(talc_forward_hooks *hooks, talc_module *const modules[]
 }
 
 /* Fills in the rows by one forward pass, layer by layer, and in evaluation mode so that it changes no running statistics. */
-static bool run_forward(summary_table *summary, talc_module *module, talc_tensor *x)
+static bool run_forward(talc_module_layers *all, talc_module *module, talc_tensor *x)
 {
+    summarising self = { { .apart = true, .group = record_group, .leave = record_call }, all };
     talc_scope *scope = talc_scope_enter();
     bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_summary", module);
     bool ran = false;
     if (modes != NULL) {
-        talc_forward_hooks *before = talc_forward_hook(&summary->hooks);
+        talc_forward_hooks *before = talc_forward_hook(&self.hooks);
         ran = talc_forward(module, x) != NULL;
         talc_forward_hook(before);
         talc_module_restore_modes(module, modes);
     }
     talc_scope_leave(scope);
     return ran;
+}
+
+bool talc_module_layers_of(talc_module *module, talc_tensor *x, talc_module_layers *layers)
+{
+    if (layers != NULL)
+        *layers = (talc_module_layers){ 0 };
+    if (talc_operand_missing("module_summary", "module", module) ||
+        talc_operand_missing("module_summary", "x", x) ||
+        talc_operand_missing("module_summary", "layers", layers))
+        return false;
+    const size_t count = (size_t)talc_module_tree_count(module);
+    layers->list = talc_memory_new(count * sizeof *layers->list, "summary");
+    if (layers->list != NULL && add_rows(layers, module, talc_memory_string("")) &&
+        run_forward(layers, module, x))
+        return true;
+    talc_module_layers_free(layers);
+    return false;
+}
+
+void talc_module_layers_free(talc_module_layers *layers)
+{
+    if (layers == NULL)
+        return;
+    for (int i = 0; i < layers->count; i++)
+        talc_memory_free(layers->list[i].path);
+    talc_memory_free(layers->list);
+    *layers = (talc_module_layers){ 0 };
 }
 
 // ---- The table ----------------------------------------------------------------------------------------------
@@ -131,7 +154,7 @@ static const char *number_text(double number, char text[NUMBER_TEXT])
 }
 
 /* "BatchNorm2d", or "BatchNorm2d (in conv1)". */
-static const char *type_text(const summary_row *row, char text[TYPE_TEXT])
+static const char *type_text(const talc_module_layer *row, char text[TYPE_TEXT])
 {
     if (row->into == NULL)
         talc_shown(row->module->kind->name, SIZE_MAX, text, TALC_SHOWN_TEXT);
@@ -141,7 +164,7 @@ static const char *type_text(const summary_row *row, char text[TYPE_TEXT])
     return text;
 }
 
-static const char *path_text(const summary_row *row, char text[TALC_SHOWN_TEXT])
+static const char *path_text(const talc_module_layer *row, char text[TALC_SHOWN_TEXT])
 {
     return *row->path == '\0' ? "(model)" : talc_shown(row->path, SIZE_MAX, text, TALC_SHOWN_TEXT);
 }
@@ -157,53 +180,41 @@ static void print_line(FILE *file, const int widths[3], const char *const cells[
             widths[2], cells[2], cells[3], cells[4]);
 }
 
-static void print_table(FILE *file, const summary_table *summary)
+static void print_table(FILE *file, const talc_module_layers *all)
 {
     char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT], type[TYPE_TEXT];
     char path[TALC_SHOWN_TEXT];
     int widths[3] = { 7, 4, 12 }; /* of "(model)", "type" and "output shape" */
-    for (int i = 0; i < summary->count; i++) {
-        const summary_row *row = &summary->rows[i];
+    for (int i = 0; i < all->count; i++) {
+        const talc_module_layer *row = &all->list[i];
         widths[0] = longer(widths[0], strlen(path_text(row, path)));
         widths[1] = longer(widths[1], strlen(type_text(row, type)));
-        widths[2] = longer(widths[2], strlen(talc_dims_text(row->y, shape)));
+        widths[2] = longer(widths[2], strlen(talc_dims_text(row->output, shape)));
     }
     print_line(file, widths,
                (const char *const[]){ "layer", "type", "output shape", "parameters", "MACs" });
-    double all_parameters = 0, all_macs = 0;
-    for (int i = 0; i < summary->count; i++) {
-        const summary_row *row = &summary->rows[i];
-        all_parameters += row->parameters;
-        all_macs += row->macs;
+    for (int i = 0; i < all->count; i++) {
+        const talc_module_layer *row = &all->list[i];
         print_line(file, widths,
                    (const char *const[]){
                        path_text(row, path), type_text(row, type),
-                       row->calls == 0 ? "not called" : talc_dims_text(row->y, shape),
+                       row->calls == 0 ? "not called" : talc_dims_text(row->output, shape),
                        number_text(row->parameters, parameters), number_text(row->macs, macs) });
     }
     print_line(file, widths,
-               (const char *const[]){ "total", "", "", number_text(all_parameters, parameters),
-                                      number_text(all_macs, macs) });
+               (const char *const[]){ "total", "", "", number_text(all->parameters, parameters),
+                                      number_text(all->macs, macs) });
 }
 
 bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
 {
+    talc_module_layers layers;
     if (talc_operand_missing("module_summary", "file", file) ||
-        talc_operand_missing("module_summary", "module", module) ||
-        talc_operand_missing("module_summary", "x", x))
+        !talc_module_layers_of(module, x, &layers))
         return false;
-    summary_table summary = { .hooks = {
-                                  .apart = true, .group = record_group, .leave = record_call } };
-    summary.rows =
-        talc_memory_new((size_t)talc_module_tree_count(module) * sizeof *summary.rows, "summary");
-    bool ran = summary.rows != NULL && add_rows(&summary, module, talc_memory_string("")) &&
-               run_forward(&summary, module, x);
-    if (ran)
-        print_table(file, &summary);
-    for (int i = 0; i < summary.count; i++)
-        talc_memory_free(summary.rows[i].path);
-    talc_memory_free(summary.rows);
-    if (ran && ferror(file) != 0)
+    print_table(file, &layers);
+    talc_module_layers_free(&layers);
+    if (ferror(file) != 0)
         talc_fail(TALC_IO_ERROR, "module_summary: the table could not be written");
-    return ran && !talc_failed();
+    return !talc_failed();
 }

@@ -324,3 +324,28 @@ Test(module, to_the_same_device_changes_nothing)
     cr_assert(weight->data == data);
     talc_module_free(model);
 }
+
+Test(module, cast_converts_floats_and_keeps_handles)
+{
+    talc_module *net = talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 2 });
+    talc_tensor *weight = talc_module_find(net, "weight"),
+                *count = talc_module_find(net, "num_batches_tracked");
+    talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, 4, 1);
+    talc_backward(
+        talc_sum(talc_forward(net, talc_reshape(x, TALC_DIMS(1, 2, 2, 1))), TALC_SCALAR, false));
+    cr_assert_not_null(talc_grad(weight), "%s", talc_error_message());
+    const void *data = count->data;
+    cr_assert(talc_module_cast(net, TALC_F64), "%s", talc_error_message());
+    cr_assert(talc_module_find(net, "weight") == weight && weight->dtype == TALC_F64);
+    cr_assert(talc_wants_grad(weight) && talc_grad(weight) == NULL);
+    cr_assert(count->dtype == TALC_I64 && count->data == data);
+    /* 0.1 times the mean of 2 and 3, in f32 first. */
+    cr_assert(talc_item(talc_select(talc_module_find(net, "running_mean"), 0, 1)) == (double)0.25f);
+    talc_tensor *y = talc_forward(net, talc_ones(cpu_device(), TALC_F64, TALC_DIMS(1, 2, 2, 1)));
+    cr_assert(y != NULL && y->dtype == TALC_F64, "%s", talc_error_message());
+    cr_assert(!talc_module_cast(net, TALC_I64));
+    assert_failure(TALC_BAD_DTYPE, "module_cast: i64 is not f32 or f64");
+    cr_assert(!talc_module_cast(NULL, TALC_F64));
+    assert_failure(TALC_NULL_ARGUMENT, "module_cast: module is NULL");
+    talc_module_free(net);
+}

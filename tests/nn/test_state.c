@@ -200,6 +200,40 @@ Test(state, shapes_and_types_must_be_equal)
 
 // ---- All or nothing -----------------------------------------------------------------------------------------
 
+/* 0.weight missing, 0.bias of another shape, the norm's in another type, and one that the module has not. */
+Test(state, differences_are_listed_name_by_name)
+{
+    make_path();
+    talc_module *net = net_new(2, TALC_F32);
+    talc_tensor *five = talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(5));
+    talc_tensor *wide = talc_zeros(cpu_device(), TALC_F64, TALC_DIMS(2));
+    const talc_named_tensor list[] = { { "0.bias", five },
+                                       { "1.weight", wide },
+                                       { "9", five },
+                                       { "1.bias", talc_module_find(net, "1.bias") } };
+    cr_assert(talc_safetensors_save(path, list, 4, NULL));
+    char text[1000];
+    FILE *file = tmpfile();
+    cr_assert(talc_module_differences(file, net, path) == 7);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    cr_assert_str_eq(text, "missing     0.weight [2,2,3,1]\n"
+                           "differs     0.bias is F32 [5] in the file, f32 [2] in the module\n"
+                           "differs     1.weight is F64 [2] in the file, f32 [2] in the module\n"
+                           "missing     1.running_mean [2]\n"
+                           "missing     1.running_var [2]\n"
+                           "missing     1.num_batches_tracked []\n"
+                           "unexpected  9 [5]\n");
+    cr_assert(talc_module_save(net, path) && talc_module_differences(file, net, path) == 0);
+    remove(path);
+    cr_assert(talc_module_differences(file, net, path) == -1 && talc_failed());
+    talc_error_clear();
+    cr_assert(talc_module_differences(NULL, net, path) == -1);
+    assert_failure(TALC_NULL_ARGUMENT, "module_differences: file is NULL");
+    fclose(file);
+    talc_module_free(net);
+}
+
 Test(state, a_file_cut_anywhere_leaves_everything_unchanged)
 {
     make_path();
