@@ -4,7 +4,7 @@
  *
  * On the first 8,000 of MNIST's 10,000 test images the defaults reach about 98.8 % of the other 2,000, with --shift 2 about
  * 99.1 %. */
-#include "lenet.h"
+#include "networks/networks.h"
 #include "training.h"
 
 /* One step, of the batch in run->images and run->labels; on a GPU it is recorded (nn/step.h). */
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
 
-    run.net = lenet_new();
+    run.net = network_new("lenet", NULL);
     bool sgd = run.kind == TALC_SGD;
     run.optimizer = talc_optimizer_new(run.net, &(talc_optimizer_options){
                                                     .kind = run.kind,

@@ -3,7 +3,7 @@
  *     train_resnet [--data DIR] [--epochs N] [--device NAME] ...        --help lists all
  *
  * On the first 8,000 images of MNIST's test files the defaults reach about 99.3 % of the other 2,000. */
-#include "resnet20.h"
+#include "networks/networks.h"
 #include "training.h"
 
 /* One step, of the batch in run->images and run->labels; on a GPU it is recorded (nn/step.h). */
@@ -42,11 +42,10 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
 
-    run.net =
-        talc_module_new(&resnet20_class, &(resnet20_options){
-                                             .channels = talc_dataset_dims(run.train_data).dim[0],
-                                             .classes = talc_dataset_classes(run.train_data),
-                                         });
+    run.net = network_new("resnet20", &(network_options){
+                                          .channels = talc_dataset_dims(run.train_data).dim[0],
+                                          .classes = talc_dataset_classes(run.train_data),
+                                      });
     bool sgd = run.kind == TALC_SGD;
     run.optimizer = talc_optimizer_new(run.net, &(talc_optimizer_options){
                                                     .kind = run.kind,

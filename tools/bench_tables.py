@@ -104,7 +104,7 @@ def main(build, device="cuda"):
     print_calls(command, device, what)
     if has_torch(device):
         print("\n## Networks of one image\n", flush=True)
-        subprocess.run([sys.executable, Path(__file__).parent / "compare_models.py", Path(build) / "examples" / "example_latency"],
+        subprocess.run([sys.executable, Path(__file__).parent / "compare_models.py", Path(build) / "tools" / "talc", "lenet", "resnet20", "resnet20-b"],
                        check=True)
     print_demo(command, device)
     print_checks(command, device)

@@ -1,24 +1,21 @@
 #!/usr/bin/env python3
-"""Times what training takes in PyTorch on one GPU, float32, to set beside talc's times: gradients of convolutions, transposed
-convolutions, and training steps of LeNet and ResNet-20, eager and as a CUDA graph.
+"""Times what training takes in PyTorch on one GPU, float32, to set beside talc's times: gradients of convolutions and transposed
+convolutions. Training steps of networks are timed by compare_models.py --train.
 
-usage: bench_torch_training.py [steps] [transposed] [PROBLEM ...]      all of them without arguments; a problem is a name of `talc bench --list`
+usage: bench_torch_training.py [transposed] [PROBLEM ...]      all of them without arguments; a problem is a name of `talc bench --list`
 
-talc's own: `talc bench -d cuda A_dx A_dw ...`, the same for the input gradients that transposed convolutions are, and
-`latency cuda 64 train`, `latency cuda 1024 train` of the examples. Milliseconds: the least of several rounds, the better of cuDNN's choice by
+talc's own: `talc bench -d cuda A_dx A_dw ...`, the same for the input gradients that transposed convolutions are. Milliseconds: the least of several rounds, the better of cuDNN's choice by
 rule and by measurement; with TF32 the better of NCHW and channels last.
 """
 
 import re
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from bench_torch import least_seconds
-from compare_models import LeNet, ResNet20
 
 PROBLEMS = {
     "A": "n8c64h512w256o128k5x7p0", "B": "n8c32h512w512o64k5x9p0", "kb55": "n8c64h512w1024o128k3x3p0",
@@ -67,64 +64,17 @@ def time_transposed():
             print(f"{name:9} transposed: fp32 {least_milliseconds(lambda: layer(x)):8.3f}", flush=True)
 
 
-def wall_milliseconds(run, count):
-    best = float("inf")
-    for _ in range(3):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        for _ in range(count):
-            run()
-        torch.cuda.synchronize()
-        best = min(best, (time.perf_counter() - started) / count)
-    return best * 1e3
-
-
-def time_step(network, images, shape):
-    model, x = network().cuda(), torch.rand(images, *shape, device="cuda")
-    labels = torch.randint(0, 10, (images,), device="cuda")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4, foreach=True)
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(x), labels).backward()
-        optimizer.step()
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    count = 30 if images < 256 else 8
-    eager, graph = wall_milliseconds(step, count), torch.cuda.CUDAGraph()
-    optimizer.zero_grad(set_to_none=True)
-    with torch.cuda.graph(graph):
-        step()
-    return eager, wall_milliseconds(graph.replay, count)
-
-
-def time_steps():
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    for network, name, shape in (LeNet, "LeNet", (1, 28, 28)), (lambda: ResNet20("A"), "ResNet-20", (3, 32, 32)):
-        for images in 64, 1024:
-            times = []
-            for torch.backends.cudnn.benchmark in (False, True):
-                times.append(time_step(network, images, shape))
-            print(f"{name:9} step, {images:4} images: eager {min(t[0] for t in times):7.3f}  graph "
-                  f"{min(t[1] for t in times):7.3f}", flush=True)
-
-
 def main(names):
-    unknown = [name for name in names if name not in PROBLEMS and name not in ("steps", "transposed")]
+    unknown = [name for name in names if name not in PROBLEMS and name not in ("transposed",)]
     if unknown:
         sys.exit(f"bench_torch_training.py: no problem '{unknown[0]}'; there are {' '.join(PROBLEMS)}")
     if not torch.cuda.is_available():
         sys.exit("bench_torch_training.py: PyTorch finds no GPU")
-    for name in names or ["steps", "transposed", *PROBLEMS]:
+    for name in names or ["transposed", *PROBLEMS]:
         if name in PROBLEMS:
             time_gradients(name)
         else:
-            {"steps": time_steps, "transposed": time_transposed}[name]()
+            time_transposed()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Times forward passes of LeNet and ResNet-20 on a GPU in talc and in PyTorch, taking turns in one run.
+"""Times networks on a GPU in talc and in PyTorch, taking turns in one run.
 
-    compare_models.py build/examples/example_latency [--batch 1] [--turns 3]
+    compare_models.py build/tools/talc [NETWORK ...] [--batch 1] [--train] [--compile] [--turns 3]
 
-talc's figures come from examples/latency.c, eager and by talc_capture; PyTorch's are eager and by torch.cuda.CUDAGraph,
-with cudnn.benchmark on, once with TF32 off, as talc computes, and once with it on. "latency" is one pass with a wait for
-the GPU after it, "back to back" the time of each of 50 passes that are waited for together; both copy the input into
-the graph's first. Microseconds: the least and the median of all turns' rounds."""
+talc's figures come from `talc bench`, eager and recorded, strict and with TF32 admitted; PyTorch's are eager, by
+torch.cuda.CUDAGraph and, with --compile, by torch.compile(mode="max-autotune"), with cudnn.benchmark on, without TF32 and with it.
+With --train they are training steps: forward, cross entropy, backward, SGD with momentum and weight decay. "latency" is one pass
+with a wait for the GPU after it, "in a row" the time of each of passes that are waited for together: the least and the median of
+all turns' rounds, in microseconds. Memory is the most that was held at once, in MB.
+"""
 import argparse
+import gc
+import json
+import os
 import statistics
 import subprocess
 import sys
@@ -15,149 +20,143 @@ import time
 
 try:
     import torch
-    from torch import nn
     from torch.nn import functional as F
 except ImportError as missing:
     print(f"compare_models.py needs PyTorch: {missing}", file=sys.stderr)
     sys.exit(2)
 
+import networks
 
-# ---- The models, as in examples/lenet.h and examples/resnet20.h -----------------------------------------------------
-
-class LeNet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
-        self.fc1, self.fc2, self.fc3 = nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        return self.fc3(F.relu(self.fc2(F.relu(self.fc1(x.flatten(1))))))
-
-
-class Block(nn.Module):
-    def __init__(self, channels_in, out, stride, option):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, out, 3, stride, 1, bias=False)
-        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn1, self.bn2 = nn.BatchNorm2d(out), nn.BatchNorm2d(out)
-        self.new, self.shortcut = out - channels_in, None
-        if stride != 1 and option == "B":
-            self.shortcut = nn.Sequential(nn.Conv2d(channels_in, out, 1, stride, bias=False), nn.BatchNorm2d(out))
-
-    def forward(self, x):
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        if self.shortcut is not None:
-            x = self.shortcut(x)
-        elif self.new:
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.new // 2, self.new // 2))
-        return F.relu(y + x)
-
-
-class ResNet20(nn.Module):
-    def __init__(self, option):
-        super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16)
-        widths = [(16, 16, 1)] * 3 + [(16, 32, 2)] + [(32, 32, 1)] * 2 + [(32, 64, 2)] + [(64, 64, 1)] * 2
-        self.blocks = nn.Sequential(*[Block(*width, option) for width in widths])
-        self.linear = nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = self.blocks(F.relu(self.bn1(self.conv1(x))))
-        return self.linear(F.adaptive_avg_pool2d(x, 1).flatten(1))
-
-
-MODELS = {
-    "lenet": (LeNet, (1, 28, 28)),
-    "resnet20": (lambda: ResNet20("A"), (3, 32, 32)),
-    "resnet20-b": (lambda: ResNet20("B"), (3, 32, 32)),
-}
+DEFAULT = ["lenet", "resnet20", "resnet18", "resnet50", "vgg16", "mobilenet_v2", "efficientnet_b0", "densenet121"]
 
 
 # ---- PyTorch --------------------------------------------------------------------------------------------------------
 
-def graphed(model, x):
-    """A function that replays the model's forward pass on its argument."""
-    fixed = x.clone()
+def on_side_stream(run, count):
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(5):
-            model(fixed)
+        for _ in range(count):
+            run()
     torch.cuda.current_stream().wait_stream(side)
+
+
+def graphed(run):
+    on_side_stream(run, 5)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y = model(fixed)
-
-    def replay(x):
-        fixed.copy_(x)
-        graph.replay()
-        return y
-    return replay
+        run()
+    return graph.replay
 
 
-def passes(run, x, count):
+def forward_pass(name, batch, way):
+    model, x = networks.make(name).cuda().eval(), torch.randn(batch, *networks.image(name), device="cuda")
+    model = torch.compile(model, mode="max-autotune") if way == "compile" else model
+
+    def run():
+        with torch.inference_mode():
+            return model(x)
+    return graphed(run) if way == "graph" else run
+
+
+def training_step(name, batch, way):
+    model, x = networks.make(name).cuda(), torch.randn(batch, *networks.image(name), device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=5e-4, foreach=True)
+    labels = torch.randint(0, networks.NETWORKS[name][3], (len(model(x)),), device="cuda")
+    forward = torch.compile(model, mode="max-autotune-no-cudagraphs") if way == "compile" else model
+
+    def run():
+        optimizer.zero_grad(set_to_none=True)
+        y = forward(x)
+        (F.cross_entropy(y, labels) if y.dim() == 2 else (y * y).mean()).backward()
+        optimizer.step()
+    return graphed(run) if way == "graph" else run
+
+
+def seconds(run, count):
     torch.cuda.synchronize()
     started = time.perf_counter()
     for _ in range(count):
-        run(x)
+        run()
     torch.cuda.synchronize()
-    return (time.perf_counter() - started) / count * 1e6
+    return (time.perf_counter() - started) / count
 
 
-def measure_torch(times, subjects):
-    with torch.inference_mode():
-        for (model, way), (run, x, tf32) in subjects.items():
-            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
-            for what, count, rounds in (("latency", 1, 101), ("back to back", 50, 15)):
-                passes(run, x, count)
-                times.setdefault((model, f"PyTorch {way} {what}"), []).extend(
-                    passes(run, x, count) for _ in range(rounds))
+def measure_torch(times, way, run):
+    once = max(seconds(run, 1) for _ in range(3))
+    for what, count in ("latency", 1), ("in a row", max(1, min(50, int(0.5 / once)))):
+        rounds = max(3, min(51, int(1 / (once * count))))
+        times.setdefault((f"PyTorch {way}", what), []).extend(1e6 * seconds(run, count) for _ in range(rounds))
 
 
-def torch_subjects(batch):
-    subjects = {}
-    for name, (make, shape) in MODELS.items():
+def torch_ways(options, name):
+    """(way, whether TF32 is allowed, function), one after the other, each freed before the next."""
+    for way in ["eager", "graph"] + ["compile"] * options.compile:
         for tf32 in (False, True):
             torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
-            with torch.inference_mode():
-                model, x = make().cuda().eval(), torch.rand(batch, *shape, device="cuda")
+            torch.cuda.reset_peak_memory_stats()
+            try:
+                run = (training_step if options.train else forward_pass)(name, options.batch, way)
                 for _ in range(5):
-                    model(x)
-                label = " TF32" if tf32 else ""
-                subjects[name, "eager" + label] = model, x, tf32
-                subjects[name, "graph" + label] = graphed(model, x), x, tf32
-    return subjects
+                    run()
+                yield way + " TF32" * tf32, run, torch.cuda.max_memory_allocated()
+            except Exception as error:  # pylint: disable=broad-except
+                print(f"{name}: PyTorch {way}: {str(error).splitlines()[0]}", file=sys.stderr)
+            run = None
+            gc.collect()
+            torch._dynamo.reset()
+            torch.cuda.empty_cache()
 
 
 # ---- talc -----------------------------------------------------------------------------------------------------------
 
-def measure_talc(times, program, batch):
-    lines = subprocess.run([program, "cuda", str(batch)], check=True, capture_output=True, text=True).stdout
-    for line in lines.splitlines():
-        model, what, *figures = line.split(",")
-        times.setdefault((model, "talc " + what), []).extend(map(float, figures))
+def measure_talc(times, peaks, options, name):
+    for precision in "strict", "tf32":
+        command = [options.talc, "bench", name, "--batch", str(options.batch), "--device", "cuda", "--json"]
+        done = subprocess.run(command + ["--train"] * options.train, env={**os.environ, "TALC_PRECISION": precision},
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"{name}: {done.stderr}", file=sys.stderr)
+            continue
+        for way in json.loads(done.stdout)["ways"]:
+            label = f"talc {way['way']}" + " TF32" * (precision == "tf32")
+            peaks[label] = way["peak"]
+            for what, key in ("latency", "latency"), ("in a row", "in_a_row"):
+                times.setdefault((label, what), []).extend(1e6 * t for t in way[key])
+
+
+def compare(options, name):
+    times, peaks = {}, {}
+    for _ in range(options.turns):
+        measure_talc(times, peaks, options, name)
+        for way, run, peak in torch_ways(options, name):
+            peaks["PyTorch " + way] = peak
+            measure_torch(times, way, run)
+    for (way, what), taken in sorted(times.items()):
+        print(f"| {name} | {way} | {what} | {min(taken):.1f} | {statistics.median(taken):.1f} | {peaks[way] / 1e6:.1f} |", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the built example `latency`")
+    parser.add_argument("talc", help="the built command, build/tools/talc")
+    parser.add_argument("networks", nargs="*", default=DEFAULT, help="names (" + ", ".join(DEFAULT) + ")")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--train", action="store_true", help="training steps in place of forward passes")
+    parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes minutes a network")
     options = parser.parse_args()
+    for name in options.networks:
+        if name not in networks.NETWORKS:
+            parser.error(f"there is no network '{name}'; there are {', '.join(networks.NETWORKS)}")
     if not torch.cuda.is_available():
         print("compare_models.py: PyTorch finds no GPU", file=sys.stderr)
         return 2
     torch.backends.cudnn.benchmark = True
-    subjects, times = torch_subjects(options.batch), {}
-    for _ in range(options.turns):
-        measure_talc(times, options.program, options.batch)
-        measure_torch(times, subjects)
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch {options.batch}, microseconds a pass\n")
-    print("| model | | least | median |\n|-|-|-|-|")
-    for (model, what), taken in sorted(times.items()):
-        print(f"| {model} | {what} | {min(taken):.1f} | {statistics.median(taken):.1f} |")
+    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, batch {options.batch}, "
+          f"{'training steps' if options.train else 'forward passes'}, microseconds\n")
+    print("| network | | | least | median | MB |\n|-|-|-|-|-|-|")
+    for name in options.networks:
+        compare(options, name)
     return 0
 
 

@@ -145,17 +145,17 @@ F(adaptive_pool, talc_adaptive_avg_pool2d(x[0], 3, 7))
 
 static talc_module *lenet(void)
 {
-    return model_find("lenet")->make();
+    return network_new("lenet", NULL);
 }
 
 static talc_module *resnet20(void)
 {
-    return model_find("resnet20")->make();
+    return network_new("resnet20", NULL);
 }
 
 static talc_module *resnet20_b(void)
 {
-    return model_find("resnet20-b")->make();
+    return network_new("resnet20-b", NULL);
 }
 
 /* Dimensions that initialise a table, which a compound literal may not. */

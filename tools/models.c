@@ -1,42 +1,139 @@
 #include "tools/models.h"
 
-#include "examples/lenet.h"
-#include "examples/resnet20.h"
-
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-static talc_module *resnet20_a(void)
+const network *model_find(const char *name)
 {
-    return resnet20_new(RESNET20_OPTION_A);
-}
-
-static talc_module *resnet20_b(void)
-{
-    return resnet20_new(RESNET20_OPTION_B);
-}
-
-static const tool_model models[] = {
-    { "lenet", lenet_new, { 1, 28, 28 }, "conv2d=reference,linear=reference,max_pool2d=reference" },
-    { "resnet20",
-      resnet20_a,
-      { 3, 32, 32 },
-      "conv2d=reference,linear=reference,batch_norm2d=reference,adaptive_avg_pool2d=reference" },
-    { "resnet20-b",
-      resnet20_b,
-      { 3, 32, 32 },
-      "conv2d=reference,linear=reference,batch_norm2d=reference,adaptive_avg_pool2d=reference" },
-};
-
-const tool_model *model_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (strcmp(models[i].name, name) == 0)
-            return &models[i];
+    const network *row;
+    for (int i = 0; (row = network_at(i)) != NULL; i++)
+        if (strcmp(row->name, name) == 0)
+            return row;
     return NULL;
 }
 
-talc_tensor *model_images(const tool_model *model, int64_t batch)
+const network *model_argument(struct argp_state *state, const char *name)
 {
-    return talc_randn(talc_device_get("cpu"), TALC_F32,
-                      TALC_DIMS(batch, model->image[0], model->image[1], model->image[2]));
+    const network *found = network_find(name);
+    if (found == NULL)
+        argp_error(state, "%s", talc_error_message());
+    return found;
+}
+
+/* What a strict load refused, name by name; a file that cannot be read has no names. */
+static void list_differences(talc_module *model, const char *weights)
+{
+    const talc_status status = talc_error_status();
+    char message[1024];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    talc_error_clear();
+    talc_module_differences(stderr, model, weights);
+    talc_error_clear();
+    talc_fail(status, "%s", message);
+}
+
+talc_module *model_new(const network *self, int64_t classes, const char *weights)
+{
+    talc_module *model = network_new(self->name, &(network_options){ .classes = classes });
+    if (model == NULL || weights == NULL || talc_module_load(model, weights, true))
+        return model;
+    list_differences(model, weights);
+    talc_module_free(model);
+    return NULL;
+}
+
+// ---- Input --------------------------------------------------------------------------------------------------
+
+talc_tensor *model_images(const network *self, int64_t batch)
+{
+    return talc_randn(
+        talc_device_get("cpu"), TALC_F32,
+        TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Four numbers with an x between; false for another text. */
+static bool read_shape(const char *text, talc_dims *dims)
+{
+    char commas[128];
+    snprintf(commas, sizeof commas, "%s", text);
+    for (char *at = commas; *at != '\0'; at++)
+        *at = *at == 'x' ? ',' : *at == ',' ? 'x' : *at;
+    dims->rank = tool_numbers(commas, TALC_MAX_RANK, dims->dim);
+    return dims->rank > 1;
+}
+
+static talc_tensor *read_image(const network *self, const char *path, const model_pixels *pixels)
+{
+    static const model_pixels imagenet = { { 0.485, 0.456, 0.406 }, { 0.229, 0.224, 0.225 }, true };
+    talc_image_options options = { .channels = self->image.channels,
+                                   .height = self->image.height,
+                                   .width = self->image.width };
+    if (!pixels->given && self->image.channels == 3)
+        pixels = &imagenet;
+    memcpy(options.mean, pixels->mean, sizeof options.mean);
+    memcpy(options.deviation, pixels->deviation, sizeof options.deviation);
+    return talc_image_load(path, &options);
+}
+
+talc_tensor *model_input(const network *self, const char *text, int64_t batch,
+                         const model_pixels *pixels)
+{
+    if (text == NULL)
+        return model_images(self, batch);
+    talc_dims dims;
+    talc_device *cpu = talc_device_get("cpu");
+    talc_tensor *x = read_shape(text, &dims)   ? talc_randn(cpu, TALC_F32, dims)
+                     : ends_with(text, ".npy") ? talc_npy_load(cpu, text)
+                                               : read_image(self, text, pixels);
+    char shape[TALC_DIMS_TEXT];
+    if (x == NULL)
+        return NULL;
+    if (x->dtype != TALC_F32)
+        talc_fail(TALC_BAD_DTYPE, "%s: '%s' is %s, the network takes f32", self->name,
+                  TALC_SHOWN(text), talc_dtype_name(x->dtype));
+    else if (x->rank != 4 || x->dims[1] != self->image.channels)
+        talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]",
+                  self->name, TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape),
+                  self->image.channels);
+    return talc_failed() ? NULL : x;
+}
+
+// ---- Reference rows -----------------------------------------------------------------------------------------
+
+/* An op that a pass runs; a folded norm is one too, though it makes no step. */
+static bool occurs(const talc_module_explanation *explanation, const char *op, const char *folded)
+{
+    for (int i = 0; i < explanation->count; i++)
+        if (strcmp(explanation->steps[i].op, op) == 0 ||
+            (folded != NULL && strstr(explanation->steps[i].does, folded) != NULL))
+            return true;
+    return false;
+}
+
+char *model_references(talc_module *model, talc_tensor *x)
+{
+    static const struct {
+        const char *op, *folded;
+    } ops[] = { { "conv2d", NULL },     { "linear", NULL },
+                { "matmul", NULL },     { "max_pool2d", NULL },
+                { "avg_pool2d", NULL }, { "adaptive_avg_pool2d", NULL },
+                { "softmax", NULL },    { "batch_norm2d", "BatchNorm2d" } };
+    enum { ROOM = 400 };
+    talc_module_explanation explanation = { 0 };
+    char *text = talc_module_explain(model, x, &explanation) ? calloc(1, ROOM) : NULL;
+    for (size_t i = 0; text != NULL && i < sizeof ops / sizeof *ops; i++)
+        if (occurs(&explanation, ops[i].op, ops[i].folded)) {
+            const size_t length = strlen(text);
+            snprintf(text + length, ROOM - length, "%s%s=reference", length > 0 ? "," : "",
+                     ops[i].op);
+        }
+    talc_module_explanation_free(&explanation);
+    return text;
 }

@@ -20,17 +20,17 @@ const named_problem named_problems[] = {
     { "cpu", "pointwise512", "n1c512h14w14o512k1x1",         "pointwise, small image" },
 
     /* The distinct convolutions of ResNet-18, one image. */
-    { "resnet18", "r18stem",   "n1c3h224w224o64k7x7s2x2p3x3",   "stem" },
-    { "resnet18", "r18s1",     "n1c64h56w56o64k3x3p1x1",        "first stage" },
-    { "resnet18", "r18s2in",   "n1c64h56w56o128k3x3s2x2p1x1",   "into the second stage" },
-    { "resnet18", "r18s2skip", "n1c64h56w56o128k1x1s2x2",       "around that" },
-    { "resnet18", "r18s2",     "n1c128h28w28o128k3x3p1x1",      "second stage" },
-    { "resnet18", "r18s3in",   "n1c128h28w28o256k3x3s2x2p1x1",  "into the third stage" },
-    { "resnet18", "r18s3skip", "n1c128h28w28o256k1x1s2x2",      "around that" },
-    { "resnet18", "r18s3",     "n1c256h14w14o256k3x3p1x1",      "third stage" },
-    { "resnet18", "r18s4in",   "n1c256h14w14o512k3x3s2x2p1x1",  "into the fourth stage" },
-    { "resnet18", "r18s4skip", "n1c256h14w14o512k1x1s2x2",      "around that" },
-    { "resnet18", "r18s4",     "n1c512h7w7o512k3x3p1x1",        "fourth stage" },
+    { "resnet18-convs", "r18stem",   "n1c3h224w224o64k7x7s2x2p3x3",   "stem" },
+    { "resnet18-convs", "r18s1",     "n1c64h56w56o64k3x3p1x1",        "first stage" },
+    { "resnet18-convs", "r18s2in",   "n1c64h56w56o128k3x3s2x2p1x1",   "into the second stage" },
+    { "resnet18-convs", "r18s2skip", "n1c64h56w56o128k1x1s2x2",       "around that" },
+    { "resnet18-convs", "r18s2",     "n1c128h28w28o128k3x3p1x1",      "second stage" },
+    { "resnet18-convs", "r18s3in",   "n1c128h28w28o256k3x3s2x2p1x1",  "into the third stage" },
+    { "resnet18-convs", "r18s3skip", "n1c128h28w28o256k1x1s2x2",      "around that" },
+    { "resnet18-convs", "r18s3",     "n1c256h14w14o256k3x3p1x1",      "third stage" },
+    { "resnet18-convs", "r18s4in",   "n1c256h14w14o512k3x3s2x2p1x1",  "into the fourth stage" },
+    { "resnet18-convs", "r18s4skip", "n1c256h14w14o512k1x1s2x2",      "around that" },
+    { "resnet18-convs", "r18s4",     "n1c512h7w7o512k3x3p1x1",        "fourth stage" },
 
     /* KernelBench level 1 and layers of ResNet-50 and VGG, in the batches of GPUs. */
     { "gpu", "kb50",     "n256c3h224w224o96k11x11s4x4p2x2",     "AlexNet's first layer" },

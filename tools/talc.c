@@ -10,7 +10,8 @@ static const command commands[] = {
     { "explain", "which algorithm a convolution would use, and why", command_explain },
     { "bench", "verifies, then times every algorithm beside its peers", command_bench },
     { "check", "checks every algorithm of every op against an oracle", command_check },
-    { "run", "runs a model: talc run model-new", command_run },
+    { "run", "runs a network on an image, or model-new", command_run },
+    { "summary", "the layers of a network, its parameters and memory", command_summary },
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -1,5 +1,6 @@
 /// talc bench: verifies, then times every algorithm beside its peers.
 #include "tools/bench_ops.h"
+#include "tools/models.h"
 #include "tools/problems.h"
 #include "tools/tool.h"
 
@@ -111,14 +112,15 @@ static const struct argp argp = {
         "matrix product (depthwise: a bare copy) and, on the CPU, oneDNN. Shares are of the "
         "rates of a large matrix product and a large copy, measured in the same run.\v"
         "PROBLEM is a text such as n8c64h512w256o128k5x7s1x1p0x0d1x1g1, a name (A1, kb50, ...) "
-        "or a set: seeds, cpu, resnet18, gpu, dw. A text or a name that ends in _dx or _dw is the "
+        "or a set: seeds, cpu, resnet18-convs, gpu, dw. A text or a name that ends in _dx or _dw "
+        "is the "
         "gradient "
         "by the input or the weights, checked at up to 512 elements. OP is the name of another "
         "op (relu, sum_rows, ...) or a set: ops, windows for pooling, separable for kb86 and its "
         "like as one op and as two, or host for what a call "
         "costs. Without any: A1, B1 and cpu. The library chooses the "
         "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
-        "bound.",
+        "bound. `talc bench NETWORK` times a whole network (`talc bench NETWORK --help`).",
     .children = children,
 };
 
@@ -431,6 +433,8 @@ static void print_device(const measuring *self, const talc_device_properties *pr
 
 int command_bench(int argc, char **argv)
 {
+    if (argc > 1 && model_find(argv[1]) != NULL)
+        return command_bench_model(argc, argv);
     arguments self = { .settings = { .repeats = 5, .peers = true }, .megabytes = 1024 };
     tool_parse(&argp, argc, argv, &self);
     if (self.list)

@@ -1,14 +1,15 @@
-/// talc check model: one of the example models, op by op, against a second run or saved activations.
+/// talc check model: one of the networks, op by op, against a second run or saved activations.
 #include "tools/models.h"
 #include "tools/tool.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct arguments {
     tool_options tool;
-    const char *model;
+    const network *model;
     const char *reference, *algorithm, *reference_algorithm;
     const char *weights, *input, *activations, *save;
     int64_t batch, seed;
@@ -38,7 +39,9 @@ static const struct argp_option options[] = {
       "safetensors of layer outputs, used in place of a reference run", 1 },
     { "unfused", KEY_UNFUSED, NULL, 0, "run every module by itself, fuse none", 1 },
     { "weights", KEY_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
-    { "input", KEY_INPUT, "X.npy", 0, "the model's input (default: random)", 2 },
+    { "input", KEY_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
+      "the model's input, or the shape of a random one (default: random images of its own size)",
+      2 },
     { "batch", KEY_BATCH, "N", 0, "batch size of a random input (default 2)", 2 },
     { "seed", KEY_SEED, "S", 0, "seed of random weights and input (default 1)", 2 },
     { "save-activations", KEY_SAVE, "FILE", 0, "write the layer outputs, for another machine", 3 },
@@ -87,13 +90,10 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (state->arg_num > 0)
             argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        if (model_find(argument) == NULL)
-            argp_error(state, "there is no model '%s'; there are lenet, resnet20 and resnet20-b",
-                       TALC_SHOWN(argument));
-        self->model = argument;
+        self->model = model_argument(state, argument);
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which model? There are lenet, resnet20 and resnet20-b");
+        argp_error(state, "which model? `talc summary` lists them");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -104,13 +104,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 /* The model with its weights. A random one is run on some images in train mode, so that its batch norms' running statistics are
  * not the initial ones. */
-static talc_module *make(const arguments *self, const tool_model *model)
+static talc_module *make(const arguments *self)
 {
-    talc_module *made = model->make();
-    if (made != NULL && self->weights != NULL)
-        talc_module_load(made, self->weights, true);
+    talc_module *made = model_new(self->model, 0, self->weights);
     for (int i = 0; made != NULL && self->weights == NULL && i < 3 && !talc_failed(); i++)
-        talc_forward(made, model_images(model, 4));
+        talc_forward(made, model_images(self->model, 4));
     return made;
 }
 
@@ -121,18 +119,22 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
     talc_device *reference = self->reference == NULL ? NULL : talc_device_get(self->reference);
     /* Only the CPU has reference rows. */
     const bool has_references = !saved && (reference == NULL || talc_device_is_host(reference));
-    const char *references = self->reference_algorithm != NULL || !has_references
-                                 ? self->reference_algorithm
-                                 : model_find(self->model)->references;
-    const talc_check_model_options check_options = { .device = device,
-                                                     .reference = reference,
-                                                     .algorithm = self->algorithm,
-                                                     .reference_algorithm = references,
-                                                     .unfused = self->unfused,
-                                                     .activations = self->activations };
-    return !talc_failed() && talc_module_to(model, device) &&
-           (self->save == NULL || talc_check_model_save_activations(model, x, self->save)) &&
-           talc_check_model(model, x, &check_options, report);
+    char *references =
+        self->reference_algorithm != NULL || !has_references ? NULL : model_references(model, x);
+    const talc_check_model_options check_options = {
+        .device = device,
+        .reference = reference,
+        .algorithm = self->algorithm,
+        .reference_algorithm = references != NULL ? references : self->reference_algorithm,
+        .unfused = self->unfused,
+        .activations = self->activations
+    };
+    const bool checked =
+        !talc_failed() && talc_module_to(model, device) &&
+        (self->save == NULL || talc_check_model_save_activations(model, x, self->save)) &&
+        talc_check_model(model, x, &check_options, report);
+    free(references);
+    return checked;
 }
 
 /* A report without a wrong layer that did not pass compared nothing. */
@@ -167,7 +169,7 @@ static int print_json(const arguments *self, const talc_device *device,
         json_array_append_new(layers, layer_json(talc_check_model_at(report, i)));
     const int wrong = talc_check_model_first_wrong(report);
     return tool_json_print(
-        json_pack("{s:s, s:s, s:o, s:I, s:b, s:o, s:o}", "model", self->model, "device",
+        json_pack("{s:s, s:s, s:o, s:I, s:b, s:o, s:o}", "model", self->model->name, "device",
                   talc_device_name(device), "activations", tool_json_text(self->activations),
                   "seed", (json_int_t)self->seed, "passed", talc_check_model_passed(report),
                   "first_wrong", wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
@@ -179,7 +181,7 @@ int command_check_model(int argc, char **argv)
     static const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "lenet|resnet20|resnet20-b",
+        .args_doc = "NETWORK",
         .doc =
             "Runs a model twice, on two devices or with two algorithms, or once against saved "
             "layer outputs, and compares every op with the exact result for the inputs it had "
@@ -198,12 +200,11 @@ int command_check_model(int argc, char **argv)
     tool_parse(&argp, argc, argv, &self);
     talc_device *device = tool_open(&self.tool);
     talc_manual_seed((uint64_t)self.seed);
-    const tool_model *known = model_find(self.model);
-    talc_module *model = device == NULL ? NULL : make(&self, known);
-    talc_tensor *x = NULL;
-    if (model != NULL && !talc_failed())
-        x = self.input != NULL ? talc_npy_load(talc_device_get("cpu"), self.input)
-                               : model_images(known, self.batch);
+    talc_module *model = device == NULL ? NULL : make(&self);
+    talc_tensor *x =
+        model == NULL || talc_failed()
+            ? NULL
+            : model_input(self.model, self.input, self.batch, &(model_pixels){ .given = false });
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
     if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {

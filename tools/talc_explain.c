@@ -63,7 +63,7 @@ static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 },
 static const struct argp argp = {
     .options = options,
     .parser = parse,
-    .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nlenet|resnet20|resnet20-b",
+    .args_doc = "PROBLEM\nN,C,H,W OC,C/GROUPS,KH,KW\nNETWORK",
     .doc = "Which algorithm an op would use, and why, before anything runs. Of a model, by one "
            "forward pass: what became of each layer, which ones are fused, and by which "
            "algorithm.\v"
@@ -191,12 +191,12 @@ static int print_steps(const talc_device *device, const talc_module_explanation 
         json_pack("{s:s, s:o}", "device", talc_device_name(device), "steps", steps));
 }
 
-static int explain_model(const tool_model *known, const char *algorithm, talc_device *device,
+static int explain_model(const network *known, const char *algorithm, talc_device *device,
                          bool json)
 {
     if (algorithm != NULL)
         talc_algorithm_force("conv2d", algorithm);
-    talc_module *model = known->make();
+    talc_module *model = model_new(known, 0, NULL);
     talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
     talc_module_explanation explanation = { 0 };
     const bool explained = model != NULL && x != NULL && talc_module_to(model, device) &&
@@ -215,7 +215,7 @@ int command_explain(int argc, char **argv)
     if (device == NULL)
         return tool_fail_talc();
     const char *algorithm = self.conv2d.options.algorithm;
-    const tool_model *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
+    const network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
     if (known != NULL)
         return explain_model(known, algorithm, device, self.tool.json);
     if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)

@@ -130,7 +130,7 @@ static const struct argp argp = {
         "outputs against float64 sums.\v"
         "A is 8x64x512x256 with 128 kernels of 5x7, B is 8x32x512x512 with 64 kernels of 5x9. "
         "Where there is a GPU, and neither a device nor an algorithm is asked for, it runs there "
-        "and on the CPU beside it.",
+        "and on the CPU beside it. `talc run NETWORK --help` is about networks.",
     .children = children,
 };
 
@@ -436,8 +436,16 @@ static json_t *outcome_json(const arguments *self, const outcome *r)
     return json;
 }
 
+/* Whether the first argument that is no option is another model than model-new. */
+static bool names_network(int argc, char **argv)
+{
+    return argc > 1 && argv[1][0] != '-' && strcmp(argv[1], "model-new") != 0;
+}
+
 int command_run(int argc, char **argv)
 {
+    if (names_network(argc, argv))
+        return command_run_model(argc, argv);
     arguments self = { .problem = "A", .batch = -1, .seed = 1 };
     tool_parse(&argp, argc, argv, &self);
     static outcome result;

@@ -19,6 +19,7 @@ typedef struct command {
 } command;
 
 int command_bench(int argc, char **argv);
+int command_bench_model(int argc, char **argv); ///< talc bench NETWORK
 int command_check(int argc, char **argv);
 int command_check_grad(int argc, char **argv);  ///< talc check grad
 int command_check_model(int argc, char **argv); ///< talc check model
@@ -26,6 +27,8 @@ int command_conv2d(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_run_model(int argc, char **argv); ///< talc run NETWORK
+int command_summary(int argc, char **argv);
 
 // ---- Errors -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "examples/lenet.h"
+#include "tests/support/networks.h"
 
 #include <math.h>
 #include <stdlib.h>

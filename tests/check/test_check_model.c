@@ -5,7 +5,7 @@
 #include "tests/support/op_cases.h"
 #include "tests/support/wrong_device.h"
 
-#include "examples/lenet.h"
+#include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "tensor/observe.h"
 

@@ -1,6 +1,5 @@
 /// Captured forward passes: the same bits as eager ones, memory of their own, and what cannot be captured.
-#include "examples/lenet.h"
-#include "examples/resnet20.h"
+#include "tests/support/networks.h"
 #include "tests/support/captured.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
@@ -11,11 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-
-static talc_module *resnet20_a(void)
-{
-    return resnet20_new(RESNET20_OPTION_A);
-}
 
 typedef struct model_case {
     const char *name;
@@ -184,7 +178,7 @@ Test(capture, training_mode_is_refused)
                                       "call talc_module_eval on the model first");
     talc_module_train(module);
     cr_assert_null(talc_capture(module, x));
-    assert_failure(TALC_BAD_ARGUMENT, "capture: ResNet20 is in training mode; call "
+    assert_failure(TALC_BAD_ARGUMENT, "capture: Sequential is in training mode; call "
                                       "talc_module_eval on the model first");
     talc_module_free(module);
 }

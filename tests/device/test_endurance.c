@@ -1,7 +1,7 @@
 /// Long runs leave a device's memory where it was.
 #include "tests/support/hooks.h"
 
-#include "examples/resnet20.h"
+#include "tests/support/networks.h"
 
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ Test(endurance, resnet20_forward_passes_leave_the_memory_where_it_was)
 {
     enum { WARM = 5 };
     talc_device *device = tested_device();
-    talc_module *net = resnet20_new(RESNET20_OPTION_B);
+    talc_module *net = resnet20_b();
     talc_module_eval(net);
     cr_assert(talc_module_to(net, device), "%s", talc_error_message());
     talc_tensor *x = talc_rand(device, TALC_F32, TALC_DIMS(1, 3, 32, 32));

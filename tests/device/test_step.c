@@ -1,6 +1,5 @@
 /// Recorded steps: the same bits as calls, whatever trains and draws, and what cannot be repeated.
-#include "examples/lenet.h"
-#include "examples/resnet20.h"
+#include "tests/support/networks.h"
 #include "tensor/generator.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/gpu.h"
@@ -48,11 +47,6 @@ static talc_module *small_net(void)
     talc_nn_sequential_append(
         net, talc_nn_linear(&(talc_linear_layer){ .in_features = 8 * 36, .out_features = 10 }));
     return net;
-}
-
-static talc_module *resnet20_a(void)
-{
-    return resnet20_new(RESNET20_OPTION_A);
 }
 
 typedef struct training_case {

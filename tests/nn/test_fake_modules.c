@@ -4,8 +4,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
-#include "examples/lenet.h"
-#include "examples/resnet20.h"
+#include "tests/support/networks.h"
 #include "ops/backend.h"
 
 #include <stdio.h>
@@ -36,11 +35,6 @@ static talc_module *every_layer(void)
     talc_nn_sequential_append(
         chain, talc_nn_linear(&(talc_linear_layer){ .in_features = 24, .out_features = 5 }));
     return chain;
-}
-
-static talc_module *resnet20_a(void)
-{
-    return resnet20_new(RESNET20_OPTION_A);
 }
 
 static bool compare_tensor(const char *path, talc_tensor *tensor, bool is_buffer, void *context)

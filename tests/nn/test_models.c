@@ -1,7 +1,6 @@
 #include "tests/support/hooks.h"
 
-#include "examples/lenet.h"
-#include "examples/resnet20.h"
+#include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/pattern.h"
@@ -50,8 +49,8 @@ Test(models, keys_and_counts_are_those_of_pytorch)
     static char without_shortcuts[16384];
     drop_shortcuts(resnet20_keys, without_shortcuts);
     check_keys(lenet_new(), lenet_keys, 61706);
-    check_keys(resnet20_new(RESNET20_OPTION_A), without_shortcuts, 269722);
-    check_keys(resnet20_new(RESNET20_OPTION_B), resnet20_keys, 272474);
+    check_keys(resnet20_a(), without_shortcuts, 269722);
+    check_keys(resnet20_b(), resnet20_keys, 272474);
 }
 
 // ---- Outputs ------------------------------------------------------------------------------------------------
@@ -113,10 +112,9 @@ Test(models, outputs_are_those_of_pytorch)
 {
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
         bool is_lenet = strcmp(outputs[i].name, "LeNet") == 0;
-        talc_module *model =
-            filled(is_lenet ? lenet_new()
-                            : resnet20_new(*outputs[i].name == 'A' ? RESNET20_OPTION_A
-                                                                   : RESNET20_OPTION_B));
+        talc_module *model = filled(is_lenet                  ? lenet_new()
+                                    : *outputs[i].name == 'A' ? resnet20_a()
+                                                              : resnet20_b());
         talc_tensor *x = pattern_new(
             TALC_F32, is_lenet ? TALC_DIMS(2, 1, 28, 28) : TALC_DIMS(2, 3, 32, 32), 1, 32);
         if (!outputs[i].training)
@@ -197,7 +195,7 @@ Test(models, a_shared_parameter_counts_once)
 
 Test(models, a_summary_leaves_nothing_behind)
 {
-    talc_module *model = filled(resnet20_new(RESNET20_OPTION_B));
+    talc_module *model = filled(resnet20_b());
     talc_module *frozen = talc_module_child(model, "layer2.0.shortcut.1");
     talc_module_eval(frozen);
     talc_tensor *x = pattern_new(TALC_F32, TALC_DIMS(2, 3, 32, 32), 1, 32);
@@ -282,11 +280,6 @@ static talc_module *inverse_new(void)
     return talc_module_new(&inverse_class, NULL);
 }
 
-static talc_module *resnet_new(void)
-{
-    return resnet20_new(RESNET20_OPTION_B);
-}
-
 Test(models, the_first_layer_that_is_not_finite_is_named)
 {
     static const struct {
@@ -309,7 +302,7 @@ Test(models, the_first_layer_that_is_not_finite_is_named)
           "conv1.weight",
           3e38,
           "the output of conv1 (Conv2d)" },
-        { resnet_new,
+        { resnet20_b,
           { 4, { 2, 3, 8, 8 } },
           "layer2.0.shortcut.0.weight",
           -INFINITY,

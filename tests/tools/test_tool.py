@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 TALC = os.path.abspath(sys.argv.pop(1))
 # What runs without a named device runs on the CPU, also where there is a GPU.
 os.environ.setdefault("TALC_DEVICE", "cpu")
 
-COMMANDS = ["bench", "check", "conv2d", "explain", "info", "run"]
+COMMANDS = ["bench", "check", "conv2d", "explain", "info", "run", "summary"]
 
 
 def talc(*arguments, stdout=subprocess.PIPE, **options):
@@ -49,6 +50,10 @@ def read_npy(path):
 def whole_numbers(count, seed):
     """Small whole numbers, so that every sum is exact."""
     return [(i * i * 7 + i * 13 + seed) % 11 - 5 for i in range(count)]
+
+
+def whole_numbers_255(count):
+    return [(i * i * 7 + i * 13) % 256 for i in range(count)]
 
 
 def size(shape):
@@ -153,7 +158,7 @@ class Basics(Tool):
         self.fails(2, "expected 'c' at position 2", "bench", "n1q")
         self.fails(2, "there is no problem 'A2'", "bench", "A2")
         self.fails(2, "--repeat: 101 is more than 100", "bench", "--repeat", "101")
-        self.fails(2, "there is no model 'resnet'", "run", "resnet")
+        self.fails(2, "there is no network 'resnet'; there are lenet, .*resnet101", "run", "resnet")
         self.fails(2, "which model", "run")
 
     def test_failures(self):
@@ -166,7 +171,7 @@ class Basics(Tool):
 
     def test_explain_a_model(self):
         steps = self.json("explain", "resnet20")["steps"]
-        self.assertEqual(steps[0]["layers"], "conv1+bn1")
+        self.assertEqual(steps[0]["layers"], "conv1+bn1+relu")
         self.assertEqual(steps[0]["does"], "Conv2d + BatchNorm2d (folded) + relu")
         self.assertEqual(steps[2]["does"], "Conv2d + BatchNorm2d (folded) + residual + relu")
         self.assertEqual([step["op"] for step in steps].count("conv2d"), 19)
@@ -511,11 +516,11 @@ class CheckModel(Tool):
         layers = self.check("resnet20", "--batch", "1")["layers"]
         unfused = self.check("resnet20", "--batch", "1", "--unfused")["layers"]
         names = [(layer["layer"], layer["op"]) for layer in layers]
-        self.assertEqual(names[:3], [("conv1+bn1:fold", "batch_norm2d")] * 2 + [("conv1+bn1", "conv2d")])
+        self.assertEqual(names[:3], [("conv1+bn1+relu:fold", "batch_norm2d")] * 2 + [("conv1+bn1+relu", "conv2d")])
         self.assertEqual([layer["op"] for layer in layers].count("relu"), 0)
         self.assertEqual([layer["op"] for layer in unfused].count("relu"), 19)
         self.assertEqual([(layer["layer"], layer["op"]) for layer in unfused][:3],
-                         [("conv1", "conv2d"), ("bn1", "batch_norm2d"), ("", "relu")])
+                         [("conv1", "conv2d"), ("bn1", "batch_norm2d"), ("relu", "relu")])
         self.assertEqual([layer["output"] for layer in layers][-1], [1, 10])
 
     def test_saved_activations(self):
@@ -529,7 +534,7 @@ class CheckModel(Tool):
         self.assertEqual(done["first_wrong"], 0)
 
     def test_failures(self):
-        self.fails(2, "there is no model 'alexnet'", "check", "model", "alexnet")
+        self.fails(2, "there is no network 'alex'; there are lenet, ", "check", "model", "alex")
         self.fails(2, "which model", "check", "model")
         self.fails(2, "no algorithm 'no_such'", "check", "model", "lenet", "--algorithm", "conv2d=no_such")
         self.fails(2, "no op softmax ran", "check", "model", "lenet", "--algorithm", "softmax=rows")
@@ -545,11 +550,171 @@ class CheckModel(Tool):
                    self.path("nan.npy"))
         write_npy(self.path("one.npy"), [1, 1, 28, 28], [float("inf")] + [0] * 783)
         self.fails(2, "nothing was compared", "check", "model", "lenet", "--input", self.path("one.npy"))
-        self.fails(2, "3 channels|1 channel", "check", "model", "lenet", "--input", self.image())
+        self.fails(2, r"image.npy' is \[1,3,28,28\], the network takes \[N,1,H,W\]", "check", "model", "lenet", "--input", self.image())
 
     def image(self):
         write_npy(self.path("image.npy"), [1, 3, 28, 28], [0] * (3 * 28 * 28))
         return self.path("image.npy")
+
+
+# Parameters of each network, from torchvision's pages where it has the network, else counted by hand from its table.
+PARAMETERS = {
+    "lenet": 61706, "alexnet": 61100840, "vgg11": 132863336, "vgg16": 138357544, "vgg19": 143667240, "resnet18": 11689512,
+    "resnet34": 21797672, "resnet50": 25557032, "resnet101": 44549160, "resnet20": 269722, "resnet20-b": 272474,
+    "squeezenet1_1": 1235496, "mobilenet_v1": 4231976, "googlenet": 13004888, "densenet121": 7978856, "densenet201": 20013928,
+    "shufflenet_g3": 1865728, "regnet_x_400mf": 5495976, "unet": 31037698,
+}
+
+
+def write_png(path, width, height, pixels, color_type=2):
+    """Rows of bytes, 3 a pixel unless the type says otherwise."""
+    stride = len(pixels) // height
+    rows = b"".join(b"\0" + pixels[i * stride:(i + 1) * stride] for i in range(height))
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    with open(path, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, color_type, 0, 0, 0)) +
+                   chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def safetensors(path, change=lambda entries: None):
+    """Writes the file again with its entries changed: name -> [dtype, shape, bytes]."""
+    with open(path, "rb") as file:
+        content = file.read()
+    start = 8 + struct.unpack("<Q", content[:8])[0]
+    entries = {name: [e["dtype"], e["shape"], content[start + e["data_offsets"][0]:start + e["data_offsets"][1]]]
+               for name, e in json.loads(content[8:start]).items() if name != "__metadata__"}
+    change(entries)
+    header, at = {}, 0
+    for name, (dtype, shape, data) in entries.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in entries.values()))
+
+
+class Networks(Tool):
+    def test_the_list(self):
+        rows = self.json("summary")
+        self.assertEqual({row["name"]: row["parameters"] for row in rows}, PARAMETERS)
+        self.assertEqual([row["image"] for row in rows if row["name"] == "lenet"], [[1, 28, 28]])
+        self.assertRegex(self.ok("summary"), r"(?m)^resnet50 +3x224x224 +1000 classes +25557032 parameters  .*1512.03385")
+
+    def test_summary(self):
+        done = self.json("summary", "resnet18", "--input", "2x3x64x64")
+        self.assertEqual((done["parameters"], done["input"]), (11689512, [2, 3, 64, 64]))
+        layers = {layer["layer"]: layer for layer in done["layers"]}
+        stem = layers["conv1"]
+        self.assertEqual((stem["type"], stem["output"], stem["parameters"]), ("Conv2d", [2, 64, 32, 32], 9408))
+        self.assertEqual((stem["macs"], stem["bytes"]), (2 * 32 * 32 * 9408, 4 * 2 * 64 * 32 * 32))
+        leaves = [layer for name, layer in layers.items() if not any(other.startswith(name + ".") for other in layers) and name]
+        self.assertEqual(done["activations"], sum(layer["bytes"] for layer in leaves))
+        self.assertGreater(done["training_peak"], done["inference_peak"])
+        self.assertGreater(done["inference_peak"], 2 * stem["bytes"])
+        alone = self.json("summary", "shufflenet_g3", "--input", "1x3x32x32")  # one value a channel has no variance
+        self.assertIsNone(alone["training_peak"])
+        self.assertIn("batch_norm2d", alone["training_refused"])
+        text = self.ok("summary", "lenet", "--device", "cpu")
+        self.assertRegex(text, r"(?m)^fc1 +Linear +\[1,120\] +48,120 +48,000$")
+        self.assertRegex(text, r"at most [\d.]+ kB at once in a forward pass, [\d.]+ kB in one with gradients")
+
+    def test_small_networks_run(self):
+        for name, shape, output in (("squeezenet1_1", "1x3x40x40", [1, 1000]), ("shufflenet_g3", "2x3x32x32", [2, 1000]),
+                                    ("mobilenet_v1", "1x3x33x32", [1, 1000]), ("regnet_x_400mf", "1x3x32x32", [1, 1000]),
+                                    ("googlenet", "1x3x33x33", [1, 1000]), ("unet", "1x3x16x32", [1, 2, 16, 32])):
+            self.assertEqual(self.json("run", name, "--input", shape)["output"], output, name)
+
+    def saved(self):
+        """Weights of lenet: all 0 but the last bias, which counts down."""
+        path = self.path("weights.safetensors")
+        folder = os.path.join(os.path.dirname(os.path.dirname(TALC)), "examples")
+        done = subprocess.run([os.path.join(folder, "example_save_and_load"), "lenet", path], capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+        def change(entries):
+            for entry in entries.values():
+                entry[2] = bytes(len(entry[2]))
+            entries["fc3.bias"][2] = struct.pack("<10f", *range(10, 0, -1))
+        safetensors(path, change)
+        return path
+
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(os.path.dirname(TALC)), "examples", "example_save_and_load")),
+                         "the examples are not built")
+    def test_run_with_weights_and_labels(self):
+        weights, output, labels = self.saved(), self.path("y.npy"), self.path("labels.txt")
+        with open(labels, "w") as file:
+            file.write("".join(f"digit {i}\n" for i in range(10)))
+        done = self.json("run", "lenet", "--weights", weights, "--batch", "2", "--output", output, "--top", "3", "--labels", labels)
+        self.assertEqual(read_npy(output), ([2, 10], 2 * [float(i) for i in range(10, 0, -1)]))
+        self.assertEqual([c["label"] for c in done["classes"][1]], ["digit 0", "digit 1", "digit 2"])
+        self.assertAlmostEqual(done["classes"][0][0]["probability"], 0.6321492, 6)  # (1 - 1/e) / (1 - exp(-10))
+        text = self.ok("run", "lenet", "--weights", weights, "--labels", labels)
+        self.assertRegex(text, r"image 0\n +63.215 % +0  digit 0\n$")
+        with open(labels, "a") as file:
+            file.write("one more\n")
+        self.fails(2, "labels.txt' has 11 labels, lenet has 10 classes", "run", "lenet", "--labels", labels)
+        self.fails(2, "nowhere", "run", "lenet", "--labels", self.path("nowhere"))
+        self.fails(2, "--top 11 is more than the 10 classes", "run", "lenet", "--top", "11")
+        self.fails(2, r"unet: the output \[1,2,16,16\] has no classes", "run", "unet", "--input", "1x3x16x16", "--top", "1")
+
+        def spoil(entries):
+            del entries["conv1.weight"]
+            entries["fc9.bias"] = ["F32", [1], bytes(4)]
+            entries["fc1.bias"][1:] = [[60, 2], entries["fc1.bias"][2]]
+        safetensors(weights, spoil)
+        done = talc("run", "lenet", "--weights", weights)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("missing     conv1.weight [6,1,5,5]\ndiffers     fc1.bias is F32 [60,2] in the file, f32 [120] in the module\n"
+                      "unexpected  fc9.bias [1]\ntalc run: module_load: ", done.stderr)
+        self.fails(2, "no_file", "run", "lenet", "--weights", self.path("no_file"))
+        done = talc("run", "resnet20", "--weights", weights)
+        self.assertEqual(done.stderr.count("missing "), 19 + 19 * 5 + 2, done.stderr[:300])
+
+    def test_an_image(self):
+        """A network sees (pixel / 255 - mean) / deviation: the same as of .npy."""
+        pixels, x = bytes(whole_numbers_255(32 * 32 * 3)), self.path("x.npy")
+        write_png(self.path("x.png"), 32, 32, pixels)
+        self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("png.npy"))
+        mean, deviation = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+        write_npy(x, [1, 3, 32, 32], [(pixels[3 * i + c] / 255 - mean[c]) / deviation[c] for c in range(3) for i in range(1024)])
+        self.ok("run", "resnet20", "--input", x, "--output", self.path("npy.npy"))
+        self.assertEqual(read_npy(self.path("png.npy")), read_npy(self.path("npy.npy")))
+        write_npy(x, [1, 3, 32, 32], [(pixels[3 * i + c] / 255 - 0.5) / 0.25 for c in range(3) for i in range(1024)])
+        self.ok("run", "resnet20", "--input", x, "--output", self.path("npy.npy"))
+        self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("png.npy"), "--mean", "0.5", "--std", ".25,.25,.25")
+        self.assertEqual(read_npy(self.path("png.npy")), read_npy(self.path("npy.npy")))
+        self.fails(2, "x.png' is 32x32, 28x28 is asked for", "run", "lenet", "--input", self.path("x.png"))
+        write_png(self.path("colour.png"), 28, 28, bytes(28 * 28 * 3))
+        self.fails(2, "colour.png' has 3 channels, colours, 1 is asked for", "run", "lenet", "--input", self.path("colour.png"))
+        with open(self.path("x.jpg"), "wb") as file:
+            file.write(b"\xff\xd8\xff\xe0 no PNG at all")
+        self.fails(2, "x.jpg'.*(PNG|IHDR)", "run", "lenet", "--input", self.path("x.jpg"))
+        self.fails(2, r"'2x2' is \[2,2\], the network takes \[N,1,H,W\]", "run", "lenet", "--input", "2x2")
+        self.fails(2, "--mean: '1,2' has 2 numbers, not 1 or 3", "run", "lenet", "--mean", "1,2")
+        self.fails(2, "--std: '1,2,3,4' is not a number", "run", "lenet", "--std", "1,2,3,4")
+
+    def test_bench(self):
+        for train in [], ["--train"]:
+            done = self.json("bench", "lenet", "--batch", "2", *train)
+            self.assertEqual((done["input"], done["train"]), ([2, 1, 28, 28], bool(train)))
+            self.assertEqual([way["way"] for way in done["ways"]], ["eager", "graph"])
+            for way in done["ways"]:
+                self.assertLessEqual(0, way["latency"][0])
+                self.assertLessEqual(way["latency"][0], way["latency"][1])
+                self.assertAlmostEqual(way["images_per_second"], 2 / way["in_a_row"][0], delta=1e-6 / way["in_a_row"][0])
+                self.assertGreater(way["peak"], 4 * 61706)
+        self.assertRegex(self.ok("bench", "unet", "--train", "--input", "1x3x32x16"), r"training steps of \[1,3,32,16\]\n.*latency")
+
+    def test_check(self):
+        done = self.json("check", "model", "squeezenet1_1", "--input", "1x3x40x40")
+        self.assertTrue(done["passed"])
+        self.assertEqual([layer["op"] for layer in done["layers"]].count("concat"), 8)
+
+    def test_unknown_names(self):
+        for command in ["run"], ["summary"], ["check", "model"]:
+            self.fails(2, "there is no network 'resnet17'; there are lenet, .*, unet", *command, "resnet17")
 
 
 class Bench(Tool):

@@ -1,0 +1,22 @@
+/// The small networks of examples/networks, for tables of functions.
+#ifndef TALC_TESTS_NETWORKS_H
+#define TALC_TESTS_NETWORKS_H
+
+#include "examples/networks/networks.h"
+
+static inline talc_module *lenet_new(void)
+{
+    return network_new("lenet", NULL);
+}
+
+static inline talc_module *resnet20_a(void)
+{
+    return network_new("resnet20", NULL);
+}
+
+static inline talc_module *resnet20_b(void)
+{
+    return network_new("resnet20-b", NULL);
+}
+
+#endif

@@ -1,0 +1,257 @@
+/// talc bench NETWORK: how long a network's forward pass, or a training step, takes.
+#include "tools/models.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 101, IN_A_ROW = 50 };
+
+typedef struct arguments {
+    tool_options tool;
+    const network *network;
+    const char *input;
+    int64_t batch;
+    bool train;
+} arguments;
+
+enum { KEY_BATCH = 'n', KEY_INPUT = 'x', KEY_TRAIN = 't' };
+
+static const struct argp_option options[] = {
+    { "batch", KEY_BATCH, "N", 0, "images (default 1)", 1 },
+    { "input", KEY_INPUT, "SHAPE", 0, "of the input, in place of the network's own images", 1 },
+    { "train", KEY_TRAIN, NULL, 0,
+      "training steps: forward, cross entropy, backward, SGD with momentum", 1 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case KEY_BATCH:
+        self->batch = tool_count(state, "--batch", argument, 1);
+        return 0;
+    case KEY_INPUT:
+        self->input = argument;
+        return 0;
+    case KEY_TRAIN:
+        self->train = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        self->network = model_argument(state, argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// ---- Ways of running it -------------------------------------------------------------------------------------
+
+typedef struct subject {
+    talc_module *module;
+    talc_tensor *x, *labels;
+    talc_optimizer *optimizer;
+    talc_graph *graph;
+    talc_step *step;
+} subject;
+
+static bool run_forward(const subject *s)
+{
+    talc_scope *scope = talc_scope_enter();
+    const bool ran = talc_forward(s->module, s->x) != NULL;
+    talc_scope_leave(scope);
+    return ran;
+}
+
+static bool replay(const subject *s)
+{
+    return talc_graph_replay(s->graph, s->x) != NULL;
+}
+
+/* The loss of classes; of an output that is an image, the mean of its squares. */
+static talc_tensor *train(void *context)
+{
+    const subject *s = context;
+    talc_optimizer_zero_grad(s->optimizer);
+    talc_tensor *y = talc_forward(s->module, s->x);
+    talc_tensor *loss = s->labels != NULL ? talc_cross_entropy(y, s->labels)
+                                          : talc_mean(talc_mul(y, y), TALC_SCALAR, false);
+    return talc_backward(loss) && talc_optimizer_step(s->optimizer) ? loss : NULL;
+}
+
+static bool run_training(const subject *s)
+{
+    talc_scope *scope = talc_scope_enter();
+    const bool ran = train((void *)s) != NULL;
+    talc_scope_leave(scope);
+    return ran;
+}
+
+static bool run_step(const subject *s)
+{
+    return talc_step_run(s->step) != NULL;
+}
+
+/* Labels for as many rows of classes as the output has; none for an output that is no such. */
+static bool make_labels(subject *s, const network *of)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *y = talc_forward(s->module, s->x);
+    const int64_t rows = y != NULL && y->rank == 2 ? y->dims[0] : 0;
+    talc_scope_leave(scope);
+    if (rows > 0)
+        s->labels = talc_randint(s->x->device, TALC_I64, TALC_DIMS(rows), 0, (double)of->classes);
+    return !talc_failed();
+}
+
+// ---- Timing -------------------------------------------------------------------------------------------------
+
+typedef struct timing {
+    const char *way;
+    double latency[2];      ///< least and median seconds of one pass and a wait for the device
+    double back_to_back[2]; ///< of each of passes that are waited for together
+    size_t peak;            ///< bytes on the device, weights and input among them
+} timing;
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double passes(const subject *s, bool (*run)(const subject *), int count)
+{
+    talc_device_synchronize(s->x->device);
+    const double started = tool_clock();
+    for (int i = 0; i < count && !talc_failed(); i++)
+        run(s);
+    talc_device_synchronize(s->x->device);
+    return (tool_clock() - started) / count;
+}
+
+/* Least and median of rounds that take some two seconds in all. */
+static void measure(const subject *s, bool (*run)(const subject *), int count, double result[2])
+{
+    double taken[ROUNDS];
+    const double one = passes(s, run, 1);
+    if (one * count > 1)
+        count = one > 1 ? 1 : (int)(1 / one);
+    const double affordable = 2 / (one * count);
+    const int rounds = affordable < 3 ? 3 : affordable > ROUNDS ? ROUNDS : (int)affordable;
+    for (int i = 0; i < rounds; i++)
+        taken[i] = passes(s, run, count);
+    qsort(taken, (size_t)rounds, sizeof *taken, by_size);
+    result[0] = taken[0];
+    result[1] = taken[rounds / 2];
+}
+
+static bool measure_way(const subject *s, const char *way, bool (*run)(const subject *),
+                        timing *result)
+{
+    result->way = way;
+    talc_memory_reset_peak(s->x->device);
+    run(s);
+    talc_device_synchronize(s->x->device);
+    result->peak = talc_device_memory(s->x->device).peak;
+    if (!talc_failed())
+        measure(s, run, 1, result->latency);
+    if (!talc_failed())
+        measure(s, run, IN_A_ROW, result->back_to_back);
+    return !talc_failed();
+}
+
+/* Eager, then recorded: one launch where the device has such. */
+static bool time_forward(subject *s, timing results[2])
+{
+    talc_module_eval(s->module);
+    if (!measure_way(s, "eager", run_forward, &results[0]))
+        return false;
+    s->graph = talc_capture(s->module, s->x);
+    return s->graph != NULL && measure_way(s, "graph", replay, &results[1]);
+}
+
+static bool time_training(subject *s, const network *of, timing results[2])
+{
+    talc_no_grad_leave();
+    s->optimizer = talc_optimizer_new(
+        s->module, &(talc_optimizer_options){ .lr = 1e-4, .momentum = 0.9, .weight_decay = 5e-4 });
+    bool done = make_labels(s, of) && measure_way(s, "eager", run_training, &results[0]);
+    if (done)
+        s->step = talc_step_new(s->x->device, train, s);
+    done = done && s->step != NULL && measure_way(s, "graph", run_step, &results[1]);
+    talc_no_grad_enter();
+    return done;
+}
+
+// ---- The report ---------------------------------------------------------------------------------------------
+
+static int report(const arguments *self, const subject *s, const timing results[2])
+{
+    const int64_t batch = s->x->dims[0];
+    char shape[TALC_DIMS_TEXT], text[4][TOOL_TEXT], peak[TOOL_TEXT];
+    json_t *ways = json_array();
+    if (!self->tool.json)
+        printf("%s%s%s on %s, %s of %s\n  %-6s %21s %21s %10s %10s\n", tool_bold(),
+               self->network->name, tool_plain(), talc_device_name(s->x->device),
+               self->train ? "training steps" : "forward passes",
+               talc_dims_text(talc_dims_of(s->x), shape), "", "latency: least median",
+               "in a row: least median", "images/s", "peak");
+    for (int i = 0; i < 2; i++) {
+        const timing *t = &results[i];
+        const double rate = (double)batch / t->back_to_back[0];
+        json_array_append_new(
+            ways, json_pack("{s:s, s:[o,o], s:[o,o], s:o, s:I}", "way", t->way, "latency",
+                            tool_real(t->latency[0]), tool_real(t->latency[1]), "in_a_row",
+                            tool_real(t->back_to_back[0]), tool_real(t->back_to_back[1]),
+                            "images_per_second", tool_real(rate), "peak", (json_int_t)t->peak));
+        if (!self->tool.json)
+            printf("  %-6s %10s %10s %10s %10s %10.1f %10s\n", t->way,
+                   tool_seconds(t->latency[0], text[0]), tool_seconds(t->latency[1], text[1]),
+                   tool_seconds(t->back_to_back[0], text[2]),
+                   tool_seconds(t->back_to_back[1], text[3]), rate,
+                   tool_bytes((double)t->peak, peak));
+    }
+    json_t *json =
+        json_pack("{s:s, s:s, s:o, s:b, s:o}", "network", self->network->name, "device",
+                  talc_device_name(s->x->device), "input", tool_json_dims(talc_dims_of(s->x)),
+                  "train", self->train, "ways", ways);
+    if (self->tool.json)
+        return tool_json_print(json);
+    json_decref(json);
+    return tool_finish();
+}
+
+int command_bench_model(int argc, char **argv)
+{
+    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "NETWORK",
+        .doc = "Times a network on random images, eagerly and recorded (talc_capture, talc_step): "
+               "one pass with a wait for the device after it, and passes in a row that are waited "
+               "for together.",
+        .children = children,
+    };
+    arguments self = { .batch = 1 };
+    tool_parse(&argp, argc, argv, &self);
+    talc_device *device = tool_open(&self.tool);
+    subject s = { 0 };
+    timing results[2] = { 0 };
+    s.module = device == NULL ? NULL : network_new(self.network->name, NULL);
+    s.x = s.module == NULL ? NULL : model_input(self.network, self.input, self.batch, NULL);
+    bool done = s.x != NULL && talc_module_to(s.module, device) &&
+                (s.x = talc_to(s.x, device, s.x->dtype)) != NULL &&
+                (self.train ? time_training(&s, self.network, results) : time_forward(&s, results));
+    const int code = done ? report(&self, &s, results) : tool_usage_talc();
+    talc_graph_free(s.graph);
+    talc_step_free(s.step);
+    talc_optimizer_free(s.optimizer);
+    talc_module_free(s.module);
+    return code;
+}

@@ -1,0 +1,289 @@
+/// talc run NETWORK: a forward pass of a network, on images or on random input.
+#include "tools/models.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+    tool_options tool;
+    const network *network;
+    const char *weights, *input, *output, *labels;
+    int64_t classes, batch, top, seed;
+    model_pixels pixels;
+} arguments;
+
+enum {
+    KEY_BATCH = 'n',
+    KEY_SEED = 's',
+    KEY_WEIGHTS = 'w',
+    KEY_INPUT = 'x',
+    KEY_OUTPUT = 'o',
+    KEY_TOP = 't',
+    KEY_LABELS = 'l',
+    KEY_CLASSES = 'c',
+    KEY_MEAN = 7000,
+    KEY_DEVIATION
+};
+
+static const struct argp_option options[] = {
+    { "weights", KEY_WEIGHTS, "F.safetensors", 0, "parameters (default: random)", 1 },
+    { "classes", KEY_CLASSES, "N", 0, "classes of the weights (default: the network's own)", 1 },
+    { "input", KEY_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
+      "images, or the shape of random ones (default: the network's own)", 2 },
+    { "batch", KEY_BATCH, "N", 0, "how many random images (default 1)", 2 },
+    { "mean", KEY_MEAN, "M,...", 0,
+      "of a PNG's pixels in 0 .. 1, for each channel (default: 0.485,0.456,0.406 of colours, 0 of "
+      "grey)",
+      2 },
+    { "std", KEY_DEVIATION, "S,...", 0, "their deviation (default: 0.229,0.224,0.225, or 1)", 2 },
+    { "seed", KEY_SEED, "S", 0, "of random weights and input (default 1)", 2 },
+    { "output", KEY_OUTPUT, "Y.npy", 0, "write the output here", 3 },
+    { "top", KEY_TOP, "K", 0, "show the K likeliest classes of each image", 3 },
+    { "labels", KEY_LABELS, "FILE", 0, "the classes' names, one a line", 3 },
+    { 0 },
+};
+
+/* Three numbers with commas between, or one for all. */
+static void read_pixels(struct argp_state *state, const char *option, const char *text,
+                        double numbers[3])
+{
+    char *end = (char *)text;
+    int count = 0;
+    do {
+        const char *begin = *end == ',' ? end + 1 : end;
+        const double number = strtod(begin, &end);
+        if (end == begin || count == 3 || (*end != ',' && *end != '\0'))
+            argp_error(state, "%s: '%s' is not a number, or three with commas between", option,
+                       TALC_SHOWN(text));
+        numbers[count++] = number;
+    } while (*end == ',');
+    if (count == 2)
+        argp_error(state, "%s: '%s' has 2 numbers, not 1 or 3", option, TALC_SHOWN(text));
+    for (; count < 3; count++)
+        numbers[count] = numbers[0];
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case KEY_WEIGHTS:
+        self->weights = argument;
+        return 0;
+    case KEY_INPUT:
+        self->input = argument;
+        return 0;
+    case KEY_OUTPUT:
+        self->output = argument;
+        return 0;
+    case KEY_LABELS:
+        self->labels = argument;
+        return 0;
+    case KEY_CLASSES:
+        self->classes = tool_count(state, "--classes", argument, 1);
+        return 0;
+    case KEY_BATCH:
+        self->batch = tool_count(state, "--batch", argument, 1);
+        return 0;
+    case KEY_TOP:
+        self->top = tool_count(state, "--top", argument, 1);
+        return 0;
+    case KEY_SEED:
+        self->seed = tool_count(state, "--seed", argument, 0);
+        return 0;
+    case KEY_MEAN:
+        read_pixels(state, "--mean", argument, self->pixels.mean);
+        self->pixels.given = true;
+        return 0;
+    case KEY_DEVIATION:
+        read_pixels(state, "--std", argument, self->pixels.deviation);
+        self->pixels.given = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        self->network = model_argument(state, argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// ---- Classes ------------------------------------------------------------------------------------------------
+
+/* The lines of a file, in one block; *count of them. NULL with a failure. */
+static char **read_labels(const char *path, int64_t *count)
+{
+    char *text = NULL, **lines = NULL;
+    size_t room = 0;
+    FILE *file = fopen(path, "r");
+    *count = 0;
+    if (file == NULL || getdelim(&text, &room, '\0', file) < 0)
+        talc_fail(TALC_IO_ERROR, "'%s' cannot be read: %s", TALC_SHOWN(path),
+                  file == NULL ? strerror(errno) : "it is empty");
+    if (file != NULL)
+        fclose(file);
+    for (char *line = talc_failed() ? NULL : strtok(text, "\r\n"); line != NULL;
+         line = strtok(NULL, "\r\n")) {
+        char **grown = realloc(lines, (size_t)(*count + 1) * sizeof *lines);
+        if (grown == NULL) {
+            talc_fail(TALC_NO_MEMORY, "no memory for the labels of '%s'", TALC_SHOWN(path));
+            break;
+        }
+        lines = grown;
+        lines[(*count)++] = line;
+    }
+    return lines;
+}
+
+/* What is known of each image's classes. */
+typedef struct ranking {
+    int64_t images, classes, top;
+    float *probabilities; ///< [images, classes]
+    char **labels;        ///< NULL: numbers
+} ranking;
+
+static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r)
+{
+    char shape[TALC_DIMS_TEXT];
+    if (y->rank != 2) {
+        talc_fail(TALC_BAD_SHAPE, "%s: the output %s has no classes to rank, [N,classes] has",
+                  self->network->name, talc_dims_text(talc_dims_of(y), shape));
+        return false;
+    }
+    *r = (ranking){ .images = y->dims[0], .classes = y->dims[1], .top = self->top };
+    if (r->top > r->classes)
+        talc_fail(TALC_BAD_ARGUMENT, "--top %" PRId64 " is more than the %" PRId64 " classes",
+                  r->top, r->classes);
+    int64_t count = r->classes;
+    if (self->labels != NULL && !talc_failed())
+        r->labels = read_labels(self->labels, &count);
+    if (!talc_failed() && count != r->classes)
+        talc_fail(TALC_BAD_ARGUMENT, "'%s' has %" PRId64 " labels, %s has %" PRId64 " classes",
+                  TALC_SHOWN(self->labels), count, self->network->name, r->classes);
+    const size_t bytes = (size_t)talc_nbytes(y);
+    r->probabilities = talc_failed() ? NULL : malloc(bytes + 1);
+    return r->probabilities != NULL && talc_to_host(talc_softmax(y, 1), r->probabilities, bytes);
+}
+
+/* The likeliest class, which is then not likely any more; *probability as it was. */
+static int64_t next_class(const ranking *r, int64_t image, double *probability)
+{
+    float *of = r->probabilities + image * r->classes;
+    int64_t best = 0;
+    for (int64_t i = 1; i < r->classes; i++)
+        if (of[i] > of[best])
+            best = i;
+    *probability = (double)of[best];
+    of[best] = -INFINITY;
+    return best;
+}
+
+static void print_classes(const ranking *r)
+{
+    for (int64_t image = 0; image < r->images; image++) {
+        printf("  image %" PRId64 "\n", image);
+        for (int64_t i = 0; i < r->top; i++) {
+            double probability;
+            const int64_t best = next_class(r, image, &probability);
+            printf("    %7.3f %%  %4" PRId64 "  %s\n", 100 * probability, best,
+                   r->labels == NULL ? "" : TALC_SHOWN(r->labels[best]));
+        }
+    }
+}
+
+static json_t *classes_json(const ranking *r)
+{
+    json_t *images = json_array();
+    for (int64_t image = 0; image < r->images; image++) {
+        json_t *classes = json_array();
+        for (int64_t i = 0; i < r->top; i++) {
+            double probability;
+            const int64_t best = next_class(r, image, &probability);
+            json_array_append_new(
+                classes, json_pack("{s:I, s:o, s:o}", "class", (json_int_t)best, "probability",
+                                   tool_real(probability), "label",
+                                   tool_json_text(r->labels == NULL ? NULL : r->labels[best])));
+        }
+        json_array_append_new(images, classes);
+    }
+    return images;
+}
+
+// ---- The pass -----------------------------------------------------------------------------------------------
+
+/* y on the CPU; *seconds of a pass after a first one, which loads kernels and folds norms. */
+static talc_tensor *pass(talc_module *model, talc_tensor *x, talc_device *device, double *seconds)
+{
+    talc_module_eval(model);
+    talc_tensor *there = talc_to(x, device, x->dtype), *y = NULL;
+    for (int i = 0; i < 2 && there != NULL && talc_module_to(model, device); i++) {
+        talc_device_synchronize(device);
+        const double start = tool_clock();
+        y = talc_forward(model, there);
+        talc_device_synchronize(device);
+        *seconds = tool_clock() - start;
+    }
+    return talc_failed() ? NULL : talc_to(y, talc_device_get("cpu"), y->dtype);
+}
+
+static int report(const arguments *self, const talc_device *device, const talc_tensor *x,
+                  const talc_tensor *y, double seconds, const ranking *r)
+{
+    char shape[TALC_DIMS_TEXT], other[TALC_DIMS_TEXT], time[TOOL_TEXT];
+    if (self->tool.json)
+        return tool_json_print(json_pack(
+            "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "network", self->network->name, "device",
+            talc_device_name(device), "weights", tool_json_text(self->weights), "input",
+            tool_json_dims(talc_dims_of(x)), "output", tool_json_dims(talc_dims_of(y)), "seconds",
+            tool_real(seconds), "saved", tool_json_text(self->output), "classes", classes_json(r)));
+    printf("%s%s%s on %s: %s -> %s in %s, %s weights\n", tool_bold(), self->network->name,
+           tool_plain(), talc_device_name(device), talc_dims_text(talc_dims_of(x), shape),
+           talc_dims_text(talc_dims_of(y), other), tool_seconds(seconds, time),
+           self->weights == NULL ? "random" : TALC_SHOWN(self->weights));
+    print_classes(r);
+    return tool_finish();
+}
+
+int command_run_model(int argc, char **argv)
+{
+    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "NETWORK",
+        .doc = "Runs a network in evaluation mode; `talc summary` lists the networks.\v"
+               "Weights are a safetensors file with the names of torchvision's model or of "
+               "tools/networks.py; tools/pt2safetensors.py makes one of a .pt checkpoint. A PNG "
+               "must have the network's own size, and is normalised by --mean and --std: (pixel / "
+               "255 - mean) / std.",
+        .children = children,
+    };
+    arguments self = { .batch = 1, .seed = 1 };
+    tool_parse(&argp, argc, argv, &self);
+    if (self.labels != NULL && self.top == 0)
+        self.top = 1;
+    talc_device *device = tool_open(&self.tool);
+    talc_manual_seed((uint64_t)self.seed);
+    talc_module *model =
+        device == NULL ? NULL : model_new(self.network, self.classes, self.weights);
+    talc_tensor *x =
+        model == NULL ? NULL : model_input(self.network, self.input, self.batch, &self.pixels);
+    double seconds = 0;
+    ranking r = { 0 };
+    talc_tensor *y = x == NULL ? NULL : pass(model, x, device, &seconds);
+    const bool done = y != NULL && (self.top == 0 || rank_classes(&self, y, &r)) &&
+                      (self.output == NULL || talc_npy_save(self.output, y));
+    const int code = done ? report(&self, device, x, y, seconds, &r) : tool_usage_talc();
+    free(r.probabilities);
+    free(r.labels == NULL ? NULL : r.labels[0]);
+    free(r.labels);
+    talc_module_free(model);
+    return code;
+}

@@ -1,0 +1,171 @@
+/// talc summary: the layers of a network, its parameters, multiply-accumulates and memory.
+#include "tools/models.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct arguments {
+    tool_options tool;
+    const network *network; ///< NULL: list them all
+    const char *input;
+} arguments;
+
+enum { KEY_INPUT = 'x' };
+
+static const struct argp_option options[] = {
+    { "input", KEY_INPUT, "SHAPE", 0, "of the input, 1x3x224x224 (default: one of its own images)",
+      1 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case KEY_INPUT:
+        self->input = argument;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        self->network = model_argument(state, argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+// ---- All networks -------------------------------------------------------------------------------------------
+
+static int list_networks(bool json)
+{
+    const network *n;
+    json_t *array = json ? json_array() : NULL;
+    for (int i = 0; (n = network_at(i)) != NULL; i++) {
+        talc_module *model = network_new(n->name, NULL);
+        const int64_t count = talc_module_count(model);
+        char image[64];
+        snprintf(image, sizeof image, "%" PRId64 "x%" PRId64 "x%" PRId64, n->image.channels,
+                 n->image.height, n->image.width);
+        if (json)
+            json_array_append_new(
+                array, json_pack("{s:s, s:s, s:[I,I,I], s:I, s:I}", "name", n->name, "what",
+                                 n->what, "image", (json_int_t)n->image.channels,
+                                 (json_int_t)n->image.height, (json_int_t)n->image.width, "classes",
+                                 (json_int_t)n->classes, "parameters", (json_int_t)count));
+        else
+            printf("%-16s %-10s %5" PRId64 " classes  %11" PRId64 " parameters  %s\n", n->name,
+                   image, n->classes, count, n->what);
+        talc_module_free(model);
+    }
+    if (talc_failed()) {
+        json_decref(array);
+        return tool_fail_talc();
+    }
+    return json ? tool_json_print(array) : tool_finish();
+}
+
+// ---- One ----------------------------------------------------------------------------------------------------
+
+static bool pass(talc_module *model, talc_tensor *x, bool training)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *y = talc_forward(model, x);
+    const bool passed = y != NULL &&
+                        (!training || talc_backward(talc_sum(y, TALC_SCALAR, false))) &&
+                        talc_device_synchronize(x->device);
+    talc_scope_leave(scope);
+    return passed;
+}
+
+/* The most bytes that are held at once by a pass, beside weights, folded norms and x; in training by one with its gradients. NaN, with
+ * the failure, where the pass fails. */
+static double held(talc_module *model, talc_tensor *x, bool training)
+{
+    talc_device *device = x->device;
+    (void)(training ? talc_module_train(model) : talc_module_eval(model));
+    if (training)
+        talc_no_grad_leave();
+    else
+        pass(model, x, false); /* folds the norms */
+    const size_t before = talc_device_memory(device).live;
+    talc_memory_reset_peak(device);
+    const bool passed = pass(model, x, training);
+    if (training)
+        talc_no_grad_enter();
+    return passed ? (double)(talc_device_memory(device).peak - before) : (double)NAN;
+}
+
+static json_t *layers_json(const talc_module_layers *layers)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < layers->count; i++) {
+        const talc_module_layer *layer = &layers->list[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "layer", layer->path, "type",
+                      layer->module->kind->name, "calls", layer->calls, "output",
+                      tool_json_dims(layer->output), "bytes", tool_real(layer->bytes), "parameters",
+                      tool_real(layer->parameters), "macs", tool_real(layer->macs)));
+    }
+    return list;
+}
+
+static bool summarise(const arguments *self, talc_module *model, talc_tensor *x)
+{
+    char weights[TOOL_TEXT], outputs[TOOL_TEXT], text[2][TOOL_TEXT], shape[TALC_DIMS_TEXT];
+    talc_module_layers layers;
+    if (!talc_module_layers_of(model, x, &layers))
+        return false;
+    const double inference = held(model, x, false), training = held(model, x, true);
+    char refused[1024]; /* a batch of one value a channel cannot be normalised, say */
+    snprintf(refused, sizeof refused, "%s", talc_error_message());
+    talc_error_clear();
+    if (self->tool.json)
+        tool_json_print(json_pack(
+            "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "network", self->network->name,
+            "input", tool_json_dims(talc_dims_of(x)), "parameters", tool_real(layers.parameters),
+            "macs", tool_real(layers.macs), "activations", tool_real(layers.activations),
+            "inference_peak", tool_real(inference), "training_peak", tool_real(training),
+            "training_refused", tool_json_text(*refused == '\0' ? NULL : refused), "layers",
+            layers_json(&layers)));
+    else if (talc_module_summary(stdout, model, x))
+        printf("\n%s: %s\ninput %s, parameters %s, outputs of all layers %s\n"
+               "at most %s at once in a forward pass, %s%s\n",
+               self->network->name, self->network->what, talc_dims_text(talc_dims_of(x), shape),
+               tool_bytes(4 * layers.parameters, weights), tool_bytes(layers.activations, outputs),
+               tool_bytes(inference, text[0]),
+               *refused == '\0' ? tool_bytes(training, text[1]) : "none with gradients: ",
+               *refused == '\0' ? " in one with gradients, these counted" : refused);
+    talc_module_layers_free(&layers);
+    return !talc_failed();
+}
+
+int command_summary(int argc, char **argv)
+{
+    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "[NETWORK]",
+        .doc = "Every layer of a network with its output, parameters and multiply-accumulates, "
+               "and the memory that passes take. Without a network it lists those that there are.",
+        .children = children,
+    };
+    arguments self = { 0 };
+    tool_parse(&argp, argc, argv, &self);
+    if (self.network == NULL)
+        return list_networks(self.tool.json);
+    talc_device *device = tool_open(&self.tool);
+    talc_module *model = device == NULL ? NULL : network_new(self.network->name, NULL);
+    talc_tensor *x = model == NULL ? NULL : model_input(self.network, self.input, 1, NULL);
+    if (x != NULL && talc_module_to(model, device))
+        x = talc_to(x, device, x->dtype);
+    const bool done = x != NULL && !talc_failed() && summarise(&self, model, x);
+    talc_module_free(model);
+    return done ? tool_finish() : tool_usage_talc();
+}
