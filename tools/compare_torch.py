@@ -18,7 +18,8 @@ and by 4 ulp more after a sigmoid or tanh. An algorithm that adds f32 data in f6
 and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where it has any (compare_torch_problems.py).
 Rows "PyTorch" hold its own f32 results, and f64 ones of softmax, against the same bounds, to show what these are worth.
 
-`compare_torch.py train` compares LeNet's training instead (compare_torch_train.py).
+`compare_torch.py train` compares LeNet's training instead (compare_torch_train.py), `compare_torch.py networks` whole networks, forward and
+gradients (compare_torch_networks.py).
 
 Needs numpy and PyTorch 1.13 or later; the CPU build does. Exit code 1 when a share of a bound is over 1 or a shape
 differs, 2 when nothing could be compared.
@@ -36,6 +37,7 @@ except ImportError as missing:
     sys.exit(2)
 
 import compare_torch_gradients
+import compare_torch_networks
 import compare_torch_train
 from compare_torch_problems import OPS, WEIGHTS, layout_of, shares
 from talc_library import FORCED, Refused, Talc, known_results
@@ -149,7 +151,7 @@ def report(tallies, ops):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training.")
+    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training; compare_torch.py networks, in whole networks.")
     parser.add_argument("cases", type=int, nargs="?", default=2000, help="how many problems (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and their data (0)")
     parser.add_argument("--ops", default="forward,gradients",
@@ -170,6 +172,8 @@ def arguments():
 def main():
     if sys.argv[1:2] == ["train"]:
         return compare_torch_train.main(sys.argv[2:], LIBRARY)
+    if sys.argv[1:2] == ["networks"]:
+        return compare_torch_networks.main(sys.argv[2:], LIBRARY)
     options = arguments()
     try:
         talc = Talc(options.library, options.device)

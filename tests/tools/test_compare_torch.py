@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 LIBRARY = os.path.abspath(sys.argv.pop(1))
+TALC = os.path.join(os.path.dirname(LIBRARY), "tools", "talc")
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "linear", "matmul", "softmax",
        "log_softmax", "sum", "mean", "max", "argmax", "conv2d.grad_input", "conv2d.grad_weight", "conv2d.grad_bias",
@@ -115,6 +116,68 @@ class WithTorch(unittest.TestCase):
         done = run_script(script, "train")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertEqual([line.endswith("  FAILED") for line in done.stdout.splitlines()], [False] + 4 * [True], done.stdout)
+
+    def test_networks(self):
+        done = compare("networks", "lenet", "resnet20-b", "squeezenet1_1", "shufflenet_g3")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines()[-1], "all within their limits")
+        for name in ("lenet", "resnet20-b", "squeezenet1_1", "shufflenet_g3"):
+            for dtype, power in ("f32", r"e-0[4-9]"), ("f64", r"e-1\d"):
+                self.assertRegex(done.stdout, rf"(?m)^{name} +{dtype} +\d\.\d{power} ")
+
+    def test_wrong_networks_fail(self):
+        """A shuffle of other groups, another epsilon, another activation of the last layer but one, a loss of other labels."""
+        script = ("import sys, torch, networks as n, compare_torch_networks as c\n"
+                  "right = n.make\n"
+                  "def other(name):\n"
+                  "    model = right(name)\n"
+                  "    for module in model.modules():\n"
+                  "        if name == 'shufflenet_g3' and isinstance(module, torch.nn.ChannelShuffle): module.groups = 2\n"
+                  "        if name == 'resnet20' and isinstance(module, torch.nn.BatchNorm2d): module.eps = 1.1e-5\n"
+                  "    if name == 'squeezenet1_1': model.classifier[2] = torch.nn.LeakyReLU(1e-3)\n"
+                  "    return model\n"
+                  "n.make = other\n"
+                  "passes = c.TalcNetwork.passes\n"
+                  "c.TalcNetwork.passes = lambda self, x, labels: passes(self, x, labels[::-1] if x.shape[2] == 28 else labels)\n"
+                  "import compare_torch\n"
+                  "sys.exit(compare_torch.main())\n")
+        done = run_script(script, "networks", "--dtype", "f64", "lenet", "shufflenet_g3", "resnet20", "squeezenet1_1", "resnet20-b")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines()[-1], "FAILED: lenet f64, shufflenet_g3 f64, resnet20 f64, squeezenet1_1 f64")
+        self.assertRegex(done.stdout, r"(?m)^lenet .*BEYOND: loss, gradient, seed 1$")
+
+    def test_references_are_torchvisions(self):
+        """Where it is installed: one network of each file that has torchvision's names."""
+        names = ["alexnet", "resnet18", "squeezenet1_1", "mobilenet_v2", "googlenet", "densenet121", "efficientnet_b0",
+                 "regnet_x_400mf", "vit_c"]
+        done = subprocess.run([sys.executable, TOOLS / "networks.py", *names], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("names and logits as torchvision's") + done.stdout.count("no torchvision model"), len(names))
+
+    def test_checkpoints_become_safetensors(self):
+        script = ("import sys, torch\n"
+                  "sys.path.insert(0, sys.argv[1])\n"
+                  "import networks\n"
+                  "model = networks.make('resnet20')\n"
+                  "state = {'module.' + k: v for k, v in model.state_dict().items() if not k.endswith('tracked')}\n"
+                  "state['module.linear.bias'] = state['module.linear.bias'].half()\n"
+                  "torch.save({'epoch': 3, 'state_dict': state}, sys.argv[2])\n"
+                  "torch.save([1], sys.argv[2] + '.list')\n")
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint, out = str(pathlib.Path(folder, "model.pt")), str(pathlib.Path(folder, "model.safetensors"))
+            subprocess.run([sys.executable, "-c", script, TOOLS, checkpoint], check=True)
+            convert = [sys.executable, TOOLS / "pt2safetensors.py"]
+            done = subprocess.run([*convert, checkpoint, out], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(": 116 tensors, 1.1 MB", done.stdout)
+            done = subprocess.run([TALC, "run", "resnet20", "--weights", out], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            for name, message in ((checkpoint + ".list", "holds no state_dict"), (out, "model.safetensors: "), ("nowhere.pt", "nowhere.pt")):
+                done = subprocess.run([*convert, name, out + ".not"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(message, done.stderr)
+            done = subprocess.run([*convert, checkpoint, out, "--rename", ".*=one"], capture_output=True, text=True)
+            self.assertIn("two tensors are named 'one", done.stderr)
 
     def test_bad_arguments(self):
         for arguments, message in [(["0"], "must be at least 1"), (["--device", "tpu"], "tpu"),

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Writes a PyTorch checkpoint's state_dict as safetensors: pt2safetensors.py CHECKPOINT.pt OUT.safetensors [--rename PATTERN=TEXT ...]
+
+The checkpoint is loaded with weights_only=True, so that it cannot run code. It holds a state_dict, or a dictionary that has one as
+"state_dict" or "model". A "module." that begins all names (nn.DataParallel) goes; half precision becomes float32; a batch norm without
+num_batches_tracked, as old checkpoints have it, gets one of 0. --rename replaces a regular expression in names: torchvision's files of
+DenseNet need --rename '(norm|relu|conv)\\.([12])=\\1\\2'. Needs numpy and PyTorch.
+"""
+import argparse
+import json
+import re
+import struct
+import sys
+
+import numpy as np
+
+DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "uint8": "U8"}
+
+
+def save_safetensors(path, arrays):
+    """Writes arrays by name: an 8-byte length, a JSON header of dtypes, shapes and offsets, then the bytes."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, array in arrays.items():
+        header[name] = {"dtype": DTYPES[array.dtype.name], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def arrays_of(checkpoint, renames=()):
+    """The state_dict of what torch.load gave, as arrays by name. ValueError: there is none, or one of another type."""
+    for key in ("state_dict", "model"):
+        if isinstance(checkpoint, dict) and isinstance(checkpoint.get(key), dict):
+            checkpoint = checkpoint[key]
+    if not isinstance(checkpoint, dict) or not checkpoint:
+        raise ValueError("it holds no state_dict")
+    prefix = "module." if all(name.startswith("module.") for name in checkpoint) else ""
+    arrays = {}
+    for name, tensor in checkpoint.items():
+        if not hasattr(tensor, "detach"):
+            raise ValueError(f"'{name}' is a {type(tensor).__name__}, no tensor")
+        name = name[len(prefix):]
+        for pattern, text in renames:
+            name = re.sub(pattern, text, name)
+        if name in arrays:
+            raise ValueError(f"two tensors are named '{name}'")
+        tensor = tensor.detach().cpu()
+        arrays[name] = (tensor.float() if str(tensor.dtype) in ("torch.float16", "torch.bfloat16") else tensor).numpy()
+        if arrays[name].dtype.name not in DTYPES:
+            raise ValueError(f"'{name}' is {arrays[name].dtype}, which talc has not")
+    for name in [name for name in arrays if name.endswith("running_mean")]:
+        arrays.setdefault(name.replace("running_mean", "num_batches_tracked"), np.zeros((), np.int64))
+    return arrays
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint")
+    parser.add_argument("out")
+    parser.add_argument("--rename", action="append", default=[], metavar="PATTERN=TEXT")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError as missing:
+        sys.exit(f"pt2safetensors.py needs PyTorch: {missing}")
+    try:
+        renames = [rename.split("=", 1) for rename in options.rename]
+        if any(len(rename) != 2 for rename in renames):
+            raise ValueError("--rename takes PATTERN=TEXT")
+        arrays = arrays_of(torch.load(options.checkpoint, map_location="cpu", weights_only=True), renames)
+        save_safetensors(options.out, arrays)
+    except Exception as error:  # pylint: disable=broad-except
+        sys.exit(f"pt2safetensors.py: {options.checkpoint}: {str(error).splitlines()[0]}")
+    print(f"{options.out}: {len(arrays)} tensors, {sum(a.nbytes for a in arrays.values()) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
