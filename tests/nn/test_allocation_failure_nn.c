@@ -1,15 +1,18 @@
 /// Every allocation may fail: modules, files and printing.
+#include "tests/support/data_files.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/faults.h"
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 
+#include "examples/networks/layers.h"
 #include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "nn/fold.h"
 #include "tensor/memory.h"
 
+#include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +60,30 @@ Test(allocation_failure_nn, building_lenet)
     assert_survives_everywhere(&scenario, 60);
 }
 
+/* What the networks of examples/ are made of: a block behind a Sequential in a Sequential. */
+static void run_block(fault_run *run)
+{
+    talc_manual_seed(3);
+    talc_module *block = block_new((block_options){ TALC_ACTIVATION_RELU, false });
+    block_add(block, "conv", conv(4, 6, 3, 1, 1));
+    block_add(block, "bn", norm(6));
+    block_shortcut(block, "shortcut", conv(4, 6, 1, 1, 1));
+    talc_module *net = TALC_SEQUENTIAL(conv_norm(3, 4, 3, 1, 1, talc_nn_relu()), block);
+    if (net != NULL) {
+        talc_no_grad_enter();
+        talc_module_eval(net);
+        fault_keep(run, talc_forward(net, op_numbers(run->device, TALC_DIMS(1, 3, 4, 4), 1)));
+        talc_no_grad_leave();
+    }
+    talc_module_free(net);
+}
+
+Test(allocation_failure_nn, building_and_running_a_block)
+{
+    const fault_scenario scenario = { "block", NULL, run_block, NULL, NULL };
+    cr_assert(assert_survives_allocation_failures(&scenario, cpu_device()) > 80);
+}
+
 typedef struct devices_seen {
     talc_device *first;
     bool mixed;
@@ -78,6 +105,7 @@ static void run_move(fault_run *run)
     if (!talc_failed()) {
         talc_module_to(net, run->device);
         talc_module_to(net, other_fake_device());
+        talc_module_cast(net, TALC_F64);
         talc_module_visit(net, keep_parameter, run);
     }
     talc_module_free(net);
@@ -358,8 +386,30 @@ static void run_load_module(fault_run *run)
     talc_module_free(net);
 }
 
+static void run_load_image(fault_run *run)
+{
+    fault_keep(run, talc_image_load(file_path("x.png"), NULL));
+}
+
+static void run_differences(fault_run *run)
+{
+    FILE *null = fopen("/dev/null", "w");
+    talc_module *relu = talc_nn_relu();
+    const int64_t count = talc_module_differences(null, relu, file_path("net"));
+    cr_assert((count == 9) != talc_failed() && (count == 9 || count == -1));
+    fault_keep_bytes(run, &count, talc_failed() ? 0 : sizeof count);
+    talc_module_free(relu);
+    fclose(null);
+}
+
 static void save_nets(void)
 {
+    static const uint8_t row[] = { 1, 2, 3 };
+    write_png(file_path("x.png"), &(written_png){ .type = PNG_COLOR_TYPE_GRAY,
+                                                  .depth = 8,
+                                                  .height = 2,
+                                                  .width = 3,
+                                                  .rows = { row, row } });
     talc_module *net = small_net(11);
     cr_assert(talc_module_save(net, file_path("net")), "%s", talc_error_message());
     cr_assert(talc_npy_save(file_path("x.npy"), op_numbers(cpu_device(), TALC_DIMS(4, 3), 2)));
@@ -371,11 +421,15 @@ Test(allocation_failure_nn, loading)
     const fault_scenario npy = { "npy load", NULL, run_load_npy, NULL, NULL };
     const fault_scenario tensors = { "safetensors load", NULL, run_load_safetensors, NULL, NULL };
     const fault_scenario module = { "module load", NULL, run_load_module, NULL, NULL };
+    const fault_scenario image = { "image load", NULL, run_load_image, NULL, NULL };
+    const fault_scenario differences = { "differences", NULL, run_differences, NULL, NULL };
     save_nets();
     for (int fake = 0; fake < 2; fake++) {
         talc_device *device = fake ? fake_device() : cpu_device();
         cr_assert(assert_survives_allocation_failures(&npy, device) > 4);
         cr_assert(assert_survives_allocation_failures(&tensors, device) > 10);
         cr_assert(assert_survives_allocation_failures(&module, device) > 60);
+        cr_assert(assert_survives_allocation_failures(&image, device) > 4);
+        cr_assert(assert_survives_allocation_failures(&differences, device) > 4);
     }
 }
