@@ -33,6 +33,22 @@ static int64_t places_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
     return plan->image_blocks * g->groups * plan->row_blocks * plan->column_blocks;
 }
 
+static int64_t phases_of(const talc_cpu_gemm *g)
+{
+    return g->h_phases * g->w_phases;
+}
+
+/* Taps of all phases. */
+static int64_t taps_of(const talc_cpu_gemm *g)
+{
+    int64_t h = 0, w = 0;
+    for (int64_t i = 0; i < g->h_phases; i++)
+        h += g->h_phase[i].taps;
+    for (int64_t i = 0; i < g->w_phases; i++)
+        w += g->w_phase[i].taps;
+    return h * w;
+}
+
 static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
     return places_of(g, plan) * plan->made_blocks;
@@ -106,10 +122,11 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->channel = g->h.taps * g->w.taps * plan->tap;
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
-    plan->gathered = may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
-                     shared <= talc_cpu_cache_bytes() &&
-                     (all - used) * (shared > 0 ? g->made : plan->made) >
-                         plan->images * plan->rows * (ROW_PRODUCTS + plan->columns / 2);
+    plan->gathered =
+        may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
+        shared <= talc_cpu_cache_bytes() &&
+        (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
+            g->h.taps * g->w.taps * plan->images * plan->rows * (ROW_PRODUCTS + plan->columns / 2);
     if (!plan->gathered)
         plan->channel = plan->patch.channel;
 }
@@ -118,14 +135,16 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
 static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cpu_gemm_plan *plan)
 {
     const talc_cpu_kernels *kernels = talc_cpu_kernels_of(g->dtype);
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = g->h.taps * g->w.taps;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), taps = talc_larger(taps_of(g), 1);
     /* Terms' distances in w have 32 bits. */
     const int64_t fitting = talc_smaller((int64_t)room / size / plan->channel,
                                          INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
     plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
+    plan->phase =
+        vectors_of(plan, plan->images, plan->rows, plan->columns, kernels->lanes) * kernels->lanes;
     plan->sums =
-        vectors_of(plan, plan->images, plan->rows, plan->columns, kernels->lanes) * kernels->lanes *
+        plan->phase * phases_of(g) *
         (plan->summed < g->summed ? plan->made
                                   : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
     const int64_t one = plan->gathered ? plan->patch.channel + GATHERED_STEP : 0;
@@ -142,8 +161,8 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
 {
     const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
     const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
-    const int64_t plane = talc_larger(gemm->h.outputs * gemm->w.outputs, MIN_COLUMNS);
-    int64_t outputs = COLUMNS;
+    const int64_t plane = talc_larger(gemm->H * gemm->W, MIN_COLUMNS);
+    int64_t outputs = talc_larger(COLUMNS / phases_of(gemm), MIN_COLUMNS);
     int64_t made = talc_larger(share / size / talc_smaller(plane, COLUMNS), MIN_MADE);
     cut(gemm, outputs, made, true, plan);
     while (tasks_of(gemm, plan) < TASKS) {
@@ -213,13 +232,12 @@ static gemm_block block_of(const gemm_context *c, int64_t place, int64_t made_bl
     return b;
 }
 
-/* The first output of a block in plane `made` of the group. */
-static char *y_at(const gemm_context *c, const gemm_block *b, int64_t made)
+/* The first element of row `row` of y that a block writes in plane `made` of the group of an image. */
+static char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t made, int64_t row)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const int64_t plane = (b->n * g->groups + b->g) * g->made + made;
-    const int64_t at =
-        plane * g->y_plane + g->y_first + b->row * g->y_row + b->column * g->y_column;
+    const int64_t plane = (n * g->groups + b->g) * g->made + made;
+    const int64_t at = (plane * g->H + row) * g->W + b->column * g->w_phases;
     return (char *)c->y + at * (int64_t)talc_dtype_size(g->dtype);
 }
 
@@ -227,8 +245,7 @@ static char *y_at(const gemm_context *c, const gemm_block *b, int64_t made)
 static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const int64_t at = g->weight.first + b->g * g->weight.group + b->made * g->weight.made +
-                       from * g->weight.summed;
+    const int64_t at = b->g * g->weight.group + b->made * g->weight.made + from * g->weight.summed;
     return talc_cpu_at(g->dtype, c->w, at);
 }
 
@@ -252,58 +269,77 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t cou
     }
 }
 
-#define STORE_STRIDED(constant, suffix, T, A)                                                      \
-    static void store_strided_##suffix(int64_t count, T *y, int64_t stride, const T *sums)         \
+/* Elements 0 .. count - 1 of `ways` rows of sums in turn, which stand `apart`. */
+#define INTERLEAVE(constant, suffix, T, A)                                                         \
+    static void interleave_##suffix(int64_t count, int64_t ways, const T *restrict sums,           \
+                                    int64_t apart, T *restrict y)                                  \
     {                                                                                              \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            y[i * stride] = sums[i];                                                               \
+        if (ways == 2) {                                                                           \
+            for (int64_t i = 0; i < count / 2; i++) {                                              \
+                y[2 * i] = sums[i];                                                                \
+                y[2 * i + 1] = sums[apart + i];                                                    \
+            }                                                                                      \
+            if (count % 2 > 0)                                                                     \
+                y[count - 1] = sums[count / 2];                                                    \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t way = 0; way < ways; way++)                                                   \
+            for (int64_t i = 0; i * ways + way < count; i++)                                       \
+                y[i * ways + way] = sums[way * apart + i];                                         \
     }
 
-TALC_CPU_FLOATS(STORE_STRIDED)
+TALC_CPU_FLOATS(INTERLEAVE)
 
-/* Writes the outputs of plane i of a panel of `count` to y; `y` is the first. */
+/* Writes the outputs of plane i of a panel of `count`, plane `made` of the group, to y. */
 TALC_TARGET_CLONES
 static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
-                        const char *sums, char *y)
+                        const char *sums, int64_t made)
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->kernels->lanes;
     const bool gathered = c->plan->gathered;
-    const bool adjoining = gathered && g->y_column == 1 && g->y_row == b->columns;
-    const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
+    const bool adjoining = gathered && phases_of(g) == 1 && g->W == b->columns;
+    const int64_t rows =
+        adjoining ? 1 : talc_smaller(b->rows * g->h_phases, g->H - b->row * g->h_phases);
+    const int64_t columns = b->columns * (adjoining ? b->rows : 1);
+    const int64_t last =
+        adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
     const int64_t all = vectors_of(c->plan, b->images, b->rows, b->columns, lanes) * lanes;
     const int64_t each = gathered ? b->rows * b->columns : all / b->images;
-    const int64_t full = TALC_CPU_VECTORS * lanes;
+    const int64_t full = TALC_CPU_VECTORS * lanes, apart = c->plan->phase * count;
     const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
     for (int64_t image = 0; image < b->images; image++)
         for (int64_t row = 0; row < rows; row++) {
-            char *to = y + (image * g->groups * g->made * g->y_plane + row * g->y_row) * size;
-            const int64_t first = image * each + row * width_of_row;
+            char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases + row);
+            const char *of_row = sums + row % g->h_phases * g->w_phases * apart * size;
+            const int64_t first = image * each + row / g->h_phases * width_of_row;
             for (int64_t column = 0; column < columns;) {
                 const int64_t tile = (first + column) / full * full;
                 const int64_t width = talc_smaller(full, all - tile), at = first + column - tile;
                 const int64_t adjacent = talc_smaller(width - at, columns - column);
-                const char *from = sums + (tile * count + i * width + at) * size;
-                if (g->y_column == 1)
+                const char *from = of_row + (tile * count + i * width + at) * size;
+                if (g->w_phases == 1)
                     talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
                 else
-                    TALC_CPU_CALL(g->dtype, store_strided,
-                                  (adjacent, (void *)(to + column * g->y_column * size),
-                                   g->y_column, (const void *)from));
+                    TALC_CPU_CALL(
+                        g->dtype, interleave,
+                        (talc_smaller(adjacent * g->w_phases, last - column * g->w_phases),
+                         g->w_phases, (const void *)from, apart,
+                         (void *)(to + column * g->w_phases * size)));
                 column += adjacent;
             }
         }
 }
 
 /* Bias, residual and activation of a plane of the block. */
-static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made, char *y)
+static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made)
 {
     const talc_cpu_gemm *g = c->gemm;
     const bool whole = b->columns == g->w.outputs;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     for (int64_t image = 0; image < b->images; image++)
         for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
-            char *at = y + (image * g->groups * g->made * g->y_plane + row * g->y_row) * size;
+            char *at = y_at(c, b, b->n + image, made, b->row + row);
             talc_cpu_conv2d_epilogue(
                 c->epilogue, b->g * g->made + made, whole ? b->rows * b->columns : b->columns, at,
                 c->arguments->bias,
@@ -391,14 +427,13 @@ static void fill_task(void *context, int64_t task, int worker)
 }
 
 /* Has the w of a panel of `count` planes fetched into the second-level cache where the processor would not see it coming: in an
- * input gradient, whose terms lie far apart, of more weights than that cache holds. The taps that a phase leaves out may not
- * outweigh its own. */
+ * input gradient, whose terms lie far apart, of more weights than that cache holds. */
 static void fetch_panel(const gemm_context *c, const char *w, int64_t count, int64_t summed)
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     const int64_t elements = count * g->weight.made;
-    if (g->weight.made > g->weight.summed || elements > LINE * g->h.taps * g->w.taps ||
+    if (g->weight.made > g->weight.summed ||
         g->made * g->summed * g->weight.made * size < talc_cpu_cache_bytes())
         return;
     for (int64_t channel = 0; channel < summed; channel++, w += g->weight.summed * size)
@@ -413,9 +448,7 @@ static void gemm_task(void *context, int64_t task, int worker)
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t place = task / plan->made_blocks;
     const gemm_block b = block_of(c, place, task % plan->made_blocks);
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    const int64_t outputs =
-        c->kernels->lanes * vectors_of(plan, b.images, b.rows, b.columns, c->kernels->lanes);
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
     char *own = one + (plan->gathered ? (plan->patch.channel + GATHERED_STEP) * size : 0);
@@ -430,22 +463,25 @@ static void gemm_task(void *context, int64_t task, int worker)
             const int64_t first = panel * b.made_count / panels;
             const int64_t count = (panel + 1) * b.made_count / panels - first;
             const int64_t made = b.made + first;
-            talc_cpu_tile tile = {
-                .count = summed * g->h.taps * g->w.taps,
-                .terms = c->terms,
-                .add = from > 0,
-            };
+            talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
             for (int64_t i = 0; i < count; i++)
                 tile.w[i] = w + (first + i) * g->weight.made * size;
             if (panel + 1 < panels)
                 fetch_panel(c, w + (first + count) * g->weight.made * size, count, summed);
-            char *of_panel = sums + (plan->summed < g->summed ? first * outputs * size : 0);
-            add_products(c, &b, count, &tile, patch, of_panel);
+            char *of_panel =
+                sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
+            for (int64_t phase = 0; phase < phases; phase++) {
+                const int64_t taps =
+                    g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
+                tile.count = summed * taps;
+                add_products(c, &b, count, &tile, patch,
+                             of_panel + phase * count * plan->phase * size);
+                tile.terms += plan->summed * taps;
+            }
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
-                char *y = y_at(c, &b, made + i);
-                store_plane(c, &b, i, count, of_panel, y);
+                store_plane(c, &b, i, count, of_panel, made + i);
                 if (c->epilogue != NULL)
-                    finish_plane(c, &b, made + i, y);
+                    finish_plane(c, &b, made + i);
             }
         }
     }
@@ -453,19 +489,25 @@ static void gemm_task(void *context, int64_t task, int worker)
 
 // ---- Running --------------------------------------------------------------------------------------------------
 
-/* The terms of a patch, in the order of channels and taps. */
+/* The terms of a patch, each phase's in the order of channels and taps. */
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
-    for (int64_t channel = 0; channel < plan->summed; channel++)
-        for (int64_t kh = 0; kh < g->h.taps; kh++)
-            for (int64_t kw = 0; kw < g->w.taps; kw++) {
-                const int64_t w = channel * g->weight.summed + kh * g->weight.h + kw * g->weight.w;
-                const int64_t x = channel * plan->channel +
-                                  (plan->gathered ? (kh * g->w.taps + kw) * plan->tap
-                                                  : talc_cpu_patch_tap(&plan->patch, kh, kw));
-                *terms++ = (talc_cpu_term){ (int32_t)w, (int32_t)x };
-            }
+    for (int64_t phase = 0; phase < phases_of(g); phase++) {
+        const talc_cpu_phase *h = &g->h_phase[phase / g->w_phases];
+        const talc_cpu_phase *w = &g->w_phase[phase % g->w_phases];
+        for (int64_t channel = 0; channel < plan->summed; channel++)
+            for (int64_t kh = 0; kh < h->taps; kh++)
+                for (int64_t kw = 0; kw < w->taps; kw++) {
+                    const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
+                    const int64_t x = plan->gathered ? (at_h * g->w.taps + at_w) * plan->tap
+                                                     : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
+                    *terms++ = (talc_cpu_term){ (int32_t)(channel * g->weight.summed + h->weight +
+                                                          kh * h->weight_step + w->weight +
+                                                          kw * w->weight_step),
+                                                (int32_t)(channel * plan->channel + x) };
+                }
+    }
 }
 
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,

@@ -6,22 +6,35 @@
 #include "backends/cpu/processor.h"
 #include "ops/conv2d.h"
 
-/// For each image n and group g, with x' being x and the padding around it,
+/// As many phases as a gradient at a stride may have.
+enum { TALC_CPU_PHASES = 64 };
+
+/// The taps of a phase along an axis: of the positions of a window, `first`, first + step, ... Its weights are `weight`,
+/// weight + weight_step, ... elements from those of position 0.
+typedef struct talc_cpu_phase {
+    int64_t taps;
+    int64_t first, step;
+    int64_t weight, weight_step;
+} talc_cpu_phase;
+
+/// For each image n, group g and pair of phases a, b, with x' being x and the padding around it,
 ///
-///     y[n, g, m, i, j] = sum over c, kh, kw of w[g, m, c, kh, kw]
-///                        * x'[n, g, c, h.start + i*h.stride + kh*h.dilation, w.start + j*w.stride + kw*w.dilation]
+///     y[n, g, m, i*h_phases + a, j*w_phases + b] = sum over c and the phases' taps of w[g, m, c, tap]
+///                * x'[n, g, c, h.start + i*h.stride + position_h*h.dilation, w.start + j*w.stride + position_w*w.dilation]
 ///
-/// where elements of w and y may stand anywhere.
+/// where elements of w may stand anywhere.
 typedef struct talc_cpu_gemm {
     talc_dtype dtype;
     talc_padding_mode padding_mode;
     int64_t N, groups;
     int64_t made, summed; ///< planes of y and x in a group
-    talc_cpu_axis h, w;
+    int64_t H, W;         ///< extents of y
+    talc_cpu_axis h, w;   ///< outputs are those of one phase, taps all positions of a window
+    int64_t h_phases, w_phases;
+    const talc_cpu_phase *h_phase, *w_phase;
     struct {
-        int64_t first, group, made, summed, h, w; ///< elements from one to the next
+        int64_t group, made, summed; ///< elements from one to the next
     } weight;
-    int64_t y_first, y_row, y_column, y_plane; ///< likewise
 } talc_cpu_gemm;
 
 /// Bytes, rounded up to cache lines.
@@ -51,6 +64,7 @@ typedef struct talc_cpu_gemm_plan {
         gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs of no use
     int64_t tap;         ///< then, elements from one such copy to the next
     int64_t channel;     ///< elements from one channel to the next of what the microkernel reads
+    int64_t phase;       ///< elements of the sums of a plane of one phase
     int64_t sums;        ///< elements of a worker's sums, which y gets when they are complete
     size_t terms_bytes;  ///< of the table of terms, for all workers
     size_t shared_bytes; ///< of the patches that all tasks share; 0: each fills its own
@@ -64,7 +78,7 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
 size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                                size_t limit);
 
-/// Runs it. `epilogue`, NULL for none, has the bias, residual and activation of y, whose elements then stand as in NCHW.
+/// Runs it. `epilogue`, NULL for none, has the bias, residual and activation of y, which then has one phase.
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                               const void *x, const void *w, void *y, void *workspace,
                               size_t workspace_bytes, const talc_conv2d_problem *epilogue,

@@ -18,13 +18,20 @@
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 
-/* The elements of a patch that a core may still keep in a cache, and how many convolutions of dy a strided input gradient may take. */
-enum { LARGEST_PATCH = 1 << 20, PHASES = 64 };
+/* The elements of a patch that a core may still keep in a cache. */
+enum { LARGEST_PATCH = 1 << 20 };
 
 _Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
 
-static talc_cpu_gemm forward_of(const talc_conv2d_problem *p)
+/* The forward pass has one phase, whose taps are all positions of a window. */
+typedef struct forward {
+    talc_cpu_phase h, w;
+} forward;
+
+static talc_cpu_gemm forward_of(const talc_conv2d_problem *p, forward *phase)
 {
+    *phase = (forward){ { .taps = p->KH, .step = 1, .weight_step = p->KW },
+                        { .taps = p->KW, .step = 1, .weight_step = 1 } };
     const int64_t taps = p->KH * p->KW, IC = p->C / p->groups, OC = p->OC / p->groups;
     return (talc_cpu_gemm){
         .dtype = p->dtype,
@@ -33,12 +40,15 @@ static talc_cpu_gemm forward_of(const talc_conv2d_problem *p)
         .groups = p->groups,
         .made = OC,
         .summed = IC,
+        .H = p->OH,
+        .W = p->OW,
         .h = talc_cpu_rows_of(p),
         .w = talc_cpu_columns_of(p),
-        .weight = { 0, OC * IC * taps, IC * taps, taps, p->KW, 1 },
-        .y_row = p->OW,
-        .y_column = 1,
-        .y_plane = p->OH * p->OW,
+        .h_phases = 1,
+        .w_phases = 1,
+        .h_phase = &phase->h,
+        .w_phase = &phase->w,
+        .weight = { OC * IC * taps, IC * taps, taps },
     };
 }
 
@@ -54,11 +64,12 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
     const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
     if (talc_cpu_patch_of(&h, &w, p->padding_mode, 1, 1, 1).channel > LARGEST_PATCH)
         return "the dilated kernel spans more than 2^20 elements";
-    if (p->direction == TALC_GRAD_INPUT && p->stride_h * p->stride_w > PHASES)
+    if (p->direction == TALC_GRAD_INPUT && p->stride_h * p->stride_w > TALC_CPU_PHASES)
         return "the strides make more than 64 convolutions of the input gradient";
     if (p->direction != TALC_FORWARD)
         return talc_cpu_implicit_gemm_gradient_plan(p, limit, plan);
-    const talc_cpu_gemm gemm = forward_of(p);
+    forward phase;
+    const talc_cpu_gemm gemm = forward_of(p, &phase);
     talc_cpu_gemm_plan own;
     talc_cpu_gemm_plan_of(&gemm, limit, &own);
     plan->workspace = talc_cpu_gemm_workspace(&gemm, &own, limit);
@@ -74,7 +85,8 @@ talc_status talc_cpu_conv2d_implicit_gemm_run(talc_device *device, const void *p
     const talc_conv2d_arguments *a = arguments;
     if (p->direction != TALC_FORWARD)
         return talc_cpu_implicit_gemm_gradient_run(p, plan, a);
-    const talc_cpu_gemm gemm = forward_of(p);
+    forward phase;
+    const talc_cpu_gemm gemm = forward_of(p, &phase);
     return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), a->x, a->w, a->y, a->base.workspace,
                              plan->workspace, talc_cpu_conv2d_has_epilogue(p) ? p : NULL, a);
 }

@@ -4,8 +4,8 @@
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of dy[n, oc, oh, ow] * x'[n, ic, oh*stride_h - top + kh*dilation_h, ...]
 ///
 /// Input: inputs whose coordinates have the same remainders modulo the strides meet the same taps, at neighbouring outputs. So
-/// each pair of remainders, a phase, is a convolution of dy of stride 1 with some of the taps in reverse order, and goes
-/// through the forward pass's product.
+/// each pair of remainders, a phase, is a convolution of dy of stride 1 with some of the taps in reverse order. The forward pass's
+/// product makes all phases of a block from one patch of dy.
 ///
 /// Weight: a task is a block of input channels and one of output channels times a part of the images and outputs
 /// (conv2d_partial.h). It copies x to a patch and dy, transposed, to rows of vectors. For each output, a row of the tile broadcasts the
@@ -24,90 +24,65 @@
 
 // ---- Input ----------------------------------------------------------------------------------------------------
 
-/* Inputs first, first + stride, ... of an axis of x, and their taps: tap, tap + step, ..., each `dilation` outputs from the next. */
-typedef struct phase {
-    int64_t first, inputs;
-    int64_t tap, taps, step;
-    int64_t dilation, start; /* of the convolution of dy, whose taps are in reverse order */
-} phase;
+typedef struct input_phases {
+    talc_cpu_phase h[TALC_CPU_PHASES], w[TALC_CPU_PHASES];
+} input_phases;
 
-static phase phase_of(int64_t first, int64_t inputs, int64_t pad, int64_t taps, int64_t stride,
-                      int64_t dilation)
+/* The windows of dy along an axis, and their phases: inputs first, first + stride, ... meet taps tap, tap + step, ..., each
+ * `dilation` outputs from the next, the last one first. Weights of taps stand `weight` apart. Returns how many phases there are. */
+static int64_t phases_of(const talc_cpu_axis *forward, int64_t weight, talc_cpu_axis *axis,
+                         talc_cpu_phase *phases)
 {
-    const int64_t common = talc_gcd(stride, dilation);
-    phase f = { .first = first, .step = stride / common, .dilation = dilation / common };
-    f.inputs = first < inputs ? (inputs - first - 1) / stride + 1 : 0;
-    while (f.tap < talc_smaller(f.step, taps) && (first + pad - f.tap * dilation) % stride != 0)
-        f.tap++;
-    if (f.tap >= talc_smaller(f.step, taps))
-        return f;
-    f.taps = (taps - 1 - f.tap) / f.step + 1;
-    f.start = (first + pad - (f.tap + (f.taps - 1) * f.step) * dilation) / stride;
-    return f;
+    const int64_t stride = forward->stride, common = talc_gcd(stride, forward->dilation);
+    const int64_t step = stride / common, dilation = forward->dilation / common;
+    const int64_t count = talc_smaller(stride, forward->extent);
+    const int64_t unit = count == 1 ? dilation : 1;
+    int64_t start = INT64_MAX, end = INT64_MIN;
+    for (int64_t i = 0; i < count; i++) {
+        talc_cpu_phase *phase = &phases[i];
+        *phase = (talc_cpu_phase){ .step = dilation / unit, .weight_step = -step * weight };
+        int64_t tap = 0;
+        while (tap < step && (i - forward->start - tap * forward->dilation) % stride != 0)
+            tap++;
+        if (tap >= talc_smaller(step, forward->taps))
+            continue;
+        phase->taps = (forward->taps - 1 - tap) / step + 1;
+        const int64_t last = tap + (phase->taps - 1) * step;
+        phase->weight = last * weight;
+        phase->first = (i - forward->start - last * forward->dilation) / stride;
+        start = talc_smaller(start, phase->first);
+        end = talc_larger(end, phase->first + (phase->taps - 1) * dilation);
+    }
+    *axis =
+        (talc_cpu_axis){ forward->outputs, talc_ceil_div(forward->extent, stride), 1, 1, unit, 0 };
+    if (start <= end) {
+        axis->start = start;
+        axis->taps = (end - start) / unit + 1;
+    }
+    for (int64_t i = 0; i < count; i++)
+        phases[i].first = (phases[i].first - start) / unit;
+    return count;
 }
 
-/* One phase as a product; false when no tap or no input is in it. */
-static bool input_of(const talc_conv2d_problem *p, int64_t index, talc_cpu_gemm *gemm)
+static talc_cpu_gemm input_of(const talc_conv2d_problem *p, input_phases *phases)
 {
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * p->KW;
-    const phase h =
-        phase_of(index / p->stride_w, p->H, p->pad_top, p->KH, p->stride_h, p->dilation_h);
-    const phase w =
-        phase_of(index % p->stride_w, p->W, p->pad_left, p->KW, p->stride_w, p->dilation_w);
-    *gemm = (talc_cpu_gemm){
+    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
+    talc_cpu_gemm gemm = {
         .dtype = p->dtype,
         .N = p->N,
         .groups = p->groups,
         .made = IC,
         .summed = OC,
-        .h = { p->OH, h.inputs, h.taps, 1, h.dilation, h.start },
-        .w = { p->OW, w.inputs, w.taps, 1, w.dilation, w.start },
-        .weight = { (h.tap + (h.taps - 1) * h.step) * p->KW + w.tap + (w.taps - 1) * w.step,
-                    OC * IC * taps, taps, IC * taps, -h.step * p->KW, -w.step },
-        .y_first = h.first * p->W + w.first,
-        .y_row = p->stride_h * p->W,
-        .y_column = p->stride_w,
-        .y_plane = p->H * p->W,
+        .H = p->H,
+        .W = p->W,
+        .h_phase = phases->h,
+        .w_phase = phases->w,
+        .weight = { OC * IC * taps, taps, IC * taps },
     };
-    return h.inputs > 0 && w.inputs > 0 && h.taps > 0 && w.taps > 0;
-}
-
-static size_t input_workspace(const talc_conv2d_problem *p, size_t limit)
-{
-    size_t most = 0;
-    for (int64_t i = 0; i < p->stride_h * p->stride_w; i++) {
-        talc_cpu_gemm gemm;
-        talc_cpu_gemm_plan plan;
-        if (!input_of(p, i, &gemm))
-            continue;
-        talc_cpu_gemm_plan_of(&gemm, limit, &plan);
-        const size_t bytes = talc_cpu_gemm_workspace(&gemm, &plan, limit);
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-static talc_status input_run(const talc_conv2d_problem *p, size_t limit, size_t workspace,
-                             const talc_conv2d_arguments *a)
-{
-    talc_status status = TALC_OK;
-    bool unread = false;
-    for (int64_t i = 0; i < p->stride_h * p->stride_w; i++) {
-        talc_cpu_gemm gemm;
-        unread |= !input_of(p, i, &gemm);
-    }
-    if (unread) /* inputs that no window reads */
-        memset(a->dx, 0, (size_t)(p->N * p->C * p->H * p->W) * talc_dtype_size(p->dtype));
-    for (int64_t i = 0; i < p->stride_h * p->stride_w && status == TALC_OK; i++) {
-        talc_cpu_gemm gemm;
-        talc_cpu_gemm_plan plan;
-        if (!input_of(p, i, &gemm))
-            continue;
-        talc_cpu_gemm_plan_of(&gemm, limit, &plan);
-        status = talc_cpu_gemm_run(&gemm, &plan, a->dy, a->w, a->dx, a->base.workspace, workspace,
-                                   NULL, NULL);
-    }
-    return status;
+    gemm.h_phases = phases_of(&h, p->KW, &gemm.h, phases->h);
+    gemm.w_phases = phases_of(&w, 1, &gemm.w, phases->w);
+    return gemm;
 }
 
 // ---- Weight ---------------------------------------------------------------------------------------------------
@@ -362,8 +337,12 @@ const char *talc_cpu_implicit_gemm_gradient_plan(const talc_conv2d_problem *prob
 {
     const talc_conv2d_problem *p = problem;
     if (p->direction == TALC_GRAD_INPUT) {
-        plan->workspace = input_workspace(p, limit);
-        talc_plan_keep(plan, &limit, sizeof limit);
+        input_phases phases;
+        const talc_cpu_gemm gemm = input_of(p, &phases);
+        talc_cpu_gemm_plan own;
+        talc_cpu_gemm_plan_of(&gemm, limit, &own);
+        plan->workspace = talc_cpu_gemm_workspace(&gemm, &own, limit);
+        talc_plan_keep(plan, &own, sizeof own);
         return NULL;
     }
     const weight_plan own = weight_plan_of(p, limit);
@@ -378,8 +357,13 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
                                                 const talc_conv2d_arguments *arguments)
 {
     const talc_conv2d_problem *p = problem;
-    if (p->direction == TALC_GRAD_INPUT)
-        return input_run(p, *(const size_t *)talc_plan_own(plan), plan->workspace, arguments);
+    if (p->direction == TALC_GRAD_INPUT) {
+        input_phases phases;
+        const talc_cpu_gemm gemm = input_of(p, &phases);
+        return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), arguments->dy, arguments->w,
+                                 arguments->dx, arguments->base.workspace, plan->workspace, NULL,
+                                 NULL);
+    }
     const weight_plan *own = talc_plan_own(plan);
     const size_t partial = talc_cpu_partial_bytes(&own->partial);
     int64_t *taps = (int64_t *)((char *)arguments->base.workspace + partial);
