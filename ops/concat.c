@@ -2,11 +2,13 @@
 
 #include "ops/observed.h"
 #include "ops/operand.h"
+#include "tensor/extent.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
 #include "tensor/tape.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 /* "tensors[3]", as error messages name an operand. */
@@ -155,4 +157,140 @@ talc_tensor *talc_concat(const talc_tensor *const *tensors, int count, int dim)
                                              .input_count = count,
                                              .problem = &dim,
                                              .problem_bytes = sizeof dim });
+}
+
+// ---- Stack, split, chunk, channel shuffle ---------------------------------------------------------------------
+
+talc_tensor *talc_stack(const talc_tensor *const *tensors, int count, int dim)
+{
+    if (talc_operand_missing("stack", "tensors", tensors))
+        return NULL;
+    if (count < 1) {
+        talc_fail(TALC_BAD_ARGUMENT, "stack: count is %d, needs at least 1", count);
+        return NULL;
+    }
+    char name[NAME_TEXT], text_first[TALC_DIMS_TEXT], text_next[TALC_DIMS_TEXT];
+    for (int i = 0; i < count; i++) {
+        if (i == 0 ? talc_operand_missing("stack", name_of(i, name), tensors[i])
+                   : !talc_operand_like("stack", "tensors[0]", tensors[0], name_of(i, name),
+                                        tensors[i]))
+            return NULL;
+        if (!talc_shape_equal(talc_dims_of(tensors[0]), talc_dims_of(tensors[i]))) {
+            talc_fail(TALC_BAD_SHAPE, "stack: tensors[0] %s and %s %s differ",
+                      talc_dims_text(talc_dims_of(tensors[0]), text_first), name,
+                      talc_dims_text(talc_dims_of(tensors[i]), text_next));
+            return NULL;
+        }
+    }
+    const size_t bytes = (size_t)count * sizeof(talc_tensor *);
+    const talc_tensor **raised = talc_memory_new(bytes, "stack");
+    bool complete = raised != NULL;
+    for (int i = 0; complete && i < count; i++)
+        complete = (raised[i] = talc_unsqueeze(tensors[i], dim)) != NULL;
+    talc_tensor *y =
+        complete ? talc_concat(raised, count, dim < 0 ? dim + tensors[0]->rank + 1 : dim) : NULL;
+    for (int i = 0; raised != NULL && i < count; i++)
+        talc_release((talc_tensor *)raised[i]);
+    talc_memory_free(raised);
+    return y;
+}
+
+static void release_parts(talc_tensor **parts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        talc_release(parts[i]);
+        parts[i] = NULL;
+    }
+}
+
+/* The checks of split; the parts are NULL. */
+static bool check_split(const talc_tensor *x, const int64_t *sizes, int count, int dim, int *axis)
+{
+    int64_t total = 0;
+    if (talc_operand_missing("split", "x", x) || talc_operand_missing("split", "sizes", sizes) ||
+        talc_shape_dim("split", dim, x->rank, axis) != TALC_OK)
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (sizes[i] < 0 || !talc_add_checked(total, sizes[i], &total)) {
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "split: sizes[%d] is %" PRId64 ", dimension %d has extent %" PRId64, i,
+                      sizes[i], *axis, x->dims[*axis]);
+            return false;
+        }
+    }
+    if (total != x->dims[*axis])
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "split: the %d sizes add up to %" PRId64 ", dimension %d has extent %" PRId64,
+                  count, total, *axis, x->dims[*axis]);
+    return !talc_failed();
+}
+
+bool talc_split(const talc_tensor *x, const int64_t *sizes, int count, int dim, talc_tensor **parts)
+{
+    int axis;
+    for (int i = 0; parts != NULL && i < count; i++)
+        parts[i] = NULL;
+    if (talc_operand_missing("split", "parts", parts) || !check_split(x, sizes, count, dim, &axis))
+        return false;
+    int64_t start = 0;
+    for (int i = 0; i < count; start += sizes[i++]) {
+        parts[i] = talc_slice(x, axis, start, start + sizes[i], 1);
+        if (parts[i] == NULL) {
+            release_parts(parts, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+int talc_chunk(const talc_tensor *x, int chunks, int dim, talc_tensor **parts)
+{
+    int axis;
+    for (int i = 0; parts != NULL && i < chunks; i++)
+        parts[i] = NULL;
+    if (talc_operand_missing("chunk", "x", x) || talc_operand_missing("chunk", "parts", parts) ||
+        talc_shape_dim("chunk", dim, x->rank, &axis) != TALC_OK)
+        return 0;
+    if (chunks < 1) {
+        talc_fail(TALC_BAD_ARGUMENT, "chunk: chunks is %d, needs at least 1", chunks);
+        return 0;
+    }
+    const int64_t extent = x->dims[axis], size = talc_ceil_div(extent, chunks);
+    const int count = size == 0 ? chunks : (int)talc_ceil_div(extent, size);
+    for (int i = 0; i < count; i++) {
+        parts[i] = talc_slice(x, axis, i * size, talc_smaller((i + 1) * size, extent), 1);
+        if (parts[i] == NULL) {
+            release_parts(parts, i);
+            return 0;
+        }
+    }
+    return count;
+}
+
+talc_tensor *talc_channel_shuffle(const talc_tensor *x, int64_t groups)
+{
+    char text[TALC_DIMS_TEXT];
+    if (talc_operand_missing("channel_shuffle", "x", x))
+        return NULL;
+    if (x->rank < 3 || x->rank == TALC_MAX_RANK) {
+        talc_fail(TALC_BAD_SHAPE, "channel_shuffle: x %s has rank %d, needs 3 to %d: [N,C,...]",
+                  talc_dims_text(talc_dims_of(x), text), x->rank, TALC_MAX_RANK - 1);
+        return NULL;
+    }
+    if (groups < 1 || x->dims[1] % groups != 0) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "channel_shuffle: x %s has %" PRId64
+                  " channels, not a multiple of groups %" PRId64,
+                  talc_dims_text(talc_dims_of(x), text), x->dims[1], groups);
+        return NULL;
+    }
+    talc_dims grouped = { .rank = x->rank + 1, .dim = { x->dims[0], groups, x->dims[1] / groups } };
+    for (int i = 2; i < x->rank; i++)
+        grouped.dim[i + 1] = x->dims[i];
+    talc_tensor *apart = talc_reshape(x, grouped);
+    talc_tensor *turned = apart == NULL ? NULL : talc_transpose(apart, 1, 2);
+    talc_tensor *y = turned == NULL ? NULL : talc_reshape(turned, talc_dims_of(x));
+    talc_release(apart);
+    talc_release(turned);
+    return y;
 }

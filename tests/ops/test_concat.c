@@ -94,3 +94,70 @@ Test(concat, one_tensor_is_copied_and_the_same_one_may_come_twice)
     assert_no_failure();
     cr_assert(empty->rank == 2 && empty->dims[0] == 0 && empty->dims[1] == 4);
 }
+
+// ---- Stack, split, chunk, channel shuffle ---------------------------------------------------------------------
+
+Test(concat, stacking_is_a_new_dimension)
+{
+    talc_tensor *a = talc_arange(cpu_device(), TALC_I32, 0, 6, 1);
+    talc_tensor *b = talc_transpose(talc_reshape(talc_add_scalar(a, 10), TALC_DIMS(3, 2)), 0, 1);
+    const talc_tensor *const both[] = { talc_reshape(a, TALC_DIMS(2, 3)), b };
+    static const double due[][12] = { { 0, 1, 2, 3, 4, 5, 10, 12, 14, 11, 13, 15 },
+                                      { 0, 1, 2, 10, 12, 14, 3, 4, 5, 11, 13, 15 },
+                                      { 0, 10, 1, 12, 2, 14, 3, 11, 4, 13, 5, 15 } };
+    for (int dim = -3; dim < 3; dim++) {
+        const int at = dim < 0 ? dim + 3 : dim;
+        talc_tensor *y = talc_stack(both, 2, dim);
+        assert_no_failure();
+        cr_assert(y->rank == 3 && y->dims[at] == 2);
+        for (int i = 0; i < 12; i++)
+            cr_assert(element_at(y, i) == due[at][i], "dim %d element %d", dim, i);
+    }
+    const talc_tensor *const scalars[] = { talc_full(cpu_device(), TALC_F32, TALC_SCALAR, 3) };
+    talc_tensor *y = talc_stack(scalars, 1, 0);
+    cr_assert(y->rank == 1 && y->dims[0] == 1 && element_at(y, 0) == 3);
+}
+
+Test(concat, parts_are_views_in_a_row)
+{
+    talc_tensor *x = talc_reshape(talc_arange(cpu_device(), TALC_F32, 0, 14, 1), TALC_DIMS(2, 7));
+    talc_tensor *parts[9];
+    cr_assert(talc_split(x, (const int64_t[]){ 2, 0, 5 }, 3, -1, parts));
+    cr_assert(parts[0]->dims[1] == 2 && parts[1]->dims[1] == 0 && parts[2]->dims[1] == 5);
+    cr_assert(element_at(parts[0], 3) == 8 && element_at(parts[2], 9) == 13);
+    talc_fill(parts[2], -1);
+    cr_assert(element_at(x, 1) == 1 && element_at(x, 2) == -1 && element_at(x, 13) == -1);
+
+    /* As in PyTorch: how many parts there are, and what the last has. */
+    static const int due[][4] = {
+        { 7, 1, 1, 7 }, { 7, 2, 2, 3 }, { 7, 3, 3, 1 }, { 7, 5, 4, 1 },
+        { 7, 7, 7, 1 }, { 7, 9, 7, 1 }, { 0, 3, 3, 0 }, { 6, 4, 3, 2 },
+    };
+    for (size_t i = 0; i < sizeof due / sizeof *due; i++) {
+        x = talc_arange(cpu_device(), TALC_I64, 0, 7, 1);
+        x = talc_slice(x, 0, 0, due[i][0], 1);
+        const int count = talc_chunk(x, due[i][1], 0, parts);
+        int64_t total = 0;
+        cr_assert(count == due[i][2], "row %zu has %d", i, count);
+        for (int k = 0; k < due[i][1]; k++) {
+            cr_assert((parts[k] != NULL) == (k < count));
+            cr_assert(parts[k] == NULL || parts[k]->dims[0] == 0 ||
+                      element_at(parts[k], 0) == (double)total);
+            total += parts[k] == NULL ? 0 : parts[k]->dims[0];
+        }
+        cr_assert(total == due[i][0] && parts[count - 1]->dims[0] == due[i][3]);
+    }
+    cr_assert(!talc_split(x, (const int64_t[]){ 2, 0, 6 }, 3, -1, parts));
+    assert_failure(TALC_BAD_ARGUMENT, "split: the 3 sizes add up to 8, dimension 0 has extent 6");
+    cr_assert(talc_split(talc_slice(x, 0, 3, 3, 1), (const int64_t[]){ 0 }, 0, 0, parts));
+}
+
+Test(concat, channels_take_turns)
+{
+    talc_tensor *x = talc_arange(cpu_device(), TALC_U8, 0, 24, 1);
+    const talc_tensor *y = talc_channel_shuffle(talc_reshape(x, TALC_DIMS(2, 6, 2, 1)), 3);
+    cr_assert(y->rank == 4 && y->dims[1] == 6);
+    static const int from[] = { 0, 2, 4, 1, 3, 5 };
+    for (int i = 0; i < 24; i++)
+        cr_assert(element_at(y, i) == i / 12 * 12 + from[i / 2 % 6] * 2 + i % 2, "element %d", i);
+}
