@@ -14,6 +14,7 @@
 ///     equal .. greater_equal                       talc_binary_problem
 ///     nll_loss, before its reduction               talc_nll_loss_problem
 ///     concat                                       talc_concat_observed
+///     pad, upsample2d                              talc_resample_problem
 ///     clone, contiguous, cast, to, copy, where     nothing
 ///
 /// Strides in a problem are those of the operands as they lay; the structs here speak of dimensions instead.

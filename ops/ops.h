@@ -19,6 +19,7 @@
 #include "nll_loss.h"
 #include "pool2d.h"
 #include "reduce.h"
+#include "resample.h"
 #include "separable_conv2d.h"
 #include "softmax.h"
 

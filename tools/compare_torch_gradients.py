@@ -15,8 +15,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from compare_torch_problems import (Case, Convolution, adaptive_avg_pool2d, avg_pool2d, extent, fill, max_pool2d, maybe, one,
-                                    pair, summed, words)
+from compare_torch_problems import (Case, Convolution, adaptive_avg_pool2d, avg_pool2d, extent, fill, max_pool2d, maybe, one, pad,
+                                    pair, summed, upsample2d, words)
 from talc_library import ConvTranspose2dOptions, Pair
 
 
@@ -189,7 +189,12 @@ def pooling_gradient(make):
         def back(dy):
             return derivative(forward.pool, torch.from_numpy(x).to(dy.dtype), dy)
 
-        return Case(forward.text, [x, dy], call, lambda: [summed(back, [dy], dtype, forward.readers + 2)])
+        def dues():
+            due = summed(back, [dy], dtype, forward.readers + 2)
+            due.doubt = due.doubt + forward.weights * forward.readers * np.abs(dy).max(initial=0)
+            return [due]
+
+        return Case(forward.text, [x, dy], call, dues)
     return case
 
 
@@ -198,5 +203,6 @@ OPS = {"conv2d.grad_input": conv2d_grad_input, "conv2d.grad_weight": conv2d_grad
        "conv_transpose2d.grad_input": lambda rng, dtype: conv_transpose2d_gradient(rng, dtype, 0),
        "conv_transpose2d.grad_weight": lambda rng, dtype: conv_transpose2d_gradient(rng, dtype, 1)}
 OPS.update({f"{op}.grad_input": pooling_gradient(make) for op, make in
-            [("max_pool2d", max_pool2d), ("avg_pool2d", avg_pool2d), ("adaptive_avg_pool2d", adaptive_avg_pool2d)]})
+            [("max_pool2d", max_pool2d), ("avg_pool2d", avg_pool2d), ("adaptive_avg_pool2d", adaptive_avg_pool2d),
+             ("pad", pad), ("upsample2d", upsample2d)]})
 WEIGHTS = {"conv2d.grad_input": 3, "conv2d.grad_weight": 3, "conv_transpose2d": 2}

@@ -4,14 +4,14 @@ A sum's due is exact for f64, beyond what float64 holds: the operands are cut in
 PyTorch adds in float64 without a rounding, and the results are added in pairs of numbers. For f32, float64 is enough.
 """
 import itertools
-from ctypes import byref
+from ctypes import byref, c_double, c_int64
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from talc_library import (ACTIVATIONS, MODES, ZERO, BatchNorm2dOptions, Conv2dOptions, LinearOptions, Pair,
-                          Pool2dOptions, T, dims)
+from talc_library import (ACTIVATIONS, MODES, ZERO, BatchNorm2dOptions, Conv2dOptions, LinearOptions, PadOptions,
+                          Pair, Pool2dOptions, T, Upsample2dOptions, dims)
 
 # ---- What PyTorch says ------------------------------------------------------------------------------------------
 
@@ -106,11 +106,13 @@ def activate(due, activation):
 class Case:
     """A problem, its operands, how talc computes it, and its dues, one for each result.
 
-    A pooling also has the function of x by which PyTorch does it, and how many outputs read an element at most.
+    A pooling also has the function of x by which PyTorch does it, how many outputs read an element at most, and by how much
+    both sides' weights of elements may be off, in units of 2^-53.
     """
 
-    def __init__(self, text, operands, call, dues, views=None, pool=None, readers=0):
+    def __init__(self, text, operands, call, dues, views=None, pool=None, readers=0, weights=0):
         self.text, self.operands, self.call, self.dues, self.pool, self.readers = text, operands, call, dues, pool, readers
+        self.weights = weights
         self.views = len(operands) if views is None else views  # how many operands may be views
 
 
@@ -345,6 +347,61 @@ def adaptive_avg_pool2d(rng, dtype):
                 lambda: [summed(pool, [x], dtype, K, divided=True)], pool=pool, readers=readers)
 
 
+PADDING = ["constant", *MODES[1:]]
+
+
+def pad(rng, dtype):
+    mode = PADDING[int(rng.integers(4))]
+    padded = int(rng.integers(1, 4))  # dimensions; PyTorch's other modes want one or two more
+    rank = padded + int(rng.integers(0 if mode == "constant" else 1, 3))
+    x = fill(rng, dtype, [extent(rng, 12) for _ in range(rank)], nan=True)
+    sides, value = [], float(rng.integers(-3, 4))
+    for e in x.shape[::-1][:padded]:
+        most = {"constant": 9, "reflect": e - 1, "replicate": 9, "circular": e}[mode]
+        low = -(e // 3) if mode == "constant" else 0  # PyTorch's other modes do not crop in every version
+        sides += pair(rng, low, most)
+
+    def call(talc, x):
+        return [talc.pad(x, byref(PadOptions((c_int64 * 16)(*sides), PADDING.index(mode), value)))]
+
+    def function(x):
+        return F.pad(x, sides, mode, value) if mode == "constant" else F.pad(x, sides, mode)
+
+    return Case(f"{'x'.join(map(str, x.shape))}:{mode}{'x'.join(map(str, sides))}" + words(dtype), [x], call,
+                lambda: [Due(function(torch.from_numpy(x)).numpy())], pool=function, readers=20**3)
+
+
+def upsample2d(rng, dtype):
+    shape = (int(rng.integers(0, 3)) if rng.random() < 0.1 else 2, extent(rng, 5), extent(rng, 40), extent(rng, 40))
+    x, mode, align = fill(rng, dtype, shape), one(rng, "nearest", "bilinear"), rng.random() < 0.5
+    sized, align = rng.random() < 0.5, align and mode == "bilinear"
+    size = [int(rng.integers(1, 3 * e + 1)) for e in shape[2:]]
+    scale = [max(float(rng.integers(1, 30)) / 8, 1.0 / e) for e in shape[2:]]
+
+    def call(talc, x):
+        options = Upsample2dOptions(Pair(*size) if sized else Pair(), (c_double * 2)(*([0, 0] if sized else scale)),
+                                    ("nearest", "bilinear").index(mode), align)
+        return [talc.upsample2d(x, byref(options))]
+
+    def function(x):
+        if 0 in x.shape:  # which PyTorch refuses
+            return x[..., :1, :1].expand(-1, -1, *(size if sized else [int(e * s) for e, s in zip(x.shape[2:], scale)]))
+        return F.interpolate(x, size if sized else None, None if sized else scale, mode, align if mode == "bilinear" else None)
+
+    weights = 8 * sum(shape[2:])  # places among the elements are rounded
+
+    def dues():
+        if mode == "nearest":
+            return [Due(function(torch.from_numpy(x)).numpy())]
+        due = summed(function, [x], dtype, 4)
+        due.doubt = due.doubt + weights * np.abs(x).max(initial=0)
+        return [due]
+
+    readers = int(np.prod([2 * (o // e + 3) for o, e in zip(size if sized else [e * s for e, s in zip(shape[2:], scale)], shape[2:])]))
+    return Case(f"{'x'.join(map(str, shape))}:{mode}{'_aligned' * bool(align)}_{size if sized else scale}".replace(" ", "") + words(dtype),
+                [x], call, dues, pool=function, readers=readers, weights=weights * (mode == "bilinear"))
+
+
 def batch_norm2d(rng, dtype):
     training = rng.random() < 0.6
     N, C = int(rng.integers(1, 5)), extent(rng, 20)
@@ -499,7 +556,7 @@ def reduction(rng, dtype, op):
 
 
 OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,
-       "batch_norm2d": batch_norm2d, "linear": linear, "matmul": matmul, "softmax": softmax,
+       "pad": pad, "upsample2d": upsample2d, "batch_norm2d": batch_norm2d, "linear": linear, "matmul": matmul, "softmax": softmax,
        "log_softmax": lambda rng, dtype: softmax(rng, dtype, log=True)}
 OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) for op in ("sum", "mean", "max", "argmax")})
 WEIGHTS = {"conv2d": 6, "batch_norm2d": 3, "max_pool2d": 2, "avg_pool2d": 2, "linear": 2, "matmul": 2}  # the others 1

@@ -141,6 +141,29 @@ F(avg_pool_overlap, POOL(avg, .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding =
                          .ceil_mode = true, .exclude_padding = true))
 F(adaptive_pool, talc_adaptive_avg_pool2d(x[0], 3, 7))
 
+#define PAD(...) talc_pad(x[0], &(talc_pad_options){ __VA_ARGS__ })
+F(pad, PAD(.padding = { 1, -1, 0, 2 }, .value = 3))
+F(pad_reflect, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REFLECT))
+F(pad_replicate, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_REPLICATE))
+F(pad_circular, PAD(.padding = { 3, 2, -1, 1 }, .mode = TALC_PADDING_CIRCULAR))
+#define UPSAMPLE(...) talc_upsample2d(x[0], &(talc_upsample2d_options){ __VA_ARGS__ })
+F(upsample_nearest, UPSAMPLE(.scale = { 1.7, 2.3 }))
+F(upsample_bilinear, UPSAMPLE(.scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BILINEAR))
+F(upsample_aligned,
+  UPSAMPLE(.size = { 7, 5 }, .mode = TALC_UPSAMPLE_BILINEAR, .align_corners = true))
+F(stack, talc_tanh(talc_stack((const talc_tensor *[]){ x[0], x[1], x[0] }, 3, 1)))
+F(channel_shuffle, talc_channel_shuffle(x[0], 2))
+
+/* One of the parts is used twice, one not at all. */
+static talc_tensor *split(talc_tensor *const x[], void *context)
+{
+    (void)context;
+    talc_tensor *parts[3];
+    return talc_split(x[0], (const int64_t[]){ 2, 1, 2 }, 3, 1, parts)
+               ? talc_mul(talc_tanh(parts[0]), parts[0])
+               : NULL;
+}
+
 // ---- Cases --------------------------------------------------------------------------------------------------
 
 static talc_module *lenet(void)
@@ -199,6 +222,7 @@ const gradient_case gradient_cases[] = {
     { "batch_norm2d", "of running statistics, tanh", norm_running, 3, { D4(3, 2, 4, 3), D1(2), D1(2) }, -2, 2, NULL },
     { "batch_norm2d", "of the batch, residual, tanh", norm_fused, 4, { D4(3, 2, 4, 3), D1(2), D1(2), D4(3, 2, 4, 3) }, -1, 1, NULL },
     { "binary_cross_entropy_with_logits", "", binary, 2, { D2(4, 5), D2(4, 5) }, 0.1, 0.9, NULL },
+    { "channel_shuffle", "", channel_shuffle, 1, { D4(2, 4, 2, 3) }, -2, 2, NULL },
     { "clamp", "", clamp, 1, { D2(4, 5) }, -2, 2, NULL },
     { "concat", "a tensor twice", concat, 2, { D3(3, 2, 2), D3(3, 5, 2) }, -2, 2, NULL },
     { "conv2d", "bias", conv2d, 3, { D4(2, 3, 6, 5), D4(4, 3, 3, 2), D1(4) }, -2, 2, NULL },
@@ -240,6 +264,10 @@ const gradient_case gradient_cases[] = {
     { "neg", "", neg, 1, { D2(3, 5) }, -2, 2, NULL },
     { "nll_loss", "mean, ignore_index", nll_mean, 1, { D2(7, 4) }, -2, 2, NULL },
     { "nll_loss", "none, weight", nll_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
+    { "pad", "a constant", pad, 1, { D3(2, 3, 4) }, -2, 2, NULL },
+    { "pad", "circular, cropped", pad_circular, 1, { D3(2, 4, 5) }, -2, 2, NULL },
+    { "pad", "reflect, cropped", pad_reflect, 1, { D3(2, 4, 5) }, -2, 2, NULL },
+    { "pad", "replicate, cropped", pad_replicate, 1, { D3(2, 4, 5) }, -2, 2, NULL },
     { "permute", "tanh", permute, 1, { D3(2, 3, 4) }, -2, 2, NULL },
     { "pow", "broadcast", pow_of, 2, { D2(4, 5), D2(4, 1) }, 0.5, 2, NULL },
     { "pow_scalar", "", pow_scalar, 1, { D2(3, 5) }, -2, 2, NULL },
@@ -253,10 +281,15 @@ const gradient_case gradient_cases[] = {
     { "smooth_l1_loss", "none", smooth_l1, 2, { D2(4, 5), D2(4, 5) }, -2, 2, NULL },
     { "softmax", "", softmax, 1, { D2(4, 6) }, -3, 3, NULL },
     { "softplus", "", softplus, 1, { D2(4, 6) }, -3, 3, NULL },
+    { "split", "", split, 1, { D2(3, 5) }, -2, 2, NULL },
     { "sqrt", "", sqrt_of, 1, { D2(4, 6) }, 0.5, 2, NULL },
+    { "stack", "a tensor twice", stack, 2, { D2(3, 4), D2(3, 4) }, -2, 2, NULL },
     { "sub", "broadcast", sub, 2, { D2(3, 1), D3(2, 1, 5) }, -2, 2, NULL },
     { "sum", "tanh", sum, 1, { D3(2, 3, 4) }, -1, 1, NULL },
     { "tanh", "", tanh_of, 1, { D2(4, 6) }, -2, 2, NULL },
+    { "upsample2d", "bilinear", upsample_bilinear, 1, { D4(2, 1, 4, 5) }, -2, 2, NULL },
+    { "upsample2d", "bilinear, corners aligned", upsample_aligned, 1, { D4(2, 1, 4, 3) }, -2, 2, NULL },
+    { "upsample2d", "nearest", upsample_nearest, 1, { D4(2, 1, 4, 3) }, -2, 2, NULL },
     { "where", "broadcast", where, 3, { D2(4, 5), D2(4, 1), D1(5) }, -2, 2, NULL },
     { "lenet", "1 image of 28x28", NULL, 1, { D4(1, 1, 28, 28) }, -1, 1, lenet },
     { "resnet20", "2 images of 8x8, in train mode", NULL, 1, { D4(2, 3, 8, 8) }, -1, 1, resnet20 },

@@ -41,6 +41,14 @@ class Pool2dOptions(Structure):  # ops/pool2d.h
                 ("divisor_override", c_int64), ("algorithm", c_char_p)]
 
 
+class PadOptions(Structure):  # ops/resample.h
+    _fields_ = [("padding", c_int64 * 16), ("mode", c_int), ("value", c_double)]
+
+
+class Upsample2dOptions(Structure):  # ops/resample.h
+    _fields_ = [("size", Pair), ("scale", c_double * 2), ("mode", c_int), ("align_corners", c_bool)]
+
+
 class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
     _fields_ = [("training", c_bool), ("momentum", c_double), ("eps", c_double), ("activation", c_int),
                 ("residual", POINTER(Tensor)), ("num_batches_tracked", POINTER(Tensor)), ("algorithm", c_char_p)]
@@ -84,7 +92,7 @@ class Algorithm(Structure):  # ops/algorithm.h: talc_algorithm, and talc_arithme
 
 class Backend(Structure):  # ops/backend.h
     _fields_ = [(name, c_void_p) for name in ("name", "batch_norm2d", "binary", "conv2d", "cross_entropy", "group_norm",
-                                              "matmul", "nll_loss", "pool2d", "reduce", "separable_conv2d", "softmax", "unary", "update",
+                                              "matmul", "nll_loss", "pool2d", "reduce", "resample", "separable_conv2d", "softmax", "unary", "update",
                                               "where")]
 
 
@@ -99,7 +107,8 @@ LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "ad
          "conv2d.grad_input": "conv2d", "conv2d.grad_weight": "conv2d", "conv2d.grad_bias": "reduce",
          "conv_transpose2d": "conv2d", "conv_transpose2d.grad_input": "conv2d", "conv_transpose2d.grad_weight": "conv2d",
          "max_pool2d.grad_input": "pool2d", "avg_pool2d.grad_input": "pool2d",
-         "adaptive_avg_pool2d.grad_input": "pool2d"}
+         "adaptive_avg_pool2d.grad_input": "pool2d", "pad": "resample", "upsample2d": "resample",
+         "pad.grad_input": "resample", "upsample2d.grad_input": "resample"}
 FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
 
@@ -116,6 +125,7 @@ FUNCTIONS = {  # result, then arguments
     "conv_transpose2d": [T, T, T, T, POINTER(ConvTranspose2dOptions)],
     "max_pool2d": [T, T, POINTER(Pool2dOptions)], "avg_pool2d": [T, T, POINTER(Pool2dOptions)],
     "max_pool2d_indices": [T, T, POINTER(Pool2dOptions), POINTER(T)], "adaptive_avg_pool2d": [T, T, c_int64, c_int64],
+    "pad": [T, T, POINTER(PadOptions)], "upsample2d": [T, T, POINTER(Upsample2dOptions)],
     "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
     "linear": [T, T, T, T, POINTER(LinearOptions)], "matmul": [T, T, T],
     "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],

@@ -11,6 +11,7 @@ const struct talc_backend talc_cpu_backend = {
     .nll_loss = talc_cpu_nll_loss,
     .pool2d = talc_cpu_pool2d,
     .reduce = talc_cpu_reduce,
+    .resample = talc_cpu_resample,
     .separable_conv2d = talc_cpu_separable_conv2d,
     .softmax = talc_cpu_softmax,
     .unary = talc_cpu_unary,

@@ -13,6 +13,7 @@
 #include "ops/nll_loss.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
+#include "ops/resample.h"
 #include "ops/separable_conv2d.h"
 #include "ops/softmax.h"
 #include "ops/update.h"
@@ -41,6 +42,7 @@ extern const talc_algorithm talc_cpu_matmul[];
 extern const talc_algorithm talc_cpu_nll_loss[];
 extern const talc_algorithm talc_cpu_pool2d[];
 extern const talc_algorithm talc_cpu_reduce[];
+extern const talc_algorithm talc_cpu_resample[];
 extern const talc_algorithm talc_cpu_separable_conv2d[];
 extern const talc_algorithm talc_cpu_softmax[];
 extern const talc_algorithm talc_cpu_unary[];

@@ -153,6 +153,7 @@ extern const talc_algorithm talc_cuda_binary[];
 extern const talc_algorithm talc_cuda_nll_loss[];
 extern const talc_algorithm talc_cuda_pool2d[];
 extern const talc_algorithm talc_cuda_reduce[];
+extern const talc_algorithm talc_cuda_resample[];
 extern const talc_algorithm talc_cuda_separable_conv2d[];
 extern const talc_algorithm talc_cuda_softmax[];
 extern const talc_algorithm talc_cuda_conv2d[];

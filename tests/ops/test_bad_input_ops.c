@@ -618,6 +618,75 @@ Test(bad_input_ops, group_norm)
     refused_end(25);
 }
 
+#define PAD(x, ...) talc_pad(x, &(talc_pad_options){ __VA_ARGS__ })
+#define UPSAMPLE(...) talc_upsample2d(image, &(talc_upsample2d_options){ __VA_ARGS__ })
+Test(bad_input_ops, resample)
+{
+    make_operands();
+    REFUSED(TALC_NULL_ARGUMENT, "pad: x is NULL", PAD(NULL, .padding = { 1 }));
+    REFUSED(TALC_NULL_ARGUMENT, "pad: options is NULL", talc_pad(image, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: mode 4 is outside 0..3", PAD(image, .mode = TALC_PADDING_MODE_COUNT));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: mode -1 is outside 0..3", PAD(image, .mode = (talc_padding_mode)-1));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: padding[2] is 1, x of rank 1 has padding[0] to padding[1]", PAD(vector, .padding = { 0, 0, 1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: padding -3 and -2 leaves a negative extent of dimension 0, whose extent is 4", PAD(vector, .padding = { -3, -2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: padding -5 and 0 leaves a negative extent of dimension 0, whose extent is 4", PAD(vector, .padding = { -5 }, .mode = TALC_PADDING_CIRCULAR));
+    REFUSED(TALC_TOO_LARGE, "pad: padding 9223372036854775807 and 0 of dimension 0, whose extent is 4, exceeds 2^61", PAD(vector, .padding = { INT64_MAX }));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: reflect by 4 of dimension 0, whose extent 4 allows at most 3", PAD(vector, .padding = { 0, 4 }, .mode = TALC_PADDING_REFLECT));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: circular by 8 of dimension 2, whose extent 7 allows at most 7", PAD(image, .padding = { 0, 0, 8 }, .mode = TALC_PADDING_CIRCULAR));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: circular by 4 of dimension 0, whose extent 3 allows at most 3", PAD(vector, .padding = { 4, -1 }, .mode = TALC_PADDING_CIRCULAR));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: replicate by 2 of dimension 0, whose extent 0 allows at most 0", PAD(empty, .padding = { 0, 0, 2 }, .mode = TALC_PADDING_REPLICATE));
+    REFUSED(TALC_BAD_ARGUMENT, "pad: reflect pads the last 3 dimensions, not dimension 0 of 4", PAD(image, .padding = { 0, 0, 0, 0, 0, 0, 1 }, .mode = TALC_PADDING_REFLECT));
+    REFUSED(TALC_NULL_ARGUMENT, "upsample2d: x is NULL", talc_upsample2d(NULL, &(talc_upsample2d_options){ .size = { 1, 1 } }));
+    REFUSED(TALC_NULL_ARGUMENT, "upsample2d: options is NULL", talc_upsample2d(image, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: mode 2 is outside 0..1", UPSAMPLE(.size = { 2, 2 }, .mode = TALC_UPSAMPLE_MODE_COUNT));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear", UPSAMPLE(.size = { 2, 2 }, .align_corners = true));
+    REFUSED(TALC_BAD_SHAPE, "upsample2d: x [4] has rank 1, needs 4: [N,C,H,W], or 3: [C,H,W]", talc_upsample2d(vector, &(talc_upsample2d_options){ .size = { 1, 1 } }));
+    REFUSED(TALC_BAD_SHAPE, "upsample2d: x [1,0,3] has an empty image", talc_upsample2d(talc_unsqueeze(empty, 0), &(talc_upsample2d_options){ .size = { 1, 1 } }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: both size [2,3] and scale [0,1.5] are given", UPSAMPLE(.size = { 2, 3 }, .scale = { 0, 1.5 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: neither size nor scale is given", UPSAMPLE(0));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: size [2,0] must be at least 1", UPSAMPLE(.size = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: size [-2,3] must be at least 1", UPSAMPLE(.size = { -2, 3 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [2,0] must be finite and above 0", UPSAMPLE(.scale = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [-1,2] must be finite and above 0", UPSAMPLE(.scale = { -1, 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [nan,2] must be finite and above 0", UPSAMPLE(.scale = { NAN, 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [2,inf] must be finite and above 0", UPSAMPLE(.scale = { 2, INFINITY }));
+    REFUSED(TALC_TOO_LARGE, "upsample2d: extent 7 times scale 1e+30 exceeds 2^62", UPSAMPLE(.scale = { 1e30, 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [0.1,2] of an image [7,6] leaves an output of [0,12]", UPSAMPLE(.scale = { 0.1, 2 }));
+    talc_tensor *whole = talc_ones(cpu_device(), TALC_I64, TALC_DIMS(1, 2, 2));
+    REFUSED(TALC_BAD_DTYPE, "upsample2d: x is i64, it must be f32 or f64", talc_upsample2d(whole, &(talc_upsample2d_options){ .size = { 4, 4 }, .mode = TALC_UPSAMPLE_BILINEAR }));
+    refused_end(30);
+}
+
+Test(bad_input_ops, taking_apart)
+{
+    make_operands();
+    talc_tensor *parts[3] = { matrix, matrix, matrix };
+    REFUSED(TALC_NULL_ARGUMENT, "stack: tensors is NULL", talc_stack(NULL, 2, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "stack: count is 0, needs at least 1", talc_stack((const talc_tensor *[]){ matrix }, 0, 0));
+    REFUSED(TALC_NULL_ARGUMENT, "stack: tensors[1] is NULL", talc_stack((const talc_tensor *[]){ matrix, NULL }, 2, 0));
+    REFUSED(TALC_BAD_DTYPE, "stack: tensors[0] is f32, tensors[1] is f64", talc_stack((const talc_tensor *[]){ vector, doubles }, 2, 0));
+    REFUSED(TALC_BAD_SHAPE, "stack: tensors[0] [4] and tensors[1] [6] differ", talc_stack((const talc_tensor *[]){ vector, bias }, 2, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "unsqueeze: dimension 2 is outside 0..1", talc_stack((const talc_tensor *[]){ vector, vector }, 2, 2));
+    REFUSED(TALC_NULL_ARGUMENT, "split: x is NULL", talc_split(NULL, (const int64_t[]){ 1 }, 1, 0, parts));
+    REFUSED(TALC_NULL_ARGUMENT, "split: sizes is NULL", talc_split(matrix, NULL, 1, 0, parts));
+    REFUSED(TALC_NULL_ARGUMENT, "split: parts is NULL", talc_split(matrix, (const int64_t[]){ 5 }, 1, 1, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "split: the 2 sizes add up to 4, dimension 1 has extent 5", talc_split(matrix, (const int64_t[]){ 1, 3 }, 2, -1, parts));
+    REFUSED(TALC_BAD_ARGUMENT, "split: the 2 sizes add up to 6, dimension 1 has extent 5", talc_split(matrix, (const int64_t[]){ 3, 3 }, 2, 1, parts));
+    REFUSED(TALC_BAD_ARGUMENT, "split: sizes[1] is -1, dimension 1 has extent 5", talc_split(matrix, (const int64_t[]){ 6, -1 }, 2, 1, parts));
+    REFUSED(TALC_BAD_ARGUMENT, "split: sizes[1] is 9223372036854775807, dimension 1 has extent 5", talc_split(matrix, (const int64_t[]){ 6, INT64_MAX }, 2, 1, parts));
+    REFUSED(TALC_BAD_ARGUMENT, "split: dimension 2 is outside a tensor of rank 2", talc_split(matrix, (const int64_t[]){ 3 }, 1, 2, parts));
+    HARMLESS(parts[0] == NULL && parts[1] == NULL);
+    REFUSED(TALC_NULL_ARGUMENT, "chunk: x is NULL", talc_chunk(NULL, 3, 0, parts) != 0);
+    REFUSED(TALC_NULL_ARGUMENT, "chunk: parts is NULL", talc_chunk(matrix, 3, 0, NULL) != 0);
+    REFUSED(TALC_BAD_ARGUMENT, "chunk: chunks is 0, needs at least 1", talc_chunk(matrix, 0, 0, parts) != 0);
+    HARMLESS(parts[2] == NULL);
+    REFUSED(TALC_NULL_ARGUMENT, "channel_shuffle: x is NULL", talc_channel_shuffle(NULL, 1));
+    REFUSED(TALC_BAD_SHAPE, "channel_shuffle: x [3,5] has rank 2, needs 3 to 7: [N,C,...]", talc_channel_shuffle(matrix, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "channel_shuffle: x [2,4,7,6] has 4 channels, not a multiple of groups 3", talc_channel_shuffle(image, 3));
+    REFUSED(TALC_BAD_ARGUMENT, "channel_shuffle: x [2,4,7,6] has 4 channels, not a multiple of groups 0", talc_channel_shuffle(image, 0));
+    refused_end(21);
+}
+
 static bool explained(const char *problem)
 {
     talc_explanation explanation;

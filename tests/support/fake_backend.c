@@ -16,6 +16,7 @@
     X(nll_loss)                                                                                    \
     X(pool2d)                                                                                      \
     X(reduce)                                                                                      \
+    X(resample)                                                                                    \
     X(separable_conv2d)                                                                            \
     X(softmax)                                                                                     \
     X(unary)                                                                                       \

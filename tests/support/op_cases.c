@@ -109,6 +109,16 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     return talc_concat(list, sizeof list / sizeof *list, dim);
 }
 
+/* The rows of a, then a part of them again. */
+static talc_tensor *split_parts(const op_inputs *in)
+{
+    talc_tensor *parts[3], *chunks[2];
+    if (!talc_split(in->a, (const int64_t[]){ 1, 0, 4 }, 3, 1, parts) ||
+        talc_chunk(parts[2], 2, -1, chunks) != 2)
+        return NULL;
+    return talc_concat((const talc_tensor *[]){ chunks[1], parts[0], parts[1] }, 3, 1);
+}
+
 #define CASE(name, expression)                                                                     \
     static talc_tensor *run_##name(const op_inputs *in)                                            \
     {                                                                                              \
@@ -192,6 +202,15 @@ static talc_tensor *concat_many(const op_inputs *in, talc_dtype dtype, int dim)
     X(concat_rows,     concat_many(in, TALC_F32, 0))                                                                   \
     X(concat_columns,  concat_many(in, TALC_F64, 1))                                                                   \
     X(concat_bytes,    concat_many(in, TALC_U8, 1))                                                                    \
+    X(stack,           talc_stack((const talc_tensor *[]){ in->a, in->a, talc_transpose(talc_slice(in->b, 1, 0, 3, 1), 0, 1) }, 3, -2)) \
+    X(split,           split_parts(in))                                                                                \
+    X(channel_shuffle, talc_channel_shuffle(in->image, 2))                                                             \
+    X(pad,             talc_pad(in->image, &(talc_pad_options){ .padding = { 1, -2, 0, 0, 3, 1 }, .value = 7 }))       \
+    X(pad_bytes,       talc_pad(talc_cast(in->a, TALC_U8), &(talc_pad_options){ .padding = { 2, 1 }, .value = 7 }))    \
+    X(pad_reflect,     talc_pad(talc_transpose(in->a, 0, 1), &(talc_pad_options){ .padding = { 2, 1, 0, 4 }, .mode = TALC_PADDING_REFLECT })) \
+    X(pad_circular,    talc_pad(in->image, &(talc_pad_options){ .padding = { 3, -1, 7, 2 }, .mode = TALC_PADDING_CIRCULAR })) \
+    X(upsample_nearest, talc_upsample2d(talc_cast(in->image, TALC_F64), &(talc_upsample2d_options){ .scale = { 1.7, 0.6 } })) \
+    X(upsample_bilinear, talc_upsample2d(in->image, &(talc_upsample2d_options){ .size = { 5, 13 }, .mode = TALC_UPSAMPLE_BILINEAR })) \
     X(max_pool2d,      talc_max_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 3, 2 }, .padding = { 1 } }))     \
     X(max_pool2d_indices, max_indices(in))                                                                             \
     X(avg_pool2d,      talc_avg_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 2, 3 }, .ceil_mode = true }))    \

@@ -11,6 +11,7 @@ const struct talc_backend talc_cuda_backend = {
     .nll_loss = talc_cuda_nll_loss,
     .pool2d = talc_cuda_pool2d,
     .reduce = talc_cuda_reduce,
+    .resample = talc_cuda_resample,
     .separable_conv2d = talc_cuda_separable_conv2d,
     .softmax = talc_cuda_softmax,
     .unary = talc_cuda_unary,

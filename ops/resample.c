@@ -1,0 +1,326 @@
+#include "ops/resample.h"
+
+#include "ops/backend.h"
+#include "ops/choice.h"
+#include "ops/operand.h"
+#include "ops/padding.h"
+#include "tensor/extent.h"
+#include "tensor/memory.h"
+#include "tensor/observe.h"
+#include "tensor/tape.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const char *const mode_names[] = { "a constant", "reflect", "replicate", "circular" };
+
+// ---- Problem ------------------------------------------------------------------------------------------------
+
+/* Whether outputs show what they have. */
+static bool is_plain(const talc_resample_axis *a)
+{
+    return a->kind == TALC_RESAMPLE_PAD && a->begin == 0 && a->in == a->out;
+}
+
+/* Takes the next dimension in: into the one before where both are plain. */
+static void add_axis(talc_resample_problem *p, talc_resample_axis axis)
+{
+    talc_resample_axis *last = p->rank == 0 ? NULL : &p->axes[p->rank - 1];
+    if (last != NULL && is_plain(last) && is_plain(&axis)) {
+        last->in *= axis.in;
+        last->out = last->in;
+        return;
+    }
+    p->axes[p->rank++] = axis;
+}
+
+static void add_plain(talc_resample_problem *p, int64_t extent)
+{
+    add_axis(p, (talc_resample_axis){ .in = extent, .out = extent });
+}
+
+// ---- Checks of pad ------------------------------------------------------------------------------------------
+
+/* That the mode has an element for every output. */
+static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, int64_t before,
+                       int64_t after)
+{
+    const int64_t extent = x->dims[dim], more = before > after ? before : after;
+    const int64_t most = mode == TALC_PADDING_REFLECT    ? extent - 1
+                         : mode == TALC_PADDING_CIRCULAR ? extent
+                         : extent > 0                    ? INT64_MAX
+                                                         : 0;
+    if (mode == TALC_PADDING_ZEROS || (before == 0 && after == 0))
+        return true;
+    if (x->rank - dim > 3)
+        talc_fail(TALC_BAD_ARGUMENT, "pad: %s pads the last 3 dimensions, not dimension %d of %d",
+                  mode_names[mode], dim, x->rank);
+    else if (more > 0 && more > most)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "pad: %s by %" PRId64 " of dimension %d, whose extent %" PRId64
+                  " allows at most %" PRId64,
+                  mode_names[mode], more, dim, extent, talc_larger(most, 0));
+    return !talc_failed();
+}
+
+/* The padding of a dimension of x; true where it pads, and false, with a failure, where it cannot. */
+static bool read_axis(const talc_tensor *x, int dim, const talc_pad_options *options,
+                      talc_resample_axis *axis)
+{
+    const int64_t *sides = options->padding + 2 * (x->rank - 1 - dim);
+    const int64_t before = talc_or_default(sides[0], 0), after = talc_or_default(sides[1], 0);
+    const int64_t extent = x->dims[dim];
+    *axis = (talc_resample_axis){
+        .kind = TALC_RESAMPLE_PAD, .mode = options->mode, .in = extent, .begin = before
+    };
+    if (before > INT64_MAX / 4 || after > INT64_MAX / 4 || before < -INT64_MAX / 4 ||
+        after < -INT64_MAX / 4 || extent > INT64_MAX / 4) {
+        talc_fail(TALC_TOO_LARGE,
+                  "pad: padding %" PRId64 " and %" PRId64
+                  " of dimension %d, whose extent is %" PRId64 ", exceeds 2^61",
+                  before, after, dim, extent);
+        return false;
+    }
+    axis->out = extent + before + after;
+    if (axis->out < 0)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "pad: padding %" PRId64 " and %" PRId64
+                  " leaves a negative extent of dimension %d, whose extent is %" PRId64,
+                  before, after, dim, extent);
+    return !talc_failed() && check_mode(x, dim, options->mode, before, after);
+}
+
+static bool check_pad(const talc_tensor *x, const talc_pad_options *options)
+{
+    if (talc_operand_missing("pad", "x", x) || talc_operand_missing("pad", "options", options))
+        return false;
+    if ((unsigned)options->mode >= TALC_PADDING_MODE_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "pad: mode %d is outside 0..%d", (int)options->mode,
+                  TALC_PADDING_MODE_COUNT - 1);
+    for (int i = 2 * x->rank; i < 2 * TALC_MAX_RANK && !talc_failed(); i++)
+        if (options->padding[i] != 0 && options->padding[i] != TALC_ZERO)
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "pad: padding[%d] is %" PRId64 ", x of rank %d has padding[0] to padding[%d]",
+                      i, options->padding[i], x->rank, 2 * x->rank - 1);
+    return !talc_failed();
+}
+
+// ---- Checks of upsample2d -----------------------------------------------------------------------------------
+
+static bool check_upsample(const talc_tensor *x, const talc_upsample2d_options *o)
+{
+    char text[TALC_DIMS_TEXT];
+    if (talc_operand_missing("upsample2d", "x", x) ||
+        talc_operand_missing("upsample2d", "options", o))
+        return false;
+    if ((unsigned)o->mode >= TALC_UPSAMPLE_MODE_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: mode %d is outside 0..%d", (int)o->mode,
+                  TALC_UPSAMPLE_MODE_COUNT - 1);
+    else if (o->align_corners && o->mode != TALC_UPSAMPLE_BILINEAR)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear");
+    else if (x->rank != 3 && x->rank != 4)
+        talc_fail(TALC_BAD_SHAPE, "upsample2d: x %s has rank %d, needs 4: [N,C,H,W], or 3: [C,H,W]",
+                  talc_dims_text(talc_dims_of(x), text), x->rank);
+    else if (x->dims[x->rank - 2] == 0 || x->dims[x->rank - 1] == 0)
+        talc_fail(TALC_BAD_SHAPE, "upsample2d: x %s has an empty image",
+                  talc_dims_text(talc_dims_of(x), text));
+    else if ((o->size[0] != 0 || o->size[1] != 0) && (o->scale[0] != 0 || o->scale[1] != 0))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "upsample2d: both size [%" PRId64 ",%" PRId64 "] and scale [%g,%g] are given",
+                  o->size[0], o->size[1], o->scale[0], o->scale[1]);
+    else if (o->size[0] == 0 && o->size[1] == 0 && o->scale[0] == 0 && o->scale[1] == 0)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: neither size nor scale is given");
+    else if (o->mode == TALC_UPSAMPLE_BILINEAR)
+        return talc_operand_float("upsample2d", "x", x);
+    return !talc_failed();
+}
+
+/* The output extents that the options ask for. */
+static bool output_extents(const talc_upsample2d_options *o, const int64_t in[2], int64_t out[2])
+{
+    const bool sized = o->size[0] != 0 || o->size[1] != 0;
+    for (int i = 0; i < 2 && !sized; i++) {
+        const double extent = floor((double)in[i] * o->scale[i]);
+        if (!(o->scale[i] > 0) || isinf(o->scale[i])) {
+            talc_fail(TALC_BAD_ARGUMENT, "upsample2d: scale [%g,%g] must be finite and above 0",
+                      o->scale[0], o->scale[1]);
+            return false;
+        }
+        if (extent >= 0x1p62) {
+            talc_fail(TALC_TOO_LARGE, "upsample2d: extent %" PRId64 " times scale %g exceeds 2^62",
+                      in[i], o->scale[i]);
+            return false;
+        }
+        out[i] = (int64_t)extent;
+    }
+    for (int i = 0; i < 2 && sized; i++)
+        out[i] = o->size[i];
+    if (out[0] >= 1 && out[1] >= 1)
+        return true;
+    if (sized)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "upsample2d: size [%" PRId64 ",%" PRId64 "] must be at least 1", out[0], out[1]);
+    else
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "upsample2d: scale [%g,%g] of an image [%" PRId64 ",%" PRId64
+                  "] leaves an output of [%" PRId64 ",%" PRId64 "]",
+                  o->scale[0], o->scale[1], in[0], in[1], out[0], out[1]);
+    return false;
+}
+
+static talc_resample_axis upsample_axis(const talc_upsample2d_options *o, int64_t in, int64_t out,
+                                        double factor)
+{
+    if (in == out)
+        return (talc_resample_axis){ .in = in, .out = out };
+    talc_resample_axis axis = { .kind = o->mode == TALC_UPSAMPLE_NEAREST ? TALC_RESAMPLE_NEAREST
+                                        : o->align_corners               ? TALC_RESAMPLE_ALIGNED
+                                                                         : TALC_RESAMPLE_LINEAR,
+                                .in = in,
+                                .out = out };
+    if (axis.kind == TALC_RESAMPLE_ALIGNED)
+        axis.scale = out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
+    else if (axis.kind == TALC_RESAMPLE_NEAREST && in <= INT64_MAX / 2 && out == 2 * in)
+        axis.scale = 0.5;
+    else
+        axis.scale = factor > 0 ? 1 / factor : (double)in / (double)out;
+    return axis;
+}
+
+// ---- Gradient -----------------------------------------------------------------------------------------------
+
+static const char *gradient_name(const talc_resample_problem *p)
+{
+    for (int i = 0; i < p->rank; i++)
+        if (p->axes[i].kind != TALC_RESAMPLE_PAD)
+            return "upsample2d.grad_input";
+    return "pad.grad_input";
+}
+
+static void resample_gradient(const talc_node *node, const talc_tensor *dy,
+                              talc_tensor *gradients[])
+{
+    talc_resample_problem p = *(const talc_resample_problem *)talc_node_problem(node);
+    const char *op = gradient_name(&p);
+    talc_choice choice;
+    p.direction = TALC_GRAD_INPUT;
+    if (!talc_choose(&choice, op, dy->device, dy->device->backend->resample, &p, NULL, 0))
+        return;
+    const talc_tensor *packed = talc_contiguous_for(op, dy);
+    talc_tensor *dx =
+        packed == NULL ? NULL
+                       : talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    if (dx == NULL)
+        return;
+    talc_resample_arguments arguments = { .x = packed->data, .y = dx->data };
+    const talc_status status =
+        talc_numel(dx) == 0   ? TALC_OK
+        : talc_numel(dy) == 0 ? (talc_fill(dx, 0) ? TALC_OK : talc_error_status())
+                              : talc_choice_run(&choice, talc_run_dims, dx, &p, &arguments.base);
+    if (status == TALC_OK)
+        gradients[0] = dx;
+}
+
+// ---- The ops ------------------------------------------------------------------------------------------------
+
+/* The element beside those of x as a tensor; NULL where it is 0 or nothing shows it. */
+static talc_tensor *value_of(const talc_tensor *x, const talc_pad_options *options)
+{
+    if (options == NULL || options->mode != TALC_PADDING_ZEROS || options->value == 0)
+        return NULL;
+    return talc_full(x->device, x->dtype, TALC_SCALAR, options->value);
+}
+
+/* y of these extents; `options` are those of pad. */
+static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dims,
+                             const talc_pad_options *options, const talc_resample_problem *p)
+{
+    talc_choice choice;
+    if (!talc_choose(&choice, op, x->device, x->device->backend->resample, p, NULL, 0))
+        return NULL;
+    talc_observer *observer = talc_observe_pause();
+    talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
+    talc_tensor *value = y == NULL ? NULL : value_of(x, options);
+    talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
+    talc_status status = talc_error_status();
+    if (status == TALC_OK && talc_numel(y) > 0) {
+        talc_resample_arguments arguments = { .x = packed->data,
+                                              .y = y->data,
+                                              .value = talc_operand_data(value) };
+        status = talc_choice_run(&choice, talc_run_dims, y, p, &arguments.base);
+    }
+    talc_release(packed);
+    talc_release(value);
+    talc_observe_resume(observer);
+    y = talc_result(y, status);
+    talc_observed(op, talc_chosen(&choice), p, &x, 1, y);
+    if (y == NULL || !talc_tape_wants_one(x))
+        return y;
+    return talc_tape_record(y, &(talc_note){ .op = op,
+                                             .rule = resample_gradient,
+                                             .inputs = &x,
+                                             .input_count = 1,
+                                             .problem = p,
+                                             .problem_bytes = sizeof *p });
+}
+
+/* Repetition is of what cropping leaves. */
+static talc_tensor *crop_and_pad(const talc_tensor *x, talc_pad_options options)
+{
+    talc_tensor *part = talc_retain((talc_tensor *)x);
+    for (int i = 0; i < x->rank && part != NULL; i++) {
+        int64_t *sides = options.padding + 2 * (x->rank - 1 - i);
+        talc_tensor *whole = part;
+        part = talc_slice(whole, i, talc_larger(-talc_or_default(sides[0], 0), 0),
+                          x->dims[i] + talc_smaller(talc_or_default(sides[1], 0), 0), 1);
+        talc_release(whole);
+        sides[0] = talc_larger(sides[0], 0);
+        sides[1] = talc_larger(sides[1], 0);
+    }
+    talc_tensor *y = part == NULL ? NULL : talc_pad(part, &options);
+    talc_release(part);
+    return y;
+}
+
+talc_tensor *talc_pad(const talc_tensor *x, const talc_pad_options *options)
+{
+    if (!check_pad(x, options))
+        return NULL;
+    talc_resample_problem problem = { .dtype = x->dtype };
+    talc_dims dims = talc_dims_of(x);
+    bool crops = false;
+    add_plain(&problem, 1);
+    for (int i = 0; i < x->rank; i++) {
+        talc_resample_axis axis;
+        if (!read_axis(x, i, options, &axis))
+            return NULL;
+        dims.dim[i] = axis.out;
+        crops = crops || axis.begin < 0 || axis.out < axis.in + axis.begin;
+        /* A rank of 8 leaves no room for the 1 in front. */
+        if (i == 0)
+            problem.rank = 0;
+        add_axis(&problem, axis);
+    }
+    if (crops && options->mode == TALC_PADDING_CIRCULAR)
+        return crop_and_pad(x, *options);
+    return resample("pad", x, dims, options, &problem);
+}
+
+talc_tensor *talc_upsample2d(const talc_tensor *x, const talc_upsample2d_options *options)
+{
+    int64_t out[2];
+    if (!check_upsample(x, options) || !output_extents(options, x->dims + (x->rank - 2), out))
+        return NULL;
+    talc_resample_problem problem = { .dtype = x->dtype };
+    talc_dims dims = talc_dims_of(x);
+    for (int i = 0; i < x->rank; i++) {
+        const int image = i - (x->rank - 2); /* 0 and 1: height and width */
+        if (image < 0) {
+            add_plain(&problem, x->dims[i]);
+            continue;
+        }
+        dims.dim[i] = out[image];
+        add_axis(&problem, upsample_axis(options, x->dims[i], out[image], options->scale[image]));
+    }
+    return resample("upsample2d", x, dims, NULL, &problem);
+}

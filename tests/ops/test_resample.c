@@ -1,0 +1,355 @@
+/// pad and upsample2d against sums over dense matrices of weights, one a dimension, and PyTorch's numbers.
+#include "tests/support/guard.h"
+#include "tests/support/hooks.h"
+#include "tests/support/operands.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- Oracle -------------------------------------------------------------------------------------------------
+
+enum { MOST = 40 };
+
+/* How much of element i output o shows; `rest` is what is not of x. */
+typedef struct matrix {
+    int in, out;
+    double weights[MOST][MOST], rest[MOST];
+} matrix;
+
+/* Walks from the output to its element, one step outside after the other, turning at the edges. */
+static void pad_matrix(matrix *m, int in, int before, int after, talc_padding_mode mode)
+{
+    memset(m, 0, sizeof *m);
+    m->in = in;
+    m->out = in + before + after;
+    for (int o = 0; o < m->out; o++) {
+        int i = o - before;
+        if (mode == TALC_PADDING_REFLECT)
+            i = abs(i) <= in - 1 ? abs(i) : (in - 1) - (abs(i) - (in - 1));
+        else if (mode == TALC_PADDING_REPLICATE)
+            i = i < 0 ? 0 : i >= in ? in - 1 : i;
+        else if (mode == TALC_PADDING_CIRCULAR)
+            i = (i + 10 * in) % in;
+        if (i >= 0 && i < in)
+            m->weights[o][i] = 1;
+        else
+            m->rest[o] = 1;
+    }
+}
+
+/* A factor of 0: as the extents are. */
+static void upsample_matrix(matrix *m, int in, int out, double factor, talc_upsample_mode mode,
+                            bool aligned)
+{
+    memset(m, 0, sizeof *m);
+    m->in = in;
+    m->out = out;
+    for (int o = 0; o < out; o++) {
+        if (in == out) {
+            m->weights[o][o] = 1;
+            continue;
+        }
+        const double step = factor > 0 ? 1 / factor : (double)in / out;
+        if (mode == TALC_UPSAMPLE_NEAREST) {
+            const int at = out == 2 * in ? o / 2 : (int)floorf((float)o * (float)step);
+            m->weights[o][at < in ? at : in - 1] = 1;
+            continue;
+        }
+        const double place = aligned ? (out == 1 ? 0.0 : o * (in - 1.0) / (out - 1.0))
+                                     : fmin(fmax(step * (o + 0.5) - 0.5, 0), in - 1.0);
+        for (int i = 0; i < in; i++) /* a tent over each element */
+            m->weights[o][i] = fmax(0, 1 - fabs(place - i));
+    }
+}
+
+/* y of x [a->in, b->in, c->in]; outputs that see past x in any dimension are `value`. */
+static void apply(const matrix *a, const matrix *b, const matrix *c, const double *x, double value,
+                  double *y)
+{
+    for (int o = 0; o < a->out * b->out * c->out; o++) {
+        const int oa = o / c->out / b->out, ob = o / c->out % b->out, oc = o % c->out;
+        y[o] = a->rest[oa] + b->rest[ob] + c->rest[oc] > 0 ? value : 0;
+        for (int i = 0; i < a->in * b->in * c->in; i++)
+            y[o] += a->weights[oa][i / c->in / b->in] * b->weights[ob][i / c->in % b->in] *
+                    c->weights[oc][i % c->in] * x[i];
+    }
+}
+
+/* dx of dy: the same sums over the outputs. */
+static void give_back(const matrix *a, const matrix *b, const matrix *c, const double *dy,
+                      double *dx)
+{
+    for (int i = 0; i < a->in * b->in * c->in; i++) {
+        dx[i] = 0;
+        for (int o = 0; o < a->out * b->out * c->out; o++)
+            dx[i] += a->weights[o / c->out / b->out][i / c->in / b->in] *
+                     b->weights[o / c->out % b->out][i / c->in % b->in] *
+                     c->weights[o % c->out][i % c->in] * dy[o];
+    }
+}
+
+// ---- Against the oracle -------------------------------------------------------------------------------------
+
+static matrix planes, rows, columns;
+
+typedef talc_tensor *resample_function(const talc_tensor *x, const void *options);
+
+static talc_tensor *pad(const talc_tensor *x, const void *options)
+{
+    return talc_pad(x, options);
+}
+
+static talc_tensor *upsample(const talc_tensor *x, const void *options)
+{
+    return talc_upsample2d(x, options);
+}
+
+/* A result and its gradient by the matrices of today, in both types, of x and of a view. */
+static void check(resample_function *f, const void *options, double value, const char *what)
+{
+    const int in = planes.in * rows.in * columns.in, out = planes.out * rows.out * columns.out;
+    double *x = calloc((size_t)in + 1, sizeof *x), *y = calloc((size_t)out + 1, sizeof *y);
+    double *dy = calloc((size_t)out + 1, sizeof *dy), *dx = calloc((size_t)in + 1, sizeof *dx);
+    for (int i = 0; i < in; i++)
+        x[i] = (i * 7919 % 64 - 31) / 8.0;
+    for (int o = 0; o < out; o++)
+        dy[o] = (o * 104729 % 32 - 15) / 4.0;
+    apply(&planes, &rows, &columns, x, value, y);
+    give_back(&planes, &rows, &columns, dy, dx);
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+        const double near = dtype == TALC_F32 ? 4e-6 : 4e-14;
+        talc_scope *scope = talc_scope_enter();
+        const talc_dims dims = TALC_DIMS(planes.in, rows.in, columns.in);
+        talc_tensor *leaf = talc_cast(talc_from_host(tested_device(), TALC_F64, dims, x), dtype);
+        talc_require_grad(leaf, true);
+        talc_tensor *turned = talc_contiguous(talc_permute(leaf, TALC_DIMS(2, 0, 1)));
+        assert_values(f(talc_permute(turned, TALC_DIMS(1, 2, 0)), options), y, near, what);
+        talc_tensor *result = f(leaf, options);
+        assert_no_failure();
+        cr_assert(result->rank == 3 && result->dims[0] == planes.out &&
+                      result->dims[1] == rows.out && result->dims[2] == columns.out &&
+                      talc_is_contiguous(result),
+                  "%s", what);
+        assert_values(result, y, near, what);
+        talc_tensor *seed =
+            talc_cast(talc_from_host(tested_device(), TALC_F64, talc_dims_of(result), dy), dtype);
+        talc_backward_from(result, seed);
+        assert_values(talc_grad(leaf), dx, near, what);
+        talc_scope_leave(scope);
+    }
+    free(x);
+    free(y);
+    free(dy);
+    free(dx);
+}
+
+// clang-format off
+/* Extents, and padding as options have it: last dimension first. */
+static const struct pad_case {
+    int extents[3];
+    talc_padding_mode mode;
+    int padding[6];
+} pads[] = {
+    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 1, 2 } },
+    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 0, 0, 3, 1 } },
+    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 1, 2, -1, 2, 3, 0 } },
+    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { -1, -2, 0, 0, 0, 5 } },
+    { { 3, 3, 5 }, TALC_PADDING_ZEROS, { 6, -5, -3, 1 } },
+    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { -2, -2 } },
+    { { 2, 3, 4 }, TALC_PADDING_ZEROS, { 0 } },
+    { { 2, 3, 4 }, TALC_PADDING_REFLECT, { 3, 3 } },
+    { { 2, 5, 4 }, TALC_PADDING_REFLECT, { 2, 0, 4, 3 } },
+    { { 3, 2, 6 }, TALC_PADDING_REFLECT, { 1, 5, 1, 1, 2, 1 } },
+    { { 1, 5, 6 }, TALC_PADDING_REFLECT, { -2, 3, 2, -1 } },
+    { { 2, 1, 4 }, TALC_PADDING_REFLECT, { 1, 1 } },
+    { { 2, 3, 4 }, TALC_PADDING_REPLICATE, { 7, 9 } },
+    { { 2, 1, 1 }, TALC_PADDING_REPLICATE, { 2, 3, 1, 4 } },
+    { { 2, 3, 5 }, TALC_PADDING_REPLICATE, { -2, 3, 1, -1, 2, 2 } },
+    { { 2, 3, 5 }, TALC_PADDING_REPLICATE, { -5, 3 } },
+    { { 2, 3, 4 }, TALC_PADDING_CIRCULAR, { 4, 4 } },
+    { { 2, 3, 4 }, TALC_PADDING_CIRCULAR, { 1, 0, 2, 3, 0, 1 } },
+    { { 2, 1, 5 }, TALC_PADDING_CIRCULAR, { 5, 0, 1, 1 } },
+};
+
+/* Extents of the image; the output's, or factors. */
+static const struct upsample_case {
+    int extents[2], size[2];
+    double scale[2];
+} upsamples[] = {
+    { { 3, 4 }, { 6, 8 }, { 0 } },
+    { { 3, 4 }, { 5, 7 }, { 0 } },
+    { { 7, 9 }, { 4, 5 }, { 0 } },
+    { { 5, 6 }, { 1, 1 }, { 0 } },
+    { { 1, 1 }, { 5, 9 }, { 0 } },
+    { { 4, 6 }, { 4, 17 }, { 0 } },
+    { { 5, 5 }, { 5, 5 }, { 0 } },
+    { { 1, 7 }, { 3, 25 }, { 0 } },
+    { { 9, 13 }, { 39, 31 }, { 0 } },
+    { { 3, 4 }, { 0 }, { 2, 2 } },
+    { { 3, 4 }, { 0 }, { 1.7, 0.6 } },
+    { { 5, 3 }, { 0 }, { 2.1, 1.3 } },
+    { { 6, 11 }, { 0 }, { 0.37, 3.3 } },
+    { { 2, 3 }, { 0 }, { 0.5, 7 } },
+};
+// clang-format on
+
+Test(resample, padding_shows_and_sums_what_matrices_do)
+{
+    for (size_t i = 0; i < sizeof pads / sizeof *pads; i++) {
+        const struct pad_case *c = &pads[i];
+        talc_pad_options options = { .mode = c->mode, .value = i % 2 == 0 ? 0 : -2.5 };
+        matrix *const axes[] = { &columns, &rows, &planes };
+        for (int d = 0; d < 3; d++) {
+            options.padding[2 * d] = c->padding[2 * d];
+            options.padding[2 * d + 1] = c->padding[2 * d + 1];
+            pad_matrix(axes[d], c->extents[2 - d], c->padding[2 * d], c->padding[2 * d + 1],
+                       c->mode);
+        }
+        char what[32];
+        snprintf(what, sizeof what, "pad %zu", i);
+        check(pad, &options, options.value, what);
+    }
+}
+
+Test(resample, upsampling_shows_and_sums_what_matrices_do)
+{
+    for (size_t i = 0; i < 3 * sizeof upsamples / sizeof *upsamples; i++) {
+        const struct upsample_case *c = &upsamples[i / 3];
+        const talc_upsample2d_options options = {
+            .size = { c->size[0], c->size[1] },
+            .scale = { c->scale[0], c->scale[1] },
+            .mode = i % 3 == 0 ? TALC_UPSAMPLE_NEAREST : TALC_UPSAMPLE_BILINEAR,
+            .align_corners = i % 3 == 2,
+        };
+        matrix *const axes[] = { &rows, &columns };
+        pad_matrix(&planes, 3, 0, 0, TALC_PADDING_ZEROS);
+        for (int d = 0; d < 2; d++) {
+            const int in = c->extents[d];
+            upsample_matrix(axes[d], in, c->size[d] > 0 ? c->size[d] : (int)(in * c->scale[d]),
+                            c->scale[d], options.mode, options.align_corners);
+        }
+        char what[32];
+        snprintf(what, sizeof what, "upsample %zu", i);
+        check(upsample, &options, 0, what);
+    }
+}
+
+// ---- PyTorch's numbers --------------------------------------------------------------------------------------
+
+/* [1, 1, 3, 4]: (7 i + 3 j) mod 11 - 4. */
+static talc_tensor *sample(void)
+{
+    double x[12];
+    for (int i = 0; i < 12; i++)
+        x[i] = (i / 4 * 7 + i % 4 * 3) % 11 - 4;
+    return talc_from_host(tested_device(), TALC_F64, TALC_DIMS(1, 1, 3, 4), x);
+}
+
+// clang-format off
+Test(resample, padding_is_that_of_pytorch)
+{
+    assert_values(talc_pad(sample(), &(talc_pad_options){ .padding = { 3, 2, 1, 2 }, .mode = TALC_PADDING_REFLECT }),
+                  (const double[]){ 1, -2, 6, 3, 6, -2, 1, -2, 6, 5, 2, -1, -4, -1, 2, 5, 2, -1, 1, -2, 6, 3, 6, -2, 1, -2, 6, -3,
+                                    5, 2, -1, 2, 5, -3, 5, 2, 1, -2, 6, 3, 6, -2, 1, -2, 6, 5, 2, -1, -4, -1, 2, 5, 2, -1 }, 0, "reflect");
+    assert_values(talc_pad(sample(), &(talc_pad_options){ .padding = { 3, -1, 2, 3 }, .mode = TALC_PADDING_CIRCULAR }),
+                  (const double[]){ 3, 6, -2, 3, 6, -2, -1, 2, 5, -1, 2, 5, -4, -1, 2, -4, -1, 2, 3, 6, -2, 3, 6, -2,
+                                    -1, 2, 5, -1, 2, 5, -4, -1, 2, -4, -1, 2, 3, 6, -2, 3, 6, -2, -1, 2, 5, -1, 2, 5 }, 0, "circular, cropped");
+    assert_values(talc_pad(sample(), &(talc_pad_options){ .padding = { -1, 2, 3, -2 }, .mode = TALC_PADDING_REPLICATE }),
+                  (const double[]){ -1, 2, 5, 5, 5, -1, 2, 5, 5, 5, -1, 2, 5, 5, 5, -1, 2, 5, 5, 5 }, 0, "replicate");
+    assert_values(talc_pad(sample(), &(talc_pad_options){ .padding = { 1, -2, -1, 2 }, .value = 2.5 }),
+                  (const double[]){ 2.5, 3, 6, 2.5, -1, 2, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5 }, 0, "constant");
+}
+
+#define UP(...) talc_upsample2d(sample(), &(talc_upsample2d_options){ __VA_ARGS__ })
+Test(resample, upsampling_is_that_of_pytorch)
+{
+    assert_values(UP(.size = { 5, 7 }, .mode = TALC_UPSAMPLE_BILINEAR),
+                  (const double[]){ -4, -2.928571428571429, -1.214285714285714, 0.5, 2.214285714285714, 3.928571428571428, 5, -1.2,
+                                    -0.128571428571429, 1.585714285714285, 1.1, 0.614285714285714, 2.328571428571429, 3.4, 3,
+                                    4.071428571428571, 5.785714285714286, 2, -1.785714285714286, -0.071428571428572, 1, 0.6,
+                                    1.671428571428572, 3.385714285714286, 2.9, 1.942857142857143, -0.114285714285714, -1.4, -1,
+                                    0.071428571428571, 1.785714285714286, 3.5, 4.428571428571431, -0.142857142857143, -3 }, 1e-14, "bilinear");
+    assert_values(UP(.size = { 5, 7 }, .mode = TALC_UPSAMPLE_BILINEAR, .align_corners = true),
+                  (const double[]){ -4, -2.5, -1, 0.5, 2, 3.5, 5, -0.5, 1, 2.5, 1.25, 0, 1.5, 3, 3, 4.5, 6, 2, -2, -0.5, 1, 1, 2.5, 4,
+                                    2.75, 1.5, 0.25, -1, -1, 0.5, 2, 3.5, 5, 1, -3 }, 1e-14, "aligned");
+    assert_values(UP(.scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BILINEAR),
+                  (const double[]){ -3, 2, -0.323529411764706, 0.470588235294118, 3.794117647058824, -1.882352941176471,
+                                    1.764705882352941, 1.911764705882353, 0, 5 }, 1e-14, "bilinear by factors");
+    assert_values(UP(.size = { 5, 7 }),
+                  (const double[]){ -4, -4, -1, -1, 2, 2, 5, -4, -4, -1, -1, 2, 2, 5, 3, 3, 6, 6, -2, -2, 1, 3, 3, 6, 6, -2, -2, 1,
+                                    -1, -1, 2, 2, 5, 5, -3 }, 0, "nearest");
+    assert_values(UP(.scale = { 2.3, 1.4 }),
+                  (const double[]){ -4, -4, -1, 2, 2, -4, -4, -1, 2, 2, 3, 3, 6, -2, -2, 3, 3, 6, -2, -2, -1, -1, 2, 5, 5,
+                                    -1, -1, 2, 5, 5 }, 0, "nearest by factors");
+}
+// clang-format on
+
+// ---- Types, shapes ------------------------------------------------------------------------------------------
+
+Test(resample, every_type_is_moved)
+{
+    for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++) {
+        talc_tensor *x = talc_arange(tested_device(), dtype, 1, 5, 1);
+        assert_values(talc_pad(x, &(talc_pad_options){ .padding = { 2, 1 }, .value = 9 }),
+                      (const double[]){ 9, 9, 1, 2, 3, 4, 9 }, 0, talc_dtype_name(dtype));
+        assert_values(
+            talc_pad(x, &(talc_pad_options){ .padding = { 2, 1 }, .mode = TALC_PADDING_REFLECT }),
+            (const double[]){ 3, 2, 1, 2, 3, 4, 3 }, 0, talc_dtype_name(dtype));
+        x = talc_reshape(x, TALC_DIMS(1, 2, 2));
+        assert_values(talc_upsample2d(x, &(talc_upsample2d_options){ .size = { 1, 4 } }),
+                      (const double[]){ 1, 1, 2, 2 }, 0, talc_dtype_name(dtype));
+    }
+}
+
+/* Each dimension is larger by one, and the last element is that of x. */
+Test(resample, padding_takes_rank_0_to_8_and_empty_extents)
+{
+    talc_dims dims = { 0 };
+    talc_pad_options options = { .padding = { 0 } };
+    for (int rank = 0; rank <= TALC_MAX_RANK; rank++) {
+        talc_tensor *x = talc_full(tested_device(), TALC_I32, dims, 7);
+        talc_tensor *y = talc_pad(x, &options);
+        assert_no_failure();
+        cr_assert(y->rank == rank && talc_numel(y) == 1 << rank);
+        cr_assert(talc_item(talc_sum(talc_cast(y, TALC_F64), TALC_SCALAR, false)) == 7);
+        y = talc_reshape(y, TALC_DIMS(-1));
+        cr_assert(talc_item(talc_select(y, 0, -1)) == 7);
+        if (rank < TALC_MAX_RANK) {
+            dims.dim[dims.rank++] = 1;
+            options.padding[2 * rank] = 1;
+        }
+    }
+    talc_tensor *none = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(2, 0));
+    assert_values(talc_pad(none, &(talc_pad_options){ .padding = { 1, 1 }, .value = 3 }),
+                  (const double[]){ 3, 3, 3, 3 }, 0, "nothing, padded");
+    none = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(0, 2, 3, 4));
+    cr_assert(talc_numel(talc_upsample2d(none, &(talc_upsample2d_options){ .size = { 5, 6 } })) ==
+              0);
+    cr_assert(talc_numel(talc_pad(none, &(talc_pad_options){ .padding = { 1, 1 },
+                                                             .mode = TALC_PADDING_CIRCULAR })) ==
+              0);
+    assert_no_failure();
+}
+
+/* The gradient of what crops everything away, and of an image that is shown nowhere. */
+Test(resample, what_nothing_shows_has_a_gradient_of_zeros)
+{
+    talc_tensor *x = talc_ones(tested_device(), TALC_F32, TALC_DIMS(4));
+    talc_require_grad(x, true);
+    talc_backward(
+        talc_sum(talc_pad(x, &(talc_pad_options){ .padding = { -4, 0 } }), TALC_SCALAR, false));
+    assert_values(talc_grad(x), (const double[]){ 0, 0, 0, 0 }, 0, "cropped");
+}
+
+/* A weight of 0 lets nothing in; other elements stay what they are. */
+Test(resample, infinities_and_nan_reach_what_shows_them)
+{
+    const float x[] = { 1, INFINITY, 3, NAN, 5 };
+    talc_tensor *t = talc_from_host(tested_device(), TALC_F32, TALC_DIMS(1, 1, 5), x);
+    assert_values(talc_upsample2d(t, &(talc_upsample2d_options){ .size = { 1, 9 },
+                                                                 .mode = TALC_UPSAMPLE_BILINEAR,
+                                                                 .align_corners = true }),
+                  (const double[]){ 1, INFINITY, INFINITY, INFINITY, 3, NAN, NAN, NAN, 5 }, 0,
+                  "aligned");
+}
