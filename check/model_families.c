@@ -357,6 +357,7 @@ static const op_of_family ops[] = {
     { "max_pool2d", &talc_check_pool2d, linear_due, 1 },
     { "avg_pool2d", &talc_check_pool2d, linear_due, 1 },
     { "adaptive_avg_pool2d", &talc_check_pool2d, linear_due, 1 },
+    { "adaptive_max_pool2d", &talc_check_pool2d, linear_due, 1 },
     { "batch_norm2d", &talc_check_batch_norm2d, batch_norm_due, 0 },
     { "sum", &talc_check_reduce, linear_due, 1 },
     { "mean", &talc_check_reduce, linear_due, 1 },

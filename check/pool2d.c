@@ -1,4 +1,4 @@
-/// The pooling family: max_pool2d, avg_pool2d, adaptive_avg_pool2d, forward; pool2d_gradient.c has the other direction.
+/// The pooling family: max_pool2d, avg_pool2d and the adaptive ones, forward; pool2d_gradient.c has the other direction.
 ///
 /// An average of K elements has K - 1 additions and one division: no more than the K roundings of a sum, in any order.
 #include "check/pool2d.h"
@@ -48,16 +48,16 @@ static check_taps window_taps(int64_t first, int64_t K, int64_t step, int64_t ex
 
 check_taps talc_check_taps_h(const talc_pool2d_problem *p, int64_t oh)
 {
-    return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? adaptive_taps(oh, p->H, p->OH)
-                                               : window_taps(oh * p->stride_h - p->pad_top, p->KH,
-                                                             p->dilation_h, p->H, p->pad_bottom);
+    return talc_pool2d_is_adaptive(p) ? adaptive_taps(oh, p->H, p->OH)
+                                      : window_taps(oh * p->stride_h - p->pad_top, p->KH,
+                                                    p->dilation_h, p->H, p->pad_bottom);
 }
 
 check_taps talc_check_taps_w(const talc_pool2d_problem *p, int64_t ow)
 {
-    return p->kind == TALC_POOL2D_ADAPTIVE_AVG ? adaptive_taps(ow, p->W, p->OW)
-                                               : window_taps(ow * p->stride_w - p->pad_left, p->KW,
-                                                             p->dilation_w, p->W, p->pad_right);
+    return talc_pool2d_is_adaptive(p) ? adaptive_taps(ow, p->W, p->OW)
+                                      : window_taps(ow * p->stride_w - p->pad_left, p->KW,
+                                                    p->dilation_w, p->W, p->pad_right);
 }
 
 /* What an average counts along a dimension. */
@@ -106,7 +106,7 @@ int64_t talc_check_pool2d_multiple(const talc_pool2d_problem *p, bool odd)
 /* Of one window, at most. */
 static double most_taps(const talc_pool2d_problem *p)
 {
-    if (p->kind != TALC_POOL2D_ADAPTIVE_AVG)
+    if (!talc_pool2d_is_adaptive(p))
         return fmin((double)p->KH, (double)p->H) * fmin((double)p->KW, (double)p->W);
     /* An adaptive window has at most ceil(H / OH) + 1 rows. */
     const double OH = p->OH > 0 ? (double)p->OH : 1, OW = p->OW > 0 ? (double)p->OW : 1;
@@ -123,7 +123,7 @@ static double exact_largest(const talc_pool2d_problem *p, int64_t multiple)
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
-    if (kind == TALC_CHECK_EXACT && p->kind != TALC_POOL2D_MAX)
+    if (kind == TALC_CHECK_EXACT && !talc_pool2d_is_max(p))
         return exact_largest(p, talc_check_pool2d_multiple(p, true)) >= 1;
     return kind <= TALC_CHECK_INFINITY;
 }
@@ -133,7 +133,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
     const int64_t count = p->N * p->C * p->H * p->W;
-    const bool max = p->kind == TALC_POOL2D_MAX;
+    const bool max = talc_pool2d_is_max(p);
     double *x = values->of[X];
     if (kind == TALC_CHECK_EXACT && !max) {
         const int64_t multiple = talc_check_pool2d_multiple(p, true);
@@ -185,7 +185,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
     const check_taps h = talc_check_taps_h(p, oh), w = talc_check_taps_w(p, ow);
     const window all = window_of(p, values->of[X] + plane * p->H * p->W, h, w);
     check_due due = { .border = h.border || w.border };
-    if (p->kind == TALC_POOL2D_MAX) {
+    if (talc_pool2d_is_max(p)) {
         due.value = operand == INDICES ? (long double)all.most_at : (long double)all.most;
         return due;
     }
@@ -210,7 +210,8 @@ static bool pose(const check_ran *ran, check_problem *problem)
     return true;
 }
 
-static const char *const ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", NULL };
+static const char *const ops[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+                                   "adaptive_max_pool2d", NULL };
 
 int talc_check_pool2d_op(const check_problem *problem)
 {

@@ -19,7 +19,7 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     const talc_pool2d_problem *p = &read_only(problem)->p;
     const talc_dims y = TALC_DIMS(p->N, p->C, p->OH, p->OW);
     list[DY] = talc_check_operand("dy", CHECK_READ, p->dtype, y);
-    if (p->kind == TALC_POOL2D_MAX)
+    if (talc_pool2d_is_max(p))
         list[INDICES] = talc_check_operand("indices", CHECK_READ, TALC_I64, y);
     list[DX] = talc_check_operand("dx", CHECK_WRITTEN, p->dtype, TALC_DIMS(p->N, p->C, p->H, p->W));
 }
@@ -34,24 +34,16 @@ typedef struct axis {
 
 static axis axis_h(const talc_pool2d_problem *p)
 {
-    return (axis){ p->kind == TALC_POOL2D_ADAPTIVE_AVG,
-                   p->H,
-                   p->OH,
-                   p->KH,
-                   p->stride_h,
-                   p->pad_top,
-                   p->dilation_h };
+    return (axis){
+        talc_pool2d_is_adaptive(p), p->H, p->OH, p->KH, p->stride_h, p->pad_top, p->dilation_h
+    };
 }
 
 static axis axis_w(const talc_pool2d_problem *p)
 {
-    return (axis){ p->kind == TALC_POOL2D_ADAPTIVE_AVG,
-                   p->W,
-                   p->OW,
-                   p->KW,
-                   p->stride_w,
-                   p->pad_left,
-                   p->dilation_w };
+    return (axis){
+        talc_pool2d_is_adaptive(p), p->W, p->OW, p->KW, p->stride_w, p->pad_left, p->dilation_w
+    };
 }
 
 /* The first and the last tap of a window, inside the image or not. */
@@ -108,7 +100,7 @@ static double exact_largest(const check_problem *problem, int64_t *multiple)
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
     const double room = talc_check_format(p->dtype).integers;
-    *multiple = p->kind == TALC_POOL2D_MAX ? 1 : talc_check_pool2d_multiple(p, false);
+    *multiple = talc_pool2d_is_max(p) ? 1 : talc_check_pool2d_multiple(p, false);
     return *multiple == 0 ? 0 : fmin(16, floor(room / terms(problem) / (double)*multiple));
 }
 
@@ -149,7 +141,7 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     talc_check_fill(values->of[DY], count, p->dtype, kind, largest, 1, seed);
     for (int64_t i = 0; kind == TALC_CHECK_EXACT && i < count; i++)
         values->of[DY][i] *= (double)multiple;
-    for (int64_t i = 0; p->kind == TALC_POOL2D_MAX && i < count; i++)
+    for (int64_t i = 0; talc_pool2d_is_max(p) && i < count; i++)
         values->of[INDICES][i] = (double)drawn_index(p, i, talc_check_bits(seed, 1));
 }
 
@@ -170,13 +162,13 @@ static check_due due_of(const check_problem *problem, const check_values *values
         for (int64_t ow = first_ow; ow < p->OW && first_tap(&w, ow) <= iw; ow++) {
             const int64_t o = (plane * p->OH + oh) * p->OW + ow;
             const check_taps taps_w = talc_check_taps_w(p, ow);
-            const bool takes_part = p->kind == TALC_POOL2D_MAX
+            const bool takes_part = talc_pool2d_is_max(p)
                                         ? values->of[INDICES][o] == (double)(ih * p->W + iw)
                                         : holds(taps_h, ih) && holds(taps_w, iw);
             if (!takes_part)
                 continue;
             const long double divisor =
-                p->kind == TALC_POOL2D_MAX ? 1 : talc_check_pool2d_divisor(p, taps_h, taps_w);
+                talc_pool2d_is_max(p) ? 1 : talc_check_pool2d_divisor(p, taps_h, taps_w);
             const long double term = values->of[DY][o] / divisor;
             sum += term;
             sizes += fabsl(term);
@@ -197,7 +189,7 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     if (!talc_check_pool2d_random(state, problem))
         return false;
     p->direction = TALC_GRAD_INPUT;
-    p->indices = p->kind == TALC_POOL2D_MAX;
+    p->indices = talc_pool2d_is_max(p);
     return true;
 }
 
@@ -208,7 +200,8 @@ static bool is_empty(const check_problem *problem)
 }
 
 static const char *const ops[] = { "max_pool2d.grad_input", "avg_pool2d.grad_input",
-                                   "adaptive_avg_pool2d.grad_input", NULL };
+                                   "adaptive_avg_pool2d.grad_input",
+                                   "adaptive_max_pool2d.grad_input", NULL };
 
 const check_family talc_check_pool2d_gradient = {
     .ops = ops,

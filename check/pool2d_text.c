@@ -48,7 +48,7 @@ static mistake check_windows(const talc_pool2d_problem *p)
         return (mistake){ STRIDE, "a stride of at least 1x1" };
     if (p->dilation_h < 1 || p->dilation_w < 1)
         return (mistake){ DILATION, "a dilation of at least 1x1" };
-    if (p->kind != TALC_POOL2D_MAX && (p->dilation_h > 1 || p->dilation_w > 1))
+    if (!talc_pool2d_is_max(p) && (p->dilation_h > 1 || p->dilation_w > 1))
         return (mistake){ DILATION, "no dilation, which only max_pool2d has" };
     if (!below_window(p->pad_top, p->KH, p->dilation_h) ||
         !below_window(p->pad_bottom, p->KH, p->dilation_h) ||
@@ -67,7 +67,7 @@ static mistake complete(check_pool2d_problem *own)
         return (mistake){ SIZES, "sizes of at least 1, but for n," };
     if (!talc_check_elements(p->dtype, 4, (int64_t[]){ p->N, p->C, p->H, p->W }, &count))
         return (mistake){ SIZES, "an input below 2^63 bytes" };
-    if (p->kind != TALC_POOL2D_ADAPTIVE_AVG) {
+    if (!talc_pool2d_is_adaptive(p)) {
         const mistake found = check_windows(p);
         if (found.wanted != NULL)
             return found;
@@ -104,7 +104,7 @@ static bool read_sizes(check_reader *r, talc_pool2d_problem *p, const char *plac
     if (!talc_check_read_image(r, &p->N, &p->C, &p->H, &p->W))
         return false;
     places[OUTPUT] = places[KERNEL] = r->at;
-    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
+    if (talc_pool2d_is_adaptive(p))
         return talc_check_read_pair(r, 'o', false, &p->OH, &p->OW);
     if (!talc_check_read_pair(r, 'k', false, &p->KH, &p->KW))
         return false;
@@ -137,7 +137,8 @@ bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
 {
     enum { CEIL = 1, EXCLUDE = 2, INDICES = 4, DIVISOR = 8 };
     static const unsigned refused[] = { EXCLUDE | DIVISOR, INDICES,
-                                        CEIL | EXCLUDE | INDICES | DIVISOR };
+                                        CEIL | EXCLUDE | INDICES | DIVISOR,
+                                        CEIL | EXCLUDE | DIVISOR };
     check_pool2d_problem *own = writable(problem);
     const char *places[PARTS];
     own->p.kind = (talc_pool2d_kind)op;
@@ -149,7 +150,7 @@ bool talc_check_pool2d_parse(check_reader *r, int op, check_problem *problem)
     if (own->p.direction == TALC_GRAD_INPUT && own->p.indices)
         return talc_check_unexpected_at(r, first_word, "no indices, which a gradient always has");
     if (own->p.direction == TALC_GRAD_INPUT)
-        own->p.indices = own->p.kind == TALC_POOL2D_MAX;
+        own->p.indices = talc_pool2d_is_max(&own->p);
     const mistake found = complete(own);
     return found.wanted == NULL || talc_check_unexpected_at(r, places[found.part], found.wanted);
 }
@@ -158,7 +159,7 @@ void talc_check_pool2d_print(const check_problem *problem, char text[TALC_CHECK_
 {
     const talc_pool2d_problem *p = &read_only(problem)->p;
     talc_check_append_image(text, p->N, p->C, p->H, p->W);
-    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG)
+    if (talc_pool2d_is_adaptive(p))
         talc_check_append(text, "o%" PRId64 "x%" PRId64, p->OH, p->OW);
     else
         talc_check_append(text,
@@ -192,7 +193,7 @@ static void draw_padding(uint64_t *state, talc_pool2d_problem *p)
 static void draw_windows(uint64_t *state, check_pool2d_problem *own)
 {
     talc_pool2d_problem *p = &own->p;
-    const bool max = p->kind == TALC_POOL2D_MAX;
+    const bool max = talc_pool2d_is_max(p);
     p->KH = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
     p->KW = CHECK_PICK(state, 1, 2, 2, 3, 3, 3, 4, 5, 7, 9);
     p->stride_h = talc_check_draw(state, 1, p->KH + 1);
@@ -227,9 +228,10 @@ bool talc_check_pool2d_random(uint64_t *state, check_problem *problem)
     p->C = talc_check_draw(state, 1, 5);
     p->H = draw_extent(state);
     p->W = talc_check_draw(state, 0, 3) == 0 ? talc_check_draw(state, 60, 300) : draw_extent(state);
-    if (p->kind == TALC_POOL2D_ADAPTIVE_AVG) {
+    if (talc_pool2d_is_adaptive(p)) {
         p->OH = talc_check_draw(state, 1, p->H + 2);
         p->OW = talc_check_draw(state, 1, p->W + 2);
+        p->indices = talc_pool2d_is_max(p) && talc_check_draw(state, 0, 1) != 0;
     } else {
         draw_windows(state, own);
     }

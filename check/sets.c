@@ -62,6 +62,7 @@ const char *const talc_check_quick[] = {
     "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude",
     "max_pool2d:n2c3h9w10k3x2s2x1p2x0x1x1_indices", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0",
     "avg_pool2d:n1c2h9w37k3x3s1x1p1x1_divisor5", "avg_pool2d:n1c2h9w9k3x2_f64", "adaptive_avg_pool2d:n2c3h9w11o4x3",
+    "adaptive_max_pool2d:n2c3h9w11o4x3",
 
     /* Matrix products. */
     "matmul:m5n6k7", "matmul:b3m9n17k33_ta", "matmul:m33n31k65_tb_bias_relu", "matmul:b2m17n9k8_ta_tb_residual",

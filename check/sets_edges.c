@@ -244,7 +244,8 @@ const char *const talc_check_edges[] = {
     "adaptive_avg_pool2d:n1c3h7w6o3x4{|_f64}", "adaptive_avg_pool2d:n1c3h7w6o{10x13|1x6|7x1}",
     "adaptive_avg_pool2d:n1c3h1w1o3x2", "adaptive_avg_pool2d:n1c2h33w35o5x7",
     "adaptive_avg_pool2d:n1c2h64w65o1x1", "adaptive_avg_pool2d:n5c3h14w14o7x7",
-    "adaptive_avg_pool2d:n2c3h70w6o35x3_f64",
+    "adaptive_avg_pool2d:n2c3h70w6o35x3_f64", "adaptive_max_pool2d:n2c3h7w6o{1x1|7x6|10x13|0x4}{|_indices}",
+    "adaptive_max_pool2d:n1c2h90w1000o2x9{|_indices_f64}", "adaptive_max_pool2d:n5c70h7w7o1x1",
 
     /* Pooling of wide images: rows longer than a block, aligned and not; tall windows, wide windows. */
     "{max_pool2d|avg_pool2d}:n1c2h5w128k3x3s1x1p1x1", "max_pool2d:n2c3h37w131k3x3s1x1p1x1{|_indices}",

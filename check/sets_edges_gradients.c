@@ -31,7 +31,7 @@ const char *const talc_check_edges_gradients[] = {
     "adaptive_avg_pool2d:n2c3h7w6o{1x1|7x6|10x13|1x6|7x1|3x4|0x4}_dx", "adaptive_avg_pool2d:n1c3h7w6o{3x4|10x13}_dx_f64",
     "adaptive_avg_pool2d:n1c3h1w1o3x2_dx", "adaptive_avg_pool2d:n1c2h33w35o5x7_dx", "adaptive_avg_pool2d:n2c33h16w16o7x7_dx",
     "adaptive_avg_pool2d:n1c130h3w3o1x1_dx", "adaptive_avg_pool2d:n9001c1h5w6o3x4_dx", "adaptive_avg_pool2d:n1c1h2w40000o1x7_dx",
-    "adaptive_avg_pool2d:n1c2h90w1000o2x9_dx_f64",
+    "adaptive_avg_pool2d:n1c2h90w1000o2x9_dx_f64", "adaptive_max_pool2d:n2c3h7w6o{1x1|10x13|3x4}_dx", "adaptive_max_pool2d:n1c2h33w35o5x7_dx_f64",
 
     /* Batch normalisation: one value a channel, many, channels of about as many as a part of them. */
     "batch_norm2d:n0c3h4w5_dx", "batch_norm2d:n1c{1|5}h1w1_dx", "batch_norm2d:n2c3h5w7{|_train}{|_plain}_dx{|_f64}",

@@ -3,7 +3,7 @@
 ///     conv2d, conv2d.grad_input                    talc_conv2d_problem
 ///     separable_conv2d, where it runs as one       talc_separable_conv2d_problem
 ///     matmul, linear                               talc_matmul_problem
-///     max_pool2d, avg_pool2d, adaptive_avg_pool2d  talc_pool2d_problem
+///     max_pool2d, avg_pool2d, and adaptive         talc_pool2d_problem
 ///     batch_norm2d                                 talc_batch_norm2d_problem
 ///     sum, mean, max, argmax                       talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed

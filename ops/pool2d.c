@@ -12,7 +12,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const op_names[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d" };
+static const char *const op_names[] = { "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d",
+                                        "adaptive_max_pool2d" };
 
 // ---- Checks -------------------------------------------------------------------------------------------------
 
@@ -81,11 +82,11 @@ static bool read_padding(const talc_pool2d_options *o, talc_pool2d_problem *p)
 static bool check_kind(const talc_pool2d_problem *p)
 {
     const char *op = op_names[p->kind];
-    if (p->kind != TALC_POOL2D_MAX && (p->dilation_h != 1 || p->dilation_w != 1))
+    if (!talc_pool2d_is_max(p) && (p->dilation_h != 1 || p->dilation_w != 1))
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: dilation [%" PRId64 ",%" PRId64 "] is an option of max_pool2d", op,
                   p->dilation_h, p->dilation_w);
-    else if (p->kind == TALC_POOL2D_MAX && (p->exclude_padding || p->divisor != 0))
+    else if (talc_pool2d_is_max(p) && (p->exclude_padding || p->divisor != 0))
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: exclude_padding and divisor_override are options of avg_pool2d", op);
     else if (p->divisor < 0)
@@ -171,7 +172,8 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 // ---- Gradient -----------------------------------------------------------------------------------------------
 
 static const char *const gradient_names[] = { "max_pool2d.grad_input", "avg_pool2d.grad_input",
-                                              "adaptive_avg_pool2d.grad_input" };
+                                              "adaptive_avg_pool2d.grad_input",
+                                              "adaptive_max_pool2d.grad_input" };
 
 static void pool2d_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
@@ -223,7 +225,7 @@ static talc_tensor *pool(const talc_tensor *x, const char *forced, talc_pool2d_p
                          talc_tensor **indices)
 {
     const char *op = op_names[p->kind];
-    p->indices = indices != NULL || (p->kind == TALC_POOL2D_MAX && talc_tape_wants_one(x));
+    p->indices = indices != NULL || (talc_pool2d_is_max(p) && talc_tape_wants_one(x));
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->pool2d, p, forced, 0))
         return NULL;
@@ -286,17 +288,26 @@ talc_tensor *talc_max_pool2d_indices(const talc_tensor *x, const talc_pool2d_opt
     return pool_windows(TALC_POOL2D_MAX, x, options, indices);
 }
 
-talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW)
+static talc_tensor *pool_shares(talc_pool2d_kind kind, const talc_tensor *x, int64_t OH, int64_t OW)
 {
-    talc_pool2d_problem problem = { .kind = TALC_POOL2D_ADAPTIVE_AVG, .OH = OH, .OW = OW };
+    talc_pool2d_problem problem = { .kind = kind, .OH = OH, .OW = OW };
     if (!read_input(x, &problem))
         return NULL;
     if (OH < 0 || OW < 0 || OH > INT32_MAX || OW > INT32_MAX) {
         talc_fail(TALC_BAD_ARGUMENT,
-                  "adaptive_avg_pool2d: output size [%" PRId64 ",%" PRId64
-                  "] must be from 0 to 2147483647",
-                  OH, OW);
+                  "%s: output size [%" PRId64 ",%" PRId64 "] must be from 0 to 2147483647",
+                  op_names[kind], OH, OW);
         return NULL;
     }
     return pool(x, NULL, &problem, NULL);
+}
+
+talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW)
+{
+    return pool_shares(TALC_POOL2D_ADAPTIVE_AVG, x, OH, OW);
+}
+
+talc_tensor *talc_adaptive_max_pool2d(const talc_tensor *x, int64_t OH, int64_t OW)
+{
+    return pool_shares(TALC_POOL2D_ADAPTIVE_MAX, x, OH, OW);
 }

@@ -5,7 +5,7 @@
 ///     avg:  y[n, c, oh, ow] = 1/D * sum over the same taps of x, with dilation 1
 ///           D = divisor_override when given; else the window's elements inside the padded image, which what ceil_mode adds
 ///           is no part of; with exclude_padding those inside the image
-///     adaptive avg: the average over ih = floor(oh * H / OH) .. ceil((oh + 1) * H / OH) - 1, iw likewise
+///     adaptive: the same over ih = floor(oh * H / OH) .. ceil((oh + 1) * H / OH) - 1, iw likewise
 ///
 /// Shapes: x [N, C, H, W] or [C, H, W], y alike with OH, OW for H, W, where
 ///     OH = floor((H + top + bottom - dilation_h * (KH - 1) - 1) / stride_h) + 1
@@ -21,7 +21,7 @@
 /// is negative or above dilation * (kernel - 1), `same` with a stride, a negative divisor, an option of the other kind of pooling,
 /// a kernel larger than the padded input, an algorithm that does not exist or refuses, no memory.
 ///
-/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and adaptive_avg_pool2d, which have one padding for
+/// Source: textbook; semantics as torch.nn.functional.max_pool2d, avg_pool2d and the adaptive ones, which have one padding for
 /// both sides, of at most half the kernel.
 #ifndef TALC_OPS_POOL2D_H
 #define TALC_OPS_POOL2D_H
@@ -51,6 +51,7 @@ TALC_API talc_tensor *talc_avg_pool2d(const talc_tensor *x, const talc_pool2d_op
 
 /// y. OH and OW may be 0: it is then empty.
 TALC_API talc_tensor *talc_adaptive_avg_pool2d(const talc_tensor *x, int64_t OH, int64_t OW);
+TALC_API talc_tensor *talc_adaptive_max_pool2d(const talc_tensor *x, int64_t OH, int64_t OW);
 
 /// talc_max_pool2d, and in *indices an i64 tensor of y's shape: where in its plane of H * W elements each maximum stands.
 /// Of equal maxima it is the first; of several NaN the last, as in PyTorch; -1 where the window holds no element.
@@ -65,6 +66,7 @@ typedef enum talc_pool2d_kind {
     TALC_POOL2D_MAX,
     TALC_POOL2D_AVG,
     TALC_POOL2D_ADAPTIVE_AVG,
+    TALC_POOL2D_ADAPTIVE_MAX,
     TALC_POOL2D_KIND_COUNT
 } talc_pool2d_kind;
 
@@ -84,6 +86,16 @@ typedef struct talc_pool2d_problem {
     bool exclude_padding;
     int64_t divisor; ///< 0: the window's own
 } talc_pool2d_problem;
+
+static inline bool talc_pool2d_is_max(const talc_pool2d_problem *p)
+{
+    return p->kind == TALC_POOL2D_MAX || p->kind == TALC_POOL2D_ADAPTIVE_MAX;
+}
+
+static inline bool talc_pool2d_is_adaptive(const talc_pool2d_problem *p)
+{
+    return p->kind == TALC_POOL2D_ADAPTIVE_AVG || p->kind == TALC_POOL2D_ADAPTIVE_MAX;
+}
 
 /// Device pointers to contiguous operands. Forward reads x and writes y, and indices when the problem says so; the input
 /// gradient reads dy, and indices for max, and writes dx. Others are NULL.

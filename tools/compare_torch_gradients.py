@@ -15,7 +15,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from compare_torch_problems import (Case, Convolution, adaptive_avg_pool2d, avg_pool2d, extent, fill, max_pool2d, maybe, one, pad,
+from compare_torch_problems import (Case, Convolution, adaptive_avg_pool2d, adaptive_max_pool2d,
+                                    avg_pool2d, extent, fill, max_pool2d, maybe, one, pad,
                                     pair, summed, upsample2d, words)
 from talc_library import ConvTranspose2dOptions, Pair
 
@@ -204,5 +205,6 @@ OPS = {"conv2d.grad_input": conv2d_grad_input, "conv2d.grad_weight": conv2d_grad
        "conv_transpose2d.grad_weight": lambda rng, dtype: conv_transpose2d_gradient(rng, dtype, 1)}
 OPS.update({f"{op}.grad_input": pooling_gradient(make) for op, make in
             [("max_pool2d", max_pool2d), ("avg_pool2d", avg_pool2d), ("adaptive_avg_pool2d", adaptive_avg_pool2d),
+             ("adaptive_max_pool2d", adaptive_max_pool2d),
              ("pad", pad), ("upsample2d", upsample2d)]})
 WEIGHTS = {"conv2d.grad_input": 3, "conv2d.grad_weight": 3, "conv_transpose2d": 2}

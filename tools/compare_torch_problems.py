@@ -333,18 +333,29 @@ def avg_pool2d(rng, dtype):
                 lambda: [summed(pool, [x], dtype, K, divided=True)], pool=pool, readers=K)
 
 
-def adaptive_avg_pool2d(rng, dtype):
-    x = pool_image(rng, dtype)
+def adaptive_pool2d(rng, dtype, most):
+    x = pool_image(rng, dtype, nan=most)
     size = [int(rng.integers(0 if rng.random() < 0.1 else 1, 2 * e + 1)) for e in x.shape[-2:]]
     K = np.prod([e // max(o, 1) + 2 for e, o in zip(x.shape[-2:], size)])
     readers = np.prod([o // e + 2 for e, o in zip(x.shape[-2:], size)])
 
     def pool(x):
-        return F.adaptive_avg_pool2d(x, size)
+        return (F.adaptive_max_pool2d if most else F.adaptive_avg_pool2d)(x, size)
+
+    def dues():
+        return [Due(pool(torch.from_numpy(x)).numpy())] if most else [summed(pool, [x], dtype, K, divided=True)]
 
     return Case(f"{'x'.join(map(str, x.shape))}:o{size[0]}x{size[1]}" + words(dtype), [x],
-                lambda talc, x: [talc.adaptive_avg_pool2d(x, *size)],
-                lambda: [summed(pool, [x], dtype, K, divided=True)], pool=pool, readers=readers)
+                lambda talc, x: [(talc.adaptive_max_pool2d if most else talc.adaptive_avg_pool2d)(x, *size)],
+                dues, pool=pool, readers=readers)
+
+
+def adaptive_avg_pool2d(rng, dtype):
+    return adaptive_pool2d(rng, dtype, False)
+
+
+def adaptive_max_pool2d(rng, dtype):
+    return adaptive_pool2d(rng, dtype, True)
 
 
 PADDING = ["constant", *MODES[1:]]
@@ -556,6 +567,7 @@ def reduction(rng, dtype, op):
 
 
 OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,
+       "adaptive_max_pool2d": adaptive_max_pool2d,
        "pad": pad, "upsample2d": upsample2d, "batch_norm2d": batch_norm2d, "linear": linear, "matmul": matmul, "softmax": softmax,
        "log_softmax": lambda rng, dtype: softmax(rng, dtype, log=True)}
 OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) for op in ("sum", "mean", "max", "argmax")})

@@ -140,6 +140,7 @@ F(avg_pool, POOL(avg, .kernel = { 2, 3 }))
 F(avg_pool_overlap, POOL(avg, .kernel = { 3, 3 }, .stride = { 2, 2 }, .padding = { 1, 1 },
                          .ceil_mode = true, .exclude_padding = true))
 F(adaptive_pool, talc_adaptive_avg_pool2d(x[0], 3, 7))
+F(adaptive_max_pool, talc_adaptive_max_pool2d(x[0], 3, 7))
 
 #define PAD(...) talc_pad(x[0], &(talc_pad_options){ __VA_ARGS__ })
 F(pad, PAD(.padding = { 1, -1, 0, 2 }, .value = 3))
@@ -215,6 +216,7 @@ static talc_module *resnet20_b(void)
 const gradient_case gradient_cases[] = {
     { "abs", "", abs_of, 1, { D2(4, 6) }, -2, 2, NULL },
     { "adaptive_avg_pool2d", "windows that overlap", adaptive_pool, 1, { D4(2, 2, 7, 5) }, -2, 2, NULL },
+    { "adaptive_max_pool2d", "windows that overlap", adaptive_max_pool, 1, { D4(2, 2, 7, 5) }, -2, 2, NULL },
     { "add", "broadcast", add, 2, { D2(3, 5), D1(5) }, -2, 2, NULL },
     { "avg_pool2d", "", avg_pool, 1, { D4(2, 2, 4, 6) }, -2, 2, NULL },
     { "avg_pool2d", "windows that overlap, ceil_mode, exclude_padding", avg_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },

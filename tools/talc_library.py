@@ -101,13 +101,14 @@ class Device(Structure):  # tensor/device.h, the beginning
 
 
 # Each op's list in the backend. What talc_algorithm_force knows the op as, where that is another name, stands in FORCED.
-LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d",
+LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d", "adaptive_max_pool2d": "pool2d",
          "batch_norm2d": "batch_norm2d", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
          "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce",
          "conv2d.grad_input": "conv2d", "conv2d.grad_weight": "conv2d", "conv2d.grad_bias": "reduce",
          "conv_transpose2d": "conv2d", "conv_transpose2d.grad_input": "conv2d", "conv_transpose2d.grad_weight": "conv2d",
          "max_pool2d.grad_input": "pool2d", "avg_pool2d.grad_input": "pool2d",
-         "adaptive_avg_pool2d.grad_input": "pool2d", "pad": "resample", "upsample2d": "resample",
+         "adaptive_avg_pool2d.grad_input": "pool2d", "adaptive_max_pool2d.grad_input": "pool2d",
+         "pad": "resample", "upsample2d": "resample",
          "pad.grad_input": "resample", "upsample2d.grad_input": "resample"}
 FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
@@ -125,6 +126,7 @@ FUNCTIONS = {  # result, then arguments
     "conv_transpose2d": [T, T, T, T, POINTER(ConvTranspose2dOptions)],
     "max_pool2d": [T, T, POINTER(Pool2dOptions)], "avg_pool2d": [T, T, POINTER(Pool2dOptions)],
     "max_pool2d_indices": [T, T, POINTER(Pool2dOptions), POINTER(T)], "adaptive_avg_pool2d": [T, T, c_int64, c_int64],
+    "adaptive_max_pool2d": [T, T, c_int64, c_int64],
     "pad": [T, T, POINTER(PadOptions)], "upsample2d": [T, T, POINTER(Upsample2dOptions)],
     "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
     "linear": [T, T, T, T, POINTER(LinearOptions)], "matmul": [T, T, T],

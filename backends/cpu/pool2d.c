@@ -195,7 +195,7 @@ static void reference_row(const talc_pool2d_problem *p, const talc_pool2d_argume
             }
         const double average = sum / window_divisor(p, h, w);
         talc_cpu_store(p->dtype, arguments->y, row * OW + ow,
-                       p->kind == TALC_POOL2D_MAX ? most : average);
+                       talc_pool2d_is_max(p) ? most : average);
         if (p->indices)
             arguments->indices[row * OW + ow] = most_at;
     }
@@ -213,7 +213,7 @@ static double gathered(const talc_pool2d_problem *p, const talc_pool2d_arguments
         for (int64_t ow = columns.lo; ow < columns.hi; ow++) {
             const int64_t at = (plane * p->OH + oh) * p->OW + ow;
             const double dy = talc_cpu_load(p->dtype, arguments->dy, at);
-            if (p->kind != TALC_POOL2D_MAX)
+            if (!talc_pool2d_is_max(p))
                 sum += dy / window_divisor(p, talc_pool2d_window_of(axis_h, oh),
                                            talc_pool2d_window_of(axis_w, ow));
             else if (arguments->indices[at] == ih * p->W + iw)

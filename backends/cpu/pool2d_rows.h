@@ -12,7 +12,7 @@ static inline T NAMED(larger)(T most, T value)
 static void NAMED(combine_rows)(const talc_pool2d_problem *p, talc_pool2d_window h, const T *plane,
                                 int64_t c0, int64_t count, T *restrict columns)
 {
-    const bool max = p->kind == TALC_POOL2D_MAX;
+    const bool max = talc_pool2d_is_max(p);
     for (int64_t i = 0; i < count; i++)
         columns[i] = max ? -(T)INFINITY : 0;
     for (int64_t ih = h.first; ih < h.end; ih += h.step) {
@@ -37,13 +37,13 @@ static void NAMED(combine_columns_inside)(const talc_pool2d_problem *p, int64_t 
         y[i] = first[i * stride];
     for (int64_t kw = 1; kw < p->KW; kw++) {
         const T *restrict tap = first + kw * p->dilation_w;
-        if (p->kind == TALC_POOL2D_MAX && stride == 1)
+        if (talc_pool2d_is_max(p) && stride == 1)
             for (int64_t i = 0; i < end - begin; i++)
                 y[i] = NAMED(larger)(y[i], tap[i]);
-        else if (p->kind == TALC_POOL2D_MAX && stride == 2)
+        else if (talc_pool2d_is_max(p) && stride == 2)
             for (int64_t i = 0; i < end - begin; i++)
                 y[i] = NAMED(larger)(y[i], tap[2 * i]);
-        else if (p->kind == TALC_POOL2D_MAX)
+        else if (talc_pool2d_is_max(p))
             for (int64_t i = 0; i < end - begin; i++)
                 y[i] = NAMED(larger)(y[i], tap[i * stride]);
         else if (stride == 2)
@@ -59,10 +59,10 @@ static void NAMED(combine_columns_inside)(const talc_pool2d_problem *p, int64_t 
 static T NAMED(combine_columns)(const talc_pool2d_problem *p, talc_pool2d_window w, int64_t c0,
                                 const T *columns)
 {
-    T result = p->kind == TALC_POOL2D_MAX ? -(T)INFINITY : 0;
+    T result = talc_pool2d_is_max(p) ? -(T)INFINITY : 0;
     for (int64_t iw = w.first; iw < w.end; iw += w.step)
-        result = p->kind == TALC_POOL2D_MAX ? NAMED(larger)(result, columns[iw - c0])
-                                            : result + columns[iw - c0];
+        result = talc_pool2d_is_max(p) ? NAMED(larger)(result, columns[iw - c0])
+                                       : result + columns[iw - c0];
     return result;
 }
 
@@ -85,7 +85,7 @@ static void NAMED(pool_tile)(const talc_pool2d_problem *p, talc_pool2d_window h,
         y[ow] = NAMED(combine_columns)(p, talc_pool2d_window_of(axis, ow), c0, columns);
     for (int64_t ow = outside; ow < ow1; ow++)
         y[ow] = NAMED(combine_columns)(p, talc_pool2d_window_of(axis, ow), c0, columns);
-    if (p->kind == TALC_POOL2D_MAX)
+    if (talc_pool2d_is_max(p))
         return;
     for (int64_t ow = ow0; ow < inside; ow++)
         y[ow] /= (T)window_divisor(p, h, talc_pool2d_window_of(axis, ow));
@@ -189,7 +189,7 @@ static void NAMED(pool_gradient)(const talc_pool2d_problem *p, const talc_pool2d
     const T *dy = (const T *)a->dy + plane * outputs;
     T *dx = (T *)a->dx + plane * p->H * p->W;
     memset(dx, 0, (size_t)(p->H * p->W) * sizeof *dx);
-    if (p->kind != TALC_POOL2D_MAX) {
+    if (!talc_pool2d_is_max(p)) {
         NAMED(average_gradient)(p, dy, dx);
         return;
     }

@@ -442,7 +442,9 @@ Test(bad_input_ops, conv2d_options)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_conv2d(image, weight, bias, &(talc_conv2d_options){ .precision = 9 }));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm ''", CONV2D(.algorithm = ""));
-    refused_end(35);
+    REFUSED(TALC_BAD_DTYPE, "adaptive_max_pool2d: x is i64, it must be f32 or f64", talc_adaptive_max_pool2d(integers, 1, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "adaptive_max_pool2d: output size [2,-1] must be from 0 to 2147483647", talc_adaptive_max_pool2d(image, 2, -1));
+    refused_end(37);
 }
 
 Test(bad_input_ops, conv2d_problems)

@@ -41,6 +41,12 @@ static talc_tensor *f_adaptive(talc_tensor *const x[], void *context)
     return talc_adaptive_avg_pool2d(x[0], out[0], out[1]);
 }
 
+static talc_tensor *f_adaptive_max(talc_tensor *const x[], void *context)
+{
+    const int64_t *out = options_of(context);
+    return talc_adaptive_max_pool2d(x[0], out[0], out[1]);
+}
+
 /* Channel statistics: c / 4 and c + 1 / 2. */
 static talc_tensor *normalised(const talc_tensor *x, const talc_tensor *weight,
                                const talc_tensor *bias, const talc_batch_norm2d_options *options)
@@ -115,6 +121,8 @@ static const window_case cases[] = {
     { "adaptive", "adaptive_avg_pool2d", f_adaptive, { 4, { 2, 3, 5, 8 } }, (const int64_t[]){ 3, 5 } },
     { "adaptive, to one", "adaptive_avg_pool2d", f_adaptive, { 4, { 3, 5, 7, 7 } }, (const int64_t[]){ 1, 1 } },
     { "adaptive, to more", "adaptive_avg_pool2d", f_adaptive, { 4, { 2, 3, 4, 3 } }, (const int64_t[]){ 7, 3 } },
+    { "adaptive max", "adaptive_max_pool2d", f_adaptive_max, { 4, { 2, 3, 5, 8 } }, (const int64_t[]){ 3, 5 } },
+    { "adaptive max, to more", "adaptive_max_pool2d", f_adaptive_max, { 4, { 2, 3, 4, 3 } }, (const int64_t[]){ 7, 3 } },
     { "norm", "batch_norm2d", f_norm, { 4, { 3, 4, 5, 7 } }, NORM{ .training = true } },
     { "norm, activated", "batch_norm2d", f_norm, { 4, { 2, 3, 4, 8 } }, NORM{ .training = true, .activation = TALC_ACTIVATION_TANH } },
     { "norm without weight", "batch_norm2d", f_norm_plain, { 4, { 9, 3, 1, 1 } }, NORM{ .training = true, .eps = 0.1 } },

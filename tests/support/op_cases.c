@@ -215,6 +215,7 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(max_pool2d_indices, max_indices(in))                                                                             \
     X(avg_pool2d,      talc_avg_pool2d(in->image, &(talc_pool2d_options){ .kernel = { 2, 3 }, .ceil_mode = true }))    \
     X(adaptive_avg_pool2d, talc_adaptive_avg_pool2d(in->image, 3, 4))                                                  \
+    X(adaptive_max_pool2d, talc_adaptive_max_pool2d(in->image, 3, 4))                                                  \
     X(batch_norm2d,    talc_batch_norm2d(in->image, in->mean, in->variance, in->mean, in->variance, NULL))             \
     X(batch_norm2d_training, batch_norm2d_training(in))                                                                \
     X(batch_norm2d_count, batch_norm2d_count(in))                                                                      \

@@ -131,14 +131,14 @@ static void launch_gather(talc_device *device, const talc_pool2d_problem *p,
 static bool is_narrow_backwards(const talc_pool2d_problem *p)
 {
     constexpr int64_t MOST = 1 << 15;
-    return is_narrow(p) && (p->kind != TALC_POOL2D_ADAPTIVE_AVG || (p->H < MOST && p->W < MOST));
+    return is_narrow(p) && (!talc_pool2d_is_adaptive(p) || (p->H < MOST && p->W < MOST));
 }
 
 template <typename T>
 static void launch_gradient(talc_device *device, const talc_pool2d_problem *p,
                             const talc_pool2d_arguments *arguments)
 {
-    const bool max = p->kind == TALC_POOL2D_MAX;
+    const bool max = talc_pool2d_is_max(p);
     const auto launch =
         is_narrow_backwards(p)
             ? (max ? launch_gather<true, T, int> : launch_gather<false, T, int>)

@@ -26,8 +26,8 @@ namespace
 /* Adaptive windows of one size are plain ones. */
 static talc_pool2d_problem plain(talc_pool2d_problem p)
 {
-    if (p.kind == TALC_POOL2D_ADAPTIVE_AVG && p.H % p.OH == 0 && p.W % p.OW == 0) {
-        p.kind = TALC_POOL2D_AVG;
+    if (talc_pool2d_is_adaptive(&p) && p.H % p.OH == 0 && p.W % p.OW == 0) {
+        p.kind = talc_pool2d_is_max(&p) ? TALC_POOL2D_MAX : TALC_POOL2D_AVG;
         p.KH = p.stride_h = p.H / p.OH;
         p.KW = p.stride_w = p.W / p.OW;
         p.dilation_h = p.dilation_w = 1;
@@ -44,8 +44,8 @@ struct auto_row {
     /* Threads of `separable` read all columns, also between windows; an image that is one window is contiguous already. */
     static bool is_for_separable(const talc_pool2d_problem *p)
     {
-        const bool far = p->kind != TALC_POOL2D_ADAPTIVE_AVG &&
-                         p->stride_w > 4 * ((p->KW - 1) * p->dilation_w + 1);
+        const bool far =
+            !talc_pool2d_is_adaptive(p) && p->stride_w > 4 * ((p->KW - 1) * p->dilation_w + 1);
         const bool one = p->OH == 1 && p->OW == 1 && p->H * p->W >= 1024;
         return !far && !one && separable_row::refuses(p) == NULL;
     }
@@ -75,7 +75,7 @@ static talc_status run(talc_device *device, const talc_pool2d_problem *problem, 
         using T = typename decltype(element)::type;
         if (p.direction == TALC_GRAD_INPUT)
             launch_gradient<T>(device, &p, arguments);
-        else if (p.kind != TALC_POOL2D_MAX)
+        else if (!talc_pool2d_is_max(&p))
             Row::template launch<total, T>(device, &p, arguments);
         else if (p.indices)
             Row::template launch<located_maximum, T>(device, &p, arguments);

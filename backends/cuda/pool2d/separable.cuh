@@ -39,7 +39,7 @@ struct separable_plan {
     /// row do not fit.
     bool cut(const talc_pool2d_problem *p, int64_t all, int64_t least)
     {
-        const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+        const bool adaptive = talc_pool2d_is_adaptive(p);
         const int64_t size = (int64_t)talc_dtype_size(p->dtype), row = p->W * size;
         const int64_t state_row = p->W * size * (p->indices ? 2 : 1) + (int64_t)sizeof(window_rows);
         const int64_t high = adaptive ? p->H / p->OH + 2 : (p->KH - 1) * p->dilation_h + 1;

@@ -103,7 +103,7 @@ static __global__ void __launch_bounds__(BLOCK)
 /* Threads an output: several where windows are large and far apart, else neighbouring outputs read neighbouring elements. */
 static int threads_of(const talc_pool2d_problem *p)
 {
-    const bool adaptive = p->kind == TALC_POOL2D_ADAPTIVE_AVG;
+    const bool adaptive = talc_pool2d_is_adaptive(p);
     const double size = (double)(adaptive ? p->H / p->OH + 1 : p->KH) *
                         (double)(adaptive ? p->W / p->OW + 1 : p->KW);
     const int64_t apart = p->OW == 1 ? p->W : adaptive ? p->W / p->OW : p->stride_w;
