@@ -223,24 +223,17 @@ static void resample_gradient(const talc_node *node, const talc_tensor *dy,
 
 // ---- The ops ------------------------------------------------------------------------------------------------
 
-/* The element beside those of x as a tensor; NULL where it is 0 or nothing shows it. */
-static talc_tensor *value_of(const talc_tensor *x, const talc_pad_options *options)
-{
-    if (options == NULL || options->mode != TALC_PADDING_ZEROS || options->value == 0)
-        return NULL;
-    return talc_full(x->device, x->dtype, TALC_SCALAR, options->value);
-}
-
-/* y of these extents; `options` are those of pad. */
+/* y of these extents. The value is a tensor of one element, so that it is converted as every other. */
 static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dims,
-                             const talc_pad_options *options, const talc_resample_problem *p)
+                             const talc_resample_problem *p)
 {
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->resample, p, NULL, 0))
         return NULL;
     talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
-    talc_tensor *value = y == NULL ? NULL : value_of(x, options);
+    talc_tensor *value =
+        y == NULL || p->value == 0 ? NULL : talc_full(x->device, x->dtype, TALC_SCALAR, p->value);
     talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
     talc_status status = talc_error_status();
     if (status == TALC_OK && talc_numel(y) > 0) {
@@ -286,7 +279,9 @@ talc_tensor *talc_pad(const talc_tensor *x, const talc_pad_options *options)
 {
     if (!check_pad(x, options))
         return NULL;
-    talc_resample_problem problem = { .dtype = x->dtype };
+    talc_resample_problem problem = { .dtype = x->dtype,
+                                      .value = options->mode == TALC_PADDING_ZEROS ? options->value
+                                                                                   : 0 };
     talc_dims dims = talc_dims_of(x);
     bool crops = false;
     add_plain(&problem, 1);
@@ -303,7 +298,7 @@ talc_tensor *talc_pad(const talc_tensor *x, const talc_pad_options *options)
     }
     if (crops && options->mode == TALC_PADDING_CIRCULAR)
         return crop_and_pad(x, *options);
-    return resample("pad", x, dims, options, &problem);
+    return resample("pad", x, dims, &problem);
 }
 
 talc_tensor *talc_upsample2d(const talc_tensor *x, const talc_upsample2d_options *options)
@@ -322,5 +317,5 @@ talc_tensor *talc_upsample2d(const talc_tensor *x, const talc_upsample2d_options
         dims.dim[i] = out[image];
         add_axis(&problem, upsample_axis(options, x->dims[i], out[image], options->scale[image]));
     }
-    return resample("upsample2d", x, dims, NULL, &problem);
+    return resample("upsample2d", x, dims, &problem);
 }

@@ -84,6 +84,7 @@ typedef struct talc_resample_problem {
     talc_dtype dtype;
     int rank;
     talc_resample_axis axes[TALC_MAX_RANK];
+    double value; ///< what arguments->value is, for the check of models
 } talc_resample_problem;
 
 typedef struct talc_resample_arguments {
