@@ -16,6 +16,7 @@
 #include "../ops/conv2d.h"
 #include "../ops/conv_transpose2d.h"
 #include "../ops/pool2d.h"
+#include "../ops/resample.h"
 #include "module.h"
 
 TALC_BEGIN_DECLARATIONS
@@ -94,6 +95,10 @@ TALC_API talc_module *talc_nn_sigmoid(void);
 TALC_API talc_module *talc_nn_tanh(void);
 TALC_API talc_module *talc_nn_flatten(void); ///< [N, ...] -> [N, product of the rest]
 
+/// Dimension `dim` of x becomes dimensions of these extents, of which one may be -1. Errors: in forward, extents whose product is
+/// another than that dimension's extent.
+TALC_API talc_module *talc_nn_unflatten(int dim, talc_dims dims);
+
 /// In train mode each element is 0 with probability p, drawn anew each time, as talc_dropout says; in evaluation mode it returns x itself.
 /// Error: p outside 0 .. 1.
 TALC_API talc_module *talc_nn_dropout(double p);
@@ -102,8 +107,17 @@ TALC_API talc_module *talc_nn_dropout(double p);
 TALC_API talc_module *talc_nn_max_pool2d(const talc_pool2d_options *options);
 TALC_API talc_module *talc_nn_avg_pool2d(const talc_pool2d_options *options);
 
-/// [N, C, H, W] -> [N, C, OH, OW], each output the mean of its share of the input.
+/// [N, C, H, W] -> [N, C, OH, OW], each output the mean or the maximum of its share of the input; 1, 1 pools whole planes.
 TALC_API talc_module *talc_nn_adaptive_avg_pool2d(int64_t OH, int64_t OW);
+TALC_API talc_module *talc_nn_adaptive_max_pool2d(int64_t OH, int64_t OW);
+
+/// talc_pad and talc_upsample2d, whose options are copied. By its mode a padding is called ZeroPad2d, ConstantPad2d,
+/// ReflectionPad2d, ReplicationPad2d or CircularPad2d.
+TALC_API talc_module *talc_nn_pad2d(const talc_pad_options *options);
+TALC_API talc_module *talc_nn_upsample(const talc_upsample2d_options *options);
+
+/// talc_channel_shuffle.
+TALC_API talc_module *talc_nn_channel_shuffle(int64_t groups);
 
 // ---- Chains -------------------------------------------------------------------------------------------------
 
@@ -117,6 +131,14 @@ TALC_API talc_module *talc_nn_sequential_append(talc_module *sequential, talc_mo
 /// A sequential of `count` modules, whose ownership passes, also on failure: a module that the list names twice is refused, and
 /// freed once; one that has a parent already is refused and stays where it is.
 TALC_API talc_module *talc_nn_sequential_of(talc_module *const modules[], int count);
+
+/// Modules "0", "1", ... for a forward function of the caller's own, which picks from them; to apply the list itself is an error.
+/// Children are added with talc_nn_sequential_append.
+TALC_API talc_module *talc_nn_module_list(void);
+
+/// Child number `index`, a negative one counted from the end; an index outside is an error. And how many there are; 0 for NULL.
+TALC_API talc_module *talc_nn_module_list_at(const talc_module *list, int index);
+TALC_API int talc_nn_module_list_count(const talc_module *list);
 
 /// talc_nn_sequential_of for modules written out. C leaves open in which order list elements are made; where draws
 /// from the generator must come in order on every compiler, append one by one.

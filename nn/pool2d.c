@@ -72,6 +72,12 @@ static talc_tensor *adaptive_avg_pool2d_forward(talc_module *module, talc_tensor
     return talc_adaptive_avg_pool2d(x, self->OH, self->OW);
 }
 
+static talc_tensor *adaptive_max_pool2d_forward(talc_module *module, talc_tensor *x)
+{
+    const adaptive_pool2d *self = (adaptive_pool2d *)module;
+    return talc_adaptive_max_pool2d(x, self->OH, self->OW);
+}
+
 static const talc_module_class adaptive_avg_pool2d_class = {
     .name = "AdaptiveAvgPool2d",
     .size = sizeof(adaptive_pool2d),
@@ -79,7 +85,19 @@ static const talc_module_class adaptive_avg_pool2d_class = {
     .forward = adaptive_avg_pool2d_forward,
 };
 
+static const talc_module_class adaptive_max_pool2d_class = {
+    .name = "AdaptiveMaxPool2d",
+    .size = sizeof(adaptive_pool2d),
+    .init = adaptive_init,
+    .forward = adaptive_max_pool2d_forward,
+};
+
 talc_module *talc_nn_adaptive_avg_pool2d(int64_t OH, int64_t OW)
 {
     return talc_module_new(&adaptive_avg_pool2d_class, (const int64_t[]){ OH, OW });
+}
+
+talc_module *talc_nn_adaptive_max_pool2d(int64_t OH, int64_t OW)
+{
+    return talc_module_new(&adaptive_max_pool2d_class, (const int64_t[]){ OH, OW });
 }

@@ -86,3 +86,37 @@ talc_module *talc_nn_sequential_of(talc_module *const modules[], int count)
     talc_module_free(sequential);
     return NULL;
 }
+
+// ---- ModuleList -----------------------------------------------------------------------------------------------
+
+static const talc_module_class module_list_class = {
+    .name = "ModuleList",
+    .size = sizeof(talc_module),
+};
+
+talc_module *talc_nn_module_list(void)
+{
+    return talc_module_new(&module_list_class, NULL);
+}
+
+int talc_nn_module_list_count(const talc_module *list)
+{
+    int count = 0;
+    for (int i = 0; list != NULL && i < list->entries->count; i++)
+        count += list->entries->list[i].child != NULL;
+    return count;
+}
+
+talc_module *talc_nn_module_list_at(const talc_module *list, int index)
+{
+    if (talc_operand_missing("nn_module_list_at", "list", list))
+        return NULL;
+    const int count = talc_nn_module_list_count(list);
+    int left = index < 0 ? index + count : index;
+    for (int i = 0; left >= 0 && i < list->entries->count; i++)
+        if (list->entries->list[i].child != NULL && left-- == 0)
+            return list->entries->list[i].child;
+    talc_fail(TALC_BAD_ARGUMENT, "nn_module_list_at: index %d is outside the %d modules", index,
+              count);
+    return NULL;
+}

@@ -146,6 +146,13 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: eps -1 must be at least 0", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .eps = -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: momentum 1.5 must be from 0 to 1", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .momentum = 1.5 }));
     REFUSED(TALC_BAD_ARGUMENT, "AdaptiveAvgPool2d: OW 0 must be at least 1", talc_nn_adaptive_avg_pool2d(2, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "AdaptiveMaxPool2d: OH -1 must be at least 1", talc_nn_adaptive_max_pool2d(-1, 2));
+    REFUSED(TALC_NULL_ARGUMENT, "Pad2d: options is NULL", talc_nn_pad2d(NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "Pad2d: mode 4 is outside 0..3", talc_nn_pad2d(&(talc_pad_options){ .mode = TALC_PADDING_MODE_COUNT }));
+    REFUSED(TALC_NULL_ARGUMENT, "Upsample: options is NULL", talc_nn_upsample(NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "ChannelShuffle: groups 0 must be at least 1", talc_nn_channel_shuffle(0));
+    REFUSED(TALC_BAD_SHAPE, "Unflatten: shape has rank 0, needs 1 to 8", talc_nn_unflatten(1, TALC_SCALAR));
+    REFUSED(TALC_NULL_ARGUMENT, "nn_module_list_at: list is NULL", talc_nn_module_list_at(NULL, 0));
     REFUSED(TALC_NULL_ARGUMENT, "MaxPool2d: options is NULL", talc_nn_max_pool2d(NULL));
     REFUSED(TALC_NULL_ARGUMENT, "AvgPool2d: options is NULL", talc_nn_avg_pool2d(NULL));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_nn_sequential_append(NULL, talc_nn_relu()));

@@ -254,6 +254,60 @@ Test(layers, functions_and_chains)
         talc_module_free(layers[i]);
 }
 
+/* The ops' tests hold the values; here, that a layer hands its options on. */
+Test(layers, layers_that_rearrange_are_their_ops)
+{
+    talc_pad_options pad = { .padding = { 1, 2, -1, 3 }, .value = 2.5 };
+    talc_upsample2d_options up = { .scale = { 1.7, 0.6 }, .mode = TALC_UPSAMPLE_BILINEAR };
+    talc_tensor *x = input(TALC_F64, TALC_DIMS(2, 6, 5, 4));
+    static const char *const names[] = { "ConstantPad2d", "ReflectionPad2d", "ReplicationPad2d",
+                                         "CircularPad2d", "ZeroPad2d" };
+    for (int i = 0; i < 5; i++) {
+        pad.mode = i % 4;
+        pad.value = i == 4 ? 0 : 2.5;
+        talc_module *layer = talc_nn_pad2d(&pad);
+        assert_no_failure();
+        cr_assert(strcmp(layer->kind->name, names[i]) == 0, "%s", layer->kind->name);
+        assert_near(talc_forward(layer, x), talc_pad(x, &pad), 0, names[i]);
+        talc_module_free(layer);
+    }
+    talc_module *layers[] = { talc_nn_upsample(&up), talc_nn_channel_shuffle(3),
+                              talc_nn_adaptive_max_pool2d(2, 3),
+                              talc_nn_unflatten(1, TALC_DIMS(2, -1)),
+                              talc_nn_unflatten(-1, TALC_DIMS(1, 4, 1)) };
+    const talc_tensor *const due[] = { talc_upsample2d(x, &up), talc_channel_shuffle(x, 3),
+                                       talc_adaptive_max_pool2d(x, 2, 3),
+                                       talc_reshape(x, TALC_DIMS(2, 2, 3, 5, 4)),
+                                       talc_reshape(x, TALC_DIMS(2, 6, 5, 1, 4, 1)) };
+    assert_no_failure();
+    for (int i = 0; i < 5; i++) {
+        assert_near(talc_forward(layers[i], x), due[i], 0, layers[i]->kind->name);
+        talc_module_free(layers[i]);
+    }
+}
+
+Test(layers, a_module_list_is_picked_from)
+{
+    talc_module *list = talc_nn_module_list();
+    talc_module *first = talc_nn_sequential_append(
+        list, talc_nn_linear(&(talc_linear_layer){ .in_features = 2, .out_features = 3 }));
+    talc_module *second = talc_nn_sequential_append(list, talc_nn_relu());
+    cr_assert(talc_nn_module_list_count(list) == 2 && talc_nn_module_list_count(NULL) == 0);
+    cr_assert(talc_nn_module_list_at(list, 0) == first &&
+              talc_nn_module_list_at(list, 1) == second);
+    cr_assert(talc_nn_module_list_at(list, -1) == second &&
+              talc_nn_module_list_at(list, -2) == first);
+    cr_assert(talc_module_find(list, "0.weight") != NULL);
+    assert_no_failure();
+    cr_assert(talc_nn_module_list_at(list, 2) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "nn_module_list_at: index 2 is outside the 2 modules");
+    cr_assert(talc_nn_module_list_at(list, -3) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "nn_module_list_at: index -3 is outside the 2 modules");
+    cr_assert(talc_forward(list, talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2))) == NULL);
+    assert_failure(TALC_UNSUPPORTED, "forward: ModuleList has no forward");
+    talc_module_free(list);
+}
+
 // ---- Initialisation -----------------------------------------------------------------------------------------
 
 /* Every element in [-bound, bound), mean and variance those of the uniform distribution within five standard errors. */
