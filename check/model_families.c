@@ -142,6 +142,16 @@ static bool linear_due(const op_of_family *op, const check_ran *ran, check_model
     return ask(op, ran, due->element) && linear_spread(op, ran, due);
 }
 
+/* A smallest element moves no further than the elements do, nor does the logarithm of a sum of exponentials. */
+static bool as_max_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    talc_reduce_observed max = *(const talc_reduce_observed *)ran->problem;
+    max.function = TALC_MAX;
+    check_ran posed = *ran;
+    posed.problem = &max;
+    return ask(op, ran, due->element) && linear_spread(op, &posed, due);
+}
+
 /* The output that element i of x goes into. */
 static int64_t reduced_index(const talc_reduce_observed *of, talc_dims dims, int64_t i)
 {
@@ -157,10 +167,11 @@ static int64_t reduced_index(const talc_reduce_observed *of, talc_dims dims, int
 }
 
 /* Where another element may be the largest in the reference, the index there may be any: with all others as large as they
- * may be and the largest as small, it is another. The elements of one output come in the order in which argmax counts them. */
+ * may be and the largest as small, it is another. The smallest the other way round. The elements of one output come in the order in which argmax counts them. */
 static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
     const check_array *x = &ran->inputs[0];
+    const bool least = ((const talc_reduce_observed *)ran->problem)->function == TALC_ARGMIN;
     check_array rivals = *x;
     check_ran other = *ran;
     other.inputs = &rivals;
@@ -171,8 +182,8 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
     bool done = seen != NULL && theirs != NULL && rivals.of != NULL && ask(op, ran, due->element);
     for (int64_t i = 0; done && i < x->count; i++) {
         const int64_t o = reduced_index(ran->problem, x->dims, i);
-        const bool largest = seen[o]++ == (int64_t)due->element[o].value;
-        rivals.of[i] = x->of[i] + (largest ? -check_off(x, i) : check_off(x, i));
+        const bool named = seen[o]++ == (int64_t)due->element[o].value;
+        rivals.of[i] = x->of[i] + (named == least ? check_off(x, i) : -check_off(x, i));
     }
     done = done && ask(op, &other, theirs);
     for (int64_t o = 0; done && o < ran->output.count; o++)
@@ -180,6 +191,25 @@ static bool argmax_due(const op_of_family *op, const check_ran *ran, check_model
     talc_memory_free(seen);
     talc_memory_free(theirs);
     talc_memory_free(rivals.of);
+    return done;
+}
+
+/* Elements that move by d change the squares around their mean by sum 2 (x - mean) d, and sum d^2 at most. */
+static bool var_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    const check_array *x = &ran->inputs[0];
+    const talc_reduce_observed *of = ran->problem;
+    const double K = (double)(ran->output.count == 0 ? 0 : x->count / ran->output.count);
+    double *mean = talc_memory_new((size_t)ran->output.count * sizeof *mean + 1, "check_model");
+    const bool done = mean != NULL && ask(op, ran, due->element);
+    for (int64_t i = 0; done && i < x->count; i++)
+        mean[reduced_index(of, x->dims, i)] += x->of[i] / K;
+    for (int64_t i = 0; done && i < x->count; i++) {
+        const int64_t o = reduced_index(of, x->dims, i);
+        const double off = check_off(x, i), left = fmax(K - of->correction, 0);
+        due->spread[o] += (2 * fabs(x->of[i] - mean[o]) + off) * off / left;
+    }
+    talc_memory_free(mean);
     return done;
 }
 
@@ -363,6 +393,10 @@ static const op_of_family ops[] = {
     { "mean", &talc_check_reduce, linear_due, 1 },
     { "max", &talc_check_reduce, linear_due, 1 },
     { "argmax", &talc_check_reduce, argmax_due, 0 },
+    { "min", &talc_check_reduce, as_max_due, 1 },
+    { "argmin", &talc_check_reduce, argmax_due, 0 },
+    { "var", &talc_check_reduce, var_due, 0 },
+    { "logsumexp", &talc_check_reduce, as_max_due, 1 },
     { "softmax", &talc_check_softmax, softmax_due, 0 },
     { "log_softmax", &talc_check_softmax, softmax_due, 0 },
     { "cross_entropy", &talc_check_cross_entropy, cross_entropy_due, 0 },

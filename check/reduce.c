@@ -1,13 +1,14 @@
-/// The family of reductions: sum, mean, max, argmax. `reversed` in a text: x is stored with its dimensions in the reverse
-/// order.
+/// The family of reductions: sum, mean, max, argmax, min, argmin, var, logsumexp. `reversed` in a text: x is stored with its
+/// dimensions in the reverse order; `population`: the variance is that of the elements, with correction 0 instead of 1.
 ///
 /// Sums are held to the bound of their class, which grows with K. ops/reduce.h promises less error for long sums,
 /// min(K, 136 + K / 2^28) u S; tests/ops/test_reduce.c holds the rows of the CPU to that. A mean has K - 1 additions and one
 /// division, so no more roundings than K. Largest values and places have no rounding; nor have sums of integers, which wrap
-/// around.
+/// around. Variances and logarithms of sums are held to K roundings of what ops/reduce.h names.
 #include "ops/reduce.h"
 
 #include "check/data.h"
+#include "check/exponentials.h"
 #include "check/family.h"
 #include "check/layout.h"
 #include "ops/backend.h"
@@ -22,16 +23,29 @@ typedef struct reduce_problem {
     talc_reduce_problem p;
     check_layout x;
     bool reduced[TALC_MAX_RANK];
+    bool population;
     check_part kept, along; /* x's dimensions of both kinds, not merged */
 } reduce_problem;
 
 CHECK_PROBLEM(reduce_problem, talc_reduce_arguments)
 
-static const char *const op_names[] = { "sum", "mean", "max", "argmax", NULL };
+static const char *const op_names[] = { "sum",    "mean", "max",       "argmax", "min",
+                                        "argmin", "var",  "logsumexp", NULL };
 
 static bool is_sum(const talc_reduce_problem *p)
 {
     return p->function == TALC_SUM || p->function == TALC_MEAN;
+}
+
+static bool is_place(const talc_reduce_problem *p)
+{
+    return p->function == TALC_ARGMAX || p->function == TALC_ARGMIN;
+}
+
+/* Results are elements, or say where they stand. */
+static bool is_extreme(const talc_reduce_problem *p)
+{
+    return is_place(p) || p->function == TALC_MAX || p->function == TALC_MIN;
 }
 
 // ---- Problem ------------------------------------------------------------------------------------------------
@@ -46,13 +60,13 @@ static const char *complete(reduce_problem *own)
         return "an input below 2^63 bytes";
     p->outputs = own->kept.count;
     p->K = own->along.count;
-    if (p->K == 0 && !is_sum(p))
+    if (p->K == 0 && is_extreme(p))
         return "at least one element to reduce";
     p->dtype = own->x.dtype;
-    p->y_dtype =
-        p->function == TALC_ARGMAX || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
-            ? TALC_I64
-            : p->dtype;
+    p->correction = p->function == TALC_VAR && !own->population ? 1 : 0;
+    p->y_dtype = is_place(p) || (p->function == TALC_SUM && !talc_dtype_is_float(p->dtype))
+                     ? TALC_I64
+                     : p->dtype;
     p->kept_rank = own->kept.rank;
     p->reduced_rank = own->along.rank;
     memcpy(p->kept_dims, own->kept.dims, sizeof p->kept_dims);
@@ -99,17 +113,26 @@ static const check_word words[] = {
     { "reversed", CHECK_FLAG, FIELD(x.reversed), 1 },
     CHECK_FLOAT_WORDS(FIELD(x.dtype)),
     CHECK_INTEGER_WORDS(FIELD(x.dtype)),
+    { "population", CHECK_FLAG, FIELD(population), 1 },
     { .word = NULL },
 };
 
+static bool needs_floats(const talc_reduce_problem *p)
+{
+    return p->function == TALC_MEAN || p->function == TALC_VAR || p->function == TALC_LOGSUMEXP;
+}
+
 static bool parse(check_reader *r, int op, check_problem *problem)
 {
-    const unsigned integers = 7u << 3; /* which mean does not take */
+    const unsigned integers = 7u << 3, population = 1u << 6;
     reduce_problem *own = writable(problem);
     const char *start = r->at;
     own->p.function = (talc_reduce_function)op;
     if (!talc_check_read_dims(r, &own->x) || !read_axes(r, own) ||
-        !talc_check_read_words(r, words, own->p.function == TALC_MEAN ? integers : 0, own))
+        !talc_check_read_words(r, words,
+                               (needs_floats(&own->p) ? integers : 0) |
+                                   (own->p.function == TALC_VAR ? 0 : population),
+                               own))
         return false;
     const char *wanted = complete(own);
     return wanted == NULL || talc_check_unexpected_at(r, start, wanted);
@@ -142,7 +165,8 @@ static bool random_problem(uint64_t *state, check_problem *problem)
     own->x.reversed = talc_check_draw(state, 0, 2) == 0;
     own->x.dtype =
         talc_check_draw(state, 0, 2) != 0 ? TALC_F32 : dtypes[talc_check_draw(state, 0, 4)];
-    if (own->p.function == TALC_MEAN && !talc_dtype_is_float(own->x.dtype))
+    own->population = own->p.function == TALC_VAR && talc_check_draw(state, 0, 1) != 0;
+    if (needs_floats(&own->p) && !talc_dtype_is_float(own->x.dtype))
         own->x.dtype = TALC_F64;
     const int dims = own->x.rank == 0 ? 1 : own->x.rank;
     bool any = false;
@@ -190,6 +214,8 @@ static double exact_largest(const talc_reduce_problem *p)
 static bool takes(const check_problem *problem, talc_check_kind kind)
 {
     const talc_reduce_problem *p = &read_only(problem)->p;
+    if (p->function == TALC_VAR || p->function == TALC_LOGSUMEXP)
+        return kind != TALC_CHECK_EXACT && kind <= TALC_CHECK_INFINITY;
     if (talc_dtype_is_float(p->dtype))
         return kind == TALC_CHECK_EXACT ? exact_largest(p) >= 1 : kind <= TALC_CHECK_INFINITY;
     return kind == TALC_CHECK_EXACT || kind == TALC_CHECK_HUGE;
@@ -224,12 +250,14 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         return;
     }
     const bool exact = kind == TALC_CHECK_EXACT;
-    talc_check_fill(x, layout->count, layout->dtype, kind, exact ? exact_largest(&own->p) : 1, 1,
-                    seed);
+    /* Exponentials of one size would hide that they are taken below the largest. */
+    const double scale = own->p.function == TALC_LOGSUMEXP ? 8 : 1;
+    talc_check_fill(x, layout->count, layout->dtype, kind, exact ? exact_largest(&own->p) : 1,
+                    scale, seed);
     for (int64_t i = 0; exact && i < layout->count; i++)
         x[i] *= exact_multiple(&own->p);
     /* Several NaN in a reduction, as it matters which of them argmax names. */
-    if (kind == TALC_CHECK_NAN && !is_sum(&own->p))
+    if (kind == TALC_CHECK_NAN && is_extreme(&own->p))
         talc_check_add_nans(x, layout->count, seed);
 }
 
@@ -263,6 +291,38 @@ static check_due sum_due(const reduce_problem *own, const double *x)
                         .S = isfinite(sum) ? (double)(sizes / divisor) : 0 };
 }
 
+static check_due var_due(const reduce_problem *own, const double *x)
+{
+    const long double K = (long double)own->p.K;
+    long double sum = 0, squares = 0, rest = 0;
+    for (int64_t k = 0; k < own->p.K; k++)
+        sum += element(own, x, k);
+    const long double mean = sum / K;
+    for (int64_t k = 0; k < own->p.K; k++) {
+        const long double apart = element(own, x, k) - mean;
+        squares += apart * apart;
+        rest += apart; /* what the mean's rounding left */
+    }
+    const long double divisor = K > own->p.correction ? K - own->p.correction : 0;
+    const long double value = (squares - rest * rest / K) / divisor;
+    const long double size = 4 * (value + fabsl(mean) * sqrtl(value));
+    return (check_due){ .value = value, .K = (double)K, .S = isfinite(size) ? (double)size : 0 };
+}
+
+static check_due logsumexp_due(const reduce_problem *own, const double *x)
+{
+    long double most = -(long double)INFINITY, sum = 0;
+    for (int64_t k = 0; k < own->p.K; k++)
+        most = element(own, x, k) > most ? element(own, x, k) : most;
+    const long double base = isinf(most) ? 0 : most; /* what is infinite stays so */
+    for (int64_t k = 0; k < own->p.K; k++)
+        sum += talc_check_exponential(own->p.dtype, element(own, x, k) - base);
+    const long double value = base + logl(sum);
+    return (check_due){ .value = value,
+                        .K = (double)own->p.K + 2,
+                        .S = isfinite(value) ? (double)(1 + fabsl(value)) : 0 };
+}
+
 static check_due due_of(const check_problem *problem, const check_values *values, int operand,
                         int64_t index)
 {
@@ -274,17 +334,21 @@ static check_due due_of(const check_problem *problem, const check_values *values
         return sum_due(own, x);
     if (is_sum(p))
         return (check_due){ .value = integer_sum(own, x) };
+    if (p->function == TALC_VAR)
+        return var_due(own, x);
+    if (p->function == TALC_LOGSUMEXP)
+        return logsumexp_due(own, x);
+    const bool least = p->function == TALC_MIN || p->function == TALC_ARGMIN;
     double most = element(own, x, 0);
     int64_t most_at = 0;
     for (int64_t k = 1; k < p->K && !isnan(most); k++) {
         const double value = element(own, x, k);
-        if (isnan(value) || value > most) {
+        if (isnan(value) || (least ? value < most : value > most)) {
             most = value;
             most_at = k;
         }
     }
-    return (check_due){ .value =
-                            p->function == TALC_ARGMAX ? (long double)most_at : (long double)most };
+    return (check_due){ .value = is_place(p) ? (long double)most_at : (long double)most };
 }
 
 static double terms(const check_problem *problem)
@@ -299,6 +363,7 @@ static bool pose(const check_ran *ran, check_problem *problem)
     const talc_reduce_observed *observed = ran->problem;
     reduce_problem *own = writable(problem);
     own->p.function = observed->function;
+    own->population = observed->correction == 0;
     memcpy(own->reduced, observed->reduced, sizeof own->reduced);
     own->x = talc_check_layout_of(&ran->inputs[X]);
     return complete(own) == NULL;

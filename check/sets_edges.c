@@ -328,7 +328,7 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n1c2h300w301_residual_train_f64", "batch_norm2d:n90c5h15w15_residual{_relu|_train}",
 
     /* Reductions: of all dimensions, the first, the last, one between, several, neighbours and not. */
-    "sum:{1|7}", "sum:8x16x32{|@0|@2|@0,1|@1,2}", "{sum|mean|max|argmax}:8x16x32@{1|0,2}",
+    "sum:{1|7}", "sum:8x16x32{|@0|@2|@0,1|@1,2}", "{sum|mean|max|argmax|min|argmin|var|logsumexp}:8x16x32@{1|0,2}",
     "sum:3x4x5x6x7@{1,3|0,2,4}", "sum:2x3x2x3x2x3x2x3@{0,2,4,6|1,3,5,7}", "sum:5x1x7@1", "sum:1x9@0",
     "{mean|argmax}:17x33",
 
@@ -340,6 +340,9 @@ const char *const talc_check_edges[] = {
     "{sum|argmax}:{3001x10|41x1001|203x100x3}@1", "max:{9001x4|700x49|301x127|211x31x9}@1",
     "mean:{2003x8|301x49|57x30x49}@1_f64", "argmax:{1027x32|2x40005|9001x8}@1", "sum:{531x64|3x20003|3001x8}@1",
     "argmax:531x64@1_i64", "argmax:301x63@1_f64", "sum:2001x50@1_u8", "max:41x1001@1_f64", "sum:3x40005@1_f64",
+    "{min|argmin}:{3x40005@1|20001x64@0}{|_f64}", "{min|argmin}:531x64@1{|_i64|_i32|_u8}",
+    "{var|logsumexp}:{3x40005@1|20001x64@0|531x64@1|9001x4@1|301x49@1|19x5x7x7@0,2,3|203x100x3@1}{|_f64}",
+    "var:{1x9|7x5}@0{|_population}",
     "argmax:1x40007@1_u8", "argmax:57x12x63@1_i32",
 
     /* Reductions across rows that are no multiple of 16 bytes: few rows, many rows, several blocks. */

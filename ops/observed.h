@@ -5,7 +5,8 @@
 ///     matmul, linear                               talc_matmul_problem
 ///     max_pool2d, avg_pool2d, and adaptive         talc_pool2d_problem
 ///     batch_norm2d                                 talc_batch_norm2d_problem
-///     sum, mean, max, argmax                       talc_reduce_observed
+///     sum, mean, max, argmax, min, argmin, var, logsumexp
+///                                                  talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed
 ///     cross_entropy                                talc_cross_entropy_problem
 ///     neg, relu, sigmoid, tanh, exp, log, sqrt,
@@ -26,6 +27,7 @@
 typedef struct talc_reduce_observed {
     talc_reduce_function function;
     bool reduced[TALC_MAX_RANK]; ///< which dimensions of x go
+    double correction;           ///< of var
 } talc_reduce_observed;
 
 typedef struct talc_softmax_observed {

@@ -15,7 +15,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const names[TALC_REDUCE_COUNT] = { "sum", "mean", "max", "argmax" };
+static const char *const names[TALC_REDUCE_COUNT] = { "sum", "mean",   "max", "argmax",
+                                                      "min", "argmin", "var", "logsumexp" };
+
+static bool is_index(talc_reduce_function function)
+{
+    return function == TALC_ARGMAX || function == TALC_ARGMIN;
+}
+
+static bool needs_an_element(talc_reduce_function function)
+{
+    return is_index(function) || function == TALC_MAX || function == TALC_MIN;
+}
+
+static bool needs_floats(talc_reduce_function function)
+{
+    return function == TALC_MEAN || function == TALC_VAR || function == TALC_LOGSUMEXP;
+}
 
 // ---- Checks and shapes --------------------------------------------------------------------------------------
 
@@ -62,17 +78,17 @@ static talc_dims result_dims(const talc_tensor *x, const bool reduced[TALC_MAX_R
 
 static talc_dtype result_dtype(talc_reduce_function function, talc_dtype dtype)
 {
-    bool integers =
-        function == TALC_ARGMAX || (function == TALC_SUM && !talc_dtype_is_float(dtype));
+    bool integers = is_index(function) || (function == TALC_SUM && !talc_dtype_is_float(dtype));
     return integers ? TALC_I64 : dtype;
 }
 
 // ---- Problem ------------------------------------------------------------------------------------------------
 
 static talc_reduce_problem problem_of(talc_reduce_function function, const talc_tensor *x,
-                                      const bool reduced[TALC_MAX_RANK])
+                                      const bool reduced[TALC_MAX_RANK], double correction)
 {
     talc_reduce_problem p = { .function = function,
+                              .correction = correction,
                               .dtype = x->dtype,
                               .y_dtype = result_dtype(function, x->dtype),
                               .outputs = 1,
@@ -102,13 +118,16 @@ static talc_tensor *without_elements(const char *op, talc_reduce_function functi
                                      const talc_tensor *x, talc_dims dims)
 {
     char text[TALC_DIMS_TEXT];
-    if (function == TALC_MAX || function == TALC_ARGMAX) {
+    if (needs_an_element(function)) {
         talc_fail(TALC_BAD_SHAPE, "%s: x %s has 0 elements to reduce, needs at least 1", op,
                   talc_dims_text(talc_dims_of(x), text));
         return NULL;
     }
     talc_tensor *y = talc_tensor_new(op, x->device, result_dtype(function, x->dtype), dims);
-    if (y != NULL && !talc_fill(y, function == TALC_MEAN ? NAN : 0))
+    const double of_nothing = function == TALC_SUM         ? 0
+                              : function == TALC_LOGSUMEXP ? (double)-INFINITY
+                                                           : NAN;
+    if (y != NULL && !talc_fill(y, of_nothing))
         return talc_result(y, talc_error_status());
     return y;
 }
@@ -124,7 +143,7 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
 
 typedef struct reduce_note {
     talc_reduce_function function;
-    int64_t K;
+    double divisor;
     talc_dims kept; /* x's shape with 1 for each dimension that went */
     bool reduced[TALC_MAX_RANK];
 } reduce_note;
@@ -147,32 +166,53 @@ static talc_tensor *indices_of(const reduce_note *note, talc_dims x, talc_device
     return index;
 }
 
+/* The dimensions that went. */
+static talc_dims axes_of(const reduce_note *note, talc_dims x)
+{
+    talc_dims axes = TALC_SCALAR;
+    for (int i = 0; i < x.rank; i++)
+        if (note->reduced[i])
+            axes.dim[axes.rank++] = i;
+    return axes;
+}
+
 static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
     const reduce_note *note = talc_node_problem(node);
+    const talc_tensor *saved = talc_node_saved(node, 0);
     talc_tensor *each = talc_reshape(dy, note->kept);
-    if (note->function == TALC_MEAN && each != NULL)
-        each = talc_div_scalar(each, (double)note->K);
     const talc_dims x = talc_node_input_dims(node, 0);
-    if (note->function == TALC_MAX && each != NULL)
-        gradients[0] = talc_keep_where(
-            talc_equal(indices_of(note, x, dy->device), talc_node_saved(node, 0)), each, true);
-    else
-        gradients[0] = each == NULL ? NULL : talc_expand(each, x);
+    if (each == NULL)
+        return;
+    switch (note->function) {
+    case TALC_MAX:
+    case TALC_MIN:
+        gradients[0] =
+            talc_keep_where(talc_equal(indices_of(note, x, dy->device), saved), each, true);
+        return;
+    case TALC_VAR: /* of no elements there is no mean, and nothing that needs one */
+        gradients[0] = talc_mul(talc_mul_scalar(each, 2 / note->divisor),
+                                talc_sub(saved, talc_mean(saved, axes_of(note, x), true)));
+        return;
+    case TALC_LOGSUMEXP:
+        gradients[0] = talc_mul(
+            each, talc_exp(talc_sub(saved, talc_reshape(talc_node_saved(node, 1), note->kept))));
+        return;
+    default: /* a sum or a mean */
+        gradients[0] =
+            talc_expand(note->divisor == 1 ? each : talc_div_scalar(each, note->divisor), x);
+    }
 }
 
 static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
-                           bool keep_dims);
+                           double correction, bool keep_dims);
 
-/* Which element max took, in x's shape with 1 for each dimension that went. */
-static talc_tensor *indices_of_largest(const talc_tensor *x, const bool reduced[TALC_MAX_RANK])
+/* Which element max or min took, in x's shape with 1 for each dimension that went. */
+static talc_tensor *indices_taken(const reduce_note *note, const talc_tensor *x)
 {
-    talc_dims axes = TALC_SCALAR;
-    for (int i = 0; i < x->rank; i++)
-        if (reduced[i])
-            axes.dim[axes.rank++] = i;
     talc_observer *observer = talc_observe_pause();
-    talc_tensor *indices = reduce(TALC_ARGMAX, x, axes, true);
+    talc_tensor *indices = reduce(note->function == TALC_MAX ? TALC_ARGMAX : TALC_ARGMIN, x,
+                                  axes_of(note, talc_dims_of(x)), 0, true);
     talc_observe_resume(observer);
     return indices;
 }
@@ -180,38 +220,48 @@ static talc_tensor *indices_of_largest(const talc_tensor *x, const bool reduced[
 static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TALC_MAX_RANK],
                              const talc_tensor *x, talc_tensor *y)
 {
-    if (y == NULL || p->function == TALC_ARGMAX || !talc_tape_wants_one(x))
+    if (y == NULL || is_index(p->function) || !talc_tape_wants_one(x))
         return y;
-    reduce_note note = { p->function, p->K, result_dims(x, reduced, true), { false } };
+    reduce_note note = {
+        p->function, talc_reduce_divisor(p), result_dims(x, reduced, true), { false }
+    };
     memcpy(note.reduced, reduced, sizeof note.reduced);
-    talc_tensor *largest = NULL;
-    if (p->function == TALC_MAX && (largest = indices_of_largest(x, reduced)) == NULL)
-        return talc_result(y, talc_error_status());
-    y = talc_tape_record(y, &(talc_note){ .op = names[p->function],
-                                          .rule = reduce_gradient,
-                                          .inputs = &x,
-                                          .input_count = 1,
-                                          .saved = { { "argmax", largest } },
-                                          .problem = &note,
-                                          .problem_bytes = sizeof note });
-    talc_release(largest);
+    talc_note recording = { .op = names[p->function],
+                            .rule = reduce_gradient,
+                            .inputs = &x,
+                            .input_count = 1,
+                            .problem = &note,
+                            .problem_bytes = sizeof note };
+    talc_tensor *indices = NULL;
+    if (p->function == TALC_VAR || p->function == TALC_LOGSUMEXP) {
+        recording.saved[0].name = "x", recording.saved[0].tensor = x;
+        if (p->function == TALC_LOGSUMEXP)
+            recording.saved[1].name = "y", recording.saved[1].tensor = y;
+    } else if (p->function == TALC_MAX || p->function == TALC_MIN) {
+        if ((indices = indices_taken(&note, x)) == NULL)
+            return talc_result(y, talc_error_status());
+        recording.saved[0].name = p->function == TALC_MAX ? "argmax" : "argmin";
+        recording.saved[0].tensor = indices;
+    }
+    y = talc_tape_record(y, &recording);
+    talc_release(indices);
     return y;
 }
 
 // ---- The op -------------------------------------------------------------------------------------------------
 
 static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
-                           bool keep_dims)
+                           double correction, bool keep_dims)
 {
     const char *op = names[function];
     bool reduced[TALC_MAX_RANK] = { 0 };
     if (talc_operand_missing(op, "x", x) ||
-        (function == TALC_MEAN && !talc_operand_float(op, "x", x)) ||
+        (needs_floats(function) && !talc_operand_float(op, "x", x)) ||
         !reduced_dims(op, x, axes, reduced))
         return NULL;
     talc_dims dims = result_dims(x, reduced, keep_dims);
 
-    talc_reduce_problem problem = problem_of(function, x, reduced);
+    talc_reduce_problem problem = problem_of(function, x, reduced, correction);
     if (problem.K == 0)
         return recorded(&problem, reduced, x, without_elements(op, function, x, dims));
     talc_choice choice;
@@ -222,28 +272,32 @@ static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, 
         return recorded(&problem, reduced, x, y);
     talc_reduce_arguments arguments = { .y = y->data, .x = x->data };
     y = talc_result(y, talc_choice_run(&choice, problem_text, &problem, &problem, &arguments.base));
-    talc_reduce_observed observed = { .function = function };
+    talc_reduce_observed observed = { .function = function, .correction = correction };
     memcpy(observed.reduced, reduced, sizeof observed.reduced);
     talc_observed(op, talc_chosen(&choice), &observed, &x, 1, y);
     return recorded(&problem, reduced, x, y);
 }
 
-talc_tensor *talc_sum(const talc_tensor *x, talc_dims axes, bool keep_dims)
-{
-    return reduce(TALC_SUM, x, axes, keep_dims);
-}
+#define REDUCTION(name, function)                                                                  \
+    talc_tensor *talc_##name(const talc_tensor *x, talc_dims axes, bool keep_dims)                 \
+    {                                                                                              \
+        return reduce(function, x, axes, 0, keep_dims);                                            \
+    }
 
-talc_tensor *talc_mean(const talc_tensor *x, talc_dims axes, bool keep_dims)
-{
-    return reduce(TALC_MEAN, x, axes, keep_dims);
-}
+REDUCTION(sum, TALC_SUM)
+REDUCTION(mean, TALC_MEAN)
+REDUCTION(max, TALC_MAX)
+REDUCTION(argmax, TALC_ARGMAX)
+REDUCTION(min, TALC_MIN)
+REDUCTION(argmin, TALC_ARGMIN)
+REDUCTION(logsumexp, TALC_LOGSUMEXP)
 
-talc_tensor *talc_max(const talc_tensor *x, talc_dims axes, bool keep_dims)
+talc_tensor *talc_var(const talc_tensor *x, talc_dims axes, double correction, bool keep_dims)
 {
-    return reduce(TALC_MAX, x, axes, keep_dims);
-}
-
-talc_tensor *talc_argmax(const talc_tensor *x, talc_dims axes, bool keep_dims)
-{
-    return reduce(TALC_ARGMAX, x, axes, keep_dims);
+    if (!talc_failed() && !(correction >= 0 && isfinite(correction))) {
+        talc_fail(TALC_BAD_ARGUMENT, "var: correction %g must be finite and at least 0",
+                  correction);
+        return NULL;
+    }
+    return reduce(TALC_VAR, x, axes, correction, keep_dims);
 }

@@ -3,6 +3,7 @@
 A sum's due is exact for f64, beyond what float64 holds: the operands are cut into pieces of 18 bits, whose products
 PyTorch adds in float64 without a rounding, and the results are added in pairs of numbers. For f32, float64 is enough.
 """
+import functools
 import itertools
 from ctypes import byref, c_double, c_int64
 
@@ -541,7 +542,7 @@ def softmax(rng, dtype, log=False):
 
 
 def reduction(rng, dtype, op):
-    exact = op in ("max", "argmax")
+    exact = op in ("max", "argmax", "min", "argmin")
     x = array_of(rng, dtype, nan=exact)
     axes = [int(a) for a in rng.permutation(x.ndim)[:rng.integers(0, x.ndim + 1)]]
     named_axes = [a - x.ndim if rng.random() < 0.3 else a for a in axes]
@@ -549,26 +550,41 @@ def reduction(rng, dtype, op):
     reduced = sorted(axes) or list(range(x.ndim))
     K = int(np.prod([x.shape[a] for a in reduced]))
 
-    def largest(t):
+    correction = float(rng.choice([0, 1, 1, 2.5])) if op == "var" else None
+
+    def place(t):
         kept = [a for a in range(t.dim()) if a not in reduced]
-        index = t.permute(kept + reduced).flatten(len(kept)).argmax(-1)
+        index = getattr(t.permute(kept + reduced).flatten(len(kept)), op)(-1)
         return index.reshape([1 if a in reduced else e for a, e in enumerate(t.shape)]) if keep else index
 
     def dues():
         if exact:
             t = torch.from_numpy(x)
-            return [Due((torch.amax(t, reduced, keep) if op == "max" else largest(t)).numpy())]
+            return [Due((getattr(torch, "a" + op)(t, reduced, keep) if op in ("max", "min") else place(t)).numpy())]
+        if op == "logsumexp":
+            function, off = torch.logsumexp, lambda t, y: (K + 4) * (1 + y.abs())
+        if op == "var":
+            function = functools.partial(torch.var, correction=correction)
+            off = lambda t, y: 4 * (K + 4) * (y + t.mean(reduced, keep).abs() * y.sqrt())
+        if op in ("logsumexp", "var"):
+            t = torch.from_numpy(x.astype("f8"))
+            y = function(t, reduced, keepdim=keep)
+            size = np.where(np.isfinite(y.numpy()), off(t, y).numpy(), 0)
+            return [Due(y.numpy(), sum=size, doubt=size, peer=function(torch.from_numpy(x), reduced, keepdim=keep).numpy())]
         function = torch.sum if op == "sum" else torch.mean
         return [summed(lambda t: function(t, reduced, keep), [x], dtype, K, divided=op == "mean")]
 
     text = "x".join(map(str, x.shape)) + ("@" if axes else "") + ",".join(map(str, named_axes))
+    options = [keep] if correction is None else [correction, keep]
+    text += "" if correction is None else f"c{correction:g}"
     return Case(text + words(dtype, keep=keep), [x],
-                lambda talc, x: [getattr(talc, op)(x, dims(named_axes), keep)], dues)
+                lambda talc, x: [getattr(talc, op)(x, dims(named_axes), *options)], dues)
 
 
 OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,
        "adaptive_max_pool2d": adaptive_max_pool2d,
        "pad": pad, "upsample2d": upsample2d, "batch_norm2d": batch_norm2d, "linear": linear, "matmul": matmul, "softmax": softmax,
        "log_softmax": lambda rng, dtype: softmax(rng, dtype, log=True)}
-OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) for op in ("sum", "mean", "max", "argmax")})
+OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) 
+            for op in ("sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp")})
 WEIGHTS = {"conv2d": 6, "batch_norm2d": 3, "max_pool2d": 2, "avg_pool2d": 2, "linear": 2, "matmul": 2}  # the others 1

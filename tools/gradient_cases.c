@@ -96,6 +96,9 @@ F(separable, talc_separable_conv2d(x[0], x[1], NULL,
 F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
 F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
+F(min, talc_tanh(talc_min(x[0], TALC_DIMS(1), false)))
+F(var, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)))
+F(logsumexp, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(-1), true)))
 F(mse, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN))
 F(l1, talc_l1_loss(x[0], x[1], TALC_REDUCTION_SUM))
 F(huber, talc_huber_loss(x[0], x[1], 0.7, TALC_REDUCTION_MEAN))
@@ -252,6 +255,7 @@ const gradient_case gradient_cases[] = {
     { "linear", "residual, tanh", linear_fused, 4, { D3(2, 3, 5), D2(4, 5), D1(4), D3(2, 3, 4) }, -1, 1, NULL },
     { "log", "", log_of, 1, { D2(4, 6) }, 0.5, 2, NULL },
     { "log_softmax", "", log_softmax, 1, { D2(4, 6) }, -3, 3, NULL },
+    { "logsumexp", "tanh", logsumexp, 1, { D3(2, 3, 4) }, -3, 3, NULL },
     { "matmul", "", matmul, 2, { D2(3, 5), D2(5, 4) }, -2, 2, NULL },
     { "matmul", "batches, broadcast", matmul, 2, { D4(2, 1, 3, 5), D3(4, 5, 2) }, -2, 2, NULL },
     { "matmul", "transposed views", matmul_turned, 2, { D2(5, 3), D2(4, 5) }, -2, 2, NULL },
@@ -260,6 +264,7 @@ const gradient_case gradient_cases[] = {
     { "max_pool2d", "windows that overlap, padded, dilated", max_pool_overlap, 1, { D4(2, 2, 6, 5) }, -2, 2, NULL },
     { "maximum", "broadcast", maximum, 2, { D2(4, 1), D3(2, 1, 5) }, -2, 2, NULL },
     { "mean", "tanh", mean, 1, { D3(2, 3, 4) }, -1, 1, NULL },
+    { "min", "tanh", min, 1, { D3(2, 6, 4) }, -1, 1, NULL },
     { "minimum", "broadcast", minimum, 2, { D2(4, 5), D1(5) }, -2, 2, NULL },
     { "mse_loss", "", mse, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
     { "mul", "broadcast", mul, 2, { D3(4, 1, 5), D2(3, 1) }, -2, 2, NULL },
@@ -292,6 +297,7 @@ const gradient_case gradient_cases[] = {
     { "upsample2d", "bilinear", upsample_bilinear, 1, { D4(2, 1, 4, 5) }, -2, 2, NULL },
     { "upsample2d", "bilinear, corners aligned", upsample_aligned, 1, { D4(2, 1, 4, 3) }, -2, 2, NULL },
     { "upsample2d", "nearest", upsample_nearest, 1, { D4(2, 1, 4, 3) }, -2, 2, NULL },
+    { "var", "tanh", var, 1, { D3(2, 3, 4) }, -1, 1, NULL },
     { "where", "broadcast", where, 3, { D2(4, 5), D2(4, 1), D1(5) }, -2, 2, NULL },
     { "lenet", "1 image of 28x28", NULL, 1, { D4(1, 1, 28, 28) }, -1, 1, lenet },
     { "resnet20", "2 images of 8x8, in train mode", NULL, 1, { D4(2, 3, 8, 8) }, -1, 1, resnet20 },

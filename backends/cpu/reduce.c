@@ -8,7 +8,8 @@
 /// partial results of an output are then combined in order.
 ///
 /// Arithmetic of `blocked`: sums of up to CHUNK elements in the data's type (LANES side by side and a tree, or groups of
-/// four rows in ROWS rows), and f64 from there on. `reference` accumulates in f64, integers in i64.
+/// four rows in ROWS rows), and f64 from there on; of var the squared distances from the chunk's first element, and of logsumexp the
+/// exponentials below the chunk's largest element, both added in f64. `reference` accumulates in f64, integers in i64.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -25,24 +26,77 @@ enum {
     WIDTH = 512,  /* outputs side by side: their sums fit the first-level cache */
     ROWS = 256,   /* rows added up before the sums go to f64 */
     TASK_ELEMENTS = 32768, /* elements a task: some ten microseconds */
-    PARTIALS = 2048,       /* partial results on the stack: 32 KB */
+    PARTIALS = 2048,       /* partial results on the stack: 48 KB */
     ENOUGH_BLOCKS = 64     /* that many blocks keep the threads busy without parts */
 };
 
+/* What is known of an output's elements so far. index is -1 before the first element. */
 typedef struct partial {
-    double value;
-    int64_t index; /* of the largest element; -1 before the first */
+    double value;  /* their sum, mean (var) or largest (max, logsumexp) or smallest */
+    int64_t index; /* of that one; var: how many they are */
+    double second; /* var: sum of (x - mean)^2; logsumexp: sum of exp(x - value) */
 } partial;
+
+/* What an element has to be multiplied with so that the largest is sought. */
+static double sign_of(talc_reduce_function function)
+{
+    return function == TALC_MIN || function == TALC_ARGMIN ? -1 : 1;
+}
+
+static bool is_sum(talc_reduce_function function)
+{
+    return function == TALC_SUM || function == TALC_MEAN;
+}
+
+/* exp(x - most), and 1 where both are the same infinity. */
+static double exp_below(double x, double most)
+{
+    return x == most ? 1 : exp(x - most);
+}
+
+/* From count elements' distances from `shift`, their sum and their squares'. */
+static partial moments(double shift, double sum, double squares, int64_t count)
+{
+    return (partial){ shift + sum / (double)count, count, squares - sum * sum / (double)count };
+}
+
+static void combine(talc_reduce_function function, partial *into, partial next)
+{
+    if (into->index < 0) {
+        *into = next;
+    } else if (is_sum(function)) {
+        into->value += next.value;
+    } else if (function == TALC_VAR) {
+        const double all = (double)(into->index + next.index);
+        const double share = (double)next.index / all, apart = next.value - into->value;
+        into->second += next.second + apart * apart * (double)into->index * share;
+        into->value += apart * share;
+        into->index += next.index;
+    } else if (function == TALC_LOGSUMEXP) {
+        const bool larger = next.value > into->value || (isnan(next.value) && !isnan(into->value));
+        const double most = larger ? next.value : into->value;
+        into->second =
+            into->second * exp_below(into->value, most) + next.second * exp_below(next.value, most);
+        into->value = most;
+    } else if (sign_of(function) * next.value > sign_of(function) * into->value ||
+               (isnan(next.value) && !isnan(into->value))) {
+        *into = next;
+    }
+}
 
 /* The two element types of `blocked`. */
 #define T       float
 #define NAME(x) x##_f32
+#define EXP     expf
 #include "backends/cpu/reduce_rows.h"
+#undef EXP
 #undef T
 #undef NAME
 #define T       double
 #define NAME(x) x##_f64
+#define EXP     exp
 #include "backends/cpu/reduce_rows.h"
+#undef EXP
 #undef T
 #undef NAME
 
@@ -96,14 +150,18 @@ static reduce_plan plan_of(const talc_reduce_problem *p, const talc_reduce_argum
                               int64_t width, int64_t first, partial *into)                         \
     {                                                                                              \
         const talc_reduce_function function = plan->problem->function;                             \
-        const bool sums = function == TALC_SUM || function == TALC_MEAN;                           \
         const T *x = (const T *)plan->x + offset;                                                  \
-        if (plan->across && sums)                                                                  \
+        const T sign = (T)sign_of(function);                                                       \
+        if (plan->across && is_sum(function))                                                      \
             across_sum_##suffix(x, n, stride, width, plan->column, into);                          \
-        else if (plan->across && function == TALC_MAX)                                             \
-            across_max_##suffix(x, n, stride, width, plan->column, into);                          \
+        else if (plan->across && function == TALC_VAR)                                             \
+            across_var_##suffix(x, n, stride, width, plan->column, into);                          \
+        else if (plan->across && function == TALC_LOGSUMEXP)                                       \
+            across_logsumexp_##suffix(x, n, stride, width, plan->column, into);                    \
+        else if (plan->across && (function == TALC_MAX || function == TALC_MIN))                   \
+            across_max_##suffix(sign, x, n, stride, width, plan->column, into);                    \
         else if (plan->across)                                                                     \
-            across_argmax_##suffix(x, n, stride, width, plan->column, first, into);                \
+            across_argmax_##suffix(sign, x, n, stride, width, plan->column, first, into);          \
         else                                                                                       \
             for (int64_t j = 0; j < width; j++)                                                    \
                 fold_run_##suffix(function, x + j * plan->column, n, stride, first, into + j);     \
@@ -135,19 +193,17 @@ static void fold_part(const reduce_plan *plan, int64_t base, int64_t width, int6
 
 static void write_result(const talc_reduce_problem *p, void *y, int64_t output, partial result)
 {
-    const double value = p->function == TALC_MEAN ? result.value / (double)p->K : result.value;
-    if (p->function == TALC_ARGMAX)
+    double value = result.value;
+    if (p->function == TALC_MEAN)
+        value = result.value / talc_reduce_divisor(p);
+    else if (p->function == TALC_VAR)
+        value = result.second / talc_reduce_divisor(p);
+    else if (p->function == TALC_LOGSUMEXP)
+        value = log(result.second) + result.value;
+    if (p->function == TALC_ARGMAX || p->function == TALC_ARGMIN)
         ((int64_t *)y)[output] = result.index;
     else
         talc_cpu_store(p->y_dtype, y, output, value);
-}
-
-static void combine(talc_reduce_function function, partial *into, partial next)
-{
-    if (function == TALC_SUM || function == TALC_MEAN)
-        into->value += next.value;
-    else if (next.value > into->value || (isnan(next.value) && !isnan(into->value)))
-        *into = next;
 }
 
 // ---- blocked ------------------------------------------------------------------------------------------------
@@ -164,7 +220,7 @@ static void block_part(const reduce_plan *plan, int64_t block, int64_t part)
 
     partial results[WIDTH];
     for (int64_t j = 0; j < width; j++)
-        results[j] = (partial){ 0, -1 };
+        results[j] = (partial){ .index = is_sum(p->function) ? 0 : -1 };
     fold_part(plan, base, width, part * plan->part, talc_smaller(p->K, (part + 1) * plan->part),
               results);
     for (int64_t j = 0; j < width; j++)
@@ -248,15 +304,15 @@ static void write_integer(talc_dtype dtype, void *y, int64_t at, int64_t value)
 static void reference_floats(const reduce_plan *plan, int64_t output, int64_t base)
 {
     const talc_reduce_problem *p = plan->problem;
-    partial result = { 0, -1 };
+    partial result = { .index = -1 };
     for (int64_t k = 0; k < p->K; k++) {
         const int64_t at =
             base + talc_walk_offset(p->reduced_rank, p->reduced_dims, p->reduced_strides, k);
         const double value = talc_cpu_load(p->dtype, plan->x, at);
-        if (k == 0)
-            result = (partial){ value, 0 };
-        else
-            combine(p->function, &result, (partial){ value, k });
+        /* A variance that has seen an infinity is NaN, however few elements there are. */
+        const partial one = { value, p->function == TALC_VAR ? 1 : k,
+                              p->function == TALC_LOGSUMEXP ? 1 : value - value };
+        combine(p->function, &result, one);
     }
     write_result(p, plan->y, output, result);
 }
@@ -264,6 +320,7 @@ static void reference_floats(const reduce_plan *plan, int64_t output, int64_t ba
 static void reference_integers(const reduce_plan *plan, int64_t output, int64_t base)
 {
     const talc_reduce_problem *p = plan->problem;
+    const bool least = sign_of(p->function) < 0;
     uint64_t sum = 0; /* wraps around, where a signed sum would be undefined */
     int64_t best = 0, best_k = 0;
     for (int64_t k = 0; k < p->K; k++) {
@@ -271,15 +328,15 @@ static void reference_integers(const reduce_plan *plan, int64_t output, int64_t 
             base + talc_walk_offset(p->reduced_rank, p->reduced_dims, p->reduced_strides, k);
         const int64_t value = integer_at(p->dtype, plan->x, at);
         sum += (uint64_t)value;
-        if (k == 0 || value > best) {
+        if (k == 0 || (least ? value < best : value > best)) {
             best = value;
             best_k = k;
         }
     }
     write_integer(p->y_dtype, plan->y, output,
-                  p->function == TALC_SUM   ? (int64_t)sum
-                  : p->function == TALC_MAX ? best
-                                            : best_k);
+                  p->function == TALC_SUM                              ? (int64_t)sum
+                  : p->function == TALC_MAX || p->function == TALC_MIN ? best
+                                                                       : best_k);
 }
 
 static void reference_task(void *context, int64_t task, int worker)

@@ -1,9 +1,16 @@
-/* Loops of backends/cpu/reduce.c for one element type: included there with T the type and NAME(x) its functions' names. */
+/* Loops of backends/cpu/reduce.c for one element type: included there with T the type, NAME(x) its functions' names and EXP its exponential. */
 
-/* NaN counts as larger than everything, and the first of equals stays. */
+/* NaN counts as larger than everything, and the first of equals stays. Where the smallest is sought, `sign` is -1, and elements are
+ * compared after they were multiplied with it. */
 #define LARGER(x, best) ((x) > (best) || ((x) != (x) && (best) == (best)))
 
 /* ---- Along a row: one output, n elements `stride` apart -------------------------------------------------------- */
+
+/* exp(x - most) in the data's type, and 1 where both are the same infinity. */
+static T NAME(exp_below)(T x, T most)
+{
+    return x == most ? 1 : EXP(x - most);
+}
 
 /* Of at most CHUNK elements: LANES sums side by side, then a tree over them. */
 static double NAME(chunk_sum)(const T *x, int64_t n, int64_t stride)
@@ -33,10 +40,10 @@ static double NAME(chunk_sum)(const T *x, int64_t n, int64_t stride)
     return (double)lanes[0];
 }
 
-static T NAME(chunk_max)(const T *x, int64_t n, int64_t stride)
+static T NAME(chunk_max)(T sign, const T *x, int64_t n, int64_t stride)
 {
     int64_t i = 0;
-    T best = x[0];
+    T best = sign * x[0];
     /* A lane that holds NaN keeps it: nothing is larger, and another NaN is as good. */
     if (stride == 1 && n >= LANES) {
         T lanes[LANES];
@@ -44,15 +51,49 @@ static T NAME(chunk_max)(const T *x, int64_t n, int64_t stride)
             lanes[lane] = best;
         for (; i + LANES <= n; i += LANES)
             for (int lane = 0; lane < LANES; lane++) {
-                T value = x[i + lane];
+                T value = sign * x[i + lane];
                 lanes[lane] = ((value > lanes[lane]) | (value != value)) ? value : lanes[lane];
             }
         for (int lane = 0; lane < LANES; lane++)
             best = LARGER(lanes[lane], best) ? lanes[lane] : best;
     }
     for (; i < n; i++)
-        best = LARGER(x[i * stride], best) ? x[i * stride] : best;
+        best = LARGER(sign * x[i * stride], best) ? sign * x[i * stride] : best;
     return best;
+}
+
+/* Of at most CHUNK elements. */
+static partial NAME(chunk_var)(const T *x, int64_t n, int64_t stride)
+{
+    const double shift = (double)x[0];
+    double sums[LANES / 2] = { 0 }, squares[LANES / 2] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES / 2 <= n; i += LANES / 2)
+        for (int lane = 0; lane < LANES / 2; lane++) {
+            const double apart = (double)x[(i + lane) * stride] - shift;
+            sums[lane] += apart;
+            squares[lane] += apart * apart;
+        }
+    for (int lane = 0; i < n; i++, lane++) {
+        const double apart = (double)x[i * stride] - shift;
+        sums[lane] += apart;
+        squares[lane] += apart * apart;
+    }
+    for (int half = LANES / 4; half > 0; half /= 2)
+        for (int lane = 0; lane < half; lane++) {
+            sums[lane] += sums[lane + half];
+            squares[lane] += squares[lane + half];
+        }
+    return moments(shift, sums[0], squares[0], n);
+}
+
+static partial NAME(chunk_logsumexp)(const T *x, int64_t n, int64_t stride)
+{
+    const T most = NAME(chunk_max)(1, x, n, stride);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)NAME(exp_below)(x[i * stride], most);
+    return (partial){ (double)most, 0, sum };
 }
 
 /* The first element that is `value`, or NaN when that is NaN. */
@@ -70,16 +111,23 @@ static void NAME(fold_run)(talc_reduce_function function, const T *x, int64_t n,
     for (int64_t i = 0; i < n; i += CHUNK) {
         const T *chunk = x + i * stride;
         int64_t length = n - i < CHUNK ? n - i : CHUNK;
-        if (function == TALC_SUM || function == TALC_MEAN) {
+        if (is_sum(function)) {
             into->value += NAME(chunk_sum)(chunk, length, stride);
             continue;
         }
-        T best = NAME(chunk_max)(chunk, length, stride);
-        if (into->index >= 0 && !LARGER((double)best, into->value))
+        if (function == TALC_VAR || function == TALC_LOGSUMEXP) {
+            combine(function, into,
+                    function == TALC_VAR ? NAME(chunk_var)(chunk, length, stride)
+                                         : NAME(chunk_logsumexp)(chunk, length, stride));
             continue;
-        into->value = (double)best;
-        into->index =
-            first + i + (function == TALC_ARGMAX ? NAME(chunk_find)(chunk, stride, best) : 0);
+        }
+        const T sign = (T)sign_of(function);
+        const T best = NAME(chunk_max)(sign, chunk, length, stride);
+        if (into->index >= 0 && !LARGER((double)best, (double)sign * into->value))
+            continue;
+        const bool named = function == TALC_ARGMAX || function == TALC_ARGMIN;
+        into->value = (double)(sign * best);
+        into->index = first + i + (named ? NAME(chunk_find)(chunk, stride, sign * best) : 0);
     }
 }
 
@@ -112,36 +160,83 @@ static void NAME(across_sum)(const T *x, int64_t n, int64_t stride, int64_t widt
     }
 }
 
-static void NAME(across_max)(const T *x, int64_t n, int64_t stride, int64_t width, int64_t column,
+/* Around the first of every ROWS rows. */
+static void NAME(across_var)(const T *x, int64_t n, int64_t stride, int64_t width, int64_t column,
                              partial *into)
+{
+    double shifts[WIDTH], sums[WIDTH], squares[WIDTH];
+    for (int64_t k = 0; k < n; k += ROWS) {
+        const int64_t rows = n - k < ROWS ? n - k : ROWS;
+        for (int64_t j = 0; j < width; j++) {
+            shifts[j] = (double)x[k * stride + j * column];
+            sums[j] = squares[j] = 0;
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            const T *row = x + (k + r) * stride;
+            for (int64_t j = 0; j < width; j++) {
+                const double apart = (double)row[j * column] - shifts[j];
+                sums[j] += apart;
+                squares[j] += apart * apart;
+            }
+        }
+        for (int64_t j = 0; j < width; j++)
+            combine(TALC_VAR, into + j, moments(shifts[j], sums[j], squares[j], rows));
+    }
+}
+
+static void NAME(across_max)(T sign, const T *x, int64_t n, int64_t stride, int64_t width,
+                             int64_t column, partial *into)
 {
     T best[WIDTH];
     for (int64_t j = 0; j < width; j++)
-        best[j] = into[j].index < 0 ? x[j * column] : (T)into[j].value;
+        best[j] = sign * (into[j].index < 0 ? x[j * column] : (T)into[j].value);
     for (int64_t k = 0; k < n; k++) {
         const T *row = x + k * stride;
         if (column == 1)
-            for (int64_t j = 0; j < width; j++)
-                best[j] = ((row[j] > best[j]) | (row[j] != row[j])) ? row[j] : best[j];
+            for (int64_t j = 0; j < width; j++) {
+                const T value = sign * row[j];
+                best[j] = ((value > best[j]) | (value != value)) ? value : best[j];
+            }
         else
-            for (int64_t j = 0; j < width; j++)
-                best[j] = LARGER(row[j * column], best[j]) ? row[j * column] : best[j];
+            for (int64_t j = 0; j < width; j++) {
+                const T value = sign * row[j * column];
+                best[j] = LARGER(value, best[j]) ? value : best[j];
+            }
     }
     for (int64_t j = 0; j < width; j++)
-        into[j] = (partial){ (double)best[j], 0 };
+        into[j] = (partial){ (double)(sign * best[j]), 0, 0 };
 }
 
-static void NAME(across_argmax)(const T *x, int64_t n, int64_t stride, int64_t width,
+/* Below the largest of every ROWS rows. */
+static void NAME(across_logsumexp)(const T *x, int64_t n, int64_t stride, int64_t width,
+                                   int64_t column, partial *into)
+{
+    partial most[WIDTH];
+    for (int64_t k = 0; k < n; k += ROWS) {
+        const int64_t rows = n - k < ROWS ? n - k : ROWS;
+        for (int64_t j = 0; j < width; j++)
+            most[j] = (partial){ .index = -1 };
+        NAME(across_max)(1, x + k * stride, rows, stride, width, column, most);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t j = 0; j < width; j++)
+                most[j].second +=
+                    (double)NAME(exp_below)(x[(k + r) * stride + j * column], (T)most[j].value);
+        for (int64_t j = 0; j < width; j++)
+            combine(TALC_LOGSUMEXP, into + j, most[j]);
+    }
+}
+
+static void NAME(across_argmax)(T sign, const T *x, int64_t n, int64_t stride, int64_t width,
                                 int64_t column, int64_t first, partial *into)
 {
     for (int64_t j = 0; j < width; j++)
         if (into[j].index < 0)
-            into[j] = (partial){ (double)x[j * column], first };
+            into[j] = (partial){ (double)x[j * column], first, 0 };
     for (int64_t k = 0; k < n; k++)
         for (int64_t j = 0; j < width; j++) {
             const double value = (double)x[k * stride + j * column];
-            if (LARGER(value, into[j].value))
-                into[j] = (partial){ value, first + k };
+            if (LARGER((double)sign * value, (double)sign * into[j].value))
+                into[j] = (partial){ value, first + k, 0 };
         }
 }
 

@@ -72,7 +72,7 @@ Test(check_step, bounds_of_both_runs)
     talc_check_model_layer layer = { .own = 0 };
 
     /* The sum of one element; the reference's element may be off by 2, and so be up to 5. */
-    const talc_reduce_observed sum = { TALC_SUM, { true } };
+    const talc_reduce_observed sum = { TALC_SUM, { true }, 0 };
     check_open open = judged("sum", &sum, &strict, &strict.arithmetic, 3, 2, 3 + 9 * u, &layer);
     cr_assert(fabs(layer.own - 1) < 1e-6, "%g", layer.own); /* (1 + 2) u 3 */
     cr_assert(open.spread[0] == 2 && fabs(open.room[0] / u - (9 + 3 * 5 + 16)) < 1e-6);

@@ -250,6 +250,17 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_BAD_ARGUMENT, "sum: axes has rank -1, outside 0..8", talc_sum(matrix, (talc_dims){ .rank = -1 }, false));
     REFUSED(TALC_BAD_SHAPE, "max: x [0,3] has 0 elements to reduce, needs at least 1", talc_max(empty, TALC_DIMS(0), false));
     REFUSED(TALC_BAD_SHAPE, "argmax: x [0,3] has 0 elements to reduce, needs at least 1", talc_argmax(empty, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "min: x is NULL", talc_min(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "argmin: x is NULL", talc_argmin(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_NULL_ARGUMENT, "var: x is NULL", talc_var(NULL, TALC_SCALAR, 1, false));
+    REFUSED(TALC_NULL_ARGUMENT, "logsumexp: x is NULL", talc_logsumexp(NULL, TALC_SCALAR, false));
+    REFUSED(TALC_BAD_SHAPE, "min: x [0,3] has 0 elements to reduce, needs at least 1", talc_min(empty, TALC_DIMS(0), false));
+    REFUSED(TALC_BAD_SHAPE, "argmin: x [0,3] has 0 elements to reduce, needs at least 1", talc_argmin(empty, TALC_SCALAR, false));
+    REFUSED(TALC_BAD_DTYPE, "var: x is i64, it must be f32 or f64", talc_var(integers, TALC_SCALAR, 1, false));
+    REFUSED(TALC_BAD_DTYPE, "logsumexp: x is i64, it must be f32 or f64", talc_logsumexp(integers, TALC_SCALAR, false));
+    REFUSED(TALC_BAD_ARGUMENT, "var: correction -1 must be finite and at least 0", talc_var(matrix, TALC_SCALAR, -1, false));
+    REFUSED(TALC_BAD_ARGUMENT, "var: correction nan must be finite and at least 0", talc_var(matrix, TALC_SCALAR, NAN, false));
+    REFUSED(TALC_BAD_ARGUMENT, "var: correction inf must be finite and at least 0", talc_var(matrix, TALC_SCALAR, INFINITY, false));
     HARMLESS(talc_algorithm_force("sum", "blocked") && talc_algorithm_force("softmax", "online"));
     REFUSED(TALC_UNSUPPORTED, "sum on cpu: blocked: x must be f32 or f64", talc_sum(integers, TALC_SCALAR, false));
     REFUSED(TALC_NOT_FOUND, "softmax on cpu: there is no algorithm 'online'", talc_softmax(matrix, 0));
@@ -259,7 +270,7 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_BAD_DTYPE, "softmax: x is i64, it must be f32 or f64", talc_softmax(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2", talc_softmax(matrix, 2));
     REFUSED(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2", talc_log_softmax(matrix, -3));
-    refused_end(24);
+    refused_end(35);
 }
 
 #define WEIGHED(weights) talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .class_weights = weights })

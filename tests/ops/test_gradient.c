@@ -100,6 +100,16 @@ F(f_max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
 F(f_max_outer, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)))
 F(f_max_all, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)))
 F(f_max_ties, talc_max(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
+F(f_min, talc_tanh(talc_min(x[0], TALC_DIMS(0, -1), true)))
+F(f_min_ties, talc_min(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
+F(f_var, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)))
+F(f_var_all, talc_tanh(talc_var(x[0], TALC_SCALAR, 2.5, true)))
+F(f_var_rows, talc_var(talc_transpose(x[0], 0, 2), TALC_DIMS(-1), 0, false))
+F(f_var_nothing, talc_var(talc_view(x[0], TALC_DIMS(2, 2)), TALC_DIMS(1), 2, false))
+F(f_logsumexp, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(1), false)))
+F(f_logsumexp_outer, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(0, -1), true)))
+F(f_logsumexp_all, talc_logsumexp(talc_transpose(x[0], 0, 2), TALC_SCALAR, false))
+F(f_logsumexp_pairs, talc_logsumexp(talc_view(x[0], TALC_DIMS(2, 2)), TALC_DIMS(1), false))
 F(f_mse, talc_mse_loss(x[0], x[1], TALC_REDUCTION_MEAN))
 F(f_mse_none, talc_mse_loss(x[0], x[1], TALC_REDUCTION_NONE))
 F(f_l1, talc_l1_loss(x[0], talc_mul_scalar(x[1], 1e-3), TALC_REDUCTION_SUM))
@@ -234,6 +244,13 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "max", f_max, 1, { D(2, 6, 4) }, -1, 1 },
         { "max of several dimensions", f_max_outer, 1, { D(2, 3, 4) }, -1, 1 },
         { "max of all", f_max_all, 1, { D(2, 3, 4) }, -1, 1 },
+        { "min", f_min, 1, { D(2, 3, 4) }, -1, 1 },
+        { "var", f_var, 1, { D(2, 3, 4) }, -1, 1 },
+        { "var of all", f_var_all, 1, { D(2, 3, 4) }, -1, 1 },
+        { "var of rows", f_var_rows, 1, { D(5, 3, 2) }, -1, 1 },
+        { "logsumexp", f_logsumexp, 1, { D(2, 6, 4) }, -3, 3 },
+        { "logsumexp of several dimensions", f_logsumexp_outer, 1, { D(2, 3, 4) }, -1, 1 },
+        { "logsumexp of all", f_logsumexp_all, 1, { D(2, 3, 4) }, -1, 1 },
         { "mse_loss", f_mse, 2, { D(4, 5), D(4, 5) }, -1, 1 },
         { "mse_loss of each", f_mse_none, 2, { D(2, 3, 2), D(2, 3, 2) }, -1, 1 },
         { "mse_loss of a vector", f_mse, 2, { D(7), D(7) }, -1, 1 },
@@ -371,6 +388,25 @@ Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
           { 0, -1, 1, -0.5 } },
         { "max", f_max_ties, { 2, 5, 5, 1 }, { 0 }, { 0, 1, 0, 0 }, { 0 } },
         { "max of NaN", f_max_ties, { 2, nan, 5, nan }, { 0 }, { 0, 1, 0, 0 }, { 0 } },
+        { "min", f_min_ties, { 5, 2, 2, 7 }, { 0 }, { 0, 1, 0, 0 }, { 0 } },
+        { "var divided by 0",
+          f_var_nothing,
+          { 1, 2, 3, 3 },
+          { 0 },
+          { -inf, inf, nan, nan },
+          { 0 } },
+        { "logsumexp of infinities", /* PyTorch's numbers */
+          f_logsumexp_pairs,
+          { inf, 1, -inf, 1 },
+          { 0 },
+          { nan, 0, 0, 1 },
+          { 0 } },
+        { "logsumexp of nothing but -infinity",
+          f_logsumexp_pairs,
+          { -inf, -inf, 0, 0 },
+          { 0 },
+          { nan, nan, 0.5, 0.5 },
+          { 0 } },
         { "binary cross entropy",
           f_logits,
           { 0, 0, 200, -200 },

@@ -1,4 +1,4 @@
-/* sum, mean, max, argmax: every row, dtype, set of axes and kind of view against the oracle of the cross-check. */
+/* Reductions: every row, dtype, set of axes and kind of view against the oracle of the cross-check. */
 #include "tests/support/hooks.h"
 #include "tests/support/operands.h"
 #include "tests/support/oracle.h"
@@ -9,13 +9,19 @@
 
 typedef talc_tensor *reduce_function(const talc_tensor *x, talc_dims axes, bool keep_dims);
 
-enum { SUM, MEAN, MAX, ARGMAX, FUNCTIONS };
+static talc_tensor *var(const talc_tensor *x, talc_dims axes, bool keep_dims)
+{
+    return talc_var(x, axes, 1, keep_dims);
+}
+
+enum { SUM, MEAN, MAX, ARGMAX, MIN, ARGMIN, VAR, LOGSUMEXP, FUNCTIONS };
 static const struct {
     const char *name;
     reduce_function *call;
-} functions[FUNCTIONS] = {
-    { "sum", talc_sum }, { "mean", talc_mean }, { "max", talc_max }, { "argmax", talc_argmax }
-};
+} functions[FUNCTIONS] = { { "sum", talc_sum }, { "mean", talc_mean },
+                           { "max", talc_max }, { "argmax", talc_argmax },
+                           { "min", talc_min }, { "argmin", talc_argmin },
+                           { "var", var },      { "logsumexp", talc_logsumexp } };
 
 static const char *const rows[] = { "blocked", "reference" };
 
@@ -39,7 +45,8 @@ static void check(const talc_tensor *x, unsigned reduced, int function, const ch
                       "%s: dims", name);
     cr_assert(y->rank == at && talc_is_contiguous(y), "%s: rank %d instead of %d", name, y->rank,
               at);
-    cr_assert(y->dtype == (function == ARGMAX ? TALC_I64 : x->dtype), "%s: dtype", name);
+    const bool place = function == ARGMAX || function == ARGMIN;
+    cr_assert(y->dtype == (place ? TALC_I64 : x->dtype), "%s: dtype", name);
 
     char problem[128], text[TALC_DIMS_TEXT], listed[TALC_DIMS_TEXT] = "";
     for (int i = 0; i < axes.rank; i++)
@@ -100,7 +107,11 @@ Test(reduce, a_scalar_is_its_own_sum_and_has_dimension_0)
             talc_tensor *y =
                 functions[function].call(x, axis == 1 ? TALC_SCALAR : TALC_DIMS(axis), true);
             assert_no_failure();
-            cr_assert(y->rank == 0 && talc_item(y) == (function == ARGMAX ? 0 : 3.5));
+            if (function == VAR)
+                cr_assert(y->rank == 0 && isnan(talc_item(y)));
+            else
+                cr_assert(y->rank == 0 &&
+                          talc_item(y) == (function == ARGMAX || function == ARGMIN ? 0 : 3.5));
         }
 }
 
@@ -115,20 +126,25 @@ Test(reduce, integers_are_summed_in_i64)
             talc_tensor *sum = talc_sum(x, TALC_DIMS(1), false),
                         *max = talc_max(x, TALC_DIMS(1), false);
             talc_tensor *argmax = talc_argmax(x, TALC_DIMS(1), false);
+            talc_tensor *min = talc_min(x, TALC_DIMS(1), false),
+                        *argmin = talc_argmin(x, TALC_DIMS(1), false);
             assert_no_failure();
             cr_assert(sum->dtype == TALC_I64 && max->dtype == dtypes[d] &&
                       argmax->dtype == TALC_I64);
             for (int i = 0; i < 6; i++) {
                 uint64_t due = 0;
-                int64_t best = 0;
+                int64_t best = 0, least = 0;
                 for (int j = 0; j < 50; j++) {
                     due += (uint64_t)integer_at(x, i * 50 + j);
                     best = integer_at(x, i * 50 + j) > integer_at(x, i * 50 + best) ? j : best;
+                    least = integer_at(x, i * 50 + j) < integer_at(x, i * 50 + least) ? j : least;
                 }
                 cr_assert(integer_at(sum, i) == (int64_t)due, "dtype %d view %d row %d", d, view,
                           i);
                 cr_assert(integer_at(argmax, i) == best &&
                           integer_at(max, i) == integer_at(x, i * 50 + best));
+                cr_assert(integer_at(argmin, i) == least &&
+                          integer_at(min, i) == integer_at(x, i * 50 + least));
             }
         }
 }
@@ -139,6 +155,8 @@ Test(reduce, i64_sums_wrap_around_and_extremes_are_exact)
     talc_tensor *x = talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(4), values);
     cr_assert(talc_item_i64(talc_sum(talc_slice(x, 0, 0, 2, 1), TALC_SCALAR, false)) == INT64_MIN);
     cr_assert(talc_item_i64(talc_max(x, TALC_SCALAR, false)) == INT64_MAX);
+    cr_assert(talc_item_i64(talc_min(x, TALC_SCALAR, false)) == INT64_MIN);
+    cr_assert(talc_item_i64(talc_argmin(x, TALC_SCALAR, false)) == 3);
     cr_assert(talc_item_i64(talc_max(talc_slice(x, 0, 3, TALC_END, 1), TALC_SCALAR, false)) ==
               INT64_MIN);
     cr_assert(talc_item_i64(talc_argmax(talc_slice(x, 0, 1, TALC_END, 1), TALC_SCALAR, false)) ==
@@ -165,6 +183,11 @@ static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t 
         talc_dims axis = TALC_DIMS(across ? 0 : 1);
         talc_tensor *max = talc_max(x, axis, false), *argmax = talc_argmax(x, axis, false);
         talc_tensor *sum = talc_sum(x, axis, false), *mean = talc_mean(x, axis, false);
+        const talc_tensor *turned = talc_neg(x);
+        talc_tensor *min = talc_min(turned, axis, false),
+                    *argmin = talc_argmin(turned, axis, false);
+        talc_tensor *variance = talc_var(x, axis, 0, false),
+                    *logsumexp = talc_logsumexp(x, axis, false);
         for (int function = 0; function < FUNCTIONS; function++)
             talc_algorithm_force(functions[function].name, NULL);
         assert_no_failure();
@@ -173,6 +196,16 @@ static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t 
                   (int)first, got);
         cr_assert(integer_at(argmax, 1) == first, "%s K %d across %d: argmax %d instead of %d", row,
                   (int)K, across, (int)integer_at(argmax, 1), (int)first);
+        cr_assert(isnan(value) ? isnan(element_at(min, 1)) : element_at(min, 1) == -value);
+        cr_assert(integer_at(argmin, 1) == first, "%s K %d across %d: argmin %d instead of %d", row,
+                  (int)K, across, (int)integer_at(argmin, 1), (int)first);
+        if (!isfinite(value))
+            cr_assert(isnan(element_at(variance, 1)), "%s K %d across %d: var %g", row, (int)K,
+                      across, element_at(variance, 1));
+        if (isnan(value))
+            cr_assert(isnan(element_at(logsumexp, 1)));
+        if (isinf(value))
+            cr_assert(element_at(logsumexp, 1) == value);
         if (isnan(value))
             cr_assert(isnan(element_at(sum, 1)) && isnan(element_at(mean, 1)));
         if (isinf(value))
@@ -180,7 +213,9 @@ static void check_special(const char *row, talc_dtype dtype, int64_t K, int64_t 
         for (int other = 0; other < 3; other += 2)
             cr_assert(element_at(max, other) == -2 && integer_at(argmax, other) == 0 &&
                           element_at(sum, other) == -2.0 * (double)K &&
-                          element_at(mean, other) == -2,
+                          element_at(mean, other) == -2 && element_at(variance, other) == 0 &&
+                          element_at(min, other) == 2 && integer_at(argmin, other) == 0 &&
+                          fabs(element_at(logsumexp, other) - (log((double)K) - 2)) < 1e-5,
                       "a special value reached another output");
         talc_scope_leave(scope);
     }
@@ -221,6 +256,65 @@ Test(reduce, nan_beats_a_larger_number_that_stands_before_or_after)
     cr_assert(talc_item_i64(talc_argmax(low, TALC_SCALAR, false)) == 0);
 }
 
+Test(reduce, infinities_of_logsumexp_are_those_of_pytorch)
+{
+    const double rows_of_2[] = { -INFINITY, -INFINITY, INFINITY,  1,
+                                 INFINITY,  -INFINITY, -INFINITY, 1 };
+    const double due[] = { -INFINITY, INFINITY, INFINITY, 1 };
+    for (int row = 0; row < 2; row++)
+        for (int across = 0; across < 2; across++) {
+            talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(4, 2), rows_of_2);
+            x = across ? talc_contiguous(talc_transpose(x, 0, 1)) : x;
+            talc_algorithm_force("logsumexp", rows[row]);
+            const talc_tensor *y = talc_logsumexp(x, TALC_DIMS(across ? 0 : 1), false);
+            talc_algorithm_force("logsumexp", NULL);
+            assert_no_failure();
+            for (int i = 0; i < 4; i++)
+                cr_assert(element_at(y, i) == due[i], "%s across %d: %g instead of %g", rows[row],
+                          across, element_at(y, i), due[i]);
+        }
+    const talc_tensor *large = talc_full(cpu_device(), TALC_F32, TALC_DIMS(3), 1e4);
+    cr_assert(fabs(talc_item(talc_logsumexp(large, TALC_SCALAR, false)) - (1e4 + log(3))) < 1e-3);
+}
+
+// ---- Variances ----------------------------------------------------------------------------------------------
+
+Test(reduce, variances_are_those_of_the_distances_from_the_mean)
+{
+    /* 1e9 + 0, 1, 2 .. 6 over and over: squares of the elements have no digits left for these. */
+    const double K = 7 * 1201, due = 4, corrections[] = { 0, 1, 2.5 };
+    for (int row = 0; row < 2; row++)
+        for (int across = 0; across < 2; across++)
+            for (int c = 0; c < 3; c++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *x = talc_empty(cpu_device(), TALC_F64, TALC_DIMS(3, (int64_t)K));
+                for (int64_t i = 0; i < talc_numel(x); i++)
+                    ((double *)x->data)[i] = 1e9 + (double)(i % 7);
+                x = across ? talc_contiguous(talc_transpose(x, 0, 1)) : x;
+                talc_algorithm_force("var", rows[row]);
+                const talc_tensor *y =
+                    talc_var(x, TALC_DIMS(across ? 0 : 1), corrections[c], false);
+                talc_algorithm_force("var", NULL);
+                assert_no_failure();
+                for (int i = 0; i < 3; i++)
+                    cr_assert(fabs(element_at(y, i) - due * K / (K - corrections[c])) < 1e-5,
+                              "%s across %d correction %g: %.12g", rows[row], across,
+                              corrections[c], element_at(y, i));
+                talc_scope_leave(scope);
+            }
+}
+
+Test(reduce, a_correction_that_leaves_nothing_divides_by_zero)
+{
+    const float values[] = { 1, 3 };
+    const talc_tensor *x = talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(2), values);
+    cr_assert(talc_item(talc_var(x, TALC_SCALAR, 1, false)) == 2);
+    cr_assert(talc_item(talc_var(x, TALC_SCALAR, 2, false)) == (double)INFINITY);
+    cr_assert(talc_item(talc_var(x, TALC_SCALAR, 3, false)) == (double)INFINITY);
+    cr_assert(isnan(talc_item(talc_var(talc_slice(x, 0, 0, 1, 1), TALC_SCALAR, 1, false))));
+    assert_no_failure();
+}
+
 // ---- Nothing to reduce --------------------------------------------------------------------------------------
 
 Test(reduce, no_elements_sum_to_zero_and_average_to_nan)
@@ -232,6 +326,8 @@ Test(reduce, no_elements_sum_to_zero_and_average_to_nan)
     for (int i = 0; i < 6; i++)
         cr_assert(element_at(sum, i) == 0 && isnan(element_at(mean, i)));
     cr_assert(talc_item(talc_sum(x, TALC_SCALAR, false)) == 0);
+    cr_assert(isnan(talc_item(talc_var(x, TALC_SCALAR, 0, false))));
+    cr_assert(talc_item(talc_logsumexp(x, TALC_SCALAR, false)) == (double)-INFINITY);
     talc_tensor *bytes = talc_empty(cpu_device(), TALC_U8, TALC_DIMS(0));
     cr_assert(talc_item_i64(talc_sum(bytes, TALC_SCALAR, false)) == 0);
 

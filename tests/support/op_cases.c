@@ -190,6 +190,10 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(mean,             talc_mean(talc_transpose(in->image, 0, 3), TALC_DIMS(1), true))                                \
     X(max,              talc_max(in->image, TALC_SCALAR, false))                                                       \
     X(argmax,          talc_argmax(in->a, TALC_DIMS(1), false))                                                        \
+    X(min,             talc_min(in->image, TALC_DIMS(1, 3), true))                                                     \
+    X(argmin,          talc_argmin(in->a, TALC_SCALAR, false))                                                         \
+    X(var,             talc_var(in->image, TALC_DIMS(0, 2, 3), 1, false))                                              \
+    X(logsumexp,       talc_logsumexp(talc_transpose(in->image, 0, 3), TALC_DIMS(1), true))                            \
     X(matmul,          talc_matmul(in->a, in->b))                                                                      \
     X(matmul_views,    talc_matmul(talc_transpose(in->b, 0, 1), talc_transpose(in->a, 0, 1)))                          \
     X(linear,          talc_linear(in->a, talc_transpose(in->b, 0, 1), in->mean, &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH }))\

@@ -13,7 +13,7 @@ LIBRARY = os.path.abspath(sys.argv.pop(1))
 TALC = os.path.join(os.path.dirname(LIBRARY), "tools", "talc")
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "linear", "matmul", "softmax",
-       "log_softmax", "sum", "mean", "max", "argmax", "conv2d.grad_input", "conv2d.grad_weight", "conv2d.grad_bias",
+       "log_softmax", "sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp", "conv2d.grad_input", "conv2d.grad_weight", "conv2d.grad_bias",
        "conv_transpose2d", "conv_transpose2d.grad_input", "conv_transpose2d.grad_weight", "max_pool2d.grad_input",
        "avg_pool2d.grad_input", "adaptive_avg_pool2d.grad_input", "adaptive_max_pool2d", "adaptive_max_pool2d.grad_input", "pad", "upsample2d", "pad.grad_input",
        "upsample2d.grad_input"]
@@ -41,9 +41,9 @@ class WithoutTorch(unittest.TestCase):
 
 class WithTorch(unittest.TestCase):
     def test_every_op(self):
-        done = compare("80", "--seed", "11")
+        done = compare("110", "--seed", "11")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout.splitlines()[-1], r"^80 problem\(s\), \d\d\d? results compared, 0 failed$")
+        self.assertRegex(done.stdout.splitlines()[-1], r"^110 problem\(s\), \d\d\d? results compared, 0 failed$")
         for op in OPS:
             for dtype in ("f32", "f64"):
                 self.assertRegex(done.stdout, rf"(?m)^{op} +{dtype} +\w+ ")

@@ -13,7 +13,8 @@
 ///
 /// Memory-bound, as long as finding the next element takes few instructions: a thread moves on by additions alone.
 ///
-/// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits.
+/// Arithmetic: sums of floating point in f64, after sums of four f32 elements; integers wrap around in 64 bits. Variances in f64,
+/// exponentials in the data's type.
 #include "backends/cuda/row.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/reduce/plan.cuh"
@@ -376,7 +377,7 @@ static void launch(talc_device *device, const talc_reduce_problem *p,
     const int64_t parts = parts_of(p, in_parts);
     target<State> to = { (typename State::result_type *)a->y,
                          parts > 1 ? (State *)a->base.workspace : NULL, p->outputs,
-                         p->function == TALC_MEAN ? (double)p->K : 0 };
+                         talc_reduce_divisor(p) };
     launch_parts(device, p, to, (const T *)a->x, in_parts);
     if (parts == 1)
         return;
@@ -393,10 +394,20 @@ template <typename T>
 static void reduce(talc_device *device, const talc_reduce_problem *p,
                    const talc_reduce_arguments *a, bool in_parts)
 {
+    if constexpr (std::is_floating_point_v<T>) {
+        if (p->function == TALC_VAR)
+            return launch<moments<T>, T>(device, p, a, in_parts);
+        if (p->function == TALC_LOGSUMEXP)
+            return launch<exponentials<T>, T>(device, p, a, in_parts);
+    }
     if (p->function == TALC_MAX)
         launch<maximum<T>, T>(device, p, a, in_parts);
+    else if (p->function == TALC_MIN)
+        launch<maximum<T, true>, T>(device, p, a, in_parts);
     else if (p->function == TALC_ARGMAX)
         launch<place<T>, T>(device, p, a, in_parts);
+    else if (p->function == TALC_ARGMIN)
+        launch<place<T, true>, T>(device, p, a, in_parts);
     else
         launch<total<T>, T>(device, p, a, in_parts);
 }
@@ -422,7 +433,7 @@ static const char *plan_parts(const talc_device *, const talc_reduce_problem *p,
 {
     const int64_t parts = parts_of(p, true);
     if (parts > 1)
-        plan->workspace = (size_t)parts * (size_t)p->outputs * sizeof(place<double>);
+        plan->workspace = (size_t)parts * (size_t)p->outputs * sizeof(moments<double>);
     return NULL;
 }
 

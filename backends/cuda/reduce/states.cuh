@@ -44,10 +44,10 @@ template <typename T> struct total {
     {
         value += other.value;
     }
-    __device__ result_type result(double mean_of) const
+    __device__ result_type result(double divisor) const
     {
         if constexpr (std::is_floating_point_v<T>)
-            return (T)(mean_of > 0 ? value / mean_of : value);
+            return (T)(divisor == 1 ? value : value / divisor);
         else
             return (int64_t)value;
     }
@@ -61,11 +61,23 @@ constexpr T LOWEST = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infi
 /// A type of whole words, which lanes can exchange.
 template <typename T> using word_of = std::conditional_t<sizeof(T) < 4, int32_t, T>;
 
-/// The largest. A NaN replaces what is there, and nothing replaces a NaN.
-template <typename T> struct maximum {
+/// x, or with LEAST what is the larger the smaller x is: the largest of these is the smallest of what they were made from, which
+/// they give back when flipped again.
+template <bool LEAST, typename T> __device__ T flipped(T x)
+{
+    if constexpr (!LEAST)
+        return x;
+    else if constexpr (std::is_floating_point_v<T>)
+        return -x;
+    else
+        return ~x; /* the lowest integer has no negative */
+}
+
+/// The largest, with LEAST the smallest. A NaN replaces what is there, and nothing replaces a NaN.
+template <typename T, bool LEAST = false> struct maximum {
     using result_type = T;
     using counted = maximum;
-    word_of<T> value = LOWEST<T>;
+    word_of<T> value = LOWEST<word_of<T>>;
 
     maximum() = default;
     template <typename Position>
@@ -80,7 +92,7 @@ template <typename T> struct maximum {
     {
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
-            add_one(x.of[e]);
+            add_one(flipped<LEAST>((word_of<T>)x.of[e]));
     }
     __device__ void join(const maximum &other)
     {
@@ -88,18 +100,19 @@ template <typename T> struct maximum {
     }
     __device__ result_type result(double) const
     {
-        return (T)value;
+        return (T)flipped<LEAST>(value);
     }
 };
 
-/// Where the largest stands: the first of several. A state that saw nothing above LOWEST says 0, which is right where there is
+/// Where the largest stands, with LEAST the smallest: the first of several. A state that saw nothing above LOWEST says 0, which is right where there is
 /// nothing else: then all elements are LOWEST. Packed: lanes exchange no padding.
-template <typename T, typename Index = int64_t> struct __attribute__((packed, aligned(4))) place {
+template <typename T, bool LEAST = false, typename Index = int64_t>
+struct __attribute__((packed, aligned(4))) place {
     using result_type = int64_t;
-    using counted = place<T, int>;
+    using counted = place<T, LEAST, int>;
     using word = word_of<T>;
     Index at = 0;
-    word value = LOWEST<T>;
+    word value = LOWEST<word>;
 
     place() = default;
     template <typename Position>
@@ -117,19 +130,23 @@ template <typename T, typename Index = int64_t> struct __attribute__((packed, al
                                                       : 1;
 #pragma unroll
         for (int first = 0; first < COUNT; first += FEW) {
-            word most = x.of[first];
+            word of[FEW];
+#pragma unroll
+            for (int e = 0; e < FEW; e++)
+                of[e] = flipped<LEAST>((word)x.of[first + e]);
+            word most = of[0];
 #pragma unroll
             for (int e = 1; e < FEW; e++)
-                most = larger_or_nan(most, (word)x.of[first + e]);
+                most = larger_or_nan(most, of[e]);
             if (!(most <= value) && value == value) {
                 int found = FEW - 1;
 #pragma unroll
                 for (int e = FEW - 2; e >= 0; e--)
-                    found = x.of[first + e] == most ? e : found;
+                    found = of[e] == most ? e : found;
                 if (__builtin_expect(most != most, 0))
 #pragma unroll
                     for (int e = FEW - 1; e >= 0; e--)
-                        found = x.of[first + e] != x.of[first + e] ? e : found;
+                        found = of[e] != of[e] ? e : found;
                 value = most;
                 at = k + (Index)(first + found) * step;
             }
@@ -149,6 +166,114 @@ template <typename T, typename Index = int64_t> struct __attribute__((packed, al
     }
 };
 
+/// The moments of a variance, in f64: of a thread's elements the sum and the squares of their distances from the first one, of
+/// joined states the squares around the mean, which `shift` is then. No distance passes that of two elements.
+template <typename T> struct moments {
+    using result_type = T;
+    using counted = moments;
+    double shift = 0, sum = 0, squares = 0;
+    int64_t count = 0;
+
+    moments() = default;
+    template <typename Position> __device__ moments(const counted &seen, Position)
+    {
+        *this = seen;
+    }
+    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t, int)
+    {
+        if (count == 0)
+            shift = (double)x.of[0];
+        count += COUNT;
+#pragma unroll
+        for (int e = 0; e < COUNT; e++) {
+            const double apart = (double)x.of[e] - shift;
+            sum += apart;
+            squares += apart * apart;
+        }
+    }
+    __device__ double mean() const
+    {
+        return shift + sum / (double)count;
+    }
+    __device__ double squares_around_mean() const
+    {
+        return squares - sum * (sum / (double)count);
+    }
+    __device__ void join(const moments &other)
+    {
+        if (other.count == 0)
+            return;
+        if (count == 0) {
+            *this = other;
+            return;
+        }
+        const double own = mean(), all = (double)(count + other.count);
+        const double share = (double)other.count / all, apart = other.mean() - own;
+        squares = squares_around_mean() + other.squares_around_mean() +
+                  apart * apart * ((double)count * share);
+        shift = own + apart * share;
+        sum = 0;
+        count += other.count;
+    }
+    __device__ result_type result(double divisor) const
+    {
+        return (T)(squares_around_mean() / divisor);
+    }
+};
+
+/// The largest element and the sum of exp(x - largest): exponentials in the data's type, their sum in f64. An element that is as
+/// large as the largest, also where that is infinite, adds 1.
+template <typename T> struct exponentials {
+    using result_type = T;
+    using counted = exponentials;
+    double sum = 0;
+    T most = LOWEST<T>;
+    T unused = 0; /* lanes exchange no padding */
+
+    exponentials() = default;
+    template <typename Position> __device__ exponentials(const counted &seen, Position)
+    {
+        *this = seen;
+    }
+    static __device__ T below(T x, T largest)
+    {
+        return x == largest ? (T)1 : exp(x - largest);
+    }
+    /* A sum below another largest. Its factor is exact enough to be applied once for every element. */
+    __device__ void raise(T largest)
+    {
+        if (largest == most)
+            return;
+        sum *= exp((double)most - (double)largest);
+        most = largest;
+    }
+    template <int COUNT> __device__ void add(const vec<T, COUNT> &x, int64_t, int)
+    {
+        T largest = most;
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            largest = larger_or_nan(largest, x.of[e]);
+        raise(largest);
+        T few = 0;
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            few += below(x.of[e], most);
+        sum += (double)few;
+    }
+    __device__ void join(const exponentials &other)
+    {
+        exponentials scaled = other;
+        const T largest = larger_or_nan(most, other.most);
+        raise(largest);
+        scaled.raise(largest);
+        sum += scaled.sum;
+    }
+    __device__ result_type result(double) const
+    {
+        return (T)(log(sum) + (double)most);
+    }
+};
+
 /// Where an output's elements stand. Outputs that lie along one dimension, as rows do, need none of a walk's steps.
 static __device__ __forceinline__ int64_t offset_of(const strided_index<1, uint64_t> &kept,
                                                     int64_t output)
@@ -165,14 +290,14 @@ template <typename State> struct target {
     typename State::result_type *y;
     State *partials; /* NULL: y */
     int64_t outputs;
-    double mean_of; /* K for means, else 0 */
+    double divisor; /* of sums and variances */
 
     __device__ void write(int64_t output, const State &state) const
     {
         if (partials != NULL)
             partials[blockIdx.y * outputs + output] = state;
         else
-            y[output] = state.result(mean_of);
+            y[output] = state.result(divisor);
     }
 };
 
