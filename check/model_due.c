@@ -219,6 +219,28 @@ static bool copied(const check_ran *ran, check_model_due *due)
     return true;
 }
 
+/* An index that may be another one may pick any other element. */
+static bool gathered(const check_ran *ran, check_model_due *due)
+{
+    const talc_gather_observed *of = ran->problem;
+    const check_array *x = &ran->inputs[0], *index = &ran->inputs[1];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        int64_t at = 0, step = 1, rest = i, by = of->function == TALC_GATHER ? i : 0;
+        for (int d = x->dims.rank - 1; d >= 0; d--) {
+            const int64_t place = rest % ran->output.dims.dim[d];
+            rest /= ran->output.dims.dim[d];
+            if (d == of->dim && of->function == TALC_INDEX_SELECT)
+                by = place;
+            at += (d == of->dim ? (int64_t)index->of[by] : place) * step;
+            step *= x->dims.dim[d];
+        }
+        copy_element(x, at, ran->output.dtype, i, due);
+        if (check_off(index, by) > 0)
+            due->spread[i] = INFINITY;
+    }
+    return true;
+}
+
 /* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
 static bool picked(const check_ran *ran, check_model_due *due)
 {
@@ -413,6 +435,8 @@ static const struct {
     { "greater_equal", binary },
     { "where", chosen },
     { "nll_loss", picked },
+    { "gather", gathered },
+    { "index_select", gathered },
     { "conv2d.grad_input", scattered },
     { "concat", concatenated },
     { "pad", resampled },

@@ -3,16 +3,17 @@
 ///     equal .. greater_equal   y = 1 where the comparison of a and b holds, else 0
 ///     clamp                    y = min(max(x, low), high)
 ///     where                    y = a where the condition is not 0, else b
+///     masked_fill              y = value where the mask is not 0, else x
 ///
-/// Operands broadcast by NumPy's rule, as in ops/elementwise.h; results are contiguous. Every dtype. Comparisons and conditions
-/// are u8. With NaN no comparison holds but not_equal; of a NaN clamp is NaN. A number as an operand is rounded to the
+/// Operands broadcast by NumPy's rule, as in ops/elementwise.h; results are contiguous. Every dtype. Comparisons, conditions
+/// and masks are u8. With NaN no comparison holds but not_equal; of a NaN clamp is NaN. A number as an operand is rounded to the
 /// tensor's dtype first.
 ///
 /// Gradients: clamp: dx = dy where low <= x <= high, the bounds included, else 0. where: da = dy where the condition is not 0, else 0; db the
-/// other way round. Comparisons have none.
+/// other way round; masked_fill: dx as where's. Comparisons have none.
 ///
 /// Errors: NULL operand, dtype or device mismatch, a condition that is not u8, shapes that do not broadcast, clamp: low above
-/// high, a bound that is NaN, no memory. Source: textbook; semantics as torch.eq .. torch.ge, torch.where, and torch.clamp,
+/// high, a bound that is NaN, no memory. Source: textbook; semantics as torch.eq .. torch.ge, torch.where, torch.masked_fill, and torch.clamp,
 /// some versions of which have gradient 0 on the bounds.
 #ifndef TALC_OPS_COMPARE_H
 #define TALC_OPS_COMPARE_H
@@ -41,6 +42,9 @@ TALC_API talc_tensor *talc_clamp(const talc_tensor *x, double low, double high);
 /// a or b, as the condition says.
 TALC_API talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a,
                                  const talc_tensor *b);
+
+/// x, with `value` where the mask says so.
+TALC_API talc_tensor *talc_masked_fill(const talc_tensor *x, const talc_tensor *mask, double value);
 
 // ---- What backends implement --------------------------------------------------------------------------------
 

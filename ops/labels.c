@@ -51,3 +51,11 @@ talc_status talc_bad_label(const char *op, int64_t element, int64_t label, int64
                      " classes",
                      op, element, label, classes);
 }
+
+talc_status talc_bad_index(const char *op, int64_t element, int64_t index, int64_t extent)
+{
+    return talc_fail(TALC_BAD_ARGUMENT,
+                     "%s: element %" PRId64 " of index is %" PRId64 ", x has %" PRId64
+                     " elements in its dimension",
+                     op, element, index, extent);
+}

@@ -5,6 +5,7 @@
 ///     matmul, linear                               talc_matmul_problem
 ///     max_pool2d, avg_pool2d, and adaptive         talc_pool2d_problem
 ///     batch_norm2d                                 talc_batch_norm2d_problem
+///     gather, index_select                        talc_gather_observed
 ///     sum, mean, max, argmax, min, argmin, var, logsumexp
 ///                                                  talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed
@@ -22,7 +23,13 @@
 #ifndef TALC_OPS_OBSERVED_H
 #define TALC_OPS_OBSERVED_H
 
+#include "ops/gather.h"
 #include "ops/reduce.h"
+
+typedef struct talc_gather_observed {
+    talc_gather_function function;
+    int dim;
+} talc_gather_observed;
 
 typedef struct talc_reduce_observed {
     talc_reduce_function function;

@@ -12,6 +12,7 @@
 #include "cross_entropy.h"
 #include "dropout.h"
 #include "elementwise.h"
+#include "gather.h"
 #include "group_norm.h"
 #include "linear.h"
 #include "losses.h"

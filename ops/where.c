@@ -12,18 +12,26 @@ static const char *const OP = "where";
 
 // ---- Checks and shapes --------------------------------------------------------------------------------------
 
-static bool check_operands(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b)
+/* A condition, by its name, and what it chooses from. */
+static bool check_condition(const char *op, const char *name, const talc_tensor *condition,
+                            const char *name_of, const talc_tensor *of)
 {
-    if (talc_operand_missing(OP, "condition", condition) || talc_operand_missing(OP, "a", a) ||
-        !talc_operand_like(OP, "a", a, "b", b))
+    if (talc_operand_missing(op, name, condition))
         return false;
     if (condition->dtype != TALC_U8)
-        talc_fail(TALC_BAD_DTYPE, "%s: condition is %s, it must be u8", OP,
+        talc_fail(TALC_BAD_DTYPE, "%s: %s is %s, it must be u8", op, name,
                   talc_dtype_name(condition->dtype));
-    else if (condition->device != a->device)
-        talc_fail(TALC_BAD_DEVICE, "%s: condition is on %s, a on %s", OP, condition->device->name,
-                  a->device->name);
+    else if (condition->device != of->device)
+        talc_fail(TALC_BAD_DEVICE, "%s: %s is on %s, %s on %s", op, name, condition->device->name,
+                  name_of, of->device->name);
     return !talc_failed();
+}
+
+static bool check_operands(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b)
+{
+    return !talc_operand_missing(OP, "condition", condition) && !talc_operand_missing(OP, "a", a) &&
+           talc_operand_like(OP, "a", a, "b", b) &&
+           check_condition(OP, "condition", condition, "a", a);
 }
 
 static bool result_dims(const talc_tensor *condition, const talc_tensor *a, const talc_tensor *b,
@@ -110,4 +118,23 @@ talc_tensor *talc_where(const talc_tensor *condition, const talc_tensor *a, cons
     talc_observed(OP, talc_chosen(&choice), NULL, (const talc_tensor *const[]){ condition, a, b },
                   3, y);
     return recorded(condition, a, b, y);
+}
+
+talc_tensor *talc_masked_fill(const talc_tensor *x, const talc_tensor *mask, double value)
+{
+    const char *const op = "masked_fill";
+    talc_dims dims;
+    if (talc_operand_missing(op, "x", x) || !check_condition(op, "mask", mask, "x", x))
+        return NULL;
+    if (!talc_shape_broadcast(talc_dims_of(x), talc_dims_of(mask), &dims)) {
+        char text[TALC_DIMS_TEXT], mask_text[TALC_DIMS_TEXT];
+        talc_fail(TALC_BAD_SHAPE, "%s: x %s and mask %s do not broadcast", op,
+                  talc_dims_text(talc_dims_of(x), text),
+                  talc_dims_text(talc_dims_of(mask), mask_text));
+        return NULL;
+    }
+    talc_tensor *filling = talc_full(x->device, x->dtype, TALC_SCALAR, value);
+    talc_tensor *y = filling == NULL ? NULL : talc_where(mask, filling, x);
+    talc_release(filling);
+    return y;
 }

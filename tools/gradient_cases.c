@@ -96,6 +96,15 @@ F(separable, talc_separable_conv2d(x[0], x[1], NULL,
 F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
 F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
+static const talc_tensor *rows(const talc_tensor *x, talc_dims dims)
+{
+    const talc_tensor *few = talc_arange(x->device, TALC_I64, 0, 2, 1);
+    return talc_expand(talc_reshape(few, TALC_DIMS(1, 2, 1)), dims);
+}
+F(gather, talc_tanh(talc_gather(x[0], 2, rows(x[0], TALC_DIMS(2, 2, 9)))))
+F(index_select,
+  talc_tanh(talc_index_select(x[0], 1, talc_reshape(rows(x[0], TALC_DIMS(2, 2, 2)), TALC_DIMS(8)))))
+F(masked_fill, talc_masked_fill(talc_tanh(x[0]), talc_less_scalar(x[0], 0), 0.5))
 F(min, talc_tanh(talc_min(x[0], TALC_DIMS(1), false)))
 F(var, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)))
 F(logsumexp, talc_tanh(talc_logsumexp(x[0], TALC_DIMS(-1), true)))
@@ -246,8 +255,10 @@ const gradient_case gradient_cases[] = {
     { "div", "broadcast", div_of, 2, { D2(3, 5), D1(5) }, 0.5, 2, NULL },
     { "exp", "", exp_of, 1, { D2(4, 6) }, -2, 2, NULL },
     { "expand", "tanh", expand, 1, { D2(3, 1) }, -2, 2, NULL },
+    { "gather", "tanh", gather, 1, { D3(2, 3, 4) }, -1, 1, NULL },
     { "group_norm", "2 groups, tanh", group_norm, 3, { D4(3, 4, 2, 3), D1(4), D1(4) }, -1, 1, NULL },
     { "huber_loss", "", huber, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
+    { "index_select", "tanh", index_select, 1, { D3(2, 3, 4) }, -1, 1, NULL },
     { "instance_norm2d", "", instance_norm, 3, { D4(2, 3, 4, 3), D1(3), D1(3) }, -2, 2, NULL },
     { "l1_loss", "", l1, 2, { D2(4, 5), D2(4, 5) }, -1, 1, NULL },
     { "layer_norm", "", layer_norm, 3, { D3(2, 5, 6), D1(6), D1(6) }, -2, 2, NULL },
@@ -256,6 +267,7 @@ const gradient_case gradient_cases[] = {
     { "log", "", log_of, 1, { D2(4, 6) }, 0.5, 2, NULL },
     { "log_softmax", "", log_softmax, 1, { D2(4, 6) }, -3, 3, NULL },
     { "logsumexp", "tanh", logsumexp, 1, { D3(2, 3, 4) }, -3, 3, NULL },
+    { "masked_fill", "", masked_fill, 1, { D2(4, 6) }, -1, 1, NULL },
     { "matmul", "", matmul, 2, { D2(3, 5), D2(5, 4) }, -2, 2, NULL },
     { "matmul", "batches, broadcast", matmul, 2, { D4(2, 1, 3, 5), D3(4, 5, 2) }, -2, 2, NULL },
     { "matmul", "transposed views", matmul_turned, 2, { D2(5, 3), D2(4, 5) }, -2, 2, NULL },

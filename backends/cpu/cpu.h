@@ -11,6 +11,7 @@
 #include "ops/group_norm.h"
 #include "ops/matmul.h"
 #include "ops/nll_loss.h"
+#include "ops/gather.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
 #include "ops/resample.h"
@@ -37,6 +38,7 @@ extern const talc_algorithm talc_cpu_batch_norm2d[];
 extern const talc_algorithm talc_cpu_binary[];
 extern const talc_algorithm talc_cpu_conv2d[];
 extern const talc_algorithm talc_cpu_cross_entropy[];
+extern const talc_algorithm talc_cpu_gather[];
 extern const talc_algorithm talc_cpu_group_norm[];
 extern const talc_algorithm talc_cpu_matmul[];
 extern const talc_algorithm talc_cpu_nll_loss[];

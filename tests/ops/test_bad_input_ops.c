@@ -232,6 +232,39 @@ Test(bad_input_ops, losses)
     refused_end(31);
 }
 
+Test(bad_input_ops, gathers)
+{
+    make_operands();
+    talc_device *cpu = cpu_device();
+    talc_tensor *places = talc_zeros(cpu, TALC_I64, TALC_DIMS(3, 5)), *line = talc_zeros(cpu, TALC_I64, TALC_DIMS(3));
+    talc_tensor *far = talc_zeros(fake_device(), TALC_I64, TALC_DIMS(3)), *wide = talc_zeros(cpu, TALC_I64, TALC_DIMS(4, 2));
+    talc_tensor *far_mask = talc_zeros(fake_device(), TALC_U8, TALC_DIMS(5)), *nine = talc_full(cpu, TALC_I64, TALC_DIMS(1, 1), 9);
+    talc_tensor *scalar = talc_zeros(cpu, TALC_F32, TALC_SCALAR), *mask = talc_zeros(cpu, TALC_U8, TALC_DIMS(4));
+    talc_tensor *deep = talc_zeros(cpu, TALC_I64, (talc_dims){ .rank = 8, .dim = { 1, 1, 1, 1, 1, 1, 1, 1 } });
+    REFUSED(TALC_NULL_ARGUMENT, "gather: x is NULL", talc_gather(NULL, 0, places));
+    REFUSED(TALC_NULL_ARGUMENT, "gather: index is NULL", talc_gather(matrix, 0, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "index_select: x is NULL", talc_index_select(NULL, 0, line));
+    REFUSED(TALC_NULL_ARGUMENT, "index_select: index is NULL", talc_index_select(matrix, 0, NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "one_hot: labels is NULL", talc_one_hot(NULL, 3));
+    REFUSED(TALC_NULL_ARGUMENT, "masked_fill: x is NULL", talc_masked_fill(NULL, mask, 0));
+    REFUSED(TALC_NULL_ARGUMENT, "masked_fill: mask is NULL", talc_masked_fill(matrix, NULL, 0));
+    REFUSED(TALC_BAD_DTYPE, "gather: index is f32, it must be i64", talc_gather(matrix, 0, matrix));
+    REFUSED(TALC_BAD_DTYPE, "one_hot: labels is f32, it must be i64", talc_one_hot(matrix, 3));
+    REFUSED(TALC_BAD_DTYPE, "masked_fill: mask is f32, it must be u8", talc_masked_fill(matrix, matrix, 0));
+    REFUSED(TALC_BAD_DEVICE, "index_select: x is on cpu, index on fake", talc_index_select(matrix, 0, far));
+    REFUSED(TALC_BAD_DEVICE, "masked_fill: mask is on fake, x on cpu", talc_masked_fill(matrix, far_mask, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "gather: dimension 2 is outside a tensor of rank 2", talc_gather(matrix, 2, places));
+    REFUSED(TALC_BAD_SHAPE, "gather: index [3] has rank 1, x [3,5] has rank 2", talc_gather(matrix, 0, line));
+    REFUSED(TALC_BAD_SHAPE, "gather: index [4,2] has 4 elements in dimension 0, x [3,5] has 3", talc_gather(matrix, 1, wide));
+    REFUSED(TALC_BAD_SHAPE, "index_select: index [3,5] has rank 2, it must be [n] or a scalar", talc_index_select(matrix, 1, places));
+    REFUSED(TALC_BAD_SHAPE, "index_select: index [3] has 3 elements, x [] takes 1", talc_index_select(scalar, 0, line));
+    REFUSED(TALC_BAD_SHAPE, "masked_fill: x [3,5] and mask [4] do not broadcast", talc_masked_fill(matrix, mask, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "one_hot: classes 0 is outside 1..4611686018427387903", talc_one_hot(line, 0));
+    REFUSED(TALC_BAD_SHAPE, "one_hot: labels has rank 8, with classes at most 8 are possible", talc_one_hot(deep, 3));
+    REFUSED(TALC_BAD_ARGUMENT, "gather: element 0 of index is 9, x has 5 elements in its dimension", talc_gather(matrix, 1, nine));
+    refused_end(21);
+}
+
 Test(bad_input_ops, reductions)
 {
     make_operands();

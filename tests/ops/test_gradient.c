@@ -100,6 +100,21 @@ F(f_max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
 F(f_max_outer, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)))
 F(f_max_all, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)))
 F(f_max_ties, talc_max(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
+static const talc_tensor *some(const talc_tensor *x, talc_dims dims)
+{
+    const talc_tensor *three = talc_arange(x->device, TALC_I64, 0, 3, 1);
+    return talc_expand(talc_reshape(three, TALC_DIMS(1, 3, 1)), dims);
+}
+F(f_gather, talc_tanh(talc_gather(x[0], 2, some(x[0], TALC_DIMS(2, 3, 5)))))
+F(f_gather_middle,
+  talc_tanh(talc_gather(talc_transpose(x[0], 0, 2), 1, some(x[0], TALC_DIMS(2, 3, 1)))))
+F(f_index_select,
+  talc_tanh(talc_index_select(x[0], 1,
+                              talc_reshape(some(x[0], TALC_DIMS(2, 3, 2)), TALC_DIMS(12)))))
+F(f_index_select_last,
+  talc_tanh(talc_index_select(x[0], -1,
+                              talc_reshape(some(x[0], TALC_DIMS(1, 3, 2)), TALC_DIMS(6)))))
+F(f_masked_fill, talc_masked_fill(talc_tanh(x[0]), talc_less_scalar(x[1], 0), 0.5))
 F(f_min, talc_tanh(talc_min(x[0], TALC_DIMS(0, -1), true)))
 F(f_min_ties, talc_min(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
 F(f_var, talc_tanh(talc_var(x[0], TALC_DIMS(0, 2), 1, false)))
@@ -244,6 +259,12 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "max", f_max, 1, { D(2, 6, 4) }, -1, 1 },
         { "max of several dimensions", f_max_outer, 1, { D(2, 3, 4) }, -1, 1 },
         { "max of all", f_max_all, 1, { D(2, 3, 4) }, -1, 1 },
+        { "gather", f_gather, 1, { D(2, 3, 4) }, -1, 1 },
+        { "gather in the middle", f_gather_middle, 1, { D(2, 3, 4) }, -1, 1 },
+        { "index_select", f_index_select, 1, { D(2, 3, 4) }, -1, 1 },
+        { "index_select of columns", f_index_select_last, 1, { D(5, 4) }, -1, 1 },
+        { "masked_fill", f_masked_fill, 2, { D(4, 5), D(5) }, -1, 1 },
+        { "masked_fill, stretched", f_masked_fill, 2, { D(5), D(4, 5) }, -1, 1 },
         { "min", f_min, 1, { D(2, 3, 4) }, -1, 1 },
         { "var", f_var, 1, { D(2, 3, 4) }, -1, 1 },
         { "var of all", f_var_all, 1, { D(2, 3, 4) }, -1, 1 },

@@ -194,6 +194,10 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(argmin,          talc_argmin(in->a, TALC_SCALAR, false))                                                         \
     X(var,             talc_var(in->image, TALC_DIMS(0, 2, 3), 1, false))                                              \
     X(logsumexp,       talc_logsumexp(talc_transpose(in->image, 0, 3), TALC_DIMS(1), true))                            \
+    X(gather,          talc_gather(in->image, 1, talc_reshape(talc_clamp(in->labels, 0, 3), TALC_DIMS(in->labels->dims[0], 1, in->labels->dims[1], in->labels->dims[2])))) \
+    X(index_select,    talc_index_select(talc_transpose(in->image, 0, 3), 2, talc_select(talc_select(talc_clamp(in->labels, 0, 3), 0, 0), 0, 0))) \
+    X(one_hot,         talc_one_hot(talc_clamp(in->labels, 0, 3), 9))                                                                    \
+    X(masked_fill,     talc_masked_fill(in->a, talc_less_scalar(in->row, 0), 7))                                       \
     X(matmul,          talc_matmul(in->a, in->b))                                                                      \
     X(matmul_views,    talc_matmul(talc_transpose(in->b, 0, 1), talc_transpose(in->a, 0, 1)))                          \
     X(linear,          talc_linear(in->a, talc_transpose(in->b, 0, 1), in->mean, &(talc_linear_options){ .activation = TALC_ACTIVATION_TANH }))\

@@ -32,15 +32,21 @@ talc_status talc_cuda_fault_raise(talc_device *device)
     pthread_mutex_lock(&lock);
     volatile talc_cuda_fault *fault = talc_cuda_state_of(device)->fault;
     if (fault != NULL && fault->complete != 0) {
-        found = (talc_cuda_fault){ 1, 1, fault->element, fault->label, fault->classes, fault->op };
+        found = (talc_cuda_fault){
+            1, 1, fault->element, fault->label, fault->classes, fault->op, fault->by_index
+        };
         fault->op = NULL;
+        fault->by_index = false;
         fault->complete = 0;
         fault->claimed = 0;
     }
     pthread_mutex_unlock(&lock);
-    return found.complete == 0 ? TALC_OK
-                               : talc_bad_label(found.op == NULL ? "cross_entropy" : found.op,
-                                                found.element, found.label, found.classes);
+    if (found.complete == 0)
+        return TALC_OK;
+    if (found.by_index)
+        return talc_bad_index(found.op, found.element, found.label, found.classes);
+    return talc_bad_label(found.op == NULL ? "cross_entropy" : found.op, found.element, found.label,
+                          found.classes);
 }
 
 void talc_cuda_fault_free(talc_device *device)

@@ -6,12 +6,13 @@
 
 TALC_BEGIN_DECLARATIONS
 
-/// A label that is no class. In pinned host memory, which kernels write: the one that sets `claimed` fills the rest in and
+/// A label that is no class, or an index beyond its operand. In pinned host memory, which kernels write: the one that sets `claimed` fills the rest in and
 /// then sets `complete`; only the first since the last wait is kept.
 typedef struct talc_cuda_fault {
     unsigned claimed, complete;
     int64_t element, label, classes;
     const char *op; ///< a string of the host; NULL: cross_entropy
+    bool by_index;  ///< of an index
 } talc_cuda_fault;
 
 /// The device's record, made when it is first asked for; NULL with a failure. The device is entered.

@@ -4,7 +4,7 @@
 ///
 /// Memory-bound. A thread has a sample, or of the gradient an element: neighbouring threads write neighbouring elements. A label
 /// is compared before anything is read by it; the first thread to find a wrong one writes the device's record (fault.h).
-#include "backends/cuda/device/fault.h"
+#include "backends/cuda/device/fault.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/index.cuh"
 #include "backends/cuda/row.cuh"
@@ -30,19 +30,6 @@ template <typename Index> struct loss_plan {
         classes.set(p->C);
     }
 };
-
-__device__ void tell(volatile talc_cuda_fault *fault, const char *op, int64_t element,
-                     int64_t label, int64_t classes)
-{
-    if (atomicCAS((unsigned *)&fault->claimed, 0u, 1u) != 0)
-        return;
-    fault->element = element;
-    fault->label = label;
-    fault->classes = classes;
-    fault->op = op;
-    __threadfence_system();
-    fault->complete = 1;
-}
 
 template <typename T, typename Index>
 __global__ void __launch_bounds__(BLOCK)
