@@ -231,3 +231,55 @@ Test(matmul, rows_columns_and_runs_of_any_size_keep_their_bound)
     }
     cr_assert(ran >= 2, "%d rows", ran);
 }
+
+/* Heads of attention: [B,T,H,D] seen as [B,H,T,D], times the same seen as [B,H,D,T]. A copy of an operand would be 1 MiB more at the
+ * peak; scores are 128 KiB, and the pool rounds up. */
+Test(matmul, attention_multiplies_views_where_they_lie)
+{
+    enum { B = 2, T = 64, H = 4, D = 512, OPERAND = B * T * H * D * 4, ROOM = OPERAND / 2 };
+    talc_device *device = tested_device();
+    const talc_dims heads = TALC_DIMS(0, 2, 1, 3);
+    talc_tensor *q = talc_permute(talc_randn(device, TALC_F32, TALC_DIMS(B, T, H, D)), heads);
+    talc_tensor *k =
+        talc_permute(talc_randn(device, TALC_F32, TALC_DIMS(B, T, H, D)), TALC_DIMS(0, 2, 3, 1));
+    const talc_tensor *dy = talc_randn(device, TALC_F32, TALC_DIMS(B, H, T, T));
+    talc_require_grad(q, true);
+    talc_require_grad(k, true);
+    cr_assert(talc_device_synchronize(device));
+
+    const size_t live = talc_device_memory(device).live;
+    talc_memory_reset_peak(device);
+    const talc_tensor *y = talc_matmul(q, k);
+    cr_assert(talc_device_synchronize(device), "%s", talc_error_message());
+    cr_assert(talc_device_memory(device).peak - live < ROOM, "forward takes %zu bytes",
+              talc_device_memory(device).peak - live);
+
+    const size_t before = talc_device_memory(device).live;
+    talc_memory_reset_peak(device);
+    cr_assert(talc_backward_from(y, dy) && talc_device_synchronize(device), "%s",
+              talc_error_message());
+    cr_assert(talc_device_memory(device).peak - before < 2 * OPERAND + ROOM,
+              "backward takes %zu bytes", talc_device_memory(device).peak - before);
+
+    /* dq = dy k and dk = dy^T q, of a few elements of each head. */
+    const talc_tensor *of[] = { q, k, dy, talc_grad(q), talc_grad(k) };
+    const talc_tensor *x[5];
+    for (int i = 0; i < 5; i++)
+        x[i] = talc_to(of[i], cpu_device(), TALC_F32);
+    for (int b = 0; b < B; b++)
+        for (int h = 0; h < H; h++)
+            for (int t = 0; t < T; t += 21)
+                for (int d = 0; d < D; d += 101) {
+                    const int64_t head = (int64_t)b * H + h, row = (head * T + t) * D + d;
+                    const int64_t column = (head * D + d) * T;
+                    double dq = 0, dk = 0;
+                    for (int s = 0; s < T; s++) {
+                        dq +=
+                            element_at(x[2], (head * T + t) * T + s) * element_at(x[1], column + s);
+                        dk += element_at(x[2], (head * T + s) * T + t) *
+                              element_at(x[0], (head * T + s) * D + d);
+                    }
+                    cr_assert(fabs(element_at(x[3], row) - dq) < 1e-4 &&
+                              fabs(element_at(x[4], column + t) - dk) < 1e-4);
+                }
+}
