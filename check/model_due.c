@@ -16,10 +16,42 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-/* x itself for those that are activations, which are applied later. */
-static long double unary_value(talc_unary_function function, long double x)
+/* The value, by its definition, and the largest slope that it has; x itself for those that are activations, which are applied later.
+ */
+static long double unary_value(const talc_unary_problem *problem, long double x, double *slope)
 {
-    switch (function) {
+    const double p = problem->numbers[0], q = problem->numbers[1];
+    *slope = 1;
+    switch (problem->function) {
+    case TALC_LEAKY_RELU:
+        *slope = fmax(1, fabs(p));
+        return x > 0 ? x : p * x;
+    case TALC_ELU:
+        *slope = fmax(1, fabs(p));
+        return x > 0 ? x : p * expm1l(x);
+    case TALC_RELU6:
+        return x < 0 ? 0 : x > 6 ? 6 : x;
+    case TALC_HARDTANH:
+        return x < p ? p : x > q ? q : x;
+    case TALC_HARDSIGMOID:
+        return x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5L;
+    case TALC_HARDSWISH:
+        *slope = 1.5;
+        return x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6;
+    case TALC_SILU:
+        *slope = 1.1;
+        return x / (1 + expl(-x));
+    case TALC_GELU:
+        *slope = 1.2;
+        return x / 2 * erfcl(-x / sqrtl(2));
+    case TALC_GELU_TANH:
+        *slope = 1.2;
+        return x / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x)));
+    case TALC_MISH:
+        *slope = 1.1;
+        return x * tanhl(log1pl(expl(x)));
+    case TALC_SOFTPLUS:
+        return fmaxl(x, 0) + log1pl(expl(-fabsl(x)));
     case TALC_NEG:
         return -x;
     case TALC_EXP:
@@ -28,17 +60,22 @@ static long double unary_value(talc_unary_function function, long double x)
         return logl(x);
     case TALC_SQRT:
         return sqrtl(x);
+    case TALC_RSQRT:
+        return 1 / sqrtl(x);
     case TALC_ABS:
         return fabsl(x);
-    case TALC_SOFTPLUS:
-        return fmaxl(x, 0) + log1pl(expl(-fabsl(x)));
+    case TALC_FLOOR:
+        return floorl(x);
+    case TALC_SIGN:
+        return x > 0 ? 1 : x < 0 ? -1 : x;
     default:
         return x;
     }
 }
 
-/* How far the value moves when x moves by `off`; the slopes of the others are at most 1. */
-static double unary_spread(talc_unary_function function, double x, double off, double value)
+/* How far the value moves when x moves by `off`. */
+static double unary_spread(talc_unary_function function, double x, double off, double value,
+                           double slope)
 {
     if (off == 0)
         return 0;
@@ -49,29 +86,40 @@ static double unary_spread(talc_unary_function function, double x, double off, d
         return x > off ? -log1p(-off / x) : INFINITY;
     case TALC_SQRT:
         return x > off ? sqrt(x) - sqrt(x - off) : INFINITY;
+    case TALC_RSQRT:
+        return x > off ? 1 / sqrt(x - off) - 1 / sqrt(x) : INFINITY;
+    case TALC_FLOOR:
+        return floor(x + off) - floor(x - off);
+    case TALC_SIGN:
+        return fabs(x) > off ? 0 : 2;
     default:
-        return off;
+        return off * slope;
     }
 }
 
 static bool unary(const check_ran *ran, check_model_due *due)
 {
-    const talc_unary_function function = ((const talc_unary_problem *)ran->problem)->function;
+    const talc_unary_problem *problem = ran->problem;
+    const talc_unary_function function = problem->function;
     const check_array *x = &ran->inputs[0];
-    const bool rounds = function == TALC_EXP || function == TALC_LOG || function == TALC_SQRT ||
-                        function == TALC_SOFTPLUS;
-    for (int64_t i = 0; i < x->count; i++) {
-        const long double value = unary_value(function, x->of[i]);
-        due->element[i].value = value;
-        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value);
-        if (rounds)
-            due->element[i].extra = 4 * talc_check_format(x->dtype).unit * (double)fabsl(value) +
-                                    4 * talc_check_format(x->dtype).smallest;
-    }
+    const check_format format = talc_check_format(x->dtype);
+    const bool exact = function == TALC_NEG || function == TALC_ABS || function == TALC_FLOOR ||
+                       function == TALC_SIGN;
     due->activation = function == TALC_RELU      ? TALC_ACTIVATION_RELU
                       : function == TALC_SIGMOID ? TALC_ACTIVATION_SIGMOID
                       : function == TALC_TANH    ? TALC_ACTIVATION_TANH
                                                  : TALC_ACTIVATION_NONE;
+    for (int64_t i = 0; i < x->count; i++) {
+        double slope;
+        const long double value = unary_value(problem, x->of[i], &slope);
+        due->element[i].value = value;
+        due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value, slope);
+        /* The formulas' roundings, and of the numbers; those of a steep exponential grow with its exponent, up to x^2. */
+        if (!exact && due->activation == TALC_ACTIVATION_NONE)
+            due->element[i].extra =
+                (8 + fmin(x->of[i] * x->of[i], 200)) * format.unit * (double)fabsl(value) +
+                4 * format.smallest + fabs(x->of[i]) * format.normal;
+    }
     return true;
 }
 
@@ -411,29 +459,12 @@ static const struct {
     const char *op;
     bool (*due)(const check_ran *ran, check_model_due *due);
 } ops[] = {
-    { "neg", unary },
-    { "relu", unary },
-    { "sigmoid", unary },
-    { "tanh", unary },
-    { "exp", unary },
-    { "log", unary },
-    { "sqrt", unary },
-    { "abs", unary },
-    { "softplus", unary },
-    { "add", binary },
-    { "sub", binary },
-    { "mul", binary },
-    { "div", binary },
-    { "pow", binary },
-    { "maximum", binary },
-    { "minimum", binary },
-    { "equal", binary },
-    { "not_equal", binary },
-    { "less", binary },
-    { "less_equal", binary },
-    { "greater", binary },
-    { "greater_equal", binary },
-    { "where", chosen },
+#define UNARY(constant, name, ...)  { #name, unary },
+#define BINARY(constant, name, ...) { #name, binary },
+    TALC_UNARY_TABLE(UNARY) TALC_BINARY_TABLE(BINARY)
+#undef UNARY
+#undef BINARY
+        { "where", chosen },
     { "nll_loss", picked },
     { "gather", gathered },
     { "index_select", gathered },

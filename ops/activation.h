@@ -8,6 +8,7 @@
 
 TALC_BEGIN_DECLARATIONS
 
+/// In the order of the rows of ops/elementwise_table.h.
 typedef enum talc_activation {
     TALC_ACTIVATION_NONE,
     TALC_ACTIVATION_RELU,

@@ -8,6 +8,7 @@
 #include "tensor/run.h"
 #include "tensor/tape.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const unary_names[] = {
@@ -39,32 +40,46 @@ talc_unary_problem talc_unary_problem_of(talc_unary_function function, const tal
     return problem;
 }
 
-static const int unary_saves[] = {
-#define TALC_UNARY_SAVES(constant, name, value, saved, gradient) saved,
-    TALC_UNARY_TABLE(TALC_UNARY_SAVES)
-#undef TALC_UNARY_SAVES
+static const struct {
+    int saves;
+    const char *numbers[2]; /* their names */
+} unary_rows[] = {
+#define TALC_NAMES_NONE      NULL
+#define TALC_NAMES_ONE(p)    #p
+#define TALC_NAMES_TWO(p, q) #p, #q
+#define TALC_UNARY_ROW(constant, name, numbers, with, value, saved, gradient)                      \
+    { saved, { TALC_NAMES_##numbers } },
+    TALC_UNARY_TABLE(TALC_UNARY_ROW)
+#undef TALC_UNARY_ROW
 };
 
-talc_tensor *talc_unary_gradient(talc_unary_function function, const talc_tensor *dy,
-                                 const talc_tensor *saved)
+typedef struct unary_note {
+    talc_unary_function function;
+    double numbers[2];
+} unary_note;
+
+static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
+                           const talc_tensor *b, double scalar, const double numbers[2]);
+
+talc_tensor *talc_unary_gradient(talc_unary_function function, const double numbers[2],
+                                 const talc_tensor *dy, const talc_tensor *saved)
 {
     const talc_binary_function gradient = TALC_BINARY_COUNT - TALC_UNARY_COUNT + (int)function;
-    return talc_binary(gradient, dy, saved == NULL ? dy : saved, 0);
+    return binary(gradient, dy, saved == NULL ? dy : saved, 0, numbers);
 }
 
 static void unary_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
-    const talc_unary_function *function = talc_node_problem(node);
-    gradients[0] = talc_unary_gradient(*function, dy, talc_node_saved(node, 0));
+    const unary_note *note = talc_node_problem(node);
+    gradients[0] = talc_unary_gradient(note->function, note->numbers, dy, talc_node_saved(node, 0));
 }
 
-static talc_tensor *unary_recorded(talc_unary_function function, const talc_tensor *x,
-                                   talc_tensor *y)
+static talc_tensor *unary_recorded(const unary_note *note, const talc_tensor *x, talc_tensor *y)
 {
     if (!talc_tape_wants_one(x))
         return y;
-    const int saves = unary_saves[function];
-    return talc_tape_record(y, &(talc_note){ .op = unary_names[function],
+    const int saves = unary_rows[note->function].saves;
+    return talc_tape_record(y, &(talc_note){ .op = unary_names[note->function],
                                              .rule = unary_gradient,
                                              .inputs = &x,
                                              .input_count = 1,
@@ -72,76 +87,62 @@ static talc_tensor *unary_recorded(talc_unary_function function, const talc_tens
                                                           saves == TALC_SAVES_NOTHING ? NULL
                                                           : saves == TALC_SAVES_Y     ? y
                                                                                       : x } },
-                                             .problem = &function,
-                                             .problem_bytes = sizeof function });
+                                             .problem = note,
+                                             .problem_bytes = sizeof *note });
 }
 
-static talc_tensor *unary(talc_unary_function function, const talc_tensor *x)
+/* One number is finite, and of two the first is at most the second. */
+static bool numbers_fit(talc_unary_function function, const double numbers[2])
+{
+    const char *op = unary_names[function], *const *names = unary_rows[function].numbers;
+    if (names[1] != NULL ? numbers[0] <= numbers[1] : names[0] == NULL || isfinite(numbers[0]))
+        return true;
+    if (names[1] == NULL)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be finite", op, names[0], numbers[0]);
+    else
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be at most %s %g", op, names[0], numbers[0],
+                  names[1], numbers[1]);
+    return false;
+}
+
+talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, double p, double q)
 {
     const char *op = unary_names[function];
+    const unary_note note = { function, { p, q } };
     if (talc_operand_missing(op, "x", x) ||
-        (function != TALC_NEG && !talc_operand_float(op, "x", x)))
+        (function != TALC_NEG && !talc_operand_float(op, "x", x)) ||
+        !numbers_fit(function, note.numbers))
         return NULL;
 
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
     if (y == NULL)
         return NULL;
-    const talc_unary_problem problem = talc_unary_problem_of(function, y, x);
+    talc_unary_problem problem = talc_unary_problem_of(function, y, x);
+    memcpy(problem.numbers, note.numbers, sizeof problem.numbers);
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->unary, &problem, NULL, 0) ||
         talc_numel(y) == 0)
-        return unary_recorded(function, x, talc_result(y, talc_error_status()));
+        return unary_recorded(&note, x, talc_result(y, talc_error_status()));
 
     talc_unary_arguments arguments = { .y = y->data, .x = x->data };
     y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
     talc_observed(op, talc_chosen(&choice), &problem, &x, 1, y);
-    return unary_recorded(function, x, y);
+    return unary_recorded(&note, x, y);
 }
 
-talc_tensor *talc_neg(const talc_tensor *x)
-{
-    return unary(TALC_NEG, x);
-}
-
-talc_tensor *talc_relu(const talc_tensor *x)
-{
-    return unary(TALC_RELU, x);
-}
-
-talc_tensor *talc_sigmoid(const talc_tensor *x)
-{
-    return unary(TALC_SIGMOID, x);
-}
-
-talc_tensor *talc_tanh(const talc_tensor *x)
-{
-    return unary(TALC_TANH, x);
-}
-
-talc_tensor *talc_exp(const talc_tensor *x)
-{
-    return unary(TALC_EXP, x);
-}
-
-talc_tensor *talc_log(const talc_tensor *x)
-{
-    return unary(TALC_LOG, x);
-}
-
-talc_tensor *talc_sqrt(const talc_tensor *x)
-{
-    return unary(TALC_SQRT, x);
-}
-
-talc_tensor *talc_abs(const talc_tensor *x)
-{
-    return unary(TALC_ABS, x);
-}
-
-talc_tensor *talc_softplus(const talc_tensor *x)
-{
-    return unary(TALC_SOFTPLUS, x);
-}
+/* The ops, a row each. */
+#define TALC_PARAMETERS_NONE
+#define TALC_PARAMETERS_ONE(p)    , double p
+#define TALC_PARAMETERS_TWO(p, q) , double p, double q
+#define TALC_PASSED_NONE          0, 0
+#define TALC_PASSED_ONE(p)        p, 0
+#define TALC_PASSED_TWO(p, q)     p, q
+#define TALC_UNARY_OP(constant, name, numbers, ...)                                                \
+    talc_tensor *talc_##name(const talc_tensor *x TALC_PARAMETERS_##numbers)                       \
+    {                                                                                              \
+        return talc_unary(constant, x, TALC_PASSED_##numbers);                                     \
+    }
+TALC_UNARY_TABLE(TALC_UNARY_OP)
 
 // ---- Two operands -------------------------------------------------------------------------------------------
 
@@ -232,8 +233,8 @@ static talc_tensor *binary_recorded(const talc_binary_problem *p, const talc_ten
                                              .problem_bytes = sizeof note });
 }
 
-talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,
-                         double scalar)
+static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
+                           const talc_tensor *b, double scalar, const double numbers[2])
 {
     const char *op = binary_names[function];
     if (talc_operand_missing(op, "a", a) ||
@@ -251,7 +252,8 @@ talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, co
     talc_tensor *y = talc_tensor_new(op, a->device, a->dtype, dims);
     if (y == NULL)
         return NULL;
-    const talc_binary_problem problem = talc_binary_problem_of(function, y, a, b, scalar);
+    talc_binary_problem problem = talc_binary_problem_of(function, y, a, b, scalar);
+    memcpy(problem.numbers, numbers, sizeof problem.numbers);
     talc_choice choice;
     if (!talc_choose(&choice, op, a->device, a->device->backend->binary, &problem, NULL, 0) ||
         talc_numel(y) == 0)
@@ -263,6 +265,12 @@ talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, co
     y = talc_result(y, talc_choice_run(&choice, talc_run_dims, y, &problem, &arguments.base));
     talc_observed(op, talc_chosen(&choice), &problem, (const talc_tensor *const[]){ a, b }, 2, y);
     return binary_recorded(&problem, a, b, y);
+}
+
+talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,
+                         double scalar)
+{
+    return binary(function, a, b, scalar, (const double[2]){ 0, 0 });
 }
 
 /* A NULL b is a mistake here, not a scalar. */

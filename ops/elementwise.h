@@ -4,12 +4,13 @@
 /// of 1 stretches. Both must be of one dtype and on one device. neg, add, sub, mul take every dtype (integers wrap
 /// around), and so do maximum and minimum; the others f32 and f64. Rows of ops/elementwise_table.h give the formulas and derivatives.
 ///
-/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, no memory.
+/// Errors: NULL operand, dtype or device mismatch, shapes that do not broadcast, a number out of range, no memory.
 /// Gradients of maximum and minimum: of equal elements each gets half of dy; of pow: 0 for the base where the exponent is 0, and for the
 /// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are NaN.
 ///
-/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp
-/// (a sigmoid below the smallest normal number may be 0).
+/// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp (a sigmoid below the smallest
+/// normal number may be 0), for silu, mish and hardswish within 8, for gelu within 8 + x^2. Where PyTorch's values at infinity are NaN,
+/// as silu's at -inf, so are these.
 #ifndef TALC_OPS_ELEMENTWISE_H
 #define TALC_OPS_ELEMENTWISE_H
 
@@ -18,15 +19,34 @@
 
 TALC_BEGIN_DECLARATIONS
 
-TALC_API talc_tensor *talc_neg(const talc_tensor *x);      ///< -x
-TALC_API talc_tensor *talc_relu(const talc_tensor *x);     ///< max(x, 0); NaN stays NaN
-TALC_API talc_tensor *talc_sigmoid(const talc_tensor *x);  ///< 1 / (1 + exp(-x))
-TALC_API talc_tensor *talc_tanh(const talc_tensor *x);     ///< hyperbolic tangent
-TALC_API talc_tensor *talc_exp(const talc_tensor *x);      ///< e^x
-TALC_API talc_tensor *talc_log(const talc_tensor *x);      ///< natural logarithm
-TALC_API talc_tensor *talc_sqrt(const talc_tensor *x);     ///< square root
-TALC_API talc_tensor *talc_abs(const talc_tensor *x);      ///< absolute value
+TALC_API talc_tensor *talc_neg(const talc_tensor *x);   ///< -x
+TALC_API talc_tensor *talc_exp(const talc_tensor *x);   ///< e^x
+TALC_API talc_tensor *talc_log(const talc_tensor *x);   ///< natural logarithm
+TALC_API talc_tensor *talc_sqrt(const talc_tensor *x);  ///< square root
+TALC_API talc_tensor *talc_rsqrt(const talc_tensor *x); ///< 1 / sqrt(x)
+TALC_API talc_tensor *talc_abs(const talc_tensor *x);   ///< absolute value
+TALC_API talc_tensor *talc_floor(const talc_tensor *x); ///< the largest integer that is at most x
+TALC_API talc_tensor *talc_sign(const talc_tensor *x);  ///< -1, 0 or 1; NaN stays NaN
 TALC_API talc_tensor *talc_softplus(const talc_tensor *x); ///< log(1 + exp(x)), for any x
+
+/// Activations.
+TALC_API talc_tensor *talc_relu(const talc_tensor *x);        ///< max(x, 0); NaN stays NaN
+TALC_API talc_tensor *talc_relu6(const talc_tensor *x);       ///< min(max(x, 0), 6)
+TALC_API talc_tensor *talc_sigmoid(const talc_tensor *x);     ///< 1 / (1 + exp(-x))
+TALC_API talc_tensor *talc_tanh(const talc_tensor *x);        ///< hyperbolic tangent
+TALC_API talc_tensor *talc_hardsigmoid(const talc_tensor *x); ///< relu6(x + 3) / 6
+TALC_API talc_tensor *talc_hardswish(const talc_tensor *x);   ///< x relu6(x + 3) / 6
+TALC_API talc_tensor *talc_silu(const talc_tensor *x);        ///< x sigmoid(x)
+TALC_API talc_tensor *talc_mish(const talc_tensor *x);        ///< x tanh(softplus(x))
+/// x Phi(x), with Phi the standard normal distribution, and with the approximation of it by tanh:
+/// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+TALC_API talc_tensor *talc_gelu(const talc_tensor *x);
+TALC_API talc_tensor *talc_gelu_tanh(const talc_tensor *x);
+/// Where x is at most 0 negative_slope x and alpha (exp(x) - 1), else x. The number is finite.
+TALC_API talc_tensor *talc_leaky_relu(const talc_tensor *x, double negative_slope);
+TALC_API talc_tensor *talc_elu(const talc_tensor *x, double alpha);
+/// min(max(x, low), high), low at most high. Unlike talc_clamp it passes no gradient at the limits, as in PyTorch.
+TALC_API talc_tensor *talc_hardtanh(const talc_tensor *x, double low, double high);
 
 /// a + b, a - b, a * b and a / b, broadcast.
 TALC_API talc_tensor *talc_add(const talc_tensor *a, const talc_tensor *b);
@@ -67,6 +87,7 @@ typedef enum talc_binary_function {
 typedef struct talc_unary_problem {
     talc_unary_function function;
     talc_dtype dtype;
+    double numbers[2]; ///< p and q of the row, rounded to dtype
     int rank;
     int64_t dims[TALC_MAX_RANK];
     int64_t y_strides[TALC_MAX_RANK];
@@ -86,6 +107,7 @@ typedef struct talc_binary_problem {
     talc_dtype dtype;
     bool b_is_scalar;
     double scalar;
+    double numbers[2]; ///< of the gradient of a row of one operand: p and q
     int rank;
     int64_t dims[TALC_MAX_RANK];
     int64_t y_strides[TALC_MAX_RANK];
@@ -101,7 +123,7 @@ typedef struct talc_binary_arguments {
 } talc_binary_arguments;
 
 /// The problems of calls on tensors, whose data is not looked at: y is of the result's shape, to which the operands broadcast; b is
-/// NULL for `scalar`.
+/// NULL for `scalar`. Their numbers are 0.
 talc_unary_problem talc_unary_problem_of(talc_unary_function function, const talc_tensor *y,
                                          const talc_tensor *x);
 talc_binary_problem talc_binary_problem_of(talc_binary_function function, const talc_tensor *y,

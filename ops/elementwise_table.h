@@ -1,13 +1,14 @@
 /// The elementwise ops: one row each, for every backend and for gradients. Compiles as C and as CUDA C++.
 ///
-/// A row of one operand gives the enum constant, the function's name, the value as an expression in the argument x, what is saved for
-/// the gradient, and the gradient as an expression in dy and s, the saved x or y. The gradient is a function of two operands, so that
-/// the kernels of these compute it: TALC_RELU has TALC_RELU_GRADIENT. A row of two operands gives the value in a and b, and
-/// for da and db which of a, b and y they need and what they are, in ops on tensors. A comparison is 0 or 1 in the data's type
-/// and has no gradient.
+/// A row of one operand gives the enum constant, the function's name, the numbers that it takes beside x, NONE, ONE(name) or
+/// TWO(name, name), and expressions: t in the argument x, the value in x and t, what is saved for the gradient, and the gradient in dy
+/// and s, the saved x or y, and, where x is saved, t. In all of them p and q are the numbers, and T is the data's type, of which they
+/// are. The gradient is a function of two operands, so that the kernels of these compute it: TALC_RELU has TALC_RELU_GRADIENT. A row of
+/// two operands gives the value in a and b, and for da and db which of a, b and y they need and what they are, in ops on tensors. A
+/// comparison is 0 or 1 in the data's type and has no gradient.
 ///
-/// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is computed in f32. NaN
-/// propagates through every row.
+/// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is computed in f32, and a number with a
+/// point is cast to T. NaN propagates through every row.
 #ifndef TALC_OPS_ELEMENTWISE_TABLE_H
 #define TALC_OPS_ELEMENTWISE_TABLE_H
 
@@ -24,18 +25,90 @@ enum {
     TALC_FLOATS    ///< refuses them
 };
 
+/* The root of 1/2, the height of the standard normal density, and, of the approximation of its distribution by tanh, the argument
+ * and that argument's slope. */
+#define TALC_SQRT_HALF        0.70710678118654752440
+#define TALC_NORMAL_DENSITY   0.39894228040143267794
+#define TALC_GELU_ARGUMENT(x) ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
+#define TALC_GELU_SLOPE(x)    ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
+
+/* An activation's constant in ops/activation.h is one more than its own here, so the rows stand in that order. */
 // clang-format off
-//                constant       name      y                     saved               dx
+//    constant            name         numbers                t
+//    y
+//    saved               dx
+#define TALC_ACTIVATION_TABLE(X)                                                                   \
+    X(TALC_RELU,          relu,        NONE,                  0,                                   \
+      x < 0 ? 0 : x,                                                                               \
+      TALC_SAVES_Y,       s <= 0 ? 0 : dy)                                                         \
+    X(TALC_SIGMOID,       sigmoid,     NONE,                  0,                                   \
+      1 / (1 + exp(-x)),                                                                           \
+      TALC_SAVES_Y,       dy * s * (1 - s))                                                        \
+    X(TALC_TANH,          tanh,        NONE,                  0,                                   \
+      tanh(x),                                                                                     \
+      TALC_SAVES_Y,       dy * (1 - s * s))                                                        \
+    X(TALC_RELU6,         relu6,       NONE,                  0,                                   \
+      x < 0 ? 0 : x > 6 ? 6 : x,                                                                   \
+      TALC_SAVES_Y,       s <= 0 || s >= 6 ? 0 : dy)                                               \
+    X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
+      x > 0 ? x : x * p,                                                                           \
+      TALC_SAVES_A,       s > 0 ? dy : dy * p)                                                     \
+    X(TALC_HARDSIGMOID,   hardsigmoid, NONE,                  0,                                   \
+      (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6,                                                        \
+      TALC_SAVES_Y,       s > 0 && s < 1 ? dy / 6 : 0)                                             \
+    X(TALC_HARDSWISH,     hardswish,   NONE,                  0,                                   \
+      x * ((x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6),                                                  \
+      TALC_SAVES_A,       s <= -3 ? 0 : s < 3 ? dy * (s / 3 + (T)0.5) : dy)                        \
+    X(TALC_SILU,          silu,        NONE,                  exp(-fabs(x)),                       \
+      x < 0 ? x * t / (1 + t) : x / (1 + t),                                                       \
+      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * t / (1 + t)) / (1 + t))                      \
+    X(TALC_GELU,          gelu,        NONE,                  0,                                   \
+      x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
+      TALC_SAVES_A,       dy * (erfc(s * (T)-TALC_SQRT_HALF) * (T)0.5 +                            \
+                                s * exp(s * s * (T)-0.5) * (T)TALC_NORMAL_DENSITY))
+
 #define TALC_UNARY_TABLE(X)                                                                        \
-    X(TALC_NEG,     neg,      -x,                   TALC_SAVES_NOTHING, -dy)                       \
-    X(TALC_RELU,    relu,     x < 0 ? 0 : x,        TALC_SAVES_Y,       s <= 0 ? 0 : dy)           \
-    X(TALC_SIGMOID, sigmoid,  1 / (1 + exp(-x)),    TALC_SAVES_Y,       dy * s * (1 - s))          \
-    X(TALC_TANH,    tanh,     tanh(x),              TALC_SAVES_Y,       dy * (1 - s * s))          \
-    X(TALC_EXP,     exp,      exp(x),               TALC_SAVES_Y,       dy * s)                    \
-    X(TALC_LOG,     log,      log(x),               TALC_SAVES_A,       dy / s)                    \
-    X(TALC_SQRT,    sqrt,     sqrt(x),              TALC_SAVES_Y,       dy / (s + s))              \
-    X(TALC_ABS,     abs,      fabs(x),              TALC_SAVES_A,       s == 0 ? 0 : s < 0 ? -dy : dy) \
-    X(TALC_SOFTPLUS, softplus, (x > 0 ? x : 0) + log1p(exp(-fabs(x))), TALC_SAVES_A, dy / (1 + exp(-s)))
+    TALC_ACTIVATION_TABLE(X)                                                                       \
+    X(TALC_GELU_TANH,     gelu_tanh,   NONE,                  exp(-2 * fabs(TALC_GELU_ARGUMENT(x))), \
+      x < 0 ? x * t / (1 + t) : x / (1 + t),                                                       \
+      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + 2 * s * TALC_GELU_SLOPE(s) * t / (1 + t)) / (1 + t)) \
+    X(TALC_MISH,          mish,        NONE,                  exp(-fabs(x)),                       \
+      x < 0 ? x * (t * (t + 2)) / (t * (t + 2) + 2) : x * (1 + 2 * t) / (1 + 2 * t * (1 + t)),     \
+      TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2 + 4 * s * (1 + t) / (t * (t + 2) + 2)) / (t * (t + 2) + 2) \
+                                      : (1 + 2 * t + 4 * s * t * t * (1 + t) / (1 + 2 * t * (1 + t))) / (1 + 2 * t * (1 + t)))) \
+    X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \
+      x > 0 ? x : p * expm1(x),                                                                    \
+      TALC_SAVES_A,       s <= 0 ? dy * p * exp(s) : dy)                                           \
+    X(TALC_HARDTANH,      hardtanh,    TWO(low, high),        0,                                   \
+      x < p ? p : x > q ? q : x,                                                                   \
+      TALC_SAVES_Y,       s > p && s < q ? dy : 0)                                                 \
+    X(TALC_SOFTPLUS,      softplus,    NONE,                  0,                                   \
+      (x > 0 ? x : 0) + log1p(exp(-fabs(x))),                                                      \
+      TALC_SAVES_A,       dy / (1 + exp(-s)))                                                      \
+    X(TALC_NEG,           neg,         NONE,                  0,                                   \
+      -x,                                                                                          \
+      TALC_SAVES_NOTHING, -dy)                                                                     \
+    X(TALC_EXP,           exp,         NONE,                  0,                                   \
+      exp(x),                                                                                      \
+      TALC_SAVES_Y,       dy * s)                                                                  \
+    X(TALC_LOG,           log,         NONE,                  0,                                   \
+      log(x),                                                                                      \
+      TALC_SAVES_A,       dy / s)                                                                  \
+    X(TALC_SQRT,          sqrt,        NONE,                  0,                                   \
+      sqrt(x),                                                                                     \
+      TALC_SAVES_Y,       dy / (s + s))                                                            \
+    X(TALC_RSQRT,         rsqrt,       NONE,                  0,                                   \
+      1 / sqrt(x),                                                                                 \
+      TALC_SAVES_Y,       dy * (s * s * s) * (T)-0.5)                                              \
+    X(TALC_ABS,           abs,         NONE,                  0,                                   \
+      fabs(x),                                                                                     \
+      TALC_SAVES_A,       s == 0 ? 0 : s < 0 ? -dy : dy)                                           \
+    X(TALC_FLOOR,         floor,       NONE,                  0,                                   \
+      floor(x),                                                                                    \
+      TALC_SAVES_NOTHING, 0)                                                                       \
+    X(TALC_SIGN,          sign,        NONE,                  0,                                   \
+      x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x,                                                     \
+      TALC_SAVES_NOTHING, 0)
 
 //                constant             name           kind          y
 //                saved                                        da

@@ -25,16 +25,10 @@ talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims)
 talc_tensor *talc_activation_gradient(talc_activation activation, const talc_tensor *dy,
                                       const talc_tensor *y)
 {
-    switch (activation) {
-    case TALC_ACTIVATION_RELU:
-        return talc_unary_gradient(TALC_RELU, dy, y);
-    case TALC_ACTIVATION_SIGMOID:
-        return talc_unary_gradient(TALC_SIGMOID, dy, y);
-    case TALC_ACTIVATION_TANH:
-        return talc_unary_gradient(TALC_TANH, dy, y);
-    default:
-        return (talc_tensor *)dy;
-    }
+    return activation == TALC_ACTIVATION_NONE
+               ? (talc_tensor *)dy
+               : talc_unary_gradient((talc_unary_function)(activation - 1),
+                                     (const double[2]){ 0, 0 }, dy, y);
 }
 
 // ---- Rows of two operands -----------------------------------------------------------------------------------

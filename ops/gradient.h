@@ -6,9 +6,12 @@
 #include "ops/elementwise.h"
 #include "tensor/tape.h"
 
-/// dx from dy and what the row of the elementwise table saves, NULL where it saves nothing.
-talc_tensor *talc_unary_gradient(talc_unary_function function, const talc_tensor *dy,
-                                 const talc_tensor *saved);
+/// A row of the table of one operand with its numbers, 0 for those that it does not take, recorded.
+talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, double p, double q);
+
+/// dx from dy and what the row saves, NULL where it saves nothing.
+talc_tensor *talc_unary_gradient(talc_unary_function function, const double numbers[2],
+                                 const talc_tensor *dy, const talc_tensor *saved);
 
 /// A row of the table of two operands on tensors, recorded where it has a gradient; a NULL b is the scalar. binary_tensors refuses it.
 talc_tensor *talc_binary(talc_binary_function function, const talc_tensor *a, const talc_tensor *b,

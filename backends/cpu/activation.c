@@ -8,15 +8,14 @@
 /* The elementwise op that an activation is; there is none for no activation. */
 static talc_unary_function function_of(talc_activation activation)
 {
-    return activation == TALC_ACTIVATION_RELU      ? TALC_RELU
-           : activation == TALC_ACTIVATION_SIGMOID ? TALC_SIGMOID
-                                                   : TALC_TANH;
+    return (talc_unary_function)(activation - 1);
 }
 
-#define ACTIVATE_CASE(constant, name, value, ...)                                                  \
+#define ACTIVATE_CASE(constant, name, numbers, with, value, ...)                                   \
     case constant:                                                                                 \
         for (int64_t i = 0; i < count; i++) {                                                      \
-            const T x = y[i];                                                                      \
+            const T x = y[i], t = (T)(with);                                                       \
+            (void)t;                                                                               \
             y[i] = (T)(value);                                                                     \
         }                                                                                          \
         break;
@@ -25,8 +24,9 @@ static talc_unary_function function_of(talc_activation activation)
     static void activate_##suffix(talc_activation activation, int64_t count, type *y)              \
     {                                                                                              \
         typedef type T;                                                                            \
+        const T p = 0;                                                                             \
         switch (function_of(activation)) {                                                         \
-            TALC_UNARY_TABLE(ACTIVATE_CASE)                                                        \
+            TALC_ACTIVATION_TABLE(ACTIVATE_CASE)                                                   \
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \
@@ -34,11 +34,12 @@ static talc_unary_function function_of(talc_activation activation)
 
 TALC_CPU_FLOATS(ACTIVATE)
 
-#define GRADIENT_CASE(constant, name, value, saves, gradient)                                      \
+/* Those whose gradient does not follow from y are not asked for it. */
+#define GRADIENT_CASE(constant, name, numbers, with, value, saves, gradient)                       \
     case constant:                                                                                 \
         for (int64_t i = 0; i < count; i++) {                                                      \
-            const T dy = dys[i], s = y[i];                                                         \
-            (void)s;                                                                               \
+            const T dy = dys[i], s = y[i], x = s, t = (T)(with);                                   \
+            (void)s, (void)x, (void)t;                                                             \
             g[i] = (T)(gradient);                                                                  \
         }                                                                                          \
         break;
@@ -48,8 +49,9 @@ TALC_CPU_FLOATS(ACTIVATE)
                                   const type *dys, const type *y)                                  \
     {                                                                                              \
         typedef type T;                                                                            \
+        const T p = 0;                                                                             \
         switch (function_of(activation)) {                                                         \
-            TALC_UNARY_TABLE(GRADIENT_CASE)                                                        \
+            TALC_ACTIVATION_TABLE(GRADIENT_CASE)                                                   \
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \

@@ -14,31 +14,23 @@
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
-/* Integers wrap around, which unsigned arithmetic does and signed does not. */
-#define NEGATE_ROW(T, U)                                                                           \
-    for (int64_t i = 0; i < n; i++)                                                                \
-        ((T *)y)[i] = (T)(0 - (U)((const T *)x)[i * x_stride]);
-
-#define FLOAT_ROW(T, value)                                                                        \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        const T x = x_row[i * x_stride];                                                           \
-        y_row[i] = (T)(value);                                                                     \
-    }
-
-#define UNARY_CASE(constant, name, value, ...)                                                     \
+#define UNARY_CASE(constant, name, numbers, with, value, ...)                                      \
     case constant:                                                                                 \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            const T x = x_row[i * x_stride];                                                       \
+            const T x = x_row[i * x_stride], t = (T)(with);                                        \
+            (void)t;                                                                               \
             y_row[i] = (T)(value);                                                                 \
         }                                                                                          \
         break;
 
 #define UNARY_ROW(constant, suffix, type, A)                                                       \
-    static void unary_row_##suffix(talc_unary_function function, int64_t n, type *y_row,           \
+    static void unary_row_##suffix(const talc_unary_problem *problem, int64_t n, type *y_row,      \
                                    const type *x_row, int64_t x_stride)                            \
     {                                                                                              \
         typedef type T;                                                                            \
-        switch (function) {                                                                        \
+        const T p = (T)problem->numbers[0], q = (T)problem->numbers[1];                            \
+        (void)p, (void)q;                                                                          \
+        switch (problem->function) {                                                               \
             TALC_UNARY_TABLE(UNARY_CASE)                                                           \
         default:                                                                                   \
             break;                                                                                 \
@@ -47,10 +39,10 @@
 
 /* ops/ lets only neg through. Integers wrap around, which unsigned arithmetic does and signed does not. */
 #define UNARY_ROW_INTEGER(constant, suffix, T, U)                                                  \
-    static void unary_row_##suffix(talc_unary_function function, int64_t n, T *y, const T *x,      \
+    static void unary_row_##suffix(const talc_unary_problem *problem, int64_t n, T *y, const T *x, \
                                    int64_t x_stride)                                               \
     {                                                                                              \
-        (void)function;                                                                            \
+        (void)problem;                                                                             \
         for (int64_t i = 0; i < n; i++)                                                            \
             y[i] = (T)(0 - (U)x[i * x_stride]);                                                    \
     }
@@ -64,7 +56,7 @@ static void unary_row(const talc_unary_problem *p, int64_t n, void *y, const voi
     switch (p->dtype) {
 #define DISPATCH(constant, suffix, type, safetensors)                                              \
     case constant:                                                                                 \
-        unary_row_##suffix(p->function, n, y, x, x_stride);                                        \
+        unary_row_##suffix(p, n, y, x, x_stride);                                                  \
         break;
         TALC_DTYPE_TABLE(DISPATCH)
 #undef DISPATCH
@@ -112,44 +104,47 @@ const talc_algorithm talc_cpu_unary[] = {
 // ---- Two operands -------------------------------------------------------------------------------------------
 
 /* Rows in the forms that a compiler can turn into vector code, both packed and b a constant, or in any other. T is the
- * data's type, W the type to compute in. */
-#define BINARY_FORM(T, W, A, B, value, a_at, b_at)                                                 \
+ * data's type, W the type to compute in. A row that has a t saves x, so that t is in B. */
+#define BINARY_FORM(T, W, A, B, with, value, a_at, b_at)                                           \
     for (int64_t i = 0; i < n; i++) {                                                              \
         const W A = (W)a_row[a_at];                                                                \
         const W B = (W)b_row[b_at];                                                                \
-        (void)B;                                                                                   \
+        const W x = B, t = (W)(with);                                                              \
+        (void)A, (void)x, (void)t;                                                                 \
         y_row[i] = (T)(value);                                                                     \
     }
 
-#define BINARY_FORMS(T, W, A, B, value)                                                            \
+#define BINARY_FORMS(T, W, A, B, with, value)                                                      \
     if (a_stride == 1 && b_stride == 1) {                                                          \
-        BINARY_FORM(T, W, A, B, value, i, i)                                                       \
+        BINARY_FORM(T, W, A, B, with, value, i, i)                                                 \
     } else if (a_stride == 1 && b_stride == 0) {                                                   \
-        BINARY_FORM(T, W, A, B, value, i, 0)                                                       \
+        BINARY_FORM(T, W, A, B, with, value, i, 0)                                                 \
     } else {                                                                                       \
-        BINARY_FORM(T, W, A, B, value, i *a_stride, i *b_stride)                                   \
+        BINARY_FORM(T, W, A, B, with, value, i *a_stride, i *b_stride)                             \
     }
 
 #define BINARY_CASE(constant, name, kind, value, ...)                                              \
     case constant:                                                                                 \
-        BINARY_FORMS(T, W, a, b, value)                                                            \
+        BINARY_FORMS(T, W, a, b, 0, value)                                                         \
         break;
 
-#define GRADIENT_CASE(constant, name, value, saved, gradient)                                      \
+#define GRADIENT_CASE(constant, name, numbers, with, value, saved, gradient)                       \
     case constant##_GRADIENT:                                                                      \
-        BINARY_FORMS(T, W, dy, s, gradient)                                                        \
+        BINARY_FORMS(T, W, dy, s, with, gradient)                                                  \
         break;
 
 #define BINARY_ROW_BODY                                                                            \
-    switch (function) {                                                                            \
+    const T p = (T)problem->numbers[0], q = (T)problem->numbers[1];                                \
+    (void)p, (void)q;                                                                              \
+    switch (problem->function) {                                                                   \
         TALC_BINARY_TABLE(BINARY_CASE)                                                             \
         TALC_UNARY_TABLE(GRADIENT_CASE)                                                            \
     default:                                                                                       \
         break;                                                                                     \
     }
 
-#define INTEGER_TALC_WRAPS(value)    BINARY_FORMS(T, W, a, b, value)
-#define INTEGER_TALC_COMPARES(value) BINARY_FORMS(T, T, a, b, value)
+#define INTEGER_TALC_WRAPS(value)    BINARY_FORMS(T, W, a, b, 0, value)
+#define INTEGER_TALC_COMPARES(value) BINARY_FORMS(T, T, a, b, 0, value)
 #define INTEGER_TALC_FLOATS(value)
 
 #define INTEGER_CASE(constant, name, kind, value, ...)                                             \
@@ -157,14 +152,14 @@ const talc_algorithm talc_cpu_unary[] = {
         INTEGER_##kind(value) break;
 
 #define BINARY_ROW_BODY_INTEGER                                                                    \
-    switch (function) {                                                                            \
+    switch (problem->function) {                                                                   \
         TALC_BINARY_TABLE(INTEGER_CASE)                                                            \
     default:                                                                                       \
         break;                                                                                     \
     }
 
 #define BINARY_ROW(suffix, type, wide, body)                                                       \
-    static void binary_row_##suffix(talc_binary_function function, int64_t n, type *y_row,         \
+    static void binary_row_##suffix(const talc_binary_problem *problem, int64_t n, type *y_row,    \
                                     const type *a_row, int64_t a_stride, const type *b_row,        \
                                     int64_t b_stride)                                              \
     {                                                                                              \
@@ -204,8 +199,8 @@ static void binary_task(void *context, int64_t task, int worker)
         switch (p->dtype) {
 #define DISPATCH(constant, suffix, type, safetensors)                                              \
     case constant:                                                                                 \
-        binary_row_##suffix(p->function, at.length, (type *)y, (const type *)a, a_stride,          \
-                            (const type *)b, b_stride);                                            \
+        binary_row_##suffix(p, at.length, (type *)y, (const type *)a, a_stride, (const type *)b,   \
+                            b_stride);                                                             \
         break;
             TALC_DTYPE_TABLE(DISPATCH)
 #undef DISPATCH

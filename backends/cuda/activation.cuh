@@ -9,17 +9,20 @@ namespace talc
 {
 
 /* The activations have the names of elementwise ops. */
-#define TALC_ACTIVATION_FUNCTIONS(constant, name, value, saves, gradient)                          \
-    template <typename T> static __device__ T activation_##name(T x)                               \
+#define TALC_ACTIVATION_FUNCTIONS(constant, name, numbers, with, value, saves, gradient)           \
+    template <typename T> static __device__ T activation_##name(T x, [[maybe_unused]] T p = 0)     \
     {                                                                                              \
+        [[maybe_unused]] const T t = (T)(with);                                                    \
         return (T)(value);                                                                         \
     }                                                                                              \
     template <typename T>                                                                          \
-    static __device__ T activation_gradient_##name(T dy, [[maybe_unused]] T s)                     \
+    static __device__ T activation_gradient_##name(T dy, [[maybe_unused]] T s,                     \
+                                                   [[maybe_unused]] T p = 0)                       \
     {                                                                                              \
+        [[maybe_unused]] const T x = s, t = (T)(with);                                             \
         return (T)(gradient);                                                                      \
     }
-TALC_UNARY_TABLE(TALC_ACTIVATION_FUNCTIONS)
+TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
 template <typename T> __device__ T talc_activate(talc_activation activation, T x)

@@ -3,6 +3,7 @@
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/refused.h"
+#include "tests/support/unary_cases.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,19 +37,25 @@ static void make_operands(void)
 Test(bad_input_ops, elementwise)
 {
     make_operands();
-    REFUSED(TALC_NULL_ARGUMENT, "neg: x is NULL", talc_neg(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "relu: x is NULL", talc_relu(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "sigmoid: x is NULL", talc_sigmoid(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "tanh: x is NULL", talc_tanh(NULL));
+    for (int i = 0; i < TALC_UNARY_COUNT; i++) {
+        char missing[64], wrong[64];
+        snprintf(missing, sizeof missing, "%s: x is NULL", unary_cases[i].name);
+        snprintf(wrong, sizeof wrong, "%s: x is i64, it must be f32 or f64", unary_cases[i].name);
+        REFUSED(TALC_NULL_ARGUMENT, missing, unary_cases[i].call(NULL));
+        if (i != TALC_NEG)
+            REFUSED(TALC_BAD_DTYPE, wrong, unary_cases[i].call(integers));
+    }
+    REFUSED(TALC_BAD_ARGUMENT, "leaky_relu: negative_slope nan must be finite", talc_leaky_relu(vector, (double)NAN));
+    REFUSED(TALC_BAD_ARGUMENT, "elu: alpha inf must be finite", talc_elu(vector, (double)INFINITY));
+    REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 1 must be at most high 0.5", talc_hardtanh(vector, 1, 0.5));
+    REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low nan must be at most high 1", talc_hardtanh(vector, (double)NAN, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 0 must be at most high nan", talc_hardtanh(vector, 0, (double)NAN));
     REFUSED(TALC_NULL_ARGUMENT, "add: a is NULL", talc_add(NULL, vector));
     REFUSED(TALC_NULL_ARGUMENT, "sub: b is NULL", talc_sub(vector, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "mul: a is NULL", talc_mul(NULL, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "div: b is NULL", talc_div(vector, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "add: a is NULL", talc_add_scalar(NULL, 1));
     REFUSED(TALC_NULL_ARGUMENT, "div: a is NULL", talc_div_scalar(NULL, 1));
-    REFUSED(TALC_BAD_DTYPE, "relu: x is i64, it must be f32 or f64", talc_relu(integers));
-    REFUSED(TALC_BAD_DTYPE, "sigmoid: x is i64, it must be f32 or f64", talc_sigmoid(integers));
-    REFUSED(TALC_BAD_DTYPE, "tanh: x is i64, it must be f32 or f64", talc_tanh(integers));
     REFUSED(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64", talc_div(integers, integers));
     REFUSED(TALC_BAD_DTYPE, "div: a is i64, it must be f32 or f64", talc_div_scalar(integers, 2));
     REFUSED(TALC_BAD_DTYPE, "add: a is f32, b is f64", talc_add(vector, doubles));
@@ -62,19 +69,12 @@ Test(bad_input_ops, elementwise)
     REFUSED(TALC_BAD_SHAPE, "add: a [3,5] and b [4] do not broadcast", talc_add(matrix, vector));
     REFUSED(TALC_BAD_SHAPE, "div: a [4] and b [6] do not broadcast", talc_div(vector, bias));
     REFUSED(TALC_BAD_SHAPE, "mul: a [0,3] and b [4] do not broadcast", talc_mul(empty, vector));
-    REFUSED(TALC_NULL_ARGUMENT, "exp: x is NULL", talc_exp(NULL));
-    REFUSED(TALC_NULL_ARGUMENT, "softplus: x is NULL", talc_softplus(NULL));
-    REFUSED(TALC_BAD_DTYPE, "exp: x is i64, it must be f32 or f64", talc_exp(integers));
-    REFUSED(TALC_BAD_DTYPE, "log: x is i64, it must be f32 or f64", talc_log(integers));
-    REFUSED(TALC_BAD_DTYPE, "sqrt: x is i64, it must be f32 or f64", talc_sqrt(integers));
-    REFUSED(TALC_BAD_DTYPE, "abs: x is i64, it must be f32 or f64", talc_abs(integers));
-    REFUSED(TALC_BAD_DTYPE, "softplus: x is i64, it must be f32 or f64", talc_softplus(integers));
     REFUSED(TALC_BAD_DTYPE, "pow: a is i64, it must be f32 or f64", talc_pow_scalar(integers, 2));
     REFUSED(TALC_NULL_ARGUMENT, "pow: b is NULL", talc_pow(vector, NULL));
     REFUSED(TALC_NULL_ARGUMENT, "maximum: b is NULL", talc_maximum(vector, NULL));
     REFUSED(TALC_BAD_DTYPE, "minimum: a is f32, b is f64", talc_minimum(vector, doubles));
     REFUSED(TALC_BAD_SHAPE, "maximum: a [3,5] and b [4] do not broadcast", talc_maximum(matrix, vector));
-    refused_end(38);
+    refused_end(2 * TALC_UNARY_COUNT - 1 + 29);
 }
 
 Test(bad_input_ops, comparisons)
@@ -745,7 +745,7 @@ Test(bad_input_ops, explain)
     REFUSED(TALC_NULL_ARGUMENT, "explain: device is NULL", talc_explain(NULL, "relu:3", NULL, &explanation));
     REFUSED(TALC_NULL_ARGUMENT, "explain: problem is NULL", talc_explain(cpu_device(), NULL, NULL, &explanation));
     REFUSED(TALC_NULL_ARGUMENT, "explain: explanation is NULL", talc_explain(cpu_device(), "relu:3", NULL, NULL));
-    REFUSED(TALC_NOT_FOUND, "check: problem 'gelu:3': there is no op 'gelu' at position 0", explained("gelu:3"));
+    REFUSED(TALC_NOT_FOUND, "check: problem 'swish:3': there is no op 'swish' at position 0", explained("swish:3"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3x': expected a number at position 7", explained("relu:3x"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3,3': expected '_' or the end at position 6", explained("relu:3,3"));
     REFUSED(TALC_BAD_ARGUMENT, "relu: problem 'relu:3_i32': expected reversed, f32 or f64 at position 7", explained("relu:3_i32"));

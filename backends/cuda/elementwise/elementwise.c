@@ -22,7 +22,8 @@ static talc_status run_unary(talc_device *device, const void *problem, const tal
                           .dtype = p->dtype,
                           .rank = p->rank,
                           .y = arguments->y,
-                          .a = arguments->x };
+                          .a = arguments->x,
+                          .numbers = { p->numbers[0], p->numbers[1] } };
     memcpy(map.dims, p->dims, sizeof map.dims);
     memcpy(map.strides[0], p->y_strides, sizeof map.dims);
     memcpy(map.strides[1], p->x_strides, sizeof map.dims);
@@ -51,7 +52,8 @@ static talc_status run_binary(talc_device *device, const void *problem, const ta
                           .y = arguments->y,
                           .a = arguments->a,
                           .b = p->b_is_scalar ? NULL : arguments->b,
-                          .scalar = p->scalar };
+                          .scalar = p->scalar,
+                          .numbers = { p->numbers[0], p->numbers[1] } };
     memcpy(map.dims, p->dims, sizeof map.dims);
     memcpy(map.strides[0], p->y_strides, sizeof map.dims);
     memcpy(map.strides[1], p->a_strides, sizeof map.dims);

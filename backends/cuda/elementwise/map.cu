@@ -97,9 +97,12 @@ static talc_dtype moved_as(const talc_cuda_map &m)
 
 static map_operands operands_of(const talc_cuda_map &m)
 {
-    map_operands operands = { m.y, { NULL, m.a, m.b }, 0, m.function, m.to };
+    map_operands operands = { m.y, { NULL, m.a, m.b }, 0, {}, m.function, m.to };
     (void)with_element(m.dtype, [&](auto element) {
-        operands.bits = bits_of<typename decltype(element)::type>(m.scalar);
+        using T = typename decltype(element)::type;
+        operands.bits = bits_of<T>(m.scalar);
+        for (int i = 0; i < 2; i++)
+            operands.numbers[i] = bits_of<T>(m.numbers[i]);
         return TALC_OK;
     });
     return operands;

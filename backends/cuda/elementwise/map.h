@@ -27,6 +27,7 @@ typedef struct talc_cuda_map {
     void *y;
     const void *a, *b; ///< NULL: each of its elements is the scalar
     double scalar;     ///< truncated and saturated for integers, NaN 0
+    double numbers[2]; ///< p and q of the function
 } talc_cuda_map;
 
 /// Queues it; the device has been entered. `who` names the op in failures.

@@ -12,11 +12,12 @@ namespace talc
 /// The arrays of a map, in this order wherever there is something of each.
 enum { Y, A, B, ARRAYS };
 
-/// What a kernel is given of every map. A NULL operand is the scalar, `bits` of the operands' type.
+/// What a kernel is given of every map. A NULL operand is the scalar, `bits` of the operands' type, as the numbers are.
 struct map_operands {
     void *y;
     const void *x[ARRAYS]; ///< of A and B
     uint64_t bits;
+    uint64_t numbers[2]; ///< of the function
     int function;
     talc_dtype to;
 };
@@ -137,21 +138,34 @@ template <typename T> struct arithmetic<T, false> {
     using type = std::make_unsigned_t<T>;
 };
 
+/// Bits that the host set, as a T.
+template <typename T> __device__ __forceinline__ T element_of(uint64_t bits)
+{
+    T element;
+    memcpy(&element, &bits, sizeof element);
+    return element;
+}
+
 /// a[k] = f(a[k], b[k]); a copy leaves a as it is.
 template <int N, typename T>
-__device__ __forceinline__ void apply(int function, T (&a_values)[N], const T (&b_values)[N])
+__device__ __forceinline__ void apply(const map_operands &m, T (&a_values)[N],
+                                      const T (&b_values)[N])
 {
     using U = typename arithmetic<T>::type;
     constexpr bool FLOAT = std::is_floating_point_v<T>;
-    switch (function) {
-#define TALC_CASE(constant, name, value, ...)                                                      \
+    switch (m.function) {
+#define TALC_CASE(constant, name, numbers_, with, value, ...)                                      \
     case constant:                                                                                 \
-        if constexpr (FLOAT || constant == TALC_NEG)                                               \
+        if constexpr (FLOAT || constant == TALC_NEG) {                                             \
+            [[maybe_unused]] const T p = element_of<T>(m.numbers[0]),                              \
+                                     q = element_of<T>(m.numbers[1]);                              \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
             {                                                                                      \
                 const U x = (U)a_values[k];                                                        \
+                [[maybe_unused]] const T t = (T)(with);                                            \
                 a_values[k] = (T)(value);                                                          \
             }                                                                                      \
+        }                                                                                          \
         break;
         TALC_UNARY_TABLE(TALC_CASE)
 #undef TALC_CASE
@@ -167,15 +181,19 @@ __device__ __forceinline__ void apply(int function, T (&a_values)[N], const T (&
         break;
         TALC_BINARY_TABLE(TALC_CASE)
 #undef TALC_CASE
-#define TALC_CASE(constant, name, value, saved, gradient)                                          \
+/* A row that has a t saves x. */
+#define TALC_CASE(constant, name, numbers_, with, value, saved, gradient)                          \
     case TALC_CUDA_BINARY + (int)constant##_GRADIENT:                                              \
-        if constexpr (FLOAT)                                                                       \
+        if constexpr (FLOAT) {                                                                     \
+            [[maybe_unused]] const T p = element_of<T>(m.numbers[0]),                              \
+                                     q = element_of<T>(m.numbers[1]);                              \
             _Pragma("unroll") for (int k = 0; k < N; k++)                                          \
             {                                                                                      \
-                const T dy = a_values[k];                                                          \
-                [[maybe_unused]] const T s = b_values[k];                                          \
+                [[maybe_unused]] const T dy = a_values[k], s = b_values[k], x = s;                 \
+                [[maybe_unused]] const T t = (T)(with);                                            \
                 a_values[k] = (T)(gradient);                                                       \
             }                                                                                      \
+        }                                                                                          \
         break;
         TALC_UNARY_TABLE(TALC_CASE)
 #undef TALC_CASE
@@ -231,14 +249,6 @@ __device__ __forceinline__ void store_results(const map_operands &m, int64_t at,
     default:
         break;
     }
-}
-
-/// The scalar of a map.
-template <typename T> __device__ __forceinline__ T scalar_of(const map_operands &m)
-{
-    T scalar;
-    memcpy(&scalar, &m.bits, sizeof scalar);
-    return scalar;
 }
 
 } // namespace talc

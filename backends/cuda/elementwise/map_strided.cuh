@@ -30,13 +30,13 @@ __device__ __forceinline__ void map_one_by_one(const strided_plan &p, int first,
         if (i < 0 || i >= (int)p.count)
             continue;
         const map_offsets at = p.index.find((uint32_t)i);
-        T a[1] = { scalar_of<T>(p.m) }, b[1] = { a[0] };
+        T a[1] = { element_of<T>(p.m.bits) }, b[1] = { a[0] };
         if (p.m.x[A] != NULL)
             a[0] = ((const T *)p.m.x[A])[at.of[A]];
         if (p.m.x[B] != NULL)
             b[0] = ((const T *)p.m.x[B])[at.of[B]];
         if (!CASTS)
-            apply(p.m.function, a, b);
+            apply(p.m, a, b);
         store_results<CASTS, 1>(p.m, at.of[Y], 1, a);
     }
 }
@@ -54,7 +54,7 @@ static __global__ void __launch_bounds__(BLOCK) map_strided(const strided_plan p
         bool whole[K];
 #pragma unroll
         for (int k = 0; k < K * V; k++)
-            a[k] = b[k] = scalar_of<T>(p.m);
+            a[k] = b[k] = element_of<T>(p.m.bits);
 #pragma unroll
         for (int k = 0; k < K; k++) {
             const int first = (int)((i + k * stride) * V) - (int)p.shift;
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(BLOCK) map_strided(const strided_plan p
                 load<V>(b + k * V, (const T *)p.m.x[B] + at[k].of[B], p.index.strides[B][last]);
         }
         if (!CASTS)
-            apply(p.m.function, a, b);
+            apply(p.m, a, b);
 #pragma unroll
         for (int k = 0; k < K; k++) {
             const int first = (int)((i + k * stride) * V) - (int)p.shift;

@@ -213,7 +213,7 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
             T a[K * REGISTER_TILE], b[K * REGISTER_TILE];
 #pragma unroll
             for (int k = 0; k < K * REGISTER_TILE; k++)
-                a[k] = b[k] = scalar_of<T>(p.m);
+                a[k] = b[k] = element_of<T>(p.m.bits);
 #pragma unroll
             for (int k = 0; k < K; k++, next[A] += step[A], next[B] += step[B]) {
                 if (done + k >= steps)
@@ -230,7 +230,7 @@ static __global__ void __launch_bounds__(BLOCK, OCCUPANCY<T>)
                 }
             }
             if (!CASTS && !COPIES<T, REGISTER_TILE>)
-                apply(p.m.function, a, b);
+                apply(p.m, a, b);
 #pragma unroll
             for (int k = 0; k < K; k++, to += step[Y])
                 if (done + k < steps)
