@@ -13,9 +13,42 @@ long double talc_check_activated(talc_activation activation, long double v)
         return 1 / (1 + expl(-v));
     case TALC_ACTIVATION_TANH:
         return tanhl(v);
+    case TALC_ACTIVATION_RELU6:
+        return v < 0 ? 0 : v > 6 ? 6 : v;
+    case TALC_ACTIVATION_HARDSIGMOID:
+        return (v < -3 ? 0 : v > 3 ? 6 : v + 3) / 6;
+    case TALC_ACTIVATION_HARDSWISH:
+        return v * (v < -3 ? 0 : v > 3 ? 6 : v + 3) / 6;
+    case TALC_ACTIVATION_SILU:
+        return v / (1 + expl(-v));
+    case TALC_ACTIVATION_GELU:
+        return v / 2 * erfcl(-v / sqrtl(2));
     default:
         return v;
     }
+}
+
+double talc_check_activation_slope(talc_activation activation)
+{
+    switch (activation) {
+    case TALC_ACTIVATION_SIGMOID:
+        return 0.25;
+    case TALC_ACTIVATION_HARDSIGMOID:
+        return 1.0 / 6;
+    case TALC_ACTIVATION_HARDSWISH:
+        return 1.5;
+    case TALC_ACTIVATION_SILU:
+        return 1.1;
+    case TALC_ACTIVATION_GELU:
+        return 1.13;
+    default:
+        return 1;
+    }
+}
+
+bool talc_check_activation_rounds(talc_activation activation)
+{
+    return activation > TALC_ACTIVATION_RELU && activation != TALC_ACTIVATION_RELU6;
 }
 
 long double talc_check_activated_gradient(talc_activation activation, long double dy, long double y)
@@ -27,6 +60,10 @@ long double talc_check_activated_gradient(talc_activation activation, long doubl
         return dy * y * (1 - y);
     case TALC_ACTIVATION_TANH:
         return dy * (1 - y * y);
+    case TALC_ACTIVATION_RELU6:
+        return y <= 0 || y >= 6 ? 0 : dy;
+    case TALC_ACTIVATION_HARDSIGMOID:
+        return y > 0 && y < 1 ? dy / 6 : 0;
     default:
         return dy;
     }
@@ -35,11 +72,18 @@ long double talc_check_activated_gradient(talc_activation activation, long doubl
 void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype)
 {
     const check_format format = talc_check_format(dtype);
+    const double sum = (double)due->value, slope = fmax(1, talc_check_activation_slope(activation));
     if (!isfinite(due->value))
         due->S = due->extra = 0;
+    due->S *= slope;
+    due->extra *= slope;
     due->value = talc_check_activated(activation, due->value);
-    if (activation == TALC_ACTIVATION_SIGMOID || activation == TALC_ACTIVATION_TANH)
-        due->extra += 8 * format.unit * (double)fabsl(due->value);
+    if (!talc_check_activation_rounds(activation) || !isfinite(sum))
+        return;
+    const double roundings = 8 + (activation == TALC_ACTIVATION_GELU ? fmin(sum * sum, 1e4) : 0);
+    due->extra += roundings * format.unit * (double)fabsl(due->value);
     if (activation == TALC_ACTIVATION_SIGMOID)
         due->extra += format.normal;
+    else if (activation == TALC_ACTIVATION_SILU || activation == TALC_ACTIVATION_GELU)
+        due->extra += format.normal * fabs(sum);
 }

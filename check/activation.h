@@ -12,11 +12,16 @@ long double talc_check_activated(talc_activation activation, long double v);
 long double talc_check_activated_gradient(talc_activation activation, long double dy,
                                           long double y);
 
+/// Its steepest slope, and whether its result has roundings of its own.
+double talc_check_activation_slope(talc_activation activation);
+bool talc_check_activation_rounds(talc_activation activation);
+
 /// Makes *due, which says what the sum before the activation must be, say what the result must be.
 ///
-/// No activation is steeper than 1, so what the sum may be off, the result may be. A sigmoid or tanh may be 4 ulp off on
-/// top, a sigmoid also by the smallest normal number, as 1 / (1 + exp(-x)) is 0 where the exponential overflows. A sum that
-/// is not finite has no error: its result is due as it is.
+/// What the sum may be off, the result may be, times the steepest slope where that is over 1. Those that are no choice among
+/// numbers may be 4 ulp off on top, in the tail of gelu as many more as its exponent x^2 / 2 has roundings, a sigmoid also by the smallest
+/// normal number, as 1 / (1 + exp(-x)) is 0 where the exponential overflows, and silu and gelu by x times that. A sum that is not finite
+/// has no error: its result is due as it is.
 void talc_check_activate(check_due *due, talc_activation activation, talc_dtype dtype);
 
 #endif

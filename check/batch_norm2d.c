@@ -43,6 +43,8 @@ static const char *wrong(const check_norm_problem *own)
         return "no words of a gradient but train, plain, residual, an activation, f32 and f64";
     if (backwards && p->residual && p->activation == TALC_ACTIVATION_NONE)
         return "an activation, without which the gradient of the residual is dy";
+    if (backwards && !talc_activation_gradient_from_result(p->activation))
+        return "an activation whose gradient follows from its result";
     return NULL;
 }
 
@@ -109,6 +111,8 @@ void talc_check_norm_turn(check_problem *problem)
     own->p.direction = TALC_GRAD_INPUT;
     own->p.eps = EPS;
     own->p.momentum = MOMENTUM;
+    if (!talc_activation_gradient_from_result(own->p.activation))
+        own->p.activation = TALC_ACTIVATION_NONE;
     own->p.residual &= own->p.activation != TALC_ACTIVATION_NONE;
     own->untracked = false;
 }

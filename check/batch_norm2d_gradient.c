@@ -74,7 +74,7 @@ static double exact_largest(const talc_batch_norm2d_problem *p)
 /* Whether g has roundings of its own. */
 static bool rounds(const talc_batch_norm2d_problem *p)
 {
-    return p->activation == TALC_ACTIVATION_SIGMOID || p->activation == TALC_ACTIVATION_TANH;
+    return talc_check_activation_rounds(p->activation);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)
@@ -84,15 +84,16 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
                                     : kind <= TALC_CHECK_INFINITY;
 }
 
-/* Results of the activation; of a ReLU half are 0. */
+/* Results of the activation; of a ReLU half are 0, and of one to 6 some are 6. */
 static void fill_y(const talc_batch_norm2d_problem *p, int64_t count, uint64_t seed, double *y)
 {
     const talc_activation activation = p->activation;
     talc_check_fill(y, count, p->dtype, TALC_CHECK_RANDOM, 1, 1, seed);
     for (int64_t i = 0; i < count; i++)
-        y[i] = activation == TALC_ACTIVATION_RELU   ? fmax(y[i], 0)
-               : activation == TALC_ACTIVATION_TANH ? y[i]
-                                                    : talc_check_rounded(p->dtype, 0.5 + y[i] / 2);
+        y[i] = activation == TALC_ACTIVATION_RELU    ? fmax(y[i], 0)
+               : activation == TALC_ACTIVATION_RELU6 ? fmin(fmax(8 * y[i], 0), 6)
+               : activation == TALC_ACTIVATION_TANH  ? y[i]
+                                                     : talc_check_rounded(p->dtype, 0.5 + y[i] / 2);
 }
 
 static void fill_exact(const check_norm_problem *own, uint64_t seed, const check_values *values)
@@ -212,8 +213,9 @@ static long double size_of_g(const talc_batch_norm2d_problem *p, const check_val
     if (!rounds(p))
         return fabsl(g_of(p, values, index));
     const long double y = values->of[Y][index];
-    const long double slope =
-        p->activation == TALC_ACTIVATION_TANH ? 1 + y * y : fabsl(y * (1 - y));
+    const long double slope = p->activation == TALC_ACTIVATION_TANH          ? 1 + y * y
+                              : p->activation == TALC_ACTIVATION_HARDSIGMOID ? 1.0L / 6
+                                                                             : fabsl(y * (1 - y));
     return fabsl(values->of[DY][index]) * slope + talc_check_format(p->dtype).normal;
 }
 

@@ -29,21 +29,8 @@ static long double unary_value(const talc_unary_problem *problem, long double x,
     case TALC_ELU:
         *slope = fmax(1, fabs(p));
         return x > 0 ? x : p * expm1l(x);
-    case TALC_RELU6:
-        return x < 0 ? 0 : x > 6 ? 6 : x;
     case TALC_HARDTANH:
         return x < p ? p : x > q ? q : x;
-    case TALC_HARDSIGMOID:
-        return x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5L;
-    case TALC_HARDSWISH:
-        *slope = 1.5;
-        return x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6;
-    case TALC_SILU:
-        *slope = 1.1;
-        return x / (1 + expl(-x));
-    case TALC_GELU:
-        *slope = 1.2;
-        return x / 2 * erfcl(-x / sqrtl(2));
     case TALC_GELU_TANH:
         *slope = 1.2;
         return x / 2 * (1 + tanhl(sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x)));
@@ -105,10 +92,8 @@ static bool unary(const check_ran *ran, check_model_due *due)
     const check_format format = talc_check_format(x->dtype);
     const bool exact = function == TALC_NEG || function == TALC_ABS || function == TALC_FLOOR ||
                        function == TALC_SIGN;
-    due->activation = function == TALC_RELU      ? TALC_ACTIVATION_RELU
-                      : function == TALC_SIGMOID ? TALC_ACTIVATION_SIGMOID
-                      : function == TALC_TANH    ? TALC_ACTIVATION_TANH
-                                                 : TALC_ACTIVATION_NONE;
+    if ((int)function + 1 < TALC_ACTIVATION_COUNT)
+        due->activation = (talc_activation)(function + 1);
     for (int64_t i = 0; i < x->count; i++) {
         double slope;
         const long double value = unary_value(problem, x->of[i], &slope);

@@ -61,8 +61,7 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
             worst(layer, open->dims, i, open->got[i], (double)element.value);
         }
         const double spread = isnan(due->spread[i]) || element.any ? INFINITY : due->spread[i];
-        open->spread[i] =
-            due->activation == TALC_ACTIVATION_SIGMOID ? spread / 4 : spread; /* its slope */
+        open->spread[i] = spread * talc_check_activation_slope(due->activation);
         open->room[i] =
             T + rounding(reference == NULL ? &copy : reference, dtype, &element, S_norm, spread);
     }

@@ -131,12 +131,12 @@ const char *const talc_check_edges[] = {
     "separable_conv2d:n1c4h7w8o4k{1x1|1x7|7x1|2x2|7x7}p3x3g4+o5", "separable_conv2d:n1c4h7w33o4k3x3p{0x1|2x0x1x3|4x5}g4_bias+o5",
     "separable_conv2d:n2c4h6w7o4k3x3p2x1g4_{reflect|replicate|circular|bias_tanh_circular}+o5_bias",
     "separable_conv2d:n1c1h1w1o1k1x1g1+o1", "separable_conv2d:n1c6h5w4o6k5x4g6+o7", "separable_conv2d:n0c4h5w4o4k3x3g4+o3",
-    "separable_conv2d:n2c6h7w7o6k3x3p1x1g6_{tanh|sigmoid|bias_relu}+o5_{sigmoid|tanh|bias_residual_relu}",
+    "separable_conv2d:n2c6h7w7o6k3x3p1x1g6_{tanh|sigmoid|bias_relu|bias_relu6|silu}+o5_{sigmoid|tanh|bias_residual_relu}",
     "separable_conv2d:n2c9h7w14o9k3x3p1x1g9_f64{_bias_relu|_replicate}+o10{|_bias_residual_relu}",
 
     /* Bias, residual and activations. */
     "n2c3h7w6o5k3x3p1x1_{bias|residual|bias_residual|relu|bias_relu|sigmoid|bias_sigmoid}",
-    "n2c3h7w6o5k3x3p1x1_{tanh|bias_tanh|residual_relu}",
+    "n2c3h7w6o5k3x3p1x1_{tanh|bias_tanh|residual_relu|relu6|hardsigmoid|hardswish|silu|bias_gelu}",
     "n2c3h7w6o5k3x3p1x1_{bias_residual_relu|bias_residual_sigmoid|bias_residual_tanh}", "n3c1h4w9o7k1x1_bias",
     "n2c4h9w7o6k3x3s2x2p1x1g2_residual_tanh",
 
@@ -307,14 +307,14 @@ const char *const talc_check_edges[] = {
 
     /* Products: transposed operands, batches, epilogues, f64. */
     "matmul:{|b3}m9n11k13_{ta|tb}",
-    "matmul:m9n11k13_{ta_tb|bias|residual|relu|sigmoid|bias_tanh|bias_residual_relu|f64}", "matmul:m1n11k13_ta",
+    "matmul:m9n11k13_{ta_tb|bias|residual|relu|sigmoid|bias_tanh|bias_residual_relu|hardswish|bias_silu|gelu_f64|f64}", "matmul:m1n11k13_ta",
     "matmul:m9n1k13_tb", "matmul:m33n35k31_ta_tb", "matmul:b0m3n4k5", "matmul:b2m9n11k13{|_tb_bias_relu_f64}",
     "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4", "matmul:b2m33n17k9_tb_bias_residual_relu",
     "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
 
     /* Batch normalisation: running statistics and those of the batch, one value a channel, many. */
     "batch_norm2d:n0c3h4w5", "batch_norm2d:n1c{1|5}h1w1",
-    "batch_norm2d:n2c3h5w7{|_relu|_sigmoid|_tanh|_f64|_train|_train_relu|_train_f64}",
+    "batch_norm2d:n2c3h5w7{|_relu|_sigmoid|_tanh|_relu6|_hardswish|_silu|_gelu_f64|_f64|_train|_train_relu|_train_f64}",
     "batch_norm2d:n1c33h3w5_{relu|train}", "batch_norm2d:n3c17h1w65{|_train_tanh}", "batch_norm2d:n1c2h100w101",
     "batch_norm2d:n2c1h1w1_train", "batch_norm2d:n1c5h1w2_train", "batch_norm2d:n65c2h1w1_train",
     "batch_norm2d:n2c2h100w101_train", "batch_norm2d:n1c2h300w301_train_relu",

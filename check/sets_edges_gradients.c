@@ -39,7 +39,7 @@ const char *const talc_check_edges_gradients[] = {
     "batch_norm2d:n2c1h1w1_train_dx", "batch_norm2d:n1c5h1w2_train_dx", "batch_norm2d:n65c2h1w1_train_dx",
     "batch_norm2d:n1c2h128w{128|129}_train_dx", "batch_norm2d:n2c2h100w101{|_train}_dx", "batch_norm2d:n1c2h300w301_train_dx",
     "batch_norm2d:n3c2h100w100_train_dx{|_f64}", "batch_norm2d:n400c3h7w7_train_dx", "batch_norm2d:n340c22h7w7_train_dx",
-    "batch_norm2d:n90c5h15w15_train_dx", "batch_norm2d:n2000c6h3w3_train_dx", "batch_norm2d:n9000c2h1w2_train_dx", "batch_norm2d:n2c3h5w7{|_train}_{relu|sigmoid|tanh}{|_residual}_dx",
+    "batch_norm2d:n90c5h15w15_train_dx", "batch_norm2d:n2000c6h3w3_train_dx", "batch_norm2d:n9000c2h1w2_train_dx", "batch_norm2d:n2c3h5w7{|_train}_{relu|sigmoid|tanh|relu6|hardsigmoid}{|_residual}_dx",
     "batch_norm2d:n3c2h100w{100|101}_train_relu{|_residual}_dx", "batch_norm2d:n1c5h1w2_train_relu_residual_dx",
     "batch_norm2d:n1c2h300w301_train_tanh_residual_dx{|_f64}", "batch_norm2d:n90c5h15w15_train_sigmoid{|_residual}_dx_f64",
 

@@ -52,7 +52,12 @@ typedef struct check_word {
 #define CHECK_ACTIVATION_WORDS(field)                           \
     { "relu", CHECK_CHOICE, field, TALC_ACTIVATION_RELU },      \
     { "sigmoid", CHECK_CHOICE, field, TALC_ACTIVATION_SIGMOID }, \
-    { "tanh", CHECK_CHOICE, field, TALC_ACTIVATION_TANH }
+    { "tanh", CHECK_CHOICE, field, TALC_ACTIVATION_TANH },      \
+    { "relu6", CHECK_CHOICE, field, TALC_ACTIVATION_RELU6 },    \
+    { "hardsigmoid", CHECK_CHOICE, field, TALC_ACTIVATION_HARDSIGMOID }, \
+    { "hardswish", CHECK_CHOICE, field, TALC_ACTIVATION_HARDSWISH }, \
+    { "silu", CHECK_CHOICE, field, TALC_ACTIVATION_SILU },      \
+    { "gelu", CHECK_CHOICE, field, TALC_ACTIVATION_GELU }
 #define CHECK_FLOAT_WORDS(field)               \
     { "f32", CHECK_CHOICE, field, TALC_F32 }, \
     { "f64", CHECK_CHOICE, field, TALC_F64 }

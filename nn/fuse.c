@@ -4,7 +4,7 @@
 #include "nn/fold.h"
 #include "nn/layer.h"
 #include "ops/algorithm.h"
-#include "ops/elementwise.h"
+#include "ops/gradient.h"
 #include "ops/operand.h"
 #include "ops/separable_conv2d_choice.h"
 #include "tensor/environment.h"
@@ -31,17 +31,10 @@ void talc_fusion_enable(bool enabled)
 /* NONE for a module that is no activation. */
 static talc_activation activation_of(const talc_module *module)
 {
-    return module->kind == &talc_relu_class      ? TALC_ACTIVATION_RELU
-           : module->kind == &talc_sigmoid_class ? TALC_ACTIVATION_SIGMOID
-           : module->kind == &talc_tanh_class    ? TALC_ACTIVATION_TANH
-                                                 : TALC_ACTIVATION_NONE;
-}
-
-/* An activation that can be the last step of another op: its own has no algorithm forced. */
-static bool activation_joins(talc_activation activation)
-{
-    return activation != TALC_ACTIVATION_NONE &&
-           talc_algorithm_forced(talc_activation_name(activation)) == NULL;
+    for (int i = TALC_ACTIVATION_NONE + 1; i < TALC_ACTIVATION_COUNT; i++)
+        if (module->kind == talc_activation_classes[i])
+            return (talc_activation)i;
+    return TALC_ACTIVATION_NONE;
 }
 
 /* The activation that a layer has itself; whether a module is such a layer. */
@@ -56,6 +49,34 @@ static bool is_layer(const talc_module *module, talc_activation *own)
     else
         return false;
     return true;
+}
+
+/* Whether a layer of x, or what is added to it, has its gradient recorded. */
+static bool layer_records(const talc_module *module, const talc_tensor *x,
+                          const talc_tensor *residual)
+{
+    const talc_tensor *weight = NULL, *bias = NULL;
+    if (module->kind == &talc_conv2d_class) {
+        weight = ((const talc_conv2d_module *)module)->weight;
+        bias = ((const talc_conv2d_module *)module)->bias;
+    } else if (module->kind == &talc_linear_class) {
+        weight = ((const talc_linear_module *)module)->weight;
+        bias = ((const talc_linear_module *)module)->bias;
+    } else {
+        weight = ((const talc_batch_norm2d_module *)module)->weight;
+        bias = ((const talc_batch_norm2d_module *)module)->bias;
+    }
+    return talc_tape_wants((const talc_tensor *const[]){ x, weight, bias, residual }, 4);
+}
+
+/* An activation that can be the last step of a layer: its own op has no algorithm forced, and its gradient, where one is recorded, follows
+ * from its result. */
+static bool activation_joins(talc_activation activation, const talc_module *layer,
+                             const talc_tensor *x, const talc_tensor *residual)
+{
+    return activation != TALC_ACTIVATION_NONE &&
+           talc_algorithm_forced(talc_activation_name(activation)) == NULL &&
+           (talc_activation_gradient_from_result(activation) || !layer_records(layer, x, residual));
 }
 
 /* The norm that goes into the convolution before it; NULL when it does not. */
@@ -108,7 +129,7 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
     }
     if (own == TALC_ACTIVATION_NONE && g.count < count) {
         const talc_activation next = activation_of(modules[g.count]);
-        if (activation_joins(next)) {
+        if (activation_joins(next, modules[0], x, NULL)) {
             own = next;
             g.count++;
         }
@@ -116,7 +137,8 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
     g.end.activation = own;
     if (end == NULL || g.count < count || own != TALC_ACTIVATION_NONE)
         return g;
-    g.ends = end->activation == TALC_ACTIVATION_NONE || activation_joins(end->activation);
+    g.ends = end->activation == TALC_ACTIVATION_NONE ||
+             activation_joins(end->activation, modules[0], x, end->residual);
     if (g.ends)
         g.end = *end;
     return g;
@@ -340,20 +362,6 @@ static talc_tensor *add_residual(talc_tensor *y, talc_tensor *residual)
     return NULL;
 }
 
-static talc_tensor *activate(talc_tensor *y, talc_activation activation)
-{
-    switch (y == NULL ? TALC_ACTIVATION_NONE : activation) {
-    case TALC_ACTIVATION_RELU:
-        return talc_relu(y);
-    case TALC_ACTIVATION_SIGMOID:
-        return talc_sigmoid(y);
-    case TALC_ACTIVATION_TANH:
-        return talc_tanh(y);
-    default:
-        return y;
-    }
-}
-
 /* The modules that a list comes to when each Sequential is its children; returns how many they are. NULL for flat: only counts. */
 static int spread(talc_module *const modules[], int count, talc_module **flat)
 {
@@ -399,7 +407,7 @@ static talc_tensor *forward_all(talc_module *const modules[], int count, talc_te
             talc_scope_drop(input); /* which passes over the caller's */
     }
     if (end != NULL && !g.ends)
-        y = activate(add_residual(y, end->residual), end->activation);
+        y = talc_activated(end->activation, add_residual(y, end->residual));
     return y;
 }
 

@@ -31,7 +31,8 @@ typedef struct talc_batch_norm2d_module {
 
 extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;
 extern const talc_module_class talc_sequential_class;
-extern const talc_module_class talc_relu_class, talc_sigmoid_class, talc_tanh_class;
+/// The layers that are an activation, by it; NULL for none.
+extern const talc_module_class *const talc_activation_classes[TALC_ACTIVATION_COUNT];
 
 /// Applies a batch norm, in training with its running statistics moved and the batch counted, then `end`.
 talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,

@@ -1,7 +1,44 @@
 #include "ops/activation.h"
 
+#include "ops/elementwise_table.h"
+#include "ops/gradient.h"
+
+static const struct {
+    const char *name;
+    int saves;
+} rows[] = { { "none", TALC_SAVES_NOTHING },
+#define TALC_ROW(constant, name, numbers, with, value, saves, gradient) { #name, saves },
+             TALC_ACTIVATION_TABLE(TALC_ROW)
+#undef TALC_ROW
+};
+
+_Static_assert(sizeof rows / sizeof *rows == TALC_ACTIVATION_COUNT, "each has a row");
+_Static_assert(TALC_RELU + 1 == (int)TALC_ACTIVATION_RELU &&
+                   TALC_GELU + 1 == (int)TALC_ACTIVATION_GELU,
+               "in the same order");
+
 const char *talc_activation_name(talc_activation activation)
 {
-    static const char *const names[] = { "none", "relu", "sigmoid", "tanh" };
-    return (unsigned)activation < TALC_ACTIVATION_COUNT ? names[activation] : "?";
+    return (unsigned)activation < TALC_ACTIVATION_COUNT ? rows[activation].name : "?";
+}
+
+bool talc_activation_gradient_from_result(talc_activation activation)
+{
+    return (unsigned)activation < TALC_ACTIVATION_COUNT && rows[activation].saves != TALC_SAVES_A;
+}
+
+talc_tensor *talc_activated(talc_activation activation, talc_tensor *x)
+{
+    return x == NULL || activation == TALC_ACTIVATION_NONE
+               ? x
+               : talc_unary((talc_unary_function)(activation - 1), x, 0, 0);
+}
+
+talc_tensor *talc_activation_gradient(talc_activation activation, const talc_tensor *dy,
+                                      const talc_tensor *y)
+{
+    return activation == TALC_ACTIVATION_NONE
+               ? (talc_tensor *)dy
+               : talc_unary_gradient((talc_unary_function)(activation - 1),
+                                     (const double[2]){ 0, 0 }, dy, y);
 }

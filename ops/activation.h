@@ -14,11 +14,20 @@ typedef enum talc_activation {
     TALC_ACTIVATION_RELU,
     TALC_ACTIVATION_SIGMOID,
     TALC_ACTIVATION_TANH,
+    TALC_ACTIVATION_RELU6,
+    TALC_ACTIVATION_HARDSIGMOID,
+    TALC_ACTIVATION_HARDSWISH,
+    TALC_ACTIVATION_SILU,
+    TALC_ACTIVATION_GELU,
     TALC_ACTIVATION_COUNT
 } talc_activation;
 
-/// "none", "relu", "sigmoid", "tanh"; "?" for another number.
+/// "none", "relu", "sigmoid", ...; "?" for another number.
 TALC_API const char *talc_activation_name(talc_activation activation);
+
+/// Whether its gradient follows from its result. Where one is recorded and it does not, as hardswish's, silu's and gelu's, the op runs
+/// without the activation, and the elementwise op after it.
+TALC_API bool talc_activation_gradient_from_result(talc_activation activation);
 
 TALC_END_DECLARATIONS
 

@@ -311,6 +311,13 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     };
     if (!read_options(o, &problem) || !check_statistics(&given, &problem))
         return NULL;
+    if (!talc_activation_gradient_from_result(o->activation) &&
+        talc_tape_wants((const talc_tensor *const[]){ x, weight, bias, o->residual }, 4)) {
+        talc_batch_norm2d_options plain = *o;
+        plain.activation = TALC_ACTIVATION_NONE;
+        return talc_activated(
+            o->activation, talc_batch_norm2d(x, weight, bias, running_mean, running_var, &plain));
+    }
 
     talc_choice choice;
     if (!talc_choose(&choice, OP, x->device, x->device->backend->batch_norm2d, &problem,

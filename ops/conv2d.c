@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/conv2d_gradient.h"
+#include "ops/gradient.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
@@ -56,6 +57,13 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
     if (!talc_conv2d_problem_of(x, w, bias, options, &problem) ||
         !talc_operand_precision("conv2d", options == NULL ? 0 : options->precision))
         return NULL;
+    const talc_tensor *residual = options == NULL ? NULL : options->residual;
+    const talc_tensor *const inputs[] = { x, w, bias, residual };
+    if (!talc_activation_gradient_from_result(problem.activation) && talc_tape_wants(inputs, 4)) {
+        talc_conv2d_options plain = *options;
+        plain.activation = TALC_ACTIVATION_NONE;
+        return talc_activated(problem.activation, talc_conv2d(x, w, bias, &plain));
+    }
 
     talc_choice choice;
     if (!talc_choose(&choice, "conv2d", x->device, x->device->backend->conv2d, &problem,
@@ -63,7 +71,6 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
                      options == NULL ? 0 : options->precision))
         return NULL;
 
-    const talc_tensor *residual = options == NULL ? NULL : options->residual;
     talc_observer *observer = talc_observe_pause();
     operands packed;
     talc_tensor *y = NULL;
@@ -74,7 +81,6 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
         y = talc_result(y, run(&choice, &problem, &packed, y));
     operands_release(&packed);
     talc_observe_resume(observer);
-    const talc_tensor *const inputs[] = { x, w, bias, residual };
     talc_observed("conv2d", talc_chosen(&choice), &problem, inputs, 4, y);
     return talc_conv2d_record(&problem, options == NULL ? 0 : options->precision, inputs, y);
 }

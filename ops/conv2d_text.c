@@ -1,5 +1,6 @@
 /// The problem of a convolution as text, and from text.
 #include "ops/conv2d.h"
+#include "ops/elementwise.h"
 
 #include "tensor/memory.h"
 #include "tensor/shown.h"
@@ -131,10 +132,10 @@ static bool read_word(reader *r, talc_conv2d_problem *p)
         { "f64", WORD_DTYPE, TALC_F64 },
         { "bias", WORD_BIAS, true },
         { "residual", WORD_RESIDUAL, true },
-        { "relu", WORD_ACTIVATION, TALC_ACTIVATION_RELU },
-        { "sigmoid", WORD_ACTIVATION, TALC_ACTIVATION_SIGMOID },
-        { "tanh", WORD_ACTIVATION, TALC_ACTIVATION_TANH },
-        { "zeros", WORD_MODE, TALC_PADDING_ZEROS },
+#define TALC_WORD(constant, name, ...) { #name, WORD_ACTIVATION, constant + 1 },
+        TALC_ACTIVATION_TABLE(TALC_WORD)
+#undef TALC_WORD
+            { "zeros", WORD_MODE, TALC_PADDING_ZEROS },
         { "reflect", WORD_MODE, TALC_PADDING_REFLECT },
         { "replicate", WORD_MODE, TALC_PADDING_REPLICATE },
         { "circular", WORD_MODE, TALC_PADDING_CIRCULAR },
@@ -154,8 +155,10 @@ static bool read_word(reader *r, talc_conv2d_problem *p)
         r->at += length;
         return true;
     }
-    return unexpected(
-        r, "f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate, circular, dx or dw");
+#define TALC_LISTED(constant, name, ...) #name ", "
+    return unexpected(r, "f32, f64, bias, residual, " TALC_ACTIVATION_TABLE(
+                             TALC_LISTED) "reflect, replicate, circular, dx or dw");
+#undef TALC_LISTED
 }
 
 bool talc_conv2d_problem_parse(const char *text, talc_conv2d_problem *problem)

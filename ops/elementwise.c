@@ -92,7 +92,7 @@ static talc_tensor *unary_recorded(const unary_note *note, const talc_tensor *x,
 }
 
 /* One number is finite, and of two the first is at most the second. */
-static bool numbers_fit(talc_unary_function function, const double numbers[2])
+bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2])
 {
     const char *op = unary_names[function], *const *names = unary_rows[function].numbers;
     if (names[1] != NULL ? numbers[0] <= numbers[1] : names[0] == NULL || isfinite(numbers[0]))
@@ -111,7 +111,7 @@ talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, doub
     const unary_note note = { function, { p, q } };
     if (talc_operand_missing(op, "x", x) ||
         (function != TALC_NEG && !talc_operand_float(op, "x", x)) ||
-        !numbers_fit(function, note.numbers))
+        !talc_unary_numbers_fit(function, note.numbers))
         return NULL;
 
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));

@@ -32,7 +32,7 @@ enum {
 #define TALC_GELU_ARGUMENT(x) ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)    ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
-/* An activation's constant in ops/activation.h is one more than its own here, so the rows stand in that order. */
+/* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order. */
 // clang-format off
 //    constant            name         numbers                t
 //    y
@@ -50,9 +50,6 @@ enum {
     X(TALC_RELU6,         relu6,       NONE,                  0,                                   \
       x < 0 ? 0 : x > 6 ? 6 : x,                                                                   \
       TALC_SAVES_Y,       s <= 0 || s >= 6 ? 0 : dy)                                               \
-    X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
-      x > 0 ? x : x * p,                                                                           \
-      TALC_SAVES_A,       s > 0 ? dy : dy * p)                                                     \
     X(TALC_HARDSIGMOID,   hardsigmoid, NONE,                  0,                                   \
       (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6,                                                        \
       TALC_SAVES_Y,       s > 0 && s < 1 ? dy / 6 : 0)                                             \
@@ -76,6 +73,9 @@ enum {
       x < 0 ? x * (t * (t + 2)) / (t * (t + 2) + 2) : x * (1 + 2 * t) / (1 + 2 * t * (1 + t)),     \
       TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2 + 4 * s * (1 + t) / (t * (t + 2) + 2)) / (t * (t + 2) + 2) \
                                       : (1 + 2 * t + 4 * s * t * t * (1 + t) / (1 + 2 * t * (1 + t))) / (1 + 2 * t * (1 + t)))) \
+    X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
+      x > 0 ? x : x * p,                                                                           \
+      TALC_SAVES_A,       s > 0 ? dy : dy * p)                                                     \
     X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \
       x > 0 ? x : p * expm1(x),                                                                    \
       TALC_SAVES_A,       s <= 0 ? dy * p * exp(s) : dy)                                           \

@@ -22,15 +22,6 @@ talc_tensor *talc_tape_sum_to(talc_tensor *gradient, talc_dims dims)
     return sum == NULL ? NULL : talc_reshape(sum, dims);
 }
 
-talc_tensor *talc_activation_gradient(talc_activation activation, const talc_tensor *dy,
-                                      const talc_tensor *y)
-{
-    return activation == TALC_ACTIVATION_NONE
-               ? (talc_tensor *)dy
-               : talc_unary_gradient((talc_unary_function)(activation - 1),
-                                     (const double[2]){ 0, 0 }, dy, y);
-}
-
 // ---- Rows of two operands -----------------------------------------------------------------------------------
 
 /* y' = b a^(b - 1), which is 0 for b = 0, whatever a is. */

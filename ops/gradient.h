@@ -9,6 +9,9 @@
 /// A row of the table of one operand with its numbers, 0 for those that it does not take, recorded.
 talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, double p, double q);
 
+/// Whether a row takes these numbers; else an error says why not.
+bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2]);
+
 /// dx from dy and what the row saves, NULL where it saves nothing.
 talc_tensor *talc_unary_gradient(talc_unary_function function, const double numbers[2],
                                  const talc_tensor *dy, const talc_tensor *saved);
@@ -33,7 +36,10 @@ talc_tensor *talc_smaller_gradient(const talc_tensor *dy, const talc_tensor *a,
 /// dy where the condition holds, or where it does not, else 0. NULL while a failure stands.
 talc_tensor *talc_keep_where(const talc_tensor *condition, const talc_tensor *dy, bool holds);
 
-/// The gradient before an op's last step, from that after it and y; dy itself where there was no activation.
+/// The activation of x by itself; x where there is none, and NULL of NULL.
+talc_tensor *talc_activated(talc_activation activation, talc_tensor *x);
+
+/// The gradient before an op's last step, from that after it and y, where it follows from these; dy itself where there was no activation.
 talc_tensor *talc_activation_gradient(talc_activation activation, const talc_tensor *dy,
                                       const talc_tensor *y);
 

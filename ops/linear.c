@@ -165,6 +165,13 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
         !talc_operand_precision("linear", options->precision))
         return NULL;
 
+    const talc_tensor *const inputs[] = { x, weight, bias, options->residual };
+    if (!talc_activation_gradient_from_result(options->activation) && talc_tape_wants(inputs, 4)) {
+        talc_linear_options plain = *options;
+        plain.activation = TALC_ACTIVATION_NONE;
+        return talc_activated(options->activation, talc_linear(x, weight, bias, &plain));
+    }
+
     talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new("linear", x->device, x->dtype, dims);
     talc_tensor *x_used = y == NULL ? NULL : multipliable(x);
@@ -191,7 +198,6 @@ talc_tensor *talc_linear(const talc_tensor *x, const talc_tensor *weight, const 
     talc_release(residual_used);
     talc_observe_resume(observer);
     y = talc_result(y, status);
-    talc_observed("linear", row, &problem,
-                  (const talc_tensor *const[]){ x, weight, bias, options->residual }, 4, y);
+    talc_observed("linear", row, &problem, inputs, 4, y);
     return recorded(x, weight, bias, options, y);
 }

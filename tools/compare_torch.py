@@ -13,8 +13,9 @@ u = 2^-24 (f32) or 2^-53 (f64), K terms and S the sum of their sizes, an element
     log_softmax                   that much without the y, and u |y|
     max, argmax, max_pool2d       0, indices likewise
     gradients                     as sums, which they are (compare_torch_gradients.py)
+    elementwise ops               8 u |y| + 4 u |x y'|, their gradients likewise (compare_torch_elementwise.py)
 
-and by 4 ulp more after a sigmoid or tanh. An algorithm that adds f32 data in f64 has its one rounding, u |y|, instead,
+and by 4 ulp more after an activation that rounds, times its slope where that is over 1. An algorithm that adds f32 data in f64 has its one rounding, u |y|, instead,
 and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where it has any (compare_torch_problems.py).
 Rows "PyTorch" hold its own f32 results, and f64 ones of softmax, against the same bounds, to show what these are worth.
 
@@ -36,12 +37,15 @@ except ImportError as missing:
     print(f"compare_torch.py needs numpy and PyTorch: {missing}", file=sys.stderr)
     sys.exit(2)
 
+import compare_torch_elementwise
 import compare_torch_gradients
 import compare_torch_networks
 import compare_torch_train
 from compare_torch_problems import OPS, WEIGHTS, layout_of, shares
 from talc_library import FORCED, Refused, Talc, known_results
 
+OPS.update(compare_torch_elementwise.FORWARD)
+compare_torch_gradients.OPS.update(compare_torch_elementwise.GRADIENTS)
 GROUPS = {"forward": list(OPS), "gradients": list(compare_torch_gradients.OPS)}
 OPS.update(compare_torch_gradients.OPS)
 WEIGHTS.update(compare_torch_gradients.WEIGHTS)

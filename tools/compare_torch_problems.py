@@ -77,7 +77,7 @@ def summed(product, operands, dtype, K, addends=(), activation="none", divided=F
     due = Due(hi, lo, np.minimum(4 * np.sqrt(K + 4), K + 2) * sizes, K=K)
     due.after = np.abs(hi) if divided else np.zeros(hi.shape)
     activate(due, activation)
-    due.doubt = due.after if exact else due.sum + due.after
+    due.doubt = due.doubt + (due.after if exact else due.sum + due.after)
     if dtype == "f32":
         peer = product(*tensors(operands, "f4"))
         for addend in tensors(addends, "f4"):
@@ -87,19 +87,26 @@ def summed(product, operands, dtype, K, addends=(), activation="none", divided=F
 
 
 def function_of(activation):
-    return {"none": lambda x: x, "relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}[activation]
+    named = {"none": lambda x: x, "relu": torch.relu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+    return named.get(activation) or getattr(F, activation)
 
 
 def activate(due, activation):
-    """Turns the due of z into that of activation(z): its slope carries the error over, 4 ulp of its own are added."""
+    """Turns the due of z into that of activation(z): its slope carries the error over, 4 ulp of its own are added, and in the tail
+    of gelu those of its exponent."""
     if activation == "none":
         return
-    y = function_of(activation)(torch.from_numpy(due.value)).numpy()
-    due.lo = due.lo * {"relu": due.value > 0, "sigmoid": y * (1 - y), "tanh": 1 - y * y}[activation]
-    due.value = y
-    if activation != "relu":
-        slope = 0.25 if activation == "sigmoid" else 1
-        due.sum, due.after = slope * due.sum, slope * due.after + 8 * np.abs(y)
+    z = torch.from_numpy(due.value).requires_grad_(True)
+    y = function_of(activation)(z)
+    slope = torch.autograd.grad(y.sum(), z)[0].numpy() if z.numel() else 0
+    steepest = {"sigmoid": 0.25, "hardsigmoid": 1 / 6, "hardswish": 1.5, "silu": 1.1, "gelu": 1.13}.get(activation, 1)
+    z, y = due.value, y.detach().numpy()
+    due.lo, due.value = due.lo * slope, y
+    due.sum, due.after = steepest * due.sum, steepest * due.after
+    if activation not in ("relu", "relu6"):
+        due.after = due.after + (8 + (z * z if activation == "gelu" else 0)) * np.abs(y)
+    if activation == "gelu":  # PyTorch's formula cancels
+        due.doubt = due.doubt + np.abs(z)
 
 
 # ---- Random problems --------------------------------------------------------------------------------------------

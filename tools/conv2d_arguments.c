@@ -19,7 +19,8 @@ static const struct argp_option options[] = {
     { "padding-mode", KEY_PADDING_MODE, "MODE", 0, "zeros, reflect, replicate or circular", 2 },
     { "dilation", KEY_DILATION, "H,W", 0, "spacing of the kernel's taps (default 1)", 2 },
     { "groups", KEY_GROUPS, "N", 0, "groups of channels (default 1)", 2 },
-    { "activation", KEY_ACTIVATION, "NAME", 0, "none, relu, sigmoid or tanh", 2 },
+    { "activation", KEY_ACTIVATION, "NAME", 0,
+      "none, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu or gelu", 2 },
     { "algorithm", KEY_ALGORITHM, "NAME", 0, "use this algorithm, or fail", 2 },
     { 0 },
 };

@@ -12,7 +12,7 @@ ZERO, END = -2**63, 2**63 - 1  # TALC_ZERO, TALC_END
 UNSUPPORTED = 7                # TALC_UNSUPPORTED
 DTYPES = {"f32": 0, "f64": 1, "i64": 2}
 MODES = ["zeros", "reflect", "replicate", "circular"]
-ACTIVATIONS = ["none", "relu", "sigmoid", "tanh"]
+ACTIVATIONS = ["none", "relu", "sigmoid", "tanh", "relu6", "hardsigmoid", "hardswish", "silu", "gelu"]
 Pair = c_int64 * 2
 
 
@@ -111,6 +111,10 @@ LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "ad
          "adaptive_avg_pool2d.grad_input": "pool2d", "adaptive_max_pool2d.grad_input": "pool2d",
          "pad": "resample", "upsample2d": "resample",
          "pad.grad_input": "resample", "upsample2d.grad_input": "resample"}
+NUMBERS = {"leaky_relu": 1, "elu": 1, "hardtanh": 2}  # that an elementwise op takes after x
+UNARY = ["neg", "abs", "exp", "log", "sqrt", "rsqrt", "floor", "sign", "tanh", "sigmoid", "relu", "relu6", "hardsigmoid",
+         "hardswish", "silu", "mish", "gelu", "gelu_tanh", "softplus", *NUMBERS]
+LISTS.update({op: "unary" for op in UNARY}, **{f"{op}.grad_input": "binary" for op in UNARY})
 FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}
 
@@ -153,6 +157,7 @@ FUNCTIONS = {  # result, then arguments
     "dataset_digits": [c_void_p, c_int64, c_uint64], "dataset_pixels": [POINTER(c_uint8), c_void_p, c_int64],
     "dataset_label": [c_int64, c_void_p, c_int64], "dataset_free": [None, c_void_p],
 }
+FUNCTIONS.update({op: [T, T] + [c_double] * NUMBERS.get(op, 0) for op in UNARY})
 
 
 class Refused(Exception):

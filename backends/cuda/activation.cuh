@@ -3,21 +3,20 @@
 #define TALC_BACKENDS_CUDA_ACTIVATION_CUH
 
 #include "ops/activation.h"
-#include "ops/elementwise_table.h"
+#include "ops/elementwise.h"
 
 namespace talc
 {
 
 /* The activations have the names of elementwise ops. */
 #define TALC_ACTIVATION_FUNCTIONS(constant, name, numbers, with, value, saves, gradient)           \
-    template <typename T> static __device__ T activation_##name(T x, [[maybe_unused]] T p = 0)     \
+    template <typename T> static __device__ T activation_##name(T x)                               \
     {                                                                                              \
         [[maybe_unused]] const T t = (T)(with);                                                    \
         return (T)(value);                                                                         \
     }                                                                                              \
     template <typename T>                                                                          \
-    static __device__ T activation_gradient_##name(T dy, [[maybe_unused]] T s,                     \
-                                                   [[maybe_unused]] T p = 0)                       \
+    static __device__ T activation_gradient_##name(T dy, [[maybe_unused]] T s)                     \
     {                                                                                              \
         [[maybe_unused]] const T x = s, t = (T)(with);                                             \
         return (T)(gradient);                                                                      \
@@ -25,9 +24,25 @@ namespace talc
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
+/* Those behind tanh in the table: kept out of the kernels, whose registers they would cost. */
+#define TALC_ACTIVATION_CASE(constant, name, ...)                                                  \
+    case constant:                                                                                 \
+        return activation_##name(x);
+template <typename T> static __device__ __noinline__ T activate_apart(int function, T x)
+{
+    switch (function) {
+        TALC_ACTIVATION_TABLE(TALC_ACTIVATION_CASE)
+    default:
+        return x;
+    }
+}
+#undef TALC_ACTIVATION_CASE
+
 template <typename T> __device__ T talc_activate(talc_activation activation, T x)
 {
     switch (activation) {
+    case TALC_ACTIVATION_NONE:
+        return x;
     case TALC_ACTIVATION_RELU:
         return activation_relu(x);
     case TALC_ACTIVATION_SIGMOID:
@@ -35,24 +50,25 @@ template <typename T> __device__ T talc_activate(talc_activation activation, T x
     case TALC_ACTIVATION_TANH:
         return activation_tanh(x);
     default:
-        return x;
+        return activate_apart((int)activation - 1, x);
     }
 }
 
-/// dy act'(x) from y = act(x).
+/// dy act'(x) from y = act(x), of an activation whose gradient follows from y.
+#define TALC_ACTIVATION_CASE(constant, name, numbers, with, value, saves, gradient)                \
+    case constant:                                                                                 \
+        if constexpr (saves != TALC_SAVES_A)                                                       \
+            return activation_gradient_##name(dy, y);                                              \
+        return dy;
 template <typename T> __device__ T talc_activation_gradient(talc_activation activation, T dy, T y)
 {
-    switch (activation) {
-    case TALC_ACTIVATION_RELU:
-        return activation_gradient_relu(dy, y);
-    case TALC_ACTIVATION_SIGMOID:
-        return activation_gradient_sigmoid(dy, y);
-    case TALC_ACTIVATION_TANH:
-        return activation_gradient_tanh(dy, y);
+    switch ((int)activation - 1) {
+        TALC_ACTIVATION_TABLE(TALC_ACTIVATION_CASE)
     default:
         return dy;
     }
 }
+#undef TALC_ACTIVATION_CASE
 
 } // namespace talc
 

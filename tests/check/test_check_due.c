@@ -273,8 +273,9 @@ static void observe_shaken(talc_observer *observer, const talc_observation *obse
     const bool mean_loss =
         strcmp(ran.op, "cross_entropy") == 0 &&
         ((const talc_cross_entropy_problem *)ran.problem)->reduction != TALC_REDUCTION_NONE;
-    /* Whether a comparison holds depends on the few elements that are close. */
-    const bool compares = strstr(ran.op, "less") != NULL || strstr(ran.op, "greater") != NULL ||
+    /* Whether a comparison holds, and where a step is, depends on the few elements that are close. */
+    const bool compares = strcmp(ran.op, "floor") == 0 || strcmp(ran.op, "sign") == 0 ||
+                          strstr(ran.op, "less") != NULL || strstr(ran.op, "greater") != NULL ||
                           strstr(ran.op, "equal") != NULL;
     const bool loose = mean_loss || compares || strstr(ran.op, "max") != NULL ||
                        strstr(ran.op, "min") != NULL || strcmp(ran.op, "batch_norm2d") == 0;

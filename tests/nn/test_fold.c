@@ -2,6 +2,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/files.h"
 #include "tests/support/guard.h"
+#include "tests/support/activation.h"
 #include "tests/support/hooks.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
@@ -84,14 +85,6 @@ static talc_module *chain_new(const chain_case *of, talc_dtype dtype)
     talc_module_eval(chain);
     assert_no_failure();
     return chain;
-}
-
-static double activated(talc_activation activation, double z)
-{
-    return activation == TALC_ACTIVATION_RELU      ? (z < 0 ? 0 : z)
-           : activation == TALC_ACTIVATION_SIGMOID ? 1 / (1 + exp(-z))
-           : activation == TALC_ACTIVATION_TANH    ? tanh(z)
-                                                   : z;
 }
 
 typedef struct exact {

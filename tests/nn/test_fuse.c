@@ -80,6 +80,29 @@ Test(fuse, neighbours_that_fit_are_fused)
                 "conv2d linear ");
 }
 
+Test(fuse, every_activation_joins_and_where_a_gradient_is_recorded_those_that_follow_from_y)
+{
+    talc_module *(*const layers[])(void) = {
+        talc_nn_relu,        talc_nn_sigmoid,   talc_nn_tanh, talc_nn_relu6,
+        talc_nn_hardsigmoid, talc_nn_hardswish, talc_nn_silu, talc_nn_gelu,
+    };
+    cr_assert(sizeof layers / sizeof *layers == TALC_ACTIVATION_COUNT - 1);
+    for (int a = TALC_ACTIVATION_RELU; a < TALC_ACTIVATION_COUNT; a++) {
+        assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), norm(), layers[a - 1]())), "conv2d ");
+        talc_no_grad_leave();
+        char due[64];
+        snprintf(due, sizeof due, "conv2d %s",
+                 a < TALC_ACTIVATION_HARDSWISH ? "" : talc_activation_name((talc_activation)a));
+        if (a >= TALC_ACTIVATION_HARDSWISH)
+            strcat(due, " ");
+        assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), layers[a - 1]())), due);
+        assert_runs(evaluated(conv((talc_activation)a)), due);
+        talc_no_grad_enter();
+    }
+    /* A number of its own keeps one apart. */
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_leaky_relu(0.1))), "conv2d leaky_relu ");
+}
+
 Test(fuse, in_train_mode_nothing_is_folded)
 {
     talc_module *chain = TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu());
@@ -351,7 +374,7 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
     cr_assert_null(talc_forward_chain(modules, 1, NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "forward_chain: x is NULL");
     cr_assert_null(talc_forward_chain(modules, 1, x, &(talc_chain_end){ .activation = 9 }));
-    assert_failure(TALC_BAD_ARGUMENT, "forward_chain: activation 9 is outside 0..3");
+    assert_failure(TALC_BAD_ARGUMENT, "forward_chain: activation 9 is outside 0..8");
     cr_assert(talc_forward_chain(NULL, 0, x, NULL) == x);
     cr_assert_null(talc_forward_chain(
         NULL, 0, x,

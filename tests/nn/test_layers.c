@@ -308,6 +308,41 @@ Test(layers, a_module_list_is_picked_from)
     talc_module_free(list);
 }
 
+/* Named as in PyTorch, each the op of its name with its numbers. */
+Test(layers, elementwise_layers_are_their_ops)
+{
+    const double values[6] = { -7, -2.5, -0.5, 0, 0.25, 6.5 };
+    talc_tensor *x = talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(6), values);
+    const struct {
+        const char *name;
+        talc_module *layer;
+        talc_tensor *due;
+    } cases[] = {
+        { "ReLU6", talc_nn_relu6(), talc_relu6(x) },
+        { "Hardsigmoid", talc_nn_hardsigmoid(), talc_hardsigmoid(x) },
+        { "Hardswish", talc_nn_hardswish(), talc_hardswish(x) },
+        { "SiLU", talc_nn_silu(), talc_silu(x) },
+        { "Mish", talc_nn_mish(), talc_mish(x) },
+        { "GELU", talc_nn_gelu(), talc_gelu(x) },
+        { "GELU", talc_nn_gelu_tanh(), talc_gelu_tanh(x) },
+        { "Softplus", talc_nn_softplus(), talc_softplus(x) },
+        { "LeakyReLU", talc_nn_leaky_relu(0.3), talc_leaky_relu(x, 0.3) },
+        { "ELU", talc_nn_elu(1.5), talc_elu(x, 1.5) },
+        { "Hardtanh", talc_nn_hardtanh(-1, 2), talc_hardtanh(x, -1, 2) },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_assert(cases[i].layer != NULL && cases[i].due != NULL, "%s", talc_error_message());
+        cr_assert_str_eq(cases[i].layer->kind->name, cases[i].name);
+        check_values(cases[i].name, talc_forward(cases[i].layer, x), TALC_DIMS(6),
+                     talc_data_read(cases[i].due, TALC_F64), 0);
+        talc_module_free(cases[i].layer);
+    }
+    cr_assert(talc_nn_leaky_relu((double)NAN) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "leaky_relu: negative_slope nan must be finite");
+    cr_assert(talc_nn_hardtanh(2, 1) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "hardtanh: low 2 must be at most high 1");
+}
+
 // ---- Initialisation -----------------------------------------------------------------------------------------
 
 /* Every element in [-bound, bound), mean and variance those of the uniform distribution within five standard errors. */

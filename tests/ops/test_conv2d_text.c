@@ -91,13 +91,16 @@ Test(conv2d_text, a_message_gives_the_position)
         { "n1c2h9w9o2k3x3g1s1x1", "'_' or the end", "16" },
         { "n1c2h9w9o2k3x3d1x1p1x1", "'_' or the end", "18" },
         { "n1c2h9w9o2k3x3_",
-          "f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate, circular, dx or dw",
+          "f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, "
+          "gelu, reflect, replicate, circular, dx or dw",
           "15" },
-        { "n1c2h9w9o2k3x3_bias_gelu",
-          "f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate, circular, dx or dw",
+        { "n1c2h9w9o2k3x3_bias_mish",
+          "f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, "
+          "gelu, reflect, replicate, circular, dx or dw",
           "20" },
         { "n1c2h9w9o2k3x3_rel",
-          "f32, f64, bias, residual, relu, sigmoid, tanh, reflect, replicate, circular, dx or dw",
+          "f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, "
+          "gelu, reflect, replicate, circular, dx or dw",
           "15" },
         { "n1c2h9w9o2k3x3_relu_tanh", "no second activation", "20" },
         { "n1c2h9w9o2k3x3_f64_bias_f32", "no second type", "24" },

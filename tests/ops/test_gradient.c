@@ -388,6 +388,63 @@ Test(gradient, every_elementwise_op_of_one_operand_agrees_with_central_differenc
     assert_all_freed();
 }
 
+static talc_tensor *f_conv2d_ended(talc_tensor *const x[], void *context)
+{
+    return talc_conv2d(x[0], x[1], x[2],
+                       &(talc_conv2d_options){ .activation = *(const talc_activation *)context,
+                                               .residual = x[3] });
+}
+
+static talc_tensor *f_linear_ended(talc_tensor *const x[], void *context)
+{
+    return talc_linear(x[0], x[1], x[2],
+                       &(talc_linear_options){ .activation = *(const talc_activation *)context,
+                                               .residual = x[3] });
+}
+
+static talc_tensor *f_norm_ended(talc_tensor *const x[], void *context)
+{
+    return talc_batch_norm2d(
+        x[0], x[1], x[2], NULL, NULL,
+        &(talc_batch_norm2d_options){
+            .training = true, .activation = *(const talc_activation *)context, .residual = x[3] });
+}
+
+Test(gradient, every_op_with_a_last_step_has_the_gradient_of_both)
+{
+    const struct {
+        const char *name;
+        talc_differentiable *f;
+        talc_dims dims[4];
+    } ops[] = {
+        { "conv2d",
+          f_conv2d_ended,
+          { TALC_DIMS(2, 3, 5, 4), TALC_DIMS(4, 3, 3, 2), TALC_DIMS(4), TALC_DIMS(2, 4, 3, 3) } },
+        { "linear",
+          f_linear_ended,
+          { TALC_DIMS(5, 7), TALC_DIMS(3, 7), TALC_DIMS(3), TALC_DIMS(5, 3) } },
+        { "batch_norm2d",
+          f_norm_ended,
+          { TALC_DIMS(3, 2, 4, 5), TALC_DIMS(2), TALC_DIMS(2), TALC_DIMS(3, 2, 4, 5) } },
+    };
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++)
+        for (int a = TALC_ACTIVATION_NONE; a < TALC_ACTIVATION_COUNT; a++) {
+            talc_scope *scope = talc_scope_enter();
+            talc_tensor *inputs[4];
+            talc_activation activation = (talc_activation)a;
+            talc_manual_seed((uint64_t)a + 1);
+            for (int k = 0; k < 4; k++)
+                inputs[k] = leaf(tested_device(), ops[o].dims[k], -2, 2);
+            talc_gradient_report report;
+            const bool ok = talc_check_gradient(ops[o].f, &activation, inputs, 4, NULL, &report);
+            cr_assert(!talc_failed(), "%s: %s", ops[o].name, talc_error_message());
+            cr_assert(ok && report.count == 16, "%s, %s: input %d is off by %g", ops[o].name,
+                      talc_activation_name(activation), report.input, report.worst);
+            talc_scope_leave(scope);
+        }
+    assert_all_freed();
+}
+
 /* dx and dz of the sum of f(x, z), where it jumps or has no end: PyTorch's choices, and on the bounds of clamp those of its older versions. */
 Test(gradient, where_the_derivative_jumps_it_is_that_of_pytorch)
 {

@@ -13,13 +13,13 @@ static void check(const talc_tensor *x, const talc_tensor *weight, const talc_te
                   const talc_tensor *residual, talc_activation activation, const talc_tensor *y,
                   const char *name)
 {
-    static const char *const words[] = { "", "_relu", "_sigmoid", "_tanh" };
     const talc_tensor *operands[] = { x, weight, bias == NULL ? residual : bias, residual };
     char problem[128];
     const int64_t out = weight->dims[0], in = weight->dims[1];
-    snprintf(problem, sizeof problem, "matmul:m%dn%dk%d_tb_%s%s%s%s", (int)(talc_numel(y) / out),
+    snprintf(problem, sizeof problem, "matmul:m%dn%dk%d_tb_%s%s%s%s%s", (int)(talc_numel(y) / out),
              (int)out, (int)in, talc_dtype_name(y->dtype), bias == NULL ? "" : "_bias",
-             residual == NULL ? "" : "_residual", words[activation]);
+             residual == NULL ? "" : "_residual", activation == TALC_ACTIVATION_NONE ? "" : "_",
+             activation == TALC_ACTIVATION_NONE ? "" : talc_activation_name(activation));
     assert_due(name, problem, operands, y, false);
     for (int64_t i = 0; i < talc_numel(y) && activation == TALC_ACTIVATION_RELU; i++)
         cr_assert(element_at(y, i) >= 0, "%s: relu gave %g", name, element_at(y, i));

@@ -1,6 +1,7 @@
 /* separable_conv2d: its values against loops in float64, what runs when, texts, and its gradients. */
 #include "ops/backend.h"
 #include "ops/separable_conv2d_choice.h"
+#include "tests/support/activation.h"
 #include "tests/support/guard.h"
 #include "tests/support/observed_ops.h"
 #include "tests/support/op_cases.h"
@@ -61,14 +62,6 @@ static int64_t reflected(int64_t i, int64_t extent, bool reflects)
     if (i >= 0 && i < extent)
         return i;
     return !reflects ? -1 : i < 0 ? -i : 2 * (extent - 1) - i;
-}
-
-static double activated(talc_activation activation, double v)
-{
-    return activation == TALC_ACTIVATION_RELU      ? fmax(v, 0)
-           : activation == TALC_ACTIVATION_SIGMOID ? 1 / (1 + exp(-v))
-           : activation == TALC_ACTIVATION_TANH    ? tanh(v)
-                                                   : v;
 }
 
 /* m[n, c, oh, ow] by its formula. */

@@ -1,4 +1,5 @@
 /* What a mutant reads, sums and makes of the sum. */
+#include "tests/support/activation.h"
 #include "tests/support/mutant_work.h"
 
 #include <math.h>
@@ -235,7 +236,7 @@ static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, in
 
 // ---- Bias, residual, activation -----------------------------------------------------------------------------
 
-static double activated(const mutant_work *k, double v)
+static double ended(const mutant_work *k, double v)
 {
     switch (k->p.activation) {
     case TALC_ACTIVATION_RELU:
@@ -252,7 +253,7 @@ static double activated(const mutant_work *k, double v)
                    (945 + 420 * v * v + 15 * v * v * v * v);
         return tanh(v);
     default:
-        return v;
+        return activated(k->p.activation, v);
     }
 }
 
@@ -289,7 +290,7 @@ static double finished(const mutant_work *k, const mutant_place *at, double sum)
         sum = rounded(k, sum + bias);
     if (p->residual && !mutant_is(MUTANT_RESIDUAL_LATE))
         sum = rounded(k, sum + residual);
-    sum = rounded(k, activated(k, sum));
+    sum = rounded(k, ended(k, sum));
     if (p->bias && mutant_is(MUTANT_BIAS_LATE))
         sum = rounded(k, sum + bias);
     if (p->residual && mutant_is(MUTANT_RESIDUAL_LATE))
