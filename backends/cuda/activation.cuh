@@ -24,7 +24,7 @@ namespace talc
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
-/* Those behind tanh in the table: kept out of the kernels, whose registers they would cost. */
+/* Kept out of the kernels, whose registers those behind tanh in the table would cost. */
 #define TALC_ACTIVATION_CASE(constant, name, ...)                                                  \
     case constant:                                                                                 \
         return activation_##name(x);

@@ -16,9 +16,9 @@ namespace talc
 {
 
 /// Kept out of kernels that end many sums a thread.
-static __device__ __noinline__ float activate_by_call(talc_activation activation, float v)
+static __device__ __forceinline__ float activate_by_call(talc_activation activation, float v)
 {
-    return talc_activate(activation, v);
+    return activate_apart((int)activation - 1, v);
 }
 
 /// What there is to do; NULL for what there is not.
