@@ -11,14 +11,14 @@
 
 /* A block's patch of up to TERMS terms takes half of the second-level cache; the rows of w that a tile reads come from the first-level
  * one, or stream into it, while they meet all columns of the block. So a block has the columns for which loading those rows
- * costs little. Blocks become smaller until there are TASKS of them, so that many threads end at about the same time: first in the
+ * costs little, fewer of each phase where sums of several are kept. Blocks become smaller until there are TASKS of them, so that many threads end at about the same time: first in the
  * planes that they make, if all blocks may share the patches, which then take no more than SHARED such caches. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
     CANDIDATES = 16, /* numbers of rows that are tried */
     TERMS = 1024,
-    MIN_MADE = 32,
+    MIN_MADE = 8,
     TASKS = 16,
     CACHE_SHARE = 2,
     SHARED = 4,
@@ -162,8 +162,10 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
     const int64_t size = (int64_t)talc_dtype_size(gemm->dtype);
     const int64_t share = talc_smaller(talc_cpu_cache_bytes() / CACHE_SHARE, (int64_t)(limit / 2));
     const int64_t plane = talc_larger(gemm->H * gemm->W, MIN_COLUMNS);
-    int64_t outputs = talc_larger(COLUMNS / phases_of(gemm), MIN_COLUMNS);
-    int64_t made = talc_larger(share / size / talc_smaller(plane, COLUMNS), MIN_MADE);
+    int64_t outputs =
+        talc_smaller(talc_larger(2 * COLUMNS / phases_of(gemm), MIN_COLUMNS), COLUMNS);
+    int64_t made =
+        talc_larger(share / size / talc_smaller(plane, outputs * phases_of(gemm)), MIN_MADE);
     cut(gemm, outputs, made, true, plan);
     while (tasks_of(gemm, plan) < TASKS) {
         talc_cpu_gemm_plan halved;
