@@ -22,6 +22,18 @@ static talc_tensor *dropout_forward(talc_module *module, talc_tensor *x)
     return module->training ? talc_dropout(x, ((dropout *)module)->p, true) : x;
 }
 
+static talc_tensor *drop_path_forward(talc_module *module, talc_tensor *x)
+{
+    return module->training ? talc_drop_path(x, ((dropout *)module)->p, true) : x;
+}
+
+static const talc_module_class drop_path_class = {
+    .name = "DropPath",
+    .size = sizeof(dropout),
+    .init = dropout_init,
+    .forward = drop_path_forward,
+};
+
 static const talc_module_class dropout_class = {
     .name = "Dropout",
     .size = sizeof(dropout),
@@ -32,4 +44,9 @@ static const talc_module_class dropout_class = {
 talc_module *talc_nn_dropout(double p)
 {
     return talc_module_new(&dropout_class, &p);
+}
+
+talc_module *talc_nn_drop_path(double p)
+{
+    return talc_module_new(&drop_path_class, &p);
 }

@@ -5,6 +5,7 @@
 #include "nn/fuse.h"
 #include "ops/batch_norm2d.h"
 #include "ops/conv2d.h"
+#include "ops/group_norm.h"
 #include "ops/linear.h"
 
 typedef struct talc_conv2d_module {

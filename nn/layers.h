@@ -15,6 +15,7 @@
 
 #include "../ops/conv2d.h"
 #include "../ops/conv_transpose2d.h"
+#include "../ops/local_response_norm.h"
 #include "../ops/pool2d.h"
 #include "../ops/resample.h"
 #include "module.h"
@@ -85,6 +86,36 @@ typedef struct talc_batch_norm2d_layer {
 /// updates the buffers, in evaluation mode by the buffers. Source: Ioffe and Szegedy 2015, arXiv 1502.03167.
 TALC_API talc_module *talc_nn_batch_norm2d(const talc_batch_norm2d_layer *options);
 
+typedef struct talc_group_norm_layer {
+    int64_t groups, channels;
+    double eps;                 ///< 0: 1e-5; TALC_ZERO: 0
+    talc_activation activation; ///< applied last; none in PyTorch's layer
+    bool no_affine;             ///< without weight and bias
+    talc_dtype dtype;
+} talc_group_norm_layer;
+
+typedef struct talc_instance_norm2d_layer {
+    int64_t channels;
+    double eps;
+    talc_activation activation;
+    bool affine; ///< with weight and bias
+    talc_dtype dtype;
+} talc_instance_norm2d_layer;
+
+typedef struct talc_layer_norm_layer {
+    talc_dims normalised; ///< the last dimensions of what it is applied to
+    double eps;
+    talc_activation activation;
+    bool no_affine, no_bias; ///< without weight and bias; without bias alone
+    talc_dtype dtype;
+} talc_layer_norm_layer;
+
+/// Any shape that the op of the same name takes (ops/group_norm.h) -> the same; in train and evaluation mode alike. Parameters weight,
+/// ones, and bias, zeros: [channels], of LayerNorm the normalised dimensions.
+TALC_API talc_module *talc_nn_group_norm(const talc_group_norm_layer *options);
+TALC_API talc_module *talc_nn_instance_norm2d(const talc_instance_norm2d_layer *options);
+TALC_API talc_module *talc_nn_layer_norm(const talc_layer_norm_layer *options);
+
 // ---- Without parameters -------------------------------------------------------------------------------------
 
 TALC_API talc_module *talc_nn_identity(void); ///< returns x itself
@@ -113,6 +144,17 @@ TALC_API talc_module *talc_nn_unflatten(int dim, talc_dims dims);
 /// In train mode each element is 0 with probability p, drawn anew each time, as talc_dropout says; in evaluation mode it returns x itself.
 /// Error: p outside 0 .. 1.
 TALC_API talc_module *talc_nn_dropout(double p);
+
+/// The same of whole samples, as talc_drop_path says.
+TALC_API talc_module *talc_nn_drop_path(double p);
+
+typedef struct talc_local_response_norm_layer {
+    int64_t size; ///< channels that take part
+    talc_local_response_norm_options options;
+} talc_local_response_norm_layer;
+
+/// [N, C, ...] -> the same, as talc_local_response_norm says.
+TALC_API talc_module *talc_nn_local_response_norm(const talc_local_response_norm_layer *options);
 
 /// [N, C, H, W] -> [N, C, OH, OW], as the ops of ops/pool2d.h say; `options` are copied.
 TALC_API talc_module *talc_nn_max_pool2d(const talc_pool2d_options *options);

@@ -15,6 +15,7 @@
 #include "gather.h"
 #include "group_norm.h"
 #include "linear.h"
+#include "local_response_norm.h"
 #include "losses.h"
 #include "matmul.h"
 #include "nll_loss.h"

@@ -112,6 +112,8 @@ F(entropy_smooth,
 F(entropy_weighted, entropy(x[0], (talc_cross_entropy_options){ .ignore_index = 2 }, true))
 F(nll_mean, nll(x[0], (talc_nll_loss_options){ .ignore_index = 2 }, false))
 F(nll_weighted, nll(x[0], (talc_nll_loss_options){ .reduction = TALC_REDUCTION_NONE }, true))
+F(response,
+  talc_local_response_norm(x[0], 3, &(talc_local_response_norm_options){ .alpha = 0.5, .k = 2 }))
 F(matmul, talc_matmul(x[0], x[1]))
 F(matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
 F(linear, talc_linear(x[0], x[1], x[2], NULL))
@@ -271,6 +273,7 @@ const gradient_case gradient_cases[] = {
     { "layer_norm", "", layer_norm, 3, { D3(2, 5, 6), D1(6), D1(6) }, -2, 2, NULL },
     { "linear", "bias", linear, 3, { D2(3, 5), D2(4, 5), D1(4) }, -2, 2, NULL },
     { "linear", "residual, tanh", linear_fused, 4, { D3(2, 3, 5), D2(4, 5), D1(4), D3(2, 3, 4) }, -1, 1, NULL },
+    { "local_response_norm", "", response, 1, { D4(2, 5, 2, 3) }, -2, 2, NULL },
     { "log_softmax", "", log_softmax, 1, { D2(4, 6) }, -3, 3, NULL },
     { "logsumexp", "tanh", logsumexp, 1, { D3(2, 3, 4) }, -3, 3, NULL },
     { "masked_fill", "", masked_fill, 1, { D2(4, 6) }, -1, 1, NULL },

@@ -49,6 +49,20 @@ static talc_module *small_net(void)
     return net;
 }
 
+static talc_module *norm_net(void)
+{
+    return TALC_SEQUENTIAL(
+        talc_nn_conv2d(
+            &(talc_conv2d_layer){ .in_channels = 3, .out_channels = 8, .kernel = { 3, 3 } }),
+        talc_nn_group_norm(&(talc_group_norm_layer){
+            .groups = 2, .channels = 8, .activation = TALC_ACTIVATION_RELU }),
+        talc_nn_drop_path(0.3),
+        talc_nn_local_response_norm(&(talc_local_response_norm_layer){ .size = 5 }),
+        talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 8 }), talc_nn_flatten(),
+        talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(800) }),
+        talc_nn_linear(&(talc_linear_layer){ .in_features = 800, .out_features = 10 }));
+}
+
 typedef struct training_case {
     const char *name;
     talc_module *(*make)(void);
@@ -82,6 +96,12 @@ static const training_case cases[] = {
       resnet20_a,
       { 4, { 2, 3, 16, 16 } },
       { .kind = TALC_SGD, .lr = 0.05, .momentum = 0.9, .nesterov = true },
+      { 0 },
+      0 },
+    { "norms of samples and drop path",
+      norm_net,
+      { 4, { 5, 3, 12, 12 } },
+      { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9 },
       { 0 },
       0 },
 };

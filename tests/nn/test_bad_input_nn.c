@@ -145,6 +145,17 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: channels 0 must be at least 1", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ 0 }));
     REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: eps -1 must be at least 0", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .eps = -1 }));
     REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: momentum 1.5 must be from 0 to 1", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .momentum = 1.5 }));
+    REFUSED(TALC_NULL_ARGUMENT, "GroupNorm: options is NULL", talc_nn_group_norm(NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: groups 0 must be at least 1", talc_nn_group_norm(&(talc_group_norm_layer){ .channels = 4 }));
+    REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: 4 channels do not divide into 3 groups", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 3, .channels = 4 }));
+    REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: eps nan must be at least 0", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 2, .channels = 4, .eps = NAN }));
+    REFUSED(TALC_BAD_DTYPE, "GroupNorm: parameters of u8 are not supported, they must be f32 or f64", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 2, .channels = 4, .dtype = TALC_U8 }));
+    REFUSED(TALC_BAD_ARGUMENT, "InstanceNorm2d: channels 0 must be at least 1", talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ 0 }));
+    REFUSED(TALC_BAD_ARGUMENT, "LayerNorm: normalised has 0 dimensions, it must have 1 to 8", talc_nn_layer_norm(&(talc_layer_norm_layer){ 0 }));
+    REFUSED(TALC_BAD_ARGUMENT, "LayerNorm: eps -1 must be at least 0", talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = TALC_DIMS(4), .eps = -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "LocalResponseNorm: size 0 must be at least 1", talc_nn_local_response_norm(&(talc_local_response_norm_layer){ 0 }));
+    REFUSED(TALC_BAD_ARGUMENT, "LocalResponseNorm: beta -1 must be at least 0 and finite", talc_nn_local_response_norm(&(talc_local_response_norm_layer){ .size = 5, .options = { .beta = -1 } }));
+    REFUSED(TALC_BAD_ARGUMENT, "DropPath: p nan must be from 0 to 1", talc_nn_drop_path((double)NAN));
     REFUSED(TALC_BAD_ARGUMENT, "AdaptiveAvgPool2d: OW 0 must be at least 1", talc_nn_adaptive_avg_pool2d(2, 0));
     REFUSED(TALC_BAD_ARGUMENT, "AdaptiveMaxPool2d: OH -1 must be at least 1", talc_nn_adaptive_max_pool2d(-1, 2));
     REFUSED(TALC_NULL_ARGUMENT, "Pad2d: options is NULL", talc_nn_pad2d(NULL));

@@ -107,7 +107,10 @@ Test(bad_input_ops, comparisons)
     REFUSED(TALC_BAD_DTYPE, "dropout: x is i64, it must be f32 or f64", talc_dropout(integers, 0.5, true));
     REFUSED(TALC_BAD_ARGUMENT, "dropout: p 1.5 must be from 0 to 1", talc_dropout(vector, 1.5, false));
     REFUSED(TALC_BAD_ARGUMENT, "dropout: p nan must be from 0 to 1", talc_dropout(vector, (double)NAN, true));
-    refused_end(26);
+    REFUSED(TALC_NULL_ARGUMENT, "drop_path: x is NULL", talc_drop_path(NULL, 0.5, true));
+    REFUSED(TALC_BAD_ARGUMENT, "drop_path: p -0.5 must be from 0 to 1", talc_drop_path(vector, -0.5, true));
+    REFUSED(TALC_BAD_SHAPE, "drop_path: x [] has rank 0, it must be [N,...], of rank 1 at least", talc_drop_path(talc_select(vector, 0, 0), 0.5, true));
+    refused_end(29);
 }
 
 Test(bad_input_ops, separable_conv2d)
@@ -661,7 +664,15 @@ Test(bad_input_ops, group_norm)
     REFUSED(TALC_BAD_SHAPE, "layer_norm: the normalised dimensions [] must be the last of x [3,5]", LAYER(matrix, TALC_SCALAR, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "layer_norm: weight [4] must be [5]", LAYER(matrix, TALC_DIMS(5), vector, NULL));
     REFUSED(TALC_BAD_SHAPE, "layer_norm: bias [4] must be [3,5]", LAYER(matrix, TALC_DIMS(3, 5), NULL, vector));
-    refused_end(25);
+#define RESPONSE(size, ...) talc_local_response_norm(image, size, &(talc_local_response_norm_options){ __VA_ARGS__ })
+    REFUSED(TALC_NULL_ARGUMENT, "local_response_norm: x is NULL", talc_local_response_norm(NULL, 5, NULL));
+    REFUSED(TALC_BAD_DTYPE, "local_response_norm: x is i64, it must be f32 or f64", talc_local_response_norm(integers, 5, NULL));
+    REFUSED(TALC_BAD_SHAPE, "local_response_norm: x [3,5] has rank 2, it must be [N,C,...], of rank 3 at least", talc_local_response_norm(matrix, 5, NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: size 0 must be at least 1", RESPONSE(0, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: alpha -0.5 must be at least 0 and finite", RESPONSE(5, .alpha = -0.5));
+    REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: beta nan must be at least 0 and finite", RESPONSE(5, .beta = NAN));
+    REFUSED(TALC_BAD_ARGUMENT, "local_response_norm: k inf must be at least 0 and finite", RESPONSE(5, .k = INFINITY));
+    refused_end(32);
 }
 
 #define PAD(x, ...) talc_pad(x, &(talc_pad_options){ __VA_ARGS__ })

@@ -92,3 +92,37 @@ Test(dropout, the_module_drops_in_training_alone)
     talc_error_clear();
     assert_all_freed();
 }
+
+// ---- Drop path ----------------------------------------------------------------------------------------------
+
+/* A sample is dropped where the number that talc_rand draws at its place is below p. */
+Test(dropout, drop_path_drops_whole_samples)
+{
+    enum { N = 50, LENGTH = 12 };
+    talc_manual_seed(3);
+    talc_tensor *x = talc_ones(tested_device(), TALC_F64, TALC_DIMS(N, 3, 4));
+    talc_require_grad(x, true);
+    const talc_tensor *y = talc_drop_path(x, 0.2, true);
+    talc_manual_seed(3);
+    const talc_tensor *drawn = talc_rand(cpu_device(), TALC_F64, TALC_DIMS(N));
+    cr_assert(talc_backward_from(y, talc_ones(tested_device(), TALC_F64, TALC_DIMS(N, 3, 4))));
+    double got[N * LENGTH], gradient[N * LENGTH];
+    cr_assert(talc_to_host(y, got, sizeof got));
+    cr_assert(talc_to_host(talc_grad(x), gradient, sizeof gradient));
+    const double *from = talc_data_read(drawn, TALC_F64);
+    for (int i = 0; i < N * LENGTH; i++) {
+        const double due = from[i / LENGTH] < 0.2 ? 0 : 1 / (1 - 0.2);
+        cr_assert(got[i] == due && gradient[i] == due, "element %d is %g", i, got[i]);
+    }
+    const uint64_t before = talc_generator_get().call;
+    cr_assert(talc_drop_path(x, 0.2, false)->data == x->data, "evaluation makes a copy");
+    cr_assert(talc_generator_get().call == before, "evaluation draws");
+    talc_module *module = talc_nn_drop_path(1);
+    cr_assert(talc_item(talc_sum(talc_forward(module, x), TALC_SCALAR, false)) == 0);
+    talc_module_eval(module);
+    cr_assert(talc_forward(module, x) == x, "evaluation changes x");
+    talc_module_free(module);
+    cr_assert(talc_nn_drop_path(2) == NULL);
+    assert_failure(TALC_BAD_ARGUMENT, "DropPath: p 2 must be from 0 to 1");
+    assert_all_freed();
+}

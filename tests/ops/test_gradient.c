@@ -147,6 +147,9 @@ F(f_nll_none, nll(x[0], classes(x[0]), TALC_REDUCTION_NONE, TALC_ZERO))
 F(f_nll_sum, nll(talc_transpose(x[0], 0, 2), classes(x[0]), TALC_REDUCTION_SUM, 0))
 F(f_nll_weighted, nll(x[0], classes(x[0]), TALC_REDUCTION_MEAN, 3))
 F(f_dropout, (talc_manual_seed(5), talc_dropout(x[0], 0.4, true)))
+F(f_drop_path, (talc_manual_seed(5), talc_drop_path(x[0], 0.4, true)))
+F(f_response,
+  talc_local_response_norm(x[0], 3, &(talc_local_response_norm_options){ .alpha = 0.5 }))
 F(f_no_dropout, talc_dropout(talc_tanh(x[0]), 0.4, false))
 F(f_matmul, talc_matmul(x[0], x[1]))
 F(f_matmul_turned, talc_matmul(talc_transpose(x[0], 0, 1), talc_transpose(x[1], 0, 1)))
@@ -290,6 +293,10 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "nll_loss of one sample", f_nll_none, 1, { D(4) }, -2, 2 },
         { "nll_loss, weighted", f_nll_weighted, 1, { D(2, 4, 5) }, 0.1, 2 },
         { "dropout", f_dropout, 1, { D(4, 6) }, -2, 2 },
+        { "drop_path", f_drop_path, 1, { D(6, 2, 3) }, -2, 2 },
+        { "local_response_norm", f_response, 1, { D(2, 5, 3) }, -2, 2 },
+        { "local_response_norm of images", f_response, 1, { D(1, 4, 2, 3) }, -2, 2 },
+        { "local_response_norm of two channels", f_response, 1, { D(3, 2, 4) }, -2, 2 },
         { "dropout in evaluation", f_no_dropout, 1, { D(4, 6) }, -2, 2 },
         { "matmul", f_matmul, 2, { D(3, 5), D(5, 4) }, -2, 2 },
         { "matmul, turned", f_matmul_turned, 2, { D(5, 3), D(4, 5) }, -2, 2 },

@@ -200,6 +200,38 @@ Test(group_norm, values_are_those_of_pytorch)
     assert_values(talc_layer_norm(numbers(D(3, 2, 2, 2)), D(2, 2), talc_reshape(weight, D(2, 2)),
                                   talc_reshape(bias, D(2, 2)), &large),
                   by_layer, 1e-14, "layer_norm");
+    /* The modules, once their parameters have these values; before that weight is 1 and bias 0. */
+    talc_module *const modules[] = {
+        talc_nn_group_norm(
+            &(talc_group_norm_layer){ .groups = 2, .channels = 4, .eps = 1e-3, .dtype = TALC_F64 }),
+        talc_nn_instance_norm2d(
+            &(talc_instance_norm2d_layer){ .channels = 3, .affine = true, .dtype = TALC_F64 }),
+        talc_nn_layer_norm(
+            &(talc_layer_norm_layer){ .normalised = D(2, 2), .eps = 0.5, .dtype = TALC_F64 }),
+    };
+    const talc_dims inputs[] = { D(2, 4, 3), D(2, 3, 2, 2), D(3, 2, 2, 2) };
+    const double *const due[] = { grouped, by_instance, by_layer };
+    for (int i = 0; i < 3; i++) {
+        cr_assert(modules[i] != NULL && talc_module_to(modules[i], tested_device()), "%s",
+                  talc_error_message());
+        talc_tensor *w = talc_module_find(modules[i], "weight"),
+                    *b = talc_module_find(modules[i], "bias");
+        assert_near(w, talc_ones(tested_device(), TALC_F64, talc_dims_of(w)), 0, "weight");
+        assert_near(b, talc_zeros(tested_device(), TALC_F64, talc_dims_of(b)), 0, "bias");
+        const int64_t count = talc_numel(w);
+        cr_assert(talc_copy(w, talc_reshape(talc_slice(weight, 0, 0, count, 1), talc_dims_of(w))));
+        cr_assert(talc_copy(b, talc_reshape(talc_slice(bias, 0, 0, count, 1), talc_dims_of(b))));
+        assert_values(talc_forward(modules[i], numbers(inputs[i])), due[i], 1e-14, "module");
+        talc_module_free(modules[i]);
+    }
+    talc_module *plain = talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ .channels = 3 });
+    cr_assert(plain != NULL && talc_module_count(plain) == 0,
+              "an instance norm has parameters unasked");
+    talc_module_free(plain);
+    talc_module *unbiased =
+        talc_nn_layer_norm(&(talc_layer_norm_layer){ .normalised = D(7), .no_bias = true });
+    cr_assert(unbiased != NULL && talc_module_count(unbiased) == 7);
+    talc_module_free(unbiased);
 }
 
 // ---- Edges --------------------------------------------------------------------------------------------------
@@ -263,4 +295,73 @@ Test(group_norm, gives_the_gradients_that_are_asked_for)
     const talc_tensor *y = talc_group_norm(x, 2, NULL, bias, NULL);
     cr_assert(talc_backward(talc_sum(y, TALC_SCALAR, false)), "%s", talc_error_message());
     assert_values(talc_grad(bias), (const double[]){ 6, 6, 6, 6 }, 1e-15, "dbias");
+}
+
+// ---- Local response norm ------------------------------------------------------------------------------------
+
+Test(group_norm, local_response_is_that_of_pytorch)
+{
+    static const double response[] = { 0.0,
+                                       0.6540466915903532,
+                                       1.6171292868319451,
+                                       0.3837461520872424,
+                                       1.7761415877930273,
+                                       1.4054769653751504,
+                                       0.4309130803652309,
+                                       1.6346731333708853,
+                                       0.16328552365890175,
+                                       0.7571203477916865,
+                                       1.4739602418425737,
+                                       0.3670288129422816,
+                                       1.7168168836240527,
+                                       0.0,
+                                       0.47913516005776796,
+                                       1.551057404139825,
+                                       0.2810130532952191,
+                                       1.7761415877930273,
+                                       1.4054769653751504,
+                                       0.4309130803652309,
+                                       1.7268576843925907,
+                                       0.2537345125418611,
+                                       0.7571203477916865,
+                                       1.6205846534212802 };
+    static const double response_even[] = { 0.0,
+                                            4.98421459641233,
+                                            9.978305044307708,
+                                            1.9968184152359354,
+                                            6.993444669519515,
+                                            11.954080874717565,
+                                            3.9823166545282045,
+                                            8.984170047157052,
+                                            0.9978678165020866,
+                                            5.977040437358783,
+                                            10.946270354264831,
+                                            2.989133604967526,
+                                            7.982345564917429,
+                                            0.0,
+                                            4.971503189952008,
+                                            9.961548236174625,
+                                            1.994393393807466,
+                                            6.988733692843681,
+                                            11.92716919899383,
+                                            3.9816487275569536,
+                                            8.974937924048907,
+                                            0.9990635242170736,
+                                            5.977040437358783,
+                                            10.951370799952562 };
+    const talc_local_response_norm_options o = { .alpha = 0.5, .beta = 0.6, .k = 1.5 };
+    assert_values(talc_local_response_norm(numbers(D(1, 6, 2, 2)), 3, &o), response, 1e-14,
+                  "of 3 channels");
+    assert_values(talc_local_response_norm(numbers(D(1, 6, 4)), 4, NULL), response_even, 1e-14,
+                  "of 4 channels");
+    talc_module *module =
+        talc_nn_local_response_norm(&(talc_local_response_norm_layer){ .size = 3, .options = o });
+    assert_values(talc_forward(module, numbers(D(1, 6, 2, 2))), response, 1e-14, "module");
+    talc_module_free(module);
+    const talc_local_response_norm_options none = { .alpha = TALC_ZERO };
+    assert_near(talc_local_response_norm(numbers(D(2, 3, 4)), 9, &none), numbers(D(2, 3, 4)), 0,
+                "alpha 0");
+    const talc_tensor *empty = talc_zeros(tested_device(), TALC_F32, D(2, 0, 3));
+    cr_assert(talc_same_dims(talc_local_response_norm(empty, 5, NULL), empty), "%s",
+              talc_error_message());
 }

@@ -222,6 +222,8 @@ static talc_tensor *split_parts(const op_inputs *in)
     X(batch_norm2d_count, batch_norm2d_count(in))                                                                      \
     X(group_norm,      talc_group_norm(in->image, 2, in->mean, in->variance, &(talc_norm_options){ .activation = TALC_ACTIVATION_SIGMOID }))\
     X(instance_norm2d, talc_instance_norm2d(talc_transpose(in->image, 2, 3), NULL, in->mean, NULL))                    \
+    X(local_response_norm, talc_local_response_norm(in->image, 3, NULL))                                               \
+    X(drop_path,       (talc_manual_seed(4), talc_drop_path(in->image, 0.5, true)))                                    \
     X(layer_norm,      talc_layer_norm(in->a, TALC_DIMS(5), in->row, in->row, NULL))
 // clang-format on
 
