@@ -29,6 +29,8 @@
 ///                                                         all products; gaps: rows of a and b do not follow each other
 ///     batch_norm2d:n8c16h7w7_train_relu                   plain: no weight and bias; untracked: no running statistics; eps0,
 ///                                                         momentum0, momentum1, residual
+///     group_norm:n8c16l49g4_relu                          l: values of a plane; plain, eps0; layer_norm of 64x192 is
+///                                                         n64c192l1g1
 ///     sum:8x16x32@1,2      mean: max: argmax: likewise; no @: all dimensions; _i32 _i64 _u8 as the op takes them
 ///     softmax:64x1000@1    log_softmax: likewise; in these and above, reversed: x is stored with its dimensions reversed
 ///     cross_entropy:64x10_sum_smooth_ignore_weighted      none, sum: reductions; without it the mean

@@ -72,6 +72,7 @@ const char *const talc_check_quick[] = {
     /* Batch normalisation, reductions, softmax. */
     "batch_norm2d:n3c5h7w9_relu", "batch_norm2d:n4c6h9w7_train", "batch_norm2d:n2c3h33w35_train_f64",
     "batch_norm2d:n4c6h8w8_train_residual_relu",
+    "group_norm:n3c6l35g2", "group_norm:n9c192l1g1_relu", "group_norm:n2c4l300g4_plain_f64",
     "sum:7x9x33@1", "sum:70001", "sum:5x6x7@0,2_i32", "mean:33x129@0_f64", "mean:4x5x6x7@1,3", "max:9x130@1",
     "argmax:6x5x17@0,2", "argmax:300x9@0_i64", "min:9x130@1_f64", "argmin:6x5x17@0,2", "var:7x9x33@1",
     "var:4x5x6x7@1,3_population", "var:129x33@0_f64", "logsumexp:33x129@1", "logsumexp:33x129@0_f64", "softmax:9x33@1", "softmax:7x129x5@1", "log_softmax:5x1000@1_f64",

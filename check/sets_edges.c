@@ -313,6 +313,9 @@ const char *const talc_check_edges[] = {
     "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
 
     /* Batch normalisation: running statistics and those of the batch, one value a channel, many. */
+    "group_norm:n0c4l5g2", "group_norm:n2c4l0g2", "group_norm:n{1|300}c{1|3}l1g1", "group_norm:n3c6l7g{1|3|6}{|_f64|_relu|_sigmoid|_tanh|_plain}",
+    "group_norm:n{3|70}c{8|33|192|257|768|1027}l1g1{|_f64}", "group_norm:n2c{4095|8192|9001|16384|16388|16385|40000|70001}l1g1",
+    "group_norm:n2c4l{16|49|3136|9000|20011}g2{|_f64}", "group_norm:n1c2l70000g1_tanh", "group_norm:n5c6l9g3_eps0", "group_norm:n1c131l127g1",
     "batch_norm2d:n0c3h4w5", "batch_norm2d:n1c{1|5}h1w1",
     "batch_norm2d:n2c3h5w7{|_relu|_sigmoid|_tanh|_relu6|_hardswish|_silu|_gelu_f64|_f64|_train|_train_relu|_train_f64}",
     "batch_norm2d:n1c33h3w5_{relu|train}", "batch_norm2d:n3c17h1w65{|_train_tanh}", "batch_norm2d:n1c2h100w101",

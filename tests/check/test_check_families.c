@@ -22,6 +22,7 @@ static const check_family *const families[] = {
     &talc_check_cross_entropy_gradient,
     &talc_check_nll_loss_gradient,
     &talc_check_separable_conv2d,
+    &talc_check_group_norm,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -278,6 +279,7 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "_ignore", "_weighted", "_f64" },
         { "s1x1", "d1x1", "k3x3", "_f64", "_reflect", "_bias+", "_relu+", "_sigmoid+", "_bias_",
           "+o1_", "_residual", "_relu", "_tanh" },
+        { "l1g", "l260", "g1_", "g4", "_plain", "_eps0", "_relu", "_sigmoid", "_tanh", "_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -474,7 +476,7 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 23 * 2 + 3,
+    cr_assert_eq(talc_check_summary_count(check), 24 * 2 + 3,
                  "nll_loss and separable_conv2d have one row");
     talc_check_free(check);
 }

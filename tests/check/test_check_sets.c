@@ -60,7 +60,7 @@ static const char *const others[] = { "max_pool2d",    "avg_pool2d", "adaptive_a
                                       "matmul",        "sum",        "mean",
                                       "max",           "argmax",     "min",
                                       "argmin",        "var",        "logsumexp",
-                                      "batch_norm2d",  "softmax",    "log_softmax",
+                                      "batch_norm2d",  "group_norm", "softmax",    "log_softmax",
                                       "cross_entropy", "nll_loss",   "separable_conv2d" };
 
 /* Those whose input gradients have rows. */

@@ -27,6 +27,8 @@ static const char *const more[] = {
     "batch_norm2d:n1c2h150w151_train",
     "batch_norm2d:n3c2h130w127_train_f64",
     "batch_norm2d:n40001c1h1w1_train",
+    "group_norm:n301c192l1g1",
+    "group_norm:n3c8l9001g2_f64",
     "sum:300007",
     "sum:2097152",
     "sum:40x5000@1",
@@ -97,6 +99,7 @@ ROWS_PASS(of_pooling, " max_pool2d avg_pool2d adaptive_avg_pool2d ")
 ROWS_PASS(of_separable_convolutions, " separable_conv2d ")
 ROWS_PASS(of_products, " matmul ")
 ROWS_PASS(of_batch_norm2d, " batch_norm2d ")
+ROWS_PASS(of_group_norm, " group_norm ")
 ROWS_PASS(of_reductions, " sum mean max argmax ")
 ROWS_PASS(of_softmax, " softmax log_softmax ")
 ROWS_PASS(of_cross_entropy, " cross_entropy ")
