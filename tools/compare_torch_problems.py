@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from talc_library import (ACTIVATIONS, MODES, ZERO, BatchNorm2dOptions, Conv2dOptions, LinearOptions, PadOptions,
+from talc_library import (ACTIVATIONS, MODES, ZERO, BatchNorm2dOptions, Conv2dOptions, LinearOptions, NormOptions, PadOptions,
                           Pair, Pool2dOptions, T, Upsample2dOptions, dims)
 
 # ---- What PyTorch says ------------------------------------------------------------------------------------------
@@ -479,6 +479,55 @@ def batch_norm2d(rng, dtype):
     return Case(f"{text}_momentum{momentum}_eps{eps}", [x, weight, bias, mean, var, residual], call, dues, views=3)
 
 
+def group_norm(rng, dtype):
+    """By the op of one of its three names."""
+    name = one(rng, "group", "instance", "layer")
+    groups, N = extent(rng, 6), extent(rng, 6)
+    C = groups * extent(rng, 9)
+    H, W = extent(rng, 12), extent(rng, 40)
+    long = int(rng.integers(200, 3000)) if rng.random() < 0.3 else extent(rng, 70)
+    shape = (N, C, long) if name == "layer" else (N, C, H, W)
+    center = rng.choice([0, 0, 1, 100, 1e4])
+    x = (fill(rng, "f64", shape) + center).astype("f4" if dtype == "f32" else "f8")
+    last = shape[-int(rng.integers(1, 3)):]
+    affine = last if name == "layer" else (C,)
+    weight, bias = maybe(rng, dtype, affine), maybe(rng, dtype, affine)
+    eps, activation = float(rng.choice([1e-5, 1e-3])), one(rng, "none", *ACTIVATIONS)
+    axes = {"group": (2, 3, 4), "instance": (2, 3), "layer": tuple(range(len(shape) - len(last), len(shape)))}[name]
+
+    def call(talc, x, weight, bias):
+        options = byref(NormOptions(eps, ACTIVATIONS.index(activation)))
+        if name == "layer":
+            return [talc.layer_norm(x, dims(last), weight, bias, options)]
+        return [talc.group_norm(x, groups, weight, bias, options) if name == "group"
+                else talc.instance_norm2d(x, weight, bias, options)]
+
+    def norm(code):
+        t, w, b = tensors([x, weight, bias], code)
+        if name == "layer":
+            return F.layer_norm(t, last, w, b, eps)
+        return torch.group_norm(t, groups if name == "group" else C, w, b, eps)  # F.group_norm refuses single values
+
+    def dues():
+        wide = x.astype("f8").reshape((N, groups, C // groups, H, W) if name == "group" else shape)
+        mu, squares, size = [v(wide, axes) for v in (lambda a, d: a.mean(d, keepdims=True),
+                                                     lambda a, d: a.var(d, keepdims=True),
+                                                     lambda a, d: np.abs(a).mean(d, keepdims=True))]
+        spread = ((np.abs(wide - mu) + size) / np.sqrt(squares + eps)).reshape(shape)
+        column = (lambda v: v.astype("f8")) if name == "layer" else (lambda v: v.astype("f8")[:, None, None])
+        S = spread * (1 if weight is None else np.abs(column(weight))) + (0 if bias is None else np.abs(column(bias)))
+        statistics = 4 * np.sqrt(np.prod([wide.shape[a] for a in axes]) + 4)
+        due = Due(norm("f8").numpy(), sum=(8 + statistics * (dtype == "f64")) * S, doubt=(8 + 2 * statistics) * S)
+        activate(due, activation)
+        if dtype == "f32":
+            due.peer = function_of(activation)(norm("f4")).numpy()
+        return [due]
+
+    text = f"{name}_{'x'.join(map(str, shape))}g{groups}" + words(dtype, weight=weight is not None, bias=bias is not None,
+                                                                 activation=activation)
+    return Case(f"{text}_eps{eps}", [x, weight, bias], call, dues)
+
+
 def linear(rng, dtype):
     lead = [extent(rng, 20) for _ in range(rng.integers(0, 4))]
     K, O = one(rng, extent(rng, 300), extent(rng, 40), int(rng.integers(0, 2))), extent(rng, 70)
@@ -590,7 +639,7 @@ def reduction(rng, dtype, op):
 
 OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,
        "adaptive_max_pool2d": adaptive_max_pool2d,
-       "pad": pad, "upsample2d": upsample2d, "batch_norm2d": batch_norm2d, "linear": linear, "matmul": matmul, "softmax": softmax,
+       "pad": pad, "upsample2d": upsample2d, "batch_norm2d": batch_norm2d, "group_norm": group_norm, "linear": linear, "matmul": matmul, "softmax": softmax,
        "log_softmax": lambda rng, dtype: softmax(rng, dtype, log=True)}
 OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) 
             for op in ("sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp")})

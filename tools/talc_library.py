@@ -54,6 +54,10 @@ class BatchNorm2dOptions(Structure):  # ops/batch_norm2d.h
                 ("residual", POINTER(Tensor)), ("num_batches_tracked", POINTER(Tensor)), ("algorithm", c_char_p)]
 
 
+class NormOptions(Structure):  # ops/group_norm.h
+    _fields_ = [("eps", c_double), ("activation", c_int), ("algorithm", c_char_p)]
+
+
 class LinearOptions(Structure):  # ops/linear.h
     _fields_ = [("activation", c_int), ("residual", POINTER(Tensor)), ("algorithm", c_char_p), ("precision", c_uint)]
 
@@ -102,7 +106,7 @@ class Device(Structure):  # tensor/device.h, the beginning
 
 # Each op's list in the backend. What talc_algorithm_force knows the op as, where that is another name, stands in FORCED.
 LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "adaptive_avg_pool2d": "pool2d", "adaptive_max_pool2d": "pool2d",
-         "batch_norm2d": "batch_norm2d", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
+         "batch_norm2d": "batch_norm2d", "group_norm": "group_norm", "linear": "matmul", "matmul": "matmul", "softmax": "softmax",
          "log_softmax": "softmax", "sum": "reduce", "mean": "reduce", "max": "reduce", "argmax": "reduce",
          "min": "reduce", "argmin": "reduce", "var": "reduce", "logsumexp": "reduce",
          "conv2d.grad_input": "conv2d", "conv2d.grad_weight": "conv2d", "conv2d.grad_bias": "reduce",
@@ -134,6 +138,8 @@ FUNCTIONS = {  # result, then arguments
     "adaptive_max_pool2d": [T, T, c_int64, c_int64],
     "pad": [T, T, POINTER(PadOptions)], "upsample2d": [T, T, POINTER(Upsample2dOptions)],
     "batch_norm2d": [T, T, T, T, T, T, POINTER(BatchNorm2dOptions)],
+    "group_norm": [T, T, c_int64, T, T, POINTER(NormOptions)],
+    "instance_norm2d": [T, T, T, T, POINTER(NormOptions)], "layer_norm": [T, T, Dims, T, T, POINTER(NormOptions)],
     "linear": [T, T, T, T, POINTER(LinearOptions)], "matmul": [T, T, T],
     "softmax": [T, T, c_int], "log_softmax": [T, T, c_int],
     "sum": [T, T, Dims, c_bool], "mean": [T, T, Dims, c_bool], "max": [T, T, Dims, c_bool],

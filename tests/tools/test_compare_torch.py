@@ -12,7 +12,7 @@ import unittest
 LIBRARY = os.path.abspath(sys.argv.pop(1))
 TALC = os.path.join(os.path.dirname(LIBRARY), "tools", "talc")
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
-OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "linear", "matmul", "softmax",
+OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2d", "group_norm", "linear", "matmul", "softmax",
        "log_softmax", "sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp", "conv2d.grad_input", "conv2d.grad_weight", "conv2d.grad_bias",
        "conv_transpose2d", "conv_transpose2d.grad_input", "conv_transpose2d.grad_weight", "max_pool2d.grad_input",
        "avg_pool2d.grad_input", "adaptive_avg_pool2d.grad_input", "adaptive_max_pool2d", "adaptive_max_pool2d.grad_input", "pad", "upsample2d", "pad.grad_input",
