@@ -9,6 +9,7 @@ u = 2^-24 (f32) or 2^-53 (f64), K terms and S the sum of their sizes, an element
     mean, average pooling         the same and u |y| for the division
     batch_norm2d                  8 u S, S = |weight| (|x - mu| + mean |x|) / sigma + |bias| + |residual|; in f64, where the M values
                                   of a channel are added in the same type, 4 u sqrt(M + 4) S more
+    group_norm                    the same with the M values of a group; also layer_norm and instance_norm2d
     softmax                       (4 + |x - max| + 2 sqrt(n)) u y
     log_softmax                   that much without the y, and u |y|
     max, argmax, max_pool2d       0, indices likewise
