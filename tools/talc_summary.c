@@ -48,6 +48,8 @@ static int list_networks(bool json)
     for (int i = 0; (n = network_at(i)) != NULL; i++) {
         talc_module *model = network_new(n->name, NULL);
         const int64_t count = talc_module_count(model);
+        if (model == NULL)
+            break;
         char image[64];
         snprintf(image, sizeof image, "%" PRId64 "x%" PRId64 "x%" PRId64, n->image.channels,
                  n->image.height, n->image.width);

@@ -4,23 +4,6 @@
 
 enum { GROUPS = 3 };
 
-// ---- Channel shuffle: channel g * C/G + c becomes channel c * G + g -----------------------------------------
-
-static talc_tensor *shuffle(talc_module *module, talc_tensor *x)
-{
-    (void)module;
-    const talc_dims d = talc_dims_of(x);
-    talc_tensor *apart =
-        talc_reshape(x, TALC_DIMS(d.dim[0], GROUPS, d.dim[1] / GROUPS, d.dim[2], d.dim[3]));
-    return talc_reshape(talc_permute(apart, TALC_DIMS(0, 2, 1, 3, 4)), d);
-}
-
-static const talc_module_class shuffle_class = { .name = "ChannelShuffle",
-                                                 .size = sizeof(talc_module),
-                                                 .forward = shuffle };
-
-// ---- The network --------------------------------------------------------------------------------------------
-
 /* The first unit of a stage halves the image and concatenates; the others add. The network's first has no groups before the shuffle,
  * as its input has few channels. */
 static talc_module *unit(int64_t in, int64_t out, bool halves, bool first)
@@ -33,7 +16,7 @@ static talc_module *unit(int64_t in, int64_t out, bool halves, bool first)
     block_add(block, "conv1", conv(in, middle, 1, 1, first ? 1 : GROUPS));
     block_add(block, "bn1", norm(middle));
     block_add(block, "relu", talc_nn_relu());
-    block_add(block, "shuffle", talc_module_new(&shuffle_class, NULL));
+    block_add(block, "shuffle", talc_nn_channel_shuffle(GROUPS));
     block_add(block, "conv2", conv(middle, middle, 3, stride, middle));
     block_add(block, "bn2", norm(middle));
     block_add(block, "conv3", conv(middle, grown, 1, 1, GROUPS));

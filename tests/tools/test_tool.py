@@ -561,7 +561,7 @@ class CheckModel(Tool):
 PARAMETERS = {
     "lenet": 61706, "alexnet": 61100840, "vgg11": 132863336, "vgg16": 138357544, "vgg19": 143667240, "resnet18": 11689512,
     "resnet34": 21797672, "resnet50": 25557032, "resnet101": 44549160, "resnet20": 269722, "resnet20-b": 272474,
-    "squeezenet1_1": 1235496, "mobilenet_v1": 4231976, "googlenet": 13004888, "densenet121": 7978856, "densenet201": 20013928,
+    "squeezenet1_1": 1235496, "mobilenet_v1": 4231976, "mobilenet_v2": 3504872, "googlenet": 13004888, "densenet121": 7978856, "densenet201": 20013928,
     "shufflenet_g3": 1865728, "regnet_x_400mf": 5495976, "unet": 31037698,
 }
 
