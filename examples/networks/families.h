@@ -5,7 +5,8 @@
 #include "networks.h"
 
 extern const network lenet_networks[], alexnet_networks[], vgg_networks[], resnet_networks[],
-    resnet20_networks[], squeezenet_networks[], mobilenet_networks[], googlenet_networks[],
-    densenet_networks[], shufflenet_networks[], regnet_networks[], unet_networks[];
+    resnet20_networks[], squeezenet_networks[], mobilenet_networks[], efficientnet_networks[],
+    googlenet_networks[], densenet_networks[], shufflenet_networks[], regnet_networks[],
+    unet_networks[], vit_networks[];
 
 #endif

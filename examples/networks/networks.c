@@ -7,9 +7,10 @@
 #include <string.h>
 
 static const network *const families[] = {
-    lenet_networks,    alexnet_networks,    vgg_networks,       resnet_networks,
-    resnet20_networks, squeezenet_networks, mobilenet_networks, googlenet_networks,
-    densenet_networks, shufflenet_networks, regnet_networks,    unet_networks
+    lenet_networks,     alexnet_networks,    vgg_networks,        resnet_networks,
+    resnet20_networks,  squeezenet_networks, mobilenet_networks,  efficientnet_networks,
+    googlenet_networks, densenet_networks,   shufflenet_networks, regnet_networks,
+    unet_networks,      vit_networks
 };
 
 const network *network_at(int i)

@@ -562,7 +562,8 @@ PARAMETERS = {
     "lenet": 61706, "alexnet": 61100840, "vgg11": 132863336, "vgg16": 138357544, "vgg19": 143667240, "resnet18": 11689512,
     "resnet34": 21797672, "resnet50": 25557032, "resnet101": 44549160, "resnet20": 269722, "resnet20-b": 272474,
     "squeezenet1_1": 1235496, "mobilenet_v1": 4231976, "mobilenet_v2": 3504872, "googlenet": 13004888, "densenet121": 7978856, "densenet201": 20013928,
-    "shufflenet_g3": 1865728, "regnet_x_400mf": 5495976, "unet": 31037698,
+    "efficientnet_b0": 5288548,
+    "efficientnet_b1": 7794184, "efficientnet_b2": 9109994, "vit_c": 4567936, "shufflenet_g3": 1865728, "regnet_x_400mf": 5495976, "unet": 31037698,
 }
 
 
@@ -623,7 +624,8 @@ class Networks(Tool):
     def test_small_networks_run(self):
         for name, shape, output in (("squeezenet1_1", "1x3x40x40", [1, 1000]), ("shufflenet_g3", "2x3x32x32", [2, 1000]),
                                     ("mobilenet_v1", "1x3x33x32", [1, 1000]), ("regnet_x_400mf", "1x3x32x32", [1, 1000]),
-                                    ("googlenet", "1x3x33x33", [1, 1000]), ("unet", "1x3x16x32", [1, 2, 16, 32])):
+                                    ("googlenet", "1x3x33x33", [1, 1000]), ("unet", "1x3x16x32", [1, 2, 16, 32]),
+                                    ("efficientnet_b0", "1x3x32x32", [1, 1000]), ("vit_c", "1x3x224x224", [1, 1000])):
             self.assertEqual(self.json("run", name, "--input", shape)["output"], output, name)
 
     def saved(self):
@@ -714,7 +716,7 @@ class Networks(Tool):
 
     def test_unknown_names(self):
         for command in ["run"], ["summary"], ["check", "model"]:
-            self.fails(2, "there is no network 'resnet17'; there are lenet, .*, unet", *command, "resnet17")
+            self.fails(2, "there is no network 'resnet17'; there are lenet, .*, unet, vit_c", *command, "resnet17")
 
 
 class Bench(Tool):
