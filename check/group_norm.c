@@ -8,6 +8,7 @@
 #include "check/activation.h"
 #include "check/batch_norm2d.h"
 #include "check/data.h"
+#include "check/model_due.h"
 #include "ops/backend.h"
 
 #include <inttypes.h>
@@ -175,15 +176,25 @@ static check_due due_of(const check_problem *problem, const check_values *values
     check_due due = talc_check_batch_norm2d.due(&rows, &plain, operand, index);
     if (operand != Y)
         return due;
-    if (values->of[WEIGHT] != NULL) {
+    if (values->of[WEIGHT] != NULL || values->of[BIAS] != NULL) {
         const int64_t c = index / p->plane % p->C;
-        const double weight = values->of[WEIGHT][c], bias = values->of[BIAS][c];
+        const double weight = values->of[WEIGHT] == NULL ? 1 : values->of[WEIGHT][c],
+                     bias = values->of[BIAS] == NULL ? 0 : values->of[BIAS][c];
         due.value = due.value * weight + bias;
         due.S = due.S * fabs(weight) + fabs(bias);
         due.extra *= fabs(weight);
     }
     talc_check_activate(&due, p->activation, p->dtype);
     return due;
+}
+
+static bool pose(const check_ran *ran, check_problem *problem)
+{
+    group_problem *own = (group_problem *)(void *)problem;
+    own->p = *(const talc_group_norm_problem *)ran->problem;
+    own->p.activation = TALC_ACTIVATION_NONE;
+    own->plain = ran->inputs[WEIGHT].of == NULL && ran->inputs[BIAS].of == NULL;
+    return wrong(&own->p) == NULL;
 }
 
 static double terms(const check_problem *problem)
@@ -200,6 +211,7 @@ const check_family talc_check_group_norm = {
     .parse = parse,
     .print = print,
     .random = random_problem,
+    .pose = pose,
     .operands = operands,
     .takes = takes,
     .fill = fill,

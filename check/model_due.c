@@ -274,6 +274,18 @@ static bool gathered(const check_ran *ran, check_model_due *due)
     return true;
 }
 
+/* A label that may be another one may have its 1 anywhere. */
+static bool hot(const check_ran *ran, check_model_due *due)
+{
+    const int64_t classes = ran->output.dims.dim[ran->output.dims.rank - 1];
+    const check_array *labels = &ran->inputs[1];
+    for (int64_t i = 0; i < ran->output.count; i++) {
+        due->element[i].value = (int64_t)labels->of[i / classes] == i % classes;
+        due->spread[i] = check_off(labels, i / classes) > 0 ? 1 : 0;
+    }
+    return true;
+}
+
 /* The losses of nll_loss before they are added: -w[t] x[n, t, ...]. */
 static bool picked(const check_ran *ran, check_model_due *due)
 {
@@ -453,6 +465,7 @@ static const struct {
     { "nll_loss", picked },
     { "gather", gathered },
     { "index_select", gathered },
+    { "one_hot", hot },
     { "conv2d.grad_input", scattered },
     { "concat", concatenated },
     { "pad", resampled },

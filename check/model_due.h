@@ -12,7 +12,7 @@
 ///     a < b and its kin      spread = 1 where the operands may stand in another order
 ///     a / b                  spread = (off_a + |a / b| off_b) / (|b| - off_b)
 ///     softmax                spread = y (exp(2 m) - 1), m the largest off: no exponential grows or shrinks by more than exp(m)
-///     batch norm             spread = |weight| rstd off, and that of the residual
+///     batch and group norm   spread = |weight| rstd off, and that of the residual
 ///     cross entropy          spread = off of the label's logit and the largest off, as the sum of exponentials is off by exp(m)
 #ifndef TALC_CHECK_MODEL_DUE_H
 #define TALC_CHECK_MODEL_DUE_H
@@ -57,6 +57,9 @@ bool talc_check_due_of_family(const check_ran *ran, check_model_due *due, bool *
 /// How far batch norm's results may move, in model_norm.c.
 void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *problem,
                                     const check_values *values, double *spread);
+
+/// The same of group norm.
+void talc_check_group_norm_spread(const check_ran *ran, double *spread);
 
 /// The mean and variance that a channel is normalised by.
 void talc_check_batch_norm2d_moments(const check_problem *problem, const check_values *values,

@@ -8,6 +8,7 @@
 #include "check/layout.h"
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/group_norm.h"
 #include "ops/matmul.h"
 #include "ops/observed.h"
 #include "ops/separable_conv2d.h"
@@ -335,6 +336,15 @@ static bool batch_norm_due(const op_of_family *op, const check_ran *ran, check_m
     return true;
 }
 
+static bool group_norm_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    if (!ask(op, ran, due->element))
+        return false;
+    talc_check_group_norm_spread(ran, due->spread);
+    due->activation = ((const talc_group_norm_problem *)ran->problem)->activation;
+    return true;
+}
+
 static bool conv2d_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
     due->activation = ((const talc_conv2d_problem *)ran->problem)->activation;
@@ -389,6 +399,7 @@ static const op_of_family ops[] = {
     { "adaptive_avg_pool2d", &talc_check_pool2d, linear_due, 1 },
     { "adaptive_max_pool2d", &talc_check_pool2d, linear_due, 1 },
     { "batch_norm2d", &talc_check_batch_norm2d, batch_norm_due, 0 },
+    { "group_norm", &talc_check_group_norm, group_norm_due, 0 },
     { "sum", &talc_check_reduce, linear_due, 1 },
     { "mean", &talc_check_reduce, linear_due, 1 },
     { "max", &talc_check_reduce, linear_due, 1 },

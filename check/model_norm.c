@@ -1,6 +1,7 @@
-/// How far a result of batch norm may move.
+/// How far a result of batch norm, or of group norm, may move.
 #include "check/model_due.h"
 #include "ops/batch_norm2d.h"
+#include "ops/group_norm.h"
 
 #include <math.h>
 
@@ -73,5 +74,28 @@ void talc_check_batch_norm2d_spread(const check_ran *ran, const check_problem *p
             const int64_t at = (i / plane * p->C + c) * plane + i % plane;
             spread[at] = normalised_spread(ran, at, c, &by);
         }
+    }
+}
+
+/* Groups are the channels of one image in training. */
+void talc_check_group_norm_spread(const check_ran *ran, double *spread)
+{
+    const talc_group_norm_problem *p = ran->problem;
+    const check_array *x = &ran->inputs[0];
+    check_array inputs[6] = { *x, ran->inputs[1], ran->inputs[2] };
+    const check_ran as_batch_norm = { .inputs = inputs };
+    const int64_t M = p->C / p->groups * p->plane;
+    const talc_batch_norm2d_problem rows = { .N = 1, .C = p->N * p->groups, .H = M, .W = 1 };
+    for (int64_t r = 0; r < rows.C; r++) {
+        channel by = { 0 };
+        long double var = 0;
+        for (int64_t i = r * M; i < (r + 1) * M; i++)
+            by.mean += x->of[i] / (long double)M;
+        for (int64_t i = r * M; i < (r + 1) * M; i++)
+            var += (x->of[i] - by.mean) * (x->of[i] - by.mean) / (long double)M;
+        by.rstd = 1 / sqrtl(var + p->eps);
+        batch_channel(&rows, x, r, &by);
+        for (int64_t i = r * M; i < (r + 1) * M; i++)
+            spread[i] = normalised_spread(&as_batch_norm, i, i / p->plane % p->C, &by);
     }
 }

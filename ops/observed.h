@@ -5,7 +5,8 @@
 ///     matmul, linear                               talc_matmul_problem
 ///     max_pool2d, avg_pool2d, and adaptive         talc_pool2d_problem
 ///     batch_norm2d                                 talc_batch_norm2d_problem
-///     gather, index_select                        talc_gather_observed
+///     group_norm                                   talc_group_norm_problem
+///     gather, index_select, one_hot               talc_gather_observed
 ///     sum, mean, max, argmax, min, argmin, var, logsumexp
 ///                                                  talc_reduce_observed
 ///     softmax, log_softmax                         talc_softmax_observed

@@ -121,10 +121,9 @@ char *model_references(talc_module *model, talc_tensor *x)
 {
     static const struct {
         const char *op, *folded;
-    } ops[] = { { "conv2d", NULL },     { "linear", NULL },
-                { "matmul", NULL },     { "max_pool2d", NULL },
-                { "avg_pool2d", NULL }, { "adaptive_avg_pool2d", NULL },
-                { "softmax", NULL },    { "batch_norm2d", "BatchNorm2d" } };
+    } ops[] = { { "conv2d", NULL },     { "linear", NULL },     { "matmul", NULL },
+                { "max_pool2d", NULL }, { "avg_pool2d", NULL }, { "adaptive_avg_pool2d", NULL },
+                { "softmax", NULL },    { "group_norm", NULL }, { "batch_norm2d", "BatchNorm2d" } };
     enum { ROOM = 400 };
     talc_module_explanation explanation = { 0 };
     char *text = talc_module_explain(model, x, &explanation) ? calloc(1, ROOM) : NULL;
