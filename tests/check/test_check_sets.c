@@ -56,12 +56,25 @@ static int64_t gradients_of(int64_t count, const char *op)
     return found;
 }
 
-static const char *const others[] = { "max_pool2d",    "avg_pool2d", "adaptive_avg_pool2d",
-                                      "matmul",        "sum",        "mean",
-                                      "max",           "argmax",     "min",
-                                      "argmin",        "var",        "logsumexp",
-                                      "batch_norm2d",  "group_norm", "softmax",    "log_softmax",
-                                      "cross_entropy", "nll_loss",   "separable_conv2d" };
+static const char *const others[] = { "max_pool2d",
+                                      "avg_pool2d",
+                                      "adaptive_avg_pool2d",
+                                      "matmul",
+                                      "sum",
+                                      "mean",
+                                      "max",
+                                      "argmax",
+                                      "min",
+                                      "argmin",
+                                      "var",
+                                      "logsumexp",
+                                      "batch_norm2d",
+                                      "group_norm",
+                                      "softmax",
+                                      "log_softmax",
+                                      "cross_entropy",
+                                      "nll_loss",
+                                      "separable_conv2d" };
 
 /* Those whose input gradients have rows. */
 static const char *const with_gradients[] = { "max_pool2d",          "avg_pool2d",
