@@ -652,7 +652,7 @@ Test(bad_input_ops, group_norm)
     REFUSED(TALC_BAD_DEVICE, "group_norm: x is on cpu, weight on fake", talc_group_norm(image, 2, far_vector, NULL, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps -1e-05 must be at least 0", GROUPS(2, .eps = -1e-5));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps nan must be at least 0", GROUPS(2, .eps = NAN));
-    REFUSED(TALC_BAD_ARGUMENT, "group_norm: activation 9 is outside 0..3", GROUPS(2, .activation = (talc_activation)9));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: activation 9 is outside 0..8", GROUPS(2, .activation = (talc_activation)9));
     REFUSED(TALC_NOT_FOUND, "group_norm on cpu: there is no algorithm 'magic'", GROUPS(2, .algorithm = "magic"));
     REFUSED(TALC_NULL_ARGUMENT, "instance_norm2d: x is NULL", INSTANCE(NULL, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "instance_norm2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", INSTANCE(matrix, NULL, NULL));

@@ -240,7 +240,7 @@ template <typename T> struct exponentials {
         return x == largest ? (T)1 : exp(x - largest);
     }
     /* A sum below another largest. Its factor is exact enough to be applied once for every element. */
-    __device__ void raise(T largest)
+    __device__ void rescale(T largest)
     {
         if (largest == most)
             return;
@@ -253,7 +253,7 @@ template <typename T> struct exponentials {
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
             largest = larger_or_nan(largest, x.of[e]);
-        raise(largest);
+        rescale(largest);
         T few = 0;
 #pragma unroll
         for (int e = 0; e < COUNT; e++)
@@ -264,8 +264,8 @@ template <typename T> struct exponentials {
     {
         exponentials scaled = other;
         const T largest = larger_or_nan(most, other.most);
-        raise(largest);
-        scaled.raise(largest);
+        rescale(largest);
+        scaled.rescale(largest);
         sum += scaled.sum;
     }
     __device__ result_type result(double) const
