@@ -165,7 +165,7 @@ static const char *const *rows_of(const window_case *c)
     static const char *const entropy[] = { NULL, "rows", NULL };
     const talc_device *device = tested_device();
     return talc_device_is_host(device) || device == fake_device() ? host
-           : c->f == f_max || c->f == f_avg || c->f == f_adaptive ? pool
+           : strstr(c->op, "pool2d") != NULL                      ? pool
            : strcmp(c->op, "batch_norm2d") == 0                   ? norm
                                                                   : entropy;
 }
