@@ -641,6 +641,6 @@ OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "ad
        "adaptive_max_pool2d": adaptive_max_pool2d,
        "pad": pad, "upsample2d": upsample2d, "batch_norm2d": batch_norm2d, "group_norm": group_norm, "linear": linear, "matmul": matmul, "softmax": softmax,
        "log_softmax": lambda rng, dtype: softmax(rng, dtype, log=True)}
-OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op) 
+OPS.update({op: lambda rng, dtype, op=op: reduction(rng, dtype, op)
             for op in ("sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp")})
 WEIGHTS = {"conv2d": 6, "batch_norm2d": 3, "max_pool2d": 2, "avg_pool2d": 2, "linear": 2, "matmul": 2}  # the others 1

@@ -15,7 +15,7 @@
 namespace talc
 {
 
-/// Kept out of kernels that end many sums a thread.
+/// Always by a call, for kernels that end many sums a thread.
 static __device__ __forceinline__ float activate_by_call(talc_activation activation, float v)
 {
     return activate_apart((int)activation - 1, v);

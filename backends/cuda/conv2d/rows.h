@@ -23,7 +23,7 @@ TALC_BEGIN_DECLARATIONS
     X(split,     "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise, "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
     X(direct,    "the data's own type, FMA",                       TALC_STRICT) \
-    X(im2col,    "products in the data's own type by cuBLAS, FMA", TALC_STRICT)
+    X(im2col,    "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
 // clang-format on
 
 #define TALC_CUDA_CONV2D_FUNCTIONS(name, ...)                                                      \
