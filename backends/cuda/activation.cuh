@@ -38,11 +38,15 @@ template <typename T> static __device__ __noinline__ T activate_apart(int functi
 }
 #undef TALC_ACTIVATION_CASE
 
-template <typename T> __device__ T talc_activate(talc_activation activation, T x)
+/// Those that a kernel can have in place.
+static inline __host__ __device__ bool is_activated_in_place(talc_activation activation)
+{
+    return activation <= TALC_ACTIVATION_TANH;
+}
+
+template <typename T> __device__ T activate_in_place(talc_activation activation, T x)
 {
     switch (activation) {
-    case TALC_ACTIVATION_NONE:
-        return x;
     case TALC_ACTIVATION_RELU:
         return activation_relu(x);
     case TALC_ACTIVATION_SIGMOID:
@@ -50,8 +54,14 @@ template <typename T> __device__ T talc_activate(talc_activation activation, T x
     case TALC_ACTIVATION_TANH:
         return activation_tanh(x);
     default:
-        return activate_apart((int)activation - 1, x);
+        return x;
     }
+}
+
+template <typename T> __device__ T talc_activate(talc_activation activation, T x)
+{
+    return is_activated_in_place(activation) ? activate_in_place(activation, x)
+                                             : activate_apart((int)activation - 1, x);
 }
 
 /// dy act'(x) from y = act(x), of an activation whose gradient follows from y.

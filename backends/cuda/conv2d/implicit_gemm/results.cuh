@@ -185,14 +185,15 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
                 const int oc = a.g * p.group_out + w.first + c;
                 const float sum = sum_by_warp(p, a.g, w.first + c, at);
                 const int64_t to = (((int64_t)at.n * p.OC + oc) * p.OH + at.row) * p.OW + at.column;
+                const float biased = sum + (p.last.bias != nullptr ? p.last.bias[oc] : 0);
                 if (w.lane == 0) {
-                    p.y[to] = talc_epilogue(p.last, sum, oc, to);
+                    const float added = p.last.residual != nullptr ? p.last.residual[to] : 0;
+                    p.y[to] = activate_in_place(p.last.activation, biased + added);
                     atomicAdd(p.recomputed, 1);
                 }
                 const int behind = column + shift(j, c) - COLUMNS;
                 if (w.lane == 0 && a.after && behind >= 0)
-                    carried[(j * 16 + c) * SECTOR + behind] =
-                        sum + (p.last.bias != nullptr ? p.last.bias[oc] : 0);
+                    carried[(j * 16 + c) * SECTOR + behind] = biased;
             }
         }
     }
@@ -233,8 +234,8 @@ static __device__ __forceinline__ void store_part(const gemm_problem &p, float *
     const int64_t at = y - p.y;
 #pragma unroll 1
     for (int e = max(0, begin); e < min(4, end); e++)
-        y[e] = talc_activate(p.last.activation,
-                             v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0));
+        y[e] = activate_in_place(p.last.activation,
+                                 v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0));
 }
 
 /// Writes rows of a tile, 8 threads a channel, four results each at a time. Memory takes parts of sectors at a third of its rate, and a row
@@ -395,7 +396,7 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         if (!is_simple(p.last.activation)) /* takes many instructions */
 #pragma unroll 1
             for (int c = 0; c < channels; c++)
-                p.y[from + c * plane] = talc_activate(p.last.activation, p.y[from + c * plane]);
+                p.y[from + c * plane] = activate_in_place(p.last.activation, p.y[from + c * plane]);
         __syncwarp();
     }
     if (p.doubts == nullptr)
