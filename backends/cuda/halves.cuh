@@ -7,6 +7,7 @@
 
 #include <cuda_fp16.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace talc
 {
@@ -29,6 +30,16 @@ static __device__ __forceinline__ int exponent_for(float most)
 static __device__ __forceinline__ unsigned tininess(float v)
 {
     return 2 * __float_as_uint(v) - 1;
+}
+
+/// Of three products: the tininess of elements whose two halves, which are off by at most 2^-25, are as exact as a sum of `products` has to
+/// be, relatively to products u / 8.
+static inline unsigned least_of_sum(double products)
+{
+    const float least = products > 64 ? (float)(4 / products) : 0x1p-4f;
+    unsigned bits;
+    memcpy(&bits, &least, sizeof bits);
+    return 2 * bits - 1;
 }
 template <int PRODUCTS>
 constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;

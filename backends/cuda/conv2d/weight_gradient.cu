@@ -11,8 +11,9 @@
 /// workspace; a third kernel adds those of all shares in their order. Where the workspace does not hold all tiles this is done in
 /// rounds, and sums go on where the round before has left them.
 ///
-/// Arithmetic: as implicit_gemm's. What elements too small after scaling can do is added up tile by tile; a sum that is not well above
-/// that, and any that is not finite, is computed again by FFMA.
+/// Arithmetic: as implicit_gemm's. What elements too small after scaling can do is added up tile by tile; a sum whose products are not well
+/// above that, and any that is not finite, is computed again by FFMA. Gradients are spread over many decades, and those of dead channels
+/// are 0: sums that are small or 0 for that reason are not computed again.
 #include "backends/cuda/conv2d/implicit_gemm/plan.cuh"
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/conv2d/weight_gradient.cuh"
@@ -68,9 +69,9 @@ static __device__ int sampled_exponent(const gemm_problem &p, const gemm_tile &a
 /* A block a patch: tile, chunk of channels, group. */
 template <typename Form>
 static __global__ void __launch_bounds__(THREADS)
-    pack_patches(const __grid_constant__ gemm_problem p, char *to, patch_note *notes, int first)
+    pack_patches(const __grid_constant__ gemm_problem p, char *to, packed_note *notes, int first)
 {
-    __shared__ unsigned sample, measured[2][WARPS][2];
+    __shared__ unsigned sample, measured[2][WARPS][4];
     const int chunk = (int)blockIdx.y, g = (int)blockIdx.z;
     const gemm_tile a = tile_of(p, g * p.pixel_tiles + first + (int)blockIdx.x);
     const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + chunk;
@@ -82,27 +83,34 @@ static __global__ void __launch_bounds__(THREADS)
     for (int round = 0;; round++) {
         float largest;
         unsigned tiny;
+        uint64_t nonzero;
         const float scale = ldexpf(1, exponent);
         if (careful)
-            load_patch<Form, CAREFUL>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny);
+            load_patch<Form, CAREFUL>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny,
+                                      &nonzero);
         else
-            load_patch<Form, PLAIN>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny);
+            load_patch<Form, PLAIN>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny,
+                                    &nonzero);
         unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
         tiny = __reduce_add_sync(~0u, tiny);
-        unsigned(*of)[2] = measured[round % 2];
-        if (threadIdx.x % WARP == 0)
-            of[threadIdx.x / WARP][0] = most, of[threadIdx.x / WARP][1] = tiny;
+        unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),
+                 high = __reduce_or_sync(~0u, (unsigned)(nonzero >> 32));
+        unsigned(*of)[4] = measured[round % 2];
+        if (threadIdx.x % WARP == 0) {
+            unsigned *own = of[threadIdx.x / WARP];
+            own[0] = most, own[1] = tiny, own[2] = low, own[3] = high;
+        }
         __syncthreads();
-        most = tiny = 0;
+        most = tiny = low = high = 0;
         for (int i = 0; i < WARPS; i++)
-            most = max(most, of[i][0]), tiny += of[i][1];
+            most = max(most, of[i][0]), tiny += of[i][1], low |= of[i][2], high |= of[i][3];
         largest = __uint_as_float(most);
         int e;
         frexpf(largest, &e);
         if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
                              (e + exponent > TOP - 3 || exponent == 127))) {
             if (threadIdx.x == 0)
-                notes[at] = { exponent, tiny };
+                notes[at] = { { exponent, tiny }, (uint64_t)high << 32 | low };
             return;
         }
         if (isinf(largest))
@@ -132,7 +140,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
                          : 0;
     }
     float4 *parts = (float4 *)p.parts + w.own * (2 * NB) * THREADS + t;
-    float sums[2][NB][4], doubt = p.goes_on ? p.doubts[w.own] : 0;
+    float sums[2][NB][4];
+    weight_doubt doubt = p.goes_on ? p.doubts[w.own] : weight_doubt{};
 #pragma unroll
     for (int i = 0; i < 2 * NB; i++) {
         float *to = sums[i / NB][i % NB];
@@ -221,7 +230,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
 // ---- Adding -------------------------------------------------------------------------------------------------
 
 struct weight_sums {
-    const float *parts, *doubts, *x, *dy;
+    const float *parts, *x, *dy;
+    const weight_doubt *doubts;
     float *dw;
     float coefficient;
     bool by_wgmma;
@@ -259,69 +269,99 @@ static __device__ __forceinline__ weight_place place_of_sum(const gemm_problem &
     return place;
 }
 
-/* One element by a warp, in the order of its lanes. */
-static __device__ float weight_by_warp(const gemm_problem &p, const float *x, const float *dy,
-                                       int g, int oc, int ic, int tap)
+/* An element by FFMA, from all of a block's threads. */
+static __device__ float weight_by_block(const gemm_problem &p, const weight_sums &s,
+                                        weight_place to, float *partial)
 {
-    const int kh = tap / p.KW * p.dilation_h, kw = tap % p.KW * p.dilation_w;
+    const int kh = to.tap / p.KW * p.dilation_h, kw = to.tap % p.KW * p.dilation_w;
+    const int plane = p.OH * p.OW, images = THREADS / plane, rest = THREADS - images * plane;
+    const float *from = s.x + ((int64_t)to.g * p.group_in + to.ic) * p.H * p.W;
+    const float *by = s.dy + ((int64_t)to.g * p.group_out + to.oc) * plane;
+    int n = (int)threadIdx.x / plane, i = (int)threadIdx.x - n * plane;
     float sum = 0;
-    for (int n = 0; n < p.N; n++) {
-        const float *from = x + ((int64_t)n * p.C + (int64_t)g * p.group_in + ic) * p.H * p.W;
-        const float *by = dy + ((int64_t)n * p.OC + (int64_t)g * p.group_out + oc) * p.OH * p.OW;
-        for (int i = (int)threadIdx.x % WARP; i < p.OH * p.OW; i += WARP) {
-            const int oh = i / p.OW, ow = i - oh * p.OW;
-            int h = oh * p.stride_h - p.top + kh, w = ow * p.stride_w - p.left + kw;
-            if (p.mode != TALC_PADDING_ZEROS) {
-                h = (int)talc_window_source(p.mode, h, p.H);
-                w = (int)talc_window_source(p.mode, w, p.W);
-            }
-            if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
-                sum += from[h * p.W + w] * by[i];
+#pragma unroll 4
+    while (n < p.N) {
+        const int oh = i / p.OW, ow = i - oh * p.OW;
+        int h = oh * p.stride_h - p.top + kh, w = ow * p.stride_w - p.left + kw;
+        if (p.mode != TALC_PADDING_ZEROS) {
+            h = (int)talc_window_source(p.mode, h, p.H);
+            w = (int)talc_window_source(p.mode, w, p.W);
         }
+        if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
+            sum += __ldg(&from[(int64_t)n * p.C * p.H * p.W + h * p.W + w]) *
+                   __ldg(&by[(int64_t)n * p.OC * plane + i]);
+        n += images, i += rest;
+        if (i >= plane)
+            i -= plane, n++;
     }
 #pragma unroll
     for (int apart = WARP / 2; apart > 0; apart /= 2)
         sum += __shfl_xor_sync(~0u, sum, apart);
+    __syncthreads();
+    if (threadIdx.x % WARP == 0)
+        partial[threadIdx.x / WARP] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int k = 0; k < WARPS; k++)
+        sum += partial[k];
     return sum;
 }
 
-/* Neighbouring threads have sums next to each other in the parts, whose splits `ways` warps share. */
+/* Neighbouring threads have sums next to each other in the parts, whose splits `ways` warps share. A sum of products is at least as large
+ * in magnitude, each product by itself, as its parts are together: these are compared with the doubt, since a sum may be 0 that lacks
+ * nothing. */
 static __global__ void __launch_bounds__(THREADS)
     add_weight_parts(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
 {
-    __shared__ float sums[THREADS], doubts[WARPS];
+    __shared__ float sums[THREADS], magnitudes[THREADS], doubts[THREADS], partial[WARPS];
+    __shared__ unsigned doubtful[WARPS];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, way = warp % s.ways;
-    const int unit = ((int)blockIdx.x * WARPS + warp) / s.ways, units = s.block_floats / WARP;
-    const int block = unit / units, at = (unit - block * units) * WARP + lane;
-    float sum = 0, doubt = 0;
+    const int units = s.block_floats / WARP;
+    /* Of a warp's lane: the block of the products, and its sum's place. */
+    auto locate = [&](int of_warp, int of_lane, int &block) {
+        const int unit = ((int)blockIdx.x * WARPS + of_warp) / s.ways;
+        block = unit / units;
+        return place_of_sum(p, s, block, (unit - block * units) * WARP + of_lane);
+    };
+    int block;
+    const weight_place to = locate(warp, lane, block);
+    const int at = ((int)blockIdx.x * WARPS + warp) / s.ways % units * WARP + lane;
+    float sum = 0, magnitude = 0, doubt = 0;
 #pragma unroll 4
     for (int k = way; k < s.splits; k += s.ways) {
         const int64_t own = (int64_t)block * s.splits + k;
-        sum += s.parts[own * s.block_floats + at];
-        doubt += s.doubts[own];
+        const float part = s.parts[own * s.block_floats + at];
+        const weight_doubt &of = s.doubts[own];
+        sum += part, magnitude += fabsf(part);
+        if (of.x_nonzero >> to.ic % s.channels & of.dy_nonzero >> to.oc % OC_TILE & 1)
+            doubt += of.tiny;
     }
-    sums[threadIdx.x] = sum;
-    if (lane == 0)
-        doubts[warp] = doubt;
+    sums[threadIdx.x] = sum, magnitudes[threadIdx.x] = magnitude, doubts[threadIdx.x] = doubt;
     __syncthreads();
-    if (way != 0)
-        return;
-    for (int k = 1; k < s.ways; k++)
-        sum += sums[threadIdx.x + k * WARP], doubt += doubts[warp + k];
-    const weight_place to = place_of_sum(p, s, block, at);
-    unsigned doubtful = __ballot_sync(
-        ~0u, to.tap >= 0 && !(fabsf(sum) >= doubt * s.coefficient && fabsf(sum) < INFINITY));
-    if (doubtful != 0 && lane == 0)
-        atomicAdd(p.recomputed, __popc(doubtful));
-    for (; doubtful != 0; doubtful &= doubtful - 1) {
-        const int of = __ffs((int)doubtful) - 1;
-        const float again =
-            weight_by_warp(p, s.x, s.dy, __shfl_sync(~0u, to.g, of), __shfl_sync(~0u, to.oc, of),
-                           __shfl_sync(~0u, to.ic, of), __shfl_sync(~0u, to.tap, of));
-        if (lane == of)
-            sum = again;
+    bool again = false;
+    if (way == 0) {
+        for (int k = 1; k < s.ways; k++) {
+            const int with = (int)threadIdx.x + k * WARP;
+            sum += sums[with], magnitude += magnitudes[with], doubt += doubts[with];
+        }
+        again = to.tap >= 0 && !(magnitude >= doubt * s.coefficient && fabsf(sum) < INFINITY);
     }
-    if (to.tap >= 0)
+    const unsigned mine = __ballot_sync(~0u, again);
+    if (lane == 0) {
+        doubtful[warp] = mine;
+        if (mine != 0)
+            atomicAdd(p.recomputed, __popc(mine));
+    }
+    __syncthreads();
+    for (int i = 0; i < WARPS; i += s.ways)
+        for (unsigned bits = doubtful[i]; bits != 0; bits &= bits - 1) {
+            const int of = __ffs((int)bits) - 1;
+            int unused;
+            const float exact = weight_by_block(p, s, locate(i, of, unused), partial);
+            if (warp == i && lane == of)
+                sum = exact;
+        }
+    if (way == 0 && to.tap >= 0)
         s.dw[(((int64_t)to.g * p.group_out + to.oc) * p.group_in + to.ic) * p.taps + to.tap] = sum;
 }
 
@@ -414,8 +454,8 @@ static weight_layout layout_of(const gemm_problem &x, const gemm_problem &dy, co
     l.x = talc_cuda_aligned((size_t)(w.round * l.x_patches * x.patch_bytes));
     l.dy = talc_cuda_aligned((size_t)(w.round * l.dy_patches * dy.patch_bytes));
     l.notes = talc_cuda_aligned(
-        (size_t)(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(patch_note)));
-    l.doubts = talc_cuda_aligned((size_t)(l.blocks * w.splits * (int64_t)sizeof(float)));
+        (size_t)(w.round * (l.x_patches + l.dy_patches) * (int64_t)sizeof(packed_note)));
+    l.doubts = talc_cuda_aligned((size_t)(l.blocks * w.splits * (int64_t)sizeof(weight_doubt)));
     l.parts = (size_t)(l.blocks * w.splits * block_floats(w) * (int64_t)sizeof(float));
     return l;
 }
@@ -539,9 +579,9 @@ static weight_problem weight_problem_of(const gemm_problem &x, const gemm_proble
     weight_problem m = {};
     m.x = at, m.dy = at + l.x;
     at += l.x + l.dy;
-    m.x_notes = (patch_note *)at, m.dy_notes = m.x_notes + w.round * l.x_patches;
+    m.x_notes = (packed_note *)at, m.dy_notes = m.x_notes + w.round * l.x_patches;
     at += l.notes;
-    m.doubts = (float *)at, m.parts = (float *)(at + l.doubts);
+    m.doubts = (weight_doubt *)at, m.parts = (float *)(at + l.doubts);
     m.x_bytes = x.patch_bytes, m.dy_bytes = dy.patch_bytes;
     m.x_chunks = x.chunks, m.dy_chunks = dy.chunks, m.groups = x.groups, m.splits = w.splits;
     m.planes = x.channels / PLANE, m.plane = x.phases * x.positions;
@@ -582,6 +622,9 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     gemm_problem x = {}, dy = {};
     (void)packing_problems<Form>(p, gpu, w.arrangement, w.channels, x, dy);
     x.recomputed = talc_cuda_recomputed(device);
+    const double products = (double)fewest_products(p);
+    if (Form::PRODUCTS == 3)
+        x.least = dy.least = least_of_sum(products);
     x.x = (const float *)a->x, dy.x = (const float *)a->dy;
     const weight_layout l = layout_of(x, dy, w);
     char *at = (char *)a->base.workspace;
@@ -590,7 +633,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const auto pack = &pack_patches<Form>;
     const int64_t most = gemm_shared_most(gpu);
     const int shared = 2 * (m.x_bytes + m.dy_bytes);
-    auto of = [](const patch_note *notes) { return const_cast<patch_note *>(notes); };
+    auto of = [](const packed_note *notes) { return const_cast<packed_note *>(notes); };
     cudaError_t error = cudaSuccess;
     for (int first = 0; first < x.pixel_tiles && error == cudaSuccess; first += w.round) {
         m.tiles = x.pixel_tiles - first < w.round ? x.pixel_tiles - first : w.round;
@@ -610,7 +653,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         return talc_cuda_not_launched(device, "conv2d.grad_weight", error);
     weight_sums s = weight_sums_of(x, m, w);
     s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
-    s.coefficient = Form::PRODUCTS == 3 ? 0x1p17f / (float)fewest_products(p) : 8;
+    s.coefficient = Form::PRODUCTS == 3 ? (float)(0x1p17 / products) : 8;
     const int64_t sums = l.blocks * s.block_floats;
     add_weight_parts<<<(unsigned)(sums / THREADS * s.ways), THREADS, 0, stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");

@@ -14,11 +14,23 @@ constexpr int TILE = 8 * STEP, OC_TILE = 64;
 /// 4 sums.
 constexpr int WARPGROUPS = 3, WARPGROUP_COLUMNS = 24;
 
+/// Of a packed patch.
+struct packed_note {
+    patch_note patch;
+    uint64_t nonzero; ///< its channels that are not zero everywhere
+};
+
+/// What a block's sums may lack: those of channels that are zero, as after a ReLU whose inputs are all negative, lack nothing.
+struct weight_doubt {
+    float tiny; ///< tiny elements, each as large as an error of its
+    uint64_t x_nonzero, dy_nonzero;
+};
+
 struct weight_problem {
     const char *x, *dy; ///< packed: [tile][group][chunk][patch]
-    const patch_note *x_notes, *dy_notes;
-    float *parts;  ///< [block][split][a thread's four][thread][4]
-    float *doubts; ///< [block][split]: tiny elements, each as large as an error of its
+    const packed_note *x_notes, *dy_notes;
+    float *parts;         ///< [block][split][a thread's four][thread][4]
+    weight_doubt *doubts; ///< [block][split]
     int x_bytes, dy_bytes, x_chunks, dy_chunks, groups;
     int tiles, splits;
     int stages;   ///< tiles in shared memory
@@ -57,13 +69,14 @@ struct weight_share {
 };
 
 /// What takes sums of products of two patches back to the scale of the data; adds what their tiny elements can do to `doubt`.
-static __device__ __forceinline__ float scale_back(patch_note x, patch_note dy, float &doubt)
+static __device__ __forceinline__ float scale_back(const packed_note &x, const packed_note &dy,
+                                                   weight_doubt &doubt)
 {
-    const int e = -(x.exponent + dy.exponent);
+    const int e = -(x.patch.exponent + dy.patch.exponent);
     const float scale = power_of_two(max(-126, min(127, e)));
-    doubt += e < -126 || e > 127
-                 ? NAN
-                 : (float)(min(x.tiny, (unsigned)TILE) + min(dy.tiny, (unsigned)TILE)) * scale;
+    const unsigned tiny = min(x.patch.tiny, (unsigned)TILE) + min(dy.patch.tiny, (unsigned)TILE);
+    doubt.tiny += e < -126 || e > 127 ? NAN : (float)tiny * scale;
+    doubt.x_nonzero |= x.nonzero, doubt.dy_nonzero |= dy.nonzero;
     return scale;
 }
 

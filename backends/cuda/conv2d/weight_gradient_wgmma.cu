@@ -51,7 +51,7 @@ static __device__ __forceinline__ void load_tiles(const weight_problem &p, const
                                                   uint32_t empty)
 {
     const int bytes = p.x_bytes + p.dy_bytes;
-    float doubt = p.goes_on ? p.doubts[w.own] : 0;
+    weight_doubt doubt = p.goes_on ? p.doubts[w.own] : weight_doubt{};
     int stage = 0;
     uint32_t parity = 1;
     for (int tile = w.first; tile < w.last; tile++) {

@@ -82,18 +82,18 @@ static __device__ __forceinline__ void find_item(const gemm_problem &p, const ge
 }
 
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
-/// scaling.
+/// scaling, `nonzero`, unless NULL, has a bit for each channel that the thread found not to be zero.
 template <typename Form, patch_kind KIND>
 static __device__ __forceinline__ void load_patch(const gemm_problem &p, const gemm_tile &a,
                                                   int chunk, char *patch, float scale, float &most,
-                                                  unsigned &tiny)
+                                                  unsigned &tiny, uint64_t *nonzero = nullptr)
 {
     const int count = p.phases * p.positions, channels = p.in - chunk * p.channels;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
-    constexpr unsigned least = TINY<Form::PRODUCTS>;
     float largest = 0;
     unsigned few = 0;
+    uint64_t other = 0;
     /* Goes on to the channels after those that are loaded. */
     auto load = [&](float(&v)[STEP], patch_item &item) {
 #pragma unroll
@@ -116,19 +116,23 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         }
     };
     auto store = [&](float(&v)[STEP], const patch_item &item) {
-        unsigned smallest = ~0u;
+        unsigned smallest = ~0u, bits = 0;
 #pragma unroll
         for (int i = 0; i < STEP; i++) {
+            if (nonzero != nullptr)
+                bits |= (unsigned)(v[i] != 0) << i;
             if (KIND != PLAIN && isinf(v[i]))
                 v[i] = __int_as_float(0x7fffffff);
             largest = fmaxf(largest, fabsf(v[i]));
             v[i] *= scale;
             smallest = min(smallest, tininess(v[i]));
         }
-        if (smallest < least)
+        if (smallest < p.least)
 #pragma unroll
             for (int i = 0; i < STEP; i++)
-                few += tininess(v[i]) < least;
+                few += tininess(v[i]) < p.least;
+        if (nonzero != nullptr)
+            other |= (uint64_t)bits << item.channel;
         char *to = patch + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
 #pragma unroll
         for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
@@ -151,6 +155,8 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
     }
     most = largest;
     tiny = few;
+    if (nonzero != nullptr)
+        *nonzero = other;
 }
 
 template <typename Form>

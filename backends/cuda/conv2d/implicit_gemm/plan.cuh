@@ -294,6 +294,7 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     g.mode = p->padding_mode;
     g.outputs = p->N * p->OC * p->OH * p->OW;
     g.by_kernel.set(g.KH * g.KW);
+    g.least = TINY<Form::PRODUCTS>;
     g.coefficient = Form::PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in * g.KH * g.KW / 4 + 2) : 4;
     return true;
 }

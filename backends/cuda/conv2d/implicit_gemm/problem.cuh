@@ -73,6 +73,7 @@ struct gemm_problem {
     int patch_bytes, buffers;
     int result_bytes; ///< of a warp in shared memory
     int lag; ///< chunks that the second warpgroup stays behind the first: one stores its results while the other multiplies
+    unsigned least;                 ///< tininess of elements, scaled, that are tiny
     float coefficient;              ///< of the count of tiny elements
     unsigned long long *recomputed; ///< counts results that are computed again
     /* Where tiles are too few for the GPU, blocks take parts of their chunks, and y is [part][its shape]. */
