@@ -83,14 +83,15 @@ static __global__ void __launch_bounds__(THREADS)
     for (int round = 0;; round++) {
         float largest;
         unsigned tiny;
-        uint64_t nonzero;
+        /* The class of single products has so few tiny elements that this would not pay. */
+        uint64_t nonzero = ~UINT64_C(0), *of_channels = Form::PRODUCTS == 3 ? &nonzero : nullptr;
         const float scale = ldexpf(1, exponent);
         if (careful)
             load_patch<Form, CAREFUL>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny,
-                                      &nonzero);
+                                      of_channels);
         else
             load_patch<Form, PLAIN>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny,
-                                    &nonzero);
+                                    of_channels);
         unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
         tiny = __reduce_add_sync(~0u, tiny);
         unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),
@@ -326,6 +327,7 @@ static __global__ void __launch_bounds__(THREADS)
     int block;
     const weight_place to = locate(warp, lane, block);
     const int at = ((int)blockIdx.x * WARPS + warp) / s.ways % units * WARP + lane;
+    const int x_bit = pair_bit(to.ic % s.channels), dy_bit = pair_bit(to.oc % OC_TILE);
     float sum = 0, magnitude = 0, doubt = 0;
 #pragma unroll 4
     for (int k = way; k < s.splits; k += s.ways) {
@@ -333,7 +335,7 @@ static __global__ void __launch_bounds__(THREADS)
         const float part = s.parts[own * s.block_floats + at];
         const weight_doubt &of = s.doubts[own];
         sum += part, magnitude += fabsf(part);
-        if (of.x_nonzero >> to.ic % s.channels & of.dy_nonzero >> to.oc % OC_TILE & 1)
+        if (of.x_nonzero >> x_bit & of.dy_nonzero >> dy_bit & 1)
             doubt += of.tiny;
     }
     sums[threadIdx.x] = sum, magnitudes[threadIdx.x] = magnitude, doubts[threadIdx.x] = doubt;

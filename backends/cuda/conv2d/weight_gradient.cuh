@@ -17,7 +17,7 @@ constexpr int WARPGROUPS = 3, WARPGROUP_COLUMNS = 24;
 /// Of a packed patch.
 struct packed_note {
     patch_note patch;
-    uint64_t nonzero; ///< its channels that are not zero everywhere
+    uint64_t nonzero; ///< its channels that are not zero everywhere, as pair_bit numbers them
 };
 
 /// What a block's sums may lack: those of channels that are zero, as after a ReLU whose inputs are all negative, lack nothing.

@@ -81,8 +81,15 @@ static __device__ __forceinline__ void find_item(const gemm_problem &p, const ge
     item.step = inside ? plane * 4 : 0;
 }
 
+/// Among 64 bits, that of a channel of a chunk: of 32 channels each the even ones, then the odd ones, so that the two halves of a register
+/// are compared at once.
+static __device__ __forceinline__ int pair_bit(int channel)
+{
+    return channel % 2 * 16 + channel % 32 / 2 + channel / 32 * 32;
+}
+
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
-/// scaling, `nonzero`, unless NULL, has a bit for each channel that the thread found not to be zero.
+/// scaling, `nonzero`, unless NULL, has a pair_bit for each channel that the thread found not to be zero.
 template <typename Form, patch_kind KIND>
 static __device__ __forceinline__ void load_patch(const gemm_problem &p, const gemm_tile &a,
                                                   int chunk, char *patch, float scale, float &most,
@@ -119,8 +126,6 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         unsigned smallest = ~0u, bits = 0;
 #pragma unroll
         for (int i = 0; i < STEP; i++) {
-            if (nonzero != nullptr)
-                bits |= (unsigned)(v[i] != 0) << i;
             if (KIND != PLAIN && isinf(v[i]))
                 v[i] = __int_as_float(0x7fffffff);
             largest = fmaxf(largest, fabsf(v[i]));
@@ -130,18 +135,26 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         if (smallest < p.least)
 #pragma unroll
             for (int i = 0; i < STEP; i++)
-                few += tininess(v[i]) < p.least;
-        if (nonzero != nullptr)
-            other |= (uint64_t)bits << item.channel;
+                if (tininess(v[i]) < p.least)
+                    few++, bits |= 1u << pair_bit(i);
         char *to = patch + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
 #pragma unroll
         for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
             uint4 high, rest;
             split_eight(v + k, high, rest);
             *(uint4 *)to = high;
+            if (nonzero != nullptr) {
+                const unsigned pairs[] = { high.x, high.y, high.z, high.w };
+#pragma unroll
+                for (int i = 0; i < PLANE; i += 2)
+                    bits |= __hneu2_mask(*(const __half2 *)&pairs[i / 2], __half2{}) &
+                            0x10001u << pair_bit(k + i);
+            }
             if (Form::PRODUCTS == 3)
                 *(uint4 *)(to + low) = rest;
         }
+        if (nonzero != nullptr)
+            other |= (uint64_t)bits << item.channel % 32 / 2 << item.channel / 32 * 32;
     };
     patch_item item = {};
     item.position = (int)threadIdx.x - Form::FIRST_LOADER;
