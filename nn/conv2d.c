@@ -77,7 +77,9 @@ static bool conv2d_init(talc_module *module, const void *layer_options)
 static talc_tensor *conv2d_forward(talc_module *module, talc_tensor *x)
 {
     talc_conv2d_module *self = (talc_conv2d_module *)module;
-    return talc_conv2d(x, self->weight, self->bias, &self->options);
+    talc_conv2d_options options = self->options;
+    options.keep_weights = !module->training;
+    return talc_conv2d(x, self->weight, self->bias, &options);
 }
 
 static double conv2d_macs(const talc_module *module, talc_dims x, talc_dims y)

@@ -20,8 +20,7 @@ struct talc_fold {
     double eps;
     char algorithm[32]; /* forced on batch_norm2d when it was made; "": none */
     talc_tensor *weight, *bias;
-    int stream;       /* that they are made on, by number (tensor/streams.h) */
-    uint32_t streams; /* whose work waits for that, as bits */
+    talc_made on;
 };
 
 /* Held while folds are looked through, whichever module's they are, but not while one is made. */
@@ -192,7 +191,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
     if (fold != NULL) {
         fold->eps = norm->options.eps;
         memcpy(fold->algorithm, forced_algorithm(), strlen(forced_algorithm()) + 1);
-        fold->stream = talc_stream_number(conv->weight->device);
+        fold->on = talc_made_here(conv->weight->device);
         made = hold_sources(conv, norm, fold) && make_operands(conv, norm, fold);
     }
     talc_scope_leave(scope);
@@ -205,20 +204,6 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
 
 // ---- Handing it out -----------------------------------------------------------------------------------------
 
-/* A program that orders its streams does not know of folds: so each stream waits once for the one where it was made. */
-static bool wait_for(talc_fold *fold)
-{
-    talc_device *device = fold->weight->device;
-    const int stream = talc_stream_number(device);
-    const uint32_t bit = UINT32_C(1) << stream;
-    if (stream == fold->stream || (fold->streams & bit) != 0)
-        return true;
-    if (talc_stream_order(device, stream, fold->stream) != TALC_OK)
-        return false;
-    fold->streams |= bit;
-    return true;
-}
-
 /* The operands of a fold that stands. */
 static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                  talc_tensor **weight, talc_tensor **bias)
@@ -227,7 +212,7 @@ static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module 
     talc_fold *fold = conv->base.entries->folds;
     while (fold != NULL && !fold_stands(fold, conv, norm))
         fold = fold->next;
-    const bool usable = fold != NULL && wait_for(fold);
+    const bool usable = fold != NULL && talc_made_wait(&fold->on, fold->weight->device);
     if (usable) {
         *weight = talc_retain(fold->weight);
         *bias = talc_retain(fold->bias);

@@ -9,6 +9,7 @@
 #include "ops/separable_conv2d_choice.h"
 #include "tensor/environment.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/storage.h"
 #include "tensor/tape.h"
 
@@ -104,12 +105,12 @@ typedef struct group {
     part first, second; /* a second of 0 modules: there is none */
 } group;
 
-/* What was folded has no way back to the parameters that it was made from. */
+/* What was folded has no way back to the parameters that it was made from, and a recorded step may write them. */
 static bool records(const talc_tensor *x, const talc_conv2d_module *conv,
                     const talc_batch_norm2d_module *norm)
 {
     const talc_tensor *const operands[] = { x, conv->weight, conv->bias, norm->weight, norm->bias };
-    return talc_tape_wants(operands, 5);
+    return talc_tape_wants(operands, 5) || talc_recording_of_step(conv->weight->device);
 }
 
 static part part_of(talc_module *const modules[], int count, const talc_tensor *x,
@@ -254,6 +255,7 @@ static talc_tensor *run_conv2d(const talc_module *module, const part *of, const 
     talc_conv2d_options options = ((const talc_conv2d_module *)module)->options;
     options.activation = of->end.activation;
     options.residual = of->end.residual;
+    options.keep_weights = !module->training;
     return talc_conv2d(x, w->weight, w->bias, &options);
 }
 

@@ -28,6 +28,9 @@ typedef enum talc_direction { TALC_FORWARD, TALC_GRAD_INPUT, TALC_GRAD_WEIGHT } 
 typedef struct talc_plan {
     size_t workspace; ///< bytes, at most the limit wherever the row can work in chunks that small
     double seconds;   ///< estimated; 0 in a list that does not estimate, and of `reference`
+    size_t
+        kept; ///< bytes at the beginning of the workspace that follow from a convolution's weights alone
+    int64_t kept_form; ///< tells different ones of the row and the weights apart
     /// Why a library that the row needs is missing, NULL when it is there. Asked of the row that would run alone, as an answer
     /// loads the library; NULL: the row needs none.
     const char *(*missing)(void);
@@ -51,13 +54,16 @@ static inline const void *talc_plan_own(const talc_plan *plan)
 /// What every op's arguments begin with.
 typedef struct talc_arguments {
     void *workspace; ///< plan.workspace bytes, 64-byte aligned; NULL for none
+    void
+        *kept; ///< its first plan.kept bytes, which the workspace then does not have; NULL: it does
+    bool kept_ready; ///< they are there from an earlier run
 } talc_arguments;
 
 /// A row. `problem` and `arguments` are those of the op: talc_softmax_problem and talc_softmax_arguments, and so on.
 typedef struct talc_algorithm {
     const char *name; ///< the method: "im2col"; NULL ends a list
     talc_arithmetic arithmetic;
-    /// NULL when the row can do the problem, with the plan filled, whose first three members are 0 beforehand; else why it
+    /// NULL when the row can do the problem, with the plan filled, which is 0 beforehand but for `own`; else why it
     /// cannot. Follows from the problem, the device's properties and the limit alone; on the CPU the workspace also grows with
     /// the number of threads, on which no result depends. A row never refuses because another is faster.
     const char *(*plan)(const talc_device *device, const void *problem, size_t limit,

@@ -64,6 +64,8 @@ static const char *plan_of(const talc_algorithm *row, const talc_device *device,
 {
     plan->workspace = 0;
     plan->seconds = 0;
+    plan->kept = 0;
+    plan->kept_form = 0;
     plan->missing = NULL;
     return row->plan(device, problem, limit, plan);
 }
@@ -304,13 +306,19 @@ const talc_algorithm *talc_chosen(const talc_choice *choice)
     return choice->rows[choice->chosen].row;
 }
 
+const talc_plan *talc_chosen_plan(const talc_choice *choice)
+{
+    return &choice->rows[choice->chosen].plan;
+}
+
 talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, const void *subject,
                             const void *problem, talc_arguments *arguments)
 {
     const talc_considered *chosen = &choice->rows[choice->chosen];
     talc_device *device = choice->device;
     talc_block block;
-    talc_status status = talc_block_new(device, choice->op, chosen->plan.workspace, &block);
+    const size_t kept = arguments->kept != NULL ? chosen->plan.kept : 0;
+    talc_status status = talc_block_new(device, choice->op, chosen->plan.workspace - kept, &block);
     if (status != TALC_OK)
         return status;
     arguments->workspace = block.data;

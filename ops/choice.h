@@ -46,8 +46,9 @@ void talc_choice_explain(const char *op, talc_device *device, const talc_algorit
                          const void *problem, const char *forced, unsigned precision,
                          talc_explanation *explanation);
 
-/// The row that was chosen.
+/// The row that was chosen, and its plan.
 const talc_algorithm *talc_chosen(const talc_choice *choice);
+const talc_plan *talc_chosen_plan(const talc_choice *choice);
 
 /// Runs it on a non-empty problem, with its workspace, in the frame of tensor/run.h; `write` writes `subject` there.
 talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, const void *subject,

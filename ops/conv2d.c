@@ -5,8 +5,11 @@
 #include "ops/conv2d_gradient.h"
 #include "ops/gradient.h"
 #include "ops/operand.h"
+#include "tensor/kept.h"
 #include "tensor/observe.h"
+#include "tensor/recording.h"
 #include "tensor/run.h"
+#include "tensor/storage.h"
 
 /* Contiguous handles on the operands, all of this call's own. */
 typedef struct operands {
@@ -37,8 +40,42 @@ static void problem_text(const void *problem, char text[TALC_RUN_TEXT])
     talc_conv2d_problem_text(problem, text);
 }
 
+/* All that a row's packed weights depend on. */
+typedef struct kept_key {
+    const talc_algorithm *row;
+    const void *weights;
+    int64_t form, numbers[16];
+} kept_key;
+
+static kept_key kept_key_of(const talc_choice *choice, const talc_conv2d_problem *p, const void *w)
+{
+    return (kept_key){ talc_chosen(choice),
+                       w,
+                       talc_chosen_plan(choice)->kept_form,
+                       { (int64_t)p->dtype, p->C, p->OC, p->KH, p->KW, p->stride_h, p->stride_w,
+                         p->pad_top, p->pad_left, p->pad_bottom, p->pad_right, p->dilation_h,
+                         p->dilation_w, p->groups, (int64_t)p->padding_mode } };
+}
+
+/* Room for what is kept of w, ready when it is there from an earlier call; NULL for none. */
+static talc_tensor *take_kept(const talc_choice *choice, const kept_key *key, const talc_tensor *w,
+                              talc_arguments *arguments)
+{
+    talc_tensor *kept = talc_kept_find(w, key, sizeof *key);
+    arguments->kept_ready = kept != NULL;
+    /* What is made in a recording's memory has elements only once that is replayed. */
+    if (kept == NULL && !talc_failed() && talc_recording_serving(w->device) == NULL)
+        kept = talc_retain(talc_tensor_new("conv2d", w->device, TALC_U8,
+                                           TALC_DIMS((int64_t)talc_chosen_plan(choice)->kept)));
+    if (kept != NULL) {
+        arguments->kept = kept->data;
+        talc_tensor_used(kept);
+    }
+    return kept;
+}
+
 static talc_status run(const talc_choice *choice, const talc_conv2d_problem *problem,
-                       const operands *packed, talc_tensor *y)
+                       const operands *packed, bool keeps, talc_tensor *y)
 {
     talc_conv2d_arguments arguments = {
         .x = packed->x->data,
@@ -47,7 +84,19 @@ static talc_status run(const talc_choice *choice, const talc_conv2d_problem *pro
         .residual = talc_operand_data(packed->residual),
         .y = y->data,
     };
-    return talc_choice_run(choice, problem_text, problem, problem, &arguments.base);
+    const kept_key key = kept_key_of(choice, problem, packed->w->data);
+    talc_tensor *kept = NULL;
+    if (keeps && talc_chosen_plan(choice)->kept > 0)
+        kept = take_kept(choice, &key, packed->w, &arguments.base);
+    talc_status status =
+        talc_failed() ? talc_error_status()
+                      : talc_choice_run(choice, problem_text, problem, problem, &arguments.base);
+    if (status == TALC_OK && kept != NULL && !arguments.base.kept_ready &&
+        !talc_kept_add(packed->w, &key, sizeof key, kept))
+        status = talc_error_status();
+    talc_scope_drop(kept);
+    talc_release(kept);
+    return status;
 }
 
 talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
@@ -71,6 +120,8 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
                      options == NULL ? 0 : options->precision))
         return NULL;
 
+    const bool keeps = options != NULL && options->keep_weights && talc_is_contiguous(w) &&
+                       !talc_tape_wants(inputs, 4) && !talc_recording_of_step(w->device);
     talc_observer *observer = talc_observe_pause();
     operands packed;
     talc_tensor *y = NULL;
@@ -78,7 +129,7 @@ talc_tensor *talc_conv2d(const talc_tensor *x, const talc_tensor *w, const talc_
         y = talc_tensor_new("conv2d", x->device, x->dtype,
                             TALC_DIMS(problem.N, problem.OC, problem.OH, problem.OW));
     if (y != NULL && problem.N > 0)
-        y = talc_result(y, run(&choice, &problem, &packed, y));
+        y = talc_result(y, run(&choice, &problem, &packed, keeps, y));
     operands_release(&packed);
     talc_observe_resume(observer);
     talc_observed("conv2d", talc_chosen(&choice), &problem, inputs, 4, y);

@@ -164,7 +164,12 @@ void talc_recording_leave(void)
 
 bool talc_recording_notes_step(const talc_device *device)
 {
-    return talc_recording_active(device) && entered->noting && entered->of_step;
+    return talc_recording_of_step(device) && entered->noting;
+}
+
+bool talc_recording_of_step(const talc_device *device)
+{
+    return talc_recording_active(device) && entered->of_step;
 }
 
 bool talc_recording_refuses_random(const char *who, const talc_device *device)

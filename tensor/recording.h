@@ -57,6 +57,9 @@ const void *talc_recording_numbers(const talc_numbers *numbers);
 /// Whether this thread's work on the device is being noted, for a step.
 bool talc_recording_notes_step(const talc_device *device);
 
+/// Whether this thread is in a recording of a step of the device, or in a run before it: replays may change what it reads.
+bool talc_recording_of_step(const talc_device *device);
+
 /// Raises TALC_UNSUPPORTED in a recording of the device that is not of a step: "rand: cannot draw random numbers while ...".
 bool talc_recording_refuses_random(const char *who, const talc_device *device);
 

@@ -205,3 +205,20 @@ void *talc_stream_current(talc_device *device)
         return NULL;
     return device->interface->stream(device);
 }
+
+talc_made talc_made_here(const talc_device *device)
+{
+    return (talc_made){ .stream = talc_stream_number(device) };
+}
+
+bool talc_made_wait(talc_made *made, talc_device *device)
+{
+    const int stream = talc_stream_number(device);
+    const uint32_t bit = UINT32_C(1) << stream;
+    if (stream == made->stream || (made->waiting & bit) != 0)
+        return true;
+    if (talc_stream_order(device, stream, made->stream) != TALC_OK)
+        return false;
+    made->waiting |= bit;
+    return true;
+}

@@ -20,6 +20,18 @@ void *talc_stream_of(const talc_device *device, int number);
 /// that were left too.
 talc_status talc_stream_order(talc_device *device, int stream, int after);
 
+/// Where something was made that ops share without the program's knowing, and which streams wait for that: each has to once.
+typedef struct talc_made {
+    int stream;
+    uint32_t waiting;
+} talc_made;
+
+/// On this thread's stream.
+talc_made talc_made_here(const talc_device *device);
+
+/// Before this thread's stream uses it. False, with a failure, where it cannot wait.
+bool talc_made_wait(talc_made *made, talc_device *device);
+
 /// Calls `visit` with the number of each stream that any thread's work may be queued on: 0, and those that are entered, which
 /// nobody leaves meanwhile. What went to a stream that all have left, the device's own waits for.
 void talc_streams_each(const talc_device *device, void (*visit)(void *context, int stream),

@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include "tensor/kept.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/shape.h"
@@ -133,6 +134,7 @@ static void storage_drop(talc_storage *storage)
 {
     if (atomic_fetch_sub(&storage->references, 1) != 1)
         return;
+    talc_kept_free(storage->kept);
     if (storage->pinned != NULL)
         talc_pinned_free(storage->pinned, storage->block.data);
     else if (!storage->wrapped)

@@ -444,3 +444,38 @@ Test(step, a_result_is_copied_only_from_what_somebody_holds)
         talc_release(k.kept);
     }
 }
+
+/* What a network in evaluation keeps of its weights, folded or packed, is not what a step goes on with that writes them. */
+static talc_tensor *evaluate_and_write(void *context)
+{
+    talc_module *net = context;
+    talc_no_grad_enter();
+    talc_tensor *y =
+        talc_forward(net, talc_full(tested_device(), TALC_F32, TALC_DIMS(1, 16, 8, 8), 1));
+    talc_tensor *w = talc_module_find(net, "0.weight"), *gamma = talc_module_find(net, "1.weight");
+    talc_copy(w, talc_mul_scalar(w, 2));
+    talc_copy(gamma, talc_mul_scalar(gamma, 2));
+    talc_no_grad_leave();
+    return y;
+}
+
+Test(step, weights_that_it_writes_are_read_anew)
+{
+    talc_module *net = TALC_SEQUENTIAL(
+        talc_nn_conv2d(&(talc_conv2d_layer){
+            .in_channels = 16, .out_channels = 16, .kernel = { 3, 3 }, .no_bias = true }),
+        talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 16 }));
+    cr_assert(talc_module_to(net, tested_device()));
+    talc_module_eval(net);
+    talc_step *step = talc_step_new(tested_device(), evaluate_and_write, net);
+    double first = 0;
+    for (int i = 0; i < 6; i++) {
+        talc_tensor *y = talc_step_run(step);
+        cr_assert_not_null(y, "%s", talc_error_message());
+        const double sum = talc_item(talc_sum(talc_abs(y), TALC_DIMS(0, 1, 2, 3), false));
+        first = i == 0 ? sum : first;
+        cr_assert(sum == ldexp(first, 2 * i), "run %d: %g of %g", i, sum, first);
+    }
+    talc_step_free(step);
+    talc_module_free(net);
+}

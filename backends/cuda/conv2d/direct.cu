@@ -287,9 +287,12 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
             (plan.shared > 48 << 10 && allow_shared(kernel, (int64_t)most) != cudaSuccess))
             return false;
         const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-        T *packed = (T *)a->base.workspace;
+        T *packed = (T *)(a->base.kept != nullptr ? a->base.kept : a->base.workspace);
         const int64_t count = (int64_t)(plan.packed / sizeof(T));
-        with_index(count, [&](auto zero) {
+        const int64_t missing = a->base.kept_ready ? 0 : count;
+        with_index(missing, [&](auto zero) {
+            if (missing == 0)
+                return;
             using Index = decltype(zero);
             divisor<Index> channels, taps, planes, tiles;
             channels.set(plan.channels);
@@ -352,7 +355,8 @@ static const char *plan_direct(const talc_device *device, const talc_conv2d_prob
     double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
-            plan->workspace = tiles.packed;
+            plan->workspace = plan->kept = tiles.packed;
+            plan->kept_form = (int64_t)tiles.channels << 32 | tiles.step;
             share = tiled_share<T>(device, p, tiles);
         }
         return true;
@@ -363,7 +367,7 @@ static const char *plan_direct(const talc_device *device, const talc_conv2d_prob
     if (small < plan->seconds) {
         own.small = true;
         plan->seconds = small;
-        plan->workspace = 0;
+        plan->workspace = plan->kept = 0;
     }
     talc_plan_keep(plan, &own, sizeof own);
     return NULL;

@@ -115,10 +115,15 @@ inline size_t gemm_parts_bytes(const gemm_problem &g)
     return g.splits == 1 ? 0 : (size_t)(g.splits * g.outputs) * sizeof(float);
 }
 
+/// What follows from the weights alone.
+template <typename Form> inline size_t gemm_kept_bytes(const gemm_problem &g)
+{
+    return gemm_packed_bytes<Form>(g) + gemm_scales_bytes(g);
+}
+
 template <typename Form> inline size_t gemm_workspace(const gemm_problem &g)
 {
-    return gemm_packed_bytes<Form>(g) + gemm_scales_bytes(g) + gemm_doubts_bytes(g) +
-           gemm_parts_bytes(g);
+    return gemm_kept_bytes<Form>(g) + gemm_doubts_bytes(g) + gemm_parts_bytes(g);
 }
 
 /// Fills in the tiles and patches of a choice; false when they do not fit.

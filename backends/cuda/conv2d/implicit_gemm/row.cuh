@@ -64,6 +64,8 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
         return "the patch under a tile does not fit shared memory";
     plan->workspace = gemm_workspace<Form>(g);
+    plan->kept = gemm_kept_bytes<Form>(g);
+    plan->kept_form = choice.channels * 2 + choice.folded;
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
 }
@@ -81,7 +83,9 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     (void)gemm_problem_of<Form>(p, g);
     (void)gemm_shape<Form>(g, p, gpu, *choice);
     gemm_fill_shifts(g);
-    __half *packed = (__half *)a->base.workspace;
+    const size_t kept = gemm_kept_bytes<Form>(g);
+    __half *packed = (__half *)(a->base.kept != NULL ? a->base.kept : a->base.workspace);
+    char *rest = (char *)a->base.workspace + (a->base.kept != NULL ? 0 : kept);
     int *exponents = (int *)((char *)packed + gemm_packed_bytes<Form>(g));
     const int64_t rows = gemm_channel_rows(g);
     float *thresholds = (float *)(exponents + rows);
@@ -96,7 +100,8 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const cudaError_t error = allow_shared(kernel, gemm_shared_most(gpu));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
-    pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
+    if (!a->base.kept_ready)
+        pack<<<(unsigned)rows, BLOCK, 0, stream>>>(g, packed, exponents, thresholds);
     const int runs = g.tiles / tiles_of_run(g), most = gpu.multiprocessors,
               blocks = runs < most ? runs : most;
     if (g.splits == 1) {
@@ -108,7 +113,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         if (!in_place)
             epilogue_in_place<float>(device, { NULL, NULL, p->activation }, g.y, 1, 1, g.outputs);
     } else {
-        g.doubts = thresholds + rows;
+        g.doubts = (float *)rest;
         gemm_problem part = g;
         part.y = g.doubts + gemm_doubts_bytes(g) / sizeof(float);
         part.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);

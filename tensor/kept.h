@@ -1,0 +1,25 @@
+/// What an algorithm makes of a tensor alone, kept with its storage until that is written or freed. Private to talc.
+///
+/// Packed weights, for example: in evaluation they are the same in every call. A few are kept of a tensor, each under a key, plain
+/// data without padding. Several threads may ask at once.
+#ifndef TALC_TENSOR_KEPT_H
+#define TALC_TENSOR_KEPT_H
+
+#include "tensor/tensor.h"
+
+#include <stddef.h>
+
+typedef struct talc_kept talc_kept;
+
+/// What is kept under a key and still stands, retained for the caller, usable on this thread's stream; NULL: nothing. Fails where
+/// the stream cannot be made to wait.
+talc_tensor *talc_kept_find(const talc_tensor *of, const void *key, size_t bytes);
+
+/// Keeps `made`, on this thread's stream, in place of what does not stand any more, of the same key, or the oldest of many.
+/// False, with a failure, without memory.
+bool talc_kept_add(const talc_tensor *of, const void *key, size_t bytes, talc_tensor *made);
+
+/// For a storage that is freed.
+void talc_kept_free(talc_kept *kept);
+
+#endif

@@ -1,0 +1,155 @@
+/* What a row makes of a convolution's weights is made once, again when they are written, and never where a gradient is recorded or a step. */
+#include "tests/support/hooks.h"
+
+#include "nn/step.h"
+#include "ops/backend.h"
+#include "ops/conv2d.h"
+#include "ops/elementwise.h"
+#include "tensor/autograd.h"
+
+static int packs;
+
+static const char *plan(const talc_device *device, const void *problem, size_t limit,
+                        talc_plan *plan)
+{
+    (void)device, (void)problem, (void)limit;
+    plan->kept = sizeof(float);
+    plan->workspace = 2 * sizeof(float);
+    return NULL;
+}
+
+/* Of kernels of one weight and one channel: y = w x, from its double, by way of the rest of the workspace. */
+static talc_status run(talc_device *device, const void *problem, const talc_plan *plan,
+                       const void *arguments)
+{
+    (void)device, (void)plan;
+    const talc_conv2d_problem *p = problem;
+    const talc_conv2d_arguments *a = arguments;
+    float *kept = a->base.kept != NULL ? a->base.kept : a->base.workspace;
+    float *rest = (float *)a->base.workspace + (a->base.kept == NULL);
+    if (!a->base.kept_ready) {
+        *kept = 2 * *(const float *)a->w;
+        packs++;
+    }
+    *rest = *kept / 2;
+    for (int64_t i = 0; i < p->N * p->OH * p->OW; i++)
+        ((float *)a->y)[i] = *rest * ((const float *)a->x)[i];
+    return TALC_OK;
+}
+
+static const talc_algorithm rows[] = {
+    { .name = "doubled", .arithmetic = { "f32", TALC_STRICT, false }, .plan = plan, .run = run },
+    { .name = NULL },
+};
+
+static struct talc_backend with_rows;
+static const struct talc_backend *before;
+static talc_tensor *x, *w;
+
+static void begin(void)
+{
+    talc_device *device = cpu_device();
+    before = device->backend;
+    with_rows = *before;
+    with_rows.conv2d = rows;
+    device->backend = &with_rows;
+    packs = 0;
+    x = talc_full(device, TALC_F32, TALC_DIMS(2, 1, 1, 2), 3);
+    w = talc_full(device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 5);
+}
+
+static void end(void)
+{
+    cpu_device()->backend = before;
+}
+
+/* The first element of a result; the options' other members may be NULL's. */
+static float first(const talc_tensor *weights, const talc_conv2d_options *options)
+{
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *y = talc_conv2d(x, weights, NULL, options);
+    cr_assert_not_null(y, "%s", talc_error_message());
+    const float value = *(const float *)y->data;
+    talc_scope_leave(scope);
+    return value;
+}
+
+static const talc_conv2d_options keep = { .keep_weights = true };
+
+Test(kept_weights, are_made_once_until_w_is_written, .init = begin, .fini = end)
+{
+    for (int i = 0; i < 3; i++)
+        cr_assert(first(w, &keep) == 15);
+    cr_assert(packs == 1, "%d", packs);
+    cr_assert(talc_copy(w, talc_full(w->device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 7)));
+    for (int i = 0; i < 3; i++)
+        cr_assert(first(w, &keep) == 21);
+    cr_assert(packs == 2, "%d", packs);
+}
+
+Test(kept_weights, are_not_kept_unasked, .init = begin, .fini = end)
+{
+    for (int i = 0; i < 3; i++)
+        cr_assert(first(w, NULL) == 15);
+    cr_assert(packs == 3, "%d", packs);
+}
+
+Test(kept_weights, are_not_kept_where_a_gradient_is_recorded, .init = begin, .fini = end)
+{
+    cr_assert(talc_require_grad(w, true));
+    cr_assert(first(w, &keep) == 15 && first(w, &keep) == 15);
+    cr_assert(packs == 2, "%d", packs);
+}
+
+Test(kept_weights, belong_to_a_view_and_a_problem, .init = begin, .fini = end)
+{
+    const float two[] = { 5, 11 };
+    const talc_tensor *both = talc_from_host(w->device, TALC_F32, TALC_DIMS(2, 1, 1, 1), two);
+    const talc_tensor *one = talc_slice(both, 0, 0, 1, 1), *other = talc_slice(both, 0, 1, 2, 1);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(first(one, &keep) == 15);
+        cr_assert(first(other, &keep) == 33);
+    }
+    cr_assert(packs == 2, "%d", packs);
+    /* Other strides are another problem, more of which are not kept than of a few. */
+    for (int i = 0; i < 2; i++)
+        for (int64_t s = 1; s <= 6; s++) {
+            talc_conv2d_options options = keep;
+            options.stride[0] = s;
+            cr_assert(first(w, &options) == 15);
+        }
+    cr_assert(packs == 2 + 12, "%d", packs);
+    talc_conv2d_options latest = keep;
+    latest.stride[0] = 6;
+    cr_assert(first(w, &latest) == 15 && packs == 14, "%d", packs);
+}
+
+static talc_tensor *step(void *context)
+{
+    (void)context;
+    talc_tensor *y = talc_conv2d(x, w, NULL, &keep);
+    talc_copy(w, talc_add(w, w));
+    return y;
+}
+
+Test(kept_weights, are_not_kept_in_a_step, .init = begin, .fini = end)
+{
+    talc_step *of = talc_step_new(w->device, step, NULL);
+    cr_assert(first(w, &keep) == 15);
+    float due = 15;
+    for (int i = 0; i < 4; i++, due *= 2) {
+        const talc_tensor *y = talc_step_run(of);
+        cr_assert(y != NULL && *(const float *)y->data == due, "%s", talc_error_message());
+    }
+    talc_step_free(of);
+    cr_assert(packs == 5, "%d", packs);
+}
+
+Test(kept_weights, go_with_w, .init = begin, .fini = end)
+{
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *own = talc_full(w->device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 5);
+    cr_assert(first(own, &keep) == 15);
+    talc_scope_leave(scope);
+    assert_all_freed();
+}
