@@ -347,11 +347,12 @@ Test(conv2d_rows_gradient, every_row_keeps_long_sums_within_their_bound, .timeou
 static void fill_sparsely(double *values, int64_t images, int64_t channels, int64_t plane,
                           int images_apart, uint64_t seed)
 {
+    uint64_t state = seed;
     for (int64_t i = 0; i < images * channels * plane; i++) {
         const int64_t n = i / plane / channels, channel = i / plane;
         const bool dead = talc_check_bits(seed, (uint64_t)(channel % channels)) % 4 == 0 ||
                           talc_check_bits(seed + 1, (uint64_t)channel) % 3 == 0;
-        const double v = (double)talc_check_draw(&seed, -(1 << 20), 1 << 20) * 0x1p-20;
+        const double v = (double)talc_check_draw(&state, -(1 << 20), 1 << 20) * 0x1p-20;
         values[i] = dead || v < 0
                         ? 0
                         : talc_check_rounded(TALC_F32, ldexp(v * v * v, -images_apart * (int)n));
