@@ -24,13 +24,14 @@ namespace talc
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
-/* Kept out of the kernels, whose registers those behind tanh in the table would cost. */
+/// By a call, for kernels that end many sums a thread, and for the activations behind tanh, which would cost all kernels registers.
 #define TALC_ACTIVATION_CASE(constant, name, ...)                                                  \
     case constant:                                                                                 \
         return activation_##name(x);
-template <typename T> static __device__ __noinline__ T activate_apart(int function, T x)
+template <typename T>
+static __device__ __noinline__ T activate_apart(talc_activation activation, T x)
 {
-    switch (function) {
+    switch ((int)activation - 1) {
         TALC_ACTIVATION_TABLE(TALC_ACTIVATION_CASE)
     default:
         return x;
@@ -61,7 +62,7 @@ template <typename T> __device__ T activate_in_place(talc_activation activation,
 template <typename T> __device__ T talc_activate(talc_activation activation, T x)
 {
     return is_activated_in_place(activation) ? activate_in_place(activation, x)
-                                             : activate_apart((int)activation - 1, x);
+                                             : activate_apart(activation, x);
 }
 
 /// dy act'(x) from y = act(x), of an activation whose gradient follows from y.

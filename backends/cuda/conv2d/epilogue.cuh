@@ -15,12 +15,6 @@
 namespace talc
 {
 
-/// Always by a call, for kernels that end many sums a thread.
-static __device__ __forceinline__ float activate_by_call(talc_activation activation, float v)
-{
-    return activate_apart((int)activation - 1, v);
-}
-
 /// What there is to do; NULL for what there is not.
 template <typename T> struct epilogue {
     const T *bias;     ///< one number a channel

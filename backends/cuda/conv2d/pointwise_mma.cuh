@@ -301,7 +301,7 @@ static __device__ __forceinline__ void store_eight(const pointwise_problem<SOURC
         } else {
 #pragma unroll
             for (int q = 0; q < FOUR; q++)
-                v[q] = activate_by_call(p.last.activation, v[q]);
+                v[q] = activate_apart(p.last.activation, v[q]);
         }
         float *y = p.y + row;
         if (VECTORS && p.aligned) {

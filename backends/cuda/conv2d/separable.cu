@@ -183,7 +183,7 @@ template <int K> struct depthwise_source {
 #pragma unroll
             for (int i = 0; i < COUNT * FOUR; i++)
                 v[i / FOUR][i % FOUR] = i / FOUR / 4 * STEP + i / FOUR % 4 < left
-                                            ? activate_by_call(activation, v[i / FOUR][i % FOUR])
+                                            ? activate_apart(activation, v[i / FOUR][i % FOUR])
                                             : 0;
         }
     }

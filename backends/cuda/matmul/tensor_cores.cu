@@ -329,8 +329,7 @@ static __device__ __forceinline__ float ended(const packed_product &p, float sum
         sum += p.last.residual[at];
     if (p.last.activation == TALC_ACTIVATION_RELU)
         return larger_or_nan(sum, 0.f);
-    return p.last.activation == TALC_ACTIVATION_NONE ? sum
-                                                     : activate_by_call(p.last.activation, sum);
+    return p.last.activation == TALC_ACTIVATION_NONE ? sum : activate_apart(p.last.activation, sum);
 }
 
 /* Whether a sum is not well above what tiny elements can do. */
@@ -473,7 +472,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
                     x += real ? p.last.residual[place(i / WIDE) + i % WIDE] : 0;
                 x = p.last.activation <= TALC_ACTIVATION_RELU
                         ? larger_or_nan(x, floor)
-                        : activate_by_call(p.last.activation, x);
+                        : activate_apart(p.last.activation, x);
             }
 #pragma unroll
         for (int i = 0; i < OWN_ROWS; i++)
