@@ -13,6 +13,7 @@ struct talc_backend {
     const struct talc_algorithm *binary;
     const struct talc_algorithm *conv2d;
     const struct talc_algorithm *cross_entropy;
+    const struct talc_algorithm *cumsum;
     const struct talc_algorithm *gather;
     const struct talc_algorithm *group_norm;
     const struct talc_algorithm *matmul;

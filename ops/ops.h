@@ -10,6 +10,7 @@
 #include "conv2d.h"
 #include "conv_transpose2d.h"
 #include "cross_entropy.h"
+#include "cumsum.h"
 #include "dropout.h"
 #include "elementwise.h"
 #include "gather.h"

@@ -87,6 +87,7 @@ F(separable, talc_separable_conv2d(x[0], x[1], NULL,
 F(sum, talc_tanh(talc_sum(x[0], TALC_DIMS(0, 2), false)))
 F(mean, talc_tanh(talc_mean(x[0], TALC_DIMS(-1), true)))
 F(max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
+F(cumsum, talc_tanh(talc_cumsum(x[0], 1)))
 static const talc_tensor *rows(const talc_tensor *x, talc_dims dims)
 {
     const talc_tensor *few = talc_arange(x->device, TALC_I64, 0, 2, 1);
@@ -262,6 +263,7 @@ const gradient_case gradient_cases[] = {
     { "cross_entropy", "mean", entropy_mean, 1, { D2(7, 4) }, -2, 2, NULL },
     { "cross_entropy", "none, label_smoothing", entropy_smooth, 1, { D3(3, 4, 5) }, -2, 2, NULL },
     { "cross_entropy", "class_weights, ignore_index", entropy_weighted, 1, { D4(2, 4, 3, 2) }, -2, 2, NULL },
+    { "cumsum", "tanh", cumsum, 1, { D3(2, 5, 3) }, -1, 1, NULL },
     { "div", "broadcast", div_of, 2, { D2(3, 5), D1(5) }, 0.5, 2, NULL },
     { "expand", "tanh", expand, 1, { D2(3, 1) }, -2, 2, NULL },
     { "gather", "tanh", gather, 1, { D3(2, 3, 4) }, -1, 1, NULL },

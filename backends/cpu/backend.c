@@ -6,6 +6,7 @@ const struct talc_backend talc_cpu_backend = {
     .binary = talc_cpu_binary,
     .conv2d = talc_cpu_conv2d,
     .cross_entropy = talc_cpu_cross_entropy,
+    .cumsum = talc_cpu_cumsum,
     .gather = talc_cpu_gather,
     .group_norm = talc_cpu_group_norm,
     .matmul = talc_cpu_matmul,

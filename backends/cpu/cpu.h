@@ -7,6 +7,7 @@
 #include "ops/compare.h"
 #include "ops/conv2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/cumsum.h"
 #include "ops/elementwise.h"
 #include "ops/group_norm.h"
 #include "ops/matmul.h"
@@ -38,6 +39,7 @@ extern const talc_algorithm talc_cpu_batch_norm2d[];
 extern const talc_algorithm talc_cpu_binary[];
 extern const talc_algorithm talc_cpu_conv2d[];
 extern const talc_algorithm talc_cpu_cross_entropy[];
+extern const talc_algorithm talc_cpu_cumsum[];
 extern const talc_algorithm talc_cpu_gather[];
 extern const talc_algorithm talc_cpu_group_norm[];
 extern const talc_algorithm talc_cpu_matmul[];

@@ -158,6 +158,7 @@ extern const talc_algorithm talc_cuda_separable_conv2d[];
 extern const talc_algorithm talc_cuda_softmax[];
 extern const talc_algorithm talc_cuda_conv2d[];
 extern const talc_algorithm talc_cuda_cross_entropy[];
+extern const talc_algorithm talc_cuda_cumsum[];
 extern const talc_algorithm talc_cuda_gather[];
 extern const talc_algorithm talc_cuda_group_norm[];
 extern const talc_algorithm talc_cuda_matmul[];

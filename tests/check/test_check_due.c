@@ -168,6 +168,8 @@ Test(check_due, elementwise_by_hand)
     ASSERT_CAPTURED(&c, "softmax", 2, LIST(p, 1 - p), NULL, p * expm1(1), (1 - p) * expm1(1));
     talc_log_softmax(a, 0);
     ASSERT_CAPTURED(&c, "log_softmax", 2, LIST(log(p), log(1 - p)), NULL, 1, 0.625);
+    talc_cumsum(a, 0);
+    ASSERT_CAPTURED(&c, "cumsum", 2, LIST(3, -3), LIST(3, 9), 0.5, 0.625);
     talc_observe(NULL);
 }
 

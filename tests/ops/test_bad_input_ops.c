@@ -301,12 +301,16 @@ Test(bad_input_ops, reductions)
     REFUSED(TALC_UNSUPPORTED, "sum on cpu: blocked: x must be f32 or f64", talc_sum(integers, TALC_SCALAR, false));
     REFUSED(TALC_NOT_FOUND, "softmax on cpu: there is no algorithm 'online'", talc_softmax(matrix, 0));
     HARMLESS(talc_algorithm_force("sum", NULL) && talc_algorithm_force("softmax", NULL));
+    REFUSED(TALC_NULL_ARGUMENT, "cumsum: x is NULL", talc_cumsum(NULL, 0));
+    REFUSED(TALC_BAD_DTYPE, "cumsum: x is i64, it must be f32 or f64", talc_cumsum(integers, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "cumsum: dimension 2 is outside a tensor of rank 2", talc_cumsum(matrix, 2));
+    REFUSED(TALC_BAD_ARGUMENT, "cumsum: dimension -3 is outside a tensor of rank 2", talc_cumsum(matrix, -3));
     REFUSED(TALC_NULL_ARGUMENT, "softmax: x is NULL", talc_softmax(NULL, 0));
     REFUSED(TALC_NULL_ARGUMENT, "log_softmax: x is NULL", talc_log_softmax(NULL, 0));
     REFUSED(TALC_BAD_DTYPE, "softmax: x is i64, it must be f32 or f64", talc_softmax(integers, 0));
     REFUSED(TALC_BAD_ARGUMENT, "softmax: dimension 2 is outside a tensor of rank 2", talc_softmax(matrix, 2));
     REFUSED(TALC_BAD_ARGUMENT, "log_softmax: dimension -3 is outside a tensor of rank 2", talc_log_softmax(matrix, -3));
-    refused_end(35);
+    refused_end(39);
 }
 
 #define WEIGHED(weights) talc_cross_entropy_with(matrix, labels, &(talc_cross_entropy_options){ .class_weights = weights })

@@ -107,6 +107,8 @@ F(f_max, talc_tanh(talc_max(x[0], TALC_DIMS(1), false)))
 F(f_max_outer, talc_tanh(talc_max(x[0], TALC_DIMS(0, -1), true)))
 F(f_max_all, talc_tanh(talc_max(talc_transpose(x[0], 0, 2), TALC_SCALAR, false)))
 F(f_max_ties, talc_max(talc_view(x[0], TALC_DIMS(2, 2)), TALC_SCALAR, false))
+F(f_cumsum, talc_tanh(talc_cumsum(x[0], 1)))
+F(f_cumsum_last, talc_tanh(talc_cumsum(talc_transpose(x[0], 0, 1), -1)))
 static const talc_tensor *some(const talc_tensor *x, talc_dims dims)
 {
     const talc_tensor *three = talc_arange(x->device, TALC_I64, 0, 3, 1);
@@ -260,6 +262,9 @@ Test(gradient, every_op_agrees_with_central_differences)
         { "max", f_max, 1, { D(2, 6, 4) }, -1, 1 },
         { "max of several dimensions", f_max_outer, 1, { D(2, 3, 4) }, -1, 1 },
         { "max of all", f_max_all, 1, { D(2, 3, 4) }, -1, 1 },
+        { "cumsum", f_cumsum, 1, { D(2, 6, 4) }, -1, 1 },
+        { "cumsum of one row", f_cumsum, 1, { D(1, 9) }, -1, 1 },
+        { "cumsum of a view", f_cumsum_last, 1, { D(5, 4) }, -1, 1 },
         { "gather", f_gather, 1, { D(2, 3, 4) }, -1, 1 },
         { "gather in the middle", f_gather_middle, 1, { D(2, 3, 4) }, -1, 1 },
         { "index_select", f_index_select, 1, { D(2, 3, 4) }, -1, 1 },

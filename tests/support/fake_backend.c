@@ -11,6 +11,7 @@
     X(binary)                                                                                      \
     X(conv2d)                                                                                      \
     X(cross_entropy)                                                                               \
+    X(cumsum)                                                                                      \
     X(gather)                                                                                      \
     X(group_norm)                                                                                  \
     X(matmul)                                                                                      \

@@ -6,6 +6,7 @@ const struct talc_backend talc_cuda_backend = {
     .binary = talc_cuda_binary,
     .conv2d = talc_cuda_conv2d,
     .cross_entropy = talc_cuda_cross_entropy,
+    .cumsum = talc_cuda_cumsum,
     .gather = talc_cuda_gather,
     .group_norm = talc_cuda_group_norm,
     .matmul = talc_cuda_matmul,
