@@ -23,6 +23,8 @@ long double talc_check_activated(talc_activation activation, long double v)
         return v / (1 + expl(-v));
     case TALC_ACTIVATION_GELU:
         return v / 2 * erfcl(-v / sqrtl(2));
+    case TALC_ACTIVATION_LEAKY_RELU:
+        return v > 0 ? v : v * 0.01L;
     default:
         return v;
     }

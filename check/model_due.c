@@ -92,7 +92,7 @@ static bool unary(const check_ran *ran, check_model_due *due)
     const check_format format = talc_check_format(x->dtype);
     const bool exact = function == TALC_NEG || function == TALC_ABS || function == TALC_FLOOR ||
                        function == TALC_SIGN;
-    if ((int)function + 1 < TALC_ACTIVATION_COUNT)
+    if ((int)function + 1 < TALC_ACTIVATION_COUNT && function != TALC_LEAKY_RELU) /* of any slope */
         due->activation = (talc_activation)(function + 1);
     for (int64_t i = 0; i < x->count; i++) {
         double slope;

@@ -136,7 +136,7 @@ const char *const talc_check_edges[] = {
 
     /* Bias, residual and activations. */
     "n2c3h7w6o5k3x3p1x1_{bias|residual|bias_residual|relu|bias_relu|sigmoid|bias_sigmoid}",
-    "n2c3h7w6o5k3x3p1x1_{tanh|bias_tanh|residual_relu|relu6|hardsigmoid|hardswish|silu|bias_gelu}",
+    "n2c3h7w6o5k3x3p1x1_{tanh|bias_tanh|residual_relu|relu6|hardsigmoid|hardswish|silu|bias_gelu|residual_leaky_relu}",
     "n2c3h7w6o5k3x3p1x1_{bias_residual_relu|bias_residual_sigmoid|bias_residual_tanh}", "n3c1h4w9o7k1x1_bias",
     "n2c4h9w7o6k3x3s2x2p1x1g2_residual_tanh",
 
@@ -307,7 +307,7 @@ const char *const talc_check_edges[] = {
 
     /* Products: transposed operands, batches, epilogues, f64. */
     "matmul:{|b3}m9n11k13_{ta|tb}",
-    "matmul:m9n11k13_{ta_tb|bias|residual|relu|sigmoid|bias_tanh|bias_residual_relu|hardswish|bias_silu|gelu_f64|f64}", "matmul:m1n11k13_ta",
+    "matmul:m9n11k13_{ta_tb|bias|residual|relu|sigmoid|bias_tanh|bias_residual_relu|hardswish|bias_silu|gelu_f64|leaky_relu|f64}", "matmul:m1n11k13_ta",
     "matmul:m9n1k13_tb", "matmul:m33n35k31_ta_tb", "matmul:b0m3n4k5", "matmul:b2m9n11k13{|_tb_bias_relu_f64}",
     "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4", "matmul:b2m33n17k9_tb_bias_residual_relu",
     "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
@@ -317,7 +317,7 @@ const char *const talc_check_edges[] = {
     "group_norm:n{3|70}c{8|33|192|257|768|1027}l1g1{|_f64}", "group_norm:n2c{4095|8192|9001|16384|16388|16385|40000|70001}l1g1",
     "group_norm:n2c4l{16|49|3136|9000|20011}g2{|_f64}", "group_norm:n1c2l70000g1_tanh", "group_norm:n5c6l9g3_eps0", "group_norm:n1c131l127g1",
     "batch_norm2d:n0c3h4w5", "batch_norm2d:n1c{1|5}h1w1",
-    "batch_norm2d:n2c3h5w7{|_relu|_sigmoid|_tanh|_relu6|_hardswish|_silu|_gelu_f64|_f64|_train|_train_relu|_train_f64}",
+    "batch_norm2d:n2c3h5w7{|_relu|_sigmoid|_tanh|_relu6|_hardswish|_silu|_gelu_f64|_leaky_relu|_f64|_train|_train_relu|_train_f64}",
     "batch_norm2d:n1c33h3w5_{relu|train}", "batch_norm2d:n3c17h1w65{|_train_tanh}", "batch_norm2d:n1c2h100w101",
     "batch_norm2d:n2c1h1w1_train", "batch_norm2d:n1c5h1w2_train", "batch_norm2d:n65c2h1w1_train",
     "batch_norm2d:n2c2h100w101_train", "batch_norm2d:n1c2h300w301_train_relu",

@@ -57,7 +57,8 @@ typedef struct check_word {
     { "hardsigmoid", CHECK_CHOICE, field, TALC_ACTIVATION_HARDSIGMOID }, \
     { "hardswish", CHECK_CHOICE, field, TALC_ACTIVATION_HARDSWISH }, \
     { "silu", CHECK_CHOICE, field, TALC_ACTIVATION_SILU },      \
-    { "gelu", CHECK_CHOICE, field, TALC_ACTIVATION_GELU }
+    { "gelu", CHECK_CHOICE, field, TALC_ACTIVATION_GELU }, \
+    { "leaky_relu", CHECK_CHOICE, field, TALC_ACTIVATION_LEAKY_RELU }
 #define CHECK_FLOAT_WORDS(field)               \
     { "f32", CHECK_CHOICE, field, TALC_F32 }, \
     { "f64", CHECK_CHOICE, field, TALC_F64 }

@@ -29,15 +29,6 @@ void talc_fusion_enable(bool enabled)
 
 // ---- What -----------------------------------------------------------------------------------------------------
 
-/* NONE for a module that is no activation. */
-static talc_activation activation_of(const talc_module *module)
-{
-    for (int i = TALC_ACTIVATION_NONE + 1; i < TALC_ACTIVATION_COUNT; i++)
-        if (module->kind == talc_activation_classes[i])
-            return (talc_activation)i;
-    return TALC_ACTIVATION_NONE;
-}
-
 /* The activation that a layer has itself; whether a module is such a layer. */
 static bool is_layer(const talc_module *module, talc_activation *own)
 {
@@ -129,7 +120,7 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
         own = g.norm->options.activation;
     }
     if (own == TALC_ACTIVATION_NONE && g.count < count) {
-        const talc_activation next = activation_of(modules[g.count]);
+        const talc_activation next = talc_activation_of(modules[g.count]);
         if (activation_joins(next, modules[0], x, NULL)) {
             own = next;
             g.count++;

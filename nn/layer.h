@@ -32,8 +32,9 @@ typedef struct talc_batch_norm2d_module {
 
 extern const talc_module_class talc_conv2d_class, talc_linear_class, talc_batch_norm2d_class;
 extern const talc_module_class talc_sequential_class;
-/// The layers that are an activation, by it; NULL for none.
-extern const talc_module_class *const talc_activation_classes[TALC_ACTIVATION_COUNT];
+
+/// The activation that a layer is; NONE for one that is none, or takes another number than it.
+talc_activation talc_activation_of(const talc_module *module);
 
 /// Applies a batch norm, in training with its running statistics moved and the batch counted, then `end`.
 talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,

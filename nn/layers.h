@@ -132,7 +132,7 @@ TALC_API talc_module *talc_nn_mish(void);
 TALC_API talc_module *talc_nn_gelu(void);
 TALC_API talc_module *talc_nn_gelu_tanh(void);
 TALC_API talc_module *talc_nn_softplus(void);
-TALC_API talc_module *talc_nn_leaky_relu(double negative_slope); ///< PyTorch's default is 0.01
+TALC_API talc_module *talc_nn_leaky_relu(double negative_slope); ///< PyTorch's default, 0.01, joins a layer
 TALC_API talc_module *talc_nn_elu(double alpha);                 ///< PyTorch's default is 1
 TALC_API talc_module *talc_nn_hardtanh(double low, double high); ///< PyTorch's defaults are -1, 1
 TALC_API talc_module *talc_nn_flatten(void); ///< [N, ...] -> [N, product of the rest]

@@ -83,9 +83,12 @@ ELEMENTWISE(elu,         TALC_ELU,         "ELU",         (double alpha), alpha)
 ELEMENTWISE(hardtanh,    TALC_HARDTANH,    "Hardtanh",    (double low, double high), low, high)
 // clang-format on
 
-const talc_module_class *const talc_activation_classes[TALC_ACTIVATION_COUNT] = {
-    NULL,
-#define ACTIVATION_CLASS(constant, name, ...) &name##_class,
-    TALC_ACTIVATION_TABLE(ACTIVATION_CLASS)
-#undef ACTIVATION_CLASS
-};
+talc_activation talc_activation_of(const talc_module *module)
+{
+    const elementwise *self = (const elementwise *)module;
+    if (module->kind->forward != elementwise_forward ||
+        self->function + 1 >= (int)TALC_ACTIVATION_COUNT ||
+        (self->function == TALC_LEAKY_RELU && self->numbers[0] != TALC_ACTIVATION_NUMBER))
+        return TALC_ACTIVATION_NONE;
+    return (talc_activation)(self->function + 1);
+}

@@ -143,9 +143,10 @@ static bool read_word(reader *r, talc_conv2d_problem *p)
         { "dw", WORD_DIRECTION, TALC_GRAD_WEIGHT },
     };
     r->at++;
-    size_t length = strcspn(r->at, "_");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (strlen(words[i].word) != length || strncmp(words[i].word, r->at, length) != 0)
+        const size_t length = strlen(words[i].word); /* a word may have a '_' in it */
+        if (strncmp(words[i].word, r->at, length) != 0 ||
+            (r->at[length] != '_' && r->at[length] != '\0'))
             continue;
         unsigned flag = 1u << words[i].kind;
         if ((r->kinds & flag) != 0)

@@ -32,7 +32,9 @@ enum {
 #define TALC_GELU_ARGUMENT(x) ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)    ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
-/* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order. */
+/* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order.
+ * Where the row takes a number, it is this one then. */
+#define TALC_ACTIVATION_NUMBER 0.01
 // clang-format off
 //    constant            name         numbers                t
 //    y
@@ -62,7 +64,10 @@ enum {
     X(TALC_GELU,          gelu,        NONE,                  0,                                   \
       x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
       TALC_SAVES_A,       dy * (erfc(s * (T)-TALC_SQRT_HALF) * (T)0.5 +                            \
-                                s * exp(s * s * (T)-0.5) * (T)TALC_NORMAL_DENSITY))
+                                s * exp(s * s * (T)-0.5) * (T)TALC_NORMAL_DENSITY))              \
+    X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
+      x > 0 ? x : x * p,                                                                           \
+      TALC_SAVES_A,       s > 0 ? dy : dy * p)
 
 #define TALC_UNARY_TABLE(X)                                                                        \
     TALC_ACTIVATION_TABLE(X)                                                                       \
@@ -73,9 +78,6 @@ enum {
       x < 0 ? x * (t * (t + 2)) / (t * (t + 2) + 2) : x * (1 + 2 * t) / (1 + 2 * t * (1 + t)),     \
       TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2 + 4 * s * (1 + t) / (t * (t + 2) + 2)) / (t * (t + 2) + 2) \
                                       : (1 + 2 * t + 4 * s * t * t * (1 + t) / (1 + 2 * t * (1 + t))) / (1 + 2 * t * (1 + t)))) \
-    X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
-      x > 0 ? x : x * p,                                                                           \
-      TALC_SAVES_A,       s > 0 ? dy : dy * p)                                                     \
     X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \
       x > 0 ? x : p * expm1(x),                                                                    \
       TALC_SAVES_A,       s <= 0 ? dy * p * exp(s) : dy)                                           \

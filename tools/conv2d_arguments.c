@@ -20,7 +20,7 @@ static const struct argp_option options[] = {
     { "dilation", KEY_DILATION, "H,W", 0, "spacing of the kernel's taps (default 1)", 2 },
     { "groups", KEY_GROUPS, "N", 0, "groups of channels (default 1)", 2 },
     { "activation", KEY_ACTIVATION, "NAME", 0,
-      "none, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu or gelu", 2 },
+      "none, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, gelu or leaky_relu", 2 },
     { "algorithm", KEY_ALGORITHM, "NAME", 0, "use this algorithm, or fail", 2 },
     { 0 },
 };

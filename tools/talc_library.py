@@ -12,7 +12,8 @@ ZERO, END = -2**63, 2**63 - 1  # TALC_ZERO, TALC_END
 UNSUPPORTED = 7                # TALC_UNSUPPORTED
 DTYPES = {"f32": 0, "f64": 1, "i64": 2}
 MODES = ["zeros", "reflect", "replicate", "circular"]
-ACTIVATIONS = ["none", "relu", "sigmoid", "tanh", "relu6", "hardsigmoid", "hardswish", "silu", "gelu"]
+ACTIVATIONS = ["none", "relu", "sigmoid", "tanh", "relu6", "hardsigmoid", "hardswish", "silu", "gelu",
+               "leaky_relu"]
 Pair = c_int64 * 2
 
 

@@ -24,6 +24,7 @@ static talc_unary_function function_of(talc_activation activation)
     static void activate_##suffix(talc_activation activation, int64_t count, type *y)              \
     {                                                                                              \
         typedef type T;                                                                            \
+        const T p = (T)TALC_ACTIVATION_NUMBER;                                                     \
         switch (function_of(activation)) {                                                         \
             TALC_ACTIVATION_TABLE(ACTIVATE_CASE)                                                   \
         default:                                                                                   \
@@ -48,6 +49,7 @@ TALC_CPU_FLOATS(ACTIVATE)
                                   const type *dys, const type *y)                                  \
     {                                                                                              \
         typedef type T;                                                                            \
+        const T p = (T)TALC_ACTIVATION_NUMBER;                                                     \
         switch (function_of(activation)) {                                                         \
             TALC_ACTIVATION_TABLE(GRADIENT_CASE)                                                   \
         default:                                                                                   \

@@ -12,13 +12,13 @@ namespace talc
 #define TALC_ACTIVATION_FUNCTIONS(constant, name, numbers, with, value, saves, gradient)           \
     template <typename T> static __device__ T activation_##name(T x)                               \
     {                                                                                              \
-        [[maybe_unused]] const T t = (T)(with);                                                    \
+        [[maybe_unused]] const T t = (T)(with), p = (T)TALC_ACTIVATION_NUMBER;                     \
         return (T)(value);                                                                         \
     }                                                                                              \
     template <typename T>                                                                          \
     static __device__ T activation_gradient_##name(T dy, [[maybe_unused]] T s)                     \
     {                                                                                              \
-        [[maybe_unused]] const T x = s, t = (T)(with);                                             \
+        [[maybe_unused]] const T x = s, t = (T)(with), p = (T)TALC_ACTIVATION_NUMBER;              \
         return (T)(gradient);                                                                      \
     }
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)

@@ -155,7 +155,7 @@ static const struct {
     { "batch_norm2d:", "n2147483648c1h2147483648w1", "an input below 2^63 bytes" },
     { "batch_norm2d:n2c3h1w1_momentum0_", "momentum1",
       "train, plain, untracked, residual, eps0, relu, sigmoid, tanh, relu6, hardsigmoid, "
-      "hardswish, silu, gelu, dx, f32 or f64" },
+      "hardswish, silu, gelu, leaky_relu, dx, f32 or f64" },
     { "sum:8x", "", "a number" },
     { "sum:8x16", "y", "'x', '@', '_' or the end" },
     { "sum:8x16@", "2", "one of x's dimensions" },
@@ -430,7 +430,7 @@ Test(check_families, exact_data_have_exact_results)
             talc_check_operands(families[f], &problem, list);
             const bool curved = strstr(text, "sigmoid") != NULL || strstr(text, "tanh") != NULL ||
                                 strstr(text, "hardswish") != NULL || strstr(text, "silu") != NULL ||
-                                strstr(text, "gelu") != NULL;
+                                strstr(text, "gelu") != NULL || strstr(text, "leaky") != NULL;
             cr_assert(talc_check_values_new(families[f], &problem, &values));
             for (talc_check_kind kind = TALC_CHECK_EXACT; kind <= TALC_CHECK_TINY; kind++) {
                 if (!families[f]->takes(&problem, kind))

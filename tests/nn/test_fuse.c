@@ -80,11 +80,16 @@ Test(fuse, neighbours_that_fit_are_fused)
                 "conv2d linear ");
 }
 
+static talc_module *leaky_relu(void)
+{
+    return talc_nn_leaky_relu(0.01);
+}
+
 Test(fuse, every_activation_joins_and_where_a_gradient_is_recorded_those_that_follow_from_y)
 {
     talc_module *(*const layers[])(void) = {
-        talc_nn_relu,        talc_nn_sigmoid,   talc_nn_tanh, talc_nn_relu6,
-        talc_nn_hardsigmoid, talc_nn_hardswish, talc_nn_silu, talc_nn_gelu,
+        talc_nn_relu,      talc_nn_sigmoid, talc_nn_tanh, talc_nn_relu6, talc_nn_hardsigmoid,
+        talc_nn_hardswish, talc_nn_silu,    talc_nn_gelu, leaky_relu,
     };
     cr_assert(sizeof layers / sizeof *layers == TALC_ACTIVATION_COUNT - 1);
     for (int a = TALC_ACTIVATION_RELU; a < TALC_ACTIVATION_COUNT; a++) {
@@ -373,8 +378,9 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
     assert_failure(TALC_NULL_ARGUMENT, "forward_chain: a module is NULL");
     cr_assert_null(talc_forward_chain(modules, 1, NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "forward_chain: x is NULL");
-    cr_assert_null(talc_forward_chain(modules, 1, x, &(talc_chain_end){ .activation = 9 }));
-    assert_failure(TALC_BAD_ARGUMENT, "forward_chain: activation 9 is outside 0..8");
+    cr_assert_null(talc_forward_chain(modules, 1, x,
+                                      &(talc_chain_end){ .activation = TALC_ACTIVATION_COUNT }));
+    assert_failure(TALC_BAD_ARGUMENT, "forward_chain: activation 10 is outside 0..9");
     cr_assert(talc_forward_chain(NULL, 0, x, NULL) == x);
     cr_assert_null(talc_forward_chain(
         NULL, 0, x,

@@ -148,7 +148,7 @@ Test(bad_input_ops, separable_conv2d)
     REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.dilation = { 2 }));
     REFUSED(TALC_BAD_ARGUMENT, second, POINTWISE(.groups = 4));
     REFUSED(TALC_BAD_SHAPE, "separable_conv2d: conv2d: residual [2,4,7,6] must be [2,5,5,4]", POINTWISE(.residual = image));
-    REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: activation 9 is outside 0..8", POINTWISE(.activation = 9));
+    REFUSED(TALC_BAD_ARGUMENT, "separable_conv2d: conv2d: activation 10 is outside 0..9", POINTWISE(.activation = TALC_ACTIVATION_COUNT));
     REFUSED(TALC_NOT_FOUND, "separable_conv2d on cpu: there is no algorithm 'depthwise'", POINTWISE(.algorithm = "depthwise"));
     refused_end(28);
 }
@@ -375,7 +375,7 @@ Test(bad_input_ops, products)
     REFUSED(TALC_BAD_DTYPE, "linear: x is f32, weight is f64", talc_linear(matrix, wide, NULL, NULL));
     REFUSED(TALC_BAD_DTYPE, "linear: x is f32, bias is f64", talc_linear(matrix, matrix, doubles, NULL));
     REFUSED(TALC_BAD_DEVICE, "linear: x is on cpu, bias on fake", talc_linear(matrix, matrix, far_vector, NULL));
-    REFUSED(TALC_BAD_ARGUMENT, "linear: activation 9 is outside 0..8", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)9 }));
+    REFUSED(TALC_BAD_ARGUMENT, "linear: activation 10 is outside 0..9", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .activation = (talc_activation)10 }));
     REFUSED(TALC_BAD_ARGUMENT, "linear: precision 0x40 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .precision = 64 }));
     REFUSED(TALC_NOT_FOUND, "linear on cpu: there is no algorithm 'magic'", talc_linear(matrix, matrix, NULL, &(talc_linear_options){ .algorithm = "magic" }));
     REFUSED(TALC_NULL_ARGUMENT, "concat: tensors is NULL", talc_concat(NULL, 2, 0));
@@ -489,7 +489,7 @@ Test(bad_input_ops, conv2d_options)
     REFUSED(TALC_BAD_SHAPE, "conv2d: reflect padding 9 of width 6 is more than 5", CONV2D(.padding_end = { 1, 9 }, .padding_mode = TALC_PADDING_REFLECT));
     REFUSED(TALC_BAD_SHAPE, "conv2d: circular padding 8 of height 7 is more than 7", CONV2D(.padding = { 8 }, .padding_mode = TALC_PADDING_CIRCULAR));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: padding mode 7 is outside 0..3", CONV2D(.padding_mode = (talc_padding_mode)7));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: activation -1 is outside 0..8", CONV2D(.activation = (talc_activation)-1));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: activation -1 is outside 0..9", CONV2D(.activation = (talc_activation)-1));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: precision 0x9 is not a combination of TALC_STRICT, TALC_NORMWISE and TALC_TF32, at most 0x7", talc_conv2d(image, weight, bias, &(talc_conv2d_options){ .precision = 9 }));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'magic'", CONV2D(.algorithm = "magic"));
     REFUSED(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm ''", CONV2D(.algorithm = ""));
@@ -512,7 +512,7 @@ Test(bad_input_ops, conv2d_problems)
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem '': expected 'n' at position 0", talc_conv2d_problem_parse("", &problem));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1 ': expected '_' or the end at position 14", talc_conv2d_problem_parse("n1c1h3w3o1k1x1 ", &problem));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n99999999999999999999c1h3w3o1k1x1': expected a number below 2^63 at position 19", talc_conv2d_problem_parse("n99999999999999999999c1h3w3o1k1x1", &problem));
-    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1_mish': expected f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, gelu, reflect, replicate, circular, dx or dw at position 15", talc_conv2d_problem_parse("n1c1h3w3o1k1x1_mish", &problem));
+    REFUSED(TALC_BAD_ARGUMENT, "conv2d: problem 'n1c1h3w3o1k1x1_mish': expected f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, gelu, leaky_relu, reflect, replicate, circular, dx or dw at position 15", talc_conv2d_problem_parse("n1c1h3w3o1k1x1_mish", &problem));
     REFUSED(TALC_BAD_ARGUMENT, "conv2d: groups 0 must be at least 1", talc_conv2d_problem_parse("n1c1h3w3o1k1x1g0", &problem));
     REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: device is NULL", talc_conv2d_explain(NULL, &problem, NULL, &explanation));
     REFUSED(TALC_NULL_ARGUMENT, "conv2d_explain: problem is NULL", talc_conv2d_explain(cpu_device(), NULL, NULL, &explanation));
@@ -609,7 +609,7 @@ Test(bad_input_ops, batch_norm2d)
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: momentum nan must be from 0 to 1", TRAIN(.momentum = NAN));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: eps -1e-05 must be at least 0", TRAIN(.eps = -1e-5));
     REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: eps nan must be at least 0", TRAIN(.eps = NAN));
-    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: activation 9 is outside 0..8", TRAIN(.activation = (talc_activation)9));
+    REFUSED(TALC_BAD_ARGUMENT, "batch_norm2d: activation 10 is outside 0..9", TRAIN(.activation = (talc_activation)10));
     REFUSED(TALC_NOT_FOUND, "batch_norm2d on cpu: there is no algorithm 'magic'", TRAIN(.algorithm = "magic"));
     talc_tensor *one = talc_slice(talc_slice(talc_slice(image, 0, 0, 1, 1), 2, 0, 1, 1), 3, 0, 1, 1);
     REFUSED(TALC_BAD_SHAPE, "batch_norm2d: x [1,4,1,1] has 1 value per channel, training needs more than 1", talc_batch_norm2d(one, NULL, NULL, vector, vector, &(talc_batch_norm2d_options){ .training = true }));
@@ -656,7 +656,7 @@ Test(bad_input_ops, group_norm)
     REFUSED(TALC_BAD_DEVICE, "group_norm: x is on cpu, weight on fake", talc_group_norm(image, 2, far_vector, NULL, NULL));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps -1e-05 must be at least 0", GROUPS(2, .eps = -1e-5));
     REFUSED(TALC_BAD_ARGUMENT, "group_norm: eps nan must be at least 0", GROUPS(2, .eps = NAN));
-    REFUSED(TALC_BAD_ARGUMENT, "group_norm: activation 9 is outside 0..8", GROUPS(2, .activation = (talc_activation)9));
+    REFUSED(TALC_BAD_ARGUMENT, "group_norm: activation 10 is outside 0..9", GROUPS(2, .activation = (talc_activation)10));
     REFUSED(TALC_NOT_FOUND, "group_norm on cpu: there is no algorithm 'magic'", GROUPS(2, .algorithm = "magic"));
     REFUSED(TALC_NULL_ARGUMENT, "instance_norm2d: x is NULL", INSTANCE(NULL, NULL, NULL));
     REFUSED(TALC_BAD_SHAPE, "instance_norm2d: x [3,5] has rank 2, needs 4: [N,C,H,W]", INSTANCE(matrix, NULL, NULL));

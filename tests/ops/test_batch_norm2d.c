@@ -192,7 +192,7 @@ Test(batch_norm2d, training_counts_its_batches)
         const talc_tensor *none = talc_slice(tx, 0, 0, 0, 1);
         cr_assert_not_null(talc_batch_norm2d(none, NULL, NULL, mean, var, &o));
         cr_assert(talc_item_i64(count) == 43 && talc_version(count) == version + 2);
-        o.activation = (talc_activation)9;
+        o.activation = TALC_ACTIVATION_COUNT;
         cr_assert_null(talc_batch_norm2d(tx, NULL, NULL, mean, var, &o));
         talc_error_clear();
         cr_assert(talc_item_i64(count) == 43 && talc_version(count) == version + 2);

@@ -43,6 +43,7 @@ Test(conv2d_text, writing_gives_the_canonical_text)
         { "n1c2h9w9o2k3x3_reflect_sigmoid_residual_bias_f64",
           "n1c2h9w9o2k3x3s1x1p0x0d1x1g1_f64_bias_residual_sigmoid_reflect" },
         { "n0c2h9w9o2k3x3s3x2_relu_circular", "n0c2h9w9o2k3x3s3x2p0x0d1x1g1_relu_circular" },
+        { "n1c2h9w9o2k3x3_leaky_relu_circular", "n1c2h9w9o2k3x3s1x1p0x0d1x1g1_leaky_relu_circular" },
     };
     char text[TALC_CONV2D_TEXT];
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
@@ -92,15 +93,15 @@ Test(conv2d_text, a_message_gives_the_position)
         { "n1c2h9w9o2k3x3d1x1p1x1", "'_' or the end", "18" },
         { "n1c2h9w9o2k3x3_",
           "f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, "
-          "gelu, reflect, replicate, circular, dx or dw",
+          "gelu, leaky_relu, reflect, replicate, circular, dx or dw",
           "15" },
         { "n1c2h9w9o2k3x3_bias_mish",
           "f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, "
-          "gelu, reflect, replicate, circular, dx or dw",
+          "gelu, leaky_relu, reflect, replicate, circular, dx or dw",
           "20" },
         { "n1c2h9w9o2k3x3_rel",
           "f32, f64, bias, residual, relu, sigmoid, tanh, relu6, hardsigmoid, hardswish, silu, "
-          "gelu, reflect, replicate, circular, dx or dw",
+          "gelu, leaky_relu, reflect, replicate, circular, dx or dw",
           "15" },
         { "n1c2h9w9o2k3x3_relu_tanh", "no second activation", "20" },
         { "n1c2h9w9o2k3x3_f64_bias_f32", "no second type", "24" },

@@ -25,6 +25,8 @@ static inline double activated(talc_activation activation, double x)
         return x / (1 + exp(-x));
     case TALC_ACTIVATION_GELU:
         return x / 2 * erfc(-x / sqrt(2));
+    case TALC_ACTIVATION_LEAKY_RELU:
+        return x > 0 ? x : 0.01 * x;
     default:
         return x;
     }
