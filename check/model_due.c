@@ -38,7 +38,7 @@ static long double unary_value(const talc_unary_problem *problem, long double x,
         *slope = 1.1;
         return x * tanhl(log1pl(expl(x)));
     case TALC_SOFTPLUS:
-        return fmaxl(x, 0) + log1pl(expl(-fabsl(x)));
+        return p * x > q ? x : (fmaxl(p * x, 0) + log1pl(expl(-fabsl(p * x)))) / p;
     case TALC_NEG:
         return -x;
     case TALC_EXP:
@@ -99,10 +99,15 @@ static bool unary(const check_ran *ran, check_model_due *due)
         const long double value = unary_value(problem, x->of[i], &slope);
         due->element[i].value = value;
         due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value, slope);
+        const double p = problem->numbers[0], q = problem->numbers[1], off = check_off(x, i);
+        /* At its threshold softplus jumps. */
+        if (function == TALC_SOFTPLUS && off > 0 && fabs(p * x->of[i] - q) <= fabs(p) * off)
+            due->spread[i] += log1p(exp(-q)) / fabs(p);
+        const double exponent = function == TALC_SOFTPLUS ? p * x->of[i] : x->of[i];
         /* The formulas' roundings, and of the numbers; those of a steep exponential grow with its exponent, up to x^2. */
         if (!exact && due->activation == TALC_ACTIVATION_NONE)
             due->element[i].extra =
-                (8 + fmin(x->of[i] * x->of[i], 200)) * format.unit * (double)fabsl(value) +
+                (8 + fmin(exponent * exponent, 200)) * format.unit * (double)fabsl(value) +
                 4 * format.smallest + fabs(x->of[i]) * format.normal;
     }
     return true;

@@ -77,9 +77,9 @@ ELEMENTWISE(silu,        TALC_SILU,        "SiLU",        (void), 0)
 ELEMENTWISE(mish,        TALC_MISH,        "Mish",        (void), 0)
 ELEMENTWISE(gelu,        TALC_GELU,        "GELU",        (void), 0)
 ELEMENTWISE(gelu_tanh,   TALC_GELU_TANH,   "GELU",        (void), 0)
-ELEMENTWISE(softplus,    TALC_SOFTPLUS,    "Softplus",    (void), 0)
 ELEMENTWISE(leaky_relu,  TALC_LEAKY_RELU,  "LeakyReLU",   (double negative_slope), negative_slope)
 ELEMENTWISE(elu,         TALC_ELU,         "ELU",         (double alpha), alpha)
+ELEMENTWISE(softplus,    TALC_SOFTPLUS,    "Softplus",    (double beta, double threshold), beta, threshold)
 ELEMENTWISE(hardtanh,    TALC_HARDTANH,    "Hardtanh",    (double low, double high), low, high)
 // clang-format on
 

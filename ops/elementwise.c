@@ -91,18 +91,20 @@ static talc_tensor *unary_recorded(const unary_note *note, const talc_tensor *x,
                                              .problem_bytes = sizeof *note });
 }
 
-/* One number is finite, and of two the first is at most the second. */
+/* The limits of hardtanh are in order; else the first number is finite, and the second is one. */
 bool talc_unary_numbers_fit(talc_unary_function function, const double numbers[2])
 {
     const char *op = unary_names[function], *const *names = unary_rows[function].numbers;
-    if (names[1] != NULL ? numbers[0] <= numbers[1] : names[0] == NULL || isfinite(numbers[0]))
-        return true;
-    if (names[1] == NULL)
+    if (function == TALC_HARDTANH) {
+        if (!(numbers[0] <= numbers[1]))
+            talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be at most %s %g", op, names[0],
+                      numbers[0], names[1], numbers[1]);
+    } else if (names[0] != NULL && !isfinite(numbers[0])) {
         talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be finite", op, names[0], numbers[0]);
-    else
-        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be at most %s %g", op, names[0], numbers[0],
-                  names[1], numbers[1]);
-    return false;
+    } else if (names[1] != NULL && isnan(numbers[1])) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %g must be a number", op, names[1], numbers[1]);
+    }
+    return !talc_failed();
 }
 
 talc_tensor *talc_unary(talc_unary_function function, const talc_tensor *x, double p, double q)

@@ -27,7 +27,9 @@ TALC_API talc_tensor *talc_rsqrt(const talc_tensor *x); ///< 1 / sqrt(x)
 TALC_API talc_tensor *talc_abs(const talc_tensor *x);   ///< absolute value
 TALC_API talc_tensor *talc_floor(const talc_tensor *x); ///< the largest integer that is at most x
 TALC_API talc_tensor *talc_sign(const talc_tensor *x);  ///< -1, 0 or 1; NaN stays NaN
-TALC_API talc_tensor *talc_softplus(const talc_tensor *x); ///< log(1 + exp(x)), for any x
+/// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold, as in PyTorch, whose defaults are 1 and 20. beta is finite,
+/// the threshold any number; above an infinite one is nothing.
+TALC_API talc_tensor *talc_softplus(const talc_tensor *x, double beta, double threshold);
 
 /// Activations.
 TALC_API talc_tensor *talc_relu(const talc_tensor *x);        ///< max(x, 0); NaN stays NaN

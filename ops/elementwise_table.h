@@ -84,9 +84,9 @@ enum {
     X(TALC_HARDTANH,      hardtanh,    TWO(low, high),        0,                                   \
       x < p ? p : x > q ? q : x,                                                                   \
       TALC_SAVES_Y,       s > p && s < q ? dy : 0)                                                 \
-    X(TALC_SOFTPLUS,      softplus,    NONE,                  0,                                   \
-      (x > 0 ? x : 0) + log1p(exp(-fabs(x))),                                                      \
-      TALC_SAVES_A,       dy / (1 + exp(-s)))                                                      \
+    X(TALC_SOFTPLUS,      softplus,    TWO(beta, threshold),  x * p,                               \
+      t > q ? x : ((t > 0 ? t : 0) + log1p(exp(-fabs(t)))) / p,                                    \
+      TALC_SAVES_A,       t > q ? dy : dy / (1 + exp(-t)))                                         \
     X(TALC_NEG,           neg,         NONE,                  0,                                   \
       -x,                                                                                          \
       TALC_SAVES_NOTHING, -dy)                                                                     \

@@ -131,14 +131,20 @@ talc_tensor *talc_smooth_l1_loss(const talc_tensor *x, const talc_tensor *target
 
 // ---- Binary cross entropy -----------------------------------------------------------------------------------
 
+/* Of any x by the formula. */
+static talc_tensor *softplus(const talc_tensor *x)
+{
+    return talc_softplus(x, 1, (double)INFINITY);
+}
+
 static talc_tensor *binary_cross_entropy(const talc_tensor *x, const talc_tensor *target,
                                          const talc_binary_cross_entropy_options *options)
 {
-    const talc_tensor *present = talc_mul(target, talc_softplus(talc_neg(x)));
+    const talc_tensor *present = talc_mul(target, softplus(talc_neg(x)));
     if (options->pos_weight != NULL)
         present = talc_mul(options->pos_weight, present);
     const talc_tensor *rest = talc_neg(talc_sub_scalar(target, 1));
-    talc_tensor *losses = talc_add(present, talc_mul(rest, talc_softplus(x)));
+    talc_tensor *losses = talc_add(present, talc_mul(rest, softplus(x)));
     return options->weight == NULL ? losses : talc_mul(options->weight, losses);
 }
 

@@ -20,7 +20,7 @@ UNARY = {
     "hardsigmoid": (lambda x: F.relu6(x + 3) / 6, False, None), "hardswish": (F.hardswish, False, None), "silu": (F.silu, False, None),
     "mish": (F.mish, False, None), "gelu": (F.gelu, False, None),
     "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), False, None),
-    "softplus": (lambda x: F.softplus(x, threshold=800), False, None),
+    "softplus": (F.softplus, False, lambda rng: [0.1 + 2 * rng.random(), one(rng, 20, 1.5, 800)]),
     "leaky_relu": (F.leaky_relu, False, lambda rng: [rng.random()]),
     "elu": (F.elu, False, lambda rng: [2 * rng.random()]),
     "hardtanh": (F.hardtanh, False, lambda rng: [-rng.random(), rng.random()]),
@@ -46,6 +46,9 @@ def posed(rng, dtype, op):
     if positive:
         x = np.abs(x) + x.dtype.type(0.1)
     numbers = [] if draw is None else [float(x.dtype.type(v)) for v in draw(rng)]
+    if op == "softplus":  # it jumps at its threshold, on whose either side a product may be rounded
+        beta, threshold = numbers
+        x = np.where(np.abs(beta * x - threshold) < 1e-5 * threshold, x.dtype.type(0), x)
     return x, (lambda t: function(t, *numbers)), numbers
 
 

@@ -116,9 +116,9 @@ LISTS = {"conv2d": "conv2d", "max_pool2d": "pool2d", "avg_pool2d": "pool2d", "ad
          "adaptive_avg_pool2d.grad_input": "pool2d", "adaptive_max_pool2d.grad_input": "pool2d",
          "pad": "resample", "upsample2d": "resample",
          "pad.grad_input": "resample", "upsample2d.grad_input": "resample"}
-NUMBERS = {"leaky_relu": 1, "elu": 1, "hardtanh": 2}  # that an elementwise op takes after x
+NUMBERS = {"leaky_relu": 1, "elu": 1, "hardtanh": 2, "softplus": 2}  # that an elementwise op takes after x
 UNARY = ["neg", "abs", "exp", "log", "sqrt", "rsqrt", "floor", "sign", "tanh", "sigmoid", "relu", "relu6", "hardsigmoid",
-         "hardswish", "silu", "mish", "gelu", "gelu_tanh", "softplus", *NUMBERS]
+         "hardswish", "silu", "mish", "gelu", "gelu_tanh", *NUMBERS]
 LISTS.update({op: "unary" for op in UNARY}, **{f"{op}.grad_input": "binary" for op in UNARY})
 FORCED = {"conv2d.grad_bias": "sum", "conv_transpose2d": "conv2d.grad_input", "conv_transpose2d.grad_input": "conv2d",
           "conv_transpose2d.grad_weight": "conv2d.grad_weight"}

@@ -325,7 +325,7 @@ Test(layers, elementwise_layers_are_their_ops)
         { "Mish", talc_nn_mish(), talc_mish(x) },
         { "GELU", talc_nn_gelu(), talc_gelu(x) },
         { "GELU", talc_nn_gelu_tanh(), talc_gelu_tanh(x) },
-        { "Softplus", talc_nn_softplus(), talc_softplus(x) },
+        { "Softplus", talc_nn_softplus(2, 1.5), talc_softplus(x, 2, 1.5) },
         { "LeakyReLU", talc_nn_leaky_relu(0.3), talc_leaky_relu(x, 0.3) },
         { "ELU", talc_nn_elu(1.5), talc_elu(x, 1.5) },
         { "Hardtanh", talc_nn_hardtanh(-1, 2), talc_hardtanh(x, -1, 2) },

@@ -47,6 +47,8 @@ Test(bad_input_ops, elementwise)
     }
     REFUSED(TALC_BAD_ARGUMENT, "leaky_relu: negative_slope nan must be finite", talc_leaky_relu(vector, (double)NAN));
     REFUSED(TALC_BAD_ARGUMENT, "elu: alpha inf must be finite", talc_elu(vector, (double)INFINITY));
+    REFUSED(TALC_BAD_ARGUMENT, "softplus: beta inf must be finite", talc_softplus(vector, (double)INFINITY, 20));
+    REFUSED(TALC_BAD_ARGUMENT, "softplus: threshold nan must be a number", talc_softplus(vector, 1, (double)NAN));
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 1 must be at most high 0.5", talc_hardtanh(vector, 1, 0.5));
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low nan must be at most high 1", talc_hardtanh(vector, (double)NAN, 1));
     REFUSED(TALC_BAD_ARGUMENT, "hardtanh: low 0 must be at most high nan", talc_hardtanh(vector, 0, (double)NAN));
@@ -74,7 +76,7 @@ Test(bad_input_ops, elementwise)
     REFUSED(TALC_NULL_ARGUMENT, "maximum: b is NULL", talc_maximum(vector, NULL));
     REFUSED(TALC_BAD_DTYPE, "minimum: a is f32, b is f64", talc_minimum(vector, doubles));
     REFUSED(TALC_BAD_SHAPE, "maximum: a [3,5] and b [4] do not broadcast", talc_maximum(matrix, vector));
-    refused_end(2 * TALC_UNARY_COUNT - 1 + 29);
+    refused_end(2 * TALC_UNARY_COUNT - 1 + 31);
 }
 
 Test(bad_input_ops, comparisons)
