@@ -15,6 +15,7 @@ u = 2^-24 (f32) or 2^-53 (f64), K terms and S the sum of their sizes, an element
     max, argmax, max_pool2d       0, indices likewise
     gradients                     as sums, which they are (compare_torch_gradients.py)
     elementwise ops               8 u |y| + 4 u |x y'|, their gradients likewise (compare_torch_elementwise.py)
+    the other ops                 compare_torch_more.py
 
 and by 4 ulp more after an activation that rounds, times its slope where that is over 1. An algorithm that adds f32 data in f64 has its one rounding, u |y|, instead,
 and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where it has any (compare_torch_problems.py).
@@ -40,13 +41,15 @@ except ImportError as missing:
 
 import compare_torch_elementwise
 import compare_torch_gradients
+import compare_torch_more
 import compare_torch_networks
 import compare_torch_train
 from compare_torch_problems import OPS, WEIGHTS, layout_of, shares
 from talc_library import FORCED, Refused, Talc, known_results
 
-OPS.update(compare_torch_elementwise.FORWARD)
-compare_torch_gradients.OPS.update(compare_torch_elementwise.GRADIENTS)
+for more in (compare_torch_elementwise, compare_torch_more):
+    OPS.update(more.FORWARD)
+    compare_torch_gradients.OPS.update(more.GRADIENTS)
 GROUPS = {"forward": list(OPS), "gradients": list(compare_torch_gradients.OPS)}
 OPS.update(compare_torch_gradients.OPS)
 WEIGHTS.update(compare_torch_gradients.WEIGHTS)
@@ -106,14 +109,16 @@ def bites(results, dues, dtype, wide, rng):
 def run(talc, case, op, row, layouts):
     """The results of one algorithm as arrays."""
     op = FORCED.get(op, op)
-    talc.algorithm_force(op.encode(), row.encode())
+    if row is not None:
+        talc.algorithm_force(op.encode(), row.encode())
     scope = talc.scope_enter()
     try:
         operands = [talc.place(operand, layout) for operand, layout in zip(case.operands, layouts)]
         return [talc.download(y) for y in case.call(talc, *operands)]
     finally:
         talc.scope_leave(scope)
-        talc.algorithm_force(op.encode(), None)
+        if row is not None:
+            talc.algorithm_force(op.encode(), None)
 
 
 def run_case(talc, op, dtype, rng, tallies):
@@ -134,9 +139,9 @@ def run_case(talc, op, dtype, rng, tallies):
         except RuntimeError as error:
             share, line = np.inf, str(error)
         ran = True
-        tallies[op, dtype, row].add(share, text)
+        tallies[op, dtype, row or "copies"].add(share, text)
         if share > 1:
-            yield f"{text} by {row}: share {share:.3g}: {line}"
+            yield f"{text} by {row or 'copies'}: share {share:.3g}: {line}"
     if not ran:
         tallies[op, dtype, "none"].add(np.inf, text)
         yield f"{text}: every algorithm refuses"
@@ -188,6 +193,7 @@ def main():
         return 2
     torch.set_num_threads(1)  # the problems are small
     warnings.filterwarnings("ignore", "Using padding='same' with even kernel")
+    warnings.filterwarnings("ignore", "var\\(\\): degrees of freedom")  # a correction may leave none
     print(f"talc on {options.device} and PyTorch {torch.__version__}, seed {options.seed}")
 
     schedule = [(op, dtype) for dtype in ("f32", "f64") for op in options.ops for _ in range(WEIGHTS.get(op, 1))]

@@ -184,8 +184,9 @@ def pooling_gradient(make):
             shape = tuple(forward.pool(torch.from_numpy(x)).shape)
         dy = fill(rng, dtype, shape)
 
-        def call(talc, x, dy):
-            return [gradient(talc, x, lambda: forward.call(talc, x)[0], dy)]
+        def call(talc, x, *rest):
+            *rest, dy = rest
+            return [gradient(talc, x, lambda: forward.call(talc, x, *rest)[0], dy)]
 
         def back(dy):
             return derivative(forward.pool, torch.from_numpy(x).to(dy.dtype), dy)
@@ -195,7 +196,7 @@ def pooling_gradient(make):
             due.doubt = due.doubt + forward.weights * forward.readers * np.abs(dy).max(initial=0)
             return [due]
 
-        return Case(forward.text, [x, dy], call, dues)
+        return Case(forward.text, [*forward.operands, dy], call, dues)
     return case
 
 

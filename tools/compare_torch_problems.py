@@ -318,7 +318,11 @@ def max_pool2d(rng, dtype):
         where = where.masked_fill(torch.isneginf(y), -1)  # a window beside the image has no element
         return [Due(y.numpy()), Due(where.numpy())][:1 + indices]
 
-    return Case(window.text(x, dtype, indices=indices), [x], call, dues, pool=lambda x: list(both(x))[0],
+    def most(x):  # PyTorch's gradient of a window beside the image goes to an element that it does not see
+        y = list(both(x))[0]
+        return y.masked_fill(torch.isneginf(y), -np.inf)
+
+    return Case(window.text(x, dtype, indices=indices), [x], call, dues, pool=most,
                 readers=window.kernel[0] * window.kernel[1])
 
 
@@ -633,8 +637,10 @@ def reduction(rng, dtype, op):
     text = "x".join(map(str, x.shape)) + ("@" if axes else "") + ",".join(map(str, named_axes))
     options = [keep] if correction is None else [correction, keep]
     text += "" if correction is None else f"c{correction:g}"
-    return Case(text + words(dtype, keep=keep), [x],
+    case = Case(text + words(dtype, keep=keep), [x],
                 lambda talc, x: [getattr(talc, op)(x, dims(named_axes), *options)], dues)
+    case.options = reduced, keep, correction
+    return case
 
 
 OPS = {"conv2d": conv2d, "max_pool2d": max_pool2d, "avg_pool2d": avg_pool2d, "adaptive_avg_pool2d": adaptive_avg_pool2d,

@@ -16,7 +16,12 @@ OPS = ["conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm2
        "log_softmax", "sum", "mean", "max", "argmax", "min", "argmin", "var", "logsumexp", "conv2d.grad_input", "conv2d.grad_weight", "conv2d.grad_bias",
        "conv_transpose2d", "conv_transpose2d.grad_input", "conv_transpose2d.grad_weight", "max_pool2d.grad_input",
        "avg_pool2d.grad_input", "adaptive_avg_pool2d.grad_input", "adaptive_max_pool2d", "adaptive_max_pool2d.grad_input", "pad", "upsample2d", "pad.grad_input",
-       "upsample2d.grad_input"]
+       "upsample2d.grad_input", "gather", "index_select", "where", "clamp", "cumsum", "softplus", "add", "equal", "cross_entropy", "nll_loss",
+       "gather.grad_input", "index_select.grad_input", "cumsum.grad_input", "group_norm.grad_input", "instance_norm2d.grad_input",
+       "layer_norm.grad_input", "batch_norm2d.grad_input", "cross_entropy.grad_input", "nll_loss.grad_input"]
+# Made of copies or of other ops.
+COMPOSED = ["concat", "channel_shuffle", "masked_fill", "mse_loss", "huber_loss", "softmax.grad_input", "var.grad_input",
+            "logsumexp.grad_input", "linear.grad_weight", "matmul.grad_a", "div.grad_b", "where.grad_input", "layer_norm.grad_weight"]
 
 
 def compare(*arguments, library=LIBRARY, **environment):
@@ -41,12 +46,13 @@ class WithoutTorch(unittest.TestCase):
 
 class WithTorch(unittest.TestCase):
     def test_every_op(self):
-        done = compare("110", "--seed", "11")
+        done = compare("342", "--seed", "11")  # each in both types
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout.splitlines()[-1], r"^110 problem\(s\), \d\d\d? results compared, 0 failed$")
-        for op in OPS:
+        self.assertRegex(done.stdout.splitlines()[-1], r"^342 problem\(s\), \d+ results compared, 0 failed$")
+        for op in [*OPS, *COMPOSED]:
             for dtype in ("f32", "f64"):
                 self.assertRegex(done.stdout, rf"(?m)^{op} +{dtype} +\w+ ")
+        for op in OPS:
             self.assertRegex(done.stdout, rf"(?m)^{op} +f\d\d +reference +\d+ +[01]\.\d\d\d ")
 
     def test_a_device_without_references(self):
@@ -57,7 +63,7 @@ class WithTorch(unittest.TestCase):
                   "                                                    if device or row[0] != 'reference']\n"
                   "import compare_torch\n"
                   "sys.exit(compare_torch.main())\n")
-        done = run_script(script, "40")
+        done = run_script(script, "40", "--ops", "conv2d,max_pool2d,batch_norm2d,linear,softmax,sum")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertNotIn("reference", done.stdout)
 
@@ -93,6 +99,18 @@ class WithTorch(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"FAILED conv2d.grad_input:.* by reference: share ")
         self.assertNotRegex(done.stdout, "FAILED conv2d.grad_weight:")
+
+    def test_gradients_that_are_a_little_off_fail(self):
+        script = ("import sys, compare_torch_more as m\n"
+                  "right = m.graded\n"
+                  "m.graded = lambda function, arrays, leaf, dy: 1.001 * right(function, arrays, leaf, dy)\n"
+                  "import compare_torch\n"
+                  "sys.exit(compare_torch.main())\n")
+        ops = ["group_norm.grad_input", "instance_norm2d.grad_weight", "layer_norm.grad_input", "huber_loss.grad_input", "mul.grad_b"]
+        done = run_script(script, "10", "--ops", ",".join(ops))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for op in ops:
+            self.assertRegex(done.stdout, rf"FAILED {op}:.*: share ")
 
     def test_training(self):
         done = compare("train")
