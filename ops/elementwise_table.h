@@ -32,6 +32,10 @@ enum {
 #define TALC_GELU_ARGUMENT(x) ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)    ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
+/* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 x (1 + t) by it. */
+#define TALC_MISH_DIVISOR(x) ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))
+#define TALC_MISH_SLOPE(x)   (4 * (x) * (1 + t) / TALC_MISH_DIVISOR(x))
+
 /* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order.
  * Where the row takes a number, it is this one then. */
 #define TALC_ACTIVATION_NUMBER 0.01
@@ -59,7 +63,7 @@ enum {
       x * ((x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6),                                                  \
       TALC_SAVES_A,       s <= -3 ? 0 : s < 3 ? dy * (s / 3 + (T)0.5) : dy)                        \
     X(TALC_SILU,          silu,        NONE,                  exp(-fabs(x)),                       \
-      x < 0 ? x * t / (1 + t) : x / (1 + t),                                                       \
+      (x < 0 ? x * t : x) / (1 + t),                                                               \
       TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * t / (1 + t)) / (1 + t))                      \
     X(TALC_GELU,          gelu,        NONE,                  0,                                   \
       x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
@@ -72,14 +76,13 @@ enum {
 #define TALC_UNARY_TABLE(X)                                                                        \
     TALC_ACTIVATION_TABLE(X)                                                                       \
     X(TALC_GELU_TANH,     gelu_tanh,   NONE,                  exp(-2 * fabs(TALC_GELU_ARGUMENT(x))), \
-      x < 0 ? x * t / (1 + t) : x / (1 + t),                                                       \
+      (x < 0 ? x * t : x) / (1 + t),                                                               \
       TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + 2 * s * TALC_GELU_SLOPE(s) * t / (1 + t)) / (1 + t)) \
     X(TALC_MISH,          mish,        NONE,                  exp(-fabs(x)),                       \
-      x < 0 ? x * (t * (t + 2)) / (t * (t + 2) + 2) : x * (1 + 2 * t) / (1 + 2 * t * (1 + t)),     \
-      TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2 + 4 * s * (1 + t) / (t * (t + 2) + 2)) / (t * (t + 2) + 2) \
-                                      : (1 + 2 * t + 4 * s * t * t * (1 + t) / (1 + 2 * t * (1 + t))) / (1 + 2 * t * (1 + t)))) \
+      x * (x < 0 ? t * (t + 2) : 1 + 2 * t) / TALC_MISH_DIVISOR(x),                                \
+      TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2 + TALC_MISH_SLOPE(s)) : 1 + 2 * t + t * t * TALC_MISH_SLOPE(s)) / TALC_MISH_DIVISOR(s)) \
     X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \
-      x > 0 ? x : p * expm1(x),                                                                    \
+      x < 0 ? p * expm1(x) : x,                                                                    \
       TALC_SAVES_A,       s <= 0 ? dy * p * exp(s) : dy)                                           \
     X(TALC_HARDTANH,      hardtanh,    TWO(low, high),        0,                                   \
       x < p ? p : x > q ? q : x,                                                                   \

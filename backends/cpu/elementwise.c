@@ -4,28 +4,31 @@
 ///
 /// y is contiguous, the operands have any strides, 0 where they are broadcast. Rows run on threads in tasks that
 /// depend on the shape alone. Arithmetic: the formula of ops/elementwise_table.h in the data's own type.
+#include "backends/cpu/activation.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/functions.h"
+#include "backends/cpu/target.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/elementwise.h"
-
-#include <tgmath.h>
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
 #define UNARY_CASE(constant, name, numbers, with, value, ...)                                      \
     case constant:                                                                                 \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const T x = x_row[i * x_stride], t = (T)(with);                                        \
+        TALC_INDEPENDENT for (int64_t i = 0; i < n; i++)                                           \
+        {                                                                                          \
+            const T x = xs[i], t = (T)(with);                                                      \
             (void)t;                                                                               \
-            y_row[i] = (T)(value);                                                                 \
+            y[i] = (T)(value);                                                                     \
         }                                                                                          \
         break;
 
+/* y may be xs. */
 #define UNARY_ROW(constant, suffix, type, A)                                                       \
-    static void unary_row_##suffix(const talc_unary_problem *problem, int64_t n, type *y_row,      \
-                                   const type *x_row, int64_t x_stride)                            \
+    TALC_TARGET_CLONES static void unary_row_##suffix(const talc_unary_problem *problem,           \
+                                                      int64_t n, type *y, const type *xs)          \
     {                                                                                              \
         typedef type T;                                                                            \
         const T p = (T)problem->numbers[0], q = (T)problem->numbers[1];                            \
@@ -39,24 +42,27 @@
 
 /* ops/ lets only neg through. Integers wrap around, which unsigned arithmetic does and signed does not. */
 #define UNARY_ROW_INTEGER(constant, suffix, T, U)                                                  \
-    static void unary_row_##suffix(const talc_unary_problem *problem, int64_t n, T *y, const T *x, \
-                                   int64_t x_stride)                                               \
+    static void unary_row_##suffix(const talc_unary_problem *problem, int64_t n, T *y,             \
+                                   const T *xs)                                                    \
     {                                                                                              \
         (void)problem;                                                                             \
         for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] = (T)(0 - (U)x[i * x_stride]);                                                    \
+            y[i] = (T)(0 - (U)xs[i]);                                                              \
     }
 
 TALC_CPU_FLOATS(UNARY_ROW)
 TALC_CPU_INTEGERS(UNARY_ROW_INTEGER)
 
+/* A row whose elements lie apart is gathered in y first. */
 static void unary_row(const talc_unary_problem *p, int64_t n, void *y, const void *x,
                       int64_t x_stride)
 {
     switch (p->dtype) {
 #define DISPATCH(constant, suffix, type, safetensors)                                              \
     case constant:                                                                                 \
-        unary_row_##suffix(p, n, y, x, x_stride);                                                  \
+        for (int64_t i = 0; i < n && x_stride != 1; i++)                                           \
+            ((type *)y)[i] = ((const type *)x)[i * x_stride];                                      \
+        unary_row_##suffix(p, n, y, x_stride == 1 ? x : y);                                        \
         break;
         TALC_DTYPE_TABLE(DISPATCH)
 #undef DISPATCH
@@ -104,9 +110,10 @@ const talc_algorithm talc_cpu_unary[] = {
 // ---- Two operands -------------------------------------------------------------------------------------------
 
 /* Rows in the forms that a compiler can turn into vector code, both packed and b a constant, or in any other. T is the
- * data's type, W the type to compute in. A row that has a t saves x, so that t is in B. */
+ * data's type, W the type to compute in. A gradient whose row has a t saves x, so that t is in B. */
 #define BINARY_FORM(T, W, A, B, with, value, a_at, b_at)                                           \
-    for (int64_t i = 0; i < n; i++) {                                                              \
+    TALC_INDEPENDENT for (int64_t i = 0; i < n; i++)                                               \
+    {                                                                                              \
         const W A = (W)a_row[a_at];                                                                \
         const W B = (W)b_row[b_at];                                                                \
         const W x = B, t = (W)(with);                                                              \
@@ -130,17 +137,36 @@ const talc_algorithm talc_cpu_unary[] = {
 
 #define GRADIENT_CASE(constant, name, numbers, with, value, saved, gradient)                       \
     case constant##_GRADIENT:                                                                      \
-        BINARY_FORMS(T, W, dy, s, with, gradient)                                                  \
+        if (a_stride == 1 && b_stride == 1) {                                                      \
+            BINARY_FORM(T, T, dy, s, with, gradient, i, i)                                         \
+        } else {                                                                                   \
+            BINARY_FORM(T, T, dy, s, with, gradient, i *a_stride, i *b_stride)                     \
+        }                                                                                          \
         break;
 
-#define BINARY_ROW_BODY                                                                            \
-    const T p = (T)problem->numbers[0], q = (T)problem->numbers[1];                                \
-    (void)p, (void)q;                                                                              \
+/* y may be a. */
+#define GRADIENT_ROW(constant, suffix, type, A)                                                    \
+    TALC_TARGET_CLONES static void gradient_row_##suffix(                                          \
+        const talc_binary_problem *problem, int64_t n, type *y_row, const type *a_row,             \
+        int64_t a_stride, const type *b_row, int64_t b_stride)                                     \
+    {                                                                                              \
+        typedef type T;                                                                            \
+        const T p = (T)problem->numbers[0], q = (T)problem->numbers[1];                            \
+        (void)p, (void)q;                                                                          \
+        switch (problem->function) {                                                               \
+            TALC_UNARY_TABLE(GRADIENT_CASE)                                                        \
+        default:                                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(GRADIENT_ROW)
+
+#define BINARY_ROW_BODY(suffix)                                                                    \
     switch (problem->function) {                                                                   \
         TALC_BINARY_TABLE(BINARY_CASE)                                                             \
-        TALC_UNARY_TABLE(GRADIENT_CASE)                                                            \
     default:                                                                                       \
-        break;                                                                                     \
+        gradient_row_##suffix(problem, n, y_row, a_row, a_stride, b_row, b_stride);                \
     }
 
 #define INTEGER_TALC_WRAPS(value)    BINARY_FORMS(T, W, a, b, 0, value)
@@ -168,7 +194,7 @@ const talc_algorithm talc_cpu_unary[] = {
         body                                                                                       \
     }
 
-#define BINARY_ROW_FLOAT(constant, suffix, T, A)   BINARY_ROW(suffix, T, A, BINARY_ROW_BODY)
+#define BINARY_ROW_FLOAT(constant, suffix, T, A)   BINARY_ROW(suffix, T, A, BINARY_ROW_BODY(suffix))
 #define BINARY_ROW_INTEGER(constant, suffix, T, U) BINARY_ROW(suffix, T, U, BINARY_ROW_BODY_INTEGER)
 TALC_CPU_FLOATS(BINARY_ROW_FLOAT)
 TALC_CPU_INTEGERS(BINARY_ROW_INTEGER)
@@ -232,3 +258,36 @@ const talc_algorithm talc_cpu_binary[] = {
     { "reference", { "the data's own type", TALC_STRICT, false }, talc_plan_any, binary_run },
     { .name = NULL },
 };
+
+// ---- Activations --------------------------------------------------------------------------------------------
+
+/* They are the first rows of one operand; the gradients of all stand behind the rows of two. */
+static talc_unary_function function_of(talc_activation activation)
+{
+    return (talc_unary_function)(activation - 1);
+}
+
+void talc_cpu_activate(talc_dtype dtype, talc_activation activation, int64_t count, void *y)
+{
+    if (activation != TALC_ACTIVATION_NONE)
+        unary_row(&(talc_unary_problem){ .function = function_of(activation),
+                                         .dtype = dtype,
+                                         .numbers = { TALC_ACTIVATION_NUMBER } },
+                  count, y, y, 1);
+}
+
+double talc_cpu_activation(talc_activation activation, double x)
+{
+    talc_cpu_activate(TALC_F64, activation, 1, &x);
+    return x;
+}
+
+void talc_cpu_activation_gradient(talc_dtype dtype, talc_activation activation, int64_t count,
+                                  void *g, const void *dy, const void *y)
+{
+    const talc_binary_problem p = {
+        .function = (talc_binary_function)(TALC_RELU_GRADIENT + function_of(activation)),
+        .numbers = { TALC_ACTIVATION_NUMBER },
+    };
+    TALC_CPU_CALL(dtype, gradient_row, (&p, count, g, dy, 1, y, 1));
+}

@@ -15,4 +15,12 @@
 #define TALC_TARGET_CLONES
 #endif
 
+/// Before a loop whose iterations do not read what others write, though compilers cannot know it: where a result takes the place of an
+/// operand.
+#if defined(__clang__)
+#define TALC_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TALC_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #endif
