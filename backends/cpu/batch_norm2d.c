@@ -6,9 +6,10 @@
 /// x, residual, y [N, C, H, W], the rest [C], contiguous. The running statistics are written, and the batch is counted, when
 /// everything else is done. The input gradient of both rows is in batch_norm2d_gradient.c.
 ///
-///   blocks     A channel is cut into blocks of about 16384 values: several images, or part of one. Each block gives its mean
-///              and its sum of squared deviations, in two passes over cached values and in f64; Chan's formula joins a
-///              channel's blocks in their order. Threads share the blocks. The last step is arithmetic in the data's type.
+///   blocks     The images are cut into blocks of about 16384 values: some channels of some images, or part of a plane. Each block gives the
+///              mean and the sum of squared deviations of its part of each channel, in f64; Chan's
+///              formula joins a channel's parts in their order. Threads share the blocks. The last step is arithmetic in the data's
+///              type.
 ///   reference  the formula, channel by channel, in f64.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -60,8 +61,8 @@ static const char *reference_plan(const talc_device *device, const void *problem
 typedef struct norm_context {
     const talc_batch_norm2d_problem *problem;
     const talc_batch_norm2d_arguments *arguments;
-    talc_cpu_blocks plan;
-    talc_cpu_moments *moments; /* [C][blocks] */
+    talc_cpu_blocks cut;
+    talc_cpu_moments *moments; /* [C][parts] */
     talc_cpu_affine *affine;   /* [C] */
 } norm_context;
 
@@ -69,10 +70,11 @@ static void moments_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->cut, task);
     const talc_dtype dtype = context->problem->dtype;
-    const void *x = talc_cpu_at(dtype, context->arguments->x, b.offset);
-    TALC_CPU_CALL(dtype, talc_cpu_moments, (&b, x, &context->moments[task]));
+    for (int64_t c = b.c, at = b.offset; c < b.end; c++, at += b.c_step)
+        context->moments[c * context->cut.parts + b.part] =
+            talc_cpu_moments_of(dtype, &b.at, talc_cpu_at(dtype, context->arguments->x, at));
 }
 
 static void normalise_task(void *pointer, int64_t task, int worker)
@@ -80,15 +82,17 @@ static void normalise_task(void *pointer, int64_t task, int worker)
     (void)worker;
     const norm_context *context = pointer;
     const talc_batch_norm2d_problem *p = context->problem;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
-    for (int64_t row = 0; row < b.rows; row++) {
-        const int64_t at = b.offset + row * b.row_stride;
-        const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
-        const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
-        void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-        TALC_CPU_CALL(p->dtype, talc_cpu_normalise,
-                      (b.length, x, residual, y, &context->affine[b.c]));
-        talc_cpu_activate(p->dtype, p->activation, b.length, y);
+    const talc_cpu_block b = talc_cpu_block_of(p, &context->cut, task);
+    for (int64_t n = 0; n < b.at.rows; n++) {
+        int64_t at = b.offset + n * b.at.step;
+        for (int64_t c = b.c; c < b.end; c++, at += b.c_step) {
+            const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
+            const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
+            void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
+            TALC_CPU_CALL(p->dtype, talc_cpu_normalise,
+                          (b.at.length, x, residual, y, &context->affine[c]));
+            talc_cpu_activate(p->dtype, p->activation, b.at.length, y);
+        }
     }
 }
 
@@ -106,7 +110,7 @@ static size_t blocks_workspace(const talc_batch_norm2d_problem *p)
     const size_t C = (size_t)p->C;
     if (p->N == 0 || p->H * p->W == 0)
         return 0;
-    const size_t parts = p->training ? C * (size_t)talc_cpu_blocks_of(p).blocks : 0;
+    const size_t parts = p->training ? C * (size_t)talc_cpu_blocks_of(p, PART_VALUES).parts : 0;
     return parts * sizeof(talc_cpu_moments) + C * sizeof(talc_cpu_affine);
 }
 
@@ -127,26 +131,27 @@ static talc_status blocks_run(talc_device *device, const void *problem, const ta
     const talc_batch_norm2d_arguments *a = arguments;
     if (p->direction == TALC_GRAD_INPUT)
         return talc_cpu_batch_norm2d_gradient(p, a);
-    norm_context context = { p, a, talc_cpu_blocks_of(p), NULL, a->base.workspace };
-    const int64_t blocks = context.plan.blocks;
+    norm_context context = { p, a, talc_cpu_blocks_of(p, PART_VALUES), NULL, a->base.workspace };
+    const int64_t parts = context.cut.parts;
     context.moments = (talc_cpu_moments *)(context.affine + p->C);
     talc_status status = TALC_OK;
     if (p->training)
-        status = talc_cpu_parallel(p->C * blocks, moments_task, &context);
+        status = talc_cpu_parallel(context.cut.blocks, moments_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
-        talc_cpu_moments *of_channel = context.moments + c * blocks;
+        talc_cpu_moments *of_channel = context.moments + c * parts;
         if (p->training)
-            *of_channel = talc_cpu_join_moments(of_channel, blocks);
+            *of_channel = talc_cpu_join_moments(of_channel, parts);
         const double mean =
             p->training ? of_channel->mean : talc_cpu_load(p->dtype, a->running_mean, c);
         const double var = p->training ? of_channel->squares / of_channel->count
                                        : talc_cpu_load(p->dtype, a->running_var, c);
         context.affine[c] = affine_of(p, a, c, mean, var);
     }
+    context.cut = talc_cpu_blocks_of(p, 1);
     if (status == TALC_OK)
-        status = talc_cpu_parallel(p->C * blocks, normalise_task, &context);
+        status = talc_cpu_parallel(context.cut.blocks, normalise_task, &context);
     for (int64_t c = 0; c < p->C && status == TALC_OK && p->training; c++) {
-        const talc_cpu_moments *all = context.moments + c * blocks;
+        const talc_cpu_moments *all = context.moments + c * parts;
         keep_statistics(p, a, c, all->mean, all->squares / all->count);
     }
     if (status == TALC_OK)

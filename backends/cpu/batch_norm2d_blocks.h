@@ -14,39 +14,57 @@ size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem 
 talc_status talc_cpu_batch_norm2d_gradient_reference(const talc_batch_norm2d_problem *p,
                                                      const talc_batch_norm2d_arguments *a);
 
-/* Values of a block. */
-enum { BLOCK_VALUES = 16384 };
+/* Values of a block, which stay cached, and of one of its channels. */
+enum { BLOCK_VALUES = 16384, PART_VALUES = 512 };
 
-/* How every channel is cut: blocks of `images` whole planes, or of `length` values of one plane. */
+/* How [N, C, plane] is cut: into blocks of `images` images and `channels` channels, or of `length` values of one plane. A block's part of
+ * a channel has sums of its own. */
 typedef struct talc_cpu_blocks {
-    int64_t images, length;
-    int64_t segments; /* blocks a plane; 1 with several images */
-    int64_t blocks;   /* a channel */
+    int64_t images, channels, length;
+    int64_t segments;       /* blocks a plane; 1 where a block has whole planes */
+    int64_t channel_blocks; /* blocks side by side in C */
+    int64_t parts;          /* of a channel */
+    int64_t blocks;
 } talc_cpu_blocks;
 
-static inline talc_cpu_blocks talc_cpu_blocks_of(const talc_batch_norm2d_problem *p)
+/* With at least `part` values of a channel, where there are as many images. */
+static inline talc_cpu_blocks talc_cpu_blocks_of(const talc_batch_norm2d_problem *p, int64_t part)
 {
-    const int64_t plane = p->H * p->W;
-    talc_cpu_blocks plan = { .images = plane < BLOCK_VALUES ? BLOCK_VALUES / plane : 1,
-                             .length = plane < BLOCK_VALUES ? plane : BLOCK_VALUES };
-    plan.segments = talc_ceil_div(plane, plan.length);
-    plan.blocks = talc_ceil_div(p->N, plan.images) * plan.segments;
-    return plan;
+    const int64_t plane = p->H * p->W, length = talc_smaller(plane, BLOCK_VALUES);
+    const int64_t images = talc_smaller(p->N, talc_larger(1, part / length));
+    const int64_t channels = talc_smaller(p->C, talc_larger(1, BLOCK_VALUES / (images * length)));
+    const int64_t segments = talc_ceil_div(plane, length);
+    const int64_t channel_blocks = talc_ceil_div(p->C, channels);
+    const int64_t parts = talc_ceil_div(p->N, images) * segments;
+    return (talc_cpu_blocks){
+        images, channels, length, segments, channel_blocks, parts, parts * channel_blocks
+    };
 }
 
-/* The stretches of a block are C planes apart. */
+/* Blocks follow each other as their first values do in memory. */
+typedef struct talc_cpu_block {
+    int64_t c, end;        /* channels */
+    int64_t part;          /* of each channel */
+    int64_t offset;        /* of the first value */
+    talc_cpu_stretches at; /* in each image, of a channel */
+    int64_t c_step;        /* to the next channel */
+} talc_cpu_block;
+
 static inline talc_cpu_block talc_cpu_block_of(const talc_batch_norm2d_problem *p,
-                                               const talc_cpu_blocks *plan, int64_t task)
+                                               const talc_cpu_blocks *cut, int64_t task)
 {
-    const int64_t plane = p->H * p->W;
-    const int64_t c = task / plan->blocks, in_channel = task % plan->blocks;
-    const int64_t n = in_channel / plan->segments * plan->images;
-    const int64_t first = in_channel % plan->segments * plan->length;
+    const int64_t plane = p->H * p->W, segment = task % cut->segments;
+    const int64_t c = task / cut->segments % cut->channel_blocks * cut->channels;
+    const int64_t i = task / cut->segments / cut->channel_blocks, n = i * cut->images;
+    const int64_t first = segment * cut->length;
     return (talc_cpu_block){ .c = c,
+                             .end = talc_smaller(p->C, c + cut->channels),
+                             .part = i * cut->segments + segment,
                              .offset = (n * p->C + c) * plane + first,
-                             .rows = talc_smaller(plan->images, p->N - n),
-                             .length = talc_smaller(plan->length, plane - first),
-                             .row_stride = p->C * plane };
+                             .at = { .rows = talc_smaller(cut->images, p->N - n),
+                                     .length = talc_smaller(cut->length, plane - first),
+                                     .step = p->C * plane },
+                             .c_step = plane };
 }
 
 #endif

@@ -12,17 +12,12 @@
 #include "backends/cpu/activation.h"
 #include "backends/cpu/batch_norm2d_blocks.h"
 
-/* Sums of g and of g (x - mean). */
-typedef struct gradient_sums {
-    double g, product;
-} gradient_sums;
-
 typedef struct gradient_context {
     const talc_batch_norm2d_problem *problem;
     const talc_batch_norm2d_arguments *arguments;
-    talc_cpu_blocks plan;
+    talc_cpu_blocks cut;
     talc_cpu_gradient_affine *affine; /* [C] */
-    gradient_sums *sums;              /* [C][blocks] */
+    talc_cpu_sums *sums;              /* [C][parts] */
 } gradient_context;
 
 static talc_cpu_gradient_affine affine_of(const talc_batch_norm2d_problem *p,
@@ -38,7 +33,7 @@ static talc_cpu_gradient_affine affine_of(const talc_batch_norm2d_problem *p,
 
 // ---- blocks -------------------------------------------------------------------------------------------------
 
-/* Values of g that are worked out at once; whole LANES. */
+/* Values of g that are worked out at once. */
 enum { G_VALUES = 1024 };
 
 /* g of the next `count` values: dy, or made of dy and y, where the gradient of the residual is wanted in its place. */
@@ -56,92 +51,95 @@ static const void *g_of(const gradient_context *context, int64_t at, int64_t cou
     return g;
 }
 
-/* Outside training an infinite x has no part in dx. */
-#define SCALE(constant, suffix, T, A)                                                              \
-    static void scale_##suffix(int64_t n, const T *g, T *restrict dx, double by)                   \
-    {                                                                                              \
-        const T by_g = (T)by;                                                                      \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            dx[i] = g[i] * by_g;                                                                   \
-    }
-
-TALC_CPU_FLOATS(SCALE)
-
 static void sums_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *context = pointer;
     const talc_dtype dtype = context->problem->dtype;
     const talc_batch_norm2d_arguments *a = context->arguments;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->plan, task);
-    const double mean = talc_cpu_load(dtype, a->mean, b.c);
-    talc_cpu_gradient_lanes lanes = { { 0 }, { 0 } };
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->cut, task);
     double room[G_VALUES];
-    for (int64_t row = 0; row < b.rows; row++)
-        for (int64_t first = 0; first < b.length; first += G_VALUES) {
-            const int64_t at = b.offset + row * b.row_stride + first,
-                          n = talc_smaller(G_VALUES, b.length - first);
-            const void *g = g_of(context, at, n, room);
-            TALC_CPU_CALL(dtype, talc_cpu_add_gradient,
-                          (n, talc_cpu_at(dtype, a->x, at), g, mean, &lanes));
-        }
-    context->sums[task] =
-        (gradient_sums){ talc_cpu_lanes_sum(lanes.sums), talc_cpu_lanes_sum(lanes.products) };
+    for (int64_t c = b.c; c < b.end; c++) {
+        const double mean = talc_cpu_load(dtype, a->mean, c);
+        talc_cpu_sums *sums = &context->sums[c * context->cut.parts + b.part];
+        int64_t at = b.offset + (c - b.c) * b.c_step;
+        *sums = (talc_cpu_sums){ 0, 0 };
+        if (context->problem->activation == TALC_ACTIVATION_NONE)
+            TALC_CPU_CALL(dtype, talc_cpu_add_sums,
+                          (&b.at, talc_cpu_at(dtype, a->x, at), talc_cpu_at(dtype, a->dy, at), NULL,
+                           mean, sums));
+        else
+            for (int64_t image = 0; image < b.at.rows; image++, at += b.at.step)
+                for (int64_t first = 0; first < b.at.length; first += G_VALUES) {
+                    const int64_t n = talc_smaller(G_VALUES, b.at.length - first);
+                    const void *g = g_of(context, at + first, n, room);
+                    TALC_CPU_CALL(dtype, talc_cpu_add_sums,
+                                  (&(talc_cpu_stretches){ 1, n, 0 },
+                                   talc_cpu_at(dtype, a->x, at + first), g, NULL, mean, sums));
+                }
+    }
+}
+
+/* dx of n values of channel c. */
+static void write_input(const gradient_context *context, int64_t c, int64_t at, int64_t n)
+{
+    const talc_batch_norm2d_problem *p = context->problem;
+    const talc_batch_norm2d_arguments *a = context->arguments;
+    const talc_cpu_gradient_affine *by = &context->affine[c];
+    double room[G_VALUES];
+    const void *g =
+        a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at) : g_of(context, at, n, room);
+    void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
+    if (p->training)
+        TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient,
+                      (n, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
+    else /* an infinite x has no part in dx */
+        TALC_CPU_CALL(p->dtype, talc_cpu_scale, (n, g, dx, by->by_g));
 }
 
 static void input_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *context = pointer;
-    const talc_batch_norm2d_problem *p = context->problem;
-    const talc_batch_norm2d_arguments *a = context->arguments;
-    const talc_cpu_block b = talc_cpu_block_of(p, &context->plan, task);
-    double room[G_VALUES];
-    for (int64_t row = 0; row < b.rows; row++)
-        for (int64_t first = 0; first < b.length; first += G_VALUES) {
-            const int64_t at = b.offset + row * b.row_stride + first,
-                          n = talc_smaller(G_VALUES, b.length - first);
-            const void *g = a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at)
-                                                 : g_of(context, at, n, room);
-            void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
-            const talc_cpu_gradient_affine *by = &context->affine[b.c];
-            if (p->training)
-                TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient,
-                              (n, talc_cpu_at(p->dtype, a->x, at), g, dx, by));
-            else
-                TALC_CPU_CALL(p->dtype, scale, (n, g, dx, by->by_g));
-        }
+    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->cut, task);
+    for (int64_t image = 0; image < b.at.rows; image++)
+        for (int64_t c = b.c; c < b.end; c++)
+            for (int64_t first = 0; first < b.at.length; first += G_VALUES)
+                write_input(context, c, b.offset + image * b.at.step + (c - b.c) * b.c_step + first,
+                            talc_smaller(G_VALUES, b.at.length - first));
 }
 
 size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem *p)
 {
     if (p->N == 0 || p->H * p->W == 0)
         return 0;
-    const size_t blocks = (size_t)talc_cpu_blocks_of(p).blocks;
-    return (size_t)p->C * (sizeof(talc_cpu_gradient_affine) + blocks * sizeof(gradient_sums));
+    const size_t parts = (size_t)talc_cpu_blocks_of(p, PART_VALUES).parts;
+    return (size_t)p->C * (sizeof(talc_cpu_gradient_affine) + parts * sizeof(talc_cpu_sums));
 }
 
 talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
                                            const talc_batch_norm2d_arguments *a)
 {
-    gradient_context context = { p, a, talc_cpu_blocks_of(p), a->base.workspace, NULL };
-    const int64_t blocks = context.plan.blocks;
-    context.sums = (gradient_sums *)(context.affine + p->C);
-    const talc_status status = talc_cpu_parallel(p->C * blocks, sums_task, &context);
+    gradient_context context = { p, a, talc_cpu_blocks_of(p, PART_VALUES), a->base.workspace,
+                                 NULL };
+    const int64_t parts = context.cut.parts;
+    context.sums = (talc_cpu_sums *)(context.affine + p->C);
+    const talc_status status = talc_cpu_parallel(context.cut.blocks, sums_task, &context);
     if (status != TALC_OK)
         return status;
     for (int64_t c = 0; c < p->C; c++) {
-        gradient_sums all = { 0, 0 };
-        for (int64_t i = 0; i < blocks; i++) {
-            all.g += context.sums[c * blocks + i].g;
-            all.product += context.sums[c * blocks + i].product;
+        talc_cpu_sums all = { 0, 0 };
+        for (int64_t i = 0; i < parts; i++) {
+            all.g += context.sums[c * parts + i].g;
+            all.product += context.sums[c * parts + i].product;
         }
         const double dweight = all.product * talc_cpu_load(p->dtype, a->rstd, c);
         talc_cpu_store(p->dtype, a->dweight, c, dweight);
         talc_cpu_store(p->dtype, a->dbias, c, all.g);
         context.affine[c] = affine_of(p, a, c, dweight, all.g);
     }
-    return talc_cpu_parallel(p->C * blocks, input_task, &context);
+    context.cut = talc_cpu_blocks_of(p, 1);
+    return talc_cpu_parallel(context.cut.blocks, input_task, &context);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------

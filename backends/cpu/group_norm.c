@@ -8,9 +8,9 @@
 /// x, y, dx [N, C, plane], weight, bias [C], mean, rstd [N * groups], contiguous. A row is a group of a sample, and contiguous too.
 ///
 ///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task; longer ones in parts of 16384, in two
-///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. Moments are
-///              taken in two passes over cached values, and all sums in f64; the last step is arithmetic in the data's type. The sums
-///              of dweight and dbias are taken by blocks of samples and channels, and added in the samples' order.
+///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. All sums are taken in f64;
+///              the last step is arithmetic in the data's type. The sums of dweight and dbias are taken by blocks of samples and
+///              channels, and added in the samples' order.
 ///   reference  the formulas, row by row, in f64.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -19,14 +19,11 @@
 #include "backends/cpu/activation.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/norm.h"
+#include "backends/cpu/target.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
 enum { ROW_VALUES = 65536, PART_VALUES = 16384, TASK_VALUES = 16384, MOST_SAMPLE_BLOCKS = 64 };
-
-typedef struct part_sums {
-    double g, product; /* of g and of g (x - mu) */
-} part_sums;
 
 typedef struct norm_context {
     const talc_group_norm_problem *problem;
@@ -35,7 +32,7 @@ typedef struct norm_context {
     int64_t parts, length;     /* of a row */
     int64_t rows_per_task;     /* where a row is one part */
     talc_cpu_moments *moments; /* [rows][parts] */
-    part_sums *sums;           /* likewise */
+    talc_cpu_sums *sums;       /* likewise */
 } norm_context;
 
 static norm_context context_of(const talc_group_norm_problem *p, const talc_group_norm_arguments *a)
@@ -81,35 +78,13 @@ static void *writable_at(talc_dtype dtype, void *y, int64_t at)
 
 // ---- Forward ------------------------------------------------------------------------------------------------
 
-#define NORMALISE_VALUES(constant, suffix, T, A)                                                   \
-    /* A weight and a bias a value; NULL: 1 and 0. */                                              \
-    static void normalise_values_##suffix(int64_t n, const T *restrict x,                          \
-                                          const T *restrict weight, const T *restrict bias,        \
-                                          T *restrict y, const talc_cpu_affine *by)                \
-    {                                                                                              \
-        const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            A value = (x[i] - mean) * scale + shift;                                               \
-            if (weight != NULL)                                                                    \
-                value *= weight[i];                                                                \
-            if (bias != NULL)                                                                      \
-                value += bias[i];                                                                  \
-            y[i] = (T)value;                                                                       \
-        }                                                                                          \
-    }
-
-TALC_CPU_FLOATS(NORMALISE_VALUES)
-
 static talc_cpu_moments moments_of(const norm_context *context, int64_t row, int64_t first,
                                    int64_t length)
 {
     const talc_dtype dtype = context->problem->dtype;
-    const talc_cpu_block block = { .rows = 1, .length = length };
-    talc_cpu_moments m = { 0 };
-    TALC_CPU_CALL(
-        dtype, talc_cpu_moments,
-        (&block, talc_cpu_at(dtype, context->arguments->x, row * context->inner + first), &m));
-    return m;
+    return talc_cpu_moments_of(
+        dtype, &(talc_cpu_stretches){ 1, length, 0 },
+        talc_cpu_at(dtype, context->arguments->x, row * context->inner + first));
 }
 
 static void normalise(const norm_context *context, const talc_cpu_moments *m, int64_t row,
@@ -124,7 +99,7 @@ static void normalise(const norm_context *context, const talc_cpu_moments *m, in
         void *y = writable_at(p->dtype, a->y, run.at);
         if (p->plane == 1) {
             const talc_cpu_affine by = talc_cpu_affine_of(p->dtype, m->mean, rstd, 0);
-            TALC_CPU_CALL(p->dtype, normalise_values,
+            TALC_CPU_CALL(p->dtype, talc_cpu_normalise_values,
                           (run.length, x, talc_cpu_at(p->dtype, a->weight, run.affine),
                            talc_cpu_at(p->dtype, a->bias, run.affine), y, &by));
         } else {
@@ -195,18 +170,10 @@ static talc_status forward(norm_context *context)
 
 // ---- Input gradient -----------------------------------------------------------------------------------------
 
-#define GRADIENT_OF_VALUES(constant, suffix, T, A)                                                 \
-    static void input_of_values_##suffix(int64_t n, const T *x, const T *dy, const T *weight,      \
-                                         T *restrict dx, const talc_cpu_gradient_affine *by)       \
-    {                                                                                              \
-        const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            dx[i] = dy[i] * (weight[i] * by_g) + ((x[i] - mean) * by_x + shift);                   \
-    }                                                                                              \
-                                                                                                   \
-    /* Adds dy and dy x^ of a sample to the sums of each channel. */                               \
-    static void add_affine_##suffix(int64_t n, const T *x, const T *dy, double mean, double rstd,  \
-                                    part_sums *sums)                                               \
+/* Adds dy and dy x^ of a sample to the sums of each channel. */
+#define ADD_AFFINE(constant, suffix, T, A)                                                         \
+    TALC_TARGET_CLONES static void add_affine_##suffix(                                            \
+        int64_t n, const T *x, const T *dy, double mean, double rstd, talc_cpu_sums *sums)         \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++) {                                                          \
             sums[i].g += (double)dy[i];                                                            \
@@ -214,34 +181,38 @@ static talc_status forward(norm_context *context)
         }                                                                                          \
     }
 
-TALC_CPU_FLOATS(GRADIENT_OF_VALUES)
+TALC_CPU_FLOATS(ADD_AFFINE)
 
-static part_sums sums_of(const norm_context *context, int64_t row, int64_t first, int64_t end)
+/* The weights of a run's values, which have one each only where a plane is a value; NULL: they have one together, or 1. */
+static const void *weights_of(const norm_context *context, const run_of_values *run)
+{
+    const talc_group_norm_problem *p = context->problem;
+    return p->plane == 1 ? talc_cpu_at(p->dtype, context->arguments->weight, run->affine) : NULL;
+}
+
+static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t first, int64_t end)
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
     const double mean = talc_cpu_load(p->dtype, a->mean, row);
-    part_sums all = { 0, 0 };
+    talc_cpu_sums all = { 0, 0 };
     FOR_RUNS(run, context, row, first, end)
     {
         const void *x = talc_cpu_at(p->dtype, a->x, run.at);
         const void *dy = talc_cpu_at(p->dtype, a->dy, run.at);
-        const bool values = p->plane == 1 && a->weight != NULL;
-        talc_cpu_gradient_lanes lanes = { { 0 }, { 0 } };
-        if (values)
-            TALC_CPU_CALL(
-                p->dtype, talc_cpu_add_weighted,
-                (run.length, x, dy, talc_cpu_at(p->dtype, a->weight, run.affine), mean, &lanes));
-        else
-            TALC_CPU_CALL(p->dtype, talc_cpu_add_gradient, (run.length, x, dy, mean, &lanes));
-        const double weight = values ? 1 : talc_cpu_weight(p->dtype, a->weight, run.affine);
-        all.g += weight * talc_cpu_lanes_sum(lanes.sums);
-        all.product += weight * talc_cpu_lanes_sum(lanes.products);
+        const void *weights = weights_of(context, &run);
+        talc_cpu_sums sums = { 0, 0 };
+        TALC_CPU_CALL(p->dtype, talc_cpu_add_sums,
+                      (&(talc_cpu_stretches){ 1, run.length, 0 }, x, dy, weights, mean, &sums));
+        const double weight =
+            weights != NULL ? 1 : talc_cpu_weight(p->dtype, a->weight, run.affine);
+        all.g += weight * sums.g;
+        all.product += weight * sums.product;
     }
     return all;
 }
 
-static void write_input(const norm_context *context, const part_sums *all, int64_t row,
+static void write_input(const norm_context *context, const talc_cpu_sums *all, int64_t row,
                         int64_t first, int64_t end)
 {
     const talc_group_norm_problem *p = context->problem;
@@ -256,14 +227,9 @@ static void write_input(const norm_context *context, const part_sums *all, int64
         const void *x = talc_cpu_at(p->dtype, a->x, run.at);
         const void *dy = talc_cpu_at(p->dtype, a->dy, run.at);
         void *dx = writable_at(p->dtype, a->dx, run.at);
-        if (p->plane == 1 && a->weight != NULL) {
-            TALC_CPU_CALL(
-                p->dtype, input_of_values,
-                (run.length, x, dy, talc_cpu_at(p->dtype, a->weight, run.affine), dx, &by));
-        } else {
-            by.by_g = rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
-            TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient, (run.length, x, dy, dx, &by));
-        }
+        const void *weights = weights_of(context, &run);
+        by.by_g = weights != NULL ? rstd : rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
+        TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient, (run.length, x, dy, weights, dx, &by));
     }
 }
 
@@ -273,7 +239,7 @@ static void gradient_rows_task(void *pointer, int64_t task, int worker)
     const norm_context *context = pointer;
     const int64_t end = talc_smaller(context->rows, (task + 1) * context->rows_per_task);
     for (int64_t row = task * context->rows_per_task; row < end; row++) {
-        const part_sums all = sums_of(context, row, 0, context->inner);
+        const talc_cpu_sums all = sums_of(context, row, 0, context->inner);
         write_input(context, &all, row, 0, context->inner);
     }
 }
@@ -304,7 +270,7 @@ static talc_status input_gradient(norm_context *context)
     const int64_t tasks = context->rows * context->parts;
     const talc_status status = talc_cpu_parallel(tasks, part_sums_task, context);
     for (int64_t row = 0; row < context->rows && status == TALC_OK; row++) {
-        part_sums *of_row = &context->sums[row * context->parts];
+        talc_cpu_sums *of_row = &context->sums[row * context->parts];
         for (int64_t i = 1; i < context->parts; i++) {
             of_row->g += of_row[i].g;
             of_row->product += of_row[i].product;
@@ -345,9 +311,9 @@ static void affine_task(void *pointer, int64_t task, int worker)
                   end = talc_smaller(p->C, begin + blocks.channels);
     const int64_t block = task / blocks.of_channels,
                   last = talc_smaller(p->N, (block + 1) * blocks.samples);
-    part_sums *sums = context->sums + block * p->C;
+    talc_cpu_sums *sums = context->sums + block * p->C;
     for (int64_t c = begin; c < end; c++)
-        sums[c] = (part_sums){ 0, 0 };
+        sums[c] = (talc_cpu_sums){ 0, 0 };
     for (int64_t n = block * blocks.samples; n < last; n++)
         for (int64_t c = begin; c < end;) {
             const int64_t group = c / (p->C / p->groups), row = n * p->groups + group;
@@ -360,10 +326,12 @@ static void affine_task(void *pointer, int64_t task, int worker)
                 TALC_CPU_CALL(p->dtype, add_affine, (of_group, x, dy, mean, rstd, &sums[c]));
                 c += of_group;
             } else {
-                talc_cpu_gradient_lanes lanes = { { 0 }, { 0 } };
-                TALC_CPU_CALL(p->dtype, talc_cpu_add_gradient, (p->plane, x, dy, mean, &lanes));
-                sums[c].g += talc_cpu_lanes_sum(lanes.sums);
-                sums[c].product += talc_cpu_lanes_sum(lanes.products) * rstd;
+                talc_cpu_sums of_plane = { 0, 0 };
+                TALC_CPU_CALL(
+                    p->dtype, talc_cpu_add_sums,
+                    (&(talc_cpu_stretches){ 1, p->plane, 0 }, x, dy, NULL, mean, &of_plane));
+                sums[c].g += of_plane.g;
+                sums[c].product += of_plane.product * rstd;
                 c++;
             }
         }
@@ -377,7 +345,7 @@ static talc_status affine_gradient(norm_context *context)
     const talc_status status =
         talc_cpu_parallel(blocks.of_samples * blocks.of_channels, affine_task, context);
     for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
-        part_sums all = { 0, 0 };
+        talc_cpu_sums all = { 0, 0 };
         for (int64_t i = 0; i < blocks.of_samples; i++) {
             all.g += context->sums[i * p->C + c].g;
             all.product += context->sums[i * p->C + c].product;
@@ -408,7 +376,7 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
     const size_t sums = (size_t)affine_blocks_of(p).of_samples * (size_t)p->C;
     plan->workspace = p->direction == TALC_FORWARD
                           ? parts * sizeof(talc_cpu_moments)
-                          : (parts > sums ? parts : sums) * sizeof(part_sums);
+                          : (parts > sums ? parts : sums) * sizeof(talc_cpu_sums);
     return reference_plan(device, problem, limit, plan);
 }
 

@@ -6,15 +6,6 @@
 
 #include <string.h>
 
-/* Sums run in LANES separate ones, so that they are vector code with a fixed order. */
-enum { LANES = 8 };
-
-static inline double talc_cpu_lanes_sum(const double lanes[LANES])
-{
-    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-           ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
-
 static inline double talc_cpu_weight(talc_dtype dtype, const void *weight, int64_t c)
 {
     return weight == NULL ? 1 : talc_cpu_load(dtype, weight, c);
@@ -24,13 +15,6 @@ static inline double talc_cpu_bias(talc_dtype dtype, const void *bias, int64_t c
 {
     return bias == NULL ? 0 : talc_cpu_load(dtype, bias, c);
 }
-
-/* `rows` stretches of `length` values. */
-typedef struct talc_cpu_block {
-    int64_t c;
-    int64_t offset; /* of the first value */
-    int64_t rows, length, row_stride;
-} talc_cpu_block;
 
 /* Count, mean and sum of squared deviations of some values. */
 typedef struct talc_cpu_moments {
@@ -65,119 +49,58 @@ static inline talc_cpu_affine talc_cpu_affine_of(talc_dtype dtype, double mean, 
     return (talc_cpu_affine){ rounded, scale, bias + lost };
 }
 
-/* Sums of g and of g (x - mean). */
-typedef struct talc_cpu_gradient_lanes {
-    double sums[LANES], products[LANES];
-} talc_cpu_gradient_lanes;
+/* Sums of g and of g (x - from), in f64. */
+typedef struct talc_cpu_sums {
+    double g, product;
+} talc_cpu_sums;
+
+/* Where values stand. */
+typedef struct talc_cpu_stretches {
+    int64_t rows, length, step; /* from a row's first value to the next row's */
+} talc_cpu_stretches;
 
 /* dx = g * by_g + (x - mean) * by_x + shift. */
 typedef struct talc_cpu_gradient_affine {
     double mean, by_g, by_x, shift;
 } talc_cpu_gradient_affine;
 
-#define SUM_ROWS(T, term)                                                                          \
-    double lanes[LANES] = { 0 };                                                                   \
-    for (int64_t row = 0; row < b->rows; row++) {                                                  \
-        const T *x_row = x + row * b->row_stride;                                                  \
-        int64_t i = 0;                                                                             \
-        for (; i + LANES <= b->length; i += LANES)                                                 \
-            for (int j = 0; j < LANES; j++) {                                                      \
-                const double value = (double)x_row[i + j];                                         \
-                lanes[j] += (term);                                                                \
-            }                                                                                      \
-        for (int j = 0; i < b->length; i++, j++) {                                                 \
-            const double value = (double)x_row[i];                                                 \
-            lanes[j] += (term);                                                                    \
-        }                                                                                          \
-    }                                                                                              \
-    return talc_cpu_lanes_sum(lanes);
-
-#define ADD_TERM(g, lane, i)                                                                       \
-    do {                                                                                           \
-        const double value = g;                                                                    \
-        sums[lane] += value;                                                                       \
-        products[lane] += value * ((double)x[i] - mean);                                           \
-    } while (0)
-
-#define ADD_TERMS(g)                                                                               \
-    double sums[LANES], products[LANES];                                                           \
-    int64_t i = 0;                                                                                 \
-    memcpy(sums, to->sums, sizeof sums);                                                           \
-    memcpy(products, to->products, sizeof products);                                               \
-    for (; i + LANES <= n; i += LANES)                                                             \
-        for (int j = 0; j < LANES; j++)                                                            \
-            ADD_TERM(g(i + j), j, i + j);                                                          \
-    for (int j = 0; i < n; i++, j++)                                                               \
-        ADD_TERM(g(i), j, i);                                                                      \
-    memcpy(to->sums, sums, sizeof sums);                                                           \
-    memcpy(to->products, products, sizeof products);
-
-#define PLAIN(i)    (double)dy[i]
-#define WEIGHTED(i) (double)dy[i] * (double)weight[i]
-
-#define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
-    static inline double talc_cpu_sum_##suffix(const talc_cpu_block *b, const T *x)                \
-    {                                                                                              \
-        SUM_ROWS(T, value)                                                                         \
-    }                                                                                              \
-                                                                                                   \
-    static inline double talc_cpu_sum_squares_##suffix(const talc_cpu_block *b, const T *x,        \
-                                                       double mean)                                \
-    {                                                                                              \
-        SUM_ROWS(T, (value - mean) * (value - mean))                                               \
-    }                                                                                              \
-                                                                                                   \
-    /* In two passes over cached values. */                                                        \
-    static inline void talc_cpu_moments_##suffix(const talc_cpu_block *b, const T *x,              \
-                                                 talc_cpu_moments *m)                              \
-    {                                                                                              \
-        m->count = (double)b->rows * (double)b->length;                                            \
-        m->mean = talc_cpu_sum_##suffix(b, x) / m->count;                                          \
-        m->squares = talc_cpu_sum_squares_##suffix(b, x, m->mean);                                 \
-    }                                                                                              \
-                                                                                                   \
-    /* residual may be NULL. */                                                                    \
-    static inline void talc_cpu_normalise_##suffix(int64_t n, const T *restrict x,                 \
-                                                   const T *restrict residual, T *restrict y,      \
-                                                   const talc_cpu_affine *by)                      \
-    {                                                                                              \
-        const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
-        if (residual == NULL)                                                                      \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = (T)((x[i] - mean) * scale + shift);                                         \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = (T)((x[i] - mean) * scale + shift + residual[i]);                           \
-    }                                                                                              \
-                                                                                                   \
-    static inline void talc_cpu_add_gradient_##suffix(int64_t n, const T *x, const T *dy,          \
-                                                      double mean, talc_cpu_gradient_lanes *to)    \
-    {                                                                                              \
-        ADD_TERMS(PLAIN)                                                                           \
-    }                                                                                              \
-                                                                                                   \
-    static inline void talc_cpu_add_weighted_##suffix(int64_t n, const T *x, const T *dy,          \
-                                                      const T *weight, double mean,                \
-                                                      talc_cpu_gradient_lanes *to)                 \
-    {                                                                                              \
-        ADD_TERMS(WEIGHTED)                                                                        \
-    }                                                                                              \
-                                                                                                   \
-    static inline void talc_cpu_input_gradient_##suffix(                                           \
-        int64_t n, const T *x, const T *g, T *restrict dx, const talc_cpu_gradient_affine *by)     \
-    {                                                                                              \
-        const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            dx[i] = g[i] * by_g + ((x[i] - mean) * by_x + shift);                                  \
-    }
+/* Of each type: */
+#define NORM_FUNCTIONS(constant, suffix, T, A)                                                                \
+    /* Adds the sums of g = dy, times weight where there is one a value; of g = x - from where dy is NULL. */ \
+    void talc_cpu_add_sums_##suffix(const talc_cpu_stretches *at, const T *x, const T *dy,                    \
+                                    const T *weight, double from, talc_cpu_sums *to);                         \
+    /* residual may be NULL. */                                                                               \
+    void talc_cpu_normalise_##suffix(int64_t n, const T *restrict x, const T *restrict residual,              \
+                                     T *restrict y, const talc_cpu_affine *by);                               \
+    /* A weight and a bias a value; NULL: 1 and 0. */                                                         \
+    void talc_cpu_normalise_values_##suffix(int64_t n, const T *restrict x,                                   \
+                                            const T *restrict weight, const T *restrict bias,                 \
+                                            T *restrict y, const talc_cpu_affine *by);                        \
+    /* weight as above */                                                                                     \
+    void talc_cpu_input_gradient_##suffix(int64_t n, const T *x, const T *dy, const T *weight,                \
+                                          T *restrict dx, const talc_cpu_gradient_affine *by);                \
+    /* dx = g * by */                                                                                         \
+    void talc_cpu_scale_##suffix(int64_t n, const T *g, T *restrict dx, double by);
 
 TALC_CPU_FLOATS(NORM_FUNCTIONS)
 
-#undef SUM_ROWS
-#undef ADD_TERM
-#undef ADD_TERMS
-#undef PLAIN
-#undef WEIGHTED
 #undef NORM_FUNCTIONS
+
+/* Of n values the squares lose at most the last log2(n) bits when they are taken from any of the values instead of from the mean. For f64
+ * data, which has none to spare, they are taken again. */
+static inline talc_cpu_moments talc_cpu_moments_of(talc_dtype dtype, const talc_cpu_stretches *at,
+                                                   const void *x)
+{
+    talc_cpu_moments m = { .count = (double)at->rows * (double)at->length,
+                           .mean = talc_cpu_load(dtype, x, 0) };
+    m.mean = isfinite(m.mean) ? m.mean : 0;
+    for (int pass = talc_cpu_is_narrow(dtype); pass < 2; pass++) {
+        talc_cpu_sums sums = { 0, 0 };
+        TALC_CPU_CALL(dtype, talc_cpu_add_sums, (at, x, NULL, NULL, m.mean, &sums));
+        m.squares = sums.product - sums.g * (sums.g / m.count);
+        m.mean += sums.g / m.count;
+    }
+    return m;
+}
 
 #endif
