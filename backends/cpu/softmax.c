@@ -3,20 +3,23 @@
 ///     y_i = exp(x_i - m) / sum_j exp(x_j - m)        y_i = x_i - m - log(sum_j exp(x_j - m))        m = max_j x_j
 ///
 /// `rows` computes exponentials in the data's type and sums them in f64. Softmaxes that lie side by side in memory
-/// go together, WIDTH at a time, so that memory is read in order whichever the dimension is. `reference` computes all
+/// go together, WIDTH at a time, so that memory is read in order whichever the dimension is, and so do short ones. `reference` computes all
 /// in f64. Both add the n exponentials of f64 data by blocked summation: sums of sqrt(n) terms, and then the sums, so that on any
 /// data no term goes through more than 2 sqrt(n) roundings. Tasks depend on the problem alone.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/functions.h"
+#include "backends/cpu/target.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/softmax.h"
 #include "tensor/extent.h"
 
-#include <tgmath.h>
-
 enum {
     WIDTH = 128,          /* softmaxes side by side */
+    SHORT = 32,           /* elements of one that is not vector code by itself */
+    LANES = 16,           /* values side by side of one, and sums */
+    CHUNK = 512,          /* of one, whose exponentials stay in the first-level cache */
     TASK_ELEMENTS = 16384 /* elements a task: some 100 microseconds of exponentials */
 };
 
@@ -41,7 +44,8 @@ static softmax_plan plan_of(const talc_softmax_problem *p, const talc_softmax_ar
         plan.y_step = p->y_strides[p->outer_rank - 1];
         plan.x_step = p->x_strides[p->outer_rank - 1];
     }
-    plan.width = plan.x_step < p->x_stride ? talc_smaller(width, plan.row) : 1;
+    plan.width =
+        plan.x_step < p->x_stride || p->extent <= SHORT ? talc_smaller(width, plan.row) : 1;
     plan.blocks_per_row = talc_ceil_div(plan.row, plan.width);
     plan.blocks = p->outer / plan.row * plan.blocks_per_row;
     plan.per_task = talc_larger(1, TASK_ELEMENTS / (plan.width * p->extent));
@@ -83,49 +87,111 @@ static const char *float_plan(const talc_device *device, const void *problem, si
 
 /* A NaN is not larger than anything and may leave m finite; exp then carries it into the sum and so into every result,
  * as (+infinity) - (+infinity) and (-infinity) - (-infinity) do. log_softmax needs no exponentials kept. */
-#define ROWS_BLOCK(constant, suffix, T, A)                                                         \
-    static void rows_block_##suffix(const softmax_plan *plan, softmax_block block)                 \
-    {                                                                                              \
-        const talc_softmax_problem *p = plan->problem;                                             \
-        const T *x = (const T *)plan->x + block.x;                                                 \
-        T *y = (T *)plan->y + block.y;                                                             \
-        A m[WIDTH];                                                                                \
-        double sum[WIDTH], part[WIDTH];                                                            \
-        for (int64_t j = 0; j < block.width; j++) {                                                \
-            m[j] = x[j * plan->x_step];                                                            \
-            sum[j] = 0;                                                                            \
-        }                                                                                          \
-        for (int64_t i = 1; i < p->extent; i++)                                                    \
-            for (int64_t j = 0; j < block.width; j++) {                                            \
-                const A x_ij = x[i * p->x_stride + j * plan->x_step];                              \
-                m[j] = x_ij > m[j] ? x_ij : m[j];                                                  \
-            }                                                                                      \
-        const int64_t terms = terms_per_sum(p);                                                    \
-        for (int64_t begin = 0; begin < p->extent; begin += terms) {                               \
-            const int64_t end = talc_smaller(begin + terms, p->extent);                            \
-            for (int64_t j = 0; j < block.width; j++)                                              \
-                part[j] = 0;                                                                       \
-            for (int64_t i = begin; i < end; i++)                                                  \
-                for (int64_t j = 0; j < block.width; j++) {                                        \
-                    const A e = exp(x[i * p->x_stride + j * plan->x_step] - m[j]);                 \
-                    part[j] += (double)e;                                                          \
-                    if (!p->log)                                                                   \
-                        y[i * p->y_stride + j * plan->y_step] = (T)e;                              \
-                }                                                                                  \
-            for (int64_t j = 0; j < block.width; j++)                                              \
-                sum[j] += part[j];                                                                 \
-        }                                                                                          \
-        for (int64_t j = 0; j < block.width; j++)                                                  \
-            sum[j] = p->log ? log(sum[j]) : sum[j];                                                \
-        for (int64_t i = 0; i < p->extent; i++)                                                    \
-            for (int64_t j = 0; j < block.width; j++) {                                            \
-                T *y_ij = y + i * p->y_stride + j * plan->y_step;                                  \
-                if (p->log)                                                                        \
-                    *y_ij = (T)((double)x[i * p->x_stride + j * plan->x_step] - (double)m[j] -     \
-                                sum[j]);                                                           \
-                else                                                                               \
-                    *y_ij = (T)((double)*y_ij / sum[j]);                                           \
-            }                                                                                      \
+#define ROWS_BLOCK(constant, suffix, T, A)                                                                  \
+    /* Softmaxes side by side. */                                                                           \
+    static inline __attribute__((always_inline)) void side_by_side_##suffix(                                \
+        const talc_softmax_problem *p, int64_t width, const T *restrict x, int64_t x_step,                  \
+        T *restrict y, int64_t y_step)                                                                      \
+    {                                                                                                       \
+        const int64_t x_stride = p->x_stride, y_stride = p->y_stride;                                       \
+        const bool logarithm = p->log;                                                                      \
+        A m[WIDTH], e[WIDTH];                                                                               \
+        double sum[WIDTH], part[WIDTH];                                                                     \
+        for (int64_t j = 0; j < width; j++) {                                                               \
+            m[j] = x[j * x_step];                                                                           \
+            sum[j] = 0;                                                                                     \
+        }                                                                                                   \
+        for (int64_t i = 1; i < p->extent; i++)                                                             \
+            for (int64_t j = 0; j < width; j++) {                                                           \
+                const A x_ij = x[i * x_stride + j * x_step];                                                \
+                m[j] = x_ij > m[j] ? x_ij : m[j];                                                           \
+            }                                                                                               \
+        const int64_t terms = terms_per_sum(p);                                                             \
+        for (int64_t begin = 0; begin < p->extent; begin += terms) {                                        \
+            const int64_t end = talc_smaller(begin + terms, p->extent);                                     \
+            for (int64_t j = 0; j < width; j++)                                                             \
+                part[j] = 0;                                                                                \
+            for (int64_t i = begin; i < end; i++) {                                                         \
+                for (int64_t j = 0; j < width; j++)                                                         \
+                    e[j] = exp(x[i * x_stride + j * x_step] - m[j]);                                        \
+                for (int64_t j = 0; j < width; j++)                                                         \
+                    part[j] += (double)e[j];                                                                \
+                if (!logarithm)                                                                             \
+                    for (int64_t j = 0; j < width; j++)                                                     \
+                        y[i * y_stride + j * y_step] = (T)e[j];                                             \
+            }                                                                                               \
+            for (int64_t j = 0; j < width; j++)                                                             \
+                sum[j] += part[j];                                                                          \
+        }                                                                                                   \
+        for (int64_t j = 0; j < width; j++)                                                                 \
+            sum[j] = logarithm ? log(sum[j]) : sum[j];                                                      \
+        for (int64_t i = 0; i < p->extent; i++)                                                             \
+            for (int64_t j = 0; j < width; j++) {                                                           \
+                T *y_ij = y + i * y_stride + j * y_step;                                                    \
+                *y_ij = p->log ? (T)((double)x[i * x_stride + j * x_step] - (double)m[j] - sum[j])          \
+                               : (T)((double)*y_ij / sum[j]);                                               \
+            }                                                                                               \
+    }                                                                                                       \
+                                                                                                            \
+    /* One whose n elements are adjacent. Exponentials are taken a chunk at a time and of whole vectors. */ \
+    static inline __attribute__((always_inline)) void adjacent_##suffix(                                    \
+        bool logarithm, int64_t n, const T *restrict x, T *restrict y)                                      \
+    {                                                                                                       \
+        A largest[LANES], e[CHUNK];                                                                         \
+        int64_t i = 0;                                                                                      \
+        for (int j = 0; j < LANES; j++)                                                                     \
+            largest[j] = x[0];                                                                              \
+        for (; i + LANES <= n; i += LANES)                                                                  \
+            for (int j = 0; j < LANES; j++)                                                                 \
+                largest[j] = x[i + j] > largest[j] ? x[i + j] : largest[j];                                 \
+        A m = largest[0];                                                                                   \
+        for (int j = 1; j < LANES; j++)                                                                     \
+            m = largest[j] > m ? largest[j] : m;                                                            \
+        for (; i < n; i++)                                                                                  \
+            m = x[i] > m ? x[i] : m;                                                                        \
+        double sum = 0;                                                                                     \
+        for (int64_t begin = 0; begin < n; begin += CHUNK) {                                                \
+            const int64_t count = talc_smaller(CHUNK, n - begin);                                           \
+            double lanes[LANES] = { 0 }, part = 0;                                                          \
+            for (i = 0; i < count; i++)                                                                     \
+                e[i] = x[begin + i] - m;                                                                    \
+            for (; i % LANES != 0; i++)                                                                     \
+                e[i] = 0;                                                                                   \
+            for (i = 0; i < (count + LANES - 1) / LANES * LANES; i++)                                       \
+                e[i] = exp(e[i]);                                                                           \
+            for (i = 0; i + LANES <= count; i += LANES)                                                     \
+                for (int j = 0; j < LANES; j++)                                                             \
+                    lanes[j] += (double)e[i + j];                                                           \
+            for (; i < count; i++)                                                                          \
+                part += (double)e[i];                                                                       \
+            for (int j = 0; j < LANES; j++)                                                                 \
+                part += lanes[j];                                                                           \
+            sum += part;                                                                                    \
+            if (!logarithm)                                                                                 \
+                memcpy(y + begin, e, (size_t)count * sizeof *y);                                            \
+        }                                                                                                   \
+        const double log_sum = log(sum), inverse = 1 / sum;                                                 \
+        if (logarithm)                                                                                      \
+            for (i = 0; i < n; i++)                                                                         \
+                y[i] = (T)((double)x[i] - (double)m - log_sum);                                             \
+        else                                                                                                \
+            for (i = 0; i < n; i++)                                                                         \
+                y[i] =                                                                                      \
+                    (T)(sizeof(T) < sizeof(double) ? (double)y[i] * inverse : (double)y[i] / sum);          \
+    }                                                                                                       \
+                                                                                                            \
+    TALC_TARGET_CLONES static void rows_block_##suffix(const softmax_plan *plan,                            \
+                                                       softmax_block block)                                 \
+    {                                                                                                       \
+        const talc_softmax_problem *p = plan->problem;                                                      \
+        const T *x = (const T *)plan->x + block.x;                                                          \
+        T *y = (T *)plan->y + block.y;                                                                      \
+        if (block.width == 1 && p->x_stride == 1 && p->y_stride == 1)                                       \
+            adjacent_##suffix(p->log, p->extent, x, y);                                                     \
+        else if (plan->x_step == 1 && plan->y_step == 1)                                                    \
+            side_by_side_##suffix(p, block.width, x, 1, y, 1);                                              \
+        else                                                                                                \
+            side_by_side_##suffix(p, block.width, x, plan->x_step, y, plan->y_step);                        \
     }
 
 TALC_CPU_FLOATS(ROWS_BLOCK)
