@@ -8,20 +8,11 @@ enum { LANES = 16 };
 
 typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
 
+#define EVERY_FOURTH(v, j) ((v[j] + v[(j) + 8]) + (v[(j) + 4] + v[(j) + 12]))
+
 static inline double lanes_sum(wide v)
 {
-    double sums[LANES];
-    for (int j = 0; j < LANES; j++)
-        sums[j] = v[j];
-#define HALVE(half)                                                                                \
-    for (int j = 0; j < (half); j++)                                                               \
-        sums[j] += sums[j + (half)];
-    HALVE(8)
-    HALVE(4)
-        HALVE(2)
-#undef HALVE
-            return sums[0] +
-        sums[1];
+    return (EVERY_FOURTH(v, 0) + EVERY_FOURTH(v, 2)) + (EVERY_FOURTH(v, 1) + EVERY_FOURTH(v, 3));
 }
 
 /* Of each stretch: g, made of d = x - from or of dy, and g d. */

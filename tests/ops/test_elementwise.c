@@ -459,6 +459,34 @@ Test(elementwise, sizes_around_a_piece_give_the_same_bits_for_every_thread_count
         }
 }
 
+/* Vector code handles the last elements apart from the others. */
+Test(elementwise, a_value_gives_the_same_bits_wherever_it_stands)
+{
+    enum { COUNT = 67 };
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+        const talc_tensor *x =
+            talc_mul_scalar(random_view(VIEW_PACKED, (talc_dtype)dtype, TALC_DIMS(COUNT), 3), 4);
+        const talc_tensor *dy = random_view(VIEW_PACKED, (talc_dtype)dtype, TALC_DIMS(COUNT), 4);
+        for (int op = 0; op < TALC_UNARY_COUNT; op++) {
+            talc_tensor *all[2] = { NULL, NULL };
+            for (int first = 0; first < COUNT; first++) {
+                talc_tensor *part = talc_clone(talc_slice(x, 0, first, COUNT, 1));
+                talc_require_grad(part, true);
+                talc_tensor *y = unary_cases[op].call(part);
+                talc_backward_from(y, talc_clone(talc_slice(dy, 0, first, COUNT, 1)));
+                talc_tensor *got[2] = { talc_detach(y), talc_grad(part) };
+                assert_no_failure();
+                for (int i = 0; i < 2 && got[i] != NULL; i++) {
+                    all[i] = first == 0 ? got[i] : all[i];
+                    cr_assert(same_bits(talc_clone(talc_slice(all[i], 0, first, COUNT, 1)), got[i]),
+                              "%s%s from element %d", unary_cases[op].name,
+                              i == 0 ? "" : "'s gradient", first);
+                }
+            }
+        }
+    }
+}
+
 Test(elementwise, empty_operands_give_empty_results)
 {
     for (int dtype = 0; dtype < TALC_DTYPE_COUNT; dtype++) {
