@@ -131,11 +131,15 @@ TALC_API talc_module *talc_nn_silu(void);
 TALC_API talc_module *talc_nn_mish(void);
 TALC_API talc_module *talc_nn_gelu(void);
 TALC_API talc_module *talc_nn_gelu_tanh(void);
-TALC_API talc_module *talc_nn_leaky_relu(double negative_slope); ///< PyTorch's default, 0.01, joins a layer
 TALC_API talc_module *talc_nn_elu(double alpha);                 ///< PyTorch's default is 1
 TALC_API talc_module *talc_nn_hardtanh(double low, double high); ///< PyTorch's defaults are -1, 1
-TALC_API talc_module *talc_nn_softplus(double beta, double threshold); ///< PyTorch's defaults are 1, 20
 TALC_API talc_module *talc_nn_flatten(void); ///< [N, ...] -> [N, product of the rest]
+
+/// PyTorch's default slope, 0.01, is the one with which it can be the last step of the layer before.
+TALC_API talc_module *talc_nn_leaky_relu(double negative_slope);
+
+/// PyTorch's defaults are 1 and 20.
+TALC_API talc_module *talc_nn_softplus(double beta, double threshold);
 
 /// Dimension `dim` of x becomes dimensions of these extents, of which one may be -1. Errors: in forward, extents whose product is
 /// another than that dimension's extent.

@@ -27,10 +27,10 @@ enum {
 
 /* The root of 1/2, the height of the standard normal density, and, of the approximation of its distribution by tanh, the argument
  * and that argument's slope. */
-#define TALC_SQRT_HALF        0.70710678118654752440
-#define TALC_NORMAL_DENSITY   0.39894228040143267794
-#define TALC_GELU_ARGUMENT(x) ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
-#define TALC_GELU_SLOPE(x)    ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
+#define TALC_SQRT_HALF         0.70710678118654752440
+#define TALC_NORMAL_DENSITY    0.39894228040143267794
+#define TALC_GELU_ARGUMENT(x)  ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
+#define TALC_GELU_SLOPE(x)     ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
 /* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 x (1 + t) by it. */
 #define TALC_MISH_DIVISOR(x)  ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))

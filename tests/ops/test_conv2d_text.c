@@ -43,7 +43,8 @@ Test(conv2d_text, writing_gives_the_canonical_text)
         { "n1c2h9w9o2k3x3_reflect_sigmoid_residual_bias_f64",
           "n1c2h9w9o2k3x3s1x1p0x0d1x1g1_f64_bias_residual_sigmoid_reflect" },
         { "n0c2h9w9o2k3x3s3x2_relu_circular", "n0c2h9w9o2k3x3s3x2p0x0d1x1g1_relu_circular" },
-        { "n1c2h9w9o2k3x3_leaky_relu_circular", "n1c2h9w9o2k3x3s1x1p0x0d1x1g1_leaky_relu_circular" },
+        { "n1c2h9w9o2k3x3_leaky_relu_circular",
+          "n1c2h9w9o2k3x3s1x1p0x0d1x1g1_leaky_relu_circular" },
     };
     char text[TALC_CONV2D_TEXT];
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
