@@ -85,6 +85,7 @@ static talc_status run(const talc_choice *choice, const talc_conv2d_problem *pro
         .y = y->data,
     };
     const kept_key key = kept_key_of(choice, problem, packed->w->data);
+    const uint64_t version = talc_version(packed->w); /* before the row reads it */
     talc_tensor *kept = NULL;
     if (keeps && talc_chosen_plan(choice)->kept > 0)
         kept = take_kept(choice, &key, packed->w, &arguments.base);
@@ -92,7 +93,7 @@ static talc_status run(const talc_choice *choice, const talc_conv2d_problem *pro
         talc_failed() ? talc_error_status()
                       : talc_choice_run(choice, problem_text, problem, problem, &arguments.base);
     if (status == TALC_OK && kept != NULL && !arguments.base.kept_ready &&
-        !talc_kept_add(packed->w, &key, sizeof key, kept))
+        !talc_kept_add(packed->w, version, &key, sizeof key, kept))
         status = talc_error_status();
     talc_scope_drop(kept);
     talc_release(kept);

@@ -57,12 +57,13 @@ talc_tensor *talc_kept_find(const talc_tensor *of, const void *key, size_t bytes
     return made;
 }
 
-bool talc_kept_add(const talc_tensor *of, const void *key, size_t bytes, talc_tensor *made)
+bool talc_kept_add(const talc_tensor *of, uint64_t version, const void *key, size_t bytes,
+                   talc_tensor *made)
 {
     talc_kept *kept = talc_memory_new(sizeof *kept + bytes, "conv2d: kept weights");
     if (kept == NULL)
         return false;
-    *kept = (talc_kept){ .version = talc_version(of),
+    *kept = (talc_kept){ .version = version,
                          .made = talc_retain(made),
                          .on = talc_made_here(of->device),
                          .bytes = bytes };

@@ -15,9 +15,10 @@ typedef struct talc_kept talc_kept;
 /// the stream cannot be made to wait.
 talc_tensor *talc_kept_find(const talc_tensor *of, const void *key, size_t bytes);
 
-/// Keeps `made`, on this thread's stream, in place of what does not stand any more, of the same key, or the oldest of many.
+/// Keeps `made`, on this thread's stream, of the version that `of` had before it was read, in place of what does not stand any more, of the same key, or the oldest of many.
 /// False, with a failure, without memory.
-bool talc_kept_add(const talc_tensor *of, const void *key, size_t bytes, talc_tensor *made);
+bool talc_kept_add(const talc_tensor *of, uint64_t version, const void *key, size_t bytes,
+                   talc_tensor *made);
 
 /// For a storage that is freed.
 void talc_kept_free(talc_kept *kept);

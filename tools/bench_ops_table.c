@@ -107,6 +107,8 @@ RUN(neg, talc_neg(d->x))
 RUN(relu, talc_relu(d->x))
 RUN(sigmoid, talc_sigmoid(d->x))
 RUN(hyperbolic, talc_tanh(d->x))
+RUN(silu, talc_silu(d->x))
+RUN(gelu, talc_gelu(d->x))
 RUN(add, talc_add(d->x, d->other))
 RUN(sub, talc_sub(d->x, d->other))
 RUN(mul, talc_mul(d->x, d->other))
@@ -131,6 +133,10 @@ RUN(argmax, talc_argmax(seen(d, op), TALC_DIMS(1), false))
 RUN(sum_channels, talc_sum(seen(d, op), TALC_DIMS(0, 2, 3), false))
 RUN(softmax, talc_softmax(seen(d, op), 1))
 RUN(log_softmax, talc_log_softmax(seen(d, op), 1))
+RUN(layer_norm,
+    talc_layer_norm(talc_view(d->x, TALC_DIMS(-1, op->shape[1])), TALC_DIMS(op->shape[1]),
+                    talc_slice(d->halves, 0, 0, op->shape[1], 1),
+                    talc_slice(d->halves, 0, 0, op->shape[1], 1), NULL))
 RUN(batch_norm, normal(d, op, false))
 RUN(batch_norm_train, normal(d, op, true))
 RUN(max_pool_alone, max_pool(d, op, false))
@@ -154,6 +160,7 @@ RUN(adaptive, talc_adaptive_avg_pool2d(seen(d, op), op->kernel, op->kernel))
 #define SOFTMAX                     ROW(softmax, 1, its_line, share)
 #define LOG_SOFTMAX                 ROW(log_softmax, 1, its_line, log_share)
 #define NORM                        ROW(batch_norm, 1, itself, normalized)
+#define LAYER_NORM                  ROW(layer_norm, 1, its_line, normalized_by_itself)
 #define NORM_TRAIN                  ROW(batch_norm_train, 2, its_channel, normalized_by_itself)
 #define MAX_POOL                    ROW(max_pool_alone, 1, window, largest)
 #define MAX_POOL_INDICES(times)     ROW(max_pool_indices, times, window, largest)
@@ -168,6 +175,8 @@ const bench_op bench_ops[] = {
     { "ops", "relu",             "max(x, 0)",                            UNARY(relu, rectified) },
     { "ops", "sigmoid",          "1 / (1 + exp(-x))",                    UNARY(sigmoid, logistic) },
     { "ops", "tanh",             "tanh(x)",                              UNARY(hyperbolic, tangent) },
+    { "ops", "silu",             "x / (1 + exp(-x))",                    UNARY(silu, sigmoid_linear) },
+    { "ops", "gelu",             "x times the normal distribution",      UNARY(gelu, gaussian_linear) },
     { "ops", "add",              "x + b",                                BINARY(add, added) },
     { "ops", "sub",              "x - b",                                BINARY(sub, subtracted) },
     { "ops", "mul",              "x b",                                  BINARY(mul, multiplied) },
@@ -240,6 +249,7 @@ const bench_op bench_ops[] = {
     { "ops", "log_softmax_1000", "[R,1000] over the last",               LOG_SOFTMAX, { 0, 1000, 1, 1 } },
     { "ops", "log_softmax_4096", "[R,4096] over the last",               LOG_SOFTMAX, { 0, 4096, 1, 1 } },
     { "ops", "log_softmax_longest", "[R,393216] over the last",          LOG_SOFTMAX, { 0, 393216, 1, 1 } },
+    { "ops", "layer_norm_512",   "[R,512] over the last",                LAYER_NORM, { 0, 512, 1, 1 } },
     { "ops", "batch_norm",       "[N,64,64,64], given statistics",       NORM, { 0, 64, 64, 64 } },
     { "ops", "batch_norm_7",     "[N,512,7,7], given statistics",        NORM, { 0, 512, 7, 7 } },
     { "ops", "batch_norm_train", "[N,64,64,64], its own: two passes over x", NORM_TRAIN, { 0, 64, 64, 64 } },

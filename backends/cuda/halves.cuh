@@ -12,7 +12,7 @@
 namespace talc
 {
 
-/// Scaled maxima lie in [2^13, 2^14).
+/// Scaled maxima lie in [2^13, 2^14), or a little around it.
 constexpr int TOP = 14;
 
 static __device__ __forceinline__ float power_of_two(int e)
@@ -36,13 +36,13 @@ static __device__ __forceinline__ unsigned tininess(float v)
 /// be, relatively to products u / 8.
 static inline unsigned least_of_sum(double products)
 {
-    const float least = products > 64 ? (float)(4 / products) : 0x1p-4f;
+    const float least = (float)(4 / products);
     unsigned bits;
     memcpy(&bits, &least, sizeof bits);
     return 2 * bits - 1;
 }
 template <int PRODUCTS>
-constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3d800000u : 0x38800000u) - 1;
+constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
 
 static __device__ __forceinline__ uint32_t bits_of(__half2 pair)
 {

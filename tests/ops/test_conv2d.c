@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "tests/support/conv2d_data.h"
 #include "tests/support/hooks.h"
+#include "tests/support/operands.h"
 
 #include <math.h>
 #include <string.h>
@@ -357,4 +358,44 @@ Test(conv2d, a_guard_notices_a_write_on_either_side)
             cr_assert(guard_intact(&guard, false) == (at >= 0 && at < 6));
             guard_free(&guard);
         }
+}
+
+/* Weights kept of one problem are not taken for another whose row packs them otherwise. */
+Test(conv2d, kept_weights_give_the_same_bits_at_every_size)
+{
+    static const struct {
+        int64_t OC, groups;
+    } kinds[] = { { 64, 1 }, { 192, 1 }, { 128, 2 } };
+    static const int64_t sizes[][2] = { { 1, 56 },  { 32, 56 }, { 1, 56 }, { 1, 28 },
+                                        { 32, 28 }, { 1, 28 },  { 3, 9 } };
+    talc_device *device = tested_device();
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        const talc_algorithm *row = device->backend->conv2d;
+        for (; row->name != NULL; row++) {
+            talc_scope *scope = talc_scope_enter();
+            const talc_tensor *w =
+                talc_randn(device, TALC_F32, TALC_DIMS(kinds[k].OC, 64 / kinds[k].groups, 3, 3));
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                const talc_tensor *x = talc_randn(
+                    device, TALC_F32, TALC_DIMS(sizes[i][0], 64, sizes[i][1], sizes[i][1]));
+                talc_conv2d_options options = { .padding = { 1, 1 },
+                                                .groups = kinds[k].groups,
+                                                .algorithm = row->name };
+                if (strcmp(row->name, "reference") == 0)
+                    continue;
+                const talc_tensor *due = talc_conv2d(x, w, NULL, &options);
+                if (due == NULL) {
+                    talc_error_clear();
+                    continue;
+                }
+                options.keep_weights = true;
+                for (int twice = 0; twice < 2; twice++)
+                    cr_assert(same_bits(due, talc_conv2d(x, w, NULL, &options)),
+                              "%s, %lld channels, %lld x %lld", row->name, (long long)kinds[k].OC,
+                              (long long)sizes[i][0], (long long)sizes[i][1]);
+            }
+            talc_scope_leave(scope);
+        }
+    }
+    assert_all_freed();
 }

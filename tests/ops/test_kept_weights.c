@@ -7,7 +7,17 @@
 #include "ops/elementwise.h"
 #include "tensor/autograd.h"
 
+#include <pthread.h>
+
 static int packs;
+static talc_tensor *x, *w;
+static bool interfere; /* another thread writes w once it is packed */
+
+static void *write_w(void *nothing)
+{
+    talc_copy(w, talc_full(w->device, TALC_F32, TALC_DIMS(1, 1, 1, 1), 7));
+    return nothing;
+}
 
 static const char *plan(const talc_device *device, const void *problem, size_t limit,
                         talc_plan *plan)
@@ -30,6 +40,12 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
     if (!a->base.kept_ready) {
         *kept = 2 * *(const float *)a->w;
         packs++;
+        if (interfere) {
+            pthread_t thread;
+            interfere = false;
+            cr_assert(pthread_create(&thread, NULL, write_w, NULL) == 0);
+            pthread_join(thread, NULL);
+        }
     }
     *rest = *kept / 2;
     for (int64_t i = 0; i < p->N * p->OH * p->OW; i++)
@@ -44,7 +60,6 @@ static const talc_algorithm rows[] = {
 
 static struct talc_backend with_rows;
 static const struct talc_backend *before;
-static talc_tensor *x, *w;
 
 static void begin(void)
 {
@@ -152,4 +167,11 @@ Test(kept_weights, go_with_w, .init = begin, .fini = end)
     cr_assert(first(own, &keep) == 15);
     talc_scope_leave(scope);
     assert_all_freed();
+}
+
+Test(kept_weights, are_of_the_version_that_was_packed, .init = begin, .fini = end)
+{
+    interfere = true;
+    (void)first(w, &keep);
+    cr_assert(first(w, &keep) == 21);
 }

@@ -65,7 +65,7 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
         return "the patch under a tile does not fit shared memory";
     plan->workspace = gemm_workspace<Form>(g);
     plan->kept = gemm_kept_bytes<Form>(g);
-    plan->kept_form = choice.channels * 2 + choice.folded;
+    plan->kept_form = gemm_channel_rows(g) << 8 | choice.channels * 2 | choice.folded;
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
 }
