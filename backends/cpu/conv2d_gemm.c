@@ -54,34 +54,38 @@ static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
     return places_of(g, plan) * plan->made_blocks;
 }
 
-/* Vectors of outputs of a block. They are counted through all outputs if the patch is gathered, else through the rows of an
- * image's slot of the patch, each image's from a vector of its own. */
-static int64_t vectors_of(const talc_cpu_gemm_plan *plan, int64_t images, int64_t rows,
-                          int64_t columns, int64_t lanes)
+static int64_t rounded_up(int64_t count, int64_t step)
 {
-    return plan->gathered
-               ? talc_ceil_div(images * rows * columns, lanes)
-               : images * talc_ceil_div((rows - 1) * plan->patch.w.size + columns, lanes);
+    return talc_ceil_div(count, step) * step;
 }
 
-/* Rows of a block: those that leave the fewest vectors, of blocks from half of the outputs that are asked for up to them. */
-static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
+/* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs if the patch is gathered, else
+ * through the rows of an image's slot of the patch, each image's from a vector of its own. */
+static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, int64_t images,
+                        int64_t rows, int64_t columns)
 {
     const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
+    return plan->gathered
+               ? rounded_up(images * rows * columns, lanes)
+               : images * rounded_up((rows - 1) * plan->patch.w.size + columns, lanes);
+}
+
+/* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that are asked for up to them. */
+static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
+{
     const int64_t most = talc_ceil_div(outputs, plan->columns);
-    int64_t best = 0, fewest = 0;
+    int64_t best = 0, least = 0;
     plan->gathered = false;
     const int64_t first = talc_even(g->h.outputs, most);
     const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
     for (int64_t rows = first; rows >= last; rows--) {
         plan->patch = talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, 1);
         const int64_t rest = g->h.outputs % rows;
-        const int64_t vectors =
-            g->h.outputs / rows * vectors_of(plan, 1, rows, plan->columns, lanes) +
-            (rest > 0 ? vectors_of(plan, 1, rest, plan->columns, lanes) : 0);
-        if (best == 0 || vectors < fewest) {
+        const int64_t width = g->h.outputs / rows * width_of(g, plan, 1, rows, plan->columns) +
+                              (rest > 0 ? width_of(g, plan, 1, rest, plan->columns) : 0);
+        if (best == 0 || width < least) {
             best = rows;
-            fewest = vectors;
+            least = width;
         }
     }
     return best;
@@ -115,20 +119,27 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->patch =
         talc_cpu_patch_of(&g->h, &g->w, g->padding_mode, plan->rows, plan->columns, plan->images);
     plan->gathered = false;
-    const int64_t all = vectors_of(plan, plan->images, plan->rows, plan->columns, lanes);
+    const int64_t all = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->gathered = true;
-    const int64_t used = vectors_of(plan, plan->images, plan->rows, plan->columns, lanes);
-    plan->tap = (talc_ceil_div(used * lanes + GATHERED_STEP, LINE) | 1) * LINE;
-    plan->channel = g->h.taps * g->w.taps * plan->tap;
+    const int64_t used = width_of(g, plan, plan->images, plan->rows, plan->columns);
+    plan->channel = g->h.taps * g->w.taps * rounded_up(used, TALC_CPU_VECTORS * lanes);
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
     plan->gathered =
         may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
-        shared <= talc_cpu_cache_bytes() &&
         (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
-            g->h.taps * g->w.taps * plan->images * plan->rows * (ROW_PRODUCTS + plan->columns / 2);
+            lanes * g->h.taps * g->w.taps * plan->images * plan->rows *
+                (ROW_PRODUCTS + plan->columns / 2);
     if (!plan->gathered)
         plan->channel = plan->patch.channel;
+}
+
+/* Elements of a channel that is yet to be gathered, and of what is gathered for one tap. Steps may run over the end of both. */
+static int64_t one_of(const talc_cpu_gemm_plan *plan)
+{
+    return plan->gathered ? plan->patch.channel + plan->images * plan->rows * plan->columns +
+                                TALC_CPU_VECTORS * LINE + 2 * GATHERED_STEP
+                          : 0;
 }
 
 /* The workspace for all workers and for each. */
@@ -140,14 +151,14 @@ static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cp
     const int64_t fitting = talc_smaller((int64_t)room / size / plan->channel,
                                          INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
-    plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
-    plan->phase =
-        vectors_of(plan, plan->images, plan->rows, plan->columns, kernels->lanes) * kernels->lanes;
+    plan->terms_bytes =
+        talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
+    plan->phase = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->sums =
         plan->phase * phases_of(g) *
         (plan->summed < g->summed ? plan->made
                                   : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
-    const int64_t one = plan->gathered ? plan->patch.channel + GATHERED_STEP : 0;
+    const int64_t one = one_of(plan);
     const size_t shared = (size_t)shared_of(g, plan);
     plan->shared_bytes = 0;
     plan->slice = talc_cpu_aligned((size_t)((plan->sums + one) * size));
@@ -252,18 +263,23 @@ static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from
 }
 
 /* Adds the products with the planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
-static void add_products(const gemm_context *c, const gemm_block *b, int64_t count,
+static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
                          talc_cpu_tile *tile, const char *patch, char *sums)
 {
     const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
     const int64_t images = c->plan->gathered ? 1 : b->images;
-    const int64_t each = vectors_of(c->plan, b->images, b->rows, b->columns, lanes) / images;
-    for (int64_t image = 0, vector = 0; image < images;) {
+    const int64_t each = width_of(c->gemm, c->plan, b->images, b->rows, b->columns) / images;
+    const int64_t step = summed * c->gemm->h.taps * c->gemm->w.taps;
+    const int64_t full = TALC_CPU_VECTORS * lanes;
+    for (int64_t image = 0, at = 0; image < images;) {
         int vectors = 0;
         for (; vectors < TALC_CPU_VECTORS && image < images; vectors++) {
-            tile->x[vectors] = patch + (image * c->plan->patch.image + vector * lanes) * size;
-            image += ++vector == each ? 1 : 0;
-            vector = vector == each ? 0 : vector;
+            const int64_t from = c->plan->gathered ? at / full * full * step + at % full
+                                                   : image * c->plan->patch.image + at;
+            tile->x[vectors] = patch + from * size;
+            at += lanes;
+            image += at == each ? 1 : 0;
+            at = at == each ? 0 : at;
         }
         tile->y = sums;
         c->kernels->tile[vectors][count](tile);
@@ -306,7 +322,7 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
     const int64_t columns = b->columns * (adjoining ? b->rows : 1);
     const int64_t last =
         adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
-    const int64_t all = vectors_of(c->plan, b->images, b->rows, b->columns, lanes) * lanes;
+    const int64_t all = width_of(g, c->plan, b->images, b->rows, b->columns);
     const int64_t each = gathered ? b->rows * b->columns : all / b->images;
     const int64_t full = TALC_CPU_VECTORS * lanes, apart = c->plan->phase * count;
     const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
@@ -371,23 +387,29 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
 }
 
 /* Copies the outputs' elements under each tap of a channel of the patch, side by side, in steps that may run over the end of a row:
- * the next one follows, or room. */
+ * the next one follows, or room. They go to [tile][channel][tap][element of the tile], which the microkernel reads from one end to
+ * the other; tiles are `apart`. */
 #define GATHER(constant, suffix, T, A)                                                             \
     TALC_TARGET_CLONES                                                                             \
     static void gather_##suffix(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,            \
-                                const gemm_block *b, const T *patch, T *to)                        \
+                                const gemm_block *b, const T *patch, T *row, T *to, int64_t full,  \
+                                int64_t apart)                                                     \
     {                                                                                              \
+        const int64_t count = b->images * b->rows * b->columns;                                    \
         for (int64_t kh = 0; kh < g->h.taps; kh++)                                                 \
-            for (int64_t kw = 0; kw < g->w.taps; kw++, to += plan->tap) {                          \
+            for (int64_t kw = 0; kw < g->w.taps; kw++, to += full) {                               \
                 const T *from = patch + talc_cpu_patch_tap(&plan->patch, kh, kw);                  \
-                T *row_to = to;                                                                    \
+                T *row_to = row;                                                                   \
                 for (int64_t image = 0; image < b->images; image++)                                \
-                    for (int64_t row = 0; row < b->rows; row++, row_to += b->columns) {            \
+                    for (int64_t i = 0; i < b->rows; i++, row_to += b->columns) {                  \
                         const T *row_from =                                                        \
-                            from + image * plan->patch.image + row * plan->patch.w.size;           \
-                        for (int64_t i = 0; i < b->columns; i += GATHERED_STEP)                    \
-                            memcpy(row_to + i, row_from + i, GATHERED_STEP * sizeof(T));           \
+                            from + image * plan->patch.image + i * plan->patch.w.size;             \
+                        for (int64_t j = 0; j < b->columns; j += GATHERED_STEP)                    \
+                            memcpy(row_to + j, row_from + j, GATHERED_STEP * sizeof(T));           \
                     }                                                                              \
+                for (int64_t i = 0; i < count; i += full)                                          \
+                    for (int64_t j = 0; j < full; j++)                                             \
+                        to[i / full * apart + j] = row[i + j];                                     \
             }                                                                                      \
     }
 
@@ -397,17 +419,23 @@ TALC_CPU_FLOATS(GATHER)
 static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
                  char *one, char *patch)
 {
+    const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype);
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
     if (!plan->gathered) {
         const talc_cpu_patch_source source = source_of(c, b, from, summed);
         talc_cpu_patch_fill(&plan->patch, &source, patch);
         return;
     }
-    for (int64_t channel = 0; channel < summed; channel++, patch += plan->channel * size) {
+    const int64_t full = TALC_CPU_VECTORS * c->kernels->lanes;
+    const int64_t taps = g->h.taps * g->w.taps * full;
+    char *row = one + (plan->patch.channel + GATHERED_STEP) * size;
+    for (int64_t channel = 0; channel < summed; channel++) {
         const talc_cpu_patch_source source = source_of(c, b, from + channel, 1);
         talc_cpu_patch_fill(&plan->patch, &source, one);
-        TALC_CPU_CALL(c->gemm->dtype, gather, (c->gemm, plan, b, (const void *)one, (void *)patch));
+        TALC_CPU_CALL(g->dtype, gather,
+                      (g, plan, b, (const void *)one, (void *)row,
+                       (void *)(patch + channel * taps * size), full, summed * taps));
     }
 }
 
@@ -453,7 +481,7 @@ static void gemm_task(void *context, int64_t task, int worker)
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
-    char *own = one + (plan->gathered ? (plan->patch.channel + GATHERED_STEP) * size : 0);
+    char *own = one + one_of(plan) * size;
 
     for (int64_t from = 0; from < g->summed; from += plan->summed) {
         const int64_t summed = talc_smaller(plan->summed, g->summed - from);
@@ -476,7 +504,7 @@ static void gemm_task(void *context, int64_t task, int worker)
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
                 tile.count = summed * taps;
-                add_products(c, &b, count, &tile, patch,
+                add_products(c, &b, summed, count, &tile, patch,
                              of_panel + phase * count * plan->phase * size);
                 tile.terms += plan->summed * taps;
             }
@@ -495,6 +523,8 @@ static void gemm_task(void *context, int64_t task, int worker)
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
+    const int64_t full = TALC_CPU_VECTORS * talc_cpu_kernels_of(g->dtype)->lanes;
+    const int64_t of_channel = plan->gathered ? g->h.taps * g->w.taps * full : plan->channel;
     for (int64_t phase = 0; phase < phases_of(g); phase++) {
         const talc_cpu_phase *h = &g->h_phase[phase / g->w_phases];
         const talc_cpu_phase *w = &g->w_phase[phase % g->w_phases];
@@ -502,12 +532,13 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
             for (int64_t kh = 0; kh < h->taps; kh++)
                 for (int64_t kw = 0; kw < w->taps; kw++) {
                     const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
-                    const int64_t x = plan->gathered ? (at_h * g->w.taps + at_w) * plan->tap
-                                                     : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
+                    const int64_t x =
+                        plan->gathered ? (at_h * g->w.taps + at_w) * full
+                                       : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
                     *terms++ = (talc_cpu_term){ (int32_t)(channel * g->weight.summed + h->weight +
                                                           kh * h->weight_step + w->weight +
                                                           kw * w->weight_step),
-                                                (int32_t)(channel * plan->channel + x) };
+                                                (int32_t)(channel * of_channel + x) };
                 }
     }
 }

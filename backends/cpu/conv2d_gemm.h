@@ -62,8 +62,7 @@ typedef struct talc_cpu_gemm_plan {
     talc_cpu_patch patch;
     bool
         gathered; ///< the microkernel reads copies of the patch, one for each tap, without outputs of no use
-    int64_t tap;         ///< then, elements from one such copy to the next
-    int64_t channel;     ///< elements from one channel to the next of what the microkernel reads
+    int64_t channel;     ///< elements of a channel of what the microkernel reads
     int64_t phase;       ///< elements of the sums of a plane of one phase
     int64_t sums;        ///< elements of a worker's sums, which y gets when they are complete
     size_t terms_bytes;  ///< of the table of terms, for all workers
