@@ -101,6 +101,27 @@ static int64_t shared_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
     return few && plan->made_blocks > 1 ? (int64_t)elements * size : 0;
 }
 
+/* What filling a patch costs: a gathered one is filled once more for each tap. */
+static int64_t filling_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t rows = plan->gathered ? g->h.taps * g->w.taps * plan->rows
+                                        : plan->patch.h.count * plan->patch.h.size;
+    return plan->images * rows * (ROW_PRODUCTS + plan->columns / 2);
+}
+
+/* Multiplications of vectors for a plane of x, and what takes as long: filling its patches, and loading w for each block. */
+static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
+{
+    const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes, rest = g->h.outputs % plan->rows;
+    const int64_t width =
+        g->h.outputs / plan->rows * (width_of(g, plan, plan->images, plan->rows, plan->columns) + lanes / 4) +
+        (rest > 0 ? width_of(g, plan, plan->images, rest, plan->columns) + lanes / 4 : 0);
+    const int64_t fills = shared_of(g, plan) > 0 ? 1 : plan->made_blocks;
+    return (double)(plan->image_blocks * plan->column_blocks) *
+           ((double)(width * g->made * taps_of(g)) / (double)lanes +
+            (double)(fills * plan->row_blocks * filling_of(g, plan)));
+}
+
 /* Blocks of equal size, of at most as many outputs and planes as asked for, and their patch. It is gathered where the outputs
  * without use would cost more. */
 static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
@@ -127,18 +148,16 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
     plan->gathered =
         may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
-        (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
-            lanes * g->h.taps * g->w.taps * plan->images * plan->rows *
-                (ROW_PRODUCTS + plan->columns / 2);
+        (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) > lanes * filling_of(g, plan);
     if (!plan->gathered)
         plan->channel = plan->patch.channel;
 }
 
-/* Elements of a channel that is yet to be gathered, and of what is gathered for one tap. Steps may run over the end of both. */
-static int64_t one_of(const talc_cpu_gemm_plan *plan)
+/* Elements of a channel that is yet to be gathered, and of its rows under each tap. Steps and tiles may run over the end of both. */
+static int64_t one_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
-    return plan->gathered ? plan->patch.channel + plan->images * plan->rows * plan->columns +
-                                TALC_CPU_VECTORS * LINE + 2 * GATHERED_STEP
+    const int64_t steps = (1 + g->h.taps * g->w.taps) * GATHERED_STEP;
+    return plan->gathered ? plan->patch.channel + plan->channel + steps + TALC_CPU_VECTORS * LINE
                           : 0;
 }
 
@@ -158,7 +177,7 @@ static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cp
         plan->phase * phases_of(g) *
         (plan->summed < g->summed ? plan->made
                                   : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
-    const int64_t one = one_of(plan);
+    const int64_t one = one_of(g, plan);
     const size_t shared = (size_t)shared_of(g, plan);
     plan->shared_bytes = 0;
     plan->slice = talc_cpu_aligned((size_t)((plan->sums + one) * size));
@@ -178,17 +197,18 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
     int64_t made =
         talc_larger(share / size / talc_smaller(plane, outputs * phases_of(gemm)), MIN_MADE);
     cut(gemm, outputs, made, true, plan);
-    while (tasks_of(gemm, plan) < TASKS) {
-        talc_cpu_gemm_plan halved;
-        cut(gemm, outputs, talc_larger(plan->made / 2, 1), true, &halved);
-        const bool shares = shared_of(gemm, &halved) > 0;
-        if (plan->made > MIN_MADE && (shares || outputs <= 2 * MIN_COLUMNS))
+    while (tasks_of(gemm, plan) < TASKS && (plan->made > MIN_MADE || outputs > MIN_COLUMNS)) {
+        talc_cpu_gemm_plan fewer = *plan, smaller = *plan;
+        cut(gemm, outputs, talc_larger(plan->made / 2, 1), true, &fewer);
+        cut(gemm, talc_larger(outputs / 2, MIN_COLUMNS), made, true, &smaller);
+        if (plan->made > MIN_MADE &&
+            (outputs <= MIN_COLUMNS || products_of(gemm, &fewer) <= products_of(gemm, &smaller))) {
             made = plan->made / 2;
-        else if (outputs > MIN_COLUMNS)
-            outputs /= 2;
-        else
-            break;
-        cut(gemm, outputs, made, true, plan);
+            *plan = fewer;
+        } else {
+            outputs = talc_larger(outputs / 2, MIN_COLUMNS);
+            *plan = smaller;
+        }
     }
     add_sizes(gemm, (size_t)share, limit, plan);
     for (; plan->terms_bytes + plan->slice > limit && outputs > 1; outputs /= 2) {
@@ -262,28 +282,37 @@ static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from
     return talc_cpu_at(g->dtype, c->w, at);
 }
 
-/* Adds the products with the planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
+/* The first element of the tile of element `at` of `all`, and the tile's width: TALC_CPU_VECTORS vectors, and fewer at the end. Instead of one
+ * vector alone, for which w would not come fast enough, the last four are two and two. */
+static int64_t tile_of(int64_t at, int64_t all, int64_t lanes, int64_t *width)
+{
+    const int64_t full = TALC_CPU_VECTORS * lanes, tail = all - 4 * lanes;
+    if (all % full == lanes && tail >= 0 && at >= tail) {
+        *width = 2 * lanes;
+        return at - (at - tail) % *width;
+    }
+    *width = talc_smaller(full, all - at / full * full);
+    return at / full * full;
+}
+
+/* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t summed, int64_t count,
                          talc_cpu_tile *tile, const char *patch, char *sums)
 {
     const int64_t size = (int64_t)talc_dtype_size(c->gemm->dtype), lanes = c->kernels->lanes;
-    const int64_t images = c->plan->gathered ? 1 : b->images;
-    const int64_t each = width_of(c->gemm, c->plan, b->images, b->rows, b->columns) / images;
-    const int64_t step = summed * c->gemm->h.taps * c->gemm->w.taps;
     const int64_t full = TALC_CPU_VECTORS * lanes;
-    for (int64_t image = 0, at = 0; image < images;) {
-        int vectors = 0;
-        for (; vectors < TALC_CPU_VECTORS && image < images; vectors++) {
-            const int64_t from = c->plan->gathered ? at / full * full * step + at % full
-                                                   : image * c->plan->patch.image + at;
-            tile->x[vectors] = patch + from * size;
-            at += lanes;
-            image += at == each ? 1 : 0;
-            at = at == each ? 0 : at;
+    const int64_t all = width_of(c->gemm, c->plan, b->images, b->rows, b->columns);
+    const int64_t each = c->plan->gathered ? full : all / b->images;
+    const int64_t apart = c->plan->gathered ? summed * c->gemm->h.taps * c->gemm->w.taps * full
+                                            : c->plan->patch.image;
+    for (int64_t at = 0, width; at < all; at += width, sums += width * count * size) {
+        tile_of(at, all, lanes, &width);
+        for (int64_t v = 0; v * lanes < width; v++) {
+            const int64_t vector = at + v * lanes;
+            tile->x[v] = patch + (vector / each * apart + vector % each) * size;
         }
         tile->y = sums;
-        c->kernels->tile[vectors][count](tile);
-        sums += vectors * count * lanes * size;
+        c->kernels->tile[width / lanes][count](tile);
     }
 }
 
@@ -324,7 +353,7 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
         adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
     const int64_t all = width_of(g, c->plan, b->images, b->rows, b->columns);
     const int64_t each = gathered ? b->rows * b->columns : all / b->images;
-    const int64_t full = TALC_CPU_VECTORS * lanes, apart = c->plan->phase * count;
+    const int64_t apart = c->plan->phase * count;
     const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
     for (int64_t image = 0; image < b->images; image++)
         for (int64_t row = 0; row < rows; row++) {
@@ -332,8 +361,9 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
             const char *of_row = sums + row % g->h_phases * g->w_phases * apart * size;
             const int64_t first = image * each + row / g->h_phases * width_of_row;
             for (int64_t column = 0; column < columns;) {
-                const int64_t tile = (first + column) / full * full;
-                const int64_t width = talc_smaller(full, all - tile), at = first + column - tile;
+                int64_t width;
+                const int64_t tile = tile_of(first + column, all, lanes, &width);
+                const int64_t at = first + column - tile;
                 const int64_t adjacent = talc_smaller(width - at, columns - column);
                 const char *from = of_row + (tile * count + i * width + at) * size;
                 if (g->w_phases == 1)
@@ -395,11 +425,11 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
                                 const gemm_block *b, const T *patch, T *row, T *to, int64_t full,  \
                                 int64_t apart)                                                     \
     {                                                                                              \
-        const int64_t count = b->images * b->rows * b->columns;                                    \
+        const int64_t count = b->images * b->rows * b->columns, step = count + GATHERED_STEP;      \
+        T *row_to = row;                                                                           \
         for (int64_t kh = 0; kh < g->h.taps; kh++)                                                 \
-            for (int64_t kw = 0; kw < g->w.taps; kw++, to += full) {                               \
+            for (int64_t kw = 0; kw < g->w.taps; kw++, row_to += GATHERED_STEP) {                  \
                 const T *from = patch + talc_cpu_patch_tap(&plan->patch, kh, kw);                  \
-                T *row_to = row;                                                                   \
                 for (int64_t image = 0; image < b->images; image++)                                \
                     for (int64_t i = 0; i < b->rows; i++, row_to += b->columns) {                  \
                         const T *row_from =                                                        \
@@ -407,10 +437,11 @@ static talc_cpu_patch_source source_of(const gemm_context *c, const gemm_block *
                         for (int64_t j = 0; j < b->columns; j += GATHERED_STEP)                    \
                             memcpy(row_to + j, row_from + j, GATHERED_STEP * sizeof(T));           \
                     }                                                                              \
-                for (int64_t i = 0; i < count; i += full)                                          \
-                    for (int64_t j = 0; j < full; j++)                                             \
-                        to[i / full * apart + j] = row[i + j];                                     \
             }                                                                                      \
+        for (int64_t first = 0; first < count; first += full)                                      \
+            for (int64_t tap = 0; tap < g->h.taps * g->w.taps; tap++)                              \
+                for (int64_t i = 0; i < full; i++)                                                 \
+                    to[first / full * apart + tap * full + i] = row[first + tap * step + i];       \
     }
 
 TALC_CPU_FLOATS(GATHER)
@@ -481,7 +512,7 @@ static void gemm_task(void *context, int64_t task, int worker)
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
-    char *own = one + one_of(plan) * size;
+    char *own = one + one_of(g, plan) * size;
 
     for (int64_t from = 0; from < g->summed; from += plan->summed) {
         const int64_t summed = talc_smaller(plan->summed, g->summed - from);
