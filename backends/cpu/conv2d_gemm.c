@@ -65,9 +65,8 @@ static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, 
                         int64_t rows, int64_t columns)
 {
     const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes;
-    return plan->gathered
-               ? rounded_up(images * rows * columns, lanes)
-               : images * rounded_up((rows - 1) * plan->patch.w.size + columns, lanes);
+    return plan->gathered ? rounded_up(images * rows * columns, lanes)
+                          : images * rounded_up((rows - 1) * plan->patch.w.size + columns, lanes);
 }
 
 /* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that are asked for up to them. */
@@ -114,7 +113,8 @@ static double products_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan
 {
     const int64_t lanes = talc_cpu_kernels_of(g->dtype)->lanes, rest = g->h.outputs % plan->rows;
     const int64_t width =
-        g->h.outputs / plan->rows * (width_of(g, plan, plan->images, plan->rows, plan->columns) + lanes / 4) +
+        g->h.outputs / plan->rows *
+            (width_of(g, plan, plan->images, plan->rows, plan->columns) + lanes / 4) +
         (rest > 0 ? width_of(g, plan, plan->images, rest, plan->columns) + lanes / 4 : 0);
     const int64_t fills = shared_of(g, plan) > 0 ? 1 : plan->made_blocks;
     return (double)(plan->image_blocks * plan->column_blocks) *
@@ -146,9 +146,9 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->channel = g->h.taps * g->w.taps * rounded_up(used, TALC_CPU_VECTORS * lanes);
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
-    plan->gathered =
-        may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
-        (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) > lanes * filling_of(g, plan);
+    plan->gathered = may_gather && bytes <= talc_cpu_cache_bytes() / CACHE_SHARE &&
+                     (all - used) * (shared > 0 ? g->made : plan->made) * taps_of(g) >
+                         lanes * filling_of(g, plan);
     if (!plan->gathered)
         plan->channel = plan->patch.channel;
 }
@@ -170,8 +170,7 @@ static void add_sizes(const talc_cpu_gemm *g, size_t room, size_t limit, talc_cp
     const int64_t fitting = talc_smaller((int64_t)room / size / plan->channel,
                                          INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
-    plan->terms_bytes =
-        talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
+    plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
     plan->phase = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->sums =
         plan->phase * phases_of(g) *
@@ -487,9 +486,9 @@ static void fill_task(void *context, int64_t task, int worker)
          c->slices + (size_t)worker * c->plan->slice, shared_at(c, place, from));
 }
 
-/* Has the w of a panel of `count` planes fetched into the second-level cache where the processor would not see it coming: in an
- * input gradient, whose terms lie far apart, of more weights than that cache holds. */
-static void fetch_panel(const gemm_context *c, const char *w, int64_t count, int64_t summed)
+/* Has w for some planes of x and a panel of `count` planes fetched into the second-level cache where the processor would not see it
+ * coming: in an input gradient, whose terms lie far apart, of more weights than that cache holds. */
+static void fetch_panel(const gemm_context *c, const char *w, int64_t count, talc_range planes)
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
@@ -497,9 +496,9 @@ static void fetch_panel(const gemm_context *c, const char *w, int64_t count, int
     if (g->weight.made > g->weight.summed ||
         g->made * g->summed * g->weight.made * size < talc_cpu_cache_bytes())
         return;
-    for (int64_t channel = 0; channel < summed; channel++, w += g->weight.summed * size)
+    for (int64_t plane = planes.lo; plane < planes.hi; plane++)
         for (int64_t i = 0; i < elements + LINE; i += LINE)
-            __builtin_prefetch(w + i * size, 0, 2);
+            __builtin_prefetch(w + (plane * g->weight.summed + i) * size, 0, 2);
 }
 
 static void gemm_task(void *context, int64_t task, int worker)
@@ -527,14 +526,20 @@ static void gemm_task(void *context, int64_t task, int worker)
             talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
             for (int64_t i = 0; i < count; i++)
                 tile.w[i] = w + (first + i) * g->weight.made * size;
-            if (panel + 1 < panels)
-                fetch_panel(c, w + (first + count) * g->weight.made * size, count, summed);
+            /* What comes next: a panel, or the first one of the next planes of x. */
+            const bool more = panel + 1 < panels;
+            const int64_t after = talc_smaller(plan->summed, g->summed - from - summed);
+            const int64_t next = more ? summed : after;
+            const char *of_next =
+                w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
             char *of_panel =
                 sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
             for (int64_t phase = 0; phase < phases; phase++) {
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
                 tile.count = summed * taps;
+                fetch_panel(c, of_next, count,
+                            (talc_range){ phase * next / phases, (phase + 1) * next / phases });
                 add_products(c, &b, summed, count, &tile, patch,
                              of_panel + phase * count * plan->phase * size);
                 tile.terms += plan->summed * taps;
@@ -563,9 +568,8 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
             for (int64_t kh = 0; kh < h->taps; kh++)
                 for (int64_t kw = 0; kw < w->taps; kw++) {
                     const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
-                    const int64_t x =
-                        plan->gathered ? (at_h * g->w.taps + at_w) * full
-                                       : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
+                    const int64_t x = plan->gathered ? (at_h * g->w.taps + at_w) * full
+                                                     : talc_cpu_patch_tap(&plan->patch, at_h, at_w);
                     *terms++ = (talc_cpu_term){ (int32_t)(channel * g->weight.summed + h->weight +
                                                           kh * h->weight_step + w->weight +
                                                           kw * w->weight_step),
