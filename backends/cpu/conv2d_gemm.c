@@ -281,17 +281,11 @@ static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from
     return talc_cpu_at(g->dtype, c->w, at);
 }
 
-/* The first element of the tile of element `at` of `all`, and the tile's width: TALC_CPU_VECTORS vectors, and fewer at the end. Instead of one
- * vector alone, for which w would not come fast enough, the last four are two and two. */
-static int64_t tile_of(int64_t at, int64_t all, int64_t lanes, int64_t *width)
+/* The width of a tile with `rest` elements from its first one on: TALC_CPU_VECTORS vectors or all that is left. Instead of one vector alone at the end,
+ * for which w would not come fast enough, there are two times two. */
+static inline int64_t tile_width(int64_t rest, int64_t lanes)
 {
-    const int64_t full = TALC_CPU_VECTORS * lanes, tail = all - 4 * lanes;
-    if (all % full == lanes && tail >= 0 && at >= tail) {
-        *width = 2 * lanes;
-        return at - (at - tail) % *width;
-    }
-    *width = talc_smaller(full, all - at / full * full);
-    return at / full * full;
+    return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
 /* Adds the products with `summed` planes of x in the patch to the sums of a panel of `count` planes: [tile][plane][vectors of the tile]. */
@@ -305,7 +299,7 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t sum
     const int64_t apart = c->plan->gathered ? summed * c->gemm->h.taps * c->gemm->w.taps * full
                                             : c->plan->patch.image;
     for (int64_t at = 0, width; at < all; at += width, sums += width * count * size) {
-        tile_of(at, all, lanes, &width);
+        width = tile_width(all - at, lanes);
         for (int64_t v = 0; v * lanes < width; v++) {
             const int64_t vector = at + v * lanes;
             tile->x[v] = patch + (vector / each * apart + vector % each) * size;
@@ -345,37 +339,43 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->kernels->lanes;
     const bool gathered = c->plan->gathered;
     const bool adjoining = gathered && phases_of(g) == 1 && g->W == b->columns;
-    const int64_t rows =
-        adjoining ? 1 : talc_smaller(b->rows * g->h_phases, g->H - b->row * g->h_phases);
-    const int64_t columns = b->columns * (adjoining ? b->rows : 1);
+    const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
     const int64_t last =
         adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
     const int64_t all = width_of(g, c->plan, b->images, b->rows, b->columns);
     const int64_t each = gathered ? b->rows * b->columns : all / b->images;
     const int64_t apart = c->plan->phase * count;
     const int64_t width_of_row = gathered ? b->columns : c->plan->patch.w.size;
-    for (int64_t image = 0; image < b->images; image++)
+    int64_t first_tile = 0; /* of the row */
+    for (int64_t image = 0; image < b->images; image++) {
+        char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases);
         for (int64_t row = 0; row < rows; row++) {
-            char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases + row);
-            const char *of_row = sums + row % g->h_phases * g->w_phases * apart * size;
-            const int64_t first = image * each + row / g->h_phases * width_of_row;
-            for (int64_t column = 0; column < columns;) {
-                int64_t width;
-                const int64_t tile = tile_of(first + column, all, lanes, &width);
-                const int64_t at = first + column - tile;
-                const int64_t adjacent = talc_smaller(width - at, columns - column);
-                const char *from = of_row + (tile * count + i * width + at) * size;
-                if (g->w_phases == 1)
-                    talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
-                else
-                    TALC_CPU_CALL(
-                        g->dtype, interleave,
-                        (talc_smaller(adjacent * g->w_phases, last - column * g->w_phases),
-                         g->w_phases, (const void *)from, apart,
-                         (void *)(to + column * g->w_phases * size)));
-                column += adjacent;
+            const int64_t first = image * each + row * width_of_row;
+            for (int64_t width;
+                 first >= first_tile + (width = tile_width(all - first_tile, lanes));)
+                first_tile += width;
+            const int64_t ways = talc_smaller(g->h_phases, g->H - (b->row + row) * g->h_phases);
+            for (int64_t way = 0; way < ways; way++, to += g->W * size) {
+                const char *of_row = sums + way * g->w_phases * apart * size;
+                for (int64_t column = 0, tile = first_tile; column < columns;) {
+                    const int64_t width = tile_width(all - tile, lanes);
+                    const int64_t at = first + column - tile;
+                    const int64_t adjacent = talc_smaller(width - at, columns - column);
+                    const char *from = of_row + (tile * count + i * width + at) * size;
+                    if (g->w_phases == 1)
+                        talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
+                    else
+                        TALC_CPU_CALL(
+                            g->dtype, interleave,
+                            (talc_smaller(adjacent * g->w_phases, last - column * g->w_phases),
+                             g->w_phases, (const void *)from, apart,
+                             (void *)(to + column * g->w_phases * size)));
+                    column += adjacent;
+                    tile += width;
+                }
             }
         }
+    }
 }
 
 /* Bias, residual and activation of a plane of the block. */

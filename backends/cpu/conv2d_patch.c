@@ -2,6 +2,7 @@
 
 #include "backends/cpu/element.h"
 #include "backends/cpu/short_copy.h"
+#include "backends/cpu/target.h"
 #include "tensor/extent.h"
 
 /* Elements of a cache line of f32. */
@@ -58,28 +59,29 @@ TALC_CPU_FLOATS(STRIDED_COPY)
 typedef struct slot_row {
     int64_t start, count;
     talc_range inside;
+    int64_t size; /* bytes of an element */
 } slot_row;
 
 /* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to have a source. */
-static void fill_outside(const talc_cpu_patch_source *s, const slot_row *slot, int64_t lo,
-                         int64_t hi, const char *row, char *dst)
+static inline void fill_outside(const talc_cpu_patch_source *s, const slot_row *slot, int64_t lo,
+                                int64_t hi, const char *row, char *dst)
 {
-    const size_t size = talc_dtype_size(s->dtype);
-    talc_cpu_short_zero(dst + (size_t)lo * size, (size_t)(hi - lo) * size);
+    const int64_t size = slot->size;
+    talc_cpu_short_zero(dst + lo * size, (size_t)((hi - lo) * size));
     if (s->padding_mode == TALC_PADDING_ZEROS)
         return;
     for (int64_t i = lo; i < hi; i++) {
         const int64_t from =
             talc_window_source(s->padding_mode, slot->start + i * s->w.stride, s->w.extent);
         if (from >= 0 && from < s->w.extent)
-            memcpy(dst + (size_t)i * size, row + (size_t)from * size, size);
+            memcpy(dst + i * size, row + from * size, (size_t)size);
     }
 }
 
-static void fill_row(const talc_cpu_patch_source *s, const slot_row *slot, const char *row,
-                     char *dst)
+static inline void fill_row(const talc_cpu_patch_source *s, const slot_row *slot, const char *row,
+                            char *dst)
 {
-    const int64_t size = (int64_t)talc_dtype_size(s->dtype);
+    const int64_t size = slot->size;
     const int64_t lo = slot->inside.lo, count = slot->inside.hi - lo;
     if (lo > 0)
         fill_outside(s, slot, 0, lo, row, dst);
@@ -94,10 +96,11 @@ static void fill_row(const talc_cpu_patch_source *s, const slot_row *slot, const
 }
 
 /* The rows of one slot of one plane. `first`: the coordinate of row 0. */
+TALC_TARGET_CLONES
 static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int64_t first,
                       int64_t rows, const char *plane, char *dst)
 {
-    const int64_t size = (int64_t)talc_dtype_size(s->dtype);
+    const int64_t size = slot->size;
     const bool whole = s->w.stride == 1 && slot->start == 0 && slot->count == s->w.extent;
     for (int64_t row = 0; row < rows; row++, dst += slot->count * size) {
         const int64_t ih = first + row * s->h.stride;
@@ -126,7 +129,8 @@ void talc_cpu_patch_fill(const talc_cpu_patch *patch, const talc_cpu_patch_sourc
     for (int64_t slot = 0; slot < patch->h.count * patch->w.count; slot++) {
         const int64_t slot_h = slot / patch->w.count, slot_w = slot % patch->w.count;
         slot_row columns = { .start = s->w.start + s->column * s->w.stride + slot_w * s->w.dilation,
-                             .count = patch->w.size };
+                             .count = patch->w.size,
+                             .size = size };
         columns.inside = talc_window_inside(columns.start, s->w.stride, columns.count, s->w.extent);
         const int64_t first = s->h.start + s->row * s->h.stride + slot_h * s->h.dilation;
         for (int64_t channel = 0; channel < s->channels; channel++)
