@@ -63,8 +63,10 @@ typedef struct slot_row {
 } slot_row;
 
 /* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to have a source. */
-static inline void fill_outside(const talc_cpu_patch_source *s, const slot_row *slot, int64_t lo,
-                                int64_t hi, const char *row, char *dst)
+static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_patch_source *s,
+                                                               const slot_row *slot, int64_t lo,
+                                                               int64_t hi, const char *row,
+                                                               char *dst)
 {
     const int64_t size = slot->size;
     talc_cpu_short_zero(dst + lo * size, (size_t)((hi - lo) * size));
@@ -78,8 +80,9 @@ static inline void fill_outside(const talc_cpu_patch_source *s, const slot_row *
     }
 }
 
-static inline void fill_row(const talc_cpu_patch_source *s, const slot_row *slot, const char *row,
-                            char *dst)
+static inline __attribute__((always_inline)) void fill_row(const talc_cpu_patch_source *s,
+                                                           const slot_row *slot, const char *row,
+                                                           char *dst)
 {
     const int64_t size = slot->size;
     const int64_t lo = slot->inside.lo, count = slot->inside.hi - lo;
@@ -110,6 +113,9 @@ static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int6
             continue;
         }
         const char *src = plane + from * s->w.extent * size;
+        /* The same row of the next channel, which is too far for the processor to guess. */
+        for (int64_t i = 0; i < s->w.extent * size; i += 64)
+            __builtin_prefetch(src + s->x_channel * size + i);
         if (whole && from == ih && s->h.stride == 1) {
             const int64_t adjacent = talc_smaller(rows - row, s->h.extent - from);
             memcpy(dst, src, (size_t)(adjacent * slot->count * size));
