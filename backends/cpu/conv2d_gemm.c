@@ -17,7 +17,7 @@ enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
     CANDIDATES = 16, /* numbers of rows that are tried */
-    TERMS = 1024,
+    TERMS = 2048,
     MIN_MADE = 8,
     TASKS = 16,
     CACHE_SHARE = 2,
