@@ -11,8 +11,8 @@
 
 /* A block's patch of up to TERMS terms takes half of the second-level cache; the rows of w that a tile reads come from the first-level
  * one, or stream into it, while they meet all columns of the block. So a block has the columns for which loading those rows
- * costs little, fewer of each phase where sums of several are kept. Blocks become smaller until there are TASKS of them, so that many threads end at about the same time: first in the
- * planes that they make, if all blocks may share the patches, which then take no more than SHARED such caches. */
+ * costs little, fewer of each phase where sums of several are kept. Blocks become smaller until there are TASKS of them, so that many threads end at about the same time: in outputs or
+ * in the planes that they make, which costs less. All blocks of planes share the patches if these take no more than SHARED such caches. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
