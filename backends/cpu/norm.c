@@ -8,9 +8,10 @@ enum { LANES = 16 };
 
 typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
 
-#define EVERY_FOURTH(v, j) ((v[j] + v[(j) + 8]) + (v[(j) + 4] + v[(j) + 12]))
+#define EVERY_FOURTH(v, j) (((*v)[j] + (*v)[(j) + 8]) + ((*v)[(j) + 4] + (*v)[(j) + 12]))
 
-static inline double lanes_sum(wide v)
+/* By address, because how such a vector is passed depends on the vector units. */
+static inline double lanes_sum(const wide *v)
 {
     return (EVERY_FOURTH(v, 0) + EVERY_FOURTH(v, 2)) + (EVERY_FOURTH(v, 1) + EVERY_FOURTH(v, 3));
 }
@@ -50,8 +51,8 @@ static inline double lanes_sum(wide v)
             ADD(WIDE(dy + i), (double)dy[i])                                                       \
         else                                                                                       \
             ADD(WIDE(dy + i) * WIDE(weight + i), (double)dy[i] * (double)weight[i])                \
-        to->g += sum + lanes_sum(gs);                                                              \
-        to->product += product + lanes_sum(products);                                              \
+        to->g += sum + lanes_sum(&gs);                                                             \
+        to->product += product + lanes_sum(&products);                                             \
     }                                                                                              \
                                                                                                    \
     TALC_TARGET_CLONES void talc_cpu_normalise_##suffix(int64_t n, const T *restrict x,            \
