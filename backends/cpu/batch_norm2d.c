@@ -89,8 +89,8 @@ static void normalise_task(void *pointer, int64_t task, int worker)
             const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
             const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
             void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-            TALC_CPU_CALL(p->dtype, talc_cpu_normalise,
-                          (b.at.length, x, residual, y, &context->affine[c]));
+            TALC_CPU_CALL(p->dtype, talc_cpu_norm,
+                          .normalise(b.at.length, x, residual, y, &context->affine[c]));
             talc_cpu_activate(p->dtype, p->activation, b.at.length, y);
         }
     }

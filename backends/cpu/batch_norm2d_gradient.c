@@ -65,17 +65,18 @@ static void sums_task(void *pointer, int64_t task, int worker)
         int64_t at = b.offset + (c - b.c) * b.c_step;
         *sums = (talc_cpu_sums){ 0, 0 };
         if (context->problem->activation == TALC_ACTIVATION_NONE)
-            TALC_CPU_CALL(dtype, talc_cpu_add_sums,
-                          (&b.at, talc_cpu_at(dtype, a->x, at), talc_cpu_at(dtype, a->dy, at), NULL,
-                           mean, sums));
+            TALC_CPU_CALL(dtype, talc_cpu_norm,
+                          .add_sums(&b.at, talc_cpu_at(dtype, a->x, at),
+                                    talc_cpu_at(dtype, a->dy, at), NULL, mean, sums));
         else
             for (int64_t image = 0; image < b.at.rows; image++, at += b.at.step)
                 for (int64_t first = 0; first < b.at.length; first += G_VALUES) {
                     const int64_t n = talc_smaller(G_VALUES, b.at.length - first);
                     const void *g = g_of(context, at + first, n, room);
-                    TALC_CPU_CALL(dtype, talc_cpu_add_sums,
-                                  (&(talc_cpu_stretches){ 1, n, 0 },
-                                   talc_cpu_at(dtype, a->x, at + first), g, NULL, mean, sums));
+                    TALC_CPU_CALL(dtype, talc_cpu_norm,
+                                  .add_sums(&(talc_cpu_stretches){ 1, n, 0 },
+                                            talc_cpu_at(dtype, a->x, at + first), g, NULL, mean,
+                                            sums));
                 }
     }
 }
@@ -91,10 +92,10 @@ static void write_input(const gradient_context *context, int64_t c, int64_t at, 
         a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at) : g_of(context, at, n, room);
     void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
     if (p->training)
-        TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient,
-                      (n, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
+        TALC_CPU_CALL(p->dtype, talc_cpu_norm,
+                      .input_gradient(n, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
     else /* an infinite x has no part in dx */
-        TALC_CPU_CALL(p->dtype, talc_cpu_scale, (n, g, dx, by->by_g));
+        TALC_CPU_CALL(p->dtype, talc_cpu_norm, .scale(n, g, dx, by->by_g));
 }
 
 static void input_task(void *pointer, int64_t task, int worker)

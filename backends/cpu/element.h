@@ -21,7 +21,7 @@
     X(TALC_I32, i32, int32_t, uint32_t)                                                            \
     X(TALC_U8, u8, uint8_t, unsigned)
 
-/// Calls name_f32 or name_f64 with the arguments, which stand in parentheses; nothing for a type that plans refuse.
+/// Calls name_f32 or name_f64 with the arguments, which stand in parentheses, or a member of these; nothing for a type that plans refuse.
 #define TALC_CPU_CALL(dtype, name, arguments)                                                      \
     do {                                                                                           \
         if ((dtype) == TALC_F32)                                                                   \

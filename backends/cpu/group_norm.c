@@ -99,14 +99,15 @@ static void normalise(const norm_context *context, const talc_cpu_moments *m, in
         void *y = writable_at(p->dtype, a->y, run.at);
         if (p->plane == 1) {
             const talc_cpu_affine by = talc_cpu_affine_of(p->dtype, m->mean, rstd, 0);
-            TALC_CPU_CALL(p->dtype, talc_cpu_normalise_values,
-                          (run.length, x, talc_cpu_at(p->dtype, a->weight, run.affine),
-                           talc_cpu_at(p->dtype, a->bias, run.affine), y, &by));
+            TALC_CPU_CALL(p->dtype, talc_cpu_norm,
+                          .normalise_values(run.length, x,
+                                            talc_cpu_at(p->dtype, a->weight, run.affine),
+                                            talc_cpu_at(p->dtype, a->bias, run.affine), y, &by));
         } else {
             const double scale = rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
             const talc_cpu_affine by = talc_cpu_affine_of(
                 p->dtype, m->mean, scale, talc_cpu_bias(p->dtype, a->bias, run.affine));
-            TALC_CPU_CALL(p->dtype, talc_cpu_normalise, (run.length, x, NULL, y, &by));
+            TALC_CPU_CALL(p->dtype, talc_cpu_norm, .normalise(run.length, x, NULL, y, &by));
         }
     }
     talc_cpu_activate(p->dtype, p->activation, end - first,
@@ -202,8 +203,9 @@ static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t f
         const void *dy = talc_cpu_at(p->dtype, a->dy, run.at);
         const void *weights = weights_of(context, &run);
         talc_cpu_sums sums = { 0, 0 };
-        TALC_CPU_CALL(p->dtype, talc_cpu_add_sums,
-                      (&(talc_cpu_stretches){ 1, run.length, 0 }, x, dy, weights, mean, &sums));
+        TALC_CPU_CALL(
+            p->dtype, talc_cpu_norm,
+            .add_sums(&(talc_cpu_stretches){ 1, run.length, 0 }, x, dy, weights, mean, &sums));
         const double weight =
             weights != NULL ? 1 : talc_cpu_weight(p->dtype, a->weight, run.affine);
         all.g += weight * sums.g;
@@ -229,7 +231,8 @@ static void write_input(const norm_context *context, const talc_cpu_sums *all, i
         void *dx = writable_at(p->dtype, a->dx, run.at);
         const void *weights = weights_of(context, &run);
         by.by_g = weights != NULL ? rstd : rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
-        TALC_CPU_CALL(p->dtype, talc_cpu_input_gradient, (run.length, x, dy, weights, dx, &by));
+        TALC_CPU_CALL(p->dtype, talc_cpu_norm,
+                      .input_gradient(run.length, x, dy, weights, dx, &by));
     }
 }
 
@@ -327,9 +330,9 @@ static void affine_task(void *pointer, int64_t task, int worker)
                 c += of_group;
             } else {
                 talc_cpu_sums of_plane = { 0, 0 };
-                TALC_CPU_CALL(
-                    p->dtype, talc_cpu_add_sums,
-                    (&(talc_cpu_stretches){ 1, p->plane, 0 }, x, dy, NULL, mean, &of_plane));
+                TALC_CPU_CALL(p->dtype, talc_cpu_norm,
+                              .add_sums(&(talc_cpu_stretches){ 1, p->plane, 0 }, x, dy, NULL, mean,
+                                        &of_plane));
                 sums[c].g += of_plane.g;
                 sums[c].product += of_plane.product * rstd;
                 c++;

@@ -36,9 +36,9 @@ static inline double lanes_sum(const wide *v)
 #define WIDE(address) __builtin_convertvector(*(const stored *)(address), wide)
 
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
-    TALC_TARGET_CLONES void talc_cpu_add_sums_##suffix(const talc_cpu_stretches *at, const T *x,   \
-                                                       const T *dy, const T *weight, double from,  \
-                                                       talc_cpu_sums *to)                          \
+    TALC_TARGET_CLONES static void add_sums_##suffix(const talc_cpu_stretches *at, const T *x,     \
+                                                     const T *dy, const T *weight, double from,    \
+                                                     talc_cpu_sums *to)                            \
     {                                                                                              \
         typedef T stored                                                                           \
             __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));        \
@@ -55,9 +55,9 @@ static inline double lanes_sum(const wide *v)
         to->product += product + lanes_sum(&products);                                             \
     }                                                                                              \
                                                                                                    \
-    TALC_TARGET_CLONES void talc_cpu_normalise_##suffix(int64_t n, const T *restrict x,            \
-                                                        const T *restrict residual, T *restrict y, \
-                                                        const talc_cpu_affine *by)                 \
+    TALC_TARGET_CLONES static void normalise_##suffix(int64_t n, const T *restrict x,              \
+                                                      const T *restrict residual, T *restrict y,   \
+                                                      const talc_cpu_affine *by)                   \
     {                                                                                              \
         const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
         if (residual == NULL)                                                                      \
@@ -68,7 +68,7 @@ static inline double lanes_sum(const wide *v)
                 y[i] = (T)((x[i] - mean) * scale + shift + residual[i]);                           \
     }                                                                                              \
                                                                                                    \
-    TALC_TARGET_CLONES void talc_cpu_normalise_values_##suffix(                                    \
+    TALC_TARGET_CLONES static void normalise_values_##suffix(                                      \
         int64_t n, const T *restrict x, const T *restrict weight, const T *restrict bias,          \
         T *restrict y, const talc_cpu_affine *by)                                                  \
     {                                                                                              \
@@ -83,9 +83,9 @@ static inline double lanes_sum(const wide *v)
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    TALC_TARGET_CLONES void talc_cpu_input_gradient_##suffix(int64_t n, const T *x, const T *dy,   \
-                                                             const T *weight, T *restrict dx,      \
-                                                             const talc_cpu_gradient_affine *by)   \
+    TALC_TARGET_CLONES static void input_gradient_##suffix(int64_t n, const T *x, const T *dy,     \
+                                                           const T *weight, T *restrict dx,        \
+                                                           const talc_cpu_gradient_affine *by)     \
     {                                                                                              \
         const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
         if (weight == NULL)                                                                        \
@@ -96,12 +96,17 @@ static inline double lanes_sum(const wide *v)
                 dx[i] = dy[i] * (weight[i] * by_g) + ((x[i] - mean) * by_x + shift);               \
     }                                                                                              \
                                                                                                    \
-    TALC_TARGET_CLONES void talc_cpu_scale_##suffix(int64_t n, const T *g, T *restrict dx,         \
-                                                    double by)                                     \
+    TALC_TARGET_CLONES static void scale_##suffix(int64_t n, const T *g, T *restrict dx,           \
+                                                  double by)                                       \
     {                                                                                              \
         const T by_g = (T)by;                                                                      \
         for (int64_t i = 0; i < n; i++)                                                            \
             dx[i] = g[i] * by_g;                                                                   \
-    }
+    }                                                                                              \
+                                                                                                   \
+    const struct talc_cpu_norm_##suffix talc_cpu_norm_##suffix = {                                 \
+        add_sums_##suffix, normalise_##suffix, normalise_values_##suffix, input_gradient_##suffix, \
+        scale_##suffix                                                                             \
+    };
 
 TALC_CPU_FLOATS(NORM_FUNCTIONS)

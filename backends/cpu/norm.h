@@ -64,23 +64,25 @@ typedef struct talc_cpu_gradient_affine {
     double mean, by_g, by_x, shift;
 } talc_cpu_gradient_affine;
 
-/* Of each type: */
-#define NORM_FUNCTIONS(constant, suffix, T, A)                                                                \
-    /* Adds the sums of g = dy, times weight where there is one a value; of g = x - from where dy is NULL. */ \
-    void talc_cpu_add_sums_##suffix(const talc_cpu_stretches *at, const T *x, const T *dy,                    \
-                                    const T *weight, double from, talc_cpu_sums *to);                         \
-    /* residual may be NULL. */                                                                               \
-    void talc_cpu_normalise_##suffix(int64_t n, const T *restrict x, const T *restrict residual,              \
-                                     T *restrict y, const talc_cpu_affine *by);                               \
-    /* A weight and a bias a value; NULL: 1 and 0. */                                                         \
-    void talc_cpu_normalise_values_##suffix(int64_t n, const T *restrict x,                                   \
-                                            const T *restrict weight, const T *restrict bias,                 \
-                                            T *restrict y, const talc_cpu_affine *by);                        \
-    /* weight as above */                                                                                     \
-    void talc_cpu_input_gradient_##suffix(int64_t n, const T *x, const T *dy, const T *weight,                \
-                                          T *restrict dx, const talc_cpu_gradient_affine *by);                \
-    /* dx = g * by */                                                                                         \
-    void talc_cpu_scale_##suffix(int64_t n, const T *g, T *restrict dx, double by);
+/* Of each type. A table, because a function that is compiled for several vector units would be exported. */
+#define NORM_FUNCTIONS(constant, suffix, T, A)                                                                    \
+    extern const struct talc_cpu_norm_##suffix {                                                                  \
+        /* Adds the sums of g = dy, times weight where there is one a value; of g = x - from where dy is NULL. */ \
+        void (*add_sums)(const talc_cpu_stretches *at, const T *x, const T *dy, const T *weight,                  \
+                         double from, talc_cpu_sums *to);                                                         \
+        /* residual may be NULL. */                                                                               \
+        void (*normalise)(int64_t n, const T *restrict x, const T *restrict residual,                             \
+                          T *restrict y, const talc_cpu_affine *by);                                              \
+        /* A weight and a bias a value; NULL: 1 and 0. */                                                         \
+        void (*normalise_values)(int64_t n, const T *restrict x, const T *restrict weight,                        \
+                                 const T *restrict bias, T *restrict y,                                           \
+                                 const talc_cpu_affine *by);                                                      \
+        /* weight as above */                                                                                     \
+        void (*input_gradient)(int64_t n, const T *x, const T *dy, const T *weight,                               \
+                               T *restrict dx, const talc_cpu_gradient_affine *by);                               \
+        /* dx = g * by */                                                                                         \
+        void (*scale)(int64_t n, const T *g, T *restrict dx, double by);                                          \
+    } talc_cpu_norm_##suffix;
 
 TALC_CPU_FLOATS(NORM_FUNCTIONS)
 
@@ -96,7 +98,7 @@ static inline talc_cpu_moments talc_cpu_moments_of(talc_dtype dtype, const talc_
     m.mean = isfinite(m.mean) ? m.mean : 0;
     for (int pass = talc_cpu_is_narrow(dtype); pass < 2; pass++) {
         talc_cpu_sums sums = { 0, 0 };
-        TALC_CPU_CALL(dtype, talc_cpu_add_sums, (at, x, NULL, NULL, m.mean, &sums));
+        TALC_CPU_CALL(dtype, talc_cpu_norm, .add_sums(at, x, NULL, NULL, m.mean, &sums));
         m.squares = sums.product - sums.g * (sums.g / m.count);
         m.mean += sums.g / m.count;
     }
