@@ -38,6 +38,9 @@ def floats(arrays):
 def graded(function, arrays, leaf, dy):
     """PyTorch's gradient of one operand in float64, and of absolute values."""
     operands = floats(arrays)
+    for operand in operands:  # some PyTorch fails in norms of which it has to differentiate some operands only
+        if operand is not None:
+            operand.requires_grad_()
     return derivative(lambda t: function(*operands[:leaf], t, *operands[leaf + 1:]), operands[leaf], floats([dy])[0]).numpy()
 
 
