@@ -33,8 +33,8 @@ enum {
 #define TALC_GELU_SLOPE(x)     ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
 /* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 x (1 + t) by it. */
-#define TALC_MISH_DIVISOR(x)  ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))
-#define TALC_MISH_SLOPE(x)    (4 * (x) * (1 + t) / TALC_MISH_DIVISOR(x))
+#define TALC_MISH_DIVISOR(x)   ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))
+#define TALC_MISH_SLOPE(x)     (4 * (x) * (1 + t) / TALC_MISH_DIVISOR(x))
 
 /* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order.
  * Where the row takes a number, it is this one then. */

@@ -17,7 +17,7 @@ struct talc_storage {
     _Atomic uint32_t
         streams; ///< those other than the block's that have used it, by number (tensor/streams.h)
     struct talc_kept *kept; ///< what follows from the elements (tensor/kept.h)
-    talc_device *pinned; ///< whose page-locked memory the block is; NULL: it is not
+    talc_device *pinned;    ///< whose page-locked memory the block is; NULL: it is not
     bool wrapped;
     talc_release_function *release;
     void *context;
