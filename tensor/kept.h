@@ -15,8 +15,8 @@ typedef struct talc_kept talc_kept;
 /// the stream cannot be made to wait.
 talc_tensor *talc_kept_find(const talc_tensor *of, const void *key, size_t bytes);
 
-/// Keeps `made`, on this thread's stream, of the version that `of` had before it was read, in place of what does not stand any more, of the same key, or the oldest of many.
-/// False, with a failure, without memory.
+/// Keeps `made`, which this thread's stream makes, as of `version`, the one that `of` had before it was read. What was made of another
+/// version or has the same key goes, and the oldest of many. False, with a failure, without memory.
 bool talc_kept_add(const talc_tensor *of, uint64_t version, const void *key, size_t bytes,
                    talc_tensor *made);
 

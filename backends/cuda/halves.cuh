@@ -26,14 +26,18 @@ static __device__ __forceinline__ int exponent_for(float most)
     return TOP + 126 - max(TOP, (int)(__float_as_uint(most) >> 23 & 0xff));
 }
 
-/// Orders magnitudes, 0 last; those below TINY lose bits of their halves.
+/// Orders magnitudes, 0 last.
 static __device__ __forceinline__ unsigned tininess(float v)
 {
     return 2 * __float_as_uint(v) - 1;
 }
 
-/// Of three products: the tininess of elements whose two halves, which are off by at most 2^-25, are as exact as a sum of `products` has to
-/// be, relatively to products u / 8.
+/// Elements below are tiny: they lose bits of their halves.
+template <int PRODUCTS>
+constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
+
+/// The same for three products and sums of a known length, whose error may grow with it: an element's two halves are off by at most 2^-25,
+/// here products u / 8 of the element.
 static inline unsigned least_of_sum(double products)
 {
     const float least = (float)(4 / products);
@@ -41,8 +45,6 @@ static inline unsigned least_of_sum(double products)
     memcpy(&bits, &least, sizeof bits);
     return 2 * bits - 1;
 }
-template <int PRODUCTS>
-constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
 
 static __device__ __forceinline__ uint32_t bits_of(__half2 pair)
 {

@@ -289,10 +289,7 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
         const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
         T *packed = (T *)(a->base.kept != nullptr ? a->base.kept : a->base.workspace);
         const int64_t count = (int64_t)(plan.packed / sizeof(T));
-        const int64_t missing = a->base.kept_ready ? 0 : count;
-        with_index(missing, [&](auto zero) {
-            if (missing == 0)
-                return;
+        auto pack = [&](auto zero) {
             using Index = decltype(zero);
             divisor<Index> channels, taps, planes, tiles;
             channels.set(plan.channels);
@@ -301,7 +298,9 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
             tiles.set(plan.channel_tiles);
             pack_weights<T, Index><<<grid_for_threads(device, count), BLOCK, 0, stream>>>(
                 packed, (const T *)a->w, channels, taps, planes, tiles, IC, OC, (Index)count);
-        });
+        };
+        if (!a->base.kept_ready)
+            with_index(count, pack);
         tiled_problem<T> t = { plane_sizes(p),
                                (const T *)a->x,
                                packed,

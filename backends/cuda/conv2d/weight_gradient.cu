@@ -318,15 +318,12 @@ static __global__ void __launch_bounds__(THREADS)
     __shared__ unsigned doubtful[WARPS];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, way = warp % s.ways;
     const int units = s.block_floats / WARP;
-    /* Of a warp's lane: the block of the products, and its sum's place. */
-    auto locate = [&](int of_warp, int of_lane, int &block) {
-        const int unit = ((int)blockIdx.x * WARPS + of_warp) / s.ways;
-        block = unit / units;
-        return place_of_sum(p, s, block, (unit - block * units) * WARP + of_lane);
+    auto unit_of = [&](int of_warp) { return ((int)blockIdx.x * WARPS + of_warp) / s.ways; };
+    auto place = [&](int unit, int of_lane) {
+        return place_of_sum(p, s, unit / units, unit % units * WARP + of_lane);
     };
-    int block;
-    const weight_place to = locate(warp, lane, block);
-    const int at = ((int)blockIdx.x * WARPS + warp) / s.ways % units * WARP + lane;
+    const int unit = unit_of(warp), block = unit / units, at = unit % units * WARP + lane;
+    const weight_place to = place(unit, lane);
     const int x_bit = pair_bit(to.ic % s.channels), dy_bit = pair_bit(to.oc % OC_TILE);
     float sum = 0, magnitude = 0, doubt = 0;
 #pragma unroll 4
@@ -358,8 +355,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < WARPS; i += s.ways)
         for (unsigned bits = doubtful[i]; bits != 0; bits &= bits - 1) {
             const int of = __ffs((int)bits) - 1;
-            int unused;
-            const float exact = weight_by_block(p, s, locate(i, of, unused), partial);
+            const float exact = weight_by_block(p, s, place(unit_of(i), of), partial);
             if (warp == i && lane == of)
                 sum = exact;
         }
