@@ -100,6 +100,12 @@ static __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* Averages or maxima of whole planes that need more threads each to keep a GPU busy, as those of one image's channels. */
+static bool are_few_planes(const talc_pool2d_problem *p)
+{
+    return p->OH == 1 && p->OW == 1 && p->N * p->C <= 4096;
+}
+
 /* Threads an output: several where windows are large and far apart, else neighbouring outputs read neighbouring elements. */
 static int threads_of(const talc_pool2d_problem *p)
 {
@@ -107,6 +113,8 @@ static int threads_of(const talc_pool2d_problem *p)
     const double size = (double)(adaptive ? p->H / p->OH + 1 : p->KH) *
                         (double)(adaptive ? p->W / p->OW + 1 : p->KW);
     const int64_t apart = p->OW == 1 ? p->W : adaptive ? p->W / p->OW : p->stride_w;
+    if (are_few_planes(p) && size >= 16)
+        return size < 1024 ? WARP : BLOCK;
     return size < 16 || apart < 8 ? 1 : size < 256 ? 8 : size < 16384 ? WARP : BLOCK;
 }
 
