@@ -325,9 +325,19 @@ static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
            run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream);
 }
 
+/* As those of one image: a thread for each gives the GPU more to do than tiles. */
+static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem *p)
+{
+    constexpr int64_t THREADS = 2048; /* of a multiprocessor */
+    return p->N * p->OC * p->OH * p->OW <=
+           2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
+}
+
 template <typename T>
 static void run(talc_device *device, const talc_conv2d_problem *p, const talc_conv2d_arguments *a)
 {
+    if (has_few_outputs(device, p) && run_narrow<T>(device, p, a))
+        return;
     if (!run_register_tiles<T>(device, p, a) && !run_warp_tiles<T>(device, p, a) &&
         !run_tiles<T>(device, p, a) && !run_narrow<T>(device, p, a))
         run_outputs<T>(device, p, a);
