@@ -1,5 +1,6 @@
 #include "ops/dropout.h"
 
+#include "nn/layer.h"
 #include "nn/layers.h"
 #include "tensor/storage.h"
 
@@ -40,6 +41,12 @@ static const talc_module_class dropout_class = {
     .init = dropout_init,
     .forward = dropout_forward,
 };
+
+bool talc_dropout_passes(const talc_module *module)
+{
+    return !module->training &&
+           (module->kind == &dropout_class || module->kind == &drop_path_class);
+}
 
 talc_module *talc_nn_dropout(double p)
 {

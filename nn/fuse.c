@@ -355,7 +355,8 @@ static talc_tensor *add_residual(talc_tensor *y, talc_tensor *residual)
     return NULL;
 }
 
-/* The modules that a list comes to when each Sequential is its children; returns how many they are. NULL for flat: only counts. */
+/* The modules that a list comes to when each Sequential is its children, without those that hand their input on; returns how many they
+ * are. NULL for flat: only counts. */
 static int spread(talc_module *const modules[], int count, talc_module **flat)
 {
     int total = 0;
@@ -369,7 +370,7 @@ static int spread(talc_module *const modules[], int count, talc_module **flat)
                     next = next == NULL ? NULL : next + added;
                     total += added;
                 }
-        } else {
+        } else if (!talc_dropout_passes(modules[i])) {
             if (next != NULL)
                 *next = modules[i];
             total++;

@@ -36,6 +36,9 @@ extern const talc_module_class talc_sequential_class;
 /// The activation that a layer is; NONE for one that is none, or takes another number than it.
 talc_activation talc_activation_of(const talc_module *module);
 
+/// Whether a module is a dropout or a drop path in evaluation, which hands its input on.
+bool talc_dropout_passes(const talc_module *module);
+
 /// Applies a batch norm, in training with its running statistics moved and the batch counted, then `end`.
 talc_tensor *talc_batch_norm2d_apply(talc_module *module, const talc_tensor *x,
                                      const talc_chain_end *end);
