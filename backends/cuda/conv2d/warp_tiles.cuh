@@ -13,9 +13,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_WARP_TILES_CUH
 #define TALC_BACKENDS_CUDA_CONV2D_WARP_TILES_CUH
 
-#include "backends/cuda/group.cuh"
-
-#include <cuda_pipeline_primitives.h>
+#include "backends/cuda/shared_copy.cuh"
 
 #include <climits>
 
@@ -75,19 +73,6 @@ struct warp_tile {
 };
 
 // ---- Loads --------------------------------------------------------------------------------------------------
-
-/// Begins an asynchronous copy of BYTES from global to shared memory: the first `real` are read, the others are zero.
-template <int BYTES>
-__device__ __forceinline__ void begin_copy(void *to, const void *from, int real)
-{
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if constexpr (BYTES == VECTOR_BYTES)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
-                     "r"(real));
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from),
-                     "n"(BYTES), "r"(real));
-}
 
 /// STRIDE: columns of x from output to output. COUNT: columns of a lane's window. SKEW: columns of x that stand before
 /// lane 0's window in a slot. ALIGNED: rows of x begin at 16 bytes, and so does column first_column - SKEW of each.

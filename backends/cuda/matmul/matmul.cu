@@ -375,10 +375,36 @@ static void direct(talc_device *device, const talc_matmul_problem *p,
         launch<T, false, false>(device, p, arguments);
 }
 
+template <typename T>
+static void small_tiles(talc_device *device, const talc_matmul_problem *p,
+                        const talc_matmul_arguments *arguments)
+{
+    const small::problem<T> s = { { (const T *)arguments->a, p->M, p->lda,
+                                    is_aligned(p, arguments->a, p->lda, p->a_strides) },
+                                  { (const T *)arguments->b, p->N, p->ldb,
+                                    is_aligned(p, arguments->b, p->ldb, p->b_strides) },
+                                  (T *)arguments->y,
+                                  epilogue<T>(arguments->bias, arguments->residual, p->activation),
+                                  false,
+                                  p->K,
+                                  p->batch };
+    const strided_index<2, uint64_t> products(p->batch_rank, p->batch_dims,
+                                              { p->a_strides, p->b_strides });
+    if (p->transpose_a && p->transpose_b)
+        small::run<T, false, true>(device, s, products);
+    else if (p->transpose_a)
+        small::run<T, false, false>(device, s, products);
+    else if (p->transpose_b)
+        small::run<T, true, true>(device, s, products);
+    else
+        small::run<T, true, false>(device, s, products);
+}
+
 static const char *plan_direct(const talc_device *device, const talc_matmul_problem *p, size_t,
                                talc_plan *plan)
 {
-    const double tiled = talc_cuda_matmul_direct_seconds(p), cut = small::seconds(device, p);
+    const double tiled = talc_cuda_matmul_direct_seconds(p),
+                 cut = small::seconds(device, p->dtype, p->M, p->N, p->K, p->batch);
     const bool is_small = cut < tiled;
     plan->seconds = is_small ? cut : tiled;
     talc_plan_keep(plan, &is_small, sizeof is_small);
@@ -394,7 +420,7 @@ static talc_status direct_run(talc_device *device, const talc_matmul_problem *p,
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if (*(const bool *)talc_plan_own(plan))
-            small::run<T>(device, p, arguments);
+            small_tiles<T>(device, p, arguments);
         else
             direct<T>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");
