@@ -16,6 +16,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/direct_small.h"
 #include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/device/estimate.h"
 #include "backends/cuda/conv2d/tiled.cuh"
 
 using namespace talc;
@@ -351,16 +352,22 @@ static const char *plan_direct(const talc_device *device, const talc_conv2d_prob
 {
     /* Of the textbook kernel, whose threads compute OUTPUTS channels. */
     const int64_t OC = p->OC / p->groups;
+    bool tiled = false;
     double share = 0.05 * (double)OC / (double)(talc_ceil_div(OC, OUTPUTS) * OUTPUTS);
     with_tiles<T>(device, p, [&](auto, const tiled_plan &tiles) {
         if (tiles.packed <= limit) {
             plan->workspace = plan->kept = tiles.packed;
             plan->kept_form = (int64_t)tiles.channels << 32 | tiles.step;
             share = tiled_share<T>(device, p, tiles);
+            tiled = true;
         }
         return true;
     });
     plan->seconds = talc_cuda_conv2d_seconds(device, p, share, talc_conv2d_bytes(p), 2);
+    /* Few outputs of long sums: each product waits for its load. */
+    const double waits = TALC_CUDA_LAUNCH + 30e-9 * (double)(p->C / p->groups * p->KH * p->KW);
+    if (!tiled && plan->seconds < waits)
+        plan->seconds = waits;
     talc_cuda_direct_plan own = {};
     const double small = talc_cuda_conv2d_small_plan(device, p, &own.tiles);
     if (small < plan->seconds) {

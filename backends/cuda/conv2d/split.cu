@@ -17,6 +17,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/device/estimate.h"
 
 using namespace talc;
 
@@ -185,20 +186,30 @@ static void launch(talc_device *device, const talc_conv2d_problem *p,
     split_kernel<T, KW, PIXELS, CHANNELS><<<grid, BLOCK, bytes, talc_cuda_stream(device)>>>(s);
 }
 
+constexpr int FEW = 4; /* channels */
+
 /* As few blocks as give every multiprocessor one: larger ones load their operands for more outputs. */
+static int pixels_of(const talc_device *device, const talc_conv2d_problem *p)
+{
+    const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors;
+    const int64_t enough = multiprocessors - multiprocessors / 8;
+    return blocks_needed(p, 32, FEW) >= enough ? 32 : blocks_needed(p, 16, FEW) >= enough ? 16 : 8;
+}
+
 template <typename T, int KW>
 static void with_tiles(talc_device *device, const talc_conv2d_problem *p,
                        const talc_conv2d_arguments *a)
 {
-    constexpr int FEW = 4, MANY = sizeof(T) == 4 ? 8 : 4;
-    const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors;
+    constexpr int MANY = sizeof(T) == 4 ? 8 : 4;
     const int64_t K = p->C / p->groups * p->KH * p->KW;
-    if (MANY > FEW && blocks_needed(p, 32, MANY) >= 4 * multiprocessors &&
+    const int pixels = pixels_of(device, p);
+    if (MANY > FEW &&
+        blocks_needed(p, 32, MANY) >= 4 * talc_cuda_state_of(device)->multiprocessors &&
         K * MANY * (int64_t)sizeof(T) <= MOST_SHARED)
         launch<T, KW, 32, MANY>(device, p, a);
-    else if (blocks_needed(p, 32, FEW) >= multiprocessors - multiprocessors / 8)
+    else if (pixels == 32)
         launch<T, KW, 32, FEW>(device, p, a);
-    else if (blocks_needed(p, 16, FEW) >= multiprocessors - multiprocessors / 8)
+    else if (pixels == 16)
         launch<T, KW, 16, FEW>(device, p, a);
     else
         launch<T, KW, 8, FEW>(device, p, a);
@@ -251,7 +262,7 @@ static bool is_small(const talc_conv2d_problem *p)
 }
 
 /* As measured on an H200 over sums of 9 to 320 products: an output takes a time of its own and one for each product, and x is read
- * again for every four channels. */
+ * again for every four channels. Long sums of few outputs, up to 1,152, wait for their loads: the longer the fewer threads share one. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p)
 {
     const double fours = (double)((p->OC / p->groups + 3) / 4);
@@ -259,9 +270,15 @@ static double seconds(const talc_device *device, const talc_conv2d_problem *p)
     const double outputs = (double)(p->N * p->groups) * (double)p->OH * (double)p->OW * fours * 4;
     const double read = (double)p->N * (double)p->C * (double)p->H * (double)p->W * fours *
                         (double)talc_dtype_size(p->dtype);
-    return talc_cuda_conv2d_seconds(device, p, INFINITY, read, 1) +
-           outputs * (15e-12 + 0.1e-12 * products) * 132 /
-               talc_cuda_state_of(device)->multiprocessors;
+    const double work =
+        talc_cuda_conv2d_seconds(device, p, INFINITY, read, 1) +
+        outputs * (15e-12 + 0.1e-12 * products) * 132 / talc_cuda_state_of(device)->multiprocessors;
+    const double rows = p->KW == 3 || p->KW == 5 ? products / (double)p->KW : products;
+    const int pixels = pixels_of(device, p);
+    const double waves =
+        (double)blocks_needed(p, pixels, FEW) / (1.5 * talc_cuda_state_of(device)->multiprocessors);
+    const double waits = TALC_CUDA_LAUNCH + rows * pixels * 0.6e-9 * (waves > 1 ? waves : 1);
+    return work > waits ? work : waits;
 }
 
 const char *talc_cuda_conv2d_split_plan(const talc_device *device, const void *problem, size_t,
