@@ -35,8 +35,14 @@
 ///     softmax:64x1000@1    log_softmax: likewise; in these and above, reversed: x is stored with its dimensions reversed
 ///     cross_entropy:64x10_sum_smooth_ignore_weighted      none, sum: reductions; without it the mean
 ///     nll_loss:64x10_ignore_weighted_mean                 mean: each sample's weight is given too
-/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, cross_entropy and nll_loss take _dx: the input
-/// gradient, which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
+///     pad:3x5x7p1x2x0x3c0x1_reflect                       p: elements before and after the last dimension, then the one ahead of it,
+///                                                         and so on; c: likewise, cut off; replicate, circular; value: not 0
+///     upsample2d:n2c3h5w7o8x9_bilinear                    f7x3 in place of o: the scale factor 7/3; aligned: bilinear with aligned
+///                                                         corners; without either nearest
+///     gather:5x7@1i5x9     behind i the index's dimensions; index_select:5x7@1i9; reversed as above, _i32 _i64 _u8 here and in pad
+///                          and nearest upsampling
+/// All take _f64 at the end; without it elements are f32. pooling, batch_norm2d, cross_entropy, nll_loss, pad, upsample2d, gather and
+/// index_select take _dx: the input gradient, which conv2d's texts have as well. Its op is max_pool2d.grad_input and so on.
 #ifndef TALC_CHECK_CHECK_H
 #define TALC_CHECK_CHECK_H
 

@@ -64,6 +64,17 @@ double talc_check_rounded(talc_dtype dtype, double value)
     return held ? value : (double)NAN;
 }
 
+double talc_check_cast(talc_dtype from, talc_dtype to, double value)
+{
+    static const double low[TALC_DTYPE_COUNT] = { [TALC_I64] = -0x1p63, [TALC_I32] = -0x1p31 };
+    static const double high[TALC_DTYPE_COUNT] = {
+        [TALC_I64] = 0x1p63, [TALC_I32] = 0x1p31 - 1, [TALC_U8] = 255
+    };
+    if (talc_dtype_is_float(to) || from == to)
+        return talc_check_rounded(to, value);
+    return isnan(value) ? 0 : fmin(fmax(trunc(value), low[to]), high[to]);
+}
+
 double talc_check_shown(double value)
 {
     return isnan(value) ? (double)NAN : value;

@@ -39,6 +39,10 @@ bool talc_check_is_narrow(talc_dtype dtype);
 /// `value` as an element of `dtype` holds it.
 double talc_check_rounded(talc_dtype dtype, double value);
 
+/// An element of `from` as one of `to`: to an integer type a number is truncated, NaN is 0, and what is too large becomes the
+/// largest.
+double talc_check_cast(talc_dtype from, talc_dtype to, double value);
+
 /// A NaN without its sign, for messages; anything else as it is.
 double talc_check_shown(double value);
 

@@ -18,10 +18,14 @@ const check_family *const talc_check_families[] = {
     &talc_check_nll_loss,
     &talc_check_separable_conv2d,
     &talc_check_group_norm,
+    &talc_check_resample,
+    &talc_check_gather,
     &talc_check_pool2d_gradient,
     &talc_check_batch_norm2d_gradient,
     &talc_check_cross_entropy_gradient,
     &talc_check_nll_loss_gradient,
+    &talc_check_resample_gradient,
+    &talc_check_gather_gradient,
     NULL,
 };
 

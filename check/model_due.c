@@ -7,11 +7,9 @@
 #include "ops/conv2d.h"
 #include "ops/nll_loss.h"
 #include "ops/observed.h"
-#include "ops/resample.h"
 #include "tensor/memory.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- One operand --------------------------------------------------------------------------------------------
@@ -223,23 +221,11 @@ static bool binary(const check_ran *ran, check_model_due *due)
 
 // ---- Copies -------------------------------------------------------------------------------------------------
 
-/* To an integer type a number is truncated, NaN is 0, and what is too large becomes the largest. */
-static double cast(talc_dtype from, talc_dtype to, double value)
-{
-    static const double low[TALC_DTYPE_COUNT] = { [TALC_I64] = -0x1p63, [TALC_I32] = -0x1p31 };
-    static const double high[TALC_DTYPE_COUNT] = {
-        [TALC_I64] = 0x1p63, [TALC_I32] = 0x1p31 - 1, [TALC_U8] = 255
-    };
-    if (talc_dtype_is_float(to) || from == to)
-        return talc_check_rounded(to, value);
-    return isnan(value) ? 0 : fmin(fmax(trunc(value), low[to]), high[to]);
-}
-
 static void copy_element(const check_array *x, int64_t from, talc_dtype dtype, int64_t to,
                          check_model_due *due)
 {
     const double off = check_off(x, from);
-    due->element[to].value = cast(x->dtype, dtype, x->of[from]);
+    due->element[to].value = talc_check_cast(x->dtype, dtype, x->of[from]);
     due->spread[to] = off;
     if (x->dtype == dtype || off == 0)
         return;
@@ -411,72 +397,6 @@ static bool concatenated(const check_ran *ran, check_model_due *due)
     return true;
 }
 
-/* The elements that output o shows along one axis, at most two, and how much of each; none: 0. */
-static int shown(const talc_resample_axis *a, int64_t o, int64_t at[2], double weights[2])
-{
-    const int64_t last = a->in - 1, i = o - a->begin;
-    weights[0] = 1;
-    if (a->kind == TALC_RESAMPLE_PAD) {
-        const bool inside = i >= 0 && i <= last;
-        at[0] = inside                              ? i
-                : a->mode == TALC_PADDING_REFLECT   ? last - llabs(last - llabs(i))
-                : a->mode == TALC_PADDING_REPLICATE ? (i < 0 ? 0 : last)
-                                                    : (i + a->in) % a->in;
-        return inside || a->mode != TALC_PADDING_ZEROS;
-    }
-    if (a->kind == TALC_RESAMPLE_NEAREST) {
-        at[0] = (int64_t)floorf((float)o * (float)a->scale);
-        at[0] = at[0] > last ? last : at[0];
-        return 1;
-    }
-    const double place = a->kind == TALC_RESAMPLE_ALIGNED
-                             ? (double)o * a->scale
-                             : fmax(((double)o + 0.5) * a->scale - 0.5, 0);
-    at[0] = (int64_t)fmin(floor(place), (double)last);
-    at[1] = at[0] + 1;
-    weights[1] = fmin(place, (double)last) - (double)at[0];
-    weights[0] = 1 - weights[1];
-    return weights[1] > 0 ? 2 : 1;
-}
-
-/* Adds weight times what axes `axis` and on show of output o, from element `from`. */
-static void add_shown(const check_ran *ran, int axis, int64_t o, int64_t from, double weight,
-                      int64_t i, check_model_due *due)
-{
-    const talc_resample_problem *p = ran->problem;
-    const check_array *x = &ran->inputs[0];
-    check_due *to = &due->element[i];
-    if (axis == p->rank) {
-        to->value += (long double)weight * x->of[from];
-        to->S += fabs(weight * x->of[from]);
-        to->K++;
-        to->extra += 0x1p-50 * (double)x->dims.dim[x->dims.rank - 1] * fabs(x->of[from]);
-        due->spread[i] += weight * check_off(x, from);
-        return;
-    }
-    int64_t inner = 1, at[2];
-    double weights[2];
-    for (int k = axis + 1; k < p->rank; k++)
-        inner *= p->axes[k].out;
-    const int count = shown(&p->axes[axis], o / inner, at, weights);
-    for (int k = 0; k < count; k++)
-        add_shown(ran, axis + 1, o % inner, from * p->axes[axis].in + at[k], weight * weights[k], i,
-                  due);
-    if (count == 0) /* once, whatever the axes behind it show */
-        to->value = cast(TALC_F64, ran->output.dtype, p->value);
-}
-
-static bool resampled(const check_ran *ran, check_model_due *due)
-{
-    for (int64_t i = 0; i < ran->output.count; i++) {
-        check_due *to = &due->element[i];
-        add_shown(ran, 0, i, 0, 1, i, due);
-        if (to->K <= 1) /* moved, not summed */
-            to->K = to->S = to->extra = 0;
-    }
-    return true;
-}
-
 // ---- Any op -------------------------------------------------------------------------------------------------
 
 static const struct {
@@ -496,8 +416,6 @@ static const struct {
     { "one_hot", hot },
     { "conv2d.grad_input", scattered },
     { "concat", concatenated },
-    { "pad", resampled },
-    { "upsample2d", resampled },
     { "clone", copied },
     { "contiguous", copied },
     { "cast", copied },

@@ -383,6 +383,16 @@ static bool separable_due(const op_of_family *op, const check_ran *ran, check_mo
     return done;
 }
 
+/* The value of the padding moves nowhere. */
+static bool resample_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
+{
+    if (!linear_due(op, ran, due))
+        return false;
+    for (int64_t i = 0; i < ran->output.count; i++)
+        due->spread[i] = due->element[i].border ? 0 : due->spread[i];
+    return true;
+}
+
 static bool product_due(const op_of_family *op, const check_ran *ran, check_model_due *due)
 {
     due->activation = ((const talc_matmul_problem *)ran->problem)->activation;
@@ -400,6 +410,8 @@ static const op_of_family ops[] = {
     { "adaptive_max_pool2d", &talc_check_pool2d, linear_due, 1 },
     { "batch_norm2d", &talc_check_batch_norm2d, batch_norm_due, 0 },
     { "group_norm", &talc_check_group_norm, group_norm_due, 0 },
+    { "pad", &talc_check_resample, resample_due, 1 },
+    { "upsample2d", &talc_check_resample, resample_due, 1 },
     { "sum", &talc_check_reduce, linear_due, 1 },
     { "mean", &talc_check_reduce, linear_due, 1 },
     { "max", &talc_check_reduce, linear_due, 1 },

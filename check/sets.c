@@ -79,6 +79,13 @@ const char *const talc_check_quick[] = {
     "cross_entropy:33x10", "cross_entropy:2x9x33_none_smooth", "cross_entropy:300x17_sum_ignore_f64",
     "nll_loss:33x10_weighted_mean", "nll_loss:2x9x33_ignore_f64",
 
+    /* Padding, upsampling, picking by indices. */
+    "pad:2x3x5x7p1x2x0x3_value", "pad:3x5x7p2x1x1x0c0x0x0x2_reflect", "pad:3x5x17p3x0x0x2_replicate_f64", "pad:3x5x7p7x2x1x5_circular_u8",
+    "upsample2d:n2c3h5w7o10x14", "upsample2d:n1c2h5w7o3x16_i64", "upsample2d:n2c3h5w7o10x14_bilinear", "upsample2d:n2c3h5w7o11x4_aligned",
+    "upsample2d:n1c2h7w6f7x3_bilinear_f64", "gather:5x7x3@1i4x9x3", "gather:70x33@0i130x17_f64", "index_select:5x70x9@1i33_reversed",
+    "index_select:9x5@0i40_i32", "{pad:3x5x7p1x2x0x3c0x0x1x0|pad:3x5x7p2x1x4x1_reflect|pad:3x5x17p3x0x0x2_replicate_f64|pad:3x5x7p7x2x1x5_circular}_dx",
+    "upsample2d:n2c3h5w7o{10x14|3x16}{|_bilinear|_aligned}_dx", "{gather:5x7x3@1i4x9x3|gather:70x33@0i130x17_f64|index_select:5x70x9@1i33|index_select:9x5@0i40}_dx",
+
     /* Input gradients of pooling, batch normalisation and losses. */
     "max_pool2d:n2c3h9w8k2x2_dx", "max_pool2d:n1c4h13w11k3x3s2x2p1x1_ceil_dx", "max_pool2d:n2c2h12w35k3x2s1x3p1x0d2x3_dx_f64",
     "avg_pool2d:n1c3h11w9k4x3s3x2p2x1_ceil_exclude_dx", "avg_pool2d:n2c3h9w10k3x2s2x1p0x1x2x0_dx",

@@ -413,6 +413,25 @@ const char *const talc_check_edges[] = {
     "batch_norm2d:n1c130h3w5_{relu|train_relu}", "batch_norm2d:n2c300h2w3{|_train}",
     "matmul:m9n11k513_{ta|tb|ta_tb|ta_f64|ta_tb_f64}", "matmul:b2m5n7k2049_ta_tb_bias",
 
+    /* Padding: each side, each mode, all that the mode allows; cut to nothing; an empty image; ranks; wide rows; every type. */
+    "pad:5x7p{1x0|0x0x0x1|9x40x3x2}{_value|_replicate}", "pad:5x7p{0x1|0x0x1x0|9x40x3x2}{|_replicate}_dx", "pad:5x7c{3x4|0x0x5x0}",
+    "pad:1x5x7p{6x6x4x4_reflect|1x2x3x4_reflect|7x7x5x5_circular|1x2x3x4_circular}{|_dx}", "pad:2x1x1p{3x2x1x4_replicate|1x0x1x1_circular}{|_dx}",
+    "pad:5x7p2x0c0x3_{reflect|replicate}{|_dx}", "pad:0x3p1x2x2x1_value", "pad:7p2x3{_value|_reflect_dx}", "pad:2x3x2x3x2x3x2x3p1x0x0x1x1x1x0x0x2x1{|_dx}",
+    "pad:3x4x5x6p1x2x3x1x2x0_{reflect_f64|replicate|circular_f64}{|_dx}", "pad:9x{15|16|17|1021}p1x1", "pad:3x10001p5x3_reflect{|_dx}",
+    "pad:10001x3p1x1{|_dx}", "pad:5x33p1x2_{value_i64|value_i32|value_u8|reflect_u8|circular_i32|replicate_i64}",
+
+    /* Upsampling: one element, to one, as many, fewer, twice, factors, wide rows, many planes, every type. */
+    "upsample2d:n1c2h1w1o3x5{|_bilinear|_aligned}{|_dx}", "upsample2d:n2c3h5w7o{1x1|5x14|4x3|11x29}{|_bilinear|_aligned}{|_dx}",
+    "upsample2d:n1c2h9w8f{3x2|2x3}{|_bilinear|_aligned}{|_dx}", "upsample2d:n1c2h3w129o7x300{|_bilinear|_aligned_f64}{|_dx}",
+    "upsample2d:n70c33h3w2o6x4{|_bilinear|_aligned_f64}{|_dx}", "upsample2d:n0c2h3w2o6x4{|_bilinear_dx}", "upsample2d:n1c3h5w7o9x16_{i64|i32|u8}",
+    "upsample2d:n1c2h2w3o70x65{|_bilinear|_aligned}_dx",
+
+    /* Picking: each dimension, one element, many of few, few of many, an index smaller than x, none, every type. */
+    "gather:{5x7x3@0i9x7x3|5x7x3@1i5x20x3|5x7x3@2i2x3x4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
+    "index_select:{5x7x3@0i9|5x7x3@1i20|5x7x3@2i4|7@0i9001|70001@0i5}{|_reversed|_dx|_dx_f64}",
+    "gather:{1@0i1|9x300@0i4x257|300x9@1i300x40|3x2x5x2x3@2i3x2x8x2x3}{|_dx}", "gather:{0x3@1i0x2|5x3@0i0x3}{|_dx}",
+    "index_select:{1@0i1|9x300@0i40|3x2x5x2x3@2i8|1001x33@0i700}{|_dx}", "index_select:{0x3@1i2|5x3@0i0}{|_dx}", "{gather:5x7@1i5x9|index_select:5x7@1i9}_{i64|i32|u8}",
+
     NULL,
 };
 // clang-format on

@@ -170,6 +170,11 @@ Test(check_due, elementwise_by_hand)
     ASSERT_CAPTURED(&c, "log_softmax", 2, LIST(log(p), log(1 - p)), NULL, 1, 0.625);
     talc_cumsum(a, 0);
     ASSERT_CAPTURED(&c, "cumsum", 2, LIST(3, -3), LIST(3, 9), 0.5, 0.625);
+    talc_pad(a, &(talc_pad_options){ .padding = { 1, 2 }, .value = 7 });
+    ASSERT_CAPTURED(&c, "pad", 5, LIST(7, 3, -6, 7, 7), NULL, 0, 0.5, 0.125, 0, 0);
+    talc_upsample2d(talc_reshape(a, TALC_DIMS(1, 1, 2)),
+                    &(talc_upsample2d_options){ .size = { 1, 3 }, .mode = TALC_UPSAMPLE_BILINEAR });
+    ASSERT_CAPTURED(&c, "upsample2d", 3, LIST(3, -1.5, -6), LIST(3, 4.5, 6), 0.5, 0.3125, 0.125);
     talc_observe(NULL);
 }
 

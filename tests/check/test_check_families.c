@@ -23,6 +23,10 @@ static const check_family *const families[] = {
     &talc_check_nll_loss_gradient,
     &talc_check_separable_conv2d,
     &talc_check_group_norm,
+    &talc_check_resample,
+    &talc_check_resample_gradient,
+    &talc_check_gather,
+    &talc_check_gather_gradient,
 };
 
 enum { FAMILIES = sizeof families / sizeof *families, SEEDS = 400 };
@@ -97,6 +101,16 @@ Test(check_families, texts_are_read_and_written)
         { "nll_loss:2x3x4_f64_mean_weighted_ignore_reversed",
           "nll_loss:2x3x4_reversed_ignore_weighted_mean_f64" },
         { "nll_loss:2x3x4_dx_weighted", "nll_loss:2x3x4_weighted_dx" },
+        { "pad:5x7_value_i32", "pad:5x7_value_i32" },
+        { "pad:3x5x7p1x2x0x0c0x0x3x0_f64_replicate", "pad:3x5x7p1x2c0x0x3x0_replicate_f64" },
+        { "pad:5x7p2x1c0x3", "pad:5x7p2x0c0x2" },
+        { "pad:5x7p6x6x4x4_dx_reflect", "pad:5x7p6x6x4x4_reflect_dx" },
+        { "upsample2d:n2c3h5w7o10x14", "upsample2d:n2c3h5w7o10x14" },
+        { "upsample2d:n2c3h5w7f7x3_dx_aligned", "upsample2d:n2c3h5w7f7x3_aligned_dx" },
+        { "upsample2d:n2c3h5w7o10x14_f64_bilinear", "upsample2d:n2c3h5w7o10x14_bilinear_f64" },
+        { "gather:5x7@-1i4x9_u8_reversed", "gather:5x7@1i4x9_reversed_u8" },
+        { "gather:5x7@0i4x7_f64_dx", "gather:5x7@0i4x7_dx_f64" },
+        { "index_select:5x7@0i4_dx", "index_select:5x7@0i4_dx" },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         check_problem problem;
@@ -196,6 +210,37 @@ static const struct {
     { "nll_loss:8x10", "_reversed_dx", "a gradient that is not reversed or mean" },
     { "nll_loss:8x0", "", "dimensions with at least one class" },
     { "nll_loss:", "3037000500x3037000500_dx", "an input below 2^63 bytes" },
+    { "pad:", "", "at least one dimension" },
+    { "pad:5x7", "p1000000000x0", "padding below 10^9" },
+    { "pad:5x7p1x2x3", "", "'x'" },
+    { "pad:5x7p1x2x3x4", "x1x1", "'_' or the end" },
+    { "pad:", "5x7c4x4", "padding that leaves an extent of at least 0" },
+    { "pad:", "5x7p7x0_reflect", "padding that the extent allows" },
+    { "pad:", "5x7p8x0_circular", "padding that the extent allows" },
+    { "pad:", "0x7p0x0x1x0_replicate", "padding that the extent allows" },
+    { "pad:", "5x7c1x0_circular", "circular padding that cuts nothing off" },
+    { "pad:", "2x3x5x7p0x0x0x0x0x0x1x0_reflect", "a mode that pads the last 3 dimensions" },
+    { "pad:", "5x7_dx_i64", "elements of f32 or f64" },
+    { "pad:", "3037000500x3037000500", "an input and an output below 2^63 bytes" },
+    { "pad:5x7_", "bilinear", "reflect, replicate, circular, value, dx, f32, f64, i64, i32 or u8" },
+    { "upsample2d:n2c3h5w7", "", "'o'" },
+    { "upsample2d:", "n2c3h5w7o0x4", "an image and an output of at least 1x1" },
+    { "upsample2d:", "n2c3h0w7o1x4", "an image and an output of at least 1x1" },
+    { "upsample2d:n2c3h5w7", "f0x4", "a factor above 0, an output below 2^62" },
+    { "upsample2d:", "n2c3h5w7f1x9", "an image and an output of at least 1x1" },
+    { "upsample2d:", "n2c3h5w7o4x4_bilinear_i64", "elements of f32 or f64" },
+    { "upsample2d:n2c3h5w7o4x4_bilinear_", "aligned", "dx, f32, f64, i64, i32 or u8" },
+    { "gather:", "@0i5", "at least one dimension" },
+    { "gather:5x7", "", "'x' or '@'" },
+    { "gather:5x7@", "2i5x7", "one of x's dimensions" },
+    { "gather:5x7@1", "", "'i'" },
+    { "gather:", "5x7@1i5", "an index of x's rank" },
+    { "gather:", "5x7@1i6x7", "an index that is no larger than x in other dimensions" },
+    { "gather:", "5x0@1i5x7", "at least one element to pick" },
+    { "gather:", "5x7@1i5x7_reversed_dx", "a gradient that is not reversed, of f32 or f64" },
+    { "gather:", "5x7@1i5x7_dx_i32", "a gradient that is not reversed, of f32 or f64" },
+    { "index_select:", "5x7@1i5x7", "an index of one dimension" },
+    { "index_select:", "3037000500x1@1i3037000500", "operands below 2^63 bytes" },
 };
 
 Test(check_families, mistakes_are_shown_with_their_place)
@@ -236,8 +281,13 @@ Test(check_families, the_longest_texts_fit)
         "s9223372036854775807x9223372036854775807p4611686018427387903x4611686018427387903"
         "_ceil_exclude_divisor9223372036854775807_f64",
         "argmax:1x1x1x1x1x1x1x100000000000000000@0,1,2,3,4,5,6_reversed",
+        "pad:0x2305843009213693951x2305843009213693951x2305843009213693951x2305843009213693951"
+        "x2305843009213693951x2305843009213693951x2305843009213693951p999999999x0x999999999x0"
+        "x999999999x0x999999999x0x999999999x0x999999999x0x999999999x0x999999999x0c0x999999999"
+        "x0x999999999x0x999999999x0x999999999x0x999999999x0x999999999x0x999999999x0x999999999"
+        "_value_f64",
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         check_problem problem;
         assert_prints(parsed(texts[i], &problem), &problem, texts[i]);
     }
@@ -280,6 +330,12 @@ Test(check_families, random_problems_are_of_all_sorts)
         { "s1x1", "d1x1", "k3x3", "_f64", "_reflect", "_bias+", "_relu+", "_sigmoid+", "_bias_",
           "+o1_", "_residual", "_relu", "_tanh" },
         { "l1g", "l260", "g1_", "g4", "_plain", "_eps0", "_relu", "_sigmoid", "_tanh", "_f64" },
+        { "pad:", "upsample2d:", "_reflect", "_replicate", "_circular", "_value", "_bilinear",
+          "_aligned", "f7x", "p1x", "c1x", "_f64", "_i64", "_u8" },
+        { "pad:", "upsample2d:", "_reflect", "_replicate", "_circular", "_bilinear", "_aligned",
+          "f7x", "p1x", "c1x", "_f64" },
+        { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_reversed", "_f64", "_i32" },
+        { "index_select:", "gather:", "@0", "@1", "@3", "i65", "_f64" },
     };
     for (int f = 0; f < FAMILIES; f++)
         for (int w = 0; w < 14 && words[f][w] != NULL; w++) {
@@ -455,7 +511,8 @@ Test(check_families, exact_data_have_exact_results)
     cr_assert(exact[0] > SEEDS / 8 && exact[1] == SEEDS / 4 && exact[2] > SEEDS / 16 &&
               exact[3] > SEEDS / 8 && exact[4] == 0 && exact[5] == 0 && exact[6] == SEEDS / 4 &&
               exact[7] > SEEDS / 8 && exact[8] > SEEDS / 8 && exact[9] == 0 &&
-              exact[10] == SEEDS / 4 && exact[11] > SEEDS / 16);
+              exact[10] == SEEDS / 4 && exact[11] > SEEDS / 16 && exact[13] > SEEDS / 8 &&
+              exact[14] > SEEDS / 16 && exact[15] == SEEDS / 4 && exact[16] == SEEDS / 4);
 }
 
 // ---- Rows ---------------------------------------------------------------------------------------------------
@@ -476,8 +533,8 @@ Test(check_families, the_rows_of_the_cpu_pass)
                      talc_check_failure_at(check, i)->algorithm,
                      talc_check_failure_at(check, i)->reason);
     cr_assert(talc_check_passed(check));
-    cr_assert_eq(talc_check_summary_count(check), 24 * 2 + 3,
-                 "nll_loss and separable_conv2d have one row");
+    cr_assert_eq(talc_check_summary_count(check), 24 * 2 + 3 + 8,
+                 "nll_loss, separable_conv2d, resample and gather have one row");
     talc_check_free(check);
 }
 

@@ -4,9 +4,11 @@
 
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/gather.h"
 #include "ops/nll_loss.h"
 #include "ops/pool2d.h"
 #include "ops/pool2d_window.h"
+#include "ops/resample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +18,8 @@ DEFINE_REFERENCE(pool2d)
 DEFINE_REFERENCE(batch_norm2d)
 DEFINE_REFERENCE(cross_entropy)
 DEFINE_REFERENCE(nll_loss)
+DEFINE_REFERENCE(resample)
+DEFINE_REFERENCE(gather)
 
 // ---- Pooling ------------------------------------------------------------------------------------------------
 
@@ -268,6 +272,12 @@ MUTANT_ROW(nll_loss, nll_without_weights, nll_unweighted)
 MUTANT_SPOILT(nll_loss, ignored_weigh, count_ignored(p, a))
 MUTANT_SPOILT(nll_loss, sign, negate(p, a))
 
+// ---- Padding, upsampling, picking ---------------------------------------------------------------------------
+
+MUTANT_OTHER(resample, image_moved, other.axes[p->rank - 1].begin--)
+MUTANT_OTHER(resample, corners_not_aligned, other.axes[p->rank - 1].kind = TALC_RESAMPLE_LINEAR)
+MUTANT_OTHER(gather, last_not_added, other.dims[other.along]--)
+
 // ---- All of them --------------------------------------------------------------------------------------------
 
 const op_mutant gradient_mutants[] = {
@@ -333,6 +343,12 @@ const op_mutant gradient_mutants[] = {
     { "nll_loss dx w", "no class weights", "nll_loss:40x5_weighted_dx", &nll_without_weights },
     { "nll_loss dx order", "classes taken for the last dimension", "nll_loss:4x5x6_dx",
       &classes_last },
+    { "pad dx", "one element less before the image", "pad:3x5x7p1x2x4x3_reflect_dx", &image_moved },
+    { "upsample dx", "align_corners ignored", "upsample2d:n2c3h5w7o9x11_aligned_dx",
+      &corners_not_aligned },
+    { "gather dx", "the last picked is not added", "gather:5x7@1i4x9_dx", &last_not_added },
+    { "index_select dx", "the last picked is not added", "index_select:5x7@0i9_dx",
+      &last_not_added },
 };
 
 const int gradient_mutant_count = sizeof gradient_mutants / sizeof *gradient_mutants;

@@ -2,9 +2,11 @@
 
 #include "ops/batch_norm2d.h"
 #include "ops/cross_entropy.h"
+#include "ops/gather.h"
 #include "ops/matmul.h"
 #include "ops/pool2d.h"
 #include "ops/reduce.h"
+#include "ops/resample.h"
 #include "ops/softmax.h"
 
 #include <math.h>
@@ -17,6 +19,8 @@ DEFINE_REFERENCE(reduce)
 DEFINE_REFERENCE(softmax)
 DEFINE_REFERENCE(cross_entropy)
 DEFINE_REFERENCE(batch_norm2d)
+DEFINE_REFERENCE(resample)
+DEFINE_REFERENCE(gather)
 
 // ---- Pooling ------------------------------------------------------------------------------------------------
 
@@ -274,6 +278,32 @@ MUTANT_OTHER(batch_norm2d, momentum_of_old, other.momentum = 1 - p->momentum)
 MUTANT_ROW(batch_norm2d, biased_variance, norm_biased)
 MUTANT_ROW(batch_norm2d, mean_of_squares, norm_by_squares)
 
+// ---- Padding, upsampling, picking ---------------------------------------------------------------------------
+
+static talc_status pad_with_0(talc_device *device, const talc_resample_problem *p,
+                              const talc_resample_arguments *a)
+{
+    talc_resample_arguments without = *a;
+    without.value = NULL;
+    return resample_by_reference(device, p, &without);
+}
+
+static talc_resample_axis *last_axis(talc_resample_problem *p)
+{
+    return &p->axes[p->rank - 1];
+}
+
+MUTANT_ROW(resample, value_forgotten, pad_with_0)
+MUTANT_OTHER(resample, edge_repeated,
+             for (int i = 0; i < p->rank; i++) if (p->axes[i].mode == TALC_PADDING_REFLECT)
+                 other.axes[i]
+                     .mode = TALC_PADDING_REPLICATE)
+MUTANT_OTHER(resample, image_moved, last_axis(&other)->begin--)
+MUTANT_OTHER(resample, corners_not_aligned, last_axis(&other)->kind = TALC_RESAMPLE_LINEAR)
+MUTANT_OTHER(resample, nearest_alone, last_axis(&other)->kind = TALC_RESAMPLE_NEAREST)
+MUTANT_OTHER(resample, scale_off, last_axis(&other)->scale *= 1.001)
+MUTANT_OTHER(gather, index_of_first, other.index_strides[0] = 0)
+
 // ---- All of them --------------------------------------------------------------------------------------------
 
 const op_mutant op_mutants[] = {
@@ -318,6 +348,16 @@ const op_mutant op_mutants[] = {
     { "batch_norm2d count", "the batch not counted", "batch_norm2d:n3c5h4w6_train", &uncounted },
     { "batch_norm2d count 2", "the batch counted twice", "batch_norm2d:n3c5h4w6_train_relu",
       &counted_twice },
+    { "pad value", "0 for another value", "pad:5x7p1x2x0x3_value", &value_forgotten },
+    { "pad reflect", "the edge for the mirror image", "pad:3x5x7p1x2x4x3_reflect", &edge_repeated },
+    { "pad before", "one element less before the image", "pad:5x7p1x2", &image_moved },
+    { "upsample corners", "align_corners ignored", "upsample2d:n2c3h5w7o9x11_aligned",
+      &corners_not_aligned },
+    { "upsample nearest", "nearest for bilinear", "upsample2d:n2c3h5w7o9x11_bilinear",
+      &nearest_alone },
+    { "upsample scale", "the scale off by 0.1 %", "upsample2d:n2c3h5w7o9x11_bilinear", &scale_off },
+    { "gather", "the first row's index for all", "gather:5x7@1i4x9", &index_of_first },
+    { "index_select", "one index for all", "index_select:5x7@0i9", &index_of_first },
 };
 
 const int op_mutant_count = sizeof op_mutants / sizeof *op_mutants;
