@@ -75,8 +75,10 @@ static talc_tensor *read_image(const network *self, const char *path, const mode
     talc_image_options options = { .channels = self->image.channels,
                                    .height = self->image.height,
                                    .width = self->image.width };
-    if (!pixels->given && self->image.channels == 3)
+    if ((pixels == NULL || !pixels->given) && self->image.channels == 3)
         pixels = &imagenet;
+    if (pixels == NULL)
+        return talc_image_load(path, &options);
     memcpy(options.mean, pixels->mean, sizeof options.mean);
     memcpy(options.deviation, pixels->deviation, sizeof options.deviation);
     return talc_image_load(path, &options);

@@ -24,7 +24,8 @@ typedef struct model_pixels {
 } model_pixels;
 
 /// The network's input, on the CPU: "2x3x64x64" for random images of that shape, X.npy, or a PNG file, which must have the network's own
-/// size, and whose pixels are by default normalised by ImageNet's statistics if they have 3 channels. NULL: `batch` random images.
+/// size, and whose pixels are normalised by ImageNet's statistics if they have 3 channels and no others are given, `pixels` NULL or not. NULL: `batch`
+/// random images.
 talc_tensor *model_input(const network *self, const char *text, int64_t batch,
                          const model_pixels *pixels);
 

@@ -99,8 +99,8 @@ bool problem_read(const char *text, talc_conv2d_problem *problem)
         return true;
     if (text[0] != 'n' || text[1] < '0' || text[1] > '9') {
         talc_fail(TALC_NOT_FOUND,
-                  "there is no problem '%s'; talc bench --list shows the named ones, others read "
-                  "as n1c3h32w32o8k3x3",
+                  "there is no problem '%s'; talc bench --list shows the named ones, talc summary "
+                  "the networks, others read as n1c3h32w32o8k3x3",
                   TALC_SHOWN(text));
         return false;
     }

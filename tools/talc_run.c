@@ -112,7 +112,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "there is no model '%s'; there is model-new", TALC_SHOWN(argument));
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which model? There is model-new");
+        argp_error(state, "which network? `talc summary` lists them; and there is model-new");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

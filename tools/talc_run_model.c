@@ -126,7 +126,7 @@ static char **read_labels(const char *path, int64_t *count)
     *count = 0;
     if (file == NULL || getdelim(&text, &room, '\0', file) < 0)
         talc_fail(TALC_IO_ERROR, "'%s' cannot be read: %s", TALC_SHOWN(path),
-                  file == NULL ? strerror(errno) : "it is empty");
+                  file == NULL || ferror(file) ? strerror(errno) : "it is empty");
     if (file != NULL)
         fclose(file);
     for (char *line = talc_failed() ? NULL : strtok(text, "\r\n"); line != NULL;

@@ -159,11 +159,11 @@ class Basics(Tool):
         self.fails(2, "there is no problem 'A2'", "bench", "A2")
         self.fails(2, "--repeat: 101 is more than 100", "bench", "--repeat", "101")
         self.fails(2, "there is no network 'resnet'; there are lenet, .*resnet101", "run", "resnet")
-        self.fails(2, "which model", "run")
+        self.fails(2, "which network", "run")
 
     def test_failures(self):
         self.fails(1, r"^talc info: device_get: there is no device 'tpu'", "info", "--device", "tpu")
-        self.fails(2, "there is no problem 'nonsense'; talc bench --list", "explain", "nonsense")
+        self.fails(2, "there is no problem 'nonsense'; talc bench --list shows the named ones, talc summary the networks", "explain", "nonsense")
         self.fails(2, "padded input has height 3, the kernel needs 5", "explain", "1,1,3,3", "1,1,5,5")
         self.fails(2, "x .* has 3 channels, w .* needs 4", "explain", "8,3,32,32", "16,4,3,3")
         self.fails(2, "'8,3' is not a shape|must be|rank", "explain", "8,3", "16,4,3,3")
@@ -658,6 +658,7 @@ class Networks(Tool):
             file.write("one more\n")
         self.fails(2, "labels.txt' has 11 labels, lenet has 10 classes", "run", "lenet", "--labels", labels)
         self.fails(2, "nowhere", "run", "lenet", "--labels", self.path("nowhere"))
+        self.fails(2, "cannot be read: Is a directory", "run", "lenet", "--labels", os.path.dirname(labels))
         self.fails(2, "--top 11 is more than the 10 classes", "run", "lenet", "--top", "11")
         self.fails(2, r"unet: the output \[1,2,16,16\] has no classes", "run", "unet", "--input", "1x3x16x16", "--top", "1")
 
@@ -687,7 +688,10 @@ class Networks(Tool):
         self.ok("run", "resnet20", "--input", x, "--output", self.path("npy.npy"))
         self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("png.npy"), "--mean", "0.5", "--std", ".25,.25,.25")
         self.assertEqual(read_npy(self.path("png.npy")), read_npy(self.path("npy.npy")))
-        self.fails(2, "x.png' is 32x32, 28x28 is asked for", "run", "lenet", "--input", self.path("x.png"))
+        self.ok("summary", "resnet20", "--input", self.path("x.png"))
+        for command in "run", "summary", "bench":
+            self.fails(2, "x.png' is 32x32, 28x28 is asked for", command, "lenet", "--input", self.path("x.png"))
+            self.fails(2, "cannot open '1xax9'", command, "lenet", "--input", "1xax9")
         write_png(self.path("colour.png"), 28, 28, bytes(28 * 28 * 3))
         self.fails(2, "colour.png' has 3 channels, colours, 1 is asked for", "run", "lenet", "--input", self.path("colour.png"))
         with open(self.path("x.jpg"), "wb") as file:
@@ -715,6 +719,7 @@ class Networks(Tool):
         self.assertEqual([layer["op"] for layer in done["layers"]].count("concat"), 8)
 
     def test_unknown_names(self):
+        self.fails(2, "there is no problem 'resnet17'.* talc summary the networks", "bench", "resnet17")
         for command in ["run"], ["summary"], ["check", "model"]:
             self.fails(2, "there is no network 'resnet17'; there are lenet, .*, unet, vit_c", *command, "resnet17")
 
