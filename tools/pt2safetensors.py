@@ -8,9 +8,12 @@ DenseNet need --rename '(norm|relu|conv)\\.([12])=\\1\\2'. Needs numpy and PyTor
 """
 import argparse
 import json
+import os
+import pickle
 import re
 import struct
 import sys
+import warnings
 
 import numpy as np
 
@@ -18,17 +21,25 @@ DTYPES = {"float32": "F32", "float64": "F64", "int64": "I64", "int32": "I32", "u
 
 
 def save_safetensors(path, arrays):
-    """Writes arrays by name: an 8-byte length, a JSON header of dtypes, shapes and offsets, then the bytes."""
+    """Writes arrays by name: an 8-byte length, a JSON header of dtypes, shapes and offsets, then the bytes. A file stays as it was
+    until all of them are written."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, array in arrays.items():
         header[name] = {"dtype": DTYPES[array.dtype.name], "shape": list(array.shape), "data_offsets": [offset, offset + array.nbytes]}
         offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for array in arrays.values():
-            file.write(np.ascontiguousarray(array).tobytes())
+    part = path + ".part" if os.path.isfile(path) or not os.path.exists(path) else path  # a device is no file to replace
+    try:
+        with open(part, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for array in arrays.values():
+                file.write(np.ascontiguousarray(array).tobytes())
+        if part != path:
+            os.replace(part, path)
+    finally:
+        if part != path and os.path.exists(part):
+            os.remove(part)
 
 
 def arrays_of(checkpoint, renames=()):
@@ -38,6 +49,9 @@ def arrays_of(checkpoint, renames=()):
             checkpoint = checkpoint[key]
     if not isinstance(checkpoint, dict) or not checkpoint:
         raise ValueError("it holds no state_dict")
+    for name in checkpoint:
+        if not isinstance(name, str) or name == "__metadata__":
+            raise ValueError(f"{name!r} is no tensor's name")
     prefix = "module." if all(name.startswith("module.") for name in checkpoint) else ""
     arrays = {}
     for name, tensor in checkpoint.items():
@@ -71,10 +85,16 @@ def main():
         renames = [rename.split("=", 1) for rename in options.rename]
         if any(len(rename) != 2 for rename in renames):
             raise ValueError("--rename takes PATTERN=TEXT")
+        warnings.simplefilter("ignore")
         arrays = arrays_of(torch.load(options.checkpoint, map_location="cpu", weights_only=True), renames)
         save_safetensors(options.out, arrays)
+    except pickle.UnpicklingError:  # PyTorch's text advises to run what the file says
+        sys.exit(f"pt2safetensors.py: {options.checkpoint}: it is no checkpoint, or holds more than tensors, which may be code to run")
+    except OSError as error:
+        sys.exit(f"pt2safetensors.py: {error.filename or options.out}: {error.strerror or error}")
     except Exception as error:  # pylint: disable=broad-except
-        sys.exit(f"pt2safetensors.py: {options.checkpoint}: {str(error).splitlines()[0]}")
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        sys.exit(f"pt2safetensors.py: {options.checkpoint}: {(kind + str(error)).splitlines()[0]}")
     print(f"{options.out}: {len(arrays)} tensors, {sum(a.nbytes for a in arrays.values()) / 1e6:.1f} MB")
 
 

@@ -181,7 +181,10 @@ class WithTorch(unittest.TestCase):
                   "state = {'module.' + k: v for k, v in model.state_dict().items() if not k.endswith('tracked')}\n"
                   "state['module.linear.bias'] = state['module.linear.bias'].half()\n"
                   "torch.save({'epoch': 3, 'state_dict': state}, sys.argv[2])\n"
-                  "torch.save([1], sys.argv[2] + '.list')\n")
+                  "torch.save([1], sys.argv[2] + '.list')\n"
+                  "torch.save({'a': torch.zeros(2), 'b': type('Code', (), {'__reduce__': lambda self: (print, ('run',))})()}, sys.argv[2] + '.code')\n"
+                  "torch.save({1: torch.zeros(2)}, sys.argv[2] + '.keys')\n"
+                  "torch.save({'__metadata__': torch.zeros(2)}, sys.argv[2] + '.metadata')\n")
         with tempfile.TemporaryDirectory() as folder:
             checkpoint, out = str(pathlib.Path(folder, "model.pt")), str(pathlib.Path(folder, "model.safetensors"))
             subprocess.run([sys.executable, "-c", script, TOOLS, checkpoint], check=True)
@@ -195,6 +198,19 @@ class WithTorch(unittest.TestCase):
                 done = subprocess.run([*convert, name, out + ".not"], capture_output=True, text=True)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(message, done.stderr)
+            pathlib.Path(folder, "empty.pt").touch()
+            with open(out, "rb") as file:
+                before = file.read()
+            for name, message in ((checkpoint + ".code", "it is no checkpoint, or holds more than tensors"), (checkpoint + ".keys", "1 is no tensor's name"),
+                                  (checkpoint + ".metadata", "'__metadata__' is no tensor's name"), (str(pathlib.Path(folder, "empty.pt")), "EOFError")):
+                done = subprocess.run([*convert, name, out], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
+                self.assertIn(message, done.stderr)
+            full = subprocess.run(["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", *convert, checkpoint, out], capture_output=True, text=True)
+            self.assertEqual((full.returncode, full.stderr), (1, f"pt2safetensors.py: {out}: File too large\n"))
+            with open(out, "rb") as file:
+                self.assertEqual(file.read(), before)
+            self.assertFalse(pathlib.Path(out + ".part").exists())
             done = subprocess.run([*convert, checkpoint, out, "--rename", ".*=one"], capture_output=True, text=True)
             self.assertIn("two tensors are named 'one", done.stderr)
 
