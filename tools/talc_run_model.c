@@ -172,13 +172,13 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
     return r->probabilities != NULL && talc_to_host(talc_softmax(y, 1), r->probabilities, bytes);
 }
 
-/* The likeliest class, which is then not likely any more; *probability as it was. */
+/* The likeliest class, a NaN before all others, which is then not likely any more; *probability as it was. */
 static int64_t next_class(const ranking *r, int64_t image, double *probability)
 {
     float *of = r->probabilities + image * r->classes;
     int64_t best = 0;
     for (int64_t i = 1; i < r->classes; i++)
-        if (of[i] > of[best])
+        if (of[i] > of[best] || (isnan(of[i]) && !isnan(of[best])))
             best = i;
     *probability = (double)of[best];
     of[best] = -INFINITY;

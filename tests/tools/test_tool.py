@@ -4,6 +4,7 @@ usage: test_tool.py TALC        Standard library alone; .npy files are written a
 """
 import itertools
 import json
+import math
 import os
 import pty
 import random
@@ -689,6 +690,9 @@ class Networks(Tool):
         self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("png.npy"), "--mean", "0.5", "--std", ".25,.25,.25")
         self.assertEqual(read_npy(self.path("png.npy")), read_npy(self.path("npy.npy")))
         self.ok("summary", "resnet20", "--input", self.path("x.png"))
+        write_npy(self.path("nan.npy"), [1, 1, 28, 28], [math.nan] * 784)
+        text = self.ok("run", "lenet", "--input", self.path("nan.npy"), "--top", "3")
+        self.assertEqual(re.findall(r"nan % +(\d)", text), ["0", "1", "2"])
         for command in "run", "summary", "bench":
             self.fails(2, "x.png' is 32x32, 28x28 is asked for", command, "lenet", "--input", self.path("x.png"))
             self.fails(2, "cannot open '1xax9'", command, "lenet", "--input", "1xax9")
