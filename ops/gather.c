@@ -268,8 +268,10 @@ talc_tensor *talc_one_hot(const talc_tensor *labels, int64_t classes)
     }
     talc_dims dims = talc_dims_of(labels);
     dims.dim[dims.rank++] = classes;
-    talc_tensor *zeros = talc_zeros(labels->device, TALC_I64, TALC_DIMS(2 * classes - 1));
-    talc_tensor *one = zeros == NULL ? NULL : talc_slice(zeros, 0, classes - 1, classes, 1);
+    talc_tensor *zeros = talc_tensor_new(op, labels->device, TALC_I64, TALC_DIMS(2 * classes - 1));
+    talc_tensor *one = zeros == NULL || !talc_fill(zeros, 0)
+                           ? NULL
+                           : talc_slice(zeros, 0, classes - 1, classes, 1);
     talc_tensor *y = NULL;
     if (one != NULL && talc_fill(one, 1)) {
         talc_gather_problem p = { .function = TALC_ONE_HOT,

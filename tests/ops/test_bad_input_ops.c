@@ -265,9 +265,10 @@ Test(bad_input_ops, gathers)
     REFUSED(TALC_BAD_SHAPE, "index_select: index [3] has 3 elements, x [] takes 1", talc_index_select(scalar, 0, line));
     REFUSED(TALC_BAD_SHAPE, "masked_fill: x [3,5] and mask [4] do not broadcast", talc_masked_fill(matrix, mask, 0));
     REFUSED(TALC_BAD_ARGUMENT, "one_hot: classes 0 is outside 1..4611686018427387903", talc_one_hot(line, 0));
+    REFUSED(TALC_TOO_LARGE, "one_hot: shape [9223372036854775805] of i64 needs more than 9223372036854775807 bytes", talc_one_hot(line, INT64_MAX / 2));
     REFUSED(TALC_BAD_SHAPE, "one_hot: labels has rank 8, with classes at most 8 are possible", talc_one_hot(deep, 3));
     REFUSED(TALC_BAD_ARGUMENT, "gather: element 0 of index is 9, x has 5 elements in its dimension", talc_gather(matrix, 1, nine));
-    refused_end(21);
+    refused_end(22);
 }
 
 Test(bad_input_ops, reductions)
