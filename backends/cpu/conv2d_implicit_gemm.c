@@ -18,8 +18,8 @@
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 
-/* The elements of a patch that a core may still keep in a cache. */
-enum { LARGEST_PATCH = 1 << 20 };
+/* Elements of the image from the first tap of a window to the last: as many as a core may still keep in a cache. */
+enum { LARGEST_SPAN = 1 << 20 };
 
 _Static_assert(sizeof(talc_cpu_gemm_plan) <= sizeof((talc_plan *)NULL)->own, "a plan keeps it");
 
@@ -61,8 +61,7 @@ const char *talc_cpu_conv2d_implicit_gemm_plan(const talc_device *device, const 
         return talc_cpu_refuses(p->dtype);
     if (talc_cpu_conv2d_reaches_far(p) != NULL)
         return talc_cpu_conv2d_reaches_far(p);
-    const talc_cpu_axis h = talc_cpu_rows_of(p), w = talc_cpu_columns_of(p);
-    if (talc_cpu_patch_of(&h, &w, p->padding_mode, 1, 1, 1).channel > LARGEST_PATCH)
+    if (((p->KH - 1) * p->dilation_h + 1) * ((p->KW - 1) * p->dilation_w + 1) > LARGEST_SPAN)
         return "the dilated kernel spans more than 2^20 elements";
     if (p->direction == TALC_GRAD_INPUT && p->stride_h * p->stride_w > TALC_CPU_PHASES)
         return "the strides make more than 64 convolutions of the input gradient";

@@ -15,6 +15,8 @@ static talc_cpu_slots slots_of(const talc_cpu_axis *axis, int64_t outputs)
     const int64_t common = talc_gcd(axis->stride, axis->dilation);
     talc_cpu_slots slots = { .count = talc_smaller(axis->stride / common, axis->taps),
                              .shift = axis->dilation / common };
+    if (slots.shift > outputs)
+        slots.count = axis->taps;
     slots.size = outputs + (axis->taps - 1) / slots.count * slots.shift;
     return slots;
 }

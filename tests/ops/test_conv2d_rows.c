@@ -35,6 +35,10 @@ static const struct {
     { "n170c7h7w7o80k3x3p1x1_bias", "gir" },
     { "n33c6h14w14o88k3x3p1x1", "gir" },
     { "n1c3h4w3000o2k2x7s1x2p0x3", "gir" },
+    /* Taps further apart than a block has outputs, along one axis or both. */
+    { "n1c3h70w90o5k3x4p9x0x9x0d30x25", "gir" },
+    { "n3c4h75w9o9k3x3s2x1p3x3d30x3_reflect", "gir" },
+    { "n40c5h4w5o9k3x2p40x50d40x50", "gir" },
     { "n2c5h7w7o5k3x3p1x1g5_bias_relu", "dgir" },
     { "n2c3h20w37o6k3x3p1x1g3_residual", "dgir" },
     { "n3c4h14w31o4k3x3s2x2p1x1g4", "dgir" },
@@ -139,6 +143,28 @@ Test(conv2d_rows, rows_say_why_they_refuse)
                               0,
                           "%s: %s", refusals[i].problem, explanation.decision.candidates[j].reason);
     }
+}
+
+/* What lies between the taps of a dilated kernel is not copied, or this row would take many times as long as others. */
+Test(conv2d_rows, implicit_gemm_copies_what_windows_read)
+{
+    static const char *const problems[] = { "n1c1h1200w1200o1k3x3d500x500",
+                                            "n1c1h60001w40o1k2x1d60000x1",
+                                            "n1c1h40w60001o1k1x2d1x60000" };
+    cr_assert(talc_set_threads(1));
+    for (int i = 0; i < 3; i++)
+        for (int direction = TALC_FORWARD; direction <= TALC_GRAD_WEIGHT; direction++) {
+            talc_conv2d_problem problem;
+            talc_conv2d_explanation e;
+            cr_assert(talc_conv2d_problem_parse(problems[i], &problem));
+            problem.direction = direction;
+            const talc_conv2d_options options = { .algorithm = "implicit_gemm" };
+            cr_assert(talc_conv2d_explain(cpu_device(), &problem, &options, &e));
+            cr_assert(e.decision.chosen == 2);
+            const size_t bytes = e.decision.candidates[2].workspace;
+            cr_assert(bytes < 128 << 10, "%s, direction %d: %zu bytes", problems[i], direction,
+                      bytes);
+        }
 }
 
 /* Gradients have the rows of the forward direction. */
