@@ -2,13 +2,15 @@
 
 #include "backends/cpu/element.h"
 
-/* How many rows fit the registers beside one vector for each column of the tile and one for the element that is broadcast: of 16
+/* The build says which generation is compiled, as the target of the whole library may have AVX as well.
+ *
+ * How many rows fit the registers beside one vector for each column of the tile and one for the element that is broadcast: of 16
  * registers 4 * 3 + 3 + 1 or 6 * 2 + 2 + 1, of 32 8 * 3 + 3 + 1 or 12 * 2 + 2 + 1. */
-#if defined(__AVX512F__)
+#if defined(TALC_UNITS_AVX512)
 #define INSTANCE talc_cpu_microkernels_avx512
 #define NAME     "avx512"
 enum { VECTOR_BYTES = 64, WIDE_ROWS = 8, ROWS = 12 };
-#elif defined(__AVX2__)
+#elif defined(TALC_UNITS_AVX2)
 #define INSTANCE talc_cpu_microkernels_avx2
 #define NAME     "avx2"
 enum { VECTOR_BYTES = 32, WIDE_ROWS = 4, ROWS = 6 };
@@ -30,7 +32,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
 /* The rows' addresses. A few have a register each; compilers would rather step from row to row, by one more instruction for each.
  * AVX-512 has more rows than registers for addresses, and gcc would keep some in vector registers, whose moves take turns
  * of the multipliers: 8 % of the time. So they are read again for each term, from the first-level cache. */
-#if defined(__AVX512F__)
+#if defined(TALC_UNITS_AVX512)
 #define HOLD(pointer) (void)(pointer)
 #define READ_AGAIN()  __asm__ volatile("" ::: "memory")
 #define ROW(i)        t->w[i]
@@ -112,7 +114,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6 };
     UP_TO_8(X, __VA_ARGS__)                                                                        \
     X(__VA_ARGS__, 9) X(__VA_ARGS__, 10) X(__VA_ARGS__, 11) X(__VA_ARGS__, 12)
 
-#if defined(__AVX512F__)
+#if defined(TALC_UNITS_AVX512)
 #define EACH_SIZE(X, suffix) UP_TO_12(X, suffix, 1) UP_TO_12(X, suffix, 2) UP_TO_8(X, suffix, 3)
 #else
 #define EACH_SIZE(X, suffix) UP_TO_6(X, suffix, 1) UP_TO_6(X, suffix, 2) UP_TO_4(X, suffix, 3)

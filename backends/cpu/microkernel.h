@@ -6,7 +6,7 @@
 /// filter taps are offsets into the image.
 ///
 /// microkernel.c is compiled once for each generation of vector units. A sum adds its terms in order, whatever the tile, so that
-/// avx2 and avx512 give the same bits; portable rounds each product.
+/// avx2 and avx512 give the same bits; portable rounds each product unless its target fuses them.
 ///
 /// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008; Van Zee and
 /// van de Geijn, "BLIS", ACM TOMS 41(3), 2015; offsets for taps: Dukhan, "The indirect convolution algorithm", arXiv 1907.02129.
