@@ -11,8 +11,8 @@
 /// (conv2d_partial.h). It copies x to a patch and dy, transposed, to rows of vectors. For each output, a row of the tile broadcasts the
 /// element of the patch under its tap, and the vectors of dy are multiplied by it; so sums run over outputs in order.
 ///
-/// Sums are in the data's type. The parts follow from the problem and the workspace limit, and blocks from them and the cache, so
-/// every number of threads gives the same bits.
+/// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache, and so do the parts of dw: every
+/// number of threads gives the same bits, another cache or limit may give others of dw.
 #include "backends/cpu/conv2d_gemm.h"
 #include "backends/cpu/conv2d_partial.h"
 #include "backends/cpu/conv2d_rows.h"

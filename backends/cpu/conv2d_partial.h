@@ -2,7 +2,7 @@
 ///
 /// dw is a sum over all images and outputs. A small filter leaves little else to share out, so these terms, numbered by the row
 /// that sums them, are divided into parts. Each part has a dw of its own in the workspace, and the parts are added in
-/// order. How many there are follows from the problem and the workspace limit alone.
+/// order. How many there are follows from the problem, the workspace limit and the other tasks, never from the threads.
 #ifndef TALC_BACKENDS_CPU_CONV2D_PARTIAL_H
 #define TALC_BACKENDS_CPU_CONV2D_PARTIAL_H
 
