@@ -107,6 +107,10 @@ static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int6
 {
     const int64_t size = slot->size;
     const bool whole = s->w.stride == 1 && slot->start == 0 && slot->count == s->w.extent;
+    const talc_range next = {
+        (s->x_channel + slot->start + slot->inside.lo * s->w.stride) * size,
+        (s->x_channel + slot->start + slot->inside.hi * s->w.stride) * size,
+    };
     for (int64_t row = 0; row < rows; row++, dst += slot->count * size) {
         const int64_t ih = first + row * s->h.stride;
         const int64_t from = talc_window_source(s->padding_mode, ih, s->h.extent);
@@ -115,9 +119,9 @@ static void fill_rows(const talc_cpu_patch_source *s, const slot_row *slot, int6
             continue;
         }
         const char *src = plane + from * s->w.extent * size;
-        /* The same row of the next channel, which is too far for the processor to guess. */
-        for (int64_t i = 0; i < s->w.extent * size; i += 64)
-            __builtin_prefetch(src + s->x_channel * size + i);
+        /* The same columns of the next channel, which is too far for the processor to guess. */
+        for (int64_t i = next.lo; i < next.hi; i += 64)
+            __builtin_prefetch(src + i);
         if (whole && from == ih && s->h.stride == 1) {
             const int64_t adjacent = talc_smaller(rows - row, s->h.extent - from);
             memcpy(dst, src, (size_t)(adjacent * slot->count * size));

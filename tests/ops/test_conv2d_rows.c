@@ -167,6 +167,24 @@ Test(conv2d_rows, implicit_gemm_copies_what_windows_read)
         }
 }
 
+/* A block of outputs takes as long in a long row of the image as in a short one: of 31,250 blocks here, 0.1 s in all. */
+Test(conv2d_rows, implicit_gemm_of_a_long_row, .timeout = 30)
+{
+    const int64_t W = 32000000;
+    const talc_conv2d_options options = { .stride = { 1, 2 }, .algorithm = "implicit_gemm" };
+    talc_scope *scope = talc_scope_enter();
+    const talc_tensor *x = talc_arange(cpu_device(), TALC_F32, 0, (double)W, 1);
+    const talc_tensor *w = talc_ones(cpu_device(), TALC_F32, TALC_DIMS(1, 1, 1, 1));
+    const talc_tensor *y = talc_conv2d(talc_view(x, TALC_DIMS(1, 1, 1, W)), w, NULL, &options);
+    const float *elements = talc_data_read(y, TALC_F32);
+    cr_assert(elements != NULL && talc_numel(y) == W / 2, "%s", talc_error_message());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < W / 2; i++)
+        wrong += elements[i] != (float)(2 * i);
+    cr_assert(wrong == 0);
+    talc_scope_leave(scope);
+}
+
 /* Gradients have the rows of the forward direction. */
 Test(conv2d_rows, gradients_by_the_same_rows)
 {
