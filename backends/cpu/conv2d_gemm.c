@@ -9,10 +9,12 @@
 
 // ---- Blocks ---------------------------------------------------------------------------------------------------
 
-/* A block's patch of up to TERMS terms takes half of the second-level cache; the rows of w that a tile reads come from the first-level
- * one, or stream into it, while they meet all columns of the block. So a block has the columns for which loading those rows
- * costs little, fewer of each phase where sums of several are kept. Blocks become smaller until there are TASKS of them, so that many threads end at about the same time: in outputs or
- * in the planes that they make, which costs less. All blocks of planes share the patches if these take no more than SHARED such caches. */
+/* A block's patch of up to TERMS terms takes at most half of the second-level cache, and so do its sums; the rows of w that a tile
+ * reads come from the first-level one, or stream into it, while they meet all columns of the block. So a block has the columns for
+ * which loading those rows costs little, fewer of each phase where sums of several are kept. Blocks become smaller, in outputs or in
+ * the planes that they make, whichever costs less, until there are TASKS of them, so that many threads end at about the same time.
+ * All blocks of planes share the patches if these take no more than SHARED such caches. Gathering a row takes as long as
+ * ROW_PRODUCTS multiplications of vectors, and one for two columns. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
@@ -24,8 +26,7 @@ enum {
     SHARED = 4,
     LINE = 16,         /* elements of a cache line of f32 */
     GATHERED_STEP = 8, /* elements, of which rows are gathered */
-    ROW_PRODUCTS =
-        2, /* gathering a row takes as long as so many multiplications of vectors, and one for two columns */
+    ROW_PRODUCTS = 2,
 };
 
 static int64_t places_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
