@@ -28,7 +28,6 @@ enum {
     BAND_BYTES = 16 << 10, /* of outputs: together with their input in the first-level cache */
     TILE_COLUMNS = 1024,
     TASK_OUTPUTS = 16 << 10, /* small planes share a task */
-    STREAM_BYTES = 8 << 20,  /* a larger y leaves the caches before anyone reads it */
     PREFETCH_BYTES = 4 << 10,
     CACHE_LINE = 64,     /* of the cache, and of the widest vector register */
     COPIED_COLUMNS = 32, /* elements of a row of copied columns, at least VECTOR + 2 */
@@ -112,7 +111,7 @@ typedef enum { IN_PLACE, STREAM_BAND, STREAM_CACHE_LINES } depthwise_stores;
 static depthwise_stores stores_of(const talc_conv2d_problem *p, const void *y)
 {
     const int64_t row_bytes = p->OW * (int64_t)talc_dtype_size(p->dtype);
-    if (p->N * p->OC * p->OH * row_bytes < STREAM_BYTES)
+    if (p->N * p->OC * p->OH * row_bytes < TALC_CPU_STREAM_BYTES)
         return IN_PLACE;
     const bool lines = row_bytes % CACHE_LINE == 0 && (uintptr_t)y % CACHE_LINE == 0;
     return lines && !talc_cpu_conv2d_has_epilogue(p) ? STREAM_CACHE_LINES : STREAM_BAND;
@@ -164,7 +163,8 @@ static void finish_band(const depthwise_context *c, const depthwise_tile *tile, 
             talc_cpu_conv2d_epilogue(p, plane % p->OC, count, out, c->arguments->bias,
                                      talc_cpu_at(p->dtype, c->arguments->residual, at));
         if (c->stores == STREAM_BAND)
-            talc_cpu_stream_copy((char *)c->arguments->y + at * size, out, (size_t)(count * size));
+            talc_cpu_stream_copy((char *)c->arguments->y + at * size, out, (size_t)(count * size),
+                                 NULL);
     }
 }
 

@@ -8,10 +8,18 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/functions.h"
+#include "backends/cpu/stream.h"
 #include "backends/cpu/target.h"
 #include "backends/cpu/threads.h"
 #include "backends/cpu/walk.h"
 #include "ops/elementwise.h"
+
+/* Whether a result is too large for the caches, in rows that are worth the trouble. */
+static bool streams_rows(const talc_walk *walk, int64_t size)
+{
+    return walk->segment * size >= TALC_CPU_PIECE &&
+           walk->steps * walk->segment * size >= TALC_CPU_STREAM_BYTES;
+}
 
 // ---- One operand --------------------------------------------------------------------------------------------
 
@@ -85,11 +93,24 @@ static void unary_task(void *context, int64_t task, int worker)
     const talc_unary_problem *p = c->problem;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype);
     const int64_t *const strides[] = { p->y_strides, p->x_strides };
+    const int64_t x_stride = talc_walk_row_stride(&c->walk, p->x_strides);
+    const bool streams = streams_rows(&c->walk, size);
+    _Alignas(TALC_CPU_CACHE_LINE) char buffer[TALC_CPU_PIECE];
     talc_walk_position at;
     for (bool more = talc_walk_start(&c->walk, task, strides, 2, &at); more;
-         more = talc_walk_next(&c->walk, strides, 2, &at))
-        unary_row(p, at.length, c->y + at.offset[0] * size, c->x + at.offset[1] * size,
-                  talc_walk_row_stride(&c->walk, p->x_strides));
+         more = talc_walk_next(&c->walk, strides, 2, &at)) {
+        char *y = c->y + at.offset[0] * size;
+        const char *x = c->x + at.offset[1] * size;
+        const char *const end = y + at.length * size;
+        for (int64_t n; y < end; y += n * size, x += n * x_stride * size) {
+            n = (int64_t)talc_cpu_piece(streams, y, (size_t)(end - y)) / size;
+            unary_row(p, n, streams ? buffer : y, x, x_stride);
+            if (streams)
+                talc_cpu_stream_copy(y, buffer, (size_t)(n * size), x + n * x_stride * size);
+        }
+    }
+    if (streams)
+        talc_cpu_stream_end();
 }
 
 static talc_status unary_run(talc_device *device, const void *problem, const talc_plan *planned,
@@ -199,6 +220,21 @@ TALC_CPU_FLOATS(GRADIENT_ROW)
 TALC_CPU_FLOATS(BINARY_ROW_FLOAT)
 TALC_CPU_INTEGERS(BINARY_ROW_INTEGER)
 
+static void binary_row(const talc_binary_problem *p, int64_t n, void *y, const void *a,
+                       int64_t a_stride, const void *b, int64_t b_stride)
+{
+    switch (p->dtype) {
+#define DISPATCH(constant, suffix, type, safetensors)                                              \
+    case constant:                                                                                 \
+        binary_row_##suffix(p, n, y, a, a_stride, b, b_stride);                                    \
+        break;
+        TALC_DTYPE_TABLE(DISPATCH)
+#undef DISPATCH
+    default:
+        break;
+    }
+}
+
 typedef struct binary_context {
     const talc_binary_problem *problem;
     char *y;
@@ -216,24 +252,25 @@ static void binary_task(void *context, int64_t task, int worker)
     const int64_t *const strides[] = { p->y_strides, p->a_strides, p->b_strides };
     const int64_t a_stride = talc_walk_row_stride(&c->walk, p->a_strides);
     const int64_t b_stride = p->b_is_scalar ? 0 : talc_walk_row_stride(&c->walk, p->b_strides);
+    const bool streams = streams_rows(&c->walk, size);
+    _Alignas(TALC_CPU_CACHE_LINE) char buffer[TALC_CPU_PIECE];
     talc_walk_position at;
     for (bool more = talc_walk_start(&c->walk, task, strides, 3, &at); more;
          more = talc_walk_next(&c->walk, strides, 3, &at)) {
         char *y = c->y + at.offset[0] * size;
         const char *a = c->a + at.offset[1] * size;
         const char *b = p->b_is_scalar ? c->b : c->b + at.offset[2] * size;
-        switch (p->dtype) {
-#define DISPATCH(constant, suffix, type, safetensors)                                              \
-    case constant:                                                                                 \
-        binary_row_##suffix(p, at.length, (type *)y, (const type *)a, a_stride, (const type *)b,   \
-                            b_stride);                                                             \
-        break;
-            TALC_DTYPE_TABLE(DISPATCH)
-#undef DISPATCH
-        default:
-            break;
+        const char *const end = y + at.length * size;
+        for (int64_t n; y < end;
+             y += n * size, a += n * a_stride * size, b += n * b_stride * size) {
+            n = (int64_t)talc_cpu_piece(streams, y, (size_t)(end - y)) / size;
+            binary_row(p, n, streams ? buffer : y, a, a_stride, b, b_stride);
+            if (streams)
+                talc_cpu_stream_copy(y, buffer, (size_t)(n * size), a + n * a_stride * size);
         }
     }
+    if (streams)
+        talc_cpu_stream_end();
 }
 
 static talc_status binary_run(talc_device *device, const void *problem, const talc_plan *planned,

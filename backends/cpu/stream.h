@@ -2,9 +2,22 @@
 ///
 /// An ordinary store first reads the cache line that it changes from memory; a non-temporal one does not, which saves a
 /// third of the traffic of a copy.
+///
+/// A row of results goes to memory in pieces, each of which is made in a buffer that stays in the first-level cache:
+///
+///     for (size_t at = 0, piece; at < bytes; at += piece) {
+///         piece = talc_cpu_piece(streams, y + at, bytes - at);
+///         char *to = streams ? buffer : y + at;
+///         ...
+///         if (streams)
+///             talc_cpu_stream_copy(y + at, to, piece, x + at + piece);
+///     }
+///
+/// and talc_cpu_stream_end.
 #ifndef TALC_BACKENDS_CPU_STREAM_H
 #define TALC_BACKENDS_CPU_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,6 +25,19 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+
+enum {
+    TALC_CPU_STREAM_BYTES = 8 << 20, ///< larger results leave the caches before anyone reads them
+    TALC_CPU_CACHE_LINE = 64,
+    TALC_CPU_PIECE = 2048 ///< bytes
+};
+
+/// How many of the bytes that begin at y come next: all, or what ends on a cache line.
+static inline size_t talc_cpu_piece(bool streams, const void *y, size_t bytes)
+{
+    const size_t piece = TALC_CPU_PIECE - (uintptr_t)y % TALC_CPU_CACHE_LINE;
+    return streams && piece < bytes ? piece : bytes;
+}
 
 /// Stores one cache line past the caches, to an aligned address.
 static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst, const void *line)
@@ -29,21 +55,26 @@ static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst
 #endif
 }
 
-/// memcpy past the caches; any alignment, no overlap. The copier calls talc_cpu_stream_end before others may read.
-static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes)
+/// memcpy past the caches; any alignment, no overlap. The copier calls talc_cpu_stream_end before others may read. As many bytes
+/// from `next` on are fetched meanwhile, for memory would rest while the next piece is computed; it is no pointer that must be valid.
+static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes, const void *next)
 {
 #if defined(__SSE2__)
-    enum { CACHE_LINE = 64, REGISTER = 16 };
-    size_t head = (CACHE_LINE - (uintptr_t)dst % CACHE_LINE) % CACHE_LINE;
+    enum { REGISTER = 16 };
+    size_t head =
+        (TALC_CPU_CACHE_LINE - (uintptr_t)dst % TALC_CPU_CACHE_LINE) % TALC_CPU_CACHE_LINE;
     head = head < bytes ? head : bytes;
     memcpy(dst, src, head);
     size_t i = head;
-    for (; i + CACHE_LINE <= bytes; i += CACHE_LINE)
-        for (size_t j = i; j < i + CACHE_LINE; j += REGISTER)
+    for (; i + TALC_CPU_CACHE_LINE <= bytes; i += TALC_CPU_CACHE_LINE) {
+        __builtin_prefetch((const char *)next + i);
+        for (size_t j = i; j < i + TALC_CPU_CACHE_LINE; j += REGISTER)
             _mm_stream_si128((__m128i *)(void *)(dst + j),
                              _mm_loadu_si128((const __m128i *)(const void *)(src + j)));
+    }
     memcpy(dst + i, src + i, bytes - i);
 #else
+    (void)next;
     memcpy(dst, src, bytes);
 #endif
 }

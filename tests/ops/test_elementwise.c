@@ -459,6 +459,23 @@ Test(elementwise, sizes_around_a_piece_give_the_same_bits_for_every_thread_count
         }
 }
 
+/* From 8 MiB on results go past the caches, in pieces that end on cache lines; one row is not written so. */
+Test(elementwise, large_results_have_the_bits_of_their_rows)
+{
+    const talc_tensor *b = random_view(VIEW_PACKED, TALC_F32, TALC_DIMS(4, 700003), 2);
+    for (int view = VIEW_PACKED; view < VIEW_COUNT; view++) {
+        const talc_tensor *x = random_view(view, TALC_F32, TALC_DIMS(4, 700003), 1);
+        const talc_tensor *tanh = talc_tanh(x), *sum = talc_add(x, b);
+        for (int row = 0; row < 4; row++) {
+            const talc_tensor *x_row = talc_slice(x, 0, row, row + 1, 1),
+                              *b_row = talc_slice(b, 0, row, row + 1, 1);
+            cr_assert(same_bits(talc_slice(tanh, 0, row, row + 1, 1), talc_tanh(x_row)));
+            cr_assert(same_bits(talc_slice(sum, 0, row, row + 1, 1), talc_add(x_row, b_row)));
+        }
+        assert_no_failure();
+    }
+}
+
 /* Vector code handles the last elements apart from the others. */
 Test(elementwise, a_value_gives_the_same_bits_wherever_it_stands)
 {
