@@ -67,8 +67,8 @@ enum {
       TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * t / (1 + t)) / (1 + t))                      \
     X(TALC_GELU,          gelu,        NONE,                  0,                                   \
       x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
-      TALC_SAVES_A,       dy * (erfc(s * (T)-TALC_SQRT_HALF) * (T)0.5 +                            \
-                                s * exp(s * s * (T)-0.5) * (T)TALC_NORMAL_DENSITY))              \
+      TALC_SAVES_A,       dy * (T)0.5 * (erfc(s * (T)-TALC_SQRT_HALF) +                            \
+                                         s * exp(s * s * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))) \
     X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
       x > 0 ? x : x * p,                                                                           \
       TALC_SAVES_A,       s > 0 ? dy : dy * p)

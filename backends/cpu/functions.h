@@ -1,8 +1,9 @@
 /// exp, expm1, log, log1p, tanh and erfc of f32 as expressions that compilers turn into vector code. Private to backends/cpu.
 ///
 /// To be included in place of <tgmath.h>: these names then mean the functions below where the argument is a float, and the C
-/// library's elsewhere. There are neither branches, tables nor fused products, so that a value has the same bits alone, among the last
-/// elements of a row and in a vector of any width, a NaN's sign and payload aside. Subnormal numbers are numbers like others. expm1(-0) is
+/// library's elsewhere. There are neither branches nor tables, and compilers that may fuse products with sums fuse the same ones in
+/// vector code and beside it, to which a test holds them: so a value has the same bits alone, among the last elements of a row and in a
+/// vector of any width, a NaN's sign and payload aside. Subnormal numbers are numbers like others. expm1(-0) is
 /// 0, and log1p takes numbers from 0 to 1.
 ///
 /// Errors at most, over all floats, in units of the last place: exp 0.91, expm1 1.75, log 0.91, log1p 1.86, tanh 2.5, erfc 0.84.
@@ -34,26 +35,6 @@ ALWAYS_INLINE uint32_t talc_cpu_bits_of_float(float x)
     return bits;
 }
 
-ALWAYS_INLINE double talc_cpu_double_of_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-ALWAYS_INLINE uint64_t talc_cpu_bits_of_double(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-/* 2^n of a normal result. */
-ALWAYS_INLINE float talc_cpu_power_of_2(int32_t n)
-{
-    return talc_cpu_float_of_bits((uint32_t)(n + 127) << 23);
-}
-
 /* x within the limits; NaN stays NaN. */
 ALWAYS_INLINE float talc_cpu_clamped(float x, float low, float high)
 {
@@ -61,38 +42,56 @@ ALWAYS_INLINE float talc_cpu_clamped(float x, float low, float high)
     return x > high ? high : x;
 }
 
-/* e^x = 2^n (1 + rest), |rest| < 0.42, of |x| up to 104. Adding 1.5 * 2^23 rounds to an integer, which stands in the last bits then. n
- * times the first part of log(2) is exact, and so is what it leaves of x. */
+/* e^(x - less) = 2^n (1 + rest), |rest| < 0.42, of |x| up to 104 and a small `less`. Adding 1.5 * 2^23 rounds to an integer, which stands in the last bits then;
+ * `power` is n where a float has its exponent. n times the first part of log(2) is exact, and so is what it leaves of x. */
 typedef struct talc_cpu_exponential {
-    int32_t n;
+    int32_t power;
     float rest;
 } talc_cpu_exponential;
 
-ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x)
+ALWAYS_INLINE int32_t talc_cpu_power(int32_t n)
+{
+    return n * (1 << 23);
+}
+
+/* 2^power x, both normal. */
+ALWAYS_INLINE float talc_cpu_scaled(float x, int32_t power)
+{
+    return talc_cpu_float_of_bits(talc_cpu_bits_of_float(x) + (uint32_t)power);
+}
+
+ALWAYS_INLINE talc_cpu_exponential talc_cpu_exponential_of(float x, float less)
 {
     const float log2_e = 0x1.715476p+0f, to_integer = 0x1.8p23f;
-    const float biased = x * log2_e + to_integer, n = biased - to_integer;
-    const float first = x - n * 0x1.63p-1f, second = n * 0x1.bd0106p-13f;
+    const float biased = (x - less) * log2_e + to_integer, n = biased - to_integer;
+    const float first = x - n * 0x1.63p-1f, second = n * 0x1.bd0106p-13f - less;
     const float r = first + second, rr = r * r;
     const float p = 0x1.fffffcp-2f + 0x1.555490p-3f * r +
                     (0x1.5558f4p-5f + 0x1.123a38p-7f * r + 0x1.6a23b0p-10f * rr) * rr;
-    const int32_t bits = (int32_t)(talc_cpu_bits_of_float(biased) - 0x4b400000);
-    return (talc_cpu_exponential){ bits, first + (second + p * rr) };
+    const int32_t power = (int32_t)(talc_cpu_bits_of_float(biased) << 23);
+    return (talc_cpu_exponential){ power, first + (second + p * rr) };
 }
 
-/* 0 from -104 down and infinite from 89 up. 2^n in two factors, which are normal where the result is not. */
+/* e's number times `factor`, which is at most 1. 2^n in two factors, as neither it nor the result need be normal: half of 2^n, but not
+ * less than 2^-100, and what is missing. */
+ALWAYS_INLINE float talc_cpu_exponential_value(talc_cpu_exponential e, float factor)
+{
+    const int32_t least = talc_cpu_power(-99), power = e.power > least ? e.power : least;
+    const float half = talc_cpu_scaled(0.5f, power);
+    return (half + half * e.rest) * factor * talc_cpu_scaled(2, e.power - power);
+}
+
+/* 0 from -104 down and infinite from 89 up. */
 ALWAYS_INLINE float talc_cpu_exp(float x)
 {
-    const talc_cpu_exponential e = talc_cpu_exponential_of(talc_cpu_clamped(x, -104, 89));
-    const int32_t half = e.n >> 1;
-    return (1 + e.rest) * talc_cpu_power_of_2(half) * talc_cpu_power_of_2(e.n - half);
+    return talc_cpu_exponential_value(talc_cpu_exponential_of(talc_cpu_clamped(x, -104, 89), 0), 1);
 }
 
 /* -1 from -40 down. With half of 2^n, which is finite; where n is 0, this is `rest`, its sign included. */
 ALWAYS_INLINE float talc_cpu_expm1(float x)
 {
-    const talc_cpu_exponential e = talc_cpu_exponential_of(talc_cpu_clamped(x, -40, 89));
-    const float half = talc_cpu_power_of_2(e.n - 1);
+    const talc_cpu_exponential e = talc_cpu_exponential_of(talc_cpu_clamped(x, -40, 89), 0);
+    const float half = talc_cpu_scaled(0.5f, e.power);
     return 2 * (half * e.rest - (0.5f - half));
 }
 
@@ -104,28 +103,22 @@ ALWAYS_INLINE float talc_cpu_tanh(float x)
     return talc_cpu_float_of_bits(talc_cpu_bits_of_float(fabsf(e / (2 + e))) | sign);
 }
 
-/* e^(-a a) times a polynomial in t = 1 / (1 + 0.35 a), a = |x|; 0 from 10.1 up. In f64, because the roundings of f32 would be six units of
- * the last place. e^(-a a) is 2^(n + f), n as in talc_cpu_exponential_of. */
+/* e^(-a a) p / q of polynomials in a = |x| whose coefficients are positive, so that roundings do not grow; 0 from 10.1 up. The square
+ * is exact but for the last rounding: that of a's first twelve bits, and the difference of both squares. */
 ALWAYS_INLINE float talc_cpu_erfc(float x)
 {
-    const double log2_e = 0x1.71547652b82fep+0, to_integer = 0x1.8p52;
-    const double a = (double)(fabsf(x) > 10.1f ? 10.1f : fabsf(x)), t = 1 / (1 + 0.35 * a);
-    const double t_2 = t * t, t_4 = t_2 * t_2;
-    const double p = -0x1.96b03848ff873p-15 + 0x1.96ab0c397f686p-3 * t +
-                     (0x1.7e1320aaf5056p-3 + 0x1.fa18f2ce08be1p-3 * t) * t_2 +
-                     (-0x1.e7e03689a7f34p-5 + 0x1.4a06826fdbcc9p-1 * t +
-                      (-0x1.6a4dc5d7fa984p-1 + 0x1.a1c6a628eefefp-1 * t) * t_2) *
-                         t_4 +
-                     (-0x1.8fa754df79719p-2 + 0x1.0916ea3ef4839p-4 * t) * (t_4 * t_4);
-    const double y = -a * a * log2_e, biased = y + to_integer, f = y - (biased - to_integer),
-                 ff = f * f;
-    const double power = talc_cpu_double_of_bits((talc_cpu_bits_of_double(biased) + 1023) << 52);
-    const double e = 1 + f * (0x1.62e4302eeaf01p-1 + 0x1.ebfbdec2aaf88p-3 * f +
-                              (0x1.c6af6e9204111p-5 + 0x1.3b2b9fb574c9ap-7 * f +
-                               (0x1.5f07b4d995b01p-10 + 0x1.4308ff616309fp-13 * f) * ff) *
-                                  ff);
-    const double tail = p * (e * power);
-    return (float)(x < 0 ? 2 - tail : tail);
+    const float a = fabsf(x) > 10.1f ? 10.1f : fabsf(x);
+    const float first = talc_cpu_float_of_bits(talc_cpu_bits_of_float(a) & 0xfffff000);
+    const talc_cpu_exponential e =
+        talc_cpu_exponential_of(-first * first, (a - first) * (a + first));
+    const float p =
+        1 + a * (0x1.334b28p+0f + a * (0x1.62335cp-1f + a * (0x1.ae9f8ep-3f + a * 0x1.d84bfap-6f)));
+    const float q =
+        1 + a * (0x1.2a145p+1f +
+                 a * (0x1.28e576p+1f +
+                      a * (0x1.404646p+0f + a * (0x1.7dad0ep-2f + a * 0x1.a28d18p-5f))));
+    const float tail = talc_cpu_exponential_value(e, p / q);
+    return x < 0 ? 2 - tail : tail;
 }
 
 /* x = 2^k m, m from the root of 1/2 to the root of 2, and a polynomial in f = m - 1. A subnormal x is made normal first. */
