@@ -17,6 +17,7 @@
 #include "backends/cpu/batch_norm2d_blocks.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
+#include "backends/cpu/stream.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
 
@@ -83,17 +84,23 @@ static void normalise_task(void *pointer, int64_t task, int worker)
     const norm_context *context = pointer;
     const talc_batch_norm2d_problem *p = context->problem;
     const talc_cpu_block b = talc_cpu_block_of(p, &context->cut, task);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const bool streams = p->activation == TALC_ACTIVATION_NONE &&
+                         talc_cpu_streams(p->N * p->C * p->H * p->W * size, b.at.length * size);
     for (int64_t n = 0; n < b.at.rows; n++) {
         int64_t at = b.offset + n * b.at.step;
         for (int64_t c = b.c; c < b.end; c++, at += b.c_step) {
             const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
             const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
             void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
-            TALC_CPU_CALL(p->dtype, talc_cpu_norm,
-                          .normalise(b.at.length, x, residual, y, &context->affine[c]));
+            TALC_CPU_CALL(
+                p->dtype, talc_cpu_norm,
+                .normalise(b.at.length, streams, x, NULL, residual, y, &context->affine[c]));
             talc_cpu_activate(p->dtype, p->activation, b.at.length, y);
         }
     }
+    if (streams)
+        talc_cpu_stream_end();
 }
 
 static talc_cpu_affine affine_of(const talc_batch_norm2d_problem *p,

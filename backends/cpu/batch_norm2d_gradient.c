@@ -93,7 +93,7 @@ static void write_input(const gradient_context *context, int64_t c, int64_t at, 
     void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
     if (p->training)
         TALC_CPU_CALL(p->dtype, talc_cpu_norm,
-                      .input_gradient(n, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
+                      .input_gradient(n, false, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
     else /* an infinite x has no part in dx */
         TALC_CPU_CALL(p->dtype, talc_cpu_norm, .scale(n, g, dx, by->by_g));
 }

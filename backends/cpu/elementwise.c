@@ -17,8 +17,7 @@
 /* Whether a result is too large for the caches, in rows that are worth the trouble. */
 static bool streams_rows(const talc_walk *walk, int64_t size)
 {
-    return walk->segment * size >= TALC_CPU_PIECE &&
-           walk->steps * walk->segment * size >= TALC_CPU_STREAM_BYTES;
+    return talc_cpu_streams(walk->steps * walk->segment * size, walk->segment * size);
 }
 
 // ---- One operand --------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@
 #include "backends/cpu/activation.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/norm.h"
+#include "backends/cpu/stream.h"
 #include "backends/cpu/target.h"
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
@@ -31,6 +32,7 @@ typedef struct norm_context {
     int64_t rows, inner;
     int64_t parts, length;     /* of a row */
     int64_t rows_per_task;     /* where a row is one part */
+    bool streams;              /* y and dx, past the caches */
     talc_cpu_moments *moments; /* [rows][parts] */
     talc_cpu_sums *sums;       /* likewise */
 } norm_context;
@@ -44,6 +46,9 @@ static norm_context context_of(const talc_group_norm_problem *p, const talc_grou
     context.length = context.inner <= ROW_VALUES ? context.inner : PART_VALUES;
     context.parts = context.length == 0 ? 0 : talc_ceil_div(context.inner, context.length);
     context.rows_per_task = talc_larger(1, TASK_VALUES / talc_larger(1, context.inner));
+    context.streams = talc_cpu_streams(
+        context.rows * context.inner * (int64_t)talc_dtype_size(p->dtype),
+        (p->plane == 1 ? context.inner : p->plane) * (int64_t)talc_dtype_size(p->dtype));
     if (a != NULL) {
         context.moments = a->base.workspace;
         context.sums = a->base.workspace;
@@ -93,23 +98,23 @@ static void normalise(const norm_context *context, const talc_cpu_moments *m, in
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
     const double rstd = 1 / sqrt(m->squares / m->count + p->eps);
+    const bool streams = p->activation == TALC_ACTIVATION_NONE && context->streams;
     FOR_RUNS(run, context, row, first, end)
     {
         const void *x = talc_cpu_at(p->dtype, a->x, run.at);
         void *y = writable_at(p->dtype, a->y, run.at);
-        if (p->plane == 1) {
-            const talc_cpu_affine by = talc_cpu_affine_of(p->dtype, m->mean, rstd, 0);
-            TALC_CPU_CALL(p->dtype, talc_cpu_norm,
-                          .normalise_values(run.length, x,
-                                            talc_cpu_at(p->dtype, a->weight, run.affine),
-                                            talc_cpu_at(p->dtype, a->bias, run.affine), y, &by));
-        } else {
-            const double scale = rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
-            const talc_cpu_affine by = talc_cpu_affine_of(
-                p->dtype, m->mean, scale, talc_cpu_bias(p->dtype, a->bias, run.affine));
-            TALC_CPU_CALL(p->dtype, talc_cpu_norm, .normalise(run.length, x, NULL, y, &by));
-        }
+        const bool values = p->plane == 1; /* have weights of their own */
+        const void *weight = talc_cpu_at(p->dtype, a->weight, run.affine),
+                   *bias = talc_cpu_at(p->dtype, a->bias, run.affine);
+        const talc_cpu_affine by = talc_cpu_affine_of(
+            p->dtype, m->mean, values ? rstd : rstd * talc_cpu_weight(p->dtype, weight, 0),
+            values ? 0 : talc_cpu_bias(p->dtype, bias, 0));
+        TALC_CPU_CALL(p->dtype, talc_cpu_norm,
+                      .normalise(run.length, streams, x, values ? weight : NULL,
+                                 values ? bias : NULL, y, &by));
     }
+    if (streams)
+        talc_cpu_stream_end();
     talc_cpu_activate(p->dtype, p->activation, end - first,
                       writable_at(p->dtype, a->y, row * context->inner + first));
 }
@@ -232,8 +237,10 @@ static void write_input(const norm_context *context, const talc_cpu_sums *all, i
         const void *weights = weights_of(context, &run);
         by.by_g = weights != NULL ? rstd : rstd * talc_cpu_weight(p->dtype, a->weight, run.affine);
         TALC_CPU_CALL(p->dtype, talc_cpu_norm,
-                      .input_gradient(run.length, x, dy, weights, dx, &by));
+                      .input_gradient(run.length, context->streams, x, dy, weights, dx, &by));
     }
+    if (context->streams)
+        talc_cpu_stream_end();
 }
 
 static void gradient_rows_task(void *pointer, int64_t task, int worker)

@@ -1,19 +1,21 @@
 #include "backends/cpu/norm.h"
 
+#include "backends/cpu/stream.h"
 #include "backends/cpu/target.h"
 
 /* Sums are vector code of a fixed order: each of LANES sums takes every LANES-th value, and a last one what is behind the last LANES of a
- * stretch. */
-enum { LANES = 16 };
+ * stretch. They stand in two halves, as a vector of all would not stay in registers. */
+enum { LANES = 16, HALF = LANES / 2 };
 
-typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
+typedef double wide __attribute__((vector_size(HALF * sizeof(double))));
 
-#define EVERY_FOURTH(v, j) (((*v)[j] + (*v)[(j) + 8]) + ((*v)[(j) + 4] + (*v)[(j) + 12]))
+#define EVERY_FOURTH(j)                                                                            \
+    (((*low)[j] + (*high)[j]) + ((*low)[(j) + HALF / 2] + (*high)[(j) + HALF / 2]))
 
 /* By address, because how such a vector is passed depends on the vector units. */
-static inline double lanes_sum(const wide *v)
+static inline double lanes_sum(const wide *low, const wide *high)
 {
-    return (EVERY_FOURTH(v, 0) + EVERY_FOURTH(v, 2)) + (EVERY_FOURTH(v, 1) + EVERY_FOURTH(v, 3));
+    return (EVERY_FOURTH(0) + EVERY_FOURTH(2)) + (EVERY_FOURTH(1) + EVERY_FOURTH(3));
 }
 
 /* Of each stretch: g, made of d = x - from or of dy, and g d. */
@@ -21,10 +23,10 @@ static inline double lanes_sum(const wide *v)
     for (int64_t row = 0; row < at->rows; row++, first += at->step) {                              \
         int64_t i = first;                                                                         \
         const int64_t end = first + at->length;                                                    \
-        for (; i + LANES <= end; i += LANES) {                                                     \
-            const wide d = WIDE(x + i) - from, g = g_of_vector;                                    \
-            gs += g;                                                                               \
-            products += g * d;                                                                     \
+        for (; i + LANES <= end; i += HALF) {                                                      \
+            ADD_HALF(gs, products, g_of_vector)                                                    \
+            i += HALF;                                                                             \
+            ADD_HALF(more_gs, more_products, g_of_vector)                                          \
         }                                                                                          \
         for (; i < end; i++) {                                                                     \
             const double d = (double)x[i] - from, g = g_of_value;                                  \
@@ -33,7 +35,42 @@ static inline double lanes_sum(const wide *v)
         }                                                                                          \
     }
 
-#define WIDE(address) __builtin_convertvector(*(const stored *)(address), wide)
+#define ADD_HALF(gs, products, g_of_vector)                                                        \
+    {                                                                                              \
+        const wide d = WIDE(x + i) - from, g = g_of_vector;                                        \
+        gs += g;                                                                                   \
+        products += g * d;                                                                         \
+    }
+
+#define WIDE(address)         __builtin_convertvector(*(const stored *)(address), wide)
+
+/* Formulas of x[i] and so on, or, where results stream, of a cache line of each. */
+#define NORMALISED(AT)        ((AT(x) - mean) * scale + shift)
+#define WEIGHTED(AT)          (NORMALISED(AT) * AT(weight))
+#define BIASED(AT)            (NORMALISED(AT) + AT(bias))
+#define WEIGHTED_BIASED(AT)   (NORMALISED(AT) * AT(weight) + AT(bias))
+#define GRADIENT(AT)          (AT(dy) * by_g + ((AT(x) - mean) * by_x + shift))
+#define WEIGHTED_GRADIENT(AT) (AT(dy) * (AT(weight) * by_g) + ((AT(x) - mean) * by_x + shift))
+
+#define ELEMENT(address)      (address)[i]
+#define LINE(address)         (*(const line *)((address) + i))
+
+#define WRITE(y, T, formula)                                                                       \
+    {                                                                                              \
+        typedef T line __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));            \
+        enum { VALUES = sizeof(line) / sizeof(T) };                                                \
+        int64_t i = 0;                                                                             \
+        if (streams) {                                                                             \
+            for (; i < n && (uintptr_t)(y + i) % sizeof(line) != 0; i++)                           \
+                y[i] = formula(ELEMENT);                                                           \
+            for (; i + VALUES <= n; i += VALUES) {                                                 \
+                const line values = formula(LINE);                                                 \
+                talc_cpu_stream_line(y + i, &values);                                              \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < n; i++)                                                                         \
+            y[i] = formula(ELEMENT);                                                               \
+    }
 
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
     TALC_TARGET_CLONES static void add_sums_##suffix(const talc_cpu_stretches *at, const T *x,     \
@@ -41,8 +78,8 @@ static inline double lanes_sum(const wide *v)
                                                      talc_cpu_sums *to)                            \
     {                                                                                              \
         typedef T stored                                                                           \
-            __attribute__((vector_size(LANES * sizeof(T)), aligned(sizeof(T)), may_alias));        \
-        wide gs = { 0 }, products = { 0 };                                                         \
+            __attribute__((vector_size(HALF * sizeof(T)), aligned(sizeof(T)), may_alias));         \
+        wide gs = { 0 }, products = { 0 }, more_gs = { 0 }, more_products = { 0 };                 \
         int64_t first = 0;                                                                         \
         double sum = 0, product = 0;                                                               \
         if (dy == NULL)                                                                            \
@@ -51,49 +88,34 @@ static inline double lanes_sum(const wide *v)
             ADD(WIDE(dy + i), (double)dy[i])                                                       \
         else                                                                                       \
             ADD(WIDE(dy + i) * WIDE(weight + i), (double)dy[i] * (double)weight[i])                \
-        to->g += sum + lanes_sum(&gs);                                                             \
-        to->product += product + lanes_sum(&products);                                             \
+        to->g += sum + lanes_sum(&gs, &more_gs);                                                   \
+        to->product += product + lanes_sum(&products, &more_products);                             \
     }                                                                                              \
                                                                                                    \
-    TALC_TARGET_CLONES static void normalise_##suffix(int64_t n, const T *restrict x,              \
-                                                      const T *restrict residual, T *restrict y,   \
-                                                      const talc_cpu_affine *by)                   \
+    TALC_TARGET_CLONES static void normalise_##suffix(                                             \
+        int64_t n, bool streams, const T *restrict x, const T *restrict weight,                    \
+        const T *restrict bias, T *restrict y, const talc_cpu_affine *by)                          \
     {                                                                                              \
         const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
-        if (residual == NULL)                                                                      \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = (T)((x[i] - mean) * scale + shift);                                         \
+        if (weight == NULL && bias == NULL)                                                        \
+            WRITE(y, T, NORMALISED)                                                                \
+        else if (bias == NULL)                                                                     \
+            WRITE(y, T, WEIGHTED)                                                                  \
+        else if (weight == NULL)                                                                   \
+            WRITE(y, T, BIASED)                                                                    \
         else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                y[i] = (T)((x[i] - mean) * scale + shift + residual[i]);                           \
+            WRITE(y, T, WEIGHTED_BIASED)                                                           \
     }                                                                                              \
                                                                                                    \
-    TALC_TARGET_CLONES static void normalise_values_##suffix(                                      \
-        int64_t n, const T *restrict x, const T *restrict weight, const T *restrict bias,          \
-        T *restrict y, const talc_cpu_affine *by)                                                  \
-    {                                                                                              \
-        const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            A value = (x[i] - mean) * scale + shift;                                               \
-            if (weight != NULL)                                                                    \
-                value *= weight[i];                                                                \
-            if (bias != NULL)                                                                      \
-                value += bias[i];                                                                  \
-            y[i] = (T)value;                                                                       \
-        }                                                                                          \
-    }                                                                                              \
-                                                                                                   \
-    TALC_TARGET_CLONES static void input_gradient_##suffix(int64_t n, const T *x, const T *dy,     \
-                                                           const T *weight, T *restrict dx,        \
-                                                           const talc_cpu_gradient_affine *by)     \
+    TALC_TARGET_CLONES static void input_gradient_##suffix(                                        \
+        int64_t n, bool streams, const T *x, const T *dy, const T *weight, T *restrict dx,         \
+        const talc_cpu_gradient_affine *by)                                                        \
     {                                                                                              \
         const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
         if (weight == NULL)                                                                        \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dx[i] = dy[i] * by_g + ((x[i] - mean) * by_x + shift);                             \
+            WRITE(dx, T, GRADIENT)                                                                 \
         else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dx[i] = dy[i] * (weight[i] * by_g) + ((x[i] - mean) * by_x + shift);               \
+            WRITE(dx, T, WEIGHTED_GRADIENT)                                                        \
     }                                                                                              \
                                                                                                    \
     TALC_TARGET_CLONES static void scale_##suffix(int64_t n, const T *g, T *restrict dx,           \
@@ -105,8 +127,7 @@ static inline double lanes_sum(const wide *v)
     }                                                                                              \
                                                                                                    \
     const struct talc_cpu_norm_##suffix talc_cpu_norm_##suffix = {                                 \
-        add_sums_##suffix, normalise_##suffix, normalise_values_##suffix, input_gradient_##suffix, \
-        scale_##suffix                                                                             \
+        add_sums_##suffix, normalise_##suffix, input_gradient_##suffix, scale_##suffix             \
     };
 
 TALC_CPU_FLOATS(NORM_FUNCTIONS)

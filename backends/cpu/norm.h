@@ -70,15 +70,11 @@ typedef struct talc_cpu_gradient_affine {
         /* Adds the sums of g = dy, times weight where there is one a value; of g = x - from where dy is NULL. */ \
         void (*add_sums)(const talc_cpu_stretches *at, const T *x, const T *dy, const T *weight,                  \
                          double from, talc_cpu_sums *to);                                                         \
-        /* residual may be NULL. */                                                                               \
-        void (*normalise)(int64_t n, const T *restrict x, const T *restrict residual,                             \
-                          T *restrict y, const talc_cpu_affine *by);                                              \
-        /* A weight and a bias a value; NULL: 1 and 0. */                                                         \
-        void (*normalise_values)(int64_t n, const T *restrict x, const T *restrict weight,                        \
-                                 const T *restrict bias, T *restrict y,                                           \
-                                 const talc_cpu_affine *by);                                                      \
-        /* weight as above */                                                                                     \
-        void (*input_gradient)(int64_t n, const T *x, const T *dy, const T *weight,                               \
+        /* A weight and a bias, or residual, a value; NULL: 1 and 0. Where y streams, the caller ends that. */    \
+        void (*normalise)(int64_t n, bool streams, const T *restrict x, const T *restrict weight,                 \
+                          const T *restrict bias, T *restrict y, const talc_cpu_affine *by);                      \
+        /* weight and dx as above */                                                                              \
+        void (*input_gradient)(int64_t n, bool streams, const T *x, const T *dy, const T *weight,                 \
                                T *restrict dx, const talc_cpu_gradient_affine *by);                               \
         /* dx = g * by */                                                                                         \
         void (*scale)(int64_t n, const T *g, T *restrict dx, double by);                                          \

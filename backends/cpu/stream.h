@@ -28,9 +28,16 @@
 
 enum {
     TALC_CPU_STREAM_BYTES = 8 << 20, ///< larger results leave the caches before anyone reads them
+    TALC_CPU_STREAM_ROW = 1 << 10,
     TALC_CPU_CACHE_LINE = 64,
     TALC_CPU_PIECE = 2048 ///< bytes
 };
+
+/// Whether results in rows of so many bytes are worth the trouble.
+static inline bool talc_cpu_streams(int64_t bytes, int64_t row)
+{
+    return bytes >= TALC_CPU_STREAM_BYTES && row >= TALC_CPU_STREAM_ROW;
+}
 
 /// How many of the bytes that begin at y come next: all, or what ends on a cache line.
 static inline size_t talc_cpu_piece(bool streams, const void *y, size_t bytes)

@@ -1,5 +1,6 @@
 /* Group, instance and layer norm: every row of the device against loops in long double, edges, and PyTorch's values. */
 #include "ops/backend.h"
+#include "tests/support/operands.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 
@@ -149,6 +150,33 @@ Test(group_norm, long_rows_are_those_of_the_oracle)
         { 1, 6, 30001, 3 }, { 2, 9000, 1, 1 }, { 1, 2, 65540, 1 }, { 3, 131, 127, 1 },
     };
     assert_shapes(shapes, sizeof shapes / sizeof *shapes);
+}
+
+/* From 8 MiB on, results go past the caches, a cache line at a time; those of a part of the samples do not. */
+Test(group_norm, large_results_have_the_bits_of_their_samples)
+{
+    static const struct {
+        int64_t N, C, plane, groups, samples;
+    } cases[] = { { 3, 8, 100003, 4, 1 }, { 2100, 1001, 1, 1, 525 }, { 12, 6, 30011, 6, 4 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_dims dims = D(cases[i].N, cases[i].C, cases[i].plane);
+        talc_tensor *x = random_operand(TALC_F32, dims, 1), *dy = random_operand(TALC_F32, dims, 2);
+        const talc_tensor *weight = random_operand(TALC_F32, D(cases[i].C), 3),
+                          *bias = random_operand(TALC_F32, D(cases[i].C), 4);
+        talc_require_grad(x, true);
+        talc_tensor *y = talc_group_norm(x, cases[i].groups, weight, bias, NULL);
+        cr_assert(talc_backward_from(y, dy), "%s", talc_error_message());
+        for (int64_t n = 0; n < cases[i].N; n += cases[i].samples) {
+            const int64_t end = n + cases[i].samples;
+            talc_tensor *part = talc_clone(talc_slice(talc_detach(x), 0, n, end, 1));
+            talc_require_grad(part, true);
+            talc_tensor *y_part = talc_group_norm(part, cases[i].groups, weight, bias, NULL);
+            cr_assert(talc_backward_from(y_part, talc_clone(talc_slice(dy, 0, n, end, 1))));
+            cr_assert(same_bits(talc_slice(y, 0, n, end, 1), y_part), "case %d", (int)i);
+            cr_assert(same_bits(talc_slice(talc_grad(x), 0, n, end, 1), talc_grad(part)),
+                      "gradient of case %d", (int)i);
+        }
+    }
 }
 
 // ---- The three names ----------------------------------------------------------------------------------------
