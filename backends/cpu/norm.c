@@ -52,26 +52,6 @@ static inline double lanes_sum(const wide *low, const wide *high)
 #define GRADIENT(AT)          (AT(dy) * by_g + ((AT(x) - mean) * by_x + shift))
 #define WEIGHTED_GRADIENT(AT) (AT(dy) * (AT(weight) * by_g) + ((AT(x) - mean) * by_x + shift))
 
-#define ELEMENT(address)      (address)[i]
-#define LINE(address)         (*(const line *)((address) + i))
-
-#define WRITE(y, T, formula)                                                                       \
-    {                                                                                              \
-        typedef T line __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));            \
-        enum { VALUES = sizeof(line) / sizeof(T) };                                                \
-        int64_t i = 0;                                                                             \
-        if (streams) {                                                                             \
-            for (; i < n && (uintptr_t)(y + i) % sizeof(line) != 0; i++)                           \
-                y[i] = formula(ELEMENT);                                                           \
-            for (; i + VALUES <= n; i += VALUES) {                                                 \
-                const line values = formula(LINE);                                                 \
-                talc_cpu_stream_line(y + i, &values);                                              \
-            }                                                                                      \
-        }                                                                                          \
-        for (; i < n; i++)                                                                         \
-            y[i] = formula(ELEMENT);                                                               \
-    }
-
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
     TALC_TARGET_CLONES static void add_sums_##suffix(const talc_cpu_stretches *at, const T *x,     \
                                                      const T *dy, const T *weight, double from,    \
@@ -98,13 +78,13 @@ static inline double lanes_sum(const wide *low, const wide *high)
     {                                                                                              \
         const A mean = (A)by->mean, scale = (A)by->scale, shift = (A)by->shift;                    \
         if (weight == NULL && bias == NULL)                                                        \
-            WRITE(y, T, NORMALISED)                                                                \
+            TALC_CPU_WRITE(streams, n, y, T, NORMALISED)                                           \
         else if (bias == NULL)                                                                     \
-            WRITE(y, T, WEIGHTED)                                                                  \
+            TALC_CPU_WRITE(streams, n, y, T, WEIGHTED)                                             \
         else if (weight == NULL)                                                                   \
-            WRITE(y, T, BIASED)                                                                    \
+            TALC_CPU_WRITE(streams, n, y, T, BIASED)                                               \
         else                                                                                       \
-            WRITE(y, T, WEIGHTED_BIASED)                                                           \
+            TALC_CPU_WRITE(streams, n, y, T, WEIGHTED_BIASED)                                      \
     }                                                                                              \
                                                                                                    \
     TALC_TARGET_CLONES static void input_gradient_##suffix(                                        \
@@ -113,9 +93,9 @@ static inline double lanes_sum(const wide *low, const wide *high)
     {                                                                                              \
         const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
         if (weight == NULL)                                                                        \
-            WRITE(dx, T, GRADIENT)                                                                 \
+            TALC_CPU_WRITE(streams, n, dx, T, GRADIENT)                                            \
         else                                                                                       \
-            WRITE(dx, T, WEIGHTED_GRADIENT)                                                        \
+            TALC_CPU_WRITE(streams, n, dx, T, WEIGHTED_GRADIENT)                                   \
     }                                                                                              \
                                                                                                    \
     TALC_TARGET_CLONES static void scale_##suffix(int64_t n, const T *g, T *restrict dx,           \

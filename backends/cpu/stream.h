@@ -86,6 +86,28 @@ static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes
 #endif
 }
 
+/* An argument in a formula of TALC_CPU_WRITE: its element, or its cache line from there on. */
+#define TALC_CPU_ELEMENT(address) (address)[at]
+#define TALC_CPU_LINE(address)    (*(const line *)((address) + at))
+
+/// y[i] = formula(AT), of type T, for all i below n; AT(x) in the formula is x[i]. If `streams`, past the caches.
+#define TALC_CPU_WRITE(streams, n, y, T, formula)                                                  \
+    {                                                                                              \
+        typedef T line __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));            \
+        int64_t at = 0;                                                                            \
+        if (streams) {                                                                             \
+            for (; at < (n) && (uintptr_t)((y) + at) % sizeof(line) != 0; at++)                    \
+                (y)[at] = formula(TALC_CPU_ELEMENT);                                               \
+            for (; at + (int64_t)(sizeof(line) / sizeof(T)) <= (n);                                \
+                 at += sizeof(line) / sizeof(T)) {                                                 \
+                const line values = formula(TALC_CPU_LINE);                                        \
+                talc_cpu_stream_line((y) + at, &values);                                           \
+            }                                                                                      \
+        }                                                                                          \
+        for (; at < (n); at++)                                                                     \
+            (y)[at] = formula(TALC_CPU_ELEMENT);                                                   \
+    }
+
 static inline void talc_cpu_stream_end(void)
 {
 #if defined(__SSE2__)

@@ -89,6 +89,23 @@ Test(softmax, equal_elements_keep_the_bound)
 }
 
 /* numpy: x = [1, 2, 3]; exp(x) / sum(exp(x)) and its logarithm, to 17 digits. */
+/* From 8 MiB on, results go past the caches, a cache line at a time; those of some rows do not. */
+Test(softmax, large_results_have_the_bits_of_their_rows)
+{
+    static const int64_t lengths[] = { 10, 601, 1000, 5003 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int log = 0; log < 2; log++) {
+            const int64_t part = 750000 / lengths[i];
+            const talc_tensor *x =
+                random_operand(TALC_F32, TALC_DIMS(3 * part, lengths[i]), (uint64_t)i);
+            const talc_tensor *y = call(log, "rows", x, 1);
+            for (int64_t row = 0; row < 3 * part; row += part)
+                cr_assert(same_bits(talc_slice(y, 0, row, row + part, 1),
+                                    call(log, "rows", talc_slice(x, 0, row, row + part, 1), 1)),
+                          "%d elements, log %d, rows from %d", (int)lengths[i], log, (int)row);
+        }
+}
+
 Test(softmax, matches_numpy)
 {
     const double x[] = { 1, 2, 3 };
