@@ -4,18 +4,16 @@
 #include "backends/cpu/target.h"
 
 /* Sums are vector code of a fixed order: each of LANES sums takes every LANES-th value, and a last one what is behind the last LANES of a
- * stretch. They stand in two halves, as a vector of all would not stay in registers. */
-enum { LANES = 16, HALF = LANES / 2 };
+ * stretch. They stand in PARTS vectors, as one of all would not stay in registers. */
+enum { LANES = 16, PARTS = 4, WIDTH = LANES / PARTS };
 
-typedef double wide __attribute__((vector_size(HALF * sizeof(double))));
-
-#define EVERY_FOURTH(j)                                                                            \
-    (((*low)[j] + (*high)[j]) + ((*low)[(j) + HALF / 2] + (*high)[(j) + HALF / 2]))
+typedef double wide __attribute__((vector_size(WIDTH * sizeof(double))));
 
 /* By address, because how such a vector is passed depends on the vector units. */
-static inline double lanes_sum(const wide *low, const wide *high)
+static inline double lanes_sum(const wide v[PARTS])
 {
-    return (EVERY_FOURTH(0) + EVERY_FOURTH(2)) + (EVERY_FOURTH(1) + EVERY_FOURTH(3));
+    const wide sum = (v[0] + v[2]) + (v[1] + v[3]);
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 /* Of each stretch: g, made of d = x - from or of dy, and g d. */
@@ -23,23 +21,17 @@ static inline double lanes_sum(const wide *low, const wide *high)
     for (int64_t row = 0; row < at->rows; row++, first += at->step) {                              \
         int64_t i = first;                                                                         \
         const int64_t end = first + at->length;                                                    \
-        for (; i + LANES <= end; i += HALF) {                                                      \
-            ADD_HALF(gs, products, g_of_vector)                                                    \
-            i += HALF;                                                                             \
-            ADD_HALF(more_gs, more_products, g_of_vector)                                          \
-        }                                                                                          \
+        while (i + LANES <= end)                                                                   \
+            for (int part = 0; part < PARTS; part++, i += WIDTH) {                                 \
+                const wide d = WIDE(x + i) - from, g = g_of_vector;                                \
+                gs[part] += g;                                                                     \
+                products[part] += g * d;                                                           \
+            }                                                                                      \
         for (; i < end; i++) {                                                                     \
             const double d = (double)x[i] - from, g = g_of_value;                                  \
             sum += g;                                                                              \
             product += g * d;                                                                      \
         }                                                                                          \
-    }
-
-#define ADD_HALF(gs, products, g_of_vector)                                                        \
-    {                                                                                              \
-        const wide d = WIDE(x + i) - from, g = g_of_vector;                                        \
-        gs += g;                                                                                   \
-        products += g * d;                                                                         \
     }
 
 #define WIDE(address)         __builtin_convertvector(*(const stored *)(address), wide)
@@ -58,8 +50,8 @@ static inline double lanes_sum(const wide *low, const wide *high)
                                                      talc_cpu_sums *to)                            \
     {                                                                                              \
         typedef T stored                                                                           \
-            __attribute__((vector_size(HALF * sizeof(T)), aligned(sizeof(T)), may_alias));         \
-        wide gs = { 0 }, products = { 0 }, more_gs = { 0 }, more_products = { 0 };                 \
+            __attribute__((vector_size(WIDTH * sizeof(T)), aligned(sizeof(T)), may_alias));        \
+        wide gs[PARTS] = { 0 }, products[PARTS] = { 0 };                                           \
         int64_t first = 0;                                                                         \
         double sum = 0, product = 0;                                                               \
         if (dy == NULL)                                                                            \
@@ -68,8 +60,8 @@ static inline double lanes_sum(const wide *low, const wide *high)
             ADD(WIDE(dy + i), (double)dy[i])                                                       \
         else                                                                                       \
             ADD(WIDE(dy + i) * WIDE(weight + i), (double)dy[i] * (double)weight[i])                \
-        to->g += sum + lanes_sum(&gs, &more_gs);                                                   \
-        to->product += product + lanes_sum(&products, &more_products);                             \
+        to->g += sum + lanes_sum(gs);                                                              \
+        to->product += product + lanes_sum(products);                                              \
     }                                                                                              \
                                                                                                    \
     TALC_TARGET_CLONES static void normalise_##suffix(                                             \
