@@ -164,7 +164,7 @@ static void finish_band(const depthwise_context *c, const depthwise_tile *tile, 
                                      talc_cpu_at(p->dtype, c->arguments->residual, at));
         if (c->stores == STREAM_BAND)
             talc_cpu_stream_copy((char *)c->arguments->y + at * size, out, (size_t)(count * size),
-                                 NULL);
+                                 out);
     }
 }
 

@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst
 }
 
 /// memcpy past the caches; any alignment, no overlap. The copier calls talc_cpu_stream_end before others may read. As many bytes
-/// from `next` on are fetched meanwhile, for memory would rest while the next piece is computed; it is no pointer that must be valid.
+/// from `next` on are fetched meanwhile, for memory would rest while the next piece is computed; that need not be valid, and may be src.
 static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes, const void *next)
 {
 #if defined(__SSE2__)
@@ -75,6 +75,7 @@ static inline void talc_cpu_stream_copy(char *dst, const char *src, size_t bytes
     size_t i = head;
     for (; i + TALC_CPU_CACHE_LINE <= bytes; i += TALC_CPU_CACHE_LINE) {
         __builtin_prefetch((const char *)next + i);
+#pragma GCC unroll 4
         for (size_t j = i; j < i + TALC_CPU_CACHE_LINE; j += REGISTER)
             _mm_stream_si128((__m128i *)(void *)(dst + j),
                              _mm_loadu_si128((const __m128i *)(const void *)(src + j)));
