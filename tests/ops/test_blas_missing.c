@@ -78,8 +78,8 @@ static const char *least_row(const talc_matmul_problem *problem)
 
 Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
 {
-    /* By measurement on an H200: `direct` is before cuBLAS up to some millions of products of sums of up to 256, `dot` where B
-     * is a few MB or there are many of them. */
+    /* By measurement on an H200: `direct` is before cuBLAS up to some millions of products of sums of up to some hundreds, `dot` where
+     * B is a few MB or there are many of them. */
     static const struct {
         int64_t batch, M, N, K;
         bool transpose_b;
@@ -87,8 +87,8 @@ Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
     } cases[] = {
         { 1, 64, 64, 64, false, "direct" },      { 1, 128, 128, 256, false, "direct" },
         { 1, 512, 2048, 512, false, "cublas" },  { 1, 8, 8, 257, true, "direct" },
-        { 1, 8, 8, 512, true, "cublas" },        { 1, 1, 8, 257, false, "direct" },
-        { 1, 1, 8, 512, false, "cublas" },       { 1024, 64, 64, 1, false, "direct" },
+        { 1, 8, 8, 2048, true, "cublas" },       { 1, 1, 8, 257, false, "direct" },
+        { 1, 1, 8, 2048, false, "cublas" },      { 1024, 64, 64, 1, false, "direct" },
         { 2048, 64, 64, 1, false, "cublas" },    { 1, 8, 8, 0, true, "direct" },
         { 1, 20000, 20000, 1, false, "cublas" }, { 1, 8192, 8192, 8192, false, "cublas" },
         { 1, 8, 8, 1 << 24, false, "cublas" },   { 1, 1, 1 << 16, 4096, true, "cublas" },
@@ -117,10 +117,10 @@ static const char *conv2d_refusal(const char *name)
 {
     const talc_conv2d_problem pointwise = { .dtype = TALC_F32,
                                             .N = 1,
-                                            .C = 8,
+                                            .C = 512,
                                             .H = 64,
                                             .W = 64,
-                                            .OC = 8,
+                                            .OC = 512,
                                             .KH = 1,
                                             .KW = 1,
                                             .stride_h = 1,
