@@ -3,6 +3,7 @@
 #include "ops/algorithm.h"
 #include "ops/matmul.h"
 #include "ops/separable_conv2d.h"
+#include "tensor/autograd.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/shown.h"
@@ -167,24 +168,31 @@ static void observe(talc_observer *observer, const talc_observation *observation
 
 // ---- The pass ----------------------------------------------------------------------------------------------
 
-static bool run_forward(explaining *self, talc_module *module, talc_tensor *x)
+static bool run_forward(explaining *self, talc_module *module, talc_tensor *x, bool train)
 {
     talc_scope *scope = talc_scope_enter();
     bool *modes = scope == NULL ? NULL : talc_module_evaluate("module_explain", module);
     bool ran = false;
     if (modes != NULL) {
+        if (train) {
+            talc_module_train(module);
+            talc_no_grad_leave(); /* which talc_module_evaluate entered */
+        }
         talc_forward_hooks *hooks = talc_forward_hook(&self->hooks.base);
         talc_observer *observer = talc_observe(&self->observer.base);
         ran = talc_forward(module, x) != NULL;
         talc_observe(observer);
         talc_forward_hook(hooks);
+        if (train)
+            talc_no_grad_enter();
         talc_module_restore_modes(module, modes);
     }
     talc_scope_leave(scope);
     return ran && !talc_failed();
 }
 
-bool talc_module_explain(talc_module *module, talc_tensor *x, talc_module_explanation *explanation)
+static bool explain(talc_module *module, talc_tensor *x, bool train,
+                    talc_module_explanation *explanation)
 {
     if (explanation != NULL)
         *explanation = (talc_module_explanation){ 0 };
@@ -195,12 +203,23 @@ bool talc_module_explain(talc_module *module, talc_tensor *x, talc_module_explan
     explaining self = { .root = module };
     self.hooks = (struct hooks){ { .group = group, .enter = enter, .leave = leave }, &self };
     self.observer = (struct observer){ { .observe = observe }, &self };
-    if (!run_forward(&self, module, x)) {
+    if (!run_forward(&self, module, x, train)) {
         talc_memory_free(self.steps);
         return false;
     }
     *explanation = (talc_module_explanation){ self.count, self.steps };
     return true;
+}
+
+bool talc_module_explain(talc_module *module, talc_tensor *x, talc_module_explanation *explanation)
+{
+    return explain(module, x, false, explanation);
+}
+
+bool talc_module_explain_training(talc_module *module, talc_tensor *x,
+                                  talc_module_explanation *explanation)
+{
+    return explain(module, x, true, explanation);
 }
 
 void talc_module_explanation_free(talc_module_explanation *explanation)

@@ -162,6 +162,11 @@ typedef struct talc_module_explanation {
 /// were. The steps are the caller's to free by talc_module_explanation_free; without steps on failure.
 TALC_API bool talc_module_explain(talc_module *module, talc_tensor *x,
                                   talc_module_explanation *explanation);
+
+/// The same of a pass in training mode, which fuses less where the thread records gradients: an activation whose gradient does not follow
+/// from its result is an op of its own then. Running statistics move, as by every such pass.
+TALC_API bool talc_module_explain_training(talc_module *module, talc_tensor *x,
+                                           talc_module_explanation *explanation);
 TALC_API void talc_module_explanation_print(FILE *file, const talc_module_explanation *explanation);
 TALC_API void talc_module_explanation_free(talc_module_explanation *explanation); ///< NULL passes
 

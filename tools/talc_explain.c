@@ -12,13 +12,15 @@ typedef struct arguments {
     const char *texts[2]; ///< the problem, or the shapes of x and w
     bool bias;
     talc_dtype dtype;
+    bool train;
 } arguments;
 
-enum { KEY_BIAS = 3000, KEY_DTYPE };
+enum { KEY_BIAS = 3000, KEY_DTYPE, KEY_TRAIN };
 
 static const struct argp_option options[] = {
     { "bias", KEY_BIAS, NULL, 0, "with a bias (for shapes)", 3 },
     { "dtype", KEY_DTYPE, "NAME", 0, "f32 or f64 (for shapes)", 3 },
+    { "train", KEY_TRAIN, NULL, 0, "of a model in training, with its gradient recorded", 3 },
     { 0 },
 };
 
@@ -38,6 +40,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             argp_error(state, "--dtype: '%s' is not f32 or f64", TALC_SHOWN(argument));
         self->conv2d.shaped = true;
         return 0;
+    case KEY_TRAIN:
+        self->train = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num >= 2)
             argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
@@ -46,6 +51,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_END:
         if (state->arg_num == 0)
             argp_error(state, "give a problem, or the shapes of x and w");
+        if (self->train && (state->arg_num > 1 || model_find(self->texts[0]) == NULL))
+            argp_error(state, "--train is for models, which '%s' is not",
+                       TALC_SHOWN(self->texts[0]));
         if (state->arg_num == 1 && self->conv2d.shaped)
             argp_error(state,
                        "the problem '%s' has all options but --algorithm in its text; give the "
@@ -192,15 +200,20 @@ static int print_steps(const talc_device *device, const talc_module_explanation 
 }
 
 static int explain_model(const network *known, const char *algorithm, talc_device *device,
-                         bool json)
+                         bool train, bool json)
 {
     if (algorithm != NULL)
         talc_algorithm_force("conv2d", algorithm);
     talc_module *model = model_new(known, 0, NULL);
     talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
     talc_module_explanation explanation = { 0 };
-    const bool explained = model != NULL && x != NULL && talc_module_to(model, device) &&
-                           talc_module_explain(model, x, &explanation);
+    if (train)
+        talc_no_grad_leave();
+    const bool explained =
+        model != NULL && x != NULL && talc_module_to(model, device) &&
+        (train ? talc_module_explain_training : talc_module_explain)(model, x, &explanation);
+    if (train)
+        talc_no_grad_enter();
     const int code = explained ? print_steps(device, &explanation, json) : tool_fail_talc();
     talc_module_explanation_free(&explanation);
     talc_module_free(model);
@@ -217,7 +230,7 @@ int command_explain(int argc, char **argv)
     const char *algorithm = self.conv2d.options.algorithm;
     const network *known = self.texts[1] == NULL ? model_find(self.texts[0]) : NULL;
     if (known != NULL)
-        return explain_model(known, algorithm, device, self.tool.json);
+        return explain_model(known, algorithm, device, self.train, self.tool.json);
     if (self.texts[1] == NULL && strchr(conv2d_text(&self), ':') != NULL)
         return explain_op(self.texts[0], algorithm, device, self.tool.json);
     return explain_conv2d(&self, device);

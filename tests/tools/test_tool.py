@@ -179,6 +179,10 @@ class Basics(Tool):
         self.assertEqual(steps[-1]["output"], [1, 10])
         forced = self.json("explain", "lenet", "--algorithm", "reference")["steps"]
         self.assertEqual({step["algorithm"] for step in forced if step["op"] == "conv2d"}, {"reference"})
+        trained = self.json("explain", "mobilenet_v2", "--train")["steps"]
+        self.assertEqual([step["does"] for step in trained[:2]], ["Conv2d", "BatchNorm2d + relu6"])
+        silu = [step["op"] for step in self.json("explain", "efficientnet_b0", "--train")["steps"]].count("silu")
+        self.assertEqual((silu, self.ok("explain", "efficientnet_b0").count("silu ")), (49, 49))
         text = self.ok("explain", "lenet")
         self.assertRegex(text, r"fc1 +Linear \+ relu +linear +\[1,120\]")
 
