@@ -88,7 +88,7 @@ typedef struct talc_forward_hooks {
     bool no_pairs;
     /// `count` modules, at most TALC_GROUP_MAX, and what follows them in their chain are applied as one op. FOLDS comes
     /// first: ops until RUNS make operands that are kept for later calls. Unless `apart` is set, enter and leave
-    /// are not called for the modules of a group. NULL: not called.
+    /// are not called for the modules of a group, nor for those that a chain leaves out. NULL: not called.
     void (*group)(struct talc_forward_hooks *hooks, talc_module *const modules[], int count,
                   talc_group_phase phase);
     /// A module is about to be applied. NULL: not called.

@@ -379,13 +379,13 @@ static int spread(talc_module *const modules[], int count, talc_module **flat)
     return total;
 }
 
-/* Whether there is something to spread, and nobody who wants a Sequential's own output. */
+/* Whether there is something to spread or to leave out, and nobody who wants every module's own output. */
 static bool spreads(talc_module *const modules[], int count)
 {
     const talc_forward_hooks *hooks = talc_forward_hooked();
     bool any = false;
     for (int i = 0; i < count; i++)
-        any = any || modules[i]->kind == &talc_sequential_class;
+        any = any || modules[i]->kind == &talc_sequential_class || talc_dropout_passes(modules[i]);
     return any && talc_fusion_enabled() && (hooks == NULL || !hooks->apart);
 }
 

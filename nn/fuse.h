@@ -26,8 +26,8 @@
 /// data. Layer by layer it is the same: (K + 2) u for the convolution, six roundings for the norm. So the two may differ, by at
 /// most twice that. Nothing is folded where only an activation or a residual joins.
 ///
-/// A Sequential in a chain counts as its children, so that what follows it may join its last layer, except where every module's own
-/// output is wanted.
+/// A Sequential in a chain counts as its children, and a Dropout or DropPath in evaluation mode as nothing, so that what follows may join
+/// the layer before, except where every module's own output is wanted.
 ///
 /// A residual that a chain ends with (talc_chain_end) is an operand of the last op, if that is one of these.
 ///

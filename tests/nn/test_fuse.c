@@ -185,6 +185,26 @@ Test(fuse, the_end_of_a_chain_reaches_into_a_sequential)
     assert_all_freed();
 }
 
+/* Among layers, as all of a Sequential and alone; in train mode it stands between. */
+Test(fuse, a_dropout_in_evaluation_is_left_out)
+{
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_dropout(0.5), norm(),
+                                          TALC_SEQUENTIAL(talc_nn_drop_path(0.5)), talc_nn_relu())),
+                "conv2d ");
+    assert_runs(evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_dropout(0.5), norm())), "conv2d ");
+    talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), talc_nn_dropout(0), norm()));
+    talc_module *dropout = talc_module_child(chain, "1");
+    talc_tensor *x = op_numbers(cpu_device(), TALC_DIMS(2, 4, 5, 8), 1);
+    cr_assert(talc_forward_chain(&dropout, 1, x, NULL) == x);
+    assert_same_bits("with an end", talc_add(x, x),
+                     talc_forward_chain(&dropout, 1, x, &(talc_chain_end){ .residual = x }));
+    talc_module_train(dropout);
+    observed(chain, x);
+    cr_assert_not_null(strstr(counted.ops, "batch_norm2d "), "%s", counted.ops);
+    talc_module_free(chain);
+    assert_all_freed();
+}
+
 Test(fuse, what_is_recorded_is_not_folded)
 {
     talc_module *chain = evaluated(TALC_SEQUENTIAL(conv(0), norm(), talc_nn_relu()));
