@@ -4,8 +4,8 @@
 ///
 /// `rows` computes exponentials in the data's type, adds TERMS of f32 in order and goes on in f64. Softmaxes that lie side by side in
 /// memory go together, WIDTH at a time, so that memory is read in order whichever the dimension is, and so do short ones. `reference`
-/// computes all in f64. Both add the n exponentials of f64 data by blocked summation: sums of sqrt(n) terms, and then the sums, so that on any
-/// data no term goes through more than 2 sqrt(n) roundings. Tasks depend on the problem alone.
+/// computes all in f64. Both add the n exponentials of f64 data by blocked summation: sums of sqrt(n) terms, or of chunks, and then the sums,
+/// so that on any data no term goes through more than 32 + 2 sqrt(n) roundings. Tasks depend on the problem alone.
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/functions.h"
@@ -223,7 +223,7 @@ static const char *float_plan(const talc_device *device, const void *problem, si
     {                                                                                                                      \
         A kept[ROW];                                                                                                       \
         const A m = largest_##suffix(n, x);                                                                                \
-        double sum = 0;                                                                                                    \
+        double sum = 0, part = 0; /* of CHUNK chunks */                                                                    \
         for (int64_t begin = 0; begin < n; begin += CHUNK) {                                                               \
             const int64_t count = talc_smaller(CHUNK, n - begin);                                                          \
             A *e = n <= ROW ? kept + begin : kept;                                                                         \
@@ -231,11 +231,15 @@ static const char *float_plan(const talc_device *device, const void *problem, si
             for (int64_t i = 0; i < count && streams && n <= ROW;                                                          \
                  i += TALC_CPU_CACHE_LINE / (int64_t)sizeof(T))                                                            \
                 __builtin_prefetch(x + n + begin + i);                                                                     \
-            sum += exponentials_##suffix(count, x + begin, m, e);                                                          \
+            part += exponentials_##suffix(count, x + begin, m, e);                                                         \
+            if ((begin / CHUNK + 1) % CHUNK == 0) {                                                                        \
+                sum += part;                                                                                               \
+                part = 0;                                                                                                  \
+            }                                                                                                              \
             if (!logarithm && n > ROW)                                                                                     \
                 memcpy(y + begin, e, (size_t)count * sizeof *y);                                                           \
         }                                                                                                                  \
-        finish_##suffix(logarithm, streams, n, x, n <= ROW ? kept : y, m, sum, y);                                         \
+        finish_##suffix(logarithm, streams, n, x, n <= ROW ? kept : y, m, sum + part, y);                                  \
     }                                                                                                                      \
                                                                                                                            \
     TALC_TARGET_CLONES static void side_block_##suffix(const softmax_plan *plan,                                           \
