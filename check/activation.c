@@ -82,7 +82,9 @@ void talc_check_activate(check_due *due, talc_activation activation, talc_dtype 
     due->value = talc_check_activated(activation, due->value);
     if (!talc_check_activation_rounds(activation) || !isfinite(sum))
         return;
-    const double roundings = 8 + (activation == TALC_ACTIVATION_GELU ? fmin(sum * sum, 1e4) : 0);
+    /* gelu's argument x / sqrt(2) has two roundings, which erfc multiplies by x^2. */
+    const double roundings =
+        8 + (activation == TALC_ACTIVATION_GELU ? 2 * fmin(sum * sum, 1e4) : 0);
     due->extra += roundings * format.unit * (double)fabsl(due->value);
     if (activation == TALC_ACTIVATION_SIGMOID)
         due->extra += format.normal;

@@ -9,7 +9,7 @@
 /// exponent where the base is 0 and the exponent is not negative. Of a NaN maximum and minimum are NaN.
 ///
 /// Accuracy: each result is the f32 or f64 formula evaluated as written; for sigmoid and tanh within 4 ulp (a sigmoid below the smallest
-/// normal number may be 0), for silu, mish and hardswish within 8, for gelu within 8 + x^2. Where PyTorch's values at infinity are NaN,
+/// normal number may be 0), for silu, mish and hardswish within 8, for gelu within 8 + 2 x^2. Where PyTorch's values at infinity are NaN,
 /// as silu's at -inf, so are these.
 #ifndef TALC_OPS_ELEMENTWISE_H
 #define TALC_OPS_ELEMENTWISE_H

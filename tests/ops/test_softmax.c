@@ -88,7 +88,6 @@ Test(softmax, equal_elements_keep_the_bound)
                 }
 }
 
-/* numpy: x = [1, 2, 3]; exp(x) / sum(exp(x)) and its logarithm, to 17 digits. */
 /* From 8 MiB on, results go past the caches, a cache line at a time; those of some rows do not. */
 Test(softmax, large_results_have_the_bits_of_their_rows)
 {
@@ -106,6 +105,7 @@ Test(softmax, large_results_have_the_bits_of_their_rows)
         }
 }
 
+/* numpy: x = [1, 2, 3]; exp(x) / sum(exp(x)) and its logarithm, to 17 digits. */
 Test(softmax, matches_numpy)
 {
     const double x[] = { 1, 2, 3 };
