@@ -21,7 +21,7 @@ TALC_BEGIN_DECLARATIONS
     X(pointwise_tf32_mma, "f16 on tensor cores, f32 sums",          TALC_TF32) \
     X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \
     X(split,     "the data's own type, FMA",                       TALC_STRICT) \
-    X(pointwise, "products in the data's own type by cuBLAS, FMA", TALC_STRICT) \
+    X(pointwise, "the data's own type, FMA",                       TALC_STRICT) \
     X(direct,    "the data's own type, FMA",                       TALC_STRICT) \
     X(im2col,    "products by cuBLAS, FMA, or in halves on tensor cores", TALC_STRICT)
 // clang-format on
