@@ -211,6 +211,9 @@ class WithTorch(unittest.TestCase):
             with open(out, "rb") as file:
                 self.assertEqual(file.read(), before)
             self.assertFalse(pathlib.Path(out + ".part").exists())
+            os.symlink(out, out + ".link")
+            subprocess.run([*convert, checkpoint, out + ".link"], check=True, capture_output=True)
+            self.assertTrue(os.path.islink(out + ".link"))
             done = subprocess.run([*convert, checkpoint, out, "--rename", ".*=one"], capture_output=True, text=True)
             self.assertIn("two tensors are named 'one", done.stderr)
 
