@@ -220,7 +220,8 @@ static void run(talc_device *device, problem<T> p, const strided_index<2, uint64
                     (unsigned)(p.batch < 65535 ? p.batch : 65535));
     const auto kernel = multiply<T, A_ALONG_K, B_ALONG_K>;
     const size_t bytes = copies > SUMS ? copies : SUMS;
-    (void)allow_shared(kernel, STAGES * STAGE); /* without it the launch fails, which the caller reports */
+    /* Without it the launch fails, which the caller reports. */
+    (void)allow_shared(kernel, STAGES * STAGE);
     kernel<<<grid, BLOCK, bytes, talc_cuda_stream(device)>>>(p, products);
 }
 
