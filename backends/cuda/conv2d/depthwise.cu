@@ -325,12 +325,12 @@ static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
            run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream);
 }
 
-/* As those of one image: a thread for each gives the GPU more to do than tiles. */
+/* As those of one image: a thread for each gives the GPU more to do than tiles, where its taps are few. */
 static bool has_few_outputs(const talc_device *device, const talc_conv2d_problem *p)
 {
     constexpr int64_t THREADS = 2048; /* of a multiprocessor */
-    return p->N * p->OC * p->OH * p->OW <=
-           2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
+    return p->KH * p->KW <= 25 && p->N * p->OC * p->OH * p->OW <=
+                                      2 * THREADS * talc_cuda_state_of(device)->multiprocessors;
 }
 
 template <typename T>
