@@ -3,6 +3,7 @@
 #include "ops/backend.h"
 #include "ops/choice.h"
 #include "ops/labels.h"
+#include "ops/lines.h"
 #include "ops/operand.h"
 #include "tensor/observe.h"
 #include "tensor/run.h"
@@ -11,6 +12,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const OP = "cross_entropy", *const GRADIENT = "cross_entropy.grad_input";
 
@@ -60,25 +62,18 @@ static bool check_options(const talc_tensor *logits, const talc_cross_entropy_op
 static talc_cross_entropy_problem problem_of(const talc_tensor *x,
                                              const talc_cross_entropy_options *options)
 {
-    const int at = talc_labels_class_dim(x);
+    const talc_lines_problem lines = talc_lines_of(x, x, talc_labels_class_dim(x));
     talc_cross_entropy_problem p = { .dtype = x->dtype,
                                      .reduction = options->reduction,
                                      .ignore_index = talc_labels_ignored(options->ignore_index),
                                      .label_smoothing = options->label_smoothing,
                                      .weighted = options->class_weights != NULL,
-                                     .C = x->dims[at],
-                                     .x_stride = x->strides[at],
-                                     .samples = 1 };
-    for (int i = 0; i < x->rank; i++) {
-        if (i == at)
-            continue;
-        p.outer_dims[p.outer_rank] = x->dims[i];
-        p.x_strides[p.outer_rank++] = x->strides[i];
-        p.samples *= x->dims[i];
-    }
-    if (p.samples > 0)
-        p.outer_rank =
-            talc_shape_coalesce(p.outer_rank, p.outer_dims, (int64_t *const[]){ p.x_strides }, 1);
+                                     .C = lines.extent,
+                                     .x_stride = lines.x_stride,
+                                     .samples = lines.outer,
+                                     .outer_rank = lines.outer_rank };
+    memcpy(p.outer_dims, lines.outer_dims, sizeof p.outer_dims);
+    memcpy(p.x_strides, lines.x_strides, sizeof p.x_strides);
     return p;
 }
 

@@ -12,34 +12,14 @@ static const char *const names[] = {
     [TALC_FORWARD] = "cumsum", [TALC_GRAD_INPUT] = "cumsum.grad_input"
 };
 
-static talc_cumsum_problem problem_of(talc_direction direction, const talc_tensor *x,
-                                      const talc_tensor *y, int dim)
-{
-    talc_cumsum_problem p = { .direction = direction, .dtype = x->dtype, .extent = 1, .outer = 1 };
-    for (int i = 0; i < x->rank; i++) {
-        if (i == dim) {
-            p.extent = x->dims[i];
-            p.y_stride = y->strides[i];
-            p.x_stride = x->strides[i];
-            continue;
-        }
-        p.outer_dims[p.outer_rank] = x->dims[i];
-        p.y_strides[p.outer_rank] = y->strides[i];
-        p.x_strides[p.outer_rank++] = x->strides[i];
-        p.outer *= x->dims[i];
-    }
-    p.outer_rank = talc_shape_coalesce(p.outer_rank, p.outer_dims,
-                                       (int64_t *const[]){ p.y_strides, p.x_strides }, 2);
-    return p;
-}
-
 static talc_tensor *cumsum(talc_direction direction, const talc_tensor *x, int dim)
 {
     const char *const op = names[direction];
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
     if (y == NULL)
         return NULL;
-    const talc_cumsum_problem problem = problem_of(direction, x, y, dim);
+    talc_cumsum_problem problem = talc_lines_of(x, y, dim);
+    problem.direction = direction;
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->cumsum, &problem, NULL, 0) ||
         talc_numel(y) == 0)

@@ -13,7 +13,7 @@
 #ifndef TALC_OPS_CUMSUM_H
 #define TALC_OPS_CUMSUM_H
 
-#include "algorithm.h"
+#include "lines.h"
 
 TALC_BEGIN_DECLARATIONS
 
@@ -22,20 +22,9 @@ TALC_API talc_tensor *talc_cumsum(const talc_tensor *x, int dim);
 
 // ---- What backends implement --------------------------------------------------------------------------------
 
-/// One line of `extent` elements for every index of the outer dimensions, added from its first element on, or, for TALC_GRAD_INPUT,
-/// from its last one back: x is dy then, and y dx. y has x's shape and is contiguous, so its strides differ from x's. Outer dimensions
-/// are merged where one stride serves two; no extent is 0.
-typedef struct talc_cumsum_problem {
-    talc_direction direction;
-    talc_dtype dtype;
-    int64_t extent;
-    int64_t y_stride, x_stride; ///< elements between neighbours of one line
-    int64_t outer;              ///< how many lines there are: product of outer_dims
-    int outer_rank;
-    int64_t outer_dims[TALC_MAX_RANK];
-    int64_t y_strides[TALC_MAX_RANK];
-    int64_t x_strides[TALC_MAX_RANK];
-} talc_cumsum_problem;
+/// Each line is added from its first element on, or, for TALC_GRAD_INPUT, from its last one back: x is dy then, and y dx. y is
+/// contiguous; no extent is 0.
+typedef talc_lines_problem talc_cumsum_problem;
 
 typedef struct talc_cumsum_arguments {
     talc_arguments base;

@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/elementwise.h"
 #include "ops/labels.h"
+#include "ops/lines.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
 #include "tensor/observe.h"
@@ -14,6 +15,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const OP = "nll_loss";
 
@@ -45,23 +47,18 @@ static bool check_options(const talc_tensor *x, const talc_nll_loss_options *opt
 static talc_nll_loss_problem problem_of(const talc_tensor *x, int64_t ignored)
 {
     const int at = talc_labels_class_dim(x);
+    const talc_lines_problem lines = talc_lines_of(x, x, at);
     talc_nll_loss_problem p = { .dtype = x->dtype,
                                 .ignore_index = talc_labels_ignored(ignored),
-                                .C = x->dims[at],
-                                .x_stride = x->strides[at],
-                                .samples = 1,
+                                .C = lines.extent,
+                                .x_stride = lines.x_stride,
+                                .samples = lines.outer,
+                                .outer_rank = lines.outer_rank,
                                 .inner = 1 };
-    for (int i = 0; i < x->rank; i++) {
-        if (i == at)
-            continue;
-        p.outer_dims[p.outer_rank] = x->dims[i];
-        p.x_strides[p.outer_rank++] = x->strides[i];
-        p.samples *= x->dims[i];
-        p.inner *= i > at ? x->dims[i] : 1;
-    }
-    if (p.samples > 0)
-        p.outer_rank =
-            talc_shape_coalesce(p.outer_rank, p.outer_dims, (int64_t *const[]){ p.x_strides }, 1);
+    memcpy(p.outer_dims, lines.outer_dims, sizeof p.outer_dims);
+    memcpy(p.x_strides, lines.x_strides, sizeof p.x_strides);
+    for (int i = at + 1; i < x->rank; i++)
+        p.inner *= x->dims[i];
     return p;
 }
 

@@ -10,27 +10,6 @@
 #include "tensor/run.h"
 #include "tensor/tape.h"
 
-static talc_softmax_problem problem_of(bool log, const talc_tensor *x, const talc_tensor *y,
-                                       int dim)
-{
-    talc_softmax_problem p = { .dtype = x->dtype, .log = log, .extent = 1, .outer = 1 };
-    for (int i = 0; i < x->rank; i++) {
-        if (i == dim) {
-            p.extent = x->dims[i];
-            p.y_stride = y->strides[i];
-            p.x_stride = x->strides[i];
-            continue;
-        }
-        p.outer_dims[p.outer_rank] = x->dims[i];
-        p.y_strides[p.outer_rank] = y->strides[i];
-        p.x_strides[p.outer_rank++] = x->strides[i];
-        p.outer *= x->dims[i];
-    }
-    p.outer_rank = talc_shape_coalesce(p.outer_rank, p.outer_dims,
-                                       (int64_t *const[]){ p.y_strides, p.x_strides }, 2);
-    return p;
-}
-
 // ---- Gradient -------------------------------------------------------------------------------------------------
 
 /* What the rules are made for: the problem is the dimension, what is saved is y. */
@@ -81,7 +60,8 @@ static talc_tensor *softmax(const char *op, bool log, const talc_tensor *x, int 
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, talc_dims_of(x));
     if (y == NULL)
         return NULL;
-    talc_softmax_problem problem = problem_of(log, x, y, dim);
+    talc_softmax_problem problem = talc_lines_of(x, y, dim);
+    problem.log = log;
     talc_choice choice;
     if (!talc_choose(&choice, op, x->device, x->device->backend->softmax, &problem, NULL, 0) ||
         talc_numel(y) == 0)

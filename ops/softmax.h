@@ -17,7 +17,7 @@
 #ifndef TALC_OPS_SOFTMAX_H
 #define TALC_OPS_SOFTMAX_H
 
-#include "algorithm.h"
+#include "lines.h"
 
 TALC_BEGIN_DECLARATIONS
 
@@ -27,19 +27,8 @@ TALC_API talc_tensor *talc_log_softmax(const talc_tensor *x, int dim);
 
 // ---- What backends implement --------------------------------------------------------------------------------
 
-/// One softmax of `extent` elements for every index of the outer dimensions. y has x's shape and is contiguous, so its
-/// strides differ from x's. Outer dimensions are merged where one stride serves two; no extent is 0.
-typedef struct talc_softmax_problem {
-    talc_dtype dtype;
-    bool log; ///< log_softmax
-    int64_t extent;
-    int64_t y_stride, x_stride; ///< elements between neighbours of one softmax
-    int64_t outer;              ///< how many there are: product of outer_dims
-    int outer_rank;
-    int64_t outer_dims[TALC_MAX_RANK];
-    int64_t y_strides[TALC_MAX_RANK];
-    int64_t x_strides[TALC_MAX_RANK];
-} talc_softmax_problem;
+/// A softmax of each line. y is contiguous; no extent is 0.
+typedef talc_lines_problem talc_softmax_problem;
 
 typedef struct talc_softmax_arguments {
     talc_arguments base;
