@@ -13,12 +13,35 @@ const network *model_find(const char *name)
     return NULL;
 }
 
-const network *model_argument(struct argp_state *state, const char *name)
+error_t model_parse(int key, char *argument, struct argp_state *state)
 {
-    const network *found = network_find(name);
-    if (found == NULL)
-        argp_error(state, "%s", talc_error_message());
-    return found;
+    model_arguments *self = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &self->tool;
+        return 0;
+    case MODEL_WEIGHTS:
+        self->weights = argument;
+        return 0;
+    case MODEL_INPUT:
+        self->input = argument;
+        return 0;
+    case MODEL_BATCH:
+        self->batch = tool_count(state, "--batch", argument, 1);
+        return 0;
+    case MODEL_SEED:
+        self->seed = tool_count(state, "--seed", argument, 0);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
+        self->network = network_find(argument);
+        if (self->network == NULL)
+            argp_error(state, "%s", talc_error_message());
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
 }
 
 /* What a strict load refused, name by name; a file that cannot be read has no names. */
@@ -33,12 +56,13 @@ static void list_differences(talc_module *model, const char *weights)
     talc_fail(status, "%s", message);
 }
 
-talc_module *model_new(const network *self, int64_t classes, const char *weights)
+talc_module *model_new(const model_arguments *self)
 {
-    talc_module *model = network_new(self->name, &(network_options){ .classes = classes });
-    if (model == NULL || weights == NULL || talc_module_load(model, weights, true))
+    talc_module *model =
+        network_new(self->network->name, &(network_options){ .classes = self->classes });
+    if (model == NULL || self->weights == NULL || talc_module_load(model, self->weights, true))
         return model;
-    list_differences(model, weights);
+    list_differences(model, self->weights);
     talc_module_free(model);
     return NULL;
 }
@@ -75,36 +99,44 @@ static talc_tensor *read_image(const network *self, const char *path, const mode
     talc_image_options options = { .channels = self->image.channels,
                                    .height = self->image.height,
                                    .width = self->image.width };
-    if ((pixels == NULL || !pixels->given) && self->image.channels == 3)
+    if (!pixels->given && self->image.channels == 3)
         pixels = &imagenet;
-    if (pixels == NULL)
-        return talc_image_load(path, &options);
     memcpy(options.mean, pixels->mean, sizeof options.mean);
     memcpy(options.deviation, pixels->deviation, sizeof options.deviation);
     return talc_image_load(path, &options);
 }
 
-talc_tensor *model_input(const network *self, const char *text, int64_t batch,
-                         const model_pixels *pixels)
+talc_tensor *model_input(const model_arguments *self)
 {
+    const network *of = self->network;
+    const char *text = self->input;
     if (text == NULL)
-        return model_images(self, batch);
+        return model_images(of, self->batch);
     talc_dims dims;
     talc_device *cpu = talc_device_get("cpu");
     talc_tensor *x = read_shape(text, &dims)   ? talc_randn(cpu, TALC_F32, dims)
                      : ends_with(text, ".npy") ? talc_npy_load(cpu, text)
-                                               : read_image(self, text, pixels);
+                                               : read_image(of, text, &self->pixels);
     char shape[TALC_DIMS_TEXT];
     if (x == NULL)
         return NULL;
     if (x->dtype != TALC_F32)
-        talc_fail(TALC_BAD_DTYPE, "%s: '%s' is %s, the network takes f32", self->name,
+        talc_fail(TALC_BAD_DTYPE, "%s: '%s' is %s, the network takes f32", of->name,
                   TALC_SHOWN(text), talc_dtype_name(x->dtype));
-    else if (x->rank != 4 || x->dims[1] != self->image.channels)
-        talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]",
-                  self->name, TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape),
-                  self->image.channels);
+    else if (x->rank != 4 || x->dims[1] != of->image.channels)
+        talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
+                  TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);
     return talc_failed() ? NULL : x;
+}
+
+bool model_open(const model_arguments *self, talc_module **model, talc_tensor **x)
+{
+    talc_device *device = tool_open(&self->tool);
+    talc_manual_seed((uint64_t)self->seed);
+    *model = device == NULL ? NULL : model_new(self);
+    *x = *model == NULL ? NULL : model_input(self);
+    return *x != NULL && talc_module_to(*model, device) &&
+           (*x = talc_to(*x, device, TALC_F32)) != NULL;
 }
 
 // ---- Reference rows -----------------------------------------------------------------------------------------

@@ -8,26 +8,44 @@
 /// The network of that name; NULL, without a failure, when there is none.
 const network *model_find(const char *name);
 
-/// The same for an argument: a usage error that lists the names when there is none.
-const network *model_argument(struct argp_state *state, const char *name);
-
-/// A network with random weights, or those of a safetensors file; all names that do not fit are listed on stderr. `classes` 0: its own.
-talc_module *model_new(const network *self, int64_t classes, const char *weights);
-
-/// Random images for a network, on the CPU.
-talc_tensor *model_images(const network *self, int64_t batch);
-
-/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. `given`: they were asked for.
+/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. `given`: they were asked for; else they are ImageNet's if there are 3
+/// channels.
 typedef struct model_pixels {
     double mean[3], deviation[3];
     bool given;
 } model_pixels;
 
-/// The network's input, on the CPU: "2x3x64x64" for random images of that shape, X.npy, or a PNG file, which must have the network's own
-/// size, and whose pixels are normalised by ImageNet's statistics if they have 3 channels and no others are given, `pixels` NULL or not. NULL: `batch`
-/// random images.
-talc_tensor *model_input(const network *self, const char *text, int64_t batch,
-                         const model_pixels *pixels);
+/// The arguments that commands for a network share; each begins its own with them.
+typedef struct model_arguments {
+    tool_options tool;
+    const network *network;
+    const char *weights; ///< a safetensors file; NULL: random ones
+    const char *
+        input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the network's own size
+    int64_t batch; ///< without an input: random images
+    int64_t seed;
+    int64_t classes; ///< 0: the network's own
+    model_pixels pixels;
+} model_arguments;
+
+/// The keys of those that are options; a command lists the ones that it has, with their help.
+enum { MODEL_WEIGHTS = 'w', MODEL_INPUT = 'x', MODEL_BATCH = 'n', MODEL_SEED = 's' };
+
+/// argp parser for these options, the tool_children and the name of one network.
+error_t model_parse(int key, char *argument, struct argp_state *state);
+
+/// The network, on the CPU; all names that do not fit its weights are listed on stderr.
+talc_module *model_new(const model_arguments *self);
+
+/// Random images for a network, on the CPU.
+talc_tensor *model_images(const network *self, int64_t batch);
+
+/// The network's input, on the CPU.
+talc_tensor *model_input(const model_arguments *self);
+
+/// The network and its input on the device that is asked for, made with the seed. False with a failure; the network is to be freed in
+/// any case.
+bool model_open(const model_arguments *self, talc_module **model, talc_tensor **x);
 
 /// The reference rows of those ops of a network that have others, "conv2d=reference,linear=reference", for talc_check_model; NULL with a
 /// failure. To be freed.

@@ -102,7 +102,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
 static const struct argp argp = {
     .options = options,
     .parser = parse,
@@ -121,7 +120,7 @@ static const struct argp argp = {
         "costs. Without any: A1, B1 and cpu. The library chooses the "
         "algorithm with the least estimate. Fails when a result is outside its algorithm's error "
         "bound. `talc bench NETWORK` times a whole network (`talc bench NETWORK --help`).",
-    .children = children,
+    .children = tool_children,
 };
 
 static bool right(const contender *c)

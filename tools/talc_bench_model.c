@@ -7,18 +7,15 @@
 enum { ROUNDS = 101, IN_A_ROW = 50 };
 
 typedef struct arguments {
-    tool_options tool;
-    const network *network;
-    const char *input;
-    int64_t batch;
+    model_arguments model; ///< the first, as model_parse has it
     bool train;
 } arguments;
 
-enum { KEY_BATCH = 'n', KEY_INPUT = 'x', KEY_TRAIN = 't' };
+enum { KEY_TRAIN = 't' };
 
 static const struct argp_option options[] = {
-    { "batch", KEY_BATCH, "N", 0, "images (default 1)", 1 },
-    { "input", KEY_INPUT, "SHAPE", 0, "of the input, in place of the network's own images", 1 },
+    { "batch", MODEL_BATCH, "N", 0, "images (default 1)", 1 },
+    { "input", MODEL_INPUT, "SHAPE", 0, "of the input, in place of the network's own images", 1 },
     { "train", KEY_TRAIN, NULL, 0,
       "training steps: forward, cross entropy, backward, SGD with momentum", 1 },
     { 0 },
@@ -27,27 +24,10 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case KEY_BATCH:
-        self->batch = tool_count(state, "--batch", argument, 1);
-        return 0;
-    case KEY_INPUT:
-        self->input = argument;
-        return 0;
-    case KEY_TRAIN:
-        self->train = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->network = model_argument(state, argument);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (key != KEY_TRAIN)
+        return model_parse(key, argument, state);
+    self->train = true;
+    return 0;
 }
 
 // ---- Ways of running it -------------------------------------------------------------------------------------
@@ -195,9 +175,9 @@ static int report(const arguments *self, const subject *s, const timing results[
     const int64_t batch = s->x->dims[0];
     char shape[TALC_DIMS_TEXT], text[4][TOOL_TEXT], peak[TOOL_TEXT];
     json_t *ways = json_array();
-    if (!self->tool.json)
+    if (!self->model.tool.json)
         printf("%s%s%s on %s, %s of %s\n  %-6s %21s %21s %10s %10s\n", tool_bold(),
-               self->network->name, tool_plain(), talc_device_name(s->x->device),
+               self->model.network->name, tool_plain(), talc_device_name(s->x->device),
                self->train ? "training steps" : "forward passes",
                talc_dims_text(talc_dims_of(s->x), shape), "", "latency: least median",
                "in a row: least median", "images/s", "peak");
@@ -209,7 +189,7 @@ static int report(const arguments *self, const subject *s, const timing results[
                             tool_real(t->latency[0]), tool_real(t->latency[1]), "in_a_row",
                             tool_real(t->back_to_back[0]), tool_real(t->back_to_back[1]),
                             "images_per_second", tool_real(rate), "peak", (json_int_t)t->peak));
-        if (!self->tool.json)
+        if (!self->model.tool.json)
             printf("  %-6s %10s %10s %10s %10s %10.1f %10s\n", t->way,
                    tool_seconds(t->latency[0], text[0]), tool_seconds(t->latency[1], text[1]),
                    tool_seconds(t->back_to_back[0], text[2]),
@@ -217,10 +197,10 @@ static int report(const arguments *self, const subject *s, const timing results[
                    tool_bytes((double)t->peak, peak));
     }
     json_t *json =
-        json_pack("{s:s, s:s, s:o, s:b, s:o}", "network", self->network->name, "device",
+        json_pack("{s:s, s:s, s:o, s:b, s:o}", "network", self->model.network->name, "device",
                   talc_device_name(s->x->device), "input", tool_json_dims(talc_dims_of(s->x)),
                   "train", self->train, "ways", ways);
-    if (self->tool.json)
+    if (self->model.tool.json)
         return tool_json_print(json);
     json_decref(json);
     return tool_finish();
@@ -228,7 +208,6 @@ static int report(const arguments *self, const subject *s, const timing results[
 
 int command_bench_model(int argc, char **argv)
 {
-    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
     static const struct argp argp = {
         .options = options,
         .parser = parse,
@@ -236,18 +215,15 @@ int command_bench_model(int argc, char **argv)
         .doc = "Times a network on random images, eagerly and recorded (talc_capture, talc_step): "
                "one pass with a wait for the device after it, and passes in a row that are waited "
                "for together.",
-        .children = children,
+        .children = tool_children,
     };
-    arguments self = { .batch = 1 };
+    arguments self = { .model = { .batch = 1 } };
     tool_parse(&argp, argc, argv, &self);
-    talc_device *device = tool_open(&self.tool);
     subject s = { 0 };
     timing results[2] = { 0 };
-    s.module = device == NULL ? NULL : network_new(self.network->name, NULL);
-    s.x = s.module == NULL ? NULL : model_input(self.network, self.input, self.batch, NULL);
-    bool done = s.x != NULL && talc_module_to(s.module, device) &&
-                (s.x = talc_to(s.x, device, s.x->dtype)) != NULL &&
-                (self.train ? time_training(&s, self.network, results) : time_forward(&s, results));
+    const bool done =
+        model_open(&self.model, &s.module, &s.x) &&
+        (self.train ? time_training(&s, self.model.network, results) : time_forward(&s, results));
     const int code = done ? report(&self, &s, results) : tool_usage_talc();
     talc_graph_free(s.graph);
     talc_step_free(s.step);

@@ -118,7 +118,6 @@ static int check_all(const arguments *self, talc_device *device)
 
 int command_check_grad(int argc, char **argv)
 {
-    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
     static char name[] = "talc check grad", names[NAMES_TEXT], doc[2 * NAMES_TEXT];
     snprintf(doc, sizeof doc,
              "Checks the gradients of talc's own ops and of example models against central "
@@ -132,7 +131,7 @@ int command_check_grad(int argc, char **argv)
                                .parser = parse,
                                .args_doc = "[NAME ...]",
                                .doc = doc,
-                               .children = children };
+                               .children = tool_children };
     arguments self = { .seed = 1 };
     tool_set_name(name);
     argv[0] = name;

@@ -8,21 +8,15 @@
 #include <string.h>
 
 typedef struct arguments {
-    tool_options tool;
-    const network *model;
+    model_arguments model; ///< the first, as model_parse has it
     const char *reference, *algorithm, *reference_algorithm;
-    const char *weights, *input, *activations, *save;
-    int64_t batch, seed;
+    const char *activations, *save;
     bool unfused;
 } arguments;
 
 enum {
     KEY_ALGORITHM = 'a',
-    KEY_BATCH = 'n',
     KEY_REFERENCE = 'r',
-    KEY_SEED = 's',
-    KEY_WEIGHTS = 'w',
-    KEY_INPUT = 'x',
     KEY_REFERENCE_ALGORITHM = 6000,
     KEY_ACTIVATIONS,
     KEY_SAVE,
@@ -38,12 +32,12 @@ static const struct argp_option options[] = {
     { "activations", KEY_ACTIVATIONS, "FILE", 0,
       "safetensors of layer outputs, used in place of a reference run", 1 },
     { "unfused", KEY_UNFUSED, NULL, 0, "run every module by itself, fuse none", 1 },
-    { "weights", KEY_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
-    { "input", KEY_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
+    { "weights", MODEL_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
+    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
       "the model's input, or the shape of a random one (default: random images of its own size)",
       2 },
-    { "batch", KEY_BATCH, "N", 0, "batch size of a random input (default 2)", 2 },
-    { "seed", KEY_SEED, "S", 0, "seed of random weights and input (default 1)", 2 },
+    { "batch", MODEL_BATCH, "N", 0, "batch size of a random input (default 2)", 2 },
+    { "seed", MODEL_SEED, "S", 0, "seed of random weights and input (default 1)", 2 },
     { "save-activations", KEY_SAVE, "FILE", 0, "write the layer outputs, for another machine", 3 },
     { 0 },
 };
@@ -54,9 +48,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
     case KEY_REFERENCE:
         self->reference = argument;
         return 0;
@@ -69,34 +60,17 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_ACTIVATIONS:
         self->activations = argument;
         return 0;
-    case KEY_WEIGHTS:
-        self->weights = argument;
-        return 0;
-    case KEY_INPUT:
-        self->input = argument;
-        return 0;
     case KEY_SAVE:
         self->save = argument;
         return 0;
     case KEY_UNFUSED:
         self->unfused = true;
         return 0;
-    case KEY_BATCH:
-        self->batch = tool_count(state, "--batch", argument, 1);
-        return 0;
-    case KEY_SEED:
-        self->seed = tool_count(state, "--seed", argument, 0);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->model = model_argument(state, argument);
-        return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which model? `talc summary` lists them");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return model_parse(key, argument, state);
     }
 }
 
@@ -106,9 +80,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
  * not the initial ones. */
 static talc_module *make(const arguments *self)
 {
-    talc_module *made = model_new(self->model, 0, self->weights);
-    for (int i = 0; made != NULL && self->weights == NULL && i < 3 && !talc_failed(); i++)
-        talc_forward(made, model_images(self->model, 4));
+    talc_module *made = model_new(&self->model);
+    for (int i = 0; made != NULL && self->model.weights == NULL && i < 3 && !talc_failed(); i++)
+        talc_forward(made, model_images(self->model.network, 4));
     return made;
 }
 
@@ -168,16 +142,15 @@ static int print_json(const arguments *self, const talc_device *device,
     for (int i = 0; i < talc_check_model_count(report); i++)
         json_array_append_new(layers, layer_json(talc_check_model_at(report, i)));
     const int wrong = talc_check_model_first_wrong(report);
-    return tool_json_print(
-        json_pack("{s:s, s:s, s:o, s:I, s:b, s:o, s:o}", "model", self->model->name, "device",
-                  talc_device_name(device), "activations", tool_json_text(self->activations),
-                  "seed", (json_int_t)self->seed, "passed", talc_check_model_passed(report),
-                  "first_wrong", wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
+    return tool_json_print(json_pack(
+        "{s:s, s:s, s:o, s:I, s:b, s:o, s:o}", "model", self->model.network->name, "device",
+        talc_device_name(device), "activations", tool_json_text(self->activations), "seed",
+        (json_int_t)self->model.seed, "passed", talc_check_model_passed(report), "first_wrong",
+        wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
 }
 
 int command_check_model(int argc, char **argv)
 {
-    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
     static const struct argp argp = {
         .options = options,
         .parser = parse,
@@ -191,25 +164,22 @@ int command_check_model(int argc, char **argv)
             "Layer outputs are named by their module's path, the second call of a module with :2 "
             "behind it, and the model's own output is named output. Exit code 1: a layer is "
             "wrong; 2: wrong usage, or nothing could be checked.",
-        .children = children,
+        .children = tool_children,
     };
-    arguments self = { .batch = 2, .seed = 1 };
+    arguments self = { .model = { .batch = 2, .seed = 1 } };
     static char name[] = "talc check model";
     tool_set_name(name);
     argv[0] = name;
     tool_parse(&argp, argc, argv, &self);
-    talc_device *device = tool_open(&self.tool);
-    talc_manual_seed((uint64_t)self.seed);
+    talc_device *device = tool_open(&self.model.tool);
+    talc_manual_seed((uint64_t)self.model.seed);
     talc_module *model = device == NULL ? NULL : make(&self);
-    talc_tensor *x =
-        model == NULL || talc_failed()
-            ? NULL
-            : model_input(self.model, self.input, self.batch, &(model_pixels){ .given = false });
+    talc_tensor *x = model == NULL || talc_failed() ? NULL : model_input(&self.model);
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
     if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {
         (void)tool_usage_talc();
-    } else if (self.tool.json) {
+    } else if (self.model.tool.json) {
         code = print_json(&self, device, report);
     } else {
         talc_check_model_print(stdout, report);

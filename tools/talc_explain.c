@@ -204,7 +204,7 @@ static int explain_model(const network *known, const char *algorithm, talc_devic
 {
     if (algorithm != NULL)
         talc_algorithm_force("conv2d", algorithm);
-    talc_module *model = model_new(known, 0, NULL);
+    talc_module *model = network_new(known->name, NULL);
     talc_tensor *x = talc_to(model_images(known, 1), device, TALC_F32);
     talc_module_explanation explanation = { 0 };
     if (train)

@@ -20,12 +20,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
 static const struct argp argp = {
     .parser = parse,
     .doc = "Devices with their memory and conv2d algorithms, and what talc was built with.\v"
            "--device shows that one alone.",
-    .children = children,
+    .children = tool_children,
 };
 
 /* All that is known of a device. The explanation is of a small problem and all precision classes, so that it lists

@@ -119,7 +119,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
 static const struct argp argp = {
     .options = options,
     .parser = parse,
@@ -131,7 +130,7 @@ static const struct argp argp = {
         "A is 8x64x512x256 with 128 kernels of 5x7, B is 8x32x512x512 with 64 kernels of 5x9. "
         "Where there is a GPU, and neither a device nor an algorithm is asked for, it runs there "
         "and on the CPU beside it. `talc run NETWORK --help` is about networks.",
-    .children = children,
+    .children = tool_children,
 };
 
 // ---- The run ------------------------------------------------------------------------------------------------

@@ -8,18 +8,12 @@
 #include <string.h>
 
 typedef struct arguments {
-    tool_options tool;
-    const network *network;
-    const char *weights, *input, *output, *labels;
-    int64_t classes, batch, top, seed;
-    model_pixels pixels;
+    model_arguments model; ///< the first, as model_parse has it
+    const char *output, *labels;
+    int64_t top;
 } arguments;
 
 enum {
-    KEY_BATCH = 'n',
-    KEY_SEED = 's',
-    KEY_WEIGHTS = 'w',
-    KEY_INPUT = 'x',
     KEY_OUTPUT = 'o',
     KEY_TOP = 't',
     KEY_LABELS = 'l',
@@ -29,17 +23,17 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    { "weights", KEY_WEIGHTS, "F.safetensors", 0, "parameters (default: random)", 1 },
+    { "weights", MODEL_WEIGHTS, "F.safetensors", 0, "parameters (default: random)", 1 },
     { "classes", KEY_CLASSES, "N", 0, "classes of the weights (default: the network's own)", 1 },
-    { "input", KEY_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
+    { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
       "images, or the shape of random ones (default: the network's own)", 2 },
-    { "batch", KEY_BATCH, "N", 0, "how many random images (default 1)", 2 },
+    { "batch", MODEL_BATCH, "N", 0, "how many random images (default 1)", 2 },
     { "mean", KEY_MEAN, "M,...", 0,
       "of a PNG's pixels in 0 .. 1, for each channel (default: 0.485,0.456,0.406 of colours, 0 of "
       "grey)",
       2 },
     { "std", KEY_DEVIATION, "S,...", 0, "their deviation (default: 0.229,0.224,0.225, or 1)", 2 },
-    { "seed", KEY_SEED, "S", 0, "of random weights and input (default 1)", 2 },
+    { "seed", MODEL_SEED, "S", 0, "of random weights and input (default 1)", 2 },
     { "output", KEY_OUTPUT, "Y.npy", 0, "write the output here", 3 },
     { "top", KEY_TOP, "K", 0, "show the K likeliest classes of each image", 3 },
     { "labels", KEY_LABELS, "FILE", 0, "the classes' names, one a line", 3 },
@@ -70,15 +64,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     arguments *self = state->input;
     switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case KEY_WEIGHTS:
-        self->weights = argument;
-        return 0;
-    case KEY_INPUT:
-        self->input = argument;
-        return 0;
     case KEY_OUTPUT:
         self->output = argument;
         return 0;
@@ -86,32 +71,21 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->labels = argument;
         return 0;
     case KEY_CLASSES:
-        self->classes = tool_count(state, "--classes", argument, 1);
-        return 0;
-    case KEY_BATCH:
-        self->batch = tool_count(state, "--batch", argument, 1);
+        self->model.classes = tool_count(state, "--classes", argument, 1);
         return 0;
     case KEY_TOP:
         self->top = tool_count(state, "--top", argument, 1);
         return 0;
-    case KEY_SEED:
-        self->seed = tool_count(state, "--seed", argument, 0);
-        return 0;
     case KEY_MEAN:
-        read_pixels(state, "--mean", argument, self->pixels.mean);
-        self->pixels.given = true;
+        read_pixels(state, "--mean", argument, self->model.pixels.mean);
+        self->model.pixels.given = true;
         return 0;
     case KEY_DEVIATION:
-        read_pixels(state, "--std", argument, self->pixels.deviation);
-        self->pixels.given = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->network = model_argument(state, argument);
+        read_pixels(state, "--std", argument, self->model.pixels.deviation);
+        self->model.pixels.given = true;
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return model_parse(key, argument, state);
     }
 }
 
@@ -154,7 +128,7 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
     char shape[TALC_DIMS_TEXT];
     if (y->rank != 2) {
         talc_fail(TALC_BAD_SHAPE, "%s: the output %s has no classes to rank, [N,classes] has",
-                  self->network->name, talc_dims_text(talc_dims_of(y), shape));
+                  self->model.network->name, talc_dims_text(talc_dims_of(y), shape));
         return false;
     }
     *r = (ranking){ .images = y->dims[0], .classes = y->dims[1], .top = self->top };
@@ -166,7 +140,7 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
         r->labels = read_labels(self->labels, &count);
     if (!talc_failed() && count != r->classes)
         talc_fail(TALC_BAD_ARGUMENT, "'%s' has %" PRId64 " labels, %s has %" PRId64 " classes",
-                  TALC_SHOWN(self->labels), count, self->network->name, r->classes);
+                  TALC_SHOWN(self->labels), count, self->model.network->name, r->classes);
     const size_t bytes = (size_t)talc_nbytes(y);
     r->probabilities = talc_failed() ? NULL : malloc(bytes + 1);
     return r->probabilities != NULL && talc_to_host(talc_softmax(y, 1), r->probabilities, bytes);
@@ -219,41 +193,41 @@ static json_t *classes_json(const ranking *r)
 // ---- The pass -----------------------------------------------------------------------------------------------
 
 /* y on the CPU; *seconds of a pass after a first one, which loads kernels and folds norms. */
-static talc_tensor *pass(talc_module *model, talc_tensor *x, talc_device *device, double *seconds)
+static talc_tensor *pass(talc_module *model, talc_tensor *x, double *seconds)
 {
     talc_module_eval(model);
-    talc_tensor *there = talc_to(x, device, x->dtype), *y = NULL;
-    for (int i = 0; i < 2 && there != NULL && talc_module_to(model, device); i++) {
-        talc_device_synchronize(device);
+    talc_tensor *y = x;
+    for (int i = 0; i < 2 && y != NULL; i++) {
+        talc_device_synchronize(x->device);
         const double start = tool_clock();
-        y = talc_forward(model, there);
-        talc_device_synchronize(device);
+        y = talc_forward(model, x);
+        talc_device_synchronize(x->device);
         *seconds = tool_clock() - start;
     }
     return talc_failed() ? NULL : talc_to(y, talc_device_get("cpu"), y->dtype);
 }
 
-static int report(const arguments *self, const talc_device *device, const talc_tensor *x,
-                  const talc_tensor *y, double seconds, const ranking *r)
+static int report(const arguments *self, const talc_tensor *x, const talc_tensor *y, double seconds,
+                  const ranking *r)
 {
     char shape[TALC_DIMS_TEXT], other[TALC_DIMS_TEXT], time[TOOL_TEXT];
-    if (self->tool.json)
-        return tool_json_print(json_pack(
-            "{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "network", self->network->name, "device",
-            talc_device_name(device), "weights", tool_json_text(self->weights), "input",
-            tool_json_dims(talc_dims_of(x)), "output", tool_json_dims(talc_dims_of(y)), "seconds",
-            tool_real(seconds), "saved", tool_json_text(self->output), "classes", classes_json(r)));
-    printf("%s%s%s on %s: %s -> %s in %s, %s weights\n", tool_bold(), self->network->name,
-           tool_plain(), talc_device_name(device), talc_dims_text(talc_dims_of(x), shape),
+    if (self->model.tool.json)
+        return tool_json_print(
+            json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "network",
+                      self->model.network->name, "device", talc_device_name(x->device), "weights",
+                      tool_json_text(self->model.weights), "input", tool_json_dims(talc_dims_of(x)),
+                      "output", tool_json_dims(talc_dims_of(y)), "seconds", tool_real(seconds),
+                      "saved", tool_json_text(self->output), "classes", classes_json(r)));
+    printf("%s%s%s on %s: %s -> %s in %s, %s weights\n", tool_bold(), self->model.network->name,
+           tool_plain(), talc_device_name(x->device), talc_dims_text(talc_dims_of(x), shape),
            talc_dims_text(talc_dims_of(y), other), tool_seconds(seconds, time),
-           self->weights == NULL ? "random" : TALC_SHOWN(self->weights));
+           self->model.weights == NULL ? "random" : TALC_SHOWN(self->model.weights));
     print_classes(r);
     return tool_finish();
 }
 
 int command_run_model(int argc, char **argv)
 {
-    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
     static const struct argp argp = {
         .options = options,
         .parser = parse,
@@ -263,24 +237,20 @@ int command_run_model(int argc, char **argv)
                "tools/networks.py; tools/pt2safetensors.py makes one of a .pt checkpoint. A PNG "
                "must have the network's own size, and is normalised by --mean and --std: (pixel / "
                "255 - mean) / std.",
-        .children = children,
+        .children = tool_children,
     };
-    arguments self = { .batch = 1, .seed = 1 };
+    arguments self = { .model = { .batch = 1, .seed = 1 } };
     tool_parse(&argp, argc, argv, &self);
     if (self.labels != NULL && self.top == 0)
         self.top = 1;
-    talc_device *device = tool_open(&self.tool);
-    talc_manual_seed((uint64_t)self.seed);
-    talc_module *model =
-        device == NULL ? NULL : model_new(self.network, self.classes, self.weights);
-    talc_tensor *x =
-        model == NULL ? NULL : model_input(self.network, self.input, self.batch, &self.pixels);
+    talc_module *model;
+    talc_tensor *x;
     double seconds = 0;
     ranking r = { 0 };
-    talc_tensor *y = x == NULL ? NULL : pass(model, x, device, &seconds);
+    talc_tensor *y = model_open(&self.model, &model, &x) ? pass(model, x, &seconds) : NULL;
     const bool done = y != NULL && (self.top == 0 || rank_classes(&self, y, &r)) &&
                       (self.output == NULL || talc_npy_save(self.output, y));
-    const int code = done ? report(&self, device, x, y, seconds, &r) : tool_usage_talc();
+    const int code = done ? report(&self, x, y, seconds, &r) : tool_usage_talc();
     free(r.probabilities);
     free(r.labels == NULL ? NULL : r.labels[0]);
     free(r.labels);

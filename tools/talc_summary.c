@@ -5,39 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct arguments {
-    tool_options tool;
-    const network *network; ///< NULL: list them all
-    const char *input;
-} arguments;
-
-enum { KEY_INPUT = 'x' };
-
 static const struct argp_option options[] = {
-    { "input", KEY_INPUT, "SHAPE", 0, "of the input, 1x3x224x224 (default: one of its own images)",
-      1 },
+    { "input", MODEL_INPUT, "SHAPE", 0,
+      "of the input, 1x3x224x224 (default: one of its own images)", 1 },
     { 0 },
 };
-
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    arguments *self = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT:
-        state->child_inputs[0] = &self->tool;
-        return 0;
-    case KEY_INPUT:
-        self->input = argument;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_error(state, "'%s' is one argument too many", TALC_SHOWN(argument));
-        self->network = model_argument(state, argument);
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-}
 
 // ---- All networks -------------------------------------------------------------------------------------------
 
@@ -117,7 +89,7 @@ static json_t *layers_json(const talc_module_layers *layers)
     return list;
 }
 
-static bool summarise(const arguments *self, talc_module *model, talc_tensor *x)
+static bool summarise(const model_arguments *self, talc_module *model, talc_tensor *x)
 {
     char weights[TOOL_TEXT], outputs[TOOL_TEXT], text[2][TOOL_TEXT], shape[TALC_DIMS_TEXT];
     talc_module_layers layers;
@@ -149,25 +121,21 @@ static bool summarise(const arguments *self, talc_module *model, talc_tensor *x)
 
 int command_summary(int argc, char **argv)
 {
-    static const struct argp_child children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
     static const struct argp argp = {
         .options = options,
-        .parser = parse,
+        .parser = model_parse,
         .args_doc = "[NETWORK]",
         .doc = "Every layer of a network with its output, parameters and multiply-accumulates, "
                "and the memory that passes take. Without a network it lists those that there are.",
-        .children = children,
+        .children = tool_children,
     };
-    arguments self = { 0 };
+    model_arguments self = { .batch = 1 };
     tool_parse(&argp, argc, argv, &self);
     if (self.network == NULL)
         return list_networks(self.tool.json);
-    talc_device *device = tool_open(&self.tool);
-    talc_module *model = device == NULL ? NULL : network_new(self.network->name, NULL);
-    talc_tensor *x = model == NULL ? NULL : model_input(self.network, self.input, 1, NULL);
-    if (x != NULL && talc_module_to(model, device))
-        x = talc_to(x, device, x->dtype);
-    const bool done = x != NULL && !talc_failed() && summarise(&self, model, x);
+    talc_module *model;
+    talc_tensor *x;
+    const bool done = model_open(&self, &model, &x) && summarise(&self, model, x);
     talc_module_free(model);
     return done ? tool_finish() : tool_usage_talc();
 }

@@ -89,6 +89,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 }
 
 const struct argp tool_argp = { .options = options, .parser = parse };
+const struct argp_child tool_children[] = { { &tool_argp, 0, NULL, 10 }, { 0 } };
 
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
 {

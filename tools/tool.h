@@ -57,8 +57,9 @@ typedef struct tool_options {
     bool json;
 } tool_options;
 
-/// argp child for --device, --threads, --workspace-mb and --json; its input is a tool_options.
+/// argp child for --device, --threads, --workspace-mb and --json; its input is a tool_options. And a list of this one alone.
 extern const struct argp tool_argp;
+extern const struct argp_child tool_children[];
 
 /// Parses one of the whole command's arguments; ends the program with TOOL_USAGE when they are wrong.
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
