@@ -44,6 +44,12 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
     }
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
 /* What a strict load refused, name by name; a file that cannot be read has no names. */
 static void list_differences(talc_module *model, const char *weights)
 {
@@ -74,12 +80,6 @@ talc_tensor *model_images(const network *self, int64_t batch)
     return talc_randn(
         talc_device_get("cpu"), TALC_F32,
         TALC_DIMS(batch, self->image.channels, self->image.height, self->image.width));
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
 /* Four numbers with an x between; false for another text. */
@@ -137,6 +137,24 @@ bool model_open(const model_arguments *self, talc_module **model, talc_tensor **
     *x = *model == NULL ? NULL : model_input(self);
     return *x != NULL && talc_module_to(*model, device) &&
            (*x = talc_to(*x, device, TALC_F32)) != NULL;
+}
+
+int model_usage(const model_arguments *self, const talc_tensor *x)
+{
+    const network *of = self->network;
+    const bool other_size =
+        x != NULL && (x->dims[2] != of->image.height || x->dims[3] != of->image.width);
+    char message[1024], shape[TALC_DIMS_TEXT];
+    snprintf(message, sizeof message, "%s", talc_error_message());
+    if (talc_error_status() == TALC_BAD_SHAPE && other_size) {
+        talc_error_clear();
+        talc_fail(TALC_BAD_SHAPE,
+                  "%s: '%s' is %s, the network is made for [N,%" PRId64 ",%" PRId64 ",%" PRId64
+                  "]: %s",
+                  of->name, TALC_SHOWN(self->input), talc_dims_text(talc_dims_of(x), shape),
+                  of->image.channels, of->image.height, of->image.width, message);
+    }
+    return tool_usage_talc();
 }
 
 // ---- Reference rows -----------------------------------------------------------------------------------------

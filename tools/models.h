@@ -47,6 +47,10 @@ talc_tensor *model_input(const model_arguments *self);
 /// any case.
 bool model_open(const model_arguments *self, talc_module **model, talc_tensor **x);
 
+/// tool_usage_talc after a pass over x, NULL where there was none: a failure of shapes is told with the sizes where x has not the
+/// network's own.
+int model_usage(const model_arguments *self, const talc_tensor *x);
+
 /// The reference rows of those ops of a network that have others, "conv2d=reference,linear=reference", for talc_check_model; NULL with a
 /// failure. To be freed.
 char *model_references(talc_module *model, talc_tensor *x);

@@ -224,7 +224,7 @@ int command_bench_model(int argc, char **argv)
     const bool done =
         model_open(&self.model, &s.module, &s.x) &&
         (self.train ? time_training(&s, self.model.network, results) : time_forward(&s, results));
-    const int code = done ? report(&self, &s, results) : tool_usage_talc();
+    const int code = done ? report(&self, &s, results) : model_usage(&self.model, s.x);
     talc_graph_free(s.graph);
     talc_step_free(s.step);
     talc_optimizer_free(s.optimizer);

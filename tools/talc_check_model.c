@@ -178,7 +178,7 @@ int command_check_model(int argc, char **argv)
     talc_check_model_report *report = NULL;
     int code = TOOL_USAGE;
     if (x == NULL || !check(&self, model, x, device, &report) || !something_compared(report)) {
-        (void)tool_usage_talc();
+        (void)model_usage(&self.model, x);
     } else if (self.model.tool.json) {
         code = print_json(&self, device, report);
     } else {

@@ -127,7 +127,7 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
 {
     char shape[TALC_DIMS_TEXT];
     if (y->rank != 2) {
-        talc_fail(TALC_BAD_SHAPE, "%s: the output %s has no classes to rank, [N,classes] has",
+        talc_fail(TALC_BAD_ARGUMENT, "%s: the output %s has no classes to rank, [N,classes] has",
                   self->model.network->name, talc_dims_text(talc_dims_of(y), shape));
         return false;
     }
@@ -250,7 +250,7 @@ int command_run_model(int argc, char **argv)
     talc_tensor *y = model_open(&self.model, &model, &x) ? pass(model, x, &seconds) : NULL;
     const bool done = y != NULL && (self.top == 0 || rank_classes(&self, y, &r)) &&
                       (self.output == NULL || talc_npy_save(self.output, y));
-    const int code = done ? report(&self, x, y, seconds, &r) : tool_usage_talc();
+    const int code = done ? report(&self, x, y, seconds, &r) : model_usage(&self.model, x);
     free(r.probabilities);
     free(r.labels == NULL ? NULL : r.labels[0]);
     free(r.labels);

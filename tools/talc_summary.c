@@ -137,5 +137,5 @@ int command_summary(int argc, char **argv)
     talc_tensor *x;
     const bool done = model_open(&self, &model, &x) && summarise(&self, model, x);
     talc_module_free(model);
-    return done ? tool_finish() : tool_usage_talc();
+    return done ? tool_finish() : model_usage(&self, x);
 }

@@ -665,7 +665,7 @@ class Networks(Tool):
         self.fails(2, "nowhere", "run", "lenet", "--labels", self.path("nowhere"))
         self.fails(2, "cannot be read: Is a directory", "run", "lenet", "--labels", os.path.dirname(labels))
         self.fails(2, "--top 11 is more than the 10 classes", "run", "lenet", "--top", "11")
-        self.fails(2, r"unet: the output \[1,2,16,16\] has no classes", "run", "unet", "--input", "1x3x16x16", "--top", "1")
+        self.fails(2, r"^talc run: unet: the output \[1,2,16,16\] has no classes", "run", "unet", "--input", "1x3x16x16", "--top", "1")
 
         def spoil(entries):
             del entries["conv1.weight"]
@@ -706,6 +706,11 @@ class Networks(Tool):
             file.write(b"\xff\xd8\xff\xe0 no PNG at all")
         self.fails(2, "x.jpg'.*(PNG|IHDR)", "run", "lenet", "--input", self.path("x.jpg"))
         self.fails(2, r"'2x2' is \[2,2\], the network takes \[N,1,H,W\]", "run", "lenet", "--input", "2x2")
+        write_npy(x, [1, 3, 192, 192], [0] * (3 * 192 * 192))
+        for command in ["run"], ["summary"], ["bench"], ["check", "model"]:
+            self.fails(2, r": vit_c: '.*x.npy' is \[1,3,192,192\], the network is made for \[N,3,224,224\]: add: a ", *command, "vit_c", "--input", x)
+            self.fails(2, r"'1x1x40x40' is .*, the network is made for \[N,1,28,28\]: linear", *command, "lenet", "--input", "1x1x40x40")
+            self.fails(2, r"the network is made for \[N,3,256,256\]: ", *command, "unet", "--input", "1x3x50x50")
         self.fails(2, "--mean: '1,2' has 2 numbers, not 1 or 3", "run", "lenet", "--mean", "1,2")
         self.fails(2, "--std: '1,2,3,4' is not a number", "run", "lenet", "--std", "1,2,3,4")
 
