@@ -59,7 +59,10 @@ static void list_differences(talc_module *model, const char *weights)
     talc_error_clear();
     talc_module_differences(stderr, model, weights);
     talc_error_clear();
-    talc_fail(status, "%s", message);
+    talc_fail(status, "%s%s", message,
+              ends_with(weights, ".pt") || ends_with(weights, ".pth")
+                  ? "; tools/pt2safetensors.py makes such a file of a checkpoint"
+                  : "");
 }
 
 talc_module *model_new(const model_arguments *self)

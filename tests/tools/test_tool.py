@@ -714,6 +714,13 @@ class Networks(Tool):
         self.fails(2, "--mean: '1,2' has 2 numbers, not 1 or 3", "run", "lenet", "--mean", "1,2")
         self.fails(2, "--std: '1,2,3,4' is not a number", "run", "lenet", "--std", "1,2,3,4")
 
+    def test_a_checkpoint_of_pytorch(self):
+        for name in "x.pt", "x.pth":
+            open(self.path(name), "w").close()
+            for command in ["run"], ["check", "model"]:
+                self.fails(2, name + r"': 0 bytes .*; tools/pt2safetensors.py makes such a file of a checkpoint$",
+                           *command, "lenet", "--weights", self.path(name))
+
     def test_bench(self):
         for train in [], ["--train"]:
             done = self.json("bench", "lenet", "--batch", "2", *train)
