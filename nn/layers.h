@@ -141,8 +141,8 @@ TALC_API talc_module *talc_nn_leaky_relu(double negative_slope);
 /// PyTorch's defaults are 1 and 20.
 TALC_API talc_module *talc_nn_softplus(double beta, double threshold);
 
-/// Dimension `dim` of x becomes dimensions of these extents, of which one may be -1. Errors: in forward, extents whose product is
-/// another than that dimension's extent.
+/// Dimension `dim` of x becomes dimensions of these extents, of which one may be -1. Errors: extents that no dimension has; in forward,
+/// extents whose product is another than that dimension's extent.
 TALC_API talc_module *talc_nn_unflatten(int dim, talc_dims dims);
 
 /// In train mode each element is 0 with probability p, drawn anew each time, as talc_dropout says; in evaluation mode it returns x itself.
@@ -160,7 +160,7 @@ typedef struct talc_local_response_norm_layer {
 /// [N, C, ...] -> the same, as talc_local_response_norm says.
 TALC_API talc_module *talc_nn_local_response_norm(const talc_local_response_norm_layer *options);
 
-/// [N, C, H, W] -> [N, C, OH, OW], as the ops of ops/pool2d.h say; `options` are copied.
+/// [N, C, H, W] -> [N, C, OH, OW], as the ops of ops/pool2d.h say; `options` are copied. Errors: options that the op refuses whatever x is.
 TALC_API talc_module *talc_nn_max_pool2d(const talc_pool2d_options *options);
 TALC_API talc_module *talc_nn_avg_pool2d(const talc_pool2d_options *options);
 
@@ -168,7 +168,7 @@ TALC_API talc_module *talc_nn_avg_pool2d(const talc_pool2d_options *options);
 TALC_API talc_module *talc_nn_adaptive_avg_pool2d(int64_t OH, int64_t OW);
 TALC_API talc_module *talc_nn_adaptive_max_pool2d(int64_t OH, int64_t OW);
 
-/// talc_pad and talc_upsample2d, whose options are copied. By its mode a padding is called ZeroPad2d, ConstantPad2d,
+/// talc_pad and talc_upsample2d, whose options are copied. Errors: options that talc_upsample2d refuses whatever x is. By its mode a padding is called ZeroPad2d, ConstantPad2d,
 /// ReflectionPad2d, ReplicationPad2d or CircularPad2d.
 TALC_API talc_module *talc_nn_pad2d(const talc_pad_options *options);
 TALC_API talc_module *talc_nn_upsample(const talc_upsample2d_options *options);

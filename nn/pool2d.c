@@ -7,14 +7,6 @@ typedef struct pool2d {
     talc_pool2d_options options;
 } pool2d;
 
-static bool pool2d_init(talc_module *module, const void *options)
-{
-    if (talc_operand_missing(module->kind->name, "options", options))
-        return false;
-    ((pool2d *)module)->options = *(const talc_pool2d_options *)options;
-    return true;
-}
-
 static talc_tensor *max_pool2d_forward(talc_module *module, talc_tensor *x)
 {
     return talc_max_pool2d(x, &((pool2d *)module)->options);
@@ -23,6 +15,17 @@ static talc_tensor *max_pool2d_forward(talc_module *module, talc_tensor *x)
 static talc_tensor *avg_pool2d_forward(talc_module *module, talc_tensor *x)
 {
     return talc_avg_pool2d(x, &((pool2d *)module)->options);
+}
+
+static bool pool2d_init(talc_module *module, const void *options)
+{
+    const talc_pool2d_kind kind =
+        module->kind->forward == max_pool2d_forward ? TALC_POOL2D_MAX : TALC_POOL2D_AVG;
+    if (talc_operand_missing(module->kind->name, "options", options) ||
+        !talc_pool2d_check(kind, options))
+        return false;
+    ((pool2d *)module)->options = *(const talc_pool2d_options *)options;
+    return true;
 }
 
 static const talc_module_class max_pool2d_class = {

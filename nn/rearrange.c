@@ -61,7 +61,7 @@ typedef struct upsample {
 
 static bool upsample_init(talc_module *module, const void *options)
 {
-    if (talc_operand_missing("Upsample", "options", options))
+    if (talc_operand_missing("Upsample", "options", options) || !talc_upsample2d_check(options))
         return false;
     ((upsample *)module)->options = *(const talc_upsample2d_options *)options;
     return true;
@@ -121,6 +121,8 @@ typedef struct unflatten {
     talc_module base;
     int dim;
     talc_dims dims;
+    int64_t known; /* product of the extents that are not -1 */
+    bool open;     /* one is */
 } unflatten;
 
 static bool unflatten_init(talc_module *module, const void *options)
@@ -129,9 +131,26 @@ static bool unflatten_init(talc_module *module, const void *options)
     const unflatten *given = options;
     self->dim = given->dim;
     self->dims = given->dims;
-    if (self->dims.rank < 1 || self->dims.rank > TALC_MAX_RANK)
+    self->known = 1;
+    bool right = true;
+    char text[TALC_DIMS_TEXT];
+    if (self->dims.rank < 1 || self->dims.rank > TALC_MAX_RANK) {
         talc_fail(TALC_BAD_SHAPE, "Unflatten: shape has rank %d, needs 1 to %d", self->dims.rank,
                   TALC_MAX_RANK);
+        return false;
+    }
+    for (int i = 0; i < self->dims.rank; i++) {
+        const int64_t extent = self->dims.dim[i];
+        right = right && (extent >= 0 ? talc_multiply(self->known, extent, &self->known)
+                                      : extent == -1 && !self->open);
+        self->open = self->open || extent == -1;
+    }
+    if (!right || (self->open && self->known == 0))
+        talc_fail(
+            TALC_BAD_SHAPE,
+            "Unflatten: shape %s is of no dimension: extents are at least 0, of which one may be "
+            "-1 beside others of at least 1",
+            talc_dims_text(self->dims, text));
     return !talc_failed();
 }
 
@@ -145,15 +164,8 @@ static talc_tensor *unflatten_forward(talc_module *module, talc_tensor *x)
         talc_shape_dim("Unflatten", self->dim, x->rank, &axis) != TALC_OK)
         return NULL;
     talc_dims dims = { .rank = x->rank - 1 + self->dims.rank };
-    int64_t known = 1, count;
-    bool open = false, fits = dims.rank <= TALC_MAX_RANK;
-    for (int i = 0; fits && i < self->dims.rank; i++) {
-        const int64_t extent = self->dims.dim[i];
-        fits = extent >= 0 ? talc_multiply(known, extent, &known) : extent == -1 && !open;
-        open = open || extent == -1;
-    }
-    count = x->dims[axis];
-    if (fits && (open ? known > 0 && count % known == 0 : known == count)) {
+    const int64_t known = self->known, count = x->dims[axis];
+    if (dims.rank <= TALC_MAX_RANK && (self->open ? count % known == 0 : known == count)) {
         for (int i = 0; i < dims.rank; i++) {
             const int inner = i - axis;
             dims.dim[i] = inner < 0                   ? x->dims[i]

@@ -115,6 +115,11 @@ static bool read_options(const talc_pool2d_options *options, talc_pool2d_problem
            read_padding(options, p);
 }
 
+bool talc_pool2d_check(talc_pool2d_kind kind, const talc_pool2d_options *options)
+{
+    return read_options(options, &(talc_pool2d_problem){ .kind = kind });
+}
+
 /* The number of windows along one dimension, or 0 when not one fits. */
 static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int64_t pad_begin,
                              int64_t pad_end, int64_t dilation, bool ceil_mode)

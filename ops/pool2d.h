@@ -70,6 +70,9 @@ typedef enum talc_pool2d_kind {
     TALC_POOL2D_KIND_COUNT
 } talc_pool2d_kind;
 
+/// What max or avg refuses of options whatever x is: false with a failure. For the modules.
+bool talc_pool2d_check(talc_pool2d_kind kind, const talc_pool2d_options *options);
+
 /// A checked problem. Its planes are the N * C images of H by W elements, contiguous; the window of an output comes from
 /// ops/pool2d_window.h.
 typedef struct talc_pool2d_problem {

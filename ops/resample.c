@@ -107,29 +107,42 @@ static bool check_pad(const talc_tensor *x, const talc_pad_options *options)
 
 // ---- Checks of upsample2d -----------------------------------------------------------------------------------
 
-static bool check_upsample(const talc_tensor *x, const talc_upsample2d_options *o)
+bool talc_upsample2d_check(const talc_upsample2d_options *o)
 {
-    char text[TALC_DIMS_TEXT];
-    if (talc_operand_missing("upsample2d", "x", x) ||
-        talc_operand_missing("upsample2d", "options", o))
+    if (talc_operand_missing("upsample2d", "options", o))
         return false;
+    const bool sized = o->size[0] != 0 || o->size[1] != 0;
+    const bool scaled = o->scale[0] != 0 || o->scale[1] != 0;
     if ((unsigned)o->mode >= TALC_UPSAMPLE_MODE_COUNT)
         talc_fail(TALC_BAD_ARGUMENT, "upsample2d: mode %d is outside 0..%d", (int)o->mode,
                   TALC_UPSAMPLE_MODE_COUNT - 1);
     else if (o->align_corners && o->mode != TALC_UPSAMPLE_BILINEAR)
         talc_fail(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear");
-    else if (x->rank != 3 && x->rank != 4)
+    else if (sized && scaled)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "upsample2d: both size [%" PRId64 ",%" PRId64 "] and scale [%g,%g] are given",
+                  o->size[0], o->size[1], o->scale[0], o->scale[1]);
+    else if (!sized && !scaled)
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: neither size nor scale is given");
+    else if (sized)
+        return talc_pair_at_least("upsample2d", 1, "size", o->size[0], o->size[1]);
+    else if (!(o->scale[0] > 0 && o->scale[1] > 0) || isinf(o->scale[0]) || isinf(o->scale[1]))
+        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: scale [%g,%g] must be finite and above 0",
+                  o->scale[0], o->scale[1]);
+    return !talc_failed();
+}
+
+static bool check_upsample(const talc_tensor *x, const talc_upsample2d_options *o)
+{
+    char text[TALC_DIMS_TEXT];
+    if (talc_operand_missing("upsample2d", "x", x) || !talc_upsample2d_check(o))
+        return false;
+    if (x->rank != 3 && x->rank != 4)
         talc_fail(TALC_BAD_SHAPE, "upsample2d: x %s has rank %d, needs 4: [N,C,H,W], or 3: [C,H,W]",
                   talc_dims_text(talc_dims_of(x), text), x->rank);
     else if (x->dims[x->rank - 2] == 0 || x->dims[x->rank - 1] == 0)
         talc_fail(TALC_BAD_SHAPE, "upsample2d: x %s has an empty image",
                   talc_dims_text(talc_dims_of(x), text));
-    else if ((o->size[0] != 0 || o->size[1] != 0) && (o->scale[0] != 0 || o->scale[1] != 0))
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "upsample2d: both size [%" PRId64 ",%" PRId64 "] and scale [%g,%g] are given",
-                  o->size[0], o->size[1], o->scale[0], o->scale[1]);
-    else if (o->size[0] == 0 && o->size[1] == 0 && o->scale[0] == 0 && o->scale[1] == 0)
-        talc_fail(TALC_BAD_ARGUMENT, "upsample2d: neither size nor scale is given");
     else if (o->mode == TALC_UPSAMPLE_BILINEAR)
         return talc_operand_float("upsample2d", "x", x);
     return !talc_failed();
@@ -138,34 +151,21 @@ static bool check_upsample(const talc_tensor *x, const talc_upsample2d_options *
 /* The output extents that the options ask for. */
 static bool output_extents(const talc_upsample2d_options *o, const int64_t in[2], int64_t out[2])
 {
-    const bool sized = o->size[0] != 0 || o->size[1] != 0;
-    for (int i = 0; i < 2 && !sized; i++) {
+    for (int i = 0; i < 2; i++) {
         const double extent = floor((double)in[i] * o->scale[i]);
-        if (!(o->scale[i] > 0) || isinf(o->scale[i])) {
-            talc_fail(TALC_BAD_ARGUMENT, "upsample2d: scale [%g,%g] must be finite and above 0",
-                      o->scale[0], o->scale[1]);
-            return false;
-        }
         if (extent >= 0x1p62) {
             talc_fail(TALC_TOO_LARGE, "upsample2d: extent %" PRId64 " times scale %g exceeds 2^62",
                       in[i], o->scale[i]);
             return false;
         }
-        out[i] = (int64_t)extent;
+        out[i] = o->size[i] > 0 ? o->size[i] : (int64_t)extent;
     }
-    for (int i = 0; i < 2 && sized; i++)
-        out[i] = o->size[i];
-    if (out[0] >= 1 && out[1] >= 1)
-        return true;
-    if (sized)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "upsample2d: size [%" PRId64 ",%" PRId64 "] must be at least 1", out[0], out[1]);
-    else
+    if (out[0] < 1 || out[1] < 1)
         talc_fail(TALC_BAD_ARGUMENT,
                   "upsample2d: scale [%g,%g] of an image [%" PRId64 ",%" PRId64
                   "] leaves an output of [%" PRId64 ",%" PRId64 "]",
                   o->scale[0], o->scale[1], in[0], in[1], out[0], out[1]);
-    return false;
+    return !talc_failed();
 }
 
 static talc_resample_axis upsample_axis(const talc_upsample2d_options *o, int64_t in, int64_t out,

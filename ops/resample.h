@@ -61,6 +61,9 @@ TALC_API talc_tensor *talc_upsample2d(const talc_tensor *x, const talc_upsample2
 
 // ---- What backends implement --------------------------------------------------------------------------------
 
+/// What upsample2d refuses of options whatever x is: false with a failure. For the module.
+bool talc_upsample2d_check(const talc_upsample2d_options *options);
+
 /// Where the outputs of one dimension look for their elements; ops/resample_axis.h says which they are.
 typedef enum talc_resample_kind {
     TALC_RESAMPLE_PAD, ///< by `mode`

@@ -161,11 +161,30 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_NULL_ARGUMENT, "Pad2d: options is NULL", talc_nn_pad2d(NULL));
     REFUSED(TALC_BAD_ARGUMENT, "Pad2d: mode 4 is outside 0..3", talc_nn_pad2d(&(talc_pad_options){ .mode = TALC_PADDING_MODE_COUNT }));
     REFUSED(TALC_NULL_ARGUMENT, "Upsample: options is NULL", talc_nn_upsample(NULL));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: neither size nor scale is given", talc_nn_upsample(&(talc_upsample2d_options){ .size = { 0 } }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: size [4,-2] must be at least 1", talc_nn_upsample(&(talc_upsample2d_options){ .size = { 4, -2 } }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: scale [2,inf] must be finite and above 0", talc_nn_upsample(&(talc_upsample2d_options){ .scale = { 2, INFINITY } }));
+    REFUSED(TALC_BAD_ARGUMENT, "upsample2d: align_corners is an option of bilinear", talc_nn_upsample(&(talc_upsample2d_options){ .scale = { 2, 2 }, .align_corners = true }));
     REFUSED(TALC_BAD_ARGUMENT, "ChannelShuffle: groups 0 must be at least 1", talc_nn_channel_shuffle(0));
     REFUSED(TALC_BAD_SHAPE, "Unflatten: shape has rank 0, needs 1 to 8", talc_nn_unflatten(1, TALC_SCALAR));
+    REFUSED(TALC_BAD_SHAPE, "Unflatten: shape [2,-2] is of no dimension: extents are at least 0, of which one may be -1 beside others of at least 1", talc_nn_unflatten(1, TALC_DIMS(2, -2)));
+    REFUSED_LIKE(TALC_BAD_SHAPE, "Unflatten: shape [-1,-1] is of no dimension", talc_nn_unflatten(1, TALC_DIMS(-1, -1)));
+    REFUSED_LIKE(TALC_BAD_SHAPE, "Unflatten: shape [-1,0] is of no dimension", talc_nn_unflatten(1, TALC_DIMS(-1, 0)));
+    REFUSED_LIKE(TALC_BAD_SHAPE, "Unflatten: shape [0,-1] is of no dimension", talc_nn_unflatten(1, TALC_DIMS(0, -1)));
+    REFUSED_LIKE(TALC_BAD_SHAPE, "Unflatten: shape [4611686018427387904,2] is of no dimension", talc_nn_unflatten(1, TALC_DIMS((int64_t)1 << 62, 2)));
+    talc_module *cut = talc_nn_unflatten(1, TALC_DIMS(2, -1));
+    REFUSED(TALC_BAD_SHAPE, "Unflatten: dimension 1 of x [2,3], 3, does not become [2,-1]", talc_forward(cut, x));
+    talc_module_free(cut);
     REFUSED(TALC_NULL_ARGUMENT, "nn_module_list_at: list is NULL", talc_nn_module_list_at(NULL, 0));
     REFUSED(TALC_NULL_ARGUMENT, "MaxPool2d: options is NULL", talc_nn_max_pool2d(NULL));
     REFUSED(TALC_NULL_ARGUMENT, "AvgPool2d: options is NULL", talc_nn_avg_pool2d(NULL));
+#define POOL(kind, ...) talc_nn_##kind##_pool2d(&(talc_pool2d_options){ __VA_ARGS__ })
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: kernel [0,0] must be at least 1", POOL(max, .kernel = { 0 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: stride [-1,2] must be at least 1", POOL(avg, .kernel = { 2, 2 }, .stride = { -1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: padding [0,2] must be from 0 to [1,1], less than the kernel [2,2] with dilation [1,1]", POOL(max, .kernel = { 2, 2 }, .padding = { 0, 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "avg_pool2d: dilation [2,1] is an option of max_pool2d", POOL(avg, .kernel = { 2, 2 }, .dilation = { 2 }));
+    REFUSED(TALC_BAD_ARGUMENT, "max_pool2d: exclude_padding and divisor_override are options of avg_pool2d", POOL(max, .kernel = { 2, 2 }, .exclude_padding = true));
+#undef POOL
     REFUSED(TALC_NULL_ARGUMENT, "module_add: module is NULL", talc_nn_sequential_append(NULL, talc_nn_relu()));
     REFUSED(TALC_NULL_ARGUMENT, "nn_sequential_of: modules is NULL", talc_nn_sequential_of(NULL, 2));
     REFUSED(TALC_NULL_ARGUMENT, "module_add: child '1' is NULL", TALC_SEQUENTIAL(talc_nn_relu(), NULL, talc_nn_relu()));
