@@ -3,13 +3,13 @@
 #include "nn/entries.h"
 #include "nn/source.h"
 #include "ops/algorithm.h"
+#include "tensor/kept.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/storage.h"
 #include "tensor/streams.h"
 #include "tensor/within.h"
 
-#include <pthread.h>
 #include <string.h>
 
 enum { SOURCES = 6 };
@@ -22,25 +22,6 @@ struct talc_fold {
     talc_tensor *weight, *bias;
     talc_made on;
 };
-
-/* Held while folds are looked through, whichever module's they are, but not while one is made. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void lock_folds(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void unlock_folds(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-/* A child of fork finds the lists whole. */
-__attribute__((constructor)) static void watch_forks(void)
-{
-    (void)pthread_atfork(lock_folds, unlock_folds, unlock_folds);
-}
 
 /* A list of them. */
 static void folds_free(talc_fold *fold)
@@ -70,7 +51,7 @@ static bool is_over(const talc_fold *fold, const talc_fold *newer)
 static void keep(talc_module *module, talc_fold *fold)
 {
     talc_fold *over = NULL;
-    pthread_mutex_lock(&lock);
+    talc_kept_lock();
     for (talc_fold **at = &module->entries->folds; *at != NULL;) {
         talc_fold *old = *at;
         if (is_over(old, fold)) {
@@ -83,16 +64,16 @@ static void keep(talc_module *module, talc_fold *fold)
     }
     fold->next = module->entries->folds;
     module->entries->folds = fold;
-    pthread_mutex_unlock(&lock);
+    talc_kept_unlock();
     folds_free(over);
 }
 
 void talc_module_forget_folds(talc_module *module)
 {
-    pthread_mutex_lock(&lock);
+    talc_kept_lock();
     talc_fold *folds = module->entries->folds;
     module->entries->folds = NULL;
-    pthread_mutex_unlock(&lock);
+    talc_kept_unlock();
     folds_free(folds);
     for (int i = 0; i < module->entries->count; i++)
         if (module->entries->list[i].child != NULL)
@@ -208,7 +189,7 @@ static talc_fold *fold_new(const talc_conv2d_module *conv, const talc_batch_norm
 static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module *norm,
                  talc_tensor **weight, talc_tensor **bias)
 {
-    pthread_mutex_lock(&lock);
+    talc_kept_lock();
     talc_fold *fold = conv->base.entries->folds;
     while (fold != NULL && !fold_stands(fold, conv, norm))
         fold = fold->next;
@@ -217,7 +198,7 @@ static bool take(const talc_conv2d_module *conv, const talc_batch_norm2d_module 
         *weight = talc_retain(fold->weight);
         *bias = talc_retain(fold->bias);
     }
-    pthread_mutex_unlock(&lock);
+    talc_kept_unlock();
     return usable;
 }
 

@@ -19,15 +19,14 @@ struct talc_kept {
     unsigned char key[];
 };
 
-/* Held while lists are looked through, whichever storage's they are. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void lock_kept(void)
+void talc_kept_lock(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-static void unlock_kept(void)
+void talc_kept_unlock(void)
 {
     pthread_mutex_unlock(&lock);
 }
@@ -35,7 +34,7 @@ static void unlock_kept(void)
 /* A child of fork finds the lists whole. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    (void)pthread_atfork(lock_kept, unlock_kept, unlock_kept);
+    (void)pthread_atfork(talc_kept_lock, talc_kept_unlock, talc_kept_unlock);
 }
 
 static bool is_of(const talc_kept *kept, const void *key, size_t bytes)
@@ -47,13 +46,13 @@ talc_tensor *talc_kept_find(const talc_tensor *of, const void *key, size_t bytes
 {
     const uint64_t version = talc_version(of);
     talc_tensor *made = NULL;
-    lock_kept();
+    talc_kept_lock();
     talc_kept *kept = of->storage->kept;
     while (kept != NULL && !(kept->version == version && is_of(kept, key, bytes)))
         kept = kept->next;
     if (kept != NULL && talc_made_wait(&kept->on, of->device))
         made = talc_retain(kept->made);
-    unlock_kept();
+    talc_kept_unlock();
     return made;
 }
 
@@ -70,7 +69,7 @@ bool talc_kept_add(const talc_tensor *of, uint64_t version, const void *key, siz
     memcpy(kept->key, key, bytes);
     talc_kept *over = NULL;
     int count = 1;
-    lock_kept();
+    talc_kept_lock();
     for (talc_kept **at = &of->storage->kept; *at != NULL;) {
         talc_kept *old = *at;
         if (old->version == kept->version && !is_of(old, key, bytes) && count < MOST_KEPT) {
@@ -84,7 +83,7 @@ bool talc_kept_add(const talc_tensor *of, uint64_t version, const void *key, siz
     }
     kept->next = of->storage->kept;
     of->storage->kept = kept;
-    unlock_kept();
+    talc_kept_unlock();
     talc_kept_free(over);
     return true;
 }

@@ -20,6 +20,10 @@ talc_tensor *talc_kept_find(const talc_tensor *of, const void *key, size_t bytes
 bool talc_kept_add(const talc_tensor *of, uint64_t version, const void *key, size_t bytes,
                    talc_tensor *made);
 
+/// Held while such lists are looked through, whichever storage's they are, and those of nn/fold.h; a child of fork finds them whole.
+void talc_kept_lock(void);
+void talc_kept_unlock(void);
+
 /// For a storage that is freed.
 void talc_kept_free(talc_kept *kept);
 
