@@ -43,32 +43,11 @@ static bool is_layer(const talc_module *module, talc_activation *own)
     return true;
 }
 
-/* Whether a layer of x, or what is added to it, has its gradient recorded. */
-static bool layer_records(const talc_module *module, const talc_tensor *x,
-                          const talc_tensor *residual)
-{
-    const talc_tensor *weight = NULL, *bias = NULL;
-    if (module->kind == &talc_conv2d_class) {
-        weight = ((const talc_conv2d_module *)module)->weight;
-        bias = ((const talc_conv2d_module *)module)->bias;
-    } else if (module->kind == &talc_linear_class) {
-        weight = ((const talc_linear_module *)module)->weight;
-        bias = ((const talc_linear_module *)module)->bias;
-    } else {
-        weight = ((const talc_batch_norm2d_module *)module)->weight;
-        bias = ((const talc_batch_norm2d_module *)module)->bias;
-    }
-    return talc_tape_wants((const talc_tensor *const[]){ x, weight, bias, residual }, 4);
-}
-
-/* An activation that can be the last step of a layer: its own op has no algorithm forced, and its gradient, where one is recorded, follows
- * from its result. */
-static bool activation_joins(talc_activation activation, const talc_module *layer,
-                             const talc_tensor *x, const talc_tensor *residual)
+/* An activation that can be the last step of a layer: its own op has no algorithm forced. */
+static bool activation_joins(talc_activation activation)
 {
     return activation != TALC_ACTIVATION_NONE &&
-           talc_algorithm_forced(talc_activation_name(activation)) == NULL &&
-           (talc_activation_gradient_from_result(activation) || !layer_records(layer, x, residual));
+           talc_algorithm_forced(talc_activation_name(activation)) == NULL;
 }
 
 /* The norm that goes into the convolution before it; NULL when it does not. */
@@ -121,7 +100,7 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
     }
     if (own == TALC_ACTIVATION_NONE && g.count < count) {
         const talc_activation next = talc_activation_of(modules[g.count]);
-        if (activation_joins(next, modules[0], x, NULL)) {
+        if (activation_joins(next)) {
             own = next;
             g.count++;
         }
@@ -129,8 +108,7 @@ static part part_of(talc_module *const modules[], int count, const talc_tensor *
     g.end.activation = own;
     if (end == NULL || g.count < count || own != TALC_ACTIVATION_NONE)
         return g;
-    g.ends = end->activation == TALC_ACTIVATION_NONE ||
-             activation_joins(end->activation, modules[0], x, end->residual);
+    g.ends = end->activation == TALC_ACTIVATION_NONE || activation_joins(end->activation);
     if (g.ends)
         g.end = *end;
     return g;

@@ -32,8 +32,8 @@
 /// A residual that a chain ends with (talc_chain_end) is an operand of the last op, if that is one of these.
 ///
 /// Modules of the program's own, layers that have an activation of their own already, and a batch norm that normalises by the batch
-/// end a chain. An activation whose gradient does not follow from its result (ops/activation.h) runs by itself where one is
-/// recorded. One whose op has an algorithm forced (talc_algorithm_force) runs by itself; an algorithm that is forced on
+/// end a chain. The op itself runs an activation whose gradient does not follow from its result (ops/activation.h) apart where
+/// one is recorded. One whose op has an algorithm forced (talc_algorithm_force) runs by itself; an algorithm that is forced on
 /// batch_norm2d makes the fold. talc_module_explain (module.h) shows what is fused.
 #ifndef TALC_NN_FUSE_H
 #define TALC_NN_FUSE_H
