@@ -2,48 +2,17 @@
 #include "nn/layers.h"
 #include "tensor/storage.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-/* Zero is the default of each; TALC_ZERO, which padding alone takes, is negative as well. */
-static bool not_negative(const char *name, const int64_t pair[2], bool may_ask_for_zero)
-{
-    for (int i = 0; i < 2 && !talc_failed(); i++)
-        if (pair[i] < 0 && !(may_ask_for_zero && pair[i] == TALC_ZERO))
-            talc_fail(TALC_BAD_ARGUMENT,
-                      "Conv2d: %s [%" PRId64 ",%" PRId64 "] must not be negative", name, pair[0],
-                      pair[1]);
-    return !talc_failed();
-}
 
 static bool options_fit(const talc_module *module, const talc_conv2d_layer *options)
 {
-    if (talc_operand_missing("Conv2d", "options", options))
-        return false;
-    int64_t C = options->in_channels, OC = options->out_channels;
-    int64_t KH = options->kernel[0], KW = options->kernel[1];
-    int64_t groups = options->groups == 0 ? 1 : options->groups;
-    if (!talc_layer_positive(module, "in_channels", C) ||
-        !talc_layer_positive(module, "out_channels", OC) ||
-        !talc_layer_positive(module, "groups", groups) ||
-        !talc_layer_float(module, options->dtype) ||
-        !not_negative("stride", options->stride, false) ||
-        !not_negative("dilation", options->dilation, false) ||
-        !not_negative("padding", options->padding, true) ||
-        !not_negative("padding_end", options->padding_end, true))
-        return false;
-    if (KH < 1 || KW < 1)
-        talc_fail(TALC_BAD_ARGUMENT, "Conv2d: kernel [%" PRId64 ",%" PRId64 "] must be at least 1",
-                  KH, KW);
-    else if (C % groups != 0)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "Conv2d: in_channels %" PRId64 " is not a multiple of groups %" PRId64, C,
-                  groups);
-    else if (OC % groups != 0)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "Conv2d: out_channels %" PRId64 " is not a multiple of groups %" PRId64, OC,
-                  groups);
-    return !talc_failed();
+    return !talc_operand_missing("Conv2d", "options", options) &&
+           talc_layer_convolves(module, options->in_channels, options->out_channels,
+                                options->kernel, options->groups, options->dtype) &&
+           talc_layer_not_negative(module, "stride", options->stride, false) &&
+           talc_layer_not_negative(module, "dilation", options->dilation, false) &&
+           talc_layer_not_negative(module, "padding", options->padding, true) &&
+           talc_layer_not_negative(module, "padding_end", options->padding_end, true);
 }
 
 static bool conv2d_init(talc_module *module, const void *layer_options)

@@ -2,7 +2,6 @@
 #include "nn/layer.h"
 #include "tensor/storage.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 typedef struct conv_transpose2d_module {
@@ -12,44 +11,15 @@ typedef struct conv_transpose2d_module {
     talc_conv_transpose2d_options options;
 } conv_transpose2d_module;
 
-static bool not_negative(const char *name, const int64_t pair[2])
-{
-    if (pair[0] < 0 || pair[1] < 0)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "ConvTranspose2d: %s [%" PRId64 ",%" PRId64 "] must not be negative", name,
-                  pair[0], pair[1]);
-    return !talc_failed();
-}
-
-/* `name` channels are shared out between groups. */
-static bool divisible(const char *name, int64_t channels, int64_t groups)
-{
-    if (channels % groups != 0)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "ConvTranspose2d: %s %" PRId64 " is not a multiple of groups %" PRId64, name,
-                  channels, groups);
-    return !talc_failed();
-}
-
 static bool options_fit(const talc_module *module, const talc_conv_transpose2d_layer *options)
 {
-    if (talc_operand_missing("ConvTranspose2d", "options", options))
-        return false;
-    const int64_t groups = options->groups == 0 ? 1 : options->groups;
-    const int64_t KH = options->kernel[0], KW = options->kernel[1];
-    if (!talc_layer_positive(module, "in_channels", options->in_channels) ||
-        !talc_layer_positive(module, "out_channels", options->out_channels) ||
-        !talc_layer_positive(module, "groups", groups) ||
-        !talc_layer_float(module, options->dtype) || !not_negative("stride", options->stride) ||
-        !not_negative("dilation", options->dilation) ||
-        !not_negative("padding", options->padding) ||
-        !not_negative("output_padding", options->output_padding))
-        return false;
-    if (KH < 1 || KW < 1)
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "ConvTranspose2d: kernel [%" PRId64 ",%" PRId64 "] must be at least 1", KH, KW);
-    return !talc_failed() && divisible("in_channels", options->in_channels, groups) &&
-           divisible("out_channels", options->out_channels, groups);
+    return !talc_operand_missing("ConvTranspose2d", "options", options) &&
+           talc_layer_convolves(module, options->in_channels, options->out_channels,
+                                options->kernel, options->groups, options->dtype) &&
+           talc_layer_not_negative(module, "stride", options->stride, false) &&
+           talc_layer_not_negative(module, "dilation", options->dilation, false) &&
+           talc_layer_not_negative(module, "padding", options->padding, false) &&
+           talc_layer_not_negative(module, "output_padding", options->output_padding, false);
 }
 
 static bool conv_transpose2d_init(talc_module *module, const void *layer_options)

@@ -45,3 +45,38 @@ bool talc_layer_float(const talc_module *module, talc_dtype dtype)
               TALC_SHOWN(module->kind->name), talc_dtype_name(dtype));
     return false;
 }
+
+bool talc_layer_not_negative(const talc_module *module, const char *option, const int64_t pair[2],
+                             bool may_ask_for_zero)
+{
+    for (int i = 0; i < 2 && !talc_failed(); i++)
+        if (pair[i] < 0 && !(may_ask_for_zero && pair[i] == TALC_ZERO))
+            talc_fail(TALC_BAD_ARGUMENT, "%s: %s [%" PRId64 ",%" PRId64 "] must not be negative",
+                      module->kind->name, option, pair[0], pair[1]);
+    return !talc_failed();
+}
+
+/* `option` channels are shared out between groups. */
+static bool divisible(const talc_module *module, const char *option, int64_t channels,
+                      int64_t groups)
+{
+    if (channels % groups != 0)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: %s %" PRId64 " is not a multiple of groups %" PRId64,
+                  module->kind->name, option, channels, groups);
+    return !talc_failed();
+}
+
+bool talc_layer_convolves(const talc_module *module, int64_t in_channels, int64_t out_channels,
+                          const int64_t kernel[2], int64_t groups, talc_dtype dtype)
+{
+    groups = groups == 0 ? 1 : groups;
+    if (!talc_layer_positive(module, "in_channels", in_channels) ||
+        !talc_layer_positive(module, "out_channels", out_channels) ||
+        !talc_layer_positive(module, "groups", groups) || !talc_layer_float(module, dtype))
+        return false;
+    if (kernel[0] < 1 || kernel[1] < 1)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: kernel [%" PRId64 ",%" PRId64 "] must be at least 1",
+                  module->kind->name, kernel[0], kernel[1]);
+    return !talc_failed() && divisible(module, "in_channels", in_channels, groups) &&
+           divisible(module, "out_channels", out_channels, groups);
+}

@@ -61,4 +61,12 @@ bool talc_layer_positive(const talc_module *module, const char *option, int64_t 
 /// False, with a failure raised, unless dtype is f32 or f64.
 bool talc_layer_float(const talc_module *module, talc_dtype dtype);
 
+/// False, with a failure raised, where one of two is negative; TALC_ZERO, which is as well, may be asked for or not.
+bool talc_layer_not_negative(const talc_module *module, const char *option, const int64_t pair[2],
+                             bool may_ask_for_zero);
+
+/// False, with a failure raised, unless a convolution can have these channels, kernel, groups (0: 1) and dtype.
+bool talc_layer_convolves(const talc_module *module, int64_t in_channels, int64_t out_channels,
+                          const int64_t kernel[2], int64_t groups, talc_dtype dtype);
+
 #endif
