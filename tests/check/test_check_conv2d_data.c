@@ -40,29 +40,6 @@ static bool all_integers(const double *values, int64_t count, double largest)
     return all;
 }
 
-static int64_t count_of(const double *values, int64_t count, bool (*is)(double value))
-{
-    int64_t found = 0;
-    for (int64_t i = 0; i < count; i++)
-        found += is(values[i]);
-    return found;
-}
-
-static bool is_nan(double value)
-{
-    return isnan(value);
-}
-
-static bool is_infinite(double value)
-{
-    return isinf(value);
-}
-
-static bool is_huge(double value)
-{
-    return fabs(value) >= 0x1p29;
-}
-
 static bool is_tiny(double value)
 {
     return fabs(value) <= 0x1p-30;

@@ -287,29 +287,6 @@ Test(check_conv2d_gradient, without_images)
 
 // ---- Data ---------------------------------------------------------------------------------------------------
 
-static int64_t count_of(const double *values, int64_t count, bool (*is)(double value))
-{
-    int64_t found = 0;
-    for (int64_t i = 0; i < count; i++)
-        found += is(values[i]);
-    return found;
-}
-
-static bool is_nan(double value)
-{
-    return isnan(value);
-}
-
-static bool is_infinite(double value)
-{
-    return isinf(value);
-}
-
-static bool is_huge(double value)
-{
-    return fabs(value) >= 0x1p29;
-}
-
 static const char *const posers[] = { "n2c4h9w11o6k3x3p1x1g2_dx", "n2c4h9w11o6k3x3p1x1g2_dw" };
 
 Test(check_conv2d_gradient, kinds_of_data)

@@ -6,6 +6,8 @@
 #include "talc.h"
 #include "tests/support/guard.h"
 
+#include <math.h>
+
 /// A problem and host operands of doubles that hold values of its type.
 typedef struct conv2d_data {
     talc_conv2d_problem problem;
@@ -67,6 +69,30 @@ void conv2d_expect_exact(talc_device *device, const conv2d_data *data, int shift
 
 /// What the device would do with the problem; fails the test when it cannot say.
 talc_conv2d_explanation conv2d_explanation(talc_device *device, const talc_conv2d_problem *problem);
+
+/// How many values are such.
+static inline int64_t count_of(const double *values, int64_t count, bool (*is)(double value))
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++)
+        found += is(values[i]);
+    return found;
+}
+
+static inline bool is_nan(double value)
+{
+    return isnan(value);
+}
+
+static inline bool is_infinite(double value)
+{
+    return isinf(value);
+}
+
+static inline bool is_huge(double value)
+{
+    return fabs(value) >= 0x1p29;
+}
 
 /// A tensor of random values in [-1, 1), in the innermost scope.
 talc_tensor *random_tensor(talc_device *device, talc_dtype dtype, talc_dims dims, uint64_t seed);
