@@ -10,7 +10,7 @@
 ///   rows       Rows of up to 65536 values, which stay cached, are done at once, several a task; longer ones in parts of 16384, in two
 ///              passes: moments of each part, joined in their order by Chan's formula, then the normalisation. All sums are taken in f64;
 ///              the last step is arithmetic in the data's type. The sums of dweight and dbias are taken by blocks of samples and
-///              channels, and added in the samples' order.
+///              channels, of rows done at once while they are cached, and added in the samples' order.
 ///   reference  the formulas, row by row, in f64.
 ///
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -176,19 +176,6 @@ static talc_status forward(norm_context *context)
 
 // ---- Input gradient -----------------------------------------------------------------------------------------
 
-/* Adds dy and dy x^ of a sample to the sums of each channel. */
-#define ADD_AFFINE(constant, suffix, T, A)                                                         \
-    TALC_TARGET_CLONES static void add_affine_##suffix(                                            \
-        int64_t n, const T *x, const T *dy, double mean, double rstd, talc_cpu_sums *sums)         \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            sums[i].g += (double)dy[i];                                                            \
-            sums[i].product += (double)dy[i] * (((double)x[i] - mean) * rstd);                     \
-        }                                                                                          \
-    }
-
-TALC_CPU_FLOATS(ADD_AFFINE)
-
 /* The weights of a run's values, which have one each only where a plane is a value; NULL: they have one together, or 1. */
 static const void *weights_of(const norm_context *context, const run_of_values *run)
 {
@@ -196,7 +183,9 @@ static const void *weights_of(const norm_context *context, const run_of_values *
     return p->plane == 1 ? talc_cpu_at(p->dtype, context->arguments->weight, run->affine) : NULL;
 }
 
-static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t first, int64_t end)
+/* Those of planes are added to `channels` too, with x^, where that is not NULL. */
+static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t first, int64_t end,
+                             talc_cpu_sums *channels)
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
@@ -215,6 +204,10 @@ static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t f
             weights != NULL ? 1 : talc_cpu_weight(p->dtype, a->weight, run.affine);
         all.g += weight * sums.g;
         all.product += weight * sums.product;
+        if (channels != NULL && p->plane > 1) {
+            channels[run.affine].g += sums.g;
+            channels[run.affine].product += sums.product * talc_cpu_load(p->dtype, a->rstd, row);
+        }
     }
     return all;
 }
@@ -243,24 +236,13 @@ static void write_input(const norm_context *context, const talc_cpu_sums *all, i
         talc_cpu_stream_end();
 }
 
-static void gradient_rows_task(void *pointer, int64_t task, int worker)
-{
-    (void)worker;
-    const norm_context *context = pointer;
-    const int64_t end = talc_smaller(context->rows, (task + 1) * context->rows_per_task);
-    for (int64_t row = task * context->rows_per_task; row < end; row++) {
-        const talc_cpu_sums all = sums_of(context, row, 0, context->inner);
-        write_input(context, &all, row, 0, context->inner);
-    }
-}
-
 static void part_sums_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
     const int64_t first = task % context->parts * context->length;
     context->sums[task] = sums_of(context, task / context->parts, first,
-                                  talc_smaller(context->inner, first + context->length));
+                                  talc_smaller(context->inner, first + context->length), NULL);
 }
 
 static void part_input_task(void *pointer, int64_t task, int worker)
@@ -272,11 +254,8 @@ static void part_input_task(void *pointer, int64_t task, int worker)
                 talc_smaller(context->inner, first + context->length));
 }
 
-static talc_status input_gradient(norm_context *context)
+static talc_status part_input_gradient(norm_context *context)
 {
-    if (context->parts == 1)
-        return talc_cpu_parallel(talc_ceil_div(context->rows, context->rows_per_task),
-                                 gradient_rows_task, context);
     const int64_t tasks = context->rows * context->parts;
     const talc_status status = talc_cpu_parallel(tasks, part_sums_task, context);
     for (int64_t row = 0; row < context->rows && status == TALC_OK; row++) {
@@ -289,20 +268,22 @@ static talc_status input_gradient(norm_context *context)
     return status == TALC_OK ? talc_cpu_parallel(tasks, part_input_task, context) : status;
 }
 
-// ---- Gradients of weight and bias ---------------------------------------------------------------------------
+// ---- Gradients of weight and bias, and rows at once ---------------------------------------------------------
 
-/* Blocks of `samples` samples and `channels` channels. */
+/* Blocks of `samples` samples and `channels` channels; of whole groups where rows are done at once. */
 typedef struct affine_blocks {
     int64_t samples, channels;
     int64_t of_samples, of_channels; /* blocks */
 } affine_blocks;
 
-static affine_blocks affine_blocks_of(const talc_group_norm_problem *p)
+static affine_blocks affine_blocks_of(const norm_context *context)
 {
+    const talc_group_norm_problem *p = context->problem;
     affine_blocks blocks = { 0 };
-    if (p->N == 0 || p->C == 0 || p->plane == 0)
+    if (context->parts == 0 || context->rows == 0)
         return blocks;
-    blocks.channels = talc_smaller(p->C, talc_larger(1, TASK_VALUES / p->plane));
+    const int64_t unit = context->parts == 1 ? p->C / p->groups : 1;
+    blocks.channels = talc_smaller(p->C, talc_larger(1, TASK_VALUES / (unit * p->plane)) * unit);
     blocks.samples = talc_larger(talc_larger(1, TASK_VALUES / (blocks.channels * p->plane)),
                                  talc_ceil_div(p->N, MOST_SAMPLE_BLOCKS));
     blocks.of_samples = talc_ceil_div(p->N, blocks.samples);
@@ -310,60 +291,74 @@ static affine_blocks affine_blocks_of(const talc_group_norm_problem *p)
     return blocks;
 }
 
+/* Of samples [first, last) and channels [begin, end), which have no planes. */
+static void add_columns(const norm_context *context, int64_t first, int64_t last, int64_t begin,
+                        int64_t end, talc_cpu_sums *sums)
+{
+    const talc_group_norm_problem *p = context->problem;
+    const talc_group_norm_arguments *a = context->arguments;
+    const int64_t of_group = p->C / p->groups;
+    for (int64_t c = begin, next; c < end; c = next) {
+        next = talc_smaller(end, (c / of_group + 1) * of_group);
+        const int64_t at = first * p->C + c, row = first * p->groups + c / of_group;
+        TALC_CPU_CALL(
+            p->dtype, talc_cpu_norm,
+            .add_columns(last - first, next - c, p->C, p->groups, talc_cpu_at(p->dtype, a->x, at),
+                         talc_cpu_at(p->dtype, a->dy, at), talc_cpu_at(p->dtype, a->mean, row),
+                         talc_cpu_at(p->dtype, a->rstd, row), &sums[c]));
+    }
+}
+
+/* dx too where rows are done at once: dy and x of some samples stay cached then. */
 static void affine_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const norm_context *context = pointer;
     const talc_group_norm_problem *p = context->problem;
-    const talc_group_norm_arguments *a = context->arguments;
-    const affine_blocks blocks = affine_blocks_of(p);
+    const affine_blocks blocks = affine_blocks_of(context);
     const int64_t begin = task % blocks.of_channels * blocks.channels,
                   end = talc_smaller(p->C, begin + blocks.channels);
-    const int64_t block = task / blocks.of_channels,
+    const int64_t block = task / blocks.of_channels, of_group = p->C / p->groups,
                   last = talc_smaller(p->N, (block + 1) * blocks.samples);
-    talc_cpu_sums *sums = context->sums + block * p->C;
-    for (int64_t c = begin; c < end; c++)
+    const bool affine = context->arguments->dweight != NULL, rows = context->parts == 1;
+    talc_cpu_sums *sums = affine ? context->sums + block * p->C : NULL;
+    for (int64_t c = begin; c < end && affine; c++)
         sums[c] = (talc_cpu_sums){ 0, 0 };
-    for (int64_t n = block * blocks.samples; n < last; n++)
-        for (int64_t c = begin; c < end;) {
-            const int64_t group = c / (p->C / p->groups), row = n * p->groups + group;
-            const int64_t at = (n * p->C + c) * p->plane;
-            const double mean = talc_cpu_load(p->dtype, a->mean, row),
-                         rstd = talc_cpu_load(p->dtype, a->rstd, row);
-            const void *x = talc_cpu_at(p->dtype, a->x, at), *dy = talc_cpu_at(p->dtype, a->dy, at);
-            if (p->plane == 1) {
-                const int64_t of_group = talc_smaller(end, (group + 1) * (p->C / p->groups)) - c;
-                TALC_CPU_CALL(p->dtype, add_affine, (of_group, x, dy, mean, rstd, &sums[c]));
-                c += of_group;
-            } else {
-                talc_cpu_sums of_plane = { 0, 0 };
-                TALC_CPU_CALL(p->dtype, talc_cpu_norm,
-                              .add_sums(&(talc_cpu_stretches){ 1, p->plane, 0 }, x, dy, NULL, mean,
-                                        &of_plane));
-                sums[c].g += of_plane.g;
-                sums[c].product += of_plane.product * rstd;
-                c++;
+    const int64_t step = talc_larger(1, TASK_VALUES / ((end - begin) * p->plane));
+    for (int64_t first = block * blocks.samples, next; first < last; first = next) {
+        next = talc_smaller(last, first + step);
+        for (int64_t n = first; n < next && (rows || p->plane > 1); n++)
+            for (int64_t c = begin; c < end; c += rows ? of_group : 1) {
+                const int64_t row = n * p->groups + c / of_group, at = c % of_group * p->plane;
+                const talc_cpu_sums all =
+                    sums_of(context, row, at, rows ? context->inner : at + p->plane, sums);
+                if (rows)
+                    write_input(context, &all, row, 0, context->inner);
             }
-        }
+        if (affine && p->plane == 1)
+            add_columns(context, first, next, begin, end, sums);
+    }
 }
 
 static talc_status affine_gradient(norm_context *context)
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
-    const affine_blocks blocks = affine_blocks_of(p);
+    const affine_blocks blocks = affine_blocks_of(context);
     const talc_status status =
         talc_cpu_parallel(blocks.of_samples * blocks.of_channels, affine_task, context);
-    for (int64_t c = 0; c < p->C && status == TALC_OK; c++) {
-        talc_cpu_sums all = { 0, 0 };
-        for (int64_t i = 0; i < blocks.of_samples; i++) {
-            all.g += context->sums[i * p->C + c].g;
-            all.product += context->sums[i * p->C + c].product;
+    if (status != TALC_OK || a->dweight == NULL)
+        return status;
+    for (int64_t i = 1; i < blocks.of_samples; i++)
+        for (int64_t c = 0; c < p->C; c++) {
+            context->sums[c].g += context->sums[i * p->C + c].g;
+            context->sums[c].product += context->sums[i * p->C + c].product;
         }
-        talc_cpu_store(p->dtype, a->dweight, c, all.product);
-        talc_cpu_store(p->dtype, a->dbias, c, all.g);
+    for (int64_t c = 0; c < p->C; c++) {
+        talc_cpu_store(p->dtype, a->dweight, c, context->sums[c].product);
+        talc_cpu_store(p->dtype, a->dbias, c, context->sums[c].g);
     }
-    return status;
+    return TALC_OK;
 }
 
 // ---- rows ---------------------------------------------------------------------------------------------------
@@ -383,7 +378,7 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
     const talc_group_norm_problem *p = problem;
     const norm_context context = context_of(p, NULL);
     const size_t parts = context.parts > 1 ? (size_t)context.rows * (size_t)context.parts : 0;
-    const size_t sums = (size_t)affine_blocks_of(p).of_samples * (size_t)p->C;
+    const size_t sums = (size_t)affine_blocks_of(&context).of_samples * (size_t)p->C;
     plan->workspace = p->direction == TALC_FORWARD
                           ? parts * sizeof(talc_cpu_moments)
                           : (parts > sums ? parts : sums) * sizeof(talc_cpu_sums);
@@ -398,8 +393,9 @@ static talc_status rows_run(talc_device *device, const void *problem, const talc
     norm_context context = context_of(problem, a);
     if (context.problem->direction == TALC_FORWARD)
         return forward(&context);
-    const talc_status status = input_gradient(&context);
-    return status != TALC_OK || a->dweight == NULL ? status : affine_gradient(&context);
+    const bool parts = context.parts > 1;
+    const talc_status status = parts ? part_input_gradient(&context) : TALC_OK;
+    return status != TALC_OK || (parts && a->dweight == NULL) ? status : affine_gradient(&context);
 }
 
 // ---- reference ----------------------------------------------------------------------------------------------

@@ -65,6 +65,35 @@ static inline double lanes_sum(const wide v[PARTS])
         to->product += product + lanes_sum(products);                                              \
     }                                                                                              \
                                                                                                    \
+    TALC_TARGET_CLONES static void add_columns_##suffix(                                           \
+        int64_t rows, int64_t n, int64_t step, int64_t groups, const T *x, const T *dy,            \
+        const T *mean, const T *rstd, talc_cpu_sums *to)                                           \
+    {                                                                                              \
+        int64_t i = 0;                                                                             \
+        for (; i + LANES <= n; i += LANES) {                                                       \
+            wide gs[PARTS] = { 0 }, products[PARTS] = { 0 };                                       \
+            for (int64_t row = 0; row < rows; row++)                                               \
+                for (int part = 0; part < PARTS; part++) {                                         \
+                    const int64_t at = row * step + i + part * WIDTH;                              \
+                    const wide g = WIDE(dy + at);                                                  \
+                    gs[part] += g;                                                                 \
+                    products[part] += g * ((WIDE(x + at) - (double)mean[row * groups]) *           \
+                                           (double)rstd[row * groups]);                            \
+                }                                                                                  \
+            for (int j = 0; j < LANES; j++) {                                                      \
+                to[i + j].g += gs[j / WIDTH][j % WIDTH];                                           \
+                to[i + j].product += products[j / WIDTH][j % WIDTH];                               \
+            }                                                                                      \
+        }                                                                                          \
+        for (; i < n; i++)                                                                         \
+            for (int64_t row = 0; row < rows; row++) {                                             \
+                const double g = dy[row * step + i];                                               \
+                to[i].g += g;                                                                      \
+                to[i].product += g * (((double)x[row * step + i] - (double)mean[row * groups]) *   \
+                                      (double)rstd[row * groups]);                                 \
+            }                                                                                      \
+    }                                                                                              \
+                                                                                                   \
     TALC_TARGET_CLONES static void normalise_##suffix(                                             \
         int64_t n, bool streams, const T *restrict x, const T *restrict weight,                    \
         const T *restrict bias, T *restrict y, const talc_cpu_affine *by)                          \
@@ -100,7 +129,8 @@ static inline double lanes_sum(const wide v[PARTS])
     }                                                                                              \
                                                                                                    \
     const struct talc_cpu_norm_##suffix talc_cpu_norm_##suffix = {                                 \
-        add_sums_##suffix, normalise_##suffix, input_gradient_##suffix, scale_##suffix             \
+        add_sums_##suffix, add_columns_##suffix, normalise_##suffix, input_gradient_##suffix,      \
+        scale_##suffix                                                                             \
     };
 
 TALC_CPU_FLOATS(NORM_FUNCTIONS)

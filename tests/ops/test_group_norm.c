@@ -146,8 +146,9 @@ Test(group_norm, short_rows_are_those_of_the_oracle)
 Test(group_norm, long_rows_are_those_of_the_oracle)
 {
     static const shape shapes[] = {
-        { 2, 4, 1500, 2 },  { 1, 8, 3136, 2 }, { 2, 2, 20011, 2 }, { 1, 70001, 1, 1 },
-        { 1, 6, 30001, 3 }, { 2, 9000, 1, 1 }, { 1, 2, 65540, 1 }, { 3, 131, 127, 1 },
+        { 2, 4, 1500, 2 },  { 1, 8, 3136, 2 },  { 2, 2, 20011, 2 },
+        { 1, 70001, 1, 1 }, { 1, 6, 30001, 3 }, { 2, 9000, 1, 1 },
+        { 1, 2, 65540, 1 }, { 3, 131, 127, 1 }, { 130, 8200, 1, 2 },
     };
     assert_shapes(shapes, sizeof shapes / sizeof *shapes);
 }
