@@ -17,10 +17,11 @@
 #include "tensor/extent.h"
 
 enum {
-    WIDTH = 128, /* softmaxes side by side */
-    SHORT = 32,  /* elements of one that is not vector code by itself */
-    LANES = 16,  /* values side by side of one, and sums */
-    TERMS = 32,  /* exponentials that are added in f32, one after the other */
+    WIDTH = 128,   /* softmaxes side by side */
+    SHORT = 64,    /* elements of one that is not vector code by itself */
+    TURNED = 4096, /* elements of such ones that go together */
+    LANES = 16,    /* values side by side of one, and sums */
+    TERMS = 32,    /* exponentials that are added in f32, one after the other */
     CHUNK = LANES * TERMS,
     ROW = 4096,           /* of one whose exponentials are kept beside y */
     TASK_ELEMENTS = 16384 /* elements a task: some 100 microseconds of exponentials */
@@ -48,8 +49,11 @@ static softmax_plan plan_of(const talc_softmax_problem *p, const talc_softmax_ar
         plan.y_step = p->y_strides[p->outer_rank - 1];
         plan.x_step = p->x_strides[p->outer_rank - 1];
     }
-    plan.width =
-        plan.x_step < p->x_stride || p->extent <= SHORT ? talc_smaller(width, plan.row) : 1;
+    if (p->extent > SHORT)
+        width = plan.x_step < p->x_stride ? width : 1;
+    else if (plan.x_step != 1 || plan.y_step != 1)
+        width = talc_smaller(width, TURNED / p->extent / LANES * LANES);
+    plan.width = talc_smaller(width, plan.row);
     plan.blocks_per_row = talc_ceil_div(plan.row, plan.width);
     plan.blocks = p->outer / plan.row * plan.blocks_per_row;
     const int64_t row_bytes = p->extent * (int64_t)talc_dtype_size(p->dtype);
@@ -147,14 +151,14 @@ static const char *float_plan(const talc_device *device, const void *problem, si
         const softmax_plan *plan, int64_t width, const T *restrict x, T *restrict y)                                       \
     {                                                                                                                      \
         const talc_softmax_problem *p = plan->problem;                                                                     \
-        T x_turned[SHORT * WIDTH], y_turned[SHORT * WIDTH];                                                                \
+        T x_turned[TURNED], y_turned[TURNED];                                                                              \
         for (int64_t j = 0; j < width; j++)                                                                                \
             for (int64_t i = 0; i < p->extent; i++)                                                                        \
-                x_turned[i * WIDTH + j] = x[i * p->x_stride + j * plan->x_step];                                           \
-        side_by_side_##suffix(p, width, x_turned, WIDTH, 1, y_turned, WIDTH, 1);                                           \
+                x_turned[i * plan->width + j] = x[i * p->x_stride + j * plan->x_step];                                     \
+        side_by_side_##suffix(p, width, x_turned, plan->width, 1, y_turned, plan->width, 1);                               \
         for (int64_t j = 0; j < width; j++)                                                                                \
             for (int64_t i = 0; i < p->extent; i++)                                                                        \
-                y[i * p->y_stride + j * plan->y_step] = y_turned[i * WIDTH + j];                                           \
+                y[i * p->y_stride + j * plan->y_step] = y_turned[i * plan->width + j];                                     \
     }                                                                                                                      \
                                                                                                                            \
     TALC_TARGET_CLONES static A largest_##suffix(int64_t n, const T *x)                                                    \
@@ -173,9 +177,9 @@ static const char *float_plan(const talc_device *device, const void *problem, si
             for (int j = 0; j < LANES; j++)                                                                                \
                 largest[j] = last[j] > largest[j] ? last[j] : largest[j];                                                  \
         }                                                                                                                  \
-        for (int half = 2 * LANES; half > 0; half /= 2)                                                                    \
-            for (int j = 0; j < half; j++)                                                                                 \
-                largest[j] = largest[j + half] > largest[j] ? largest[j + half] : largest[j];                              \
+        _Pragma("GCC unroll 8") for (int half = 2 * LANES; half > 0;                                                       \
+                                     half /= 2) for (int j = 0; j < half; j++) largest[j] =                                \
+            largest[j + half] > largest[j] ? largest[j + half] : largest[j];                                               \
         return largest[0];                                                                                                 \
     }                                                                                                                      \
                                                                                                                            \
@@ -183,27 +187,26 @@ static const char *float_plan(const talc_device *device, const void *problem, si
     TALC_TARGET_CLONES static double exponentials_##suffix(int64_t n, const T *restrict x, A m,                            \
                                                            A *restrict e)                                                  \
     {                                                                                                                      \
-        int64_t i, whole = n / LANES * LANES;                                                                              \
-        for (i = 0; i < whole; i++)                                                                                        \
-            e[i] = exp(x[i] - m);                                                                                          \
-        if (whole < n) {                                                                                                   \
+        const int64_t whole = n / LANES * LANES, end = whole < n ? whole + LANES : whole;                                  \
+        if (whole < n) { /* first, so that the others hide how long it takes */                                            \
             A last[LANES];                                                                                                 \
             for (int j = 0; j < LANES; j++)                                                                                \
-                last[j] = i + j < n ? x[i + j] - m : -INFINITY;                                                            \
+                last[j] = whole + j < n ? x[whole + j] - m : -INFINITY;                                                    \
             for (int j = 0; j < LANES; j++)                                                                                \
-                e[i + j] = exp(last[j]);                                                                                   \
-            whole += LANES;                                                                                                \
+                e[whole + j] = exp(last[j]);                                                                               \
         }                                                                                                                  \
+        for (int64_t i = 0; i < whole; i++)                                                                                \
+            e[i] = exp(x[i] - m);                                                                                          \
         A lanes[LANES] = { 0 };                                                                                            \
-        for (i = 0; i < whole; i += LANES)                                                                                 \
+        for (int64_t i = 0; i < end; i += LANES)                                                                           \
             for (int j = 0; j < LANES; j++)                                                                                \
                 lanes[j] += e[i + j];                                                                                      \
         double sums[LANES];                                                                                                \
         for (int j = 0; j < LANES; j++)                                                                                    \
             sums[j] = (double)lanes[j];                                                                                    \
-        for (int half = LANES / 2; half > 0; half /= 2)                                                                    \
-            for (int j = 0; j < half; j++)                                                                                 \
-                sums[j] += sums[j + half];                                                                                 \
+        _Pragma("GCC unroll 8") for (int half = LANES / 2; half > 0;                                                       \
+                                     half /= 2) for (int j = 0; j < half; j++) sums[j] +=                                  \
+            sums[j + half];                                                                                                \
         return sums[0];                                                                                                    \
     }                                                                                                                      \
                                                                                                                            \
