@@ -11,6 +11,7 @@
 ///   reference  the formula, channel by channel, in f64.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/batch_norm2d_blocks.h"
+#include "backends/cpu/stream.h"
 
 typedef struct gradient_context {
     const talc_batch_norm2d_problem *problem;
@@ -82,7 +83,8 @@ static void sums_task(void *pointer, int64_t task, int worker)
 }
 
 /* dx of n values of channel c. */
-static void write_input(const gradient_context *context, int64_t c, int64_t at, int64_t n)
+static void write_input(const gradient_context *context, int64_t c, int64_t at, int64_t n,
+                        bool streams)
 {
     const talc_batch_norm2d_problem *p = context->problem;
     const talc_batch_norm2d_arguments *a = context->arguments;
@@ -92,8 +94,9 @@ static void write_input(const gradient_context *context, int64_t c, int64_t at, 
         a->dresidual != NULL ? talc_cpu_at(p->dtype, a->dresidual, at) : g_of(context, at, n, room);
     void *dx = (char *)a->dx + at * (int64_t)talc_dtype_size(p->dtype);
     if (p->training)
-        TALC_CPU_CALL(p->dtype, talc_cpu_norm,
-                      .input_gradient(n, false, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
+        TALC_CPU_CALL(
+            p->dtype, talc_cpu_norm,
+            .input_gradient(n, streams, talc_cpu_at(p->dtype, a->x, at), g, NULL, dx, by));
     else /* an infinite x has no part in dx */
         TALC_CPU_CALL(p->dtype, talc_cpu_norm, .scale(n, g, dx, by->by_g));
 }
@@ -102,12 +105,17 @@ static void input_task(void *pointer, int64_t task, int worker)
 {
     (void)worker;
     const gradient_context *context = pointer;
-    const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->cut, task);
+    const talc_batch_norm2d_problem *p = context->problem;
+    const talc_cpu_block b = talc_cpu_block_of(p, &context->cut, task);
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const bool streams = talc_cpu_streams(p->N * p->C * p->H * p->W * size, b.at.length * size);
     for (int64_t image = 0; image < b.at.rows; image++)
         for (int64_t c = b.c; c < b.end; c++)
             for (int64_t first = 0; first < b.at.length; first += G_VALUES)
                 write_input(context, c, b.offset + image * b.at.step + (c - b.c) * b.c_step + first,
-                            talc_smaller(G_VALUES, b.at.length - first));
+                            talc_smaller(G_VALUES, b.at.length - first), streams);
+    if (streams)
+        talc_cpu_stream_end();
 }
 
 size_t talc_cpu_batch_norm2d_gradient_workspace(const talc_batch_norm2d_problem *p)

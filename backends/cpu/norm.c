@@ -8,6 +8,7 @@
 enum { LANES = 16, PARTS = 4, WIDTH = LANES / PARTS };
 
 typedef double wide __attribute__((vector_size(WIDTH * sizeof(double))));
+typedef double pairs __attribute__((vector_size(WIDTH * sizeof(double)), aligned(8), may_alias));
 
 /* By address, because how such a vector is passed depends on the vector units. */
 static inline double lanes_sum(const wide v[PARTS])
@@ -80,9 +81,10 @@ static inline double lanes_sum(const wide v[PARTS])
                     products[part] += g * ((WIDE(x + at) - (double)mean[row * groups]) *           \
                                            (double)rstd[row * groups]);                            \
                 }                                                                                  \
-            for (int j = 0; j < LANES; j++) {                                                      \
-                to[i + j].g += gs[j / WIDTH][j % WIDTH];                                           \
-                to[i + j].product += products[j / WIDTH][j % WIDTH];                               \
+            for (int part = 0; part < PARTS; part++) {                                             \
+                pairs *of = (pairs *)(to + i + part * WIDTH);                                      \
+                of[0] += __builtin_shufflevector(gs[part], products[part], 0, 4, 1, 5);            \
+                of[1] += __builtin_shufflevector(gs[part], products[part], 2, 6, 3, 7);            \
             }                                                                                      \
         }                                                                                          \
         for (; i < n; i++)                                                                         \
