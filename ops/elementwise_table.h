@@ -25,10 +25,12 @@ enum {
     TALC_FLOATS    ///< refuses them
 };
 
-/* The root of 1/2, the height of the standard normal density, and, of the approximation of its distribution by tanh, the argument
+/* The root of 1/2, the height of the standard normal density, twice the slope of gelu, and, of the approximation of its distribution by tanh, the argument
  * and that argument's slope. */
-#define TALC_SQRT_HALF         0.70710678118654752440
-#define TALC_NORMAL_DENSITY    0.39894228040143267794
+#define TALC_SQRT_HALF      0.70710678118654752440
+#define TALC_NORMAL_DENSITY 0.39894228040143267794
+#define TALC_GELU_TWICE_SLOPE(x)                                                                   \
+    (erfc((x) * (T)-TALC_SQRT_HALF) + (x)*exp((x) * (x) * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))
 #define TALC_GELU_ARGUMENT(x)  ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)     ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
@@ -67,8 +69,7 @@ enum {
       TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * t / (1 + t)) / (1 + t))                      \
     X(TALC_GELU,          gelu,        NONE,                  0,                                   \
       x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
-      TALC_SAVES_A,       dy * (T)0.5 * (erfc(s * (T)-TALC_SQRT_HALF) +                            \
-                                         s * exp(s * s * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))) \
+      TALC_SAVES_A,       dy * (T)0.5 * TALC_GELU_TWICE_SLOPE(s))                                  \
     X(TALC_LEAKY_RELU,    leaky_relu,  ONE(negative_slope),   0,                                   \
       x > 0 ? x : x * p,                                                                           \
       TALC_SAVES_A,       s > 0 ? dy : dy * p)

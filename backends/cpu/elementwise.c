@@ -155,6 +155,16 @@ const talc_algorithm talc_cpu_unary[] = {
         BINARY_FORMS(T, W, a, b, 0, value)                                                         \
         break;
 
+static inline double gelu_twice_slope(double x)
+{
+    typedef double T;
+    return TALC_GELU_TWICE_SLOPE(x);
+}
+
+#undef TALC_GELU_TWICE_SLOPE
+#define TALC_GELU_TWICE_SLOPE(x)                                                                   \
+    _Generic(x, float : talc_cpu_gelu_twice_slope, default : gelu_twice_slope)(x)
+
 #define GRADIENT_CASE(constant, name, numbers, with, value, saved, gradient)                       \
     case constant##_GRADIENT:                                                                      \
         if (a_stride == 1 && b_stride == 1) {                                                      \

@@ -103,22 +103,36 @@ ALWAYS_INLINE float talc_cpu_tanh(float x)
     return talc_cpu_float_of_bits(talc_cpu_bits_of_float(fabsf(e / (2 + e))) | sign);
 }
 
-/* e^(-a a) p / q of polynomials in a = |x| whose coefficients are positive, so that roundings do not grow; 0 from 10.1 up. The square
- * is exact but for the last rounding: that of a's first twelve bits, and the difference of both squares. */
-ALWAYS_INLINE float talc_cpu_erfc(float x)
+/* erfc(a) e^(a a), of polynomials whose coefficients are positive, so that roundings do not grow. */
+ALWAYS_INLINE float talc_cpu_erfc_quotient(float a)
 {
-    const float a = fabsf(x) > 10.1f ? 10.1f : fabsf(x);
-    const float first = talc_cpu_float_of_bits(talc_cpu_bits_of_float(a) & 0xfffff000);
-    const talc_cpu_exponential e =
-        talc_cpu_exponential_of(-first * first, (a - first) * (a + first));
     const float p =
         1 + a * (0x1.334b28p+0f + a * (0x1.62335cp-1f + a * (0x1.ae9f8ep-3f + a * 0x1.d84bfap-6f)));
     const float q =
         1 + a * (0x1.2a145p+1f +
                  a * (0x1.28e576p+1f +
                       a * (0x1.404646p+0f + a * (0x1.7dad0ep-2f + a * 0x1.a28d18p-5f))));
-    const float tail = talc_cpu_exponential_value(e, p / q);
+    return p / q;
+}
+
+/* 0 from 10.1 up. The square of a = |x| is exact but for the last rounding: that of a's first twelve bits, and the difference of both
+ * squares. */
+ALWAYS_INLINE float talc_cpu_erfc(float x)
+{
+    const float a = fabsf(x) > 10.1f ? 10.1f : fabsf(x);
+    const float first = talc_cpu_float_of_bits(talc_cpu_bits_of_float(a) & 0xfffff000);
+    const talc_cpu_exponential e =
+        talc_cpu_exponential_of(-first * first, (a - first) * (a + first));
+    const float tail = talc_cpu_exponential_value(e, talc_cpu_erfc_quotient(a));
     return x < 0 ? 2 - tail : tail;
+}
+
+/* Twice the slope of gelu, by one exponential: e^(-x x / 2) of both terms. */
+ALWAYS_INLINE float talc_cpu_gelu_twice_slope(float x)
+{
+    const float a = fabsf(x) > 14.3f ? 10.1f : fabsf(x) * 0x1.6a09e6p-1f;
+    const float e = talc_cpu_exp(x * x * -0.5f), tail = e * talc_cpu_erfc_quotient(a);
+    return (x < 0 ? tail : 2 - tail) + x * e * 0x1.988454p-1f;
 }
 
 /* x = 2^k m, m from the root of 1/2 to the root of 2, and a polynomial in f = m - 1. A subnormal x is made normal first. */

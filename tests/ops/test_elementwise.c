@@ -170,6 +170,31 @@ Test(elementwise, unary_ops_agree_with_the_oracle_for_every_view)
             }
 }
 
+/* Those of f64 are held to differences elsewhere. */
+Test(elementwise, gradients_of_f32_are_those_of_f64)
+{
+    talc_tensor *x[2] = { talc_mul_scalar(random_operand(TALC_F32, TALC_DIMS(4001), 7), 12) };
+    x[1] = talc_cast(x[0], TALC_F64);
+    for (int op = 0; op < TALC_UNARY_COUNT; op++) {
+        talc_tensor *dx[2];
+        for (int i = 0; i < 2; i++) {
+            talc_tensor *leaf = talc_clone(x[i]);
+            talc_require_grad(leaf, true);
+            talc_tensor *y = unary_cases[op].call(leaf);
+            cr_assert(talc_backward_from(y, talc_ones(y->device, y->dtype, talc_dims_of(y))), "%s",
+                      talc_error_message());
+            dx[i] = talc_grad(leaf);
+        }
+        for (int64_t i = 0; i < talc_numel(x[0]); i++) {
+            const double due = element_at(dx[1], i), got = element_at(dx[0], i);
+            cr_assert((isnan(due) && isnan(got)) || got == due ||
+                          fabs(got - due) <= 4e-6 * (1 + fabs(due)),
+                      "%s: slope at %g is %g, due %g", unary_cases[op].name, element_at(x[0], i),
+                      got, due);
+        }
+    }
+}
+
 Test(elementwise, neg_of_integers_wraps_around)
 {
     const int64_t values[] = { 0, 1, -5, INT64_MAX, INT64_MIN };
