@@ -2,6 +2,7 @@
 #include "tests/support/activation.h"
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "tests/support/operands.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -245,5 +246,30 @@ Test(batch_norm2d, an_empty_input_changes_nothing)
         assert_no_failure();
         cr_assert(talc_numel(y) == 0);
         assert_values(mean, (const double[]){ 1, 2, 3 }, 0, "mean");
+    }
+}
+
+/* From 8 MiB on, dx goes past the caches, a cache line at a time. */
+Test(batch_norm2d, large_gradients_are_those_of_the_reference)
+{
+    const talc_dims dims = TALC_DIMS(4, 2, 499, 601);
+    for (int bent = 0; bent < 2; bent++) {
+        talc_tensor *dx[2];
+        for (int row = 0; row < 2; row++) {
+            talc_tensor *x = random_operand(TALC_F32, dims, 1);
+            talc_require_grad(x, true);
+            talc_algorithm_force("batch_norm2d", algorithms[row]);
+            talc_algorithm_force("batch_norm2d.grad_input", algorithms[row]);
+            const talc_activation activation = bent ? TALC_ACTIVATION_TANH : TALC_ACTIVATION_NONE;
+            const talc_tensor *y = talc_batch_norm2d(
+                x, NULL, NULL, NULL, NULL,
+                &(talc_batch_norm2d_options){ .training = true, .activation = activation });
+            cr_assert(talc_backward_from(y, random_operand(TALC_F32, dims, 2)), "%s",
+                      talc_error_message());
+            dx[row] = talc_grad(x);
+        }
+        talc_algorithm_force("batch_norm2d", NULL);
+        talc_algorithm_force("batch_norm2d.grad_input", NULL);
+        assert_near(dx[0], dx[1], 2e-6, bent ? "tanh" : "plain");
     }
 }
