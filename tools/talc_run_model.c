@@ -91,19 +91,19 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- Classes ------------------------------------------------------------------------------------------------
 
-/* The lines of a file, in one block; *count of them. NULL with a failure. */
-static char **read_labels(const char *path, int64_t *count)
+/* The lines of a file, in one block, *text, which is to be freed in any case; *count of them. NULL with a failure. */
+static char **read_labels(const char *path, char **text, int64_t *count)
 {
-    char *text = NULL, **lines = NULL;
+    char **lines = NULL;
     size_t room = 0;
     FILE *file = fopen(path, "r");
     *count = 0;
-    if (file == NULL || getdelim(&text, &room, '\0', file) < 0)
+    if (file == NULL || getdelim(text, &room, '\0', file) < 0)
         talc_fail(TALC_IO_ERROR, "'%s' cannot be read: %s", TALC_SHOWN(path),
                   file == NULL || ferror(file) ? strerror(errno) : "it is empty");
     if (file != NULL)
         fclose(file);
-    for (char *line = talc_failed() ? NULL : strtok(text, "\r\n"); line != NULL;
+    for (char *line = talc_failed() ? NULL : strtok(*text, "\r\n"); line != NULL;
          line = strtok(NULL, "\r\n")) {
         char **grown = realloc(lines, (size_t)(*count + 1) * sizeof *lines);
         if (grown == NULL) {
@@ -121,6 +121,7 @@ typedef struct ranking {
     int64_t images, classes, top;
     float *probabilities; ///< [images, classes]
     char **labels;        ///< NULL: numbers
+    char *text;           ///< that the labels stand in
 } ranking;
 
 static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r)
@@ -137,7 +138,7 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
                   r->top, r->classes);
     int64_t count = r->classes;
     if (self->labels != NULL && !talc_failed())
-        r->labels = read_labels(self->labels, &count);
+        r->labels = read_labels(self->labels, &r->text, &count);
     if (!talc_failed() && count != r->classes)
         talc_fail(TALC_BAD_ARGUMENT, "'%s' has %" PRId64 " labels, %s has %" PRId64 " classes",
                   TALC_SHOWN(self->labels), count, self->model.network->name, r->classes);
@@ -252,7 +253,7 @@ int command_run_model(int argc, char **argv)
                       (self.output == NULL || talc_npy_save(self.output, y));
     const int code = done ? report(&self, x, y, seconds, &r) : model_usage(&self.model, x);
     free(r.probabilities);
-    free(r.labels == NULL ? NULL : r.labels[0]);
+    free(r.text);
     free(r.labels);
     talc_module_free(model);
     return code;

@@ -652,7 +652,7 @@ class Networks(Tool):
     def test_run_with_weights_and_labels(self):
         weights, output, labels = self.saved(), self.path("y.npy"), self.path("labels.txt")
         with open(labels, "w") as file:
-            file.write("".join(f"digit {i}\n" for i in range(10)))
+            file.write("\n" + "".join(f"digit {i}\n" for i in range(10)))  # an empty line is no label
         done = self.json("run", "lenet", "--weights", weights, "--batch", "2", "--output", output, "--top", "3", "--labels", labels)
         self.assertEqual(read_npy(output), ([2, 10], 2 * [float(i) for i in range(10, 0, -1)]))
         self.assertEqual([c["label"] for c in done["classes"][1]], ["digit 0", "digit 1", "digit 2"])
