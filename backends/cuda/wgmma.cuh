@@ -78,6 +78,32 @@ static __device__ __forceinline__ void wgmma(float (&d)[64], shared_matrix a, sh
                  : "r"(a.at), "r"(a.stride), "r"(b.at), "r"(b.stride), "r"(add));
 }
 
+/// The same in TF32: a [64, 8] in registers and b [8, twice the count of sums] in shared memory, whose groups of columns are four.
+static __device__ __forceinline__ void wgmma_tf32(float (&d)[32], const uint4 &a, shared_matrix b,
+                                                  int add)
+{
+    asm volatile(
+        "{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %38, 0;\nmov.b64 b, {%36, %37};\n"
+        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, b, add, 1, 1;\n}"
+        : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8), TALC_WGMMA_8(d, 16), TALC_WGMMA_8(d, 24)
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
+static __device__ __forceinline__ void wgmma_tf32(float (&d)[16], const uint4 &a, shared_matrix b,
+                                                  int add)
+{
+    asm volatile(
+        "{\n.reg .pred add;\n.reg .b64 b;\nsetp.ne.b32 add, %22, 0;\nmov.b64 b, {%20, %21};\n"
+        "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+        "{%16, %17, %18, %19}, b, add, 1, 1;\n}"
+        : TALC_WGMMA_8(d, 0), TALC_WGMMA_8(d, 8)
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.at), "r"(b.stride), "r"(add));
+}
+
 /// The same with both transposed: a [64, 16] and b [16, 2 * the count of sums], 32 or 64, whose reduction does not run along the 16 bytes.
 static __device__ __forceinline__ void wgmma_transposed(float (&d)[16], shared_matrix a,
                                                         shared_matrix b, int add)

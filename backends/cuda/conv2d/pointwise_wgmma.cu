@@ -1,0 +1,559 @@
+/// 1x1 convolution by Hopper's tensor cores in TF32. For each image n and group g,
+///
+///     y[n, g, oc, j] = act( b[oc] + r[n, g, oc, j] + sum over ic of w[g, oc, ic] * x[n, g, ic, j'] ),        j = oh * OW + ow
+///
+/// where j' is j, or at a stride the pixel that output j reads.
+///
+/// TF32 has f32's exponents, so neither operand is scaled; and wgmma takes its first operand from registers, in which an image's
+/// planes, [channels, positions], need no transposing copy.
+///
+/// Who computes what: a block has 128 or 256 positions of all images and 32 to 128 output channels, two warpgroups beside each other
+/// in one of the two. x comes as it is, 32 channels at a time, by cp.async into a ring in shared memory. A thread reads four
+/// neighbouring positions of every fourth channel, rounds them and has rows of the first operand, whose rows may be any positions. The
+/// second operand is the weights, rounded and packed beforehand, by bulk copies: of what cp.async writes, wgmma would see what a fence
+/// has waited for, and that waits for the copies of later chunks as well. Results go from registers to memory, four positions a thread.
+///
+/// Arithmetic: STRICT splits both operands into high and low parts of 11 bits, adds up high * high, high * low and low * high, and
+/// moves sums from the tensor cores, which truncate, to f32 registers every 32 channels. TF32 takes the high parts alone. Sums that
+/// elements at the ends of f32's range can have spoilt, and any NaN, are computed again by FFMA.
+#include "backends/cuda/barriers.cuh"
+#include "backends/cuda/conv2d/pointwise_mma.cuh"
+#include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/turned.h"
+#include "backends/cuda/device/counter.h"
+#include "backends/cuda/device/estimate.h"
+#include "backends/cuda/shared_copy.cuh"
+#include "backends/cuda/wgmma.cuh"
+
+using namespace talc;
+
+namespace
+{
+
+/// Channels of a slot of the ring; positions of a warpgroup; threads; and channels that the packed weights are padded to.
+constexpr int CHUNK = 32, GROUP = 128, THREADS = 256, PADDED = 128;
+constexpr int64_t LEAST_PRODUCTS = 16, MOST_GRID = 65535;
+
+/// Elements of smaller magnitude may lose bits: they, or their low parts, can be below f32's normal numbers.
+template <int PARTS> constexpr float LEAST = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
+
+/// Of an output channel, beside its packed weights: the power of two that takes its sums back, and LEAST times the sum of the weights'
+/// magnitudes, NaN where no power of two keeps all of them in range.
+struct channel_note {
+    float inverse, least;
+};
+
+/// Pixels that outputs read, STRIDE apart.
+template <bool VECTORS_> struct pixel_source {
+    enum : bool { VECTORS = VECTORS_, COMPUTES = false };
+    const float *x;
+    int C, W, stride_h, stride_w;
+    int64_t plane;
+    divisor<uint32_t> by_OW;
+
+    __device__ int pixel_of(int pixel) const
+    {
+        return pixel;
+    }
+    __device__ int64_t offset_of(int n, int pixel) const
+    {
+        const int oh = (int)by_OW.quotient((uint32_t)pixel), ow = pixel - oh * (int)by_OW.by;
+        return (int64_t)n * C * plane + (int64_t)oh * stride_h * W + ow * stride_w;
+    }
+    __device__ float sum(const float *w, int n, int pixel, int channel, int count) const
+    {
+        const float *from = x + offset_of(n, pixel) + channel * plane;
+        float sum = 0;
+#pragma unroll 8
+        for (int c = 0; c < count; c++)
+            sum += w[c] * from[c * plane];
+        return sum;
+    }
+};
+
+template <bool VECTORS> struct wgmma_problem : pointwise_problem<pixel_source<VECTORS>> {
+    const char *packed;
+    const channel_note *notes;
+    int chunks, padded; ///< of the reduction; output channels of a group, padded
+};
+
+/// A block's tile and its ring. WIDTH warpgroups stand side by side in positions, 2 / WIDTH in output channels, N each.
+template <int PARTS, int WIDTH_, int N_> struct tile_shape {
+    static constexpr int WIDTH = WIDTH_, N = N_, POSITIONS = WIDTH * GROUP,
+                         CHANNELS = 2 / WIDTH * N;
+    static constexpr int PITCH = POSITIONS + 8; /* so that 8 threads read from all banks */
+    static constexpr int X_BYTES = CHUNK * PITCH * 4, W_BYTES = PARTS * CHUNK * CHANNELS * 4,
+                         SLOT = X_BYTES + W_BYTES;
+    static constexpr int BLOCKS = PARTS == 2 && N == 64 ? 1 : 2; ///< on a multiprocessor
+    static constexpr int ROOM = (BLOCKS == 2 ? 112 : 200) * 1024 - 2048;
+    static constexpr int SLOTS = ROOM / SLOT < 4 ? ROOM / SLOT : 4;
+    static_assert(SLOTS >= 2, "one is filled while another is read");
+    static constexpr int SHARED = SLOTS * SLOT + CHANNELS * (int)sizeof(output_channel);
+};
+
+// ---- Weights ------------------------------------------------------------------------------------------------
+
+/// Exponents of scaled weights.
+constexpr int SMALLEST = -90, LARGEST = 40;
+
+static __device__ __forceinline__ float tf32(float v)
+{
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(v));
+    return __uint_as_float(bits);
+}
+
+/// A block an output channel: [group][N output channels][chunk][part][4 channels][N][4], core matrices of 8 output channels by 16 bytes.
+template <int PARTS>
+static __global__ void __launch_bounds__(BLOCK)
+    pack_tf32(const float *w, int group_in, int group_out, int padded, int chunks, int N,
+              float *packed, channel_note *notes)
+{
+    __shared__ float sums[BLOCK / WARP];
+    __shared__ unsigned most, least;
+    const int oc = (int)blockIdx.x % padded, g = (int)blockIdx.x / padded, t = (int)threadIdx.x;
+    const float *row = w + ((int64_t)g * group_out + oc) * group_in;
+    if (t == 0)
+        most = 0, least = ~0u;
+    __syncthreads();
+    unsigned mine = 0, tiniest = ~0u;
+    for (int c = t; oc < group_out && c < group_in; c += BLOCK) {
+        mine = max(mine, __float_as_uint(row[c]) & 0x7fffffff);
+        tiniest = min(tiniest, tininess(row[c]));
+    }
+    mine = __reduce_max_sync(~0u, mine);
+    tiniest = __reduce_min_sync(~0u, tiniest);
+    if (t % WARP == 0) {
+        atomicMax(&most, mine);
+        atomicMin(&least, tiniest);
+    }
+    __syncthreads();
+    const int largest = (int)(most >> 23) - 127, smallest = (int)(least >> 24) - 127;
+    const int e = smallest < SMALLEST ? SMALLEST - smallest : min(0, LARGEST - largest);
+    const bool far = least != ~0u && (largest + e > LARGEST || smallest + e < SMALLEST);
+    const float scale = power_of_two(e);
+    float sum = 0;
+    for (int c = t; c < chunks * CHUNK; c += BLOCK) {
+        const float v = oc < group_out && c < group_in ? row[c] * scale : 0, high = tf32(v);
+        sum += fabsf(v);
+        const int64_t chunk = ((int64_t)g * padded + oc) / N * chunks + c / CHUNK;
+        float *to =
+            packed + (chunk * PARTS * (CHUNK / 4) + c % CHUNK / 4) * N * 4 + oc % N * 4 + c % 4;
+        *to = high;
+        if (PARTS == 2)
+            to[CHUNK * N] = tf32(v - high);
+    }
+    for (int mask = WARP / 2; mask > 0; mask /= 2)
+        sum += __shfl_xor_sync(~0u, sum, mask);
+    if (t % WARP == 0)
+        sums[t / WARP] = sum;
+    __syncthreads();
+    if (t == 0) {
+        for (int i = 1; i < BLOCK / WARP; i++)
+            sum += sums[i];
+        notes[blockIdx.x] = { power_of_two(-e), far ? NAN : sum * LEAST<PARTS> };
+    }
+}
+
+// ---- Products -----------------------------------------------------------------------------------------------
+
+/// Copies into shared memory, or writes zeros there.
+template <int BYTES>
+static __device__ __forceinline__ void copy_or_zero(uint32_t to, const void *from, bool real)
+{
+    const int bytes = real ? BYTES : 0;
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                     "r"(bytes)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
+                     "n"(BYTES), "r"(bytes)
+                     : "memory");
+}
+
+/// Copies chunks of x and of the weights into the ring; of x a thread the same positions of each, WIDE at a time.
+template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
+    static constexpr int ACROSS = TILE::POSITIONS / WIDE, ROWS = THREADS / ACROSS;
+    static constexpr int GROUPS = TILE::CHANNELS / TILE::N, BYTES = TILE::W_BYTES / GROUPS;
+    const char *from;    ///< x, of the next chunk's first row of the thread
+    const char *weights; ///< of the next chunk; those of the next N channels are `apart` bytes on
+    int64_t step, apart; ///< bytes from one of its rows to the next
+    int left, chunks;    ///< channels behind it; chunks
+    int to;              ///< in a slot
+    bool inside, leads;
+
+    template <typename Problem>
+    __device__ chunk_copies(const Problem &p, int g, int first_position, int first_channel)
+    {
+        const int t = (int)threadIdx.x, position = first_position + t % ACROSS * WIDE,
+                  row = t / ACROSS;
+        inside = position < p.positions;
+        leads = t == 0;
+        const int at = inside ? position : 0, n = (int)p.by_plane.quotient((uint32_t)at);
+        left = p.group_in - row;
+        from = (const char *)(p.source.x + p.source.offset_of(n, at - n * p.plane) +
+                              ((int64_t)g * p.group_in + row) * p.source.plane);
+        step = ROWS * p.source.plane * 4;
+        to = (row * TILE::PITCH + t % ACROSS * WIDE) * 4;
+        apart = (int64_t)p.chunks * BYTES;
+        weights = p.packed + ((int64_t)g * p.padded + first_channel) / TILE::N * apart;
+        chunks = p.chunks;
+    }
+    /// The next chunk, if there is one, and closes the group of copies. `full` counts the bytes of the weights.
+    __device__ __forceinline__ void copy(uint32_t slot, uint32_t full)
+    {
+        if (--chunks >= 0) {
+            if (leads) {
+                barrier_arrive_for(full, TILE::W_BYTES);
+#pragma unroll
+                for (int i = 0; i < GROUPS; i++)
+                    bulk_copy(slot + TILE::X_BYTES + i * BYTES, weights + i * apart, BYTES, full);
+            }
+            weights += BYTES;
+            uint32_t at = slot + to;
+#pragma unroll
+            for (int i = 0; i < CHUNK; i += ROWS, at += ROWS * TILE::PITCH * 4) {
+                copy_or_zero<WIDE * 4>(at, from, inside && i < left);
+                from += step;
+            }
+            left -= CHUNK;
+        }
+        __pipeline_commit();
+    }
+};
+
+/// A thread's elements of eight channels: of four positions those of channels lane % 4 and lane % 4 + 4.
+template <int PITCH, bool VECTORS> struct eight_channels {
+    float v[2][FOUR];
+    __device__ __forceinline__ void read(const float *from)
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++, from += 4 * PITCH)
+            if (VECTORS)
+                *(float4 *)v[half] = *(const float4 *)from;
+            else
+#pragma unroll
+                for (int q = 0; q < FOUR; q++)
+                    v[half][q] = from[8 * q];
+    }
+};
+
+/// The same as rows of the first operand, two products of 64 positions. Tensor cores take no notice of the last 13 bits, which CUT has
+/// not: a little more in magnitude makes that rounding. NaN stays NaN in the low part, and where there is none.
+constexpr uint32_t CUT = 0xffffe000;
+constexpr float ROUND = 1 + 0x1p-12f;
+
+template <int PARTS> struct operand_rows {
+    uint4 high[2], low[PARTS == 2 ? 2 : 1];
+
+    __device__ __forceinline__ void set(const float (&v)[2][FOUR], unsigned (&least)[FOUR])
+    {
+        uint32_t h[2][FOUR], l[2][FOUR];
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int q = 0; q < FOUR; q++) {
+                const float a = v[half][q];
+                if (PARTS == 2) {
+                    h[half][q] = (__float_as_uint(a) + 0x1000) & CUT;
+                    l[half][q] = __float_as_uint((a - __uint_as_float(h[half][q])) * ROUND);
+                } else {
+                    h[half][q] = __float_as_uint(a * ROUND);
+                }
+            }
+#pragma unroll
+        for (int q = 0; q < FOUR; q++)
+            least[q] = __vimin3_u32(least[q], tininess(v[0][q]), tininess(v[1][q]));
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            high[m] = make_uint4(h[0][2 * m], h[0][2 * m + 1], h[1][2 * m], h[1][2 * m + 1]);
+            if (PARTS == 2)
+                low[m] = make_uint4(l[0][2 * m], l[0][2 * m + 1], l[1][2 * m], l[1][2 * m + 1]);
+        }
+    }
+};
+
+template <int PARTS, int WIDTH, int N, bool X_VECTORS, bool VECTORS>
+static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::BLOCKS))
+    pointwise_wgmma(const __grid_constant__ wgmma_problem<VECTORS> p)
+{
+    using tile = tile_shape<PARTS, WIDTH, N>;
+    extern __shared__ __align__(128) char shared[];
+    __shared__ unsigned most_least;
+    __shared__ __align__(8) uint64_t barriers[tile::SLOTS];
+    const uint32_t full = shared_address(barriers);
+    output_channel *outputs = (output_channel *)(shared + tile::SLOTS * tile::SLOT);
+    const int g = (int)blockIdx.y / p.ranges,
+              first = (int)(blockIdx.y - g * p.ranges) * tile::CHANNELS;
+    const int channels = min(tile::CHANNELS, p.group_out - first);
+    const int first_position = (int)blockIdx.x * tile::POSITIONS;
+    const int t = (int)threadIdx.x, lane = t % WARP;
+    const int group = __shfl_sync(~0u, t / GROUP, 0); /* which the compiler knows to be uniform */
+    if (t == 0) {
+        for (int i = 0; i < tile::SLOTS; i++)
+            barrier_init(full + 8 * i, 1);
+        fence_barrier_init();
+    }
+    if (t == 0)
+        most_least = 0;
+    const uint32_t ring = shared_address(shared);
+    chunk_copies<PARTS, tile, X_VECTORS ? FOUR : 1> copies(p, g, first_position, first);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < tile::SLOTS - 1; i++)
+        copies.copy(ring + i * tile::SLOT, full + 8 * i);
+    for (int i = t; i < tile::CHANNELS; i += THREADS) {
+        const int oc = g * p.group_out + first + i;
+        const channel_note n = p.notes[g * p.padded + first + i];
+        outputs[i] = { n.inverse, i < channels && p.last.bias != nullptr ? p.last.bias[oc] : 0,
+                       isnan(n.least) ? NAN : 0, 0 };
+        atomicMax(&most_least, __float_as_uint(n.least)); /* NaN is the most */
+    }
+    const int at = (WIDTH == 2 ? group * GROUP : 0) + t % GROUP / WARP * WARP +
+                   lane / 4 * (VECTORS ? FOUR : 1);
+    const int channel = WIDTH == 2 ? 0 : group * N;
+    const int first_element = lane % 4 * tile::PITCH + at;
+    float sums[2][N / 2] = {};
+    unsigned least[FOUR] = { ~0u, ~0u, ~0u, ~0u };
+    int slot = 0;
+    uint32_t parity = 0;
+#pragma unroll 1
+    for (int left = p.chunks; left > 0; left--) {
+        __pipeline_wait_prior(tile::SLOTS - 2);
+        __syncthreads();
+        const float *from = (const float *)(shared + slot * tile::SLOT) + first_element;
+        const shared_matrix w = shared_matrix_of(
+            ring + slot * tile::SLOT + tile::X_BYTES + channel * (PARTS * CHUNK * 4), N, 8);
+        eight_channels<tile::PITCH, VECTORS> x[2];
+        operand_rows<PARTS> a[2];
+        x[0].read(from);
+        const int before = slot == 0 ? tile::SLOTS - 1 : slot - 1;
+        copies.copy(ring + before * tile::SLOT, full + 8 * before);
+        barrier_wait(full + 8 * slot, parity);
+        if (++slot == tile::SLOTS)
+            slot = 0, parity ^= 1;
+        float part[2][PARTS == 2 ? N / 2 : 1];
+#pragma unroll
+        for (int s = 0; s < CHUNK / 8; s++) {
+            if (s + 1 < CHUNK / 8)
+                x[(s + 1) % 2].read(from + (s + 1) * 8 * tile::PITCH);
+            a[s % 2].set(x[s % 2].v, least);
+            const shared_matrix high = { w.at + s * 2 * N, w.stride },
+                                low = { high.at + CHUNK / 4 * N, w.stride };
+            wgmma_fence();
+#pragma unroll
+            for (int m = 0; m < 2; m++) {
+                if constexpr (PARTS == 2) {
+                    wgmma_tf32(part[m], a[s % 2].low[m], high, s > 0);
+                    wgmma_tf32(part[m], a[s % 2].high[m], low, 1);
+                    wgmma_tf32(part[m], a[s % 2].high[m], high, 1);
+                } else {
+                    wgmma_tf32(sums[m], a[s % 2].high[m], high, 1);
+                }
+            }
+            wgmma_commit();
+            if (s > 0 && s < CHUNK / 8 - 1)
+                wgmma_wait<1>();
+        }
+        wgmma_wait<0>();
+        if constexpr (PARTS == 2)
+#pragma unroll
+            for (int m = 0; m < 2; m++)
+#pragma unroll
+                for (int k = 0; k < N / 2; k++)
+                    sums[m][k] += part[m][k];
+    }
+    __pipeline_wait_prior(0);
+    /* Of a NaN or an infinity the thread computes all again. */
+    float finite = 0;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int k = 0; k < N / 2; k++)
+            finite = finite + sums[m][k] * 0;
+    const float most = __uint_as_float(most_least);
+    sums_note doubts = {};
+#pragma unroll
+    for (int q = 0; q < FOUR; q++) {
+#pragma unroll
+        for (int mask = 1; mask < 4; mask *= 2)
+            least[q] = min(least[q], __shfl_xor_sync(~0u, least[q], mask));
+        doubts.least[q] = finite + (least[q] < tininess(LEAST<PARTS>) ? most : 0);
+        doubts.largest[q] = 1;
+    }
+    note_any(doubts, isnan(most) ? NAN : 0);
+    four_positions<VECTORS> to;
+    to.at = first_position + at;
+    to.count = p.positions - to.at;
+#pragma unroll
+    for (int q = 0; q < (VECTORS ? 1 : FOUR); q++) {
+        const int position = min(to.at + 8 * q, p.positions - 1);
+        const int n = (int)p.by_plane.quotient((uint32_t)position);
+        to.y[q] = (int64_t)n * p.OC * p.plane + position - n * p.plane;
+    }
+#pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+        if (channel + j * EIGHT >= channels)
+            break;
+        float eight[2][4];
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                eight[m][r] = sums[m][j * 4 + r];
+        store_eight<VECTORS>(p, to, g * p.group_out + first, channel + j * EIGHT, channels, outputs,
+                             eight, doubts);
+    }
+}
+
+// ---- Plan and launch ----------------------------------------------------------------------------------------
+
+struct wgmma_choice {
+    int width, n;
+};
+
+int64_t padded_of(const talc_conv2d_problem *p)
+{
+    return talc_ceil_div(p->OC / p->groups, PADDED) * PADDED;
+}
+
+int64_t chunks_of(const talc_conv2d_problem *p)
+{
+    return talc_ceil_div(p->C / p->groups, CHUNK);
+}
+
+template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
+{
+    return (size_t)(p->groups * chunks_of(p) * padded_of(p)) * CHUNK * PARTS * 4;
+}
+
+/* As measured on an H200: memory, or waves of blocks whose chunks take their products, their bytes from the second-level cache or what a
+ * thread waits for, whichever is longest. */
+template <int PARTS>
+double seconds(const talc_device *device, const talc_conv2d_problem *p, wgmma_choice c)
+{
+    constexpr double CLOCK = 1.7e9, MEMORY = 2.6e12, BYTES_A_CYCLE = 27, WAITING = 1050,
+                     ENDING = 3500;
+    const int products = PARTS == 2 ? 3 : 1, blocks = PARTS == 2 && c.n == 64 ? 1 : 2;
+    const int64_t channels = 2 / c.width * c.n, positions = c.width * GROUP;
+    const int64_t tiles = talc_ceil_div(p->N * p->OH * p->OW, positions) * p->groups *
+                          talc_ceil_div(p->OC / p->groups, channels);
+    const bool vectors = p->OH * p->OW % FOUR == 0 && p->stride_h == 1 && p->stride_w == 1;
+    const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors,
+                  slots = multiprocessors * blocks, each = talc_ceil_div(tiles, multiprocessors),
+                  resident = each < blocks ? each : blocks;
+    const double multiplying = 8. * c.n * products / 0.65,
+                 loading = (double)(positions * (vectors ? 1 : 1.5) + channels * PARTS) * CHUNK *
+                           4 / BYTES_A_CYCLE,
+                 busy = (double)resident * (multiplying > loading ? multiplying : loading),
+                 chunk = busy > WAITING ? busy : WAITING;
+    const double waves = tiles <= slots ? 1 : (double)tiles / (double)slots + 0.35;
+    const double computing = waves * ((double)chunks_of(p) * chunk + ENDING) / CLOCK,
+                 moving = talc_conv2d_bytes(p) / MEMORY;
+    return (computing > moving ? computing : moving) + 5e-6;
+}
+
+template <int PARTS>
+const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+                    talc_plan *plan)
+{
+    if (p->dtype != TALC_F32)
+        return "the data is not f32";
+    if (talc_cuda_state_of(device)->capability != 90)
+        return "the GPU is not of compute capability 9.0";
+    if (p->KH != 1 || p->KW != 1)
+        return "the kernel is not 1x1";
+    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
+        return "there is padding";
+    if (p->C / p->groups < LEAST_PRODUCTS)
+        return "sums of fewer than 16 products";
+    if (p->N * p->C * p->OC * p->H * p->W == 0)
+        return "it is empty";
+    if (p->C > INT_MAX / 64 || p->OC > INT_MAX / 256 || p->H * p->W > INT_MAX / 64 ||
+        p->stride_h > INT_MAX || p->stride_w > INT_MAX ||
+        p->N > (INT_MAX - 4 * GROUP) / (p->OH * p->OW))
+        return "an extent is too large";
+    if (p->groups * talc_ceil_div(p->OC / p->groups, 32) > MOST_GRID)
+        return "more than 65,535 groups";
+    static const wgmma_choice choices[] = { { 1, 64 }, { 1, 32 }, { 2, 32 } };
+    wgmma_choice best = {};
+    for (const wgmma_choice &c : choices) {
+        const double its = seconds<PARTS>(device, p, c);
+        if (best.n == 0 || its < plan->seconds)
+            best = c, plan->seconds = its;
+    }
+    plan->kept = packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
+    plan->kept_form = best.n;
+    plan->workspace = plan->kept;
+    if (plan->workspace > limit)
+        return "the packed weights do not fit the workspace";
+    talc_plan_keep(plan, &best, sizeof best);
+    return NULL;
+}
+
+template <int PARTS, int WIDTH, int N, bool X_VECTORS, bool VECTORS>
+cudaError_t launch(talc_device *device, const talc_conv2d_problem *p, wgmma_problem<VECTORS> &g)
+{
+    using tile = tile_shape<PARTS, WIDTH, N>;
+    const auto kernel = &pointwise_wgmma<PARTS, WIDTH, N, X_VECTORS, VECTORS>;
+    const cudaError_t error = allow_shared(kernel, tile::SHARED);
+    if (error != cudaSuccess)
+        return error;
+    g.ranges = (int)talc_ceil_div(g.group_out, tile::CHANNELS);
+    const dim3 grid((unsigned)talc_ceil_div(g.positions, tile::POSITIONS),
+                    (unsigned)(p->groups * g.ranges));
+    kernel<<<grid, THREADS, tile::SHARED, talc_cuda_stream(device)>>>(g);
+    return cudaSuccess;
+}
+
+template <int PARTS, bool X_VECTORS, bool VECTORS>
+talc_status run_of(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                   const talc_conv2d_arguments *a)
+{
+    wgmma_problem<VECTORS> g = {};
+    g.plane = (int)(p->OH * p->OW), g.positions = (int)(p->N * p->OH * p->OW);
+    g.source = { (const float *)a->x, (int)p->C,   (int)p->W, (int)p->stride_h,
+                 (int)p->stride_w,    p->H * p->W, {} };
+    g.source.by_OW.set(p->OW);
+    g.by_plane.set(g.plane);
+    g.w = (const float *)a->w, g.y = (float *)a->y;
+    g.recomputed = talc_cuda_recomputed(device);
+    g.last = epilogue<float>(a->bias, a->residual, p->activation);
+    g.group_in = (int)(p->C / p->groups), g.group_out = (int)(p->OC / p->groups);
+    g.OC = (int)p->OC;
+    g.aligned = VECTORS;
+    g.chunks = (int)chunks_of(p), g.padded = (int)padded_of(p);
+    char *packed = (char *)(a->base.kept != NULL ? a->base.kept : a->base.workspace);
+    channel_note *notes = (channel_note *)(packed + packed_bytes<PARTS>(p));
+    g.packed = packed, g.notes = notes;
+    const wgmma_choice c = *(const wgmma_choice *)talc_plan_own(plan);
+    if (!a->base.kept_ready)
+        pack_tf32<PARTS><<<(unsigned)(p->groups * g.padded), BLOCK, 0, talc_cuda_stream(device)>>>(
+            g.w, g.group_in, g.group_out, g.padded, g.chunks, c.n, (float *)packed, notes);
+    const cudaError_t error = c.width == 2 ? launch<PARTS, 2, 32, X_VECTORS>(device, p, g)
+                              : c.n == 64  ? launch<PARTS, 1, 64, X_VECTORS>(device, p, g)
+                                           : launch<PARTS, 1, 32, X_VECTORS>(device, p, g);
+    if (error != cudaSuccess)
+        return talc_cuda_not_launched(device, "conv2d", error);
+    return talc_cuda_launched(device, "conv2d");
+}
+
+template <int PARTS>
+talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    const bool vectors = p->OH * p->OW % FOUR == 0 && is_aligned(a->y) && is_aligned(a->residual);
+    return !vectors ? run_of<PARTS, false, false>(device, p, plan, a)
+           : p->stride_h == 1 && p->stride_w == 1 && is_aligned(a->x)
+               ? run_of<PARTS, true, true>(device, p, plan, a)
+               : run_of<PARTS, false, true>(device, p, plan, a);
+}
+
+} // namespace
+
+TALC_TURNED_ROW(pointwise_wgmma, 2, 0)
+TALC_TURNED_ROW(pointwise_tf32_wgmma, 1, 0)
