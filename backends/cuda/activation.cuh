@@ -2,8 +2,11 @@
 #ifndef TALC_BACKENDS_CUDA_ACTIVATION_CUH
 #define TALC_BACKENDS_CUDA_ACTIVATION_CUH
 
+#include "backends/cuda/group.cuh"
 #include "ops/activation.h"
 #include "ops/elementwise.h"
+
+#include <cmath>
 
 namespace talc
 {
@@ -24,7 +27,7 @@ namespace talc
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
-/// By a call, for kernels that end many sums a thread, and for the activations behind tanh, which would cost all kernels registers.
+/// By a call.
 #define TALC_ACTIVATION_CASE(constant, name, ...)                                                  \
     case constant:                                                                                 \
         return activation_##name(x);
@@ -39,30 +42,78 @@ static __device__ __noinline__ T activate_apart(talc_activation activation, T x)
 }
 #undef TALC_ACTIVATION_CASE
 
-/// Those that a kernel can have in place.
-static inline __host__ __device__ bool is_activated_in_place(talc_activation activation)
+/// Those that are max(low, min(x, high)), of one pair of numbers each: none, relu and relu6.
+static inline __host__ __device__ bool is_clamp(talc_activation activation)
 {
-    return activation <= TALC_ACTIVATION_TANH;
+    return activation <= TALC_ACTIVATION_RELU || activation == TALC_ACTIVATION_RELU6;
 }
 
-template <typename T> __device__ T activate_in_place(talc_activation activation, T x)
-{
-    switch (activation) {
-    case TALC_ACTIVATION_RELU:
-        return activation_relu(x);
-    case TALC_ACTIVATION_SIGMOID:
-        return activation_sigmoid(x);
-    case TALC_ACTIVATION_TANH:
-        return activation_tanh(x);
-    default:
-        return x;
+template <typename T> struct clamp {
+    T low, high;
+
+    __device__ explicit clamp(talc_activation activation)
+        : low(activation == TALC_ACTIVATION_NONE ? -(T)INFINITY : 0),
+          high(activation == TALC_ACTIVATION_RELU6 ? 6 : (T)INFINITY)
+    {
     }
+    __device__ T operator()(T x) const
+    {
+        return larger_or_nan(smaller_or_nan(x, high), low);
+    }
+};
+
+static inline __host__ __device__ bool is_smooth(talc_activation activation)
+{
+    return activation == TALC_ACTIVATION_SIGMOID || activation == TALC_ACTIVATION_SILU;
+}
+
+/// sigmoid, or silu, which is that times x. 1 + t is from 1 to 2, where a reciprocal of one instruction is an ulp off: with two for the
+/// exponential the result is at most 8 roundings off, 4 ulp.
+static __device__ __forceinline__ float sigmoid_or_silu(bool is_silu, float x)
+{
+    const float t = expf(-fabsf(x));
+    float reciprocal;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(1 + t));
+    return (is_silu ? x : 1) * (x < 0 ? t : 1) * reciprocal;
+}
+
+/// Calls use(f), where f(x) is the activation, which all threads have alike: it is asked for once, not for each x. Where that takes many
+/// instructions f is a call; without CALLS, which cost a kernel registers, only clamps and the smooth ones are there.
+template <typename T, bool CALLS = true, typename Use>
+static __device__ __forceinline__ void with_activation(talc_activation activation, Use use)
+{
+    constexpr bool F32 = std::is_same_v<T, float>;
+    const bool is_silu = activation == TALC_ACTIVATION_SILU,
+               is_hardswish = activation == TALC_ACTIVATION_HARDSWISH;
+    const clamp<T> six(TALC_ACTIVATION_RELU6);
+    if (is_clamp(activation))
+        use(clamp<T>(activation));
+    else if (F32 && (!CALLS || is_smooth(activation)))
+        use([=](T x) { return (T)sigmoid_or_silu(is_silu, (float)x); });
+    else if (is_hardswish || activation == TALC_ACTIVATION_HARDSIGMOID)
+        use([=](T x) { return (is_hardswish ? x : 1) * (six(x + 3) * (T)(1 / 6.)); });
+    else if (activation == TALC_ACTIVATION_LEAKY_RELU)
+        use([](T x) { return activation_leaky_relu(x); });
+    else
+        use([=](T x) { return activate_apart(activation, x); });
+}
+
+/// Of N results in registers.
+template <bool CALLS = true, int N, typename T>
+static __device__ __forceinline__ void activate_all(talc_activation activation, T (&v)[N])
+{
+    with_activation<T, CALLS>(activation, [&](auto activate) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = activate(v[i]);
+    });
 }
 
 template <typename T> __device__ T talc_activate(talc_activation activation, T x)
 {
-    return is_activated_in_place(activation) ? activate_in_place(activation, x)
-                                             : activate_apart(activation, x);
+    T v[1] = { x };
+    activate_all(activation, v);
+    return v[0];
 }
 
 /// dy act'(x) from y = act(x), of an activation whose gradient follows from y.

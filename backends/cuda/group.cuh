@@ -33,6 +33,18 @@ template <typename T> __device__ T larger_or_nan(T a, T b)
     }
 }
 
+/// The smaller one, NaN when either is.
+template <typename T> __device__ T smaller_or_nan(T a, T b)
+{
+    if constexpr (std::is_same_v<T, float>) {
+        float smaller;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
+        return smaller;
+    } else {
+        return b < a || b != b ? b : a;
+    }
+}
+
 inline bool is_aligned(const void *pointer)
 {
     return (uintptr_t)pointer % VECTOR_BYTES == 0;

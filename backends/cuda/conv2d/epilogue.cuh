@@ -65,13 +65,13 @@ static __global__ void __launch_bounds__(BLOCK)
                 sums.of[k] += e.bias[channel];
             if (e.residual != nullptr)
                 sums.of[k] += added.of[k];
-            sums.of[k] = talc_activate(e.activation, sums.of[k]);
             if (++place == inner.by) {
                 place = 0;
                 if (++channel == channels.by)
                     channel = 0;
             }
         }
+        activate_all(e.activation, sums.of);
         ((vector *)y)[i] = sums;
     }
 }

@@ -274,7 +274,6 @@ static __device__ __forceinline__ void store_eight(const pointwise_problem<SOURC
                                                    const float (&sums)[2][4], const sums_note &note)
 {
     const int channel = i + (int)threadIdx.x % 4 * 2;
-    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
     float smallest = INFINITY;
 #pragma unroll
     for (int k = 0; k < 2; k++) {
@@ -294,15 +293,7 @@ static __device__ __forceinline__ void store_eight(const pointwise_problem<SOURC
                 const float *r = p.last.residual + row + at.y[VECTORS ? 0 : q] + (VECTORS ? q : 0);
                 v[q] += real && at.has(q) ? *r : 0;
             }
-        if (p.last.activation <= TALC_ACTIVATION_RELU) {
-#pragma unroll
-            for (int q = 0; q < FOUR; q++)
-                v[q] = larger_or_nan(v[q], floor);
-        } else {
-#pragma unroll
-            for (int q = 0; q < FOUR; q++)
-                v[q] = activate_apart(p.last.activation, v[q]);
-        }
+        activate_all(p.last.activation, v);
         float *y = p.y + row;
         if (VECTORS && p.aligned) {
             if (real && at.has(0))

@@ -49,14 +49,6 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
 
 // ---- Rows of results ----------------------------------------------------------------------------------------
 
-/// The larger one, or NaN.
-static __device__ __forceinline__ float at_least(float v, float floor)
-{
-    float larger;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(v), "f"(floor));
-    return larger;
-}
-
 /// The smaller magnitude, or NaN.
 static __device__ __forceinline__ float smaller_magnitude(float a, float b)
 {
@@ -188,7 +180,9 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
                 const float biased = sum + (p.last.bias != nullptr ? p.last.bias[oc] : 0);
                 if (w.lane == 0) {
                     const float added = p.last.residual != nullptr ? p.last.residual[to] : 0;
-                    p.y[to] = activate_in_place(p.last.activation, biased + added);
+                    float v[1] = { biased + added };
+                    activate_all<false>(p.last.activation, v);
+                    p.y[to] = v[0];
                     atomicAdd(p.recomputed, 1);
                 }
                 const int behind = column + shift(j, c) - COLUMNS;
@@ -200,31 +194,18 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
     __syncwarp();
 }
 
-static __device__ __forceinline__ bool is_simple(talc_activation activation)
-{
-    return activation == TALC_ACTIVATION_NONE || activation == TALC_ACTIVATION_RELU;
-}
-
-/// Adds the residual to a vector of results and raises it to `floor`.
-static __device__ __forceinline__ void finish(const epilogue<float> &last, float4 &v,
-                                              const float *residual, float floor)
+/// Adds the residual to a vector of results and activates it.
+template <int N>
+static __device__ __forceinline__ void finish(const epilogue<float> &last, vec<float, N> &v,
+                                              const float *residual)
 {
     if (last.residual != nullptr) {
-        const float4 r = *(const float4 *)residual;
-        v.x += r.x, v.y += r.y, v.z += r.z, v.w += r.w;
+        const vec<float, N> r = *(const vec<float, N> *)residual;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v.of[i] += r.of[i];
     }
-    v = make_float4(at_least(v.x, floor), at_least(v.y, floor), at_least(v.z, floor),
-                    at_least(v.w, floor));
-}
-
-static __device__ __forceinline__ void finish(const epilogue<float> &last, float2 &v,
-                                              const float *residual, float floor)
-{
-    if (last.residual != nullptr) {
-        const float2 r = *(const float2 *)residual;
-        v.x += r.x, v.y += r.y;
-    }
-    v = make_float2(at_least(v.x, floor), at_least(v.y, floor));
+    activate_all<false>(last.activation, v.of);
 }
 
 /// Writes four results, or those from `begin` to `end` - 1, to y[begin] ...
@@ -233,9 +214,11 @@ static __device__ __forceinline__ void store_part(const gemm_problem &p, float *
 {
     const int64_t at = y - p.y;
 #pragma unroll 1
-    for (int e = max(0, begin); e < min(4, end); e++)
-        y[e] = activate_in_place(p.last.activation,
-                                 v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0));
+    for (int e = max(0, begin); e < min(4, end); e++) {
+        float result[1] = { v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0) };
+        activate_all<false>(p.last.activation, result);
+        y[e] = result[0];
+    }
 }
 
 /// Writes rows of a tile, 8 threads a channel, four results each at a time. Memory takes parts of sectors at a third of its rate, and a row
@@ -246,6 +229,7 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                                                   float (&sums)[BLOCKS][ROWS * 4],
                                                   warp_results<ROWS> *results, float *carried)
 {
+    using four = vec<float, 4>;
     const gemm_tile a = tile_of(p, t);
     const warp_part w = part_of(p, a);
     const gemm_place at = place_of(p, a, w.part);
@@ -265,14 +249,12 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
     const bool whole = p.OW % SECTOR == 0 && (uintptr_t)p.y % (SECTOR * 4) == 0;
     const bool vectors =
         ((p.OW | plane) & 1) == 0 && (uintptr_t)p.y % 8 == 0 &&
-        (p.last.residual == nullptr || (uintptr_t)p.last.residual % 16 == (uintptr_t)p.y % 16) &&
-        is_simple(p.last.activation);
+        (p.last.residual == nullptr || (uintptr_t)p.last.residual % 16 == (uintptr_t)p.y % 16);
     /* All vectors of the first 32 columns in shared memory are written, and no others. */
     const bool inner = whole ? p.OW - at.column >= COLUMNS : a.before && a.after;
     const bool interior =
         __ballot_sync(~0u, !inner || !vectors || w.channels < 16 || at.row + ROWS > p.OH) == 0;
     const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
-    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
     float4 *const kept = (float4 *)carried + w.lane;
     float(*const row)[RESULT_PITCH] = results->row;
 #pragma unroll 1
@@ -289,26 +271,26 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
             kept[j * WARP] = *(const float4 *)&row[w.lane / 2][COLUMNS + w.lane % 2 * 4];
         const int channels = at.row + j < p.OH && columns > 0 ? w.channels : 0;
         if (interior) {
-            float4 v[4];
+            four v[4];
             float *y[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                v[k] = *(const float4 *)&row[w.lane / 8 + k * 4][w.lane % 8 * 4];
+                v[k] = *(const four *)&row[w.lane / 8 + k * 4][w.lane % 8 * 4];
                 y[k] = first + ((w.lane / 8 + k * 4) * plane + j * p.OW);
                 y[k] = (float *)((uintptr_t)y[k] & ~(uintptr_t)(SECTOR * 4 - 1)) + w.lane % 8 * 4;
             }
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                finish(p.last, v[k], p.last.residual + (y[k] - p.y), floor);
-                *(float4 *)y[k] = v[k];
+                finish(p.last, v[k], p.last.residual + (y[k] - p.y));
+                *(four *)y[k] = v[k];
             }
         } else if (vectors) {
             /* Vectors of 4 of a row by 8 threads; those behind the first 32, and vectors of 2 at the row's ends, by two threads a channel. */
-            float4 v[5];
+            four v[5];
 #pragma unroll
             for (int k = 0; k < 5; k++)
-                v[k] = *(const float4 *)&row[k < 4 ? k * 4 + w.lane / 8 : w.lane / 2]
-                                            [k < 4 ? w.lane % 8 * 4 : COLUMNS + w.lane % 2 * 4];
+                v[k] = *(const four *)&row[k < 4 ? k * 4 + w.lane / 8 : w.lane / 2]
+                                          [k < 4 ? w.lane % 8 * 4 : COLUMNS + w.lane % 2 * 4];
 #pragma unroll
             for (int k = 0; k < 5; k++) {
                 const int c = k < 4 ? k * 4 + w.lane / 8 : w.lane / 2;
@@ -316,8 +298,8 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                 const int begin = shift(j, c), end = a.after ? COLUMNS : begin + columns;
                 float *y = first + (c * plane + j * p.OW + from - begin);
                 if (from >= (a.before ? 0 : begin) && from + 4 <= end && c < channels) {
-                    finish(p.last, v[k], p.last.residual + (y - p.y), floor);
-                    *(float4 *)y = v[k];
+                    finish(p.last, v[k], p.last.residual + (y - p.y));
+                    *(four *)y = v[k];
                 }
             }
             if (!whole) {
@@ -326,10 +308,10 @@ static __device__ __forceinline__ void store_rows(const gemm_problem &p, int t,
                 const int at_end = left ? begin : begin + columns - 2;
                 if ((left ? !a.before && at_end % 4 == 2 : !a.after && at_end % 4 == 0) &&
                     at_end >= 0 && c < channels) {
-                    float2 two = *(const float2 *)&row[c][at_end];
+                    vec<float, 2> two = *(const vec<float, 2> *)&row[c][at_end];
                     float *to = first + (c * plane + j * p.OW + at_end - begin);
-                    finish(p.last, two, p.last.residual + (to - p.y), floor);
-                    *(float2 *)to = two;
+                    finish(p.last, two, p.last.residual + (to - p.y));
+                    *(vec<float, 2> *)to = two;
                 }
             }
         } else {
@@ -361,7 +343,6 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
     const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
     float *const to[2] = { &results->row[w.lane / 4][w.lane % 4 * 2],
                            &results->row[w.lane / 4 + 8][w.lane % 4 * 2] };
-    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
 #pragma unroll 1
     for (int j = 0; j < ROWS; j++) {
         const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
@@ -388,15 +369,12 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
                 if (residual != nullptr && half * 8 + c < channels)
                     v[c] += residual[from + (half * 8 + c) * plane];
             }
+            activate_all<false>(p.last.activation, v);
 #pragma unroll
             for (int c = 0; c < 8; c++, y += plane)
                 if (half * 8 + c < channels)
-                    *y = at_least(v[c], floor);
+                    *y = v[c];
         }
-        if (!is_simple(p.last.activation)) /* takes many instructions */
-#pragma unroll 1
-            for (int c = 0; c < channels; c++)
-                p.y[from + c * plane] = activate_in_place(p.last.activation, p.y[from + c * plane]);
         __syncwarp();
     }
     if (p.doubts == nullptr)

@@ -106,7 +106,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
               blocks = runs < most ? runs : most;
     if (g.splits == 1) {
         /* A call for the other activations would cost the kernel registers and a tenth of its speed. */
-        const bool in_place = is_activated_in_place(p->activation);
+        const bool in_place = is_clamp(p->activation) || is_smooth(p->activation);
         if (!in_place)
             g.last.activation = TALC_ACTIVATION_NONE;
         kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(g);
