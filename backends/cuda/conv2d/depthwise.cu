@@ -34,18 +34,6 @@ template <typename T> struct depthwise_problem : plane_sizes {
     warp_tiling tiling;
 };
 
-/* The activations that take many instructions, for the whole warp tile at once; store_row has applied the others. */
-template <typename T>
-static __device__ void activate_warp_tile(const epilogue<T> &last, T *y, int rows, int lane,
-                                          int from, int to, int OW)
-{
-    __syncwarp();
-    for (int row = 0; row < rows; row++)
-#pragma unroll 1
-        for (int ow = from + lane; ow < to; ow += WARP)
-            y[(int64_t)row * OW + ow] = talc_activate(last.activation, y[(int64_t)row * OW + ow]);
-}
-
 // ---- Warp tiles ---------------------------------------------------------------------------------------------
 
 /* Blocks per multiprocessor: as many as the registers for weights and sums allow. */
@@ -119,17 +107,13 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                         out[v] = sums[(u + OPEN - END) % OPEN][v] + bias;
                         if (p.last.residual != nullptr && ow + v < p.OW)
                             out[v] += p.last.residual[at + ow + v];
-                        if (p.last.activation == TALC_ACTIVATION_RELU)
-                            out[v] = activation_relu(out[v]);
                     }
+                    activate_all(p.last.activation, out);
                     store_row(p.y + at, out, lane, ow, p.OW);
                     at += p.OW;
                 }
             }
         }
-        if (p.last.activation > TALC_ACTIVATION_RELU)
-            activate_warp_tile(p.last, p.y + at - (int64_t)rows * p.OW, rows, lane, s.ow,
-                               min(s.ow + WARP * V, p.OW), p.OW);
     }
 }
 

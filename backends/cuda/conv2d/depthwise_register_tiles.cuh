@@ -201,16 +201,7 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
         }
         __syncthreads();
         const int count = tile.count(plan, t) * tile.rows * plan.OW;
-        if (p.last.residual != nullptr || p.last.activation != TALC_ACTIVATION_NONE) {
-#pragma unroll 1
-            for (int i = (int)threadIdx.x; i < count; i += WARP) {
-                const T sum =
-                    results[i] + (p.last.residual == nullptr ? (T)0 : p.last.residual[at + i]);
-                results[i] = talc_activate(p.last.activation, sum);
-            }
-            __syncthreads();
-        }
-        store_from_shared<WARP>(p.y + at, results, count, [](T sum, int) { return sum; });
+        store_ended<WARP>(p.last, p.y, at, results, count);
         __syncthreads(); /* and the buffer is free for the round after the next */
         T *const stored = shared;
         shared = next, next = stored;

@@ -122,15 +122,7 @@ static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof
             }
         }
         __syncthreads(); /* x and the weights are read, the results are there */
-        const int count = t.planes * t.rows * plan.OW;
-        if (p.last.residual == nullptr && p.last.activation == TALC_ACTIVATION_NONE)
-            store_from_shared(p.y + at, results, count, [](T sum, int) { return sum; });
-        else
-            store_from_shared(p.y + at, results, count, [&](T sum, int i) {
-                if (p.last.residual != nullptr)
-                    sum += p.last.residual[at + i];
-                return talc_activate(p.last.activation, sum);
-            });
+        store_ended(p.last, p.y, at, results, t.planes * t.rows * plan.OW);
     }
 }
 

@@ -134,22 +134,21 @@ static __global__ void __launch_bounds__(BLOCK)
                 for (int i = 0; i < OUTPUTS; i++)
                     sums[i] += weights[s * PIXELS + place][i];
         }
-        int64_t channel = g * OC + first;
-        int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
+        const int64_t channel = g * OC + first;
+        const int64_t at = (n * p.OC + channel) * plan.pixels + pixel;
         const T *bias = last.bias == nullptr ? nullptr : last.bias + channel;
 #pragma unroll
         for (int i = 0; i < OUTPUTS; i++)
             if (inside && first + i < OC) {
-                sum_type sum = sums[i] + (bias == nullptr ? (T)0 : bias[i]);
+                sums[i] += bias == nullptr ? (T)0 : bias[i];
                 if (last.residual != nullptr)
-                    sum += last.residual[at + i * plan.pixels];
-                y[at + i * plan.pixels] = (T)sum;
+                    sums[i] += last.residual[at + i * plan.pixels];
             }
-        /* Not unrolled: an activation takes many instructions. */
-        if (last.activation != TALC_ACTIVATION_NONE && inside)
-#pragma unroll 1
-            for (int i = 0; i < OUTPUTS && first + i < OC; i++, at += plan.pixels)
-                y[at] = talc_activate(last.activation, y[at]);
+        activate_all(last.activation, sums);
+#pragma unroll
+        for (int i = 0; i < OUTPUTS; i++)
+            if (inside && first + i < OC)
+                y[at + i * plan.pixels] = (T)sums[i];
     }
 }
 

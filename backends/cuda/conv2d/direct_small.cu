@@ -160,9 +160,8 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
         sum.of[j] += bias;
         if (p.last.residual != nullptr && j < columns)
             sum.of[j] += p.last.residual[at + j * apart];
-        if (p.last.activation == TALC_ACTIVATION_RELU)
-            sum.of[j] = activation_relu(sum.of[j]);
     }
+    activate_all(p.last.activation, sum.of);
     T *const y = p.y + at;
     if (columns == COLUMNS<T> && apart == 1 && (uintptr_t)y % VECTOR_BYTES == 0) {
 #pragma unroll
@@ -179,11 +178,6 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
             if (j < columns)
                 y[j * apart] = (T)sum.of[j];
     }
-    /* Not unrolled: these take many instructions. */
-    if (p.last.activation > TALC_ACTIVATION_RELU)
-#pragma unroll 1
-        for (int j = 0; j < columns; j++)
-            y[j * apart] = talc_activate(p.last.activation, y[j * apart]);
 }
 
 template <typename T, int TAPS, int STEP>

@@ -10,7 +10,7 @@
 
 #include "backends/cuda/activation.cuh"
 #include "backends/cuda/dtype.cuh"
-#include "backends/cuda/group.cuh"
+#include "backends/cuda/shared_copy.cuh"
 
 namespace talc
 {
@@ -41,6 +41,20 @@ __device__ T talc_epilogue(const epilogue<T> &e, accumulator_of<T> sum, int64_t 
     if (e.residual != nullptr)
         sum += e.residual[at];
     return (T)talc_activate(e.activation, sum);
+}
+
+/// Stores `count` sums of shared memory that have their bias, and the offset of y + at (shared_copy.cuh), at y[at] and behind it, with the
+/// rest of the last step. Called by all THREADS threads of the block.
+template <int THREADS = BLOCK, typename T>
+__device__ __forceinline__ void store_ended(const epilogue<T> &e, T *y, int64_t at, const T *sums,
+                                            int count)
+{
+    const T *residual = e.residual == nullptr ? nullptr : e.residual + at;
+    with_activation<T>(e.activation, [&](auto activate) {
+        store_from_shared<THREADS>(y + at, sums, count, [&](T sum, int i) {
+            return activate(residual == nullptr ? sum : sum + residual[i]);
+        });
+    });
 }
 
 /// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT vectors of COUNT elements. One division

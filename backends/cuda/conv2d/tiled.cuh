@@ -206,21 +206,10 @@ static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const t
             sums[i][j] += bias;
             if (p.last.residual != nullptr && j < count)
                 sums[i][j] += p.last.residual[at + j * apart];
-            if (p.last.activation == TALC_ACTIVATION_RELU)
-                sums[i][j] = activation_relu(sums[i][j]);
         }
+        activate_all(p.last.activation, sums[i]);
         store_columns(p.y + at, sums[i], count, apart);
     }
-    /* The activations that take many instructions are not unrolled. */
-    if (p.last.activation > TALC_ACTIVATION_RELU)
-#pragma unroll 1
-        for (int i = 0; i < Tile::PER_THREAD; i++) {
-            const int oc = channel + i % Tile::V + i / Tile::V * (Tile::PER_WARP / 2);
-            T *y = p.y + begin + oc * plane;
-#pragma unroll 1
-            for (int j = 0; j < count && oc < p.group_channels; j++)
-                y[j * apart] = talc_activate(p.last.activation, y[j * apart]);
-        }
 }
 
 extern __shared__ __align__(16) unsigned char tiled_shared[];
