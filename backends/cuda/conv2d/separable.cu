@@ -175,17 +175,16 @@ template <int K> struct depthwise_source {
                 add_rows(rows[i], weights, from.column, sums);
             }
         }
-        if (activation == TALC_ACTIVATION_RELU) {
+        with_activation<float>(activation, [&](auto activate) {
 #pragma unroll
             for (int i = 0; i < COUNT * FOUR; i++)
-                v[i / FOUR][i % FOUR] = larger_or_nan(v[i / FOUR][i % FOUR], 0.f);
-        } else if (activation != TALC_ACTIVATION_NONE) {
+                v[i / FOUR][i % FOUR] = activate(v[i / FOUR][i % FOUR]);
+        });
+        if (!is_clamp(activation)) /* of those that are not there, 0 */
 #pragma unroll
             for (int i = 0; i < COUNT * FOUR; i++)
-                v[i / FOUR][i % FOUR] = i / FOUR / 4 * STEP + i / FOUR % 4 < left
-                                            ? activate_apart(activation, v[i / FOUR][i % FOUR])
-                                            : 0;
-        }
+                if (i / FOUR / 4 * STEP + i / FOUR % 4 >= left)
+                    v[i / FOUR][i % FOUR] = 0;
     }
     __device__ float sum(const float *w, int n, int pixel, int, int count) const
     {

@@ -327,9 +327,7 @@ static __device__ __forceinline__ float ended(const packed_product &p, float sum
         sum += p.last.bias[n];
     if (p.last.residual != nullptr)
         sum += p.last.residual[at];
-    if (p.last.activation == TALC_ACTIVATION_RELU)
-        return larger_or_nan(sum, 0.f);
-    return p.last.activation == TALC_ACTIVATION_NONE ? sum : activate_apart(p.last.activation, sum);
+    return talc_activate(p.last.activation, sum);
 }
 
 /* Whether a sum is not well above what tiny elements can do. */
@@ -388,7 +386,6 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
         }
         most.tiny *= p.coefficient, most.largest *= p.coefficient;
     }
-    const float floor = p.last.activation == TALC_ACTIVATION_RELU ? 0 : -INFINITY;
     const bool ends = final && !p.last.is_empty();
     float *const to = p.parts == nullptr ? p.y : p.parts + w.split * p.outputs;
     const int64_t n0 = (int64_t)w.n * PANELS * PANEL + across,
@@ -461,7 +458,7 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
                             doubtful |= 1u << (i * WIDE + c);
                 }
         }
-        if (ends)
+        if (ends) {
 #pragma unroll
             for (int i = 0; i < OWN_ROWS * WIDE; i++) {
                 float &x = v[i / WIDE][i % WIDE];
@@ -470,10 +467,11 @@ static __device__ __forceinline__ void store_tile(const packed_product &p, const
                     x += i % WIDE < columns ? __ldg(p.last.bias + n + i % WIDE) : 0;
                 if (p.last.residual != nullptr)
                     x += real ? p.last.residual[place(i / WIDE) + i % WIDE] : 0;
-                x = p.last.activation <= TALC_ACTIVATION_RELU
-                        ? larger_or_nan(x, floor)
-                        : activate_apart(p.last.activation, x);
             }
+#pragma unroll
+            for (int i = 0; i < OWN_ROWS; i++)
+                activate_all(p.last.activation, v[i]);
+        }
 #pragma unroll
         for (int i = 0; i < OWN_ROWS; i++)
             if (p.aligned) {

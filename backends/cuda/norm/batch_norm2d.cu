@@ -107,11 +107,11 @@ static __global__ void __launch_bounds__(BLOCK)
                     by = of_plane[++index];
                     next += (int)plane.by;
                 }
-                T value = normalised(values[k].of[e], by);
+                values[k].of[e] = normalised(values[k].of[e], by);
                 if (RESIDUAL)
-                    value += added[k].of[e];
-                values[k].of[e] = talc_activate(p.activation, value);
+                    values[k].of[e] += added[k].of[e];
             }
+            activate_all(p.activation, values[k].of);
             *(vec<T, COUNT> *)(p.y + begin + at) = values[k];
         }
     }
@@ -184,11 +184,11 @@ static __global__ void __launch_bounds__(BLOCK)
             for (int k = 0; k < IN_FLIGHT; k++) {
 #pragma unroll
                 for (int e = 0; e < COUNT; e++) {
-                    T value = normalised(values[k].of[e], by);
+                    values[k].of[e] = normalised(values[k].of[e], by);
                     if (p.residual != NULL)
-                        value += added[k].of[e];
-                    values[k].of[e] = talc_activate(p.activation, value);
+                        values[k].of[e] += added[k].of[e];
                 }
+                activate_all(p.activation, values[k].of);
                 if (i + k * BLOCK < vectors)
                     *(vec<T, COUNT> *)(y + offset(i + k * BLOCK)) = values[k];
             }

@@ -126,7 +126,7 @@ template <typename T> struct row_affine {
             y *= p.of.weight[c];
         if (p.of.bias != NULL)
             y += p.of.bias[c];
-        return talc_activate(p.of.activation, y);
+        return y;
     }
 };
 
@@ -170,6 +170,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) held_rows(const rows_plan
             for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
                 values[k].of[e] = by.normalised(p, values[k].of[e], c);
             });
+            activate_all(p.of.activation, values[k].of);
             *(vec<T, COUNT> *)(y + i) = values[k];
         }
         if (thread == 0)
@@ -206,6 +207,7 @@ static __global__ void __launch_bounds__(BLOCK) normalise_parts(const rows_plan<
                 for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
                     values[k].of[e] = by.normalised(p, values[k].of[e], c);
                 });
+                activate_all(p.of.activation, values[k].of);
                 *(vec<T, COUNT> *)(y + i) = values[k];
             }
         }
