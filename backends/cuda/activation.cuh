@@ -67,8 +67,8 @@ static inline __host__ __device__ bool is_smooth(talc_activation activation)
     return activation == TALC_ACTIVATION_SIGMOID || activation == TALC_ACTIVATION_SILU;
 }
 
-/// sigmoid, or silu, which is that times x. 1 + t is from 1 to 2, where a reciprocal of one instruction is an ulp off: with two for the
-/// exponential the result is at most 8 roundings off, 4 ulp.
+/// sigmoid, or silu, which is that times x. The exponential is an ulp off, and so is the reciprocal, of one instruction, as 1 + t is from 1
+/// to 2: with three roundings, the result is less than 4 ulp off.
 static __device__ __forceinline__ float sigmoid_or_silu(bool is_silu, float x)
 {
     const float t = expf(-fabsf(x));
