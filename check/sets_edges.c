@@ -139,6 +139,9 @@ const char *const talc_check_edges[] = {
     "n2c3h7w6o5k3x3p1x1_{tanh|bias_tanh|residual_relu|relu6|hardsigmoid|hardswish|silu|bias_gelu|residual_leaky_relu}",
     "n2c3h7w6o5k3x3p1x1_{bias_residual_relu|bias_residual_sigmoid|bias_residual_tanh}", "n3c1h4w9o7k1x1_bias",
     "n2c4h9w7o6k3x3s2x2p1x1g2_residual_tanh",
+    "n2c9h14w14o9k3x3p1x1g9_{bias_relu6|silu|residual_hardswish|bias_residual_sigmoid|gelu|leaky_relu|f64_silu}",
+    "n2c3h10w150o3k3x3{p1x1|s2x2p1x1}g3_{bias_relu6|silu|residual_hardsigmoid|tanh|f64_gelu}",
+    "n2c16h9w10o24k1x1_{bias_relu6|bias_residual_silu|hardswish|gelu}", "n2c16h9w41o18k3x3p1x1_{relu6|bias_residual_silu|sigmoid|tanh}",
 
     /* Padding modes. */
     "n2c3h6w5o4k3x3p1x1_{reflect|replicate|circular}",
@@ -313,7 +316,7 @@ const char *const talc_check_edges[] = {
     "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
 
     /* Batch normalisation: running statistics and those of the batch, one value a channel, many. */
-    "group_norm:n0c4l5g2", "group_norm:n2c4l0g2", "group_norm:n{1|300}c{1|3}l1g1", "group_norm:n3c6l7g{1|3|6}{|_f64|_relu|_sigmoid|_tanh|_plain}",
+    "group_norm:n0c4l5g2", "group_norm:n2c4l0g2", "group_norm:n{1|300}c{1|3}l1g1", "group_norm:n3c6l7g{1|3|6}{|_f64|_relu|_relu6|_sigmoid|_silu|_tanh|_plain}",
     "group_norm:n{3|70}c{8|33|192|257|768|1027}l1g1{|_f64}", "group_norm:n2c{4095|8192|9001|16384|16388|16385|40000|70001}l1g1",
     "group_norm:n2c4l{16|49|3136|9000|20011}g2{|_f64}", "group_norm:n1c2l70000g1_tanh", "group_norm:n5c6l9g3_eps0", "group_norm:n1c131l127g1",
     "batch_norm2d:n0c3h4w5", "batch_norm2d:n1c{1|5}h1w1",
