@@ -27,7 +27,12 @@ namespace talc
 TALC_ACTIVATION_TABLE(TALC_ACTIVATION_FUNCTIONS)
 #undef TALC_ACTIVATION_FUNCTIONS
 
-/// By a call.
+/// Those that take many instructions, so that f32 has them by a call; f64 has sigmoid and silu so too.
+static inline bool is_called(talc_activation activation)
+{
+    return activation == TALC_ACTIVATION_TANH || activation == TALC_ACTIVATION_GELU;
+}
+
 #define TALC_ACTIVATION_CASE(constant, name, ...)                                                  \
     case constant:                                                                                 \
         return activation_##name(x);
@@ -62,11 +67,6 @@ template <typename T> struct clamp {
     }
 };
 
-static inline __host__ __device__ bool is_smooth(talc_activation activation)
-{
-    return activation == TALC_ACTIVATION_SIGMOID || activation == TALC_ACTIVATION_SILU;
-}
-
 /// sigmoid, or silu, which is that times x. The exponential is an ulp off, and so is the reciprocal, of one instruction, as 1 + t is from 1
 /// to 2: with three roundings, the result is less than 4 ulp off.
 static __device__ __forceinline__ float sigmoid_or_silu(bool is_silu, float x)
@@ -77,8 +77,8 @@ static __device__ __forceinline__ float sigmoid_or_silu(bool is_silu, float x)
     return (is_silu ? x : 1) * (x < 0 ? t : 1) * reciprocal;
 }
 
-/// Calls use(f), where f(x) is the activation, which all threads have alike: it is asked for once, not for each x. Where that takes many
-/// instructions f is a call; without CALLS, which cost a kernel registers, only clamps and the smooth ones are there.
+/// Calls use(f), where f(x) is the activation, which all threads have alike: it is asked for once, not for each x. Without CALLS, which cost a
+/// kernel registers, those that is_called are missing.
 template <typename T, bool CALLS = true, typename Use>
 static __device__ __forceinline__ void with_activation(talc_activation activation, Use use)
 {
@@ -88,11 +88,11 @@ static __device__ __forceinline__ void with_activation(talc_activation activatio
     const clamp<T> six(TALC_ACTIVATION_RELU6);
     if (is_clamp(activation))
         use(clamp<T>(activation));
-    else if (F32 && (!CALLS || is_smooth(activation)))
+    else if (F32 && (is_silu || activation == TALC_ACTIVATION_SIGMOID))
         use([=](T x) { return (T)sigmoid_or_silu(is_silu, (float)x); });
     else if (is_hardswish || activation == TALC_ACTIVATION_HARDSIGMOID)
         use([=](T x) { return (is_hardswish ? x : 1) * (six(x + 3) * (T)(1 / 6.)); });
-    else if (activation == TALC_ACTIVATION_LEAKY_RELU)
+    else if (!CALLS || activation == TALC_ACTIVATION_LEAKY_RELU)
         use([](T x) { return activation_leaky_relu(x); });
     else
         use([=](T x) { return activate_apart(activation, x); });

@@ -105,8 +105,8 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const int runs = g.tiles / tiles_of_run(g), most = gpu.multiprocessors,
               blocks = runs < most ? runs : most;
     if (g.splits == 1) {
-        /* A call for the other activations would cost the kernel registers and a tenth of its speed. */
-        const bool in_place = is_clamp(p->activation) || is_smooth(p->activation);
+        /* A call would cost the kernel registers and a tenth of its speed. */
+        const bool in_place = !is_called(p->activation);
         if (!in_place)
             g.last.activation = TALC_ACTIVATION_NONE;
         kernel<<<blocks, GEMM_THREADS<Form>, shared, stream>>>(g);
