@@ -58,9 +58,9 @@ __device__ __forceinline__ void store_ended(const epilogue<T> &e, T *y, int64_t 
 }
 
 /// y[i] = talc_epilogue(y[i]) with channel (i / inner) % channels, for count / COUNT vectors of COUNT elements. One division
-/// a vector; the following elements of the vector are found by counting.
+/// a vector; the following elements of the vector are found by counting. In f32 a multiprocessor has all the threads that it can.
 template <typename T, int COUNT, typename Index>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, 32 / sizeof(T))
     epilogue_kernel(T *y, const epilogue<T> e, const divisor<Index> inner,
                     const divisor<Index> channels, Index vectors)
 {
