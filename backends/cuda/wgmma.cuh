@@ -39,7 +39,8 @@ struct shared_matrix {
 static __device__ __forceinline__ shared_matrix shared_matrix_of(uint32_t address, int leading,
                                                                  int stride)
 {
-    return { address / 16 | (uint32_t)leading << 16, (uint32_t)stride };
+    /* In a cluster, the address begins with the block's number. */
+    return { address % (1 << 18) / 16 | (uint32_t)leading << 16, (uint32_t)stride };
 }
 
 #define TALC_WGMMA_8(d, i)                                                                         \

@@ -36,7 +36,8 @@ template <typename SOURCE> struct pointwise_problem {
     epilogue<float> last{ nullptr, nullptr, TALC_ACTIVATION_NONE };
     int group_in, group_out, OC; ///< channels of a group; all output channels
     int plane, positions;        ///< output positions of an image, of all images
-    bool aligned;                ///< whether four neighbours of VECTORS are 16 bytes of memory
+    int taps = 1;
+    bool aligned; ///< whether four neighbours of VECTORS are 16 bytes of memory
     int apart,
         stride; ///< tiles from one block's first to the next one's, and from one to the next of a warp
     int steps; ///< of the whole reduction, a multiple of a chunk's
@@ -237,7 +238,7 @@ static __device__ __noinline__ void compute_again(const pointwise_problem<SOURCE
 {
     const int n = (int)p.by_plane.quotient((uint32_t)at),
               pixel = p.source.pixel_of(at - n * p.plane);
-    const float *w = p.w + (int64_t)oc * p.group_in;
+    const float *w = p.w + (int64_t)oc * p.group_in * p.taps;
     const float sum = p.source.sum(w, n, pixel, oc / p.group_out * p.group_in, p.group_in);
     const int64_t to = ((int64_t)n * p.OC + oc) * p.plane + pixel;
     p.y[to] = talc_epilogue(p.last, sum, oc, to);
@@ -265,13 +266,37 @@ static __device__ __forceinline__ float smaller_magnitude(float a, float b)
     return smaller;
 }
 
+/// What is added to the results of eight output channels, from i of the block's on; loaded early, it is there when they are.
+template <bool VECTORS, typename SOURCE>
+static __device__ __forceinline__ void load_residual(const pointwise_problem<SOURCE> &p,
+                                                     const four_positions<VECTORS> &at, int first,
+                                                     int i, int channels, float (&added)[2][FOUR])
+{
+    if (p.last.residual == nullptr)
+        return;
+    const int channel = i + (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const float *r = p.last.residual + (int64_t)(first + channel + k) * p.plane;
+        const bool real = channel + k < channels;
+        if (VECTORS && p.aligned) {
+            if (real && at.has(0))
+                *(float4 *)added[k] = __ldg((const float4 *)(r + at.y[0]));
+        } else {
+#pragma unroll
+            for (int q = 0; q < FOUR; q++)
+                if (real && at.has(q))
+                    added[k][q] = r[at.y[VECTORS ? 0 : q] + (VECTORS ? q : 0)];
+        }
+    }
+}
+
 /// Ends the sums of eight output channels, from i of the block's on, and writes them.
 template <bool VECTORS, typename SOURCE>
-static __device__ __forceinline__ void store_eight(const pointwise_problem<SOURCE> &p,
-                                                   const four_positions<VECTORS> &at, int first,
-                                                   int i, int channels,
-                                                   const output_channel *outputs,
-                                                   const float (&sums)[2][4], const sums_note &note)
+static __device__ __forceinline__ void store_eight(
+    const pointwise_problem<SOURCE> &p, const four_positions<VECTORS> &at, int first, int i,
+    int channels, const output_channel *outputs, const float (&sums)[2][4],
+    const float (&added)[2][FOUR], const sums_note &note)
 {
     const int channel = i + (int)threadIdx.x % 4 * 2;
     float smallest = INFINITY;
@@ -289,10 +314,8 @@ static __device__ __forceinline__ void store_eight(const pointwise_problem<SOURC
         }
         if (p.last.residual != nullptr)
 #pragma unroll
-            for (int q = 0; q < FOUR; q++) {
-                const float *r = p.last.residual + row + at.y[VECTORS ? 0 : q] + (VECTORS ? q : 0);
-                v[q] += real && at.has(q) ? *r : 0;
-            }
+            for (int q = 0; q < FOUR; q++)
+                v[q] += added[k][q];
         activate_all(p.last.activation, v);
         float *y = p.y + row;
         if (VECTORS && p.aligned) {
@@ -377,9 +400,10 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<SOURCE, STEPS, LONG>
             for (int i = 0; i < channels; i += EIGHT) {
                 /* Four warps in step write 512 bytes of a channel at a time: memory takes those at a better rate. */
                 asm volatile("bar.sync %0, 128;" ::"r"(1 + warp / 4) : "memory");
-                float sums[2][4] = {};
+                float sums[2][4] = {}, added[2][FOUR] = {};
+                load_residual(p, at, first, i, channels, added);
                 multiply(a, weights + i / EIGHT * (STEPS * WARP * BYTES), sums);
-                store_eight(p, at, first, i, channels, outputs, sums, note);
+                store_eight(p, at, first, i, channels, outputs, sums, added, note);
             }
         } else {
 #pragma unroll 1
@@ -400,8 +424,12 @@ static __global__ void __launch_bounds__((POINTWISE_THREADS<SOURCE, STEPS, LONG>
                 note_any(note, least_of_outputs);
 #pragma unroll
                 for (int b = 0; b < LONG_BLOCKS; b++)
-                    if (i + b * EIGHT < channels)
-                        store_eight(p, at, first, i + b * EIGHT, channels, outputs, sums[b], note);
+                    if (i + b * EIGHT < channels) {
+                        float added[2][FOUR] = {};
+                        load_residual(p, at, first, i + b * EIGHT, channels, added);
+                        store_eight(p, at, first, i + b * EIGHT, channels, outputs, sums[b], added,
+                                    note);
+                    }
             }
         }
     }

@@ -19,8 +19,8 @@ TALC_BEGIN_DECLARATIONS
     X(implicit_gemm_tf32_mma, "f16 on tensor cores, f32 sums",      TALC_TF32) \
     X(pointwise_mma, "f16 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
     X(pointwise_tf32_mma, "f16 on tensor cores, f32 sums",          TALC_TF32) \
-    X(pointwise_wgmma, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
-    X(pointwise_tf32_wgmma, "TF32 on tensor cores, f32 sums",       TALC_TF32) \
+    X(gather_gemm, "TF32 high and low parts on tensor cores, f32 sums", TALC_STRICT) \
+    X(gather_gemm_tf32, "TF32 on tensor cores, f32 sums",       TALC_TF32) \
     X(depthwise, "the data's own type, FMA",                       TALC_STRICT) \
     X(split,     "the data's own type, FMA",                       TALC_STRICT) \
     X(pointwise, "the data's own type, FMA",                       TALC_STRICT) \

@@ -299,7 +299,7 @@ static talc_status launch(talc_device *device, const talc_separable_conv2d_probl
     g.last = epilogue<float>(a->b2, a->residual, second->activation);
     g.group_in = (int)p->C, g.group_out = g.OC = (int)second->OC;
     g.plane = (int)plane, g.positions = (int)(p->N * plane);
-    g.aligned = is_aligned(a->y);
+    g.aligned = is_aligned(a->y) && is_aligned(a->residual);
     g.steps = STEPS, g.range = (int)(talc_ceil_div(second->OC, EIGHT) * EIGHT), g.ranges = 1;
     g.coefficient = PRODUCTS == 3 ? 0x1p14f / (float)(g.group_in / 4 + 2) : 4;
     g.by_plane.set(plane);

@@ -63,6 +63,8 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     gemm_choice choice;
     if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
         return "the patch under a tile does not fit shared memory";
+    if (p->residual) /* is read where results wait for it, at a third of memory's rate */
+        plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
     plan->workspace = gemm_workspace<Form>(g);
     plan->kept = gemm_kept_bytes<Form>(g);
     plan->kept_form = gemm_channel_rows(g) << 8 | choice.channels * 2 | choice.folded;

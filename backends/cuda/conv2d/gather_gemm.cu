@@ -1,20 +1,19 @@
-/// 1x1 convolution by Hopper's tensor cores in TF32. For each image n and group g,
+/// Convolution as a matrix product by Hopper's tensor cores in TF32, whose first operand is gathered from x as it is. For each group
 ///
-///     y[n, g, oc, j] = act( b[oc] + r[n, g, oc, j] + sum over ic of w[g, oc, ic] * x[n, g, ic, j'] ),        j = oh * OW + ow
-///
-/// where j' is j, or at a stride the pixel that output j reads.
+///     y[position, oc] = act( b[oc] + r[position, oc] + sum over taps and ic of x'[position + tap, ic] * w[oc, ic, tap] ),    x' is x with zeros around it
 ///
 /// TF32 has f32's exponents, so neither operand is scaled; and wgmma takes its first operand from registers, in which an image's
 /// planes, [channels, positions], need no transposing copy.
 ///
 /// Who computes what: a block has 128 or 256 positions of all images and 32 to 128 output channels, two warpgroups beside each other
-/// in one of the two. x comes as it is, 32 channels at a time, by cp.async into a ring in shared memory. A thread reads four
-/// neighbouring positions of every fourth channel, rounds them and has rows of the first operand, whose rows may be any positions. The
-/// second operand is the weights, rounded and packed beforehand, by bulk copies: of what cp.async writes, wgmma would see what a fence
-/// has waited for, and that waits for the copies of later chunks as well. Results go from registers to memory, four positions a thread.
+/// in one of the two. x comes by cp.async into a ring in shared memory, in chunks: 32 channels of a tap. A thread reads four positions of
+/// every fourth channel, rounds them and has rows of the first operand, whose rows may be any positions. The second operand is the
+/// weights, rounded and packed beforehand, by bulk copies: of what cp.async writes, wgmma would see what a fence has waited for, and that
+/// waits for the copies of later chunks as well. Where tiles are few, the blocks of a cluster share a tile's chunks, and each adds up the sums
+/// of some of its channels, out of the shared memory of all of them, in their order.
 ///
 /// Arithmetic: STRICT splits both operands into high and low parts of 11 bits, adds up high * high, high * low and low * high, and
-/// moves sums from the tensor cores, which truncate, to f32 registers every 32 channels. TF32 takes the high parts alone. Sums that
+/// moves sums from the tensor cores, which truncate, to f32 registers every 32 products. TF32 takes the high parts alone. Sums that
 /// elements at the ends of f32's range can have spoilt, and any NaN, are computed again by FFMA.
 #include "backends/cuda/barriers.cuh"
 #include "backends/cuda/conv2d/pointwise_mma.cuh"
@@ -24,6 +23,8 @@
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/shared_copy.cuh"
 #include "backends/cuda/wgmma.cuh"
+
+#include <cooperative_groups.h>
 
 using namespace talc;
 
@@ -43,11 +44,11 @@ struct channel_note {
     float inverse, least;
 };
 
-/// Pixels that outputs read, STRIDE apart.
-template <bool VECTORS_> struct pixel_source {
+/// x as outputs read it.
+template <bool VECTORS_> struct window_source {
     enum : bool { VECTORS = VECTORS_, COMPUTES = false };
     const float *x;
-    int C, W, stride_h, stride_w;
+    int C, H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
     int64_t plane;
     divisor<uint32_t> by_OW;
 
@@ -55,26 +56,39 @@ template <bool VECTORS_> struct pixel_source {
     {
         return pixel;
     }
-    __device__ int64_t offset_of(int n, int pixel) const
+    /// The row and the column of an output's first tap.
+    __device__ void find(int pixel, int &h, int &w) const
     {
         const int oh = (int)by_OW.quotient((uint32_t)pixel), ow = pixel - oh * (int)by_OW.by;
-        return (int64_t)n * C * plane + (int64_t)oh * stride_h * W + ow * stride_w;
+        h = oh * stride_h - top, w = ow * stride_w - left;
     }
-    __device__ float sum(const float *w, int n, int pixel, int channel, int count) const
+    __device__ bool is_inside(int h, int w) const
     {
-        const float *from = x + offset_of(n, pixel) + channel * plane;
+        return (unsigned)h < (unsigned)H && (unsigned)w < (unsigned)W;
+    }
+    __device__ float sum(const float *weights, int n, int pixel, int channel, int count) const
+    {
+        const float *from = x + ((int64_t)n * C + channel) * plane;
+        int h, w;
+        find(pixel, h, w);
         float sum = 0;
+        for (int tap = 0; tap < KH * KW; tap++) {
+            const int row = h + tap / KW * dilation_h, column = w + tap % KW * dilation_w;
+            if (is_inside(row, column))
 #pragma unroll 8
-        for (int c = 0; c < count; c++)
-            sum += w[c] * from[c * plane];
+                for (int c = 0; c < count; c++)
+                    sum += weights[c * (KH * KW) + tap] * from[c * plane + row * W + column];
+        }
         return sum;
     }
 };
 
-template <bool VECTORS> struct wgmma_problem : pointwise_problem<pixel_source<VECTORS>> {
+template <bool VECTORS> struct gather_problem : pointwise_problem<window_source<VECTORS>> {
     const char *packed;
     const channel_note *notes;
-    int chunks, padded; ///< of the reduction; output channels of a group, padded
+    int tap_chunks, chunks; ///< of a tap, and of all taps
+    int part;               ///< chunks of a block of a cluster
+    int padded;             ///< output channels of a group
 };
 
 /// A block's tile and its ring. WIDTH warpgroups stand side by side in positions, 2 / WIDTH in output channels, N each.
@@ -106,20 +120,21 @@ static __device__ __forceinline__ float tf32(float v)
 /// A block an output channel: [group][N output channels][chunk][part][4 channels][N][4], core matrices of 8 output channels by 16 bytes.
 template <int PARTS>
 static __global__ void __launch_bounds__(BLOCK)
-    pack_tf32(const float *w, int group_in, int group_out, int padded, int chunks, int N,
-              float *packed, channel_note *notes)
+    pack_tf32(const float *w, int group_in, int group_out, int padded, int taps, int tap_chunks,
+              int N, float *packed, channel_note *notes)
 {
     __shared__ float sums[BLOCK / WARP];
     __shared__ unsigned most, least;
     const int oc = (int)blockIdx.x % padded, g = (int)blockIdx.x / padded, t = (int)threadIdx.x;
-    const float *row = w + ((int64_t)g * group_out + oc) * group_in;
+    const int count = oc < group_out ? group_in * taps : 0, chunks = taps * tap_chunks;
+    const float *row = w + ((int64_t)g * group_out + oc) * group_in * taps;
     if (t == 0)
         most = 0, least = ~0u;
     __syncthreads();
     unsigned mine = 0, tiniest = ~0u;
-    for (int c = t; oc < group_out && c < group_in; c += BLOCK) {
-        mine = max(mine, __float_as_uint(row[c]) & 0x7fffffff);
-        tiniest = min(tiniest, tininess(row[c]));
+    for (int i = t; i < count; i += BLOCK) {
+        mine = max(mine, __float_as_uint(row[i]) & 0x7fffffff);
+        tiniest = min(tiniest, tininess(row[i]));
     }
     mine = __reduce_max_sync(~0u, mine);
     tiniest = __reduce_min_sync(~0u, tiniest);
@@ -133,12 +148,14 @@ static __global__ void __launch_bounds__(BLOCK)
     const bool far = least != ~0u && (largest + e > LARGEST || smallest + e < SMALLEST);
     const float scale = power_of_two(e);
     float sum = 0;
-    for (int c = t; c < chunks * CHUNK; c += BLOCK) {
-        const float v = oc < group_out && c < group_in ? row[c] * scale : 0, high = tf32(v);
+    for (int i = t; i < chunks * CHUNK; i += BLOCK) {
+        const int chunk = i / CHUNK, tap = chunk / tap_chunks, k = i % CHUNK,
+                  c = (chunk - tap * tap_chunks) * CHUNK + k;
+        const float v = oc < group_out && c < group_in ? row[c * taps + tap] * scale : 0,
+                    high = tf32(v);
         sum += fabsf(v);
-        const int64_t chunk = ((int64_t)g * padded + oc) / N * chunks + c / CHUNK;
-        float *to =
-            packed + (chunk * PARTS * (CHUNK / 4) + c % CHUNK / 4) * N * 4 + oc % N * 4 + c % 4;
+        const int64_t its = ((int64_t)g * padded + oc) / N * chunks + chunk;
+        float *to = packed + (its * PARTS * (CHUNK / 4) + k / 4) * N * 4 + oc % N * 4 + k % 4;
         *to = high;
         if (PARTS == 2)
             to[CHUNK * N] = tf32(v - high);
@@ -176,32 +193,55 @@ static __device__ __forceinline__ void copy_or_zero(uint32_t to, const void *fro
 template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
     static constexpr int ACROSS = TILE::POSITIONS / WIDE, ROWS = THREADS / ACROSS;
     static constexpr int GROUPS = TILE::CHANNELS / TILE::N, BYTES = TILE::W_BYTES / GROUPS;
-    const char *from;    ///< x, of the next chunk's first row of the thread
+    static constexpr bool TAPS = WIDE == 1; ///< vectors are of 1x1 kernels
+    const char *from;                       ///< x, of the next chunk's first row of the thread
     const char *weights; ///< of the next chunk; those of the next N channels are `apart` bytes on
     int64_t step, apart; ///< bytes from one of its rows to the next
     int left, chunks;    ///< channels behind it; chunks
     int to;              ///< in a slot
     bool inside, leads;
+    const char *first;         ///< its first row of the image
+    int h, w, tap_w, tap_left; ///< of the tap: row, column, which of its row's it is, chunks
 
     template <typename Problem>
-    __device__ chunk_copies(const Problem &p, int g, int first_position, int first_channel)
+    __device__ chunk_copies(const Problem &p, int g, int first_position, int first_channel,
+                            int first_chunk)
     {
         const int t = (int)threadIdx.x, position = first_position + t % ACROSS * WIDE,
                   row = t / ACROSS;
         inside = position < p.positions;
         leads = t == 0;
         const int at = inside ? position : 0, n = (int)p.by_plane.quotient((uint32_t)at);
-        left = p.group_in - row;
-        from = (const char *)(p.source.x + p.source.offset_of(n, at - n * p.plane) +
-                              ((int64_t)g * p.group_in + row) * p.source.plane);
+        p.source.find(at - n * p.plane, h, w);
         step = ROWS * p.source.plane * 4;
         to = (row * TILE::PITCH + t % ACROSS * WIDE) * 4;
         apart = (int64_t)p.chunks * BYTES;
-        weights = p.packed + ((int64_t)g * p.padded + first_channel) / TILE::N * apart;
-        chunks = p.chunks;
+        weights = p.packed + ((int64_t)g * p.padded + first_channel) / TILE::N * apart +
+                  (int64_t)first_chunk * BYTES;
+        chunks = min(p.part, p.chunks - first_chunk);
+        first = (const char *)(p.source.x +
+                               ((int64_t)n * p.source.C + g * p.group_in + row) * p.source.plane);
+        if (!inside)
+            h = -1 - (p.source.KH - 1) * p.source.dilation_h; /* and so outside with all taps */
+        const int tap = first_chunk / p.tap_chunks, skipped = first_chunk - tap * p.tap_chunks;
+        if (TAPS) {
+            h += tap / p.source.KW * p.source.dilation_h;
+            tap_w = tap % p.source.KW, w += tap_w * p.source.dilation_w;
+        }
+        begin_tap(p);
+        from += skipped * (CHUNK / ROWS) * step;
+        left -= skipped * CHUNK, tap_left -= skipped;
+    }
+    template <typename Problem> __device__ __forceinline__ void begin_tap(const Problem &p)
+    {
+        inside = p.source.is_inside(h, w);
+        from = first + ((int64_t)h * p.source.W + w) * 4;
+        left = p.group_in - (int)threadIdx.x / ACROSS;
+        tap_left = p.tap_chunks;
     }
     /// The next chunk, if there is one, and closes the group of copies. `full` counts the bytes of the weights.
-    __device__ __forceinline__ void copy(uint32_t slot, uint32_t full)
+    template <typename Problem>
+    __device__ __forceinline__ void copy(const Problem &p, uint32_t slot, uint32_t full)
     {
         if (--chunks >= 0) {
             if (leads) {
@@ -218,6 +258,14 @@ template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
                 from += step;
             }
             left -= CHUNK;
+            if (TAPS && --tap_left == 0) {
+                w += p.source.dilation_w;
+                if (++tap_w == p.source.KW) {
+                    tap_w = 0, w -= p.source.KW * p.source.dilation_w;
+                    h += p.source.dilation_h;
+                }
+                begin_tap(p);
+            }
         }
         __pipeline_commit();
     }
@@ -276,7 +324,7 @@ template <int PARTS> struct operand_rows {
 
 template <int PARTS, int WIDTH, int N, bool X_VECTORS, bool VECTORS>
 static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::BLOCKS))
-    pointwise_wgmma(const __grid_constant__ wgmma_problem<VECTORS> p)
+    gather_gemm(const __grid_constant__ gather_problem<VECTORS> p)
 {
     using tile = tile_shape<PARTS, WIDTH, N>;
     extern __shared__ __align__(128) char shared[];
@@ -298,11 +346,12 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     if (t == 0)
         most_least = 0;
     const uint32_t ring = shared_address(shared);
-    chunk_copies<PARTS, tile, X_VECTORS ? FOUR : 1> copies(p, g, first_position, first);
+    chunk_copies<PARTS, tile, X_VECTORS ? FOUR : 1> copies(p, g, first_position, first,
+                                                           (int)blockIdx.z * p.part);
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < tile::SLOTS - 1; i++)
-        copies.copy(ring + i * tile::SLOT, full + 8 * i);
+        copies.copy(p, ring + i * tile::SLOT, full + 8 * i);
     for (int i = t; i < tile::CHANNELS; i += THREADS) {
         const int oc = g * p.group_out + first + i;
         const channel_note n = p.notes[g * p.padded + first + i];
@@ -319,7 +368,7 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
     int slot = 0;
     uint32_t parity = 0;
 #pragma unroll 1
-    for (int left = p.chunks; left > 0; left--) {
+    for (int left = min(p.part, p.chunks - (int)blockIdx.z * p.part); left > 0; left--) {
         __pipeline_wait_prior(tile::SLOTS - 2);
         __syncthreads();
         const float *from = (const float *)(shared + slot * tile::SLOT) + first_element;
@@ -329,7 +378,7 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         operand_rows<PARTS> a[2];
         x[0].read(from);
         const int before = slot == 0 ? tile::SLOTS - 1 : slot - 1;
-        copies.copy(ring + before * tile::SLOT, full + 8 * before);
+        copies.copy(p, ring + before * tile::SLOT, full + 8 * before);
         barrier_wait(full + 8 * slot, parity);
         if (++slot == tile::SLOTS)
             slot = 0, parity ^= 1;
@@ -365,24 +414,18 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
                     sums[m][k] += part[m][k];
     }
     __pipeline_wait_prior(0);
-    /* Of a NaN or an infinity the thread computes all again. */
-    float finite = 0;
+    __syncthreads(); /* the ring is free for the sums */
+    uint32_t *const mine = (uint32_t *)shared + t;
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int k = 0; k < N; k++) /* [eight channels][4 of m = 0, of m = 1] */
+        mine[k * THREADS] = __float_as_uint(sums[k / 4 % 2][k / 8 * 4 + k % 4]);
+    unsigned tiny = 0; /* a bit for each position with such elements */
 #pragma unroll
-        for (int k = 0; k < N / 2; k++)
-            finite = finite + sums[m][k] * 0;
-    const float most = __uint_as_float(most_least);
-    sums_note doubts = {};
-#pragma unroll
-    for (int q = 0; q < FOUR; q++) {
-#pragma unroll
-        for (int mask = 1; mask < 4; mask *= 2)
-            least[q] = min(least[q], __shfl_xor_sync(~0u, least[q], mask));
-        doubts.least[q] = finite + (least[q] < tininess(LEAST<PARTS>) ? most : 0);
-        doubts.largest[q] = 1;
-    }
-    note_any(doubts, isnan(most) ? NAN : 0);
+    for (int q = 0; q < FOUR; q++)
+        tiny |= least[q] < tininess(LEAST<PARTS>) ? 1u << q : 0;
+    tiny |= __shfl_xor_sync(~0u, tiny, 1);
+    tiny |= __shfl_xor_sync(~0u, tiny, 2);
+    mine[N * THREADS] = tiny;
     four_positions<VECTORS> to;
     to.at = first_position + at;
     to.count = p.positions - to.at;
@@ -392,25 +435,57 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         const int n = (int)p.by_plane.quotient((uint32_t)position);
         to.y[q] = (int64_t)n * p.OC * p.plane + position - n * p.plane;
     }
+    const int blocks = (int)gridDim.z, each = N / EIGHT / blocks, begin = (int)blockIdx.z * each,
+              first_channel = g * p.group_out + first;
+    float added[2][FOUR] = {};
+    load_residual(p, to, first_channel, channel + begin * EIGHT, channels, added);
+    cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+    if (blocks > 1)
+        cluster.sync();
+    auto of_block = [&](int i) { return blocks > 1 ? cluster.map_shared_rank(mine, i) : mine; };
+    tiny = 0;
+#pragma unroll 4
+    for (int i = 0; i < blocks; i++)
+        tiny |= of_block(i)[N * THREADS];
+    const float most = __uint_as_float(most_least);
+    sums_note doubts = {};
 #pragma unroll
-    for (int j = 0; j < N / 8; j++) {
-        if (channel + j * EIGHT >= channels)
-            break;
-        float eight[2][4];
+    for (int q = 0; q < FOUR; q++)
+        doubts.least[q] = tiny >> q & 1 ? most : 0, doubts.largest[q] = 1;
+    note_any(doubts, isnan(most) ? NAN : 0);
+#pragma unroll 1
+    for (int j = begin; j < begin + each && channel + j * EIGHT < channels; j++) {
+        float eight[2][4] = {}, next[2][FOUR] = {}, finite = 0;
+        if (j + 1 < begin + each)
+            load_residual(p, to, first_channel, channel + (j + 1) * EIGHT, channels, next);
+#pragma unroll 4
+        for (int i = 0; i < blocks; i++) {
+            const uint32_t *from = of_block(i) + j * EIGHT * THREADS;
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+            for (int k = 0; k < EIGHT; k++)
+                eight[k / 4][k % 4] += __uint_as_float(from[k * THREADS]);
+        }
 #pragma unroll
-            for (int r = 0; r < 4; r++)
-                eight[m][r] = sums[m][j * 4 + r];
-        store_eight<VECTORS>(p, to, g * p.group_out + first, channel + j * EIGHT, channels, outputs,
-                             eight, doubts);
+        for (int k = 0; k < EIGHT; k++)
+            finite += eight[k / 4][k % 4] * 0;
+        sums_note its = doubts; /* NaN, of which comparisons are false, where a sum is infinite */
+        its.any += finite;
+#pragma unroll
+        for (int q = 0; q < FOUR; q++)
+            its.least[q] += finite;
+        store_eight(p, to, first_channel, channel + j * EIGHT, channels, outputs, eight, added,
+                    its);
+        memcpy(added, next, sizeof added);
     }
+    if (blocks > 1) /* no block ends while others read what it has */
+        asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::
+                         : "memory");
 }
 
 // ---- Plan and launch ----------------------------------------------------------------------------------------
 
-struct wgmma_choice {
-    int width, n;
+struct gather_choice {
+    int width, n, blocks; ///< of a cluster
 };
 
 int64_t padded_of(const talc_conv2d_problem *p)
@@ -418,9 +493,21 @@ int64_t padded_of(const talc_conv2d_problem *p)
     return talc_ceil_div(p->OC / p->groups, PADDED) * PADDED;
 }
 
-int64_t chunks_of(const talc_conv2d_problem *p)
+int64_t tap_chunks_of(const talc_conv2d_problem *p)
 {
     return talc_ceil_div(p->C / p->groups, CHUNK);
+}
+
+int64_t chunks_of(const talc_conv2d_problem *p)
+{
+    return p->KH * p->KW * tap_chunks_of(p);
+}
+
+/// Whether four neighbours of x are four positions' elements.
+bool has_vectors(const talc_conv2d_problem *p)
+{
+    return p->KH * p->KW == 1 && p->stride_h == 1 && p->stride_w == 1 && p->H == p->OH &&
+           p->W == p->OW && p->H * p->W % FOUR == 0;
 }
 
 template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
@@ -431,26 +518,33 @@ template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
 /* As measured on an H200: memory, or waves of blocks whose chunks take their products, their bytes from the second-level cache or what a
  * thread waits for, whichever is longest. */
 template <int PARTS>
-double seconds(const talc_device *device, const talc_conv2d_problem *p, wgmma_choice c)
+double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_choice c)
 {
-    constexpr double CLOCK = 1.7e9, MEMORY = 2.6e12, BYTES_A_CYCLE = 27, WAITING = 1050,
-                     ENDING = 3500;
-    const int products = PARTS == 2 ? 3 : 1, blocks = PARTS == 2 && c.n == 64 ? 1 : 2;
+    constexpr double CLOCK = 1.7e9, MEMORY = 3.0e12, BYTES_A_CYCLE = 27, ENDING = 3500,
+                     ADDING = 3500;
+    const bool vectors = has_vectors(p);
+    const double waiting = vectors ? 1050 : 1250;
+    const int products = PARTS == 2 ? 3 : 1, most = PARTS == 2 && c.n == 64 ? 1 : 2;
     const int64_t channels = 2 / c.width * c.n, positions = c.width * GROUP;
     const int64_t tiles = talc_ceil_div(p->N * p->OH * p->OW, positions) * p->groups *
-                          talc_ceil_div(p->OC / p->groups, channels);
-    const bool vectors = p->OH * p->OW % FOUR == 0 && p->stride_h == 1 && p->stride_w == 1;
+                          talc_ceil_div(p->OC / p->groups, channels) * c.blocks;
     const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors,
-                  slots = multiprocessors * blocks, each = talc_ceil_div(tiles, multiprocessors),
-                  resident = each < blocks ? each : blocks;
+                  slots = multiprocessors * most, each = talc_ceil_div(tiles, multiprocessors),
+                  resident = each < most ? each : most;
     const double multiplying = 8. * c.n * products / 0.65,
                  loading = (double)(positions * (vectors ? 1 : 1.5) + channels * PARTS) * CHUNK *
                            4 / BYTES_A_CYCLE,
-                 busy = (double)resident * (multiplying > loading ? multiplying : loading),
-                 chunk = busy > WAITING ? busy : WAITING;
-    const double waves = tiles <= slots ? 1 : (double)tiles / (double)slots + 0.35;
-    const double computing = waves * ((double)chunks_of(p) * chunk + ENDING) / CLOCK,
-                 moving = talc_conv2d_bytes(p) / MEMORY;
+                 most_of = multiplying > loading ? multiplying : loading,
+                 rest = vectors ? 0 : 0.3 * (multiplying + loading - most_of),
+                 busy = (double)resident * (most_of + rest),
+                 chunk = busy > waiting ? busy : waiting;
+    /* Clusters of eight blocks leave some multiprocessors of a processing cluster idle. */
+    const double room = (double)slots * (c.blocks > 4 ? 0.8 : 1);
+    const double waves = (double)tiles <= room ? 1 : (double)tiles / room + 0.35;
+    const double ending = c.blocks > 1 ? ENDING / c.blocks + ADDING : ENDING;
+    const double computing =
+        waves * ((double)talc_ceil_div(chunks_of(p), c.blocks) * chunk + 1000 + ending) / CLOCK;
+    const double moving = talc_conv2d_bytes(p) / MEMORY;
     return (computing > moving ? computing : moving) + 5e-6;
 }
 
@@ -462,27 +556,28 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         return "the data is not f32";
     if (talc_cuda_state_of(device)->capability != 90)
         return "the GPU is not of compute capability 9.0";
-    if (p->KH != 1 || p->KW != 1)
-        return "the kernel is not 1x1";
-    if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
-        return "there is padding";
+    if (p->padding_mode != TALC_PADDING_ZEROS)
+        return "the padding is not zeros";
     if (p->C / p->groups < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
-    if (p->N * p->C * p->OC * p->H * p->W == 0)
+    if (p->N * p->C * p->OC * p->H * p->W * p->OH * p->OW * p->KH * p->KW == 0)
         return "it is empty";
-    if (p->C > INT_MAX / 64 || p->OC > INT_MAX / 256 || p->H * p->W > INT_MAX / 64 ||
-        p->stride_h > INT_MAX || p->stride_w > INT_MAX ||
-        p->N > (INT_MAX - 4 * GROUP) / (p->OH * p->OW))
+    constexpr int64_t MOST = INT_MAX / 64;
+    if (p->OC > MOST || p->C > MOST / p->KH / p->KW || p->H > MOST / p->W || p->OH > MOST / p->OW ||
+        p->pad_top > MOST || p->pad_left > MOST || p->stride_h > MOST / p->OH ||
+        p->stride_w > MOST / p->OW || p->dilation_h > MOST / p->KH ||
+        p->dilation_w > MOST / p->KW || p->N > (INT_MAX - 4 * GROUP) / (p->OH * p->OW))
         return "an extent is too large";
     if (p->groups * talc_ceil_div(p->OC / p->groups, 32) > MOST_GRID)
         return "more than 65,535 groups";
-    static const wgmma_choice choices[] = { { 1, 64 }, { 1, 32 }, { 2, 32 } };
-    wgmma_choice best = {};
-    for (const wgmma_choice &c : choices) {
-        const double its = seconds<PARTS>(device, p, c);
-        if (best.n == 0 || its < plan->seconds)
-            best = c, plan->seconds = its;
-    }
+    static const gather_choice choices[] = { { 1, 64, 1 }, { 1, 32, 1 }, { 2, 32, 1 } };
+    gather_choice best = {};
+    for (gather_choice c : choices)
+        for (; c.blocks <= c.n / EIGHT && c.blocks <= chunks_of(p); c.blocks *= 2) {
+            const double its = seconds<PARTS>(device, p, c);
+            if (best.n == 0 || its < plan->seconds)
+                best = c, plan->seconds = its;
+        }
     plan->kept = packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
     plan->kept_form = best.n;
     plan->workspace = plan->kept;
@@ -493,17 +588,28 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
 }
 
 template <int PARTS, int WIDTH, int N, bool X_VECTORS, bool VECTORS>
-cudaError_t launch(talc_device *device, const talc_conv2d_problem *p, wgmma_problem<VECTORS> &g)
+cudaError_t launch(talc_device *device, const talc_conv2d_problem *p, gather_problem<VECTORS> &g,
+                   int blocks)
 {
     using tile = tile_shape<PARTS, WIDTH, N>;
-    const auto kernel = &pointwise_wgmma<PARTS, WIDTH, N, X_VECTORS, VECTORS>;
+    const auto kernel = &gather_gemm<PARTS, WIDTH, N, X_VECTORS, VECTORS>;
     const cudaError_t error = allow_shared(kernel, tile::SHARED);
     if (error != cudaSuccess)
         return error;
     g.ranges = (int)talc_ceil_div(g.group_out, tile::CHANNELS);
-    const dim3 grid((unsigned)talc_ceil_div(g.positions, tile::POSITIONS),
-                    (unsigned)(p->groups * g.ranges));
-    kernel<<<grid, THREADS, tile::SHARED, talc_cuda_stream(device)>>>(g);
+    g.part = (int)talc_ceil_div(g.chunks, blocks);
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = { 1, 1, (unsigned)blocks };
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)talc_ceil_div(g.positions, tile::POSITIONS),
+                          (unsigned)(p->groups * g.ranges), (unsigned)blocks);
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = tile::SHARED;
+    config.stream = talc_cuda_stream(device);
+    config.attrs = &cluster;
+    config.numAttrs = blocks > 1;
+    (void)cudaLaunchKernelEx(&config, kernel, g); /* whose failure is found with others */
     return cudaSuccess;
 }
 
@@ -511,29 +617,36 @@ template <int PARTS, bool X_VECTORS, bool VECTORS>
 talc_status run_of(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                    const talc_conv2d_arguments *a)
 {
-    wgmma_problem<VECTORS> g = {};
+    gather_problem<VECTORS> g = {};
     g.plane = (int)(p->OH * p->OW), g.positions = (int)(p->N * p->OH * p->OW);
-    g.source = { (const float *)a->x, (int)p->C,   (int)p->W, (int)p->stride_h,
-                 (int)p->stride_w,    p->H * p->W, {} };
+    g.source = { (const float *)a->x, (int)p->C,
+                 (int)p->H,           (int)p->W,
+                 (int)p->KH,          (int)p->KW,
+                 (int)p->stride_h,    (int)p->stride_w,
+                 (int)p->dilation_h,  (int)p->dilation_w,
+                 (int)p->pad_top,     (int)p->pad_left,
+                 p->H * p->W,         {} };
     g.source.by_OW.set(p->OW);
     g.by_plane.set(g.plane);
     g.w = (const float *)a->w, g.y = (float *)a->y;
     g.recomputed = talc_cuda_recomputed(device);
     g.last = epilogue<float>(a->bias, a->residual, p->activation);
     g.group_in = (int)(p->C / p->groups), g.group_out = (int)(p->OC / p->groups);
-    g.OC = (int)p->OC;
+    g.OC = (int)p->OC, g.taps = (int)(p->KH * p->KW);
     g.aligned = VECTORS;
-    g.chunks = (int)chunks_of(p), g.padded = (int)padded_of(p);
+    g.tap_chunks = (int)tap_chunks_of(p), g.chunks = (int)chunks_of(p),
+    g.padded = (int)padded_of(p);
     char *packed = (char *)(a->base.kept != NULL ? a->base.kept : a->base.workspace);
     channel_note *notes = (channel_note *)(packed + packed_bytes<PARTS>(p));
     g.packed = packed, g.notes = notes;
-    const wgmma_choice c = *(const wgmma_choice *)talc_plan_own(plan);
+    const gather_choice c = *(const gather_choice *)talc_plan_own(plan);
     if (!a->base.kept_ready)
         pack_tf32<PARTS><<<(unsigned)(p->groups * g.padded), BLOCK, 0, talc_cuda_stream(device)>>>(
-            g.w, g.group_in, g.group_out, g.padded, g.chunks, c.n, (float *)packed, notes);
-    const cudaError_t error = c.width == 2 ? launch<PARTS, 2, 32, X_VECTORS>(device, p, g)
-                              : c.n == 64  ? launch<PARTS, 1, 64, X_VECTORS>(device, p, g)
-                                           : launch<PARTS, 1, 32, X_VECTORS>(device, p, g);
+            g.w, g.group_in, g.group_out, g.padded, g.taps, g.tap_chunks, c.n, (float *)packed,
+            notes);
+    const cudaError_t error = c.width == 2 ? launch<PARTS, 2, 32, X_VECTORS>(device, p, g, c.blocks)
+                              : c.n == 64  ? launch<PARTS, 1, 64, X_VECTORS>(device, p, g, c.blocks)
+                                          : launch<PARTS, 1, 32, X_VECTORS>(device, p, g, c.blocks);
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
     return talc_cuda_launched(device, "conv2d");
@@ -547,13 +660,12 @@ talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_pl
     if (status != TALC_OK)
         return status;
     const bool vectors = p->OH * p->OW % FOUR == 0 && is_aligned(a->y) && is_aligned(a->residual);
-    return !vectors ? run_of<PARTS, false, false>(device, p, plan, a)
-           : p->stride_h == 1 && p->stride_w == 1 && is_aligned(a->x)
-               ? run_of<PARTS, true, true>(device, p, plan, a)
-               : run_of<PARTS, false, true>(device, p, plan, a);
+    return !vectors                             ? run_of<PARTS, false, false>(device, p, plan, a)
+           : has_vectors(p) && is_aligned(a->x) ? run_of<PARTS, true, true>(device, p, plan, a)
+                                                : run_of<PARTS, false, true>(device, p, plan, a);
 }
 
 } // namespace
 
-TALC_TURNED_ROW(pointwise_wgmma, 2, 0)
-TALC_TURNED_ROW(pointwise_tf32_wgmma, 1, 0)
+TALC_TURNED_ROW(gather_gemm, 2, 0)
+TALC_TURNED_ROW(gather_gemm_tf32, 1, 0)
