@@ -30,7 +30,7 @@ def save_safetensors(path, arrays):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path = os.path.realpath(path) if os.path.isfile(path) else path  # a link stays one
-    part = path + ".part" if os.path.isfile(path) or not os.path.exists(path) else path  # a device is no file to replace
+    part = f"{path}.part" if os.path.isfile(path) or not os.path.exists(path) else path  # a device is no file to replace
     try:
         with open(part, "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
