@@ -246,10 +246,22 @@ static talc_tensor *recorded(const operands *o, const talc_batch_norm2d_problem 
 
 // ---- Run ----------------------------------------------------------------------------------------------------
 
-/* Contiguous handles on the operands; the running statistics are themselves in training. */
-static bool pack(const operands *o, operands *packed)
+/* Whether each image is contiguous: neighbouring channels of a larger tensor are. */
+static bool has_contiguous_images(const talc_tensor *x)
 {
-    packed->x = talc_operand_contiguous(OP, o->x);
+    int64_t due = 1;
+    for (int i = 3; i > 0; due *= x->dims[i--])
+        if (x->dims[i] != 1 && x->strides[i] != due)
+            return false;
+    return x->strides[0] >= due;
+}
+
+/* Contiguous handles on the operands; outside training x may have gaps between its images, in training the running
+ * statistics are themselves. */
+static bool pack(const operands *o, const talc_batch_norm2d_problem *p, operands *packed)
+{
+    packed->x = !p->training && has_contiguous_images(o->x) ? talc_retain((talc_tensor *)o->x)
+                                                            : talc_operand_contiguous(OP, o->x);
     packed->weight = talc_operand_contiguous(OP, o->weight);
     packed->bias = talc_operand_contiguous(OP, o->bias);
     packed->running_mean = talc_operand_contiguous(OP, o->running_mean);
@@ -274,6 +286,7 @@ static talc_status run(const talc_choice *choice, const talc_batch_norm2d_proble
 {
     talc_batch_norm2d_arguments arguments = {
         .x = packed->x->data,
+        .x_gap = p->N > 1 ? packed->x->strides[0] - p->C * p->H * p->W : 0,
         .weight = talc_operand_data(packed->weight),
         .bias = talc_operand_data(packed->bias),
         .running_mean = talc_operand_data(packed->running_mean),
@@ -336,8 +349,8 @@ talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
     talc_status status = talc_error_status();
     const bool empty = talc_numel(y) == 0;
     if (status == TALC_OK && !empty)
-        status = pack(&given, &packed) ? run(&choice, &problem, &packed, &saved, y)
-                                       : talc_error_status();
+        status = pack(&given, &problem, &packed) ? run(&choice, &problem, &packed, &saved, y)
+                                                 : talc_error_status();
     if (status == TALC_OK && !empty && problem.training)
         written(&given);
     release(&packed);

@@ -41,7 +41,7 @@ typedef struct talc_batch_norm2d_options {
 } talc_batch_norm2d_options;
 
 /// y. weight (NULL: 1), bias (NULL: 0) and options may be NULL; both running statistics may be in training, which otherwise
-/// writes them.
+/// writes them. A view x is copied first, but outside training neighbouring channels of a contiguous tensor are read in place.
 TALC_API talc_tensor *talc_batch_norm2d(const talc_tensor *x, const talc_tensor *weight,
                                         const talc_tensor *bias, talc_tensor *running_mean,
                                         talc_tensor *running_var,
@@ -61,13 +61,15 @@ typedef struct talc_batch_norm2d_problem {
     talc_activation activation;
 } talc_batch_norm2d_problem;
 
-/// Device pointers to contiguous operands. Forward reads x, weight, bias (NULL: 1 and 0), residual and running_mean, running_var,
-/// which training updates once all else is done, as num_batches_tracked (NULL: it does not), and writes y; training also writes
+/// Device pointers to contiguous operands; outside training alone x may be some channels of a larger tensor, with gaps between its
+/// images. Forward reads x, weight, bias (NULL: 1 and 0), residual and running_mean, running_var, which training updates once all
+/// else is done, as num_batches_tracked (NULL: it does not), and writes y; training also writes
 /// mean and rstd, [C] of the problem's dtype, for the gradient, where they are not NULL. The input gradient reads x, dy, weight,
 /// mean, rstd and, where there is an activation, y; it writes dx, dweight, dbias and, for a residual, dresidual. Others are NULL.
 typedef struct talc_batch_norm2d_arguments {
     talc_arguments base;
     const void *x, *weight, *bias;
+    int64_t x_gap; ///< elements between an image of x and the next one
     void *running_mean, *running_var;
     const void *residual;
     int64_t *num_batches_tracked;

@@ -3,8 +3,8 @@
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
 ///     rstd = 1 / sqrt(var + eps)
 ///
-/// x, residual, y [N, C, H, W], the rest [C], contiguous. The running statistics are written, and the batch is counted, when
-/// everything else is done. The input gradient of both rows is in batch_norm2d_gradient.c.
+/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between its images. The running statistics
+/// are written, and the batch is counted, when everything else is done. The input gradient of both rows is in batch_norm2d_gradient.c.
 ///
 ///   blocks     The images are cut into blocks of about 16384 values: some channels of some images, or part of a plane. Each block gives the
 ///              mean and the sum of squared deviations of its part of each channel, in f64; Chan's
@@ -89,8 +89,9 @@ static void normalise_task(void *pointer, int64_t task, int worker)
                          talc_cpu_streams(p->N * p->C * p->H * p->W * size, b.at.length * size);
     for (int64_t n = 0; n < b.at.rows; n++) {
         int64_t at = b.offset + n * b.at.step;
+        const int64_t gaps = at / b.at.step * context->arguments->x_gap;
         for (int64_t c = b.c; c < b.end; c++, at += b.c_step) {
-            const void *x = talc_cpu_at(p->dtype, context->arguments->x, at);
+            const void *x = talc_cpu_at(p->dtype, context->arguments->x, at + gaps);
             const void *residual = talc_cpu_at(p->dtype, context->arguments->residual, at);
             void *y = (char *)context->arguments->y + at * (int64_t)talc_dtype_size(p->dtype);
             TALC_CPU_CALL(
@@ -193,7 +194,7 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
     for (int64_t n = 0; n < N; n++)
         for (int64_t hw = 0; hw < HW; hw++) {
             const int64_t at = (n * C + c) * HW + hw;
-            const double x = talc_cpu_load(p->dtype, a->x, at);
+            const double x = talc_cpu_load(p->dtype, a->x, at + n * a->x_gap);
             const double residual =
                 a->residual == NULL ? 0 : talc_cpu_load(p->dtype, a->residual, at);
             const double y = (x - mean) / sqrt(var + p->eps) * weight + bias + residual;

@@ -223,16 +223,42 @@ Test(batch_norm2d, views_are_read_through_their_strides)
 {
     double *x = draw_values(2 * 3 * 5 * 7, 5, 1);
     talc_tensor *tx = tensor_of(TALC_F32, TALC_DIMS(3, 5, 7, 2), x);
-    talc_tensor *view = talc_permute(tx, TALC_DIMS(0, 3, 1, 2));
+    talc_tensor *const views[] = { talc_permute(tx, TALC_DIMS(0, 3, 1, 2)),
+                                   talc_slice(tx, 1, 1, 3, 1) };
     talc_tensor *wide = tensor_of(TALC_F32, TALC_DIMS(2, 2), (const double[]){ 1, 2, 3, 4 });
     talc_tensor *weight = talc_select(wide, 1, 1);
     const talc_batch_norm2d_options o = { .training = true };
-    talc_tensor *y = talc_batch_norm2d(view, weight, NULL, NULL, NULL, &o);
-    talc_tensor *due =
-        talc_batch_norm2d(talc_clone(view), talc_clone(weight), NULL, NULL, NULL, &o);
-    assert_no_failure();
-    cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0);
+    for (int i = 0; i < 2; i++) {
+        talc_tensor *y = talc_batch_norm2d(views[i], weight, NULL, NULL, NULL, &o);
+        talc_tensor *due =
+            talc_batch_norm2d(talc_clone(views[i]), talc_clone(weight), NULL, NULL, NULL, &o);
+        assert_no_failure();
+        cr_assert(memcmp(talc_data(y, TALC_F32), talc_data(due, TALC_F32), talc_nbytes(y)) == 0);
+    }
     free(x);
+}
+
+/* In evaluation mode channels are read where they are, forward; var 4 and eps 0 make every number exact. */
+Test(batch_norm2d, channels_of_a_larger_tensor_get_their_gradient)
+{
+    double values[2 * 5 * 4], dx[2 * 5 * 4] = { 0 }, dweight[3] = { 0 };
+    for (int i = 0; i < 40; i++)
+        values[i] = i * 5 % 13;
+    talc_tensor *all = tensor_of(TALC_F64, TALC_DIMS(2, 5, 2, 2), values);
+    talc_tensor *weight = vector(1, -2, 0.5), *mean = vector(1, 2, 3), *var = vector(4, 4, 4);
+    talc_require_grad(all, true);
+    talc_require_grad(weight, true);
+    talc_tensor *y = talc_batch_norm2d(talc_slice(all, 1, 1, 4, 1), weight, NULL, mean, var,
+                                       &(talc_batch_norm2d_options){ .eps = (double)TALC_ZERO });
+    cr_assert(talc_backward_from(y, tensor_of(TALC_F64, TALC_DIMS(2, 3, 2, 2), values)), "%s",
+              talc_error_message());
+    for (int i = 0; i < 24; i++) {
+        const int c = i / 4 % 3, at = i + 4 + i / 12 * 8;
+        dx[at] = values[i] * (const double[]){ 1, -2, 0.5 }[c] / 2;
+        dweight[c] += values[i] * (values[at] - (c + 1)) / 2;
+    }
+    assert_values(talc_grad(all), dx, 0, "dx");
+    assert_values(talc_grad(weight), dweight, 0, "dweight");
 }
 
 Test(batch_norm2d, an_empty_input_changes_nothing)

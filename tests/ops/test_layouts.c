@@ -1,9 +1,11 @@
-/* Copies, casts and elementwise ops between arrays of every layout, on the device under test: dimensions in any order, gaps, starts
- * that no pack of elements begins at, extents around those that kernels work in. Numbers are small integers, which every type holds;
- * what is due comes from loops over the strides of the operands. */
+/* Copies, casts, elementwise ops and batch norms of arrays of every layout, on the device under test: dimensions in any order, gaps,
+ * starts that no pack of elements begins at, extents around those that kernels work in. Numbers are small integers, which every type
+ * holds; what is due comes from loops over the strides of the operands. */
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
+#include "ops/backend.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { GAP = 77 };
@@ -202,4 +204,81 @@ Test(layouts, elementwise_ops_of_one_operand)
             assert_near(talc_neg(there), due, 0, "neg");
             talc_scope_leave(scope);
         }
+}
+
+/* Images of a view, which lie in larger ones. */
+typedef struct images {
+    talc_dims room;
+    int dim;
+    int64_t start, end, step;
+} images;
+
+static talc_tensor *view_of(const images *of, const talc_tensor *room)
+{
+    return talc_slice(room, of->dim, of->start, of->end, of->step);
+}
+
+/* The scales are halves and eps is 0, so that every number is exact. */
+static void assert_normalised(const images *of, const char *row, talc_dtype dtype, bool residual)
+{
+    enum { MOST = 700 };
+    char what[160], text[TALC_DIMS_TEXT];
+    snprintf(what, sizeof what, "%s %s, %d to %d of dimension %d of %s, residual %d", row,
+             talc_dtype_name(dtype), (int)of->start, (int)of->end, of->dim,
+             talc_dims_text(of->room, text), residual);
+    talc_scope *scope = talc_scope_enter();
+    talc_tensor *room = numbers(of->room, 5), *x = view_of(of, room);
+    talc_tensor *added = numbers(talc_dims_of(x), 6), *due = talc_empty_like(added);
+    const int64_t C = x->dims[1], plane = x->dims[2] * x->dims[3];
+    double mean[MOST], var[MOST], weight[MOST], bias[MOST];
+    for (int64_t c = 0; c < C; c++) {
+        mean[c] = (double)(c * 7 % 200);
+        var[c] = c % 3 == 0 ? 1 : 4;
+        weight[c] = (double)(c % 5 - 2);
+        bias[c] = (double)(c % 11);
+    }
+    for (int64_t i = 0; i < talc_numel(x); i++) {
+        const int64_t c = i / plane % C;
+        const double y = (at(x, i) - mean[c]) * weight[c] / sqrt(var[c]) + bias[c] +
+                         (residual ? at(added, i) : 0);
+        ((double *)due->data)[i] = y > 0 ? y : 0;
+    }
+    talc_tensor *there[6];
+    const double *const channels[] = { weight, bias, mean, var };
+    for (int i = 0; i < 6; i++)
+        there[i] = talc_to(
+            i == 0   ? room
+            : i == 1 ? added
+                     : talc_from_host(cpu_device(), TALC_F64, TALC_DIMS(C), channels[i - 2]),
+            tested_device(), dtype);
+    const talc_batch_norm2d_options options = { .eps = (double)TALC_ZERO,
+                                                .activation = TALC_ACTIVATION_RELU,
+                                                .residual = residual ? there[1] : NULL,
+                                                .algorithm = row };
+    const talc_tensor *y =
+        talc_batch_norm2d(view_of(of, there[0]), there[2], there[3], there[4], there[5], &options);
+    cr_assert(y != NULL, "%s: %s", what, talc_error_message());
+    assert_near(y, due, 0, what);
+    talc_scope_leave(scope);
+}
+
+/* Channels, images and rows of larger tensors: whole vectors or not, of one tile and several, and many small planes. */
+Test(layouts, batch_norms_in_evaluation)
+{
+    static const images all[] = {
+        { { 4, { 3, 8, 4, 4 } }, 1, 0, 5, 1 },     { { 4, { 3, 8, 4, 4 } }, 1, 2, 8, 1 },
+        { { 4, { 2, 7, 3, 3 } }, 1, 1, 4, 1 },     { { 4, { 3, 4, 1, 2 } }, 1, 1, 3, 1 },
+        { { 4, { 3, 5, 1, 2 } }, 1, 0, 2, 1 },     { { 4, { 3, 9, 2, 3 } }, 1, 0, 1, 1 },
+        { { 4, { 3, 44, 13, 13 } }, 1, 0, 40, 1 }, { { 4, { 3, 44, 12, 12 } }, 1, 4, 44, 1 },
+        { { 4, { 3, 800, 1, 1 } }, 1, 3, 703, 1 }, { { 4, { 2, 3, 130, 130 } }, 1, 1, 3, 1 },
+        { { 4, { 1, 8, 4, 4 } }, 1, 1, 5, 1 },     { { 4, { 70, 3, 2, 2 } }, 1, 0, 2, 1 },
+        { { 4, { 7, 3, 4, 4 } }, 0, 1, 7, 2 },     { { 4, { 3, 8, 4, 4 } }, 1, 0, 8, 2 },
+        { { 4, { 3, 4, 6, 4 } }, 2, 1, 5, 1 },     { { 4, { 3, 4, 4, 8 } }, 3, 0, 4, 1 },
+    };
+    const talc_algorithm *rows = tested_device()->backend->batch_norm2d;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int r = 0; rows[r].name != NULL; r++)
+            for (int k = 0; k < 4; k++)
+                assert_normalised(&all[i], rows[r].name, k / 2 == 0 ? TALC_F32 : TALC_F64,
+                                  k % 2 == 1);
 }

@@ -3,11 +3,13 @@
 ///     y[n, c, h, w] = act( (x[n, c, h, w] - mu[c]) * rstd[c] * weight[c] + bias[c] + residual[n, c, h, w] ),
 ///     rstd = 1 / sqrt(var + eps)
 ///
-/// x, residual, y [N, C, H, W], the rest [C], contiguous. Memory-bound. The input gradient is in batch_norm2d_gradient.cu.
+/// x, residual, y [N, C, H, W], the rest [C], contiguous; outside training x may have gaps between its images. Memory-bound. The
+/// input gradient is in batch_norm2d_gradient.cu.
 ///
 ///   parts  Outside training one kernel: a block takes a tile of some thousand consecutive values, loads them, computes scale and
-///          shift of the planes that they belong to in f64 meanwhile, and does the rest in the data's type. In training
-///          a channel is first split into parts of about 16384 values, several planes or part of one. A block gives a part's
+///          shift of the planes that they belong to in f64 meanwhile, and does the rest in the data's type. Where x has gaps
+///          no tile goes past the end of an image. In training a channel is first split into parts of about 16384 values, several planes
+///          or part of one. A block gives a part's
 ///          mean and sum of squared deviations, in f64 and relative to one of its values; Chan's formula combines the parts of a
 ///          channel: few of them in the normalising kernel, wherever they are needed, more in a kernel between, a warp or a
 ///          block a channel in a tree of fixed shape. The normalising kernel goes from the end of x, which is still cached, and
@@ -65,17 +67,28 @@ template <typename T> static __device__ T normalised(T x, const affine<T> &by)
 template <typename T, bool RESIDUAL>
 constexpr int MOST_VALUES = BYTES_IN_FLIGHT / (int)sizeof(T) / (RESIDUAL ? 2 : 1);
 
-/* A block's tile is `length` consecutive values, at most MOST_VALUES a thread, in loads of COUNT values. */
+/* y is one row of values or, where x has gaps, a row an image. Rows are cut into tiles of `length` values, the last one shorter. */
+struct tiling {
+    int64_t row, gap;      /* values of a row, and of x behind each */
+    int64_t of_row, count; /* tiles of a row, and of all */
+    int length;
+};
+
+/* A block's tile is at most MOST_VALUES a thread, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, bool RESIDUAL>
 static __global__ void __launch_bounds__(BLOCK)
-    normalise(const norm_plan<T> p, int length, int64_t tiles, divisor<uint32_t> plane)
+    normalise(const norm_plan<T> p, const tiling tiles, divisor<uint32_t> plane)
 {
     constexpr int ACCESSES = MOST_VALUES<T, RESIDUAL> / COUNT;
     __shared__ affine<T> of_plane[MOST_PLANES];
-    for (int64_t i = blockIdx.x; i < tiles; i += gridDim.x) {
-        const int64_t begin = (TRAINING ? tiles - 1 - i : i) * length;
-        const int count = (int)(p.count - begin < length ? p.count - begin : length);
-        const T *x = p.x + begin;
+    const int length = tiles.length;
+    for (int64_t i = blockIdx.x; i < tiles.count; i += gridDim.x) {
+        const int64_t tile = TRAINING ? tiles.count - 1 - i : i;
+        const int64_t row = TRAINING || tiles.of_row == tiles.count ? 0 : tile / tiles.of_row;
+        const int64_t before = (tile - row * tiles.of_row) * length, after = tiles.row - before;
+        const int64_t begin = row * tiles.row + before;
+        const int count = (int)(after < length ? after : length);
+        const T *x = p.x + begin + row * tiles.gap;
         vec<T, COUNT> values[ACCESSES], added[ACCESSES];
 #pragma unroll
         for (int k = 0; k < ACCESSES; k++) {
@@ -127,7 +140,7 @@ static __global__ void __launch_bounds__(BLOCK)
 /* A block a channel, in loads of COUNT values. */
 template <typename T, int COUNT, bool TRAINING, typename Index>
 static __global__ void __launch_bounds__(BLOCK)
-    channels(const norm_plan<T> p, divisor<Index> length)
+    channels(const norm_plan<T> p, int64_t x_gap, divisor<Index> length)
 {
     constexpr int IN_FLIGHT = COUNT > 1 ? 4 : 8;
     __shared__ sums shared[BLOCK / WARP];
@@ -136,9 +149,10 @@ static __global__ void __launch_bounds__(BLOCK)
     for (int64_t c = blockIdx.x; c < p.C; c += gridDim.x) {
         const T *x = p.x + c * p.plane;
         T *y = p.y + c * p.plane;
-        const auto offset = [&](Index vector) {
+        const auto offset = [&](Index vector, int64_t gap = 0) {
             const Index row = length.quotient(vector);
-            return (int64_t)row * p.C * p.plane + (int64_t)(vector - row * length.by) * COUNT;
+            return (int64_t)row * (p.C * p.plane + gap) +
+                   (int64_t)(vector - row * length.by) * COUNT;
         };
         moments m;
         if (TRAINING) {
@@ -173,7 +187,7 @@ static __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
                 if (i + k * BLOCK < vectors)
-                    values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK));
+                    values[k] = *(const vec<T, COUNT> *)(x + offset(i + k * BLOCK, x_gap));
             if (p.residual != NULL)
 #pragma unroll
                 for (int k = 0; k < IN_FLIGHT; k++)
@@ -243,14 +257,17 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     return plan;
 }
 
-template <typename T> static bool is_packed(const norm_plan<T> &plan, int64_t count)
+/* Whether `count` consecutive values, and a gap of x, are whole vectors. */
+template <typename T>
+static bool is_packed(const norm_plan<T> &plan, int64_t count, int64_t gap = 0)
 {
-    return count % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 && is_aligned(plan.x) &&
+    constexpr int64_t COUNT = VECTOR_BYTES / sizeof(T);
+    return count % COUNT == 0 && gap % COUNT == 0 && is_aligned(plan.x) &&
            is_aligned(plan.residual) && is_aligned(plan.y);
 }
 
 template <typename T, bool TRAINING, bool RESIDUAL>
-static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
+static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
 {
     constexpr int COUNT = VECTOR_BYTES / sizeof(T), MOST = BLOCK * MOST_VALUES<T, RESIDUAL>;
     const cudaStream_t stream = talc_cuda_stream(device);
@@ -260,23 +277,23 @@ static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
         MOST; /* a tile may begin with one plane's last value and end with another's first */
     if (plan.plane < MOST / (MOST_PLANES - 2))
         length = (int)plan.plane * (MOST_PLANES - 2) / COUNT * COUNT;
-    const int64_t tiles = talc_ceil_div(plan.count, length);
-    const unsigned blocks = grid_for_blocks(device, tiles);
-    if (is_packed(plan, plan.count))
-        normalise<T, COUNT, TRAINING, RESIDUAL>
-            <<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
+    const int64_t row = gap == 0 ? plan.count : plan.C * plan.plane;
+    const int64_t of_row = talc_ceil_div(row, length);
+    const tiling tiles = { row, gap, of_row, plan.count / row * of_row, length };
+    const unsigned blocks = grid_for_blocks(device, tiles.count);
+    if (is_packed(plan, row, gap))
+        normalise<T, COUNT, TRAINING, RESIDUAL><<<blocks, BLOCK, 0, stream>>>(plan, tiles, plane);
     else
-        normalise<T, 1, TRAINING, RESIDUAL>
-            <<<blocks, BLOCK, 0, stream>>>(plan, length, tiles, plane);
+        normalise<T, 1, TRAINING, RESIDUAL><<<blocks, BLOCK, 0, stream>>>(plan, tiles, plane);
 }
 
 template <typename T, bool TRAINING>
-static void launch_normalise(talc_device *device, const norm_plan<T> &plan)
+static void launch_normalise(talc_device *device, const norm_plan<T> &plan, int64_t gap)
 {
     if (plan.residual != NULL)
-        launch_normalise<T, TRAINING, true>(device, plan);
+        launch_normalise<T, TRAINING, true>(device, plan, gap);
     else
-        launch_normalise<T, TRAINING, false>(device, plan);
+        launch_normalise<T, TRAINING, false>(device, plan, gap);
 }
 
 template <typename T>
@@ -301,22 +318,23 @@ static void launch_parts(talc_device *device, const talc_batch_norm2d_problem *p
                                BLOCK, 0, stream>>>(plan, threads);
     }
     if (p->training)
-        launch_normalise<T, true>(device, plan);
+        launch_normalise<T, true>(device, plan, 0);
     else
-        launch_normalise<T, false>(device, plan);
+        launch_normalise<T, false>(device, plan, a->x_gap);
 }
 
 template <typename T, int COUNT, typename Index>
-static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training)
+static void launch_channels_as(talc_device *device, const norm_plan<T> &plan, bool training,
+                               int64_t gap)
 {
     const cudaStream_t stream = talc_cuda_stream(device);
     const unsigned blocks = grid_for_blocks(device, plan.C);
     divisor<Index> length;
     length.set(plan.plane / COUNT);
     if (training)
-        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, length);
+        channels<T, COUNT, true, Index><<<blocks, BLOCK, 0, stream>>>(plan, 0, length);
     else
-        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, length);
+        channels<T, COUNT, false, Index><<<blocks, BLOCK, 0, stream>>>(plan, gap, length);
 }
 
 template <typename T>
@@ -325,11 +343,12 @@ static void launch_channels(talc_device *device, const talc_batch_norm2d_problem
 {
     const norm_plan<T> plan = plan_of<T>(p, a);
     if (plan.N * plan.plane > INT_MAX)
-        launch_channels_as<T, 1, uint64_t>(device, plan, p->training);
-    else if (is_packed(plan, plan.plane))
-        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training);
+        launch_channels_as<T, 1, uint64_t>(device, plan, p->training, a->x_gap);
+    else if (is_packed(plan, plan.plane, a->x_gap))
+        launch_channels_as<T, VECTOR_BYTES / sizeof(T), uint32_t>(device, plan, p->training,
+                                                                  a->x_gap);
     else
-        launch_channels_as<T, 1, uint32_t>(device, plan, p->training);
+        launch_channels_as<T, 1, uint32_t>(device, plan, p->training, a->x_gap);
 }
 
 } // namespace
