@@ -22,6 +22,7 @@ static const model_case models[] = {
     { "LeNet", lenet_new, { 4, { 1, 1, 28, 28 } } },
     { "LeNet, a batch", lenet_new, { 4, { 5, 1, 28, 28 } } },
     { "ResNet-20", resnet20_a, { 4, { 1, 3, 16, 16 } } },
+    { "DenseNet-121, a batch", densenet121_new, { 4, { 2, 3, 32, 32 } } },
 };
 
 static talc_module *model_on_device(const model_case *model)

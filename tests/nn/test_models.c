@@ -1,5 +1,6 @@
 #include "tests/support/hooks.h"
 
+#include "tests/support/guard.h"
 #include "tests/support/networks.h"
 #include "nn/entries.h"
 #include "tests/support/op_cases.h"
@@ -135,6 +136,21 @@ Test(models, outputs_are_those_of_pytorch)
                       outputs[i].training);
         talc_module_free(model);
     }
+}
+
+/* Without gradients the features of a block share a tensor, which its layers read in part; with them they are concatenated. */
+Test(models, densenet_is_the_same_with_and_without_gradients)
+{
+    talc_manual_seed(5);
+    talc_module *model = densenet121_new();
+    talc_tensor *x = pattern_new(TALC_F32, TALC_DIMS(2, 3, 32, 32), 1, 32);
+    cr_assert(talc_module_eval(model));
+    const talc_tensor *due = talc_forward(model, x);
+    cr_assert(talc_wants_grad(due));
+    talc_no_grad_enter();
+    assert_near(talc_forward(model, x), talc_detach(due), 1e-5, "without gradients");
+    talc_no_grad_leave();
+    talc_module_free(model);
 }
 
 // ---- Summary ------------------------------------------------------------------------------------------------

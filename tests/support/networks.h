@@ -1,4 +1,4 @@
-/// The small networks of examples/networks, for tables of functions.
+/// Networks of examples/networks, for tables of functions.
 #ifndef TALC_TESTS_NETWORKS_H
 #define TALC_TESTS_NETWORKS_H
 
@@ -17,6 +17,11 @@ static inline talc_module *resnet20_a(void)
 static inline talc_module *resnet20_b(void)
 {
     return network_new("resnet20-b", NULL);
+}
+
+static inline talc_module *densenet121_new(void)
+{
+    return network_new("densenet121", NULL);
 }
 
 #endif
