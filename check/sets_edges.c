@@ -315,6 +315,10 @@ const char *const talc_check_edges[] = {
     "matmul:b5m1n1k7_ta_tb", "matmul:b300m2n3k4", "matmul:b2m33n17k9_tb_bias_residual_relu",
     "matmul:m33n31k65_ta_f64", "matmul:m5n7k5000_f64",
 
+    /* Few rows and a transposed B: one to 256 threads a column, columns that do not fill a block, rows that are no multiple of four. */
+    "matmul:m1n67k{10|100}_tb_bias", "matmul:m6n67k{1|4|8|24|48|240|1152|4100}_tb_bias", "matmul:b3m7n9k{20|600}_tb_residual_f64",
+    "matmul:m128n3k12_tb", "n6c10h1w1o33k1x1_bias_silu",
+
     /* Batch normalisation: running statistics and those of the batch, one value a channel, many. */
     "group_norm:n0c4l5g2", "group_norm:n2c4l0g2", "group_norm:n{1|300}c{1|3}l1g1", "group_norm:n3c6l7g{1|3|6}{|_f64|_relu|_relu6|_sigmoid|_silu|_tanh|_plain}",
     "group_norm:n{3|70}c{8|33|192|257|768|1027}l1g1{|_f64}", "group_norm:n2c{4095|8192|9001|16384|16388|16385|40000|70001}l1g1",

@@ -79,21 +79,23 @@ static const char *least_row(const talc_matmul_problem *problem)
 Test(blas_missing, the_library_is_asked_for_where_it_is_faster)
 {
     /* By measurement on an H200: `direct` is before cuBLAS up to some millions of products of sums of up to some hundreds, `dot` where
-     * B is a few MB or there are many of them. */
+     * B is a few MB or there are many of them, and by its estimate alone for more than four rows of few products. */
     static const struct {
         int64_t batch, M, N, K;
         bool transpose_b;
         const char *due;
     } cases[] = {
         { 1, 64, 64, 64, false, "direct" },      { 1, 128, 128, 256, false, "direct" },
-        { 1, 512, 2048, 512, false, "cublas" },  { 1, 8, 8, 257, true, "direct" },
-        { 1, 8, 8, 2048, true, "cublas" },       { 1, 1, 8, 257, false, "direct" },
+        { 1, 512, 2048, 512, false, "cublas" },  { 1, 8, 8, 257, true, "dot" },
+        { 1, 8, 8, 2048, true, "dot" },          { 1, 1, 8, 257, false, "direct" },
         { 1, 1, 8, 2048, false, "cublas" },      { 1024, 64, 64, 1, false, "direct" },
-        { 2048, 64, 64, 1, false, "cublas" },    { 1, 8, 8, 0, true, "direct" },
+        { 2048, 64, 64, 1, false, "cublas" },    { 1, 8, 8, 0, true, "dot" },
         { 1, 20000, 20000, 1, false, "cublas" }, { 1, 8192, 8192, 8192, false, "cublas" },
         { 1, 8, 8, 1 << 24, false, "cublas" },   { 1, 1, 1 << 16, 4096, true, "cublas" },
         { 1, 4, 1000, 64, true, "dot" },         { 4096, 4, 16, 4096, true, "dot" },
-        { 1, 5, 1000, 4096, true, "cublas" },    { 1, 4, 8, 0, true, "direct" },
+        { 1, 32, 672, 28, true, "dot" },         { 1, 32, 48, 1152, true, "dot" },
+        { 1, 5, 1000, 4096, true, "cublas" },    { 1, 4, 8, 0, true, "dot" },
+        { 1, 128, 128, 256, true, "direct" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int f64 = 0; f64 < 2; f64++) {

@@ -3,9 +3,10 @@
 #include "backends/cuda/device/estimate.h"
 
 /* Of an H200: cuBLAS's rate beside its rate in long sums, where operands are moved before and not meanwhile; of the rate of memory
- * what `dot` reaches on one matrix; a step of k of `direct`, mostly a wait for memory; a product of `direct` where its blocks do not
- * fill the GPU. */
-static const double CUBLAS_SHARE = 1.2, DOT_SHARE = 0.5, STEP = 23e-9, PRODUCT = 4e-6 / (1 << 22);
+ * what `dot` reaches on one matrix, and what the second-level cache gives it of several; what `direct` waits for before and after its
+ * sums, and for a step of k, mostly memory; a product of `direct` where its blocks do not fill the GPU. */
+static const double CUBLAS_SHARE = 1.2, DOT_SHARE = 0.5, DOT_CACHE = 7e12, WAITS = 1e-6,
+                    STEP = 23e-9, PRODUCT = 4e-6 / (1 << 22);
 
 static double larger(double a, double b)
 {
@@ -38,7 +39,10 @@ static double moving(const talc_matmul_problem *p)
 
 double talc_cuda_matmul_dot_seconds(const talc_matmul_problem *p)
 {
-    return TALC_CUDA_LAUNCH + moving(p) / (p->batch == 1 ? DOT_SHARE : 1);
+    /* For each four products an element of B is loaded, and for each product one of A. */
+    const double loaded = products(p) * 1.25 * (double)talc_dtype_size(p->dtype);
+    return TALC_CUDA_LAUNCH + moving(p) / (p->batch == 1 ? DOT_SHARE : 1) +
+           (p->M > 4 ? loaded / DOT_CACHE : 0);
 }
 
 double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_matmul_problem *p)
@@ -50,5 +54,6 @@ double talc_cuda_matmul_cublas_seconds(const talc_device *device, const talc_mat
 
 double talc_cuda_matmul_direct_seconds(const talc_matmul_problem *p)
 {
-    return TALC_CUDA_LAUNCH + larger((double)p->K * STEP, products(p) * PRODUCT) + moving(p);
+    return TALC_CUDA_LAUNCH + WAITS + larger((double)p->K * STEP, products(p) * PRODUCT) +
+           moving(p);
 }

@@ -1,7 +1,8 @@
 /// Matrix products, each y[M,N] = act( op(A)[M,K] op(B)[K,N] + bias[N] + residual[M,N] ), for a batch of them.
 ///
-/// `dot` is for few rows, as a linear layer has them at inference, and a transposed B: a block computes the outputs of one
-/// column, reading its row of the stored B once, with 16-byte accesses where alignment allows. Memory-bound, one launch.
+/// `dot` is for few rows, as a linear layer has them at inference, or few outputs of long sums, and a transposed B: neighbouring
+/// threads, one to 256, compute the outputs of a column in four rows, with 16-byte accesses where alignment allows. Memory-bound for
+/// up to four rows; one launch.
 ///
 /// `tensor_cores` (tensor_cores.cu) is for large products of f32.
 ///
@@ -28,64 +29,87 @@ using namespace talc;
 
 // ---- dot ----------------------------------------------------------------------------------------------------
 
-/* Each row of A costs a cached load for each load of B, so that more rows are faster with tiles. */
-constexpr int MOST_ROWS = 4;
+/* More rows are faster with tiles. */
+constexpr int64_t MOST_ROWS = 128;
+/* Threads of a block whose columns take fewer: small, so that few outputs go to many multiprocessors. */
+constexpr int LEAST_BLOCK = 64;
 
-struct dot_shape {
-    int M;
-    int64_t N, K, lda, ldb, batch;
+template <typename T, int ROWS> struct dot_sums {
+    accumulator_of<T> of[ROWS];
+
+    __device__ void join(const dot_sums &other)
+    {
+#pragma unroll
+        for (int m = 0; m < ROWS; m++)
+            of[m] += other.of[m];
+    }
 };
 
-/* Thread t of a block takes vectors t, t + blockDim.x, ... of COUNT steps of k, then the steps after the last whole vector; the
- * threads' sums are added pairwise. */
-template <typename T, int COUNT>
+struct dot_shape {
+    int64_t M, N, K, lda, ldb, batch;
+};
+
+/* The threads of a column are a row of the block, a power of two: thread t takes vectors t, t + threads, ... of COUNT steps of k, then
+ * the steps after the last whole vector; their sums are added as a tree. Loads come before the products that they feed, so that a
+ * thread waits once for AHEAD vectors, and each load of B serves ROWS rows of A. */
+template <typename T, int COUNT, int ROWS>
 static __global__ void __launch_bounds__(BLOCK)
     dot_kernel(T *y, const T *a, const T *b, const epilogue<T> last, const dot_shape s,
                const strided_index<2, uint64_t> products)
 {
     using vector = vec<T, COUNT>;
     using sum_type = accumulator_of<T>;
-    __shared__ sum_type sums[MOST_ROWS][BLOCK];
-    const int t = (int)threadIdx.x;
-    const int64_t n = blockIdx.x, vectors = s.K / COUNT;
+    constexpr int AHEAD = ROWS == 1 ? 4 : 2;
+    __shared__ dot_sums<T, ROWS> shared[BLOCK / WARP];
+    const int t = (int)threadIdx.x, threads = (int)blockDim.x;
+    const int64_t n = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    const int64_t m0 = (int64_t)blockIdx.y * ROWS, vectors = s.K / COUNT;
+    const int rows = ROWS == 1 ? 1 : (int)min(s.M - m0, (int64_t)ROWS);
     for (int64_t product = blockIdx.z; product < s.batch; product += gridDim.z) {
         int64_t at[2];
         products.offsets((uint64_t)product, at);
-        const T *left = a + at[0], *right = b + at[1] + n * s.ldb;
-        sum_type sum[MOST_ROWS] = {};
-#pragma unroll 4
-        for (int64_t i = t; i < vectors; i += blockDim.x) {
-            const vector steps = ((const vector *)right)[i];
+        const T *left = a + at[0] + m0 * s.lda, *right = b + at[1] + n * s.ldb;
+        /* Threads beyond the last column take part in the barriers. */
+        const int64_t whole = n < s.N ? vectors : 0, end = n < s.N ? s.K : 0;
+        dot_sums<T, ROWS> sum = {};
+#pragma unroll 1
+        for (int64_t i = t; i < whole; i += AHEAD * threads) {
+            vector steps[AHEAD], row[AHEAD][ROWS];
 #pragma unroll
-            for (int m = 0; m < MOST_ROWS; m++)
-                if (m < s.M) {
-                    const vector row = ((const vector *)(left + m * s.lda))[i];
+            for (int v = 0; v < AHEAD; v++) {
+                const int64_t here = i + v * threads;
+                if (here < whole)
+                    steps[v] = ((const vector *)right)[here];
 #pragma unroll
-                    for (int e = 0; e < COUNT; e++)
-                        sum[m] += (sum_type)row.of[e] * (sum_type)steps.of[e];
-                }
+                for (int m = 0; m < ROWS; m++)
+                    if (here < whole && m < rows)
+                        row[v][m] = ((const vector *)(left + m * s.lda))[here];
+            }
+#pragma unroll
+            for (int v = 0; v < AHEAD; v++)
+#pragma unroll
+                for (int m = 0; m < ROWS; m++)
+                    if (i + v * threads < whole && m < rows)
+#pragma unroll
+                        for (int e = 0; e < COUNT; e++)
+                            sum.of[m] += (sum_type)row[v][m].of[e] * (sum_type)steps[v].of[e];
         }
-        for (int64_t k = vectors * COUNT + t; k < s.K; k += blockDim.x)
+#pragma unroll 1
+        for (int64_t k = vectors * COUNT + t; k < end; k += threads)
 #pragma unroll
-            for (int m = 0; m < MOST_ROWS; m++)
-                if (m < s.M)
-                    sum[m] += (sum_type)left[m * s.lda + k] * (sum_type)right[k];
+            for (int m = 0; m < ROWS; m++)
+                if (m < rows)
+                    sum.of[m] += (sum_type)left[m * s.lda + k] * (sum_type)right[k];
+        sum = join_group(sum, threads, shared);
+        /* The tree leaves the sums in all lanes of a column's first warp. */
+        for (int m = t; m < rows && n < s.N; m += threads) {
+            sum_type own = sum.of[0];
 #pragma unroll
-        for (int m = 0; m < MOST_ROWS; m++)
-            sums[m][t] = sum[m];
-        for (int half = (int)blockDim.x / 2; half > 0; half /= 2) {
-            __syncthreads();
-            if (t < half)
-#pragma unroll
-                for (int m = 0; m < MOST_ROWS; m++)
-                    sums[m][t] += sums[m][t + half];
+            for (int other = 1; other < ROWS; other++)
+                own = m == other ? sum.of[other] : own;
+            const int64_t out = (product * s.M + m0 + m) * s.N + n;
+            y[out] = talc_epilogue(last, own, n, out);
         }
-        __syncthreads();
-        if (t < s.M) {
-            const int64_t out = (product * s.M + t) * s.N + n;
-            y[out] = talc_epilogue(last, sums[t][0], n, out);
-        }
-        __syncthreads();
     }
 }
 
@@ -100,33 +124,37 @@ static bool is_aligned(const talc_matmul_problem *p, const void *data, int64_t l
     return aligned;
 }
 
-template <typename T>
+template <typename T, int ROWS>
 static void dot(talc_device *device, const talc_matmul_problem *p,
                 const talc_matmul_arguments *arguments)
 {
     constexpr int WIDE = 16 / sizeof(T);
-    const dot_shape s = { (int)p->M, p->N, p->K, p->lda, p->ldb, p->batch };
+    /* Long sums need many threads, short ones a short reduction over threads. */
+    int threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : 64;
+    while (threads > 1 && p->K < 4 * threads)
+        threads /= 2;
+    const dot_shape s = { p->M, p->N, p->K, p->lda, p->ldb, p->batch };
     const strided_index<2, uint64_t> products(p->batch_rank, p->batch_dims,
                                               { p->a_strides, p->b_strides });
     const epilogue<T> last(arguments->bias, arguments->residual, p->activation);
-    /* Long sums need many threads, short ones a short reduction over threads. */
-    const unsigned threads = p->K >= 4096 ? 256 : p->K >= 1024 ? 128 : p->K >= 256 ? 64 : 32;
-    const dim3 grid((unsigned)p->N, 1, (unsigned)(p->batch < 65535 ? p->batch : 65535));
+    const dim3 block((unsigned)threads, threads < LEAST_BLOCK ? LEAST_BLOCK / threads : 1);
+    const dim3 grid((unsigned)talc_ceil_div(p->N, block.y), (unsigned)talc_ceil_div(p->M, ROWS),
+                    (unsigned)(p->batch < 65535 ? p->batch : 65535));
     const cudaStream_t stream = talc_cuda_stream(device);
     T *y = (T *)arguments->y;
     const T *a = (const T *)arguments->a, *b = (const T *)arguments->b;
     if (is_aligned(p, a, p->M > 1 ? p->lda : 0, p->a_strides) &&
         is_aligned(p, b, p->ldb, p->b_strides))
-        dot_kernel<T, WIDE><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
+        dot_kernel<T, WIDE, ROWS><<<grid, block, 0, stream>>>(y, a, b, last, s, products);
     else
-        dot_kernel<T, 1><<<grid, threads, 0, stream>>>(y, a, b, last, s, products);
+        dot_kernel<T, 1, ROWS><<<grid, block, 0, stream>>>(y, a, b, last, s, products);
 }
 
 static const char *plan_dot(const talc_device *, const talc_matmul_problem *p, size_t,
                             talc_plan *plan)
 {
     if (p->M > MOST_ROWS)
-        return "M is more than 4";
+        return "M is more than 128";
     if (p->transpose_a)
         return "A is transposed";
     if (!p->transpose_b)
@@ -144,7 +172,11 @@ static talc_status dot_run(talc_device *device, const talc_matmul_problem *p, co
     if (status != TALC_OK)
         return status;
     return with_float(p->dtype, [&](auto element) {
-        dot<typename decltype(element)::type>(device, p, arguments);
+        using T = typename decltype(element)::type;
+        if (p->M == 1)
+            dot<T, 1>(device, p, arguments);
+        else
+            dot<T, 4>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");
     });
 }
