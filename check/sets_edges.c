@@ -284,6 +284,7 @@ const char *const talc_check_edges[] = {
     /* Pooling of more small images than a GPU has blocks at once. */
     "max_pool2d:n9001c1h5w7k3x3s1x1p1x1_indices", "max_pool2d:n9001c1h7w5k5x5s1x1p2x2_f64",
     "avg_pool2d:n9001c1h3w13k3x3s1x1p1x1_exclude", "adaptive_avg_pool2d:n9001c1h5w6o3x4",
+    "adaptive_avg_pool2d:n4100c1h{7w7|14w14|28w27}o1x1", "adaptive_avg_pool2d:n4100c1h5w7o1x1_f64", "max_pool2d:n4100c1h7w7k7x7_indices", "max_pool2d:n4100c1h14w9k9x8s9x9_indices",
 
     /* Pooling: images about as large as a warp. */
     "max_pool2d:n9c7h8w8k3x3s1x1p1x1", "max_pool2d:n9c7h16w4k3x3s1x1p1x1_f64",

@@ -8,7 +8,8 @@
 namespace
 {
 
-/* Elements from .. end - 1 of an image, those of one thread of `threads`, by 16-byte loads but for the ends. */
+/* Elements from .. end - 1 of an image, those of one thread of `threads`, by 16-byte loads but for the ends, which no thread has more than
+ * one element of each of: loaded before the vectors and added after them, so that a thread waits for all at once. */
 template <typename State, typename T, typename Index>
 static __device__ void add_contiguous(State &state, const T *image, Index from, Index end,
                                       int thread, int threads)
@@ -16,8 +17,13 @@ static __device__ void add_contiguous(State &state, const T *image, Index from, 
     constexpr int V = VECTOR_BYTES / sizeof(T), IN_FLIGHT = 4;
     const Index first = from + (Index)(-((uintptr_t)(image + from) / sizeof(T)) % V);
     const Index vectors = end > first ? (end - first) / V : 0, rest = first + vectors * V;
-    for (Index i = from + thread; i < first && i < end; i += threads)
-        state.add(image[i], i);
+    const Index head = from + thread, tail = rest + thread;
+    const bool has_head = head < first && head < end, has_tail = tail < end;
+    T ends[2];
+    if (has_head)
+        ends[0] = image[head];
+    if (has_tail)
+        ends[1] = image[tail];
     for (Index i = thread; i < vectors; i += threads * IN_FLIGHT) {
         vec<T, V> some[IN_FLIGHT];
 #pragma unroll
@@ -31,8 +37,12 @@ static __device__ void add_contiguous(State &state, const T *image, Index from, 
                 for (int v = 0; v < V; v++)
                     state.add(some[k].of[v], first + (i + k * threads) * V + v);
     }
-    for (Index i = rest + thread; i < end; i += threads)
-        state.add(image[i], i);
+    State other;
+    if (has_head)
+        other.add(ends[0], head);
+    if (has_tail)
+        other.add(ends[1], tail);
+    state.join(other);
 }
 
 /* The taps of a window that one thread of `threads` has. */
@@ -115,6 +125,12 @@ static int threads_of(const talc_pool2d_problem *p)
     const int64_t apart = p->OW == 1 ? p->W : adaptive ? p->W / p->OW : p->stride_w;
     if (are_few_planes(p) && size >= 16)
         return size < 1024 ? WARP : BLOCK;
+    if (p->OH == 1 && p->OW == 1 && size >= 16 && size <= 16 * WARP) {
+        int threads = 4; /* of 16 elements, that they wait for once */
+        while (threads * 16 < size)
+            threads *= 2;
+        return threads;
+    }
     return size < 16 || apart < 8 ? 1 : size < 256 ? 8 : size < 16384 ? WARP : BLOCK;
 }
 
