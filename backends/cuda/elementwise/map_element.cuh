@@ -82,6 +82,7 @@ template <typename T, int N> __device__ __forceinline__ bool moves_wide(const T 
     return N > 1 && step == 1 && (uintptr_t)at % WIDE<T, N> == 0;
 }
 
+/* An element that is broadcast is loaded N times: copies of it would wait for it here, before the next loads. */
 template <int N, typename T>
 __device__ __forceinline__ void load(T *values, const T *from, int64_t step)
 {
@@ -94,13 +95,6 @@ __device__ __forceinline__ void load(T *values, const T *from, int64_t step)
             for (int k = 0; k < V; k++)
                 values[v + k] = some.of[k];
         }
-        return;
-    }
-    if (N > 1 && step == 0) {
-        const T one = *from;
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            values[k] = one;
         return;
     }
 #pragma unroll
