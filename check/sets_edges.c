@@ -50,6 +50,7 @@ const char *const talc_check_edges[] = {
     /* Strides. */
     "n2c3h11w10o4k3x3s{2x2|3x3|1x2|2x1|3x1|1x3}p1x1{|_dx|_dw}", "n1c3h13w11o4k2x2s5x4{|_dw}",
     "n1c3h6w5o4k3x3s6x5p1x1", "n2c3h6w5o4k3x3s100x99p1x1{|_dx}", "n2c5h9w7o6k1x1s2x3{|_dw}",
+    "n7c30h75w77o40k1x1s2x2", "n20c17h35w37o40k3x3s2x2p1x1{|_f64}",
     "n1c3h26w25o4k1x1s12x14", "n1c2h12w13o3k3x3s4x4{|_dx}", "n1c2h4w4o2k2x2s1000000000x1000000007{|_dw}",
 
     /* Rows and columns that no window reads. */

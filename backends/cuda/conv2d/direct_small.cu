@@ -29,6 +29,9 @@ constexpr int64_t MOST = 1 << 24;
 
 template <typename T> constexpr int V = VECTOR_BYTES / sizeof(T);
 template <typename T> constexpr int COLUMNS = 2 * V<T>;
+/* A row of a patch has a hole of so many elements after the columns between two units at stride 2: without them the vectors of neighbouring
+ * lanes, 64 bytes apart, lie in the same banks. */
+template <typename T, int STEP> constexpr int HOLE = STEP == 2 ? V<T> : 0;
 /* Columns of a patch under a unit, whole vectors. */
 template <typename T, int TAPS, int STEP>
 constexpr int WINDOW = ((COLUMNS<T> - 1) * STEP + TAPS + V<T> - 1) / V<T> *V<T>;
@@ -111,7 +114,7 @@ static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
     }
 }
 
-template <typename T>
+template <typename T, int STEP>
 static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
                                                     const small_place &at, int first, int count,
                                                     T *to)
@@ -122,9 +125,13 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
     /* What no output reads may be farther outside than padding reaches. */
     const int last_h = (f.count_h - 1) * s.step_h + (f.taps_h - 1) * s.dilation_h,
               last_w = (f.count_w - 1) * s.step_w + (f.taps_w - 1) * s.dilation_w;
+    constexpr int APART = COLUMNS<T> * STEP, GAP = HOLE<T, STEP>;
     const int plane = s.H * s.W;
     for (int e = (int)threadIdx.x; e < t.patch; e += BLOCK) {
-        const int line = (int)p.by_pitch.quotient((uint32_t)e), column = e - line * t.pitch;
+        const int line = (int)p.by_pitch.quotient((uint32_t)e), place = e - line * t.pitch;
+        const int gaps = place / (APART + GAP), column = place - gaps * GAP;
+        if (GAP > 0 && column >= (gaps + 1) * APART)
+            continue;
         const int image = (int)p.by_patch_rows.quotient((uint32_t)line);
         const int row = at.row * s.step_h + line - image * t.patch_rows;
         int64_t h = -1, w = -1;
@@ -186,6 +193,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 {
     using sum_type = accumulator_of<T>;
     constexpr int OWN = COLUMNS<T>, FILLED = WARP * OWN; /* FILLED: columns of a warp's units */
+    constexpr int APART = OWN * STEP, GAP = HOLE<T, STEP>;
     extern __shared__ __align__(16) unsigned char shared[];
     const small_shape &s = p.s;
     const small_tiles &t = p.t;
@@ -205,16 +213,16 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     T *const patches = (T *)shared, *const weights = patches + t.chunk * t.patch;
     const int pitch = weights_pitch<T>(t.channel_groups * CHANNELS);
     const unit_place unit = unit_of(p, unit_group * WARP + lane);
-    const int begin =
-        unit.image < t.images
-            ? (unit.image * t.patch_rows + unit.row * s.step_h) * t.pitch + unit.column * STEP
-            : 0;
+    const int begin = unit.image < t.images
+                          ? (unit.image * t.patch_rows + unit.row * s.step_h) * t.pitch +
+                                unit.column / OWN * (APART + GAP)
+                          : 0;
 
     sum_type sums[CHANNELS][OWN] = {};
     for (int first = 0; f.taps_h * f.taps_w > 0 && first < s.IC; first += t.chunk) {
         const int count = min(t.chunk, s.IC - first);
         __syncthreads();
-        load_patches(p, at, first, count, patches);
+        load_patches<T, STEP>(p, at, first, count, patches);
         load_weights<T, TAPS>(p, at, first, count, weights);
         __pipeline_wait_prior(0);
         __syncthreads();
@@ -226,7 +234,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                 sum_type window[WINDOW<T, TAPS, STEP>];
 #pragma unroll
                 for (int i = 0; i < WINDOW<T, TAPS, STEP>; i += V<T>) {
-                    const vec<T, V<T>> some = *(const vec<T, V<T>> *)(x + i);
+                    const vec<T, V<T>> some = *(const vec<T, V<T>> *)(x + i + i / APART * GAP);
 #pragma unroll
                     for (int v = 0; v < V<T>; v++)
                         window[i + v] = some.of[v];
@@ -388,7 +396,9 @@ static bool fill(const small_shape &s, int taps_w, int64_t most_shared, small_ti
     /* At least one tap: of dx there may be phases alone that no tap reaches. */
     const int64_t taps_h = talc_larger(s.taps_h, 1);
     const int64_t down = (int64_t)(t.rows - 1) * s.step_h + (taps_h - 1) * s.dilation_h + 1;
-    const int64_t across = (row_units * COLUMNS<T> - 1) * s.step_w + taps_w;
+    const int64_t columns = (row_units * COLUMNS<T> - 1) * s.step_w + taps_w;
+    const int64_t across =
+        columns + (columns - 1) / (COLUMNS<T> * s.step_w) * (s.step_w == 2 ? HOLE<T, 2> : 0);
     if (down > MOST || across > MOST || down * across * t.images > MOST)
         return false;
     /* Rows an odd number of vectors apart: neighbouring lanes read neighbouring rows. */
@@ -427,9 +437,10 @@ static double seconds_of(const talc_device *device, const small_shape &s, int ta
     const double fma = sizeof(T) == 4 ? 1 : 2;
     const double row = (COLUMNS<T> * s.step_w + taps_w) / (double)V<T> + 8 +
                        taps_w * (CHANNELS / V<T> + 1 + CHANNELS * COLUMNS<T> * fma);
+    const double patch = s.step_w == 2 ? t.patch * 0.8 : t.patch; /* without the holes */
     const double loads =
-        (double)s.IC * (t.patch * 5. + rows * taps_w * t.channel_groups * CHANNELS * 13) / BLOCK +
-        (double)t.patch / BLOCK * 60;
+        (double)s.IC * (patch * 5 + rows * taps_w * t.channel_groups * CHANNELS * 13) / BLOCK +
+        patch / BLOCK * 60;
     const double results = 400 + CHANNELS * COLUMNS<T> * 1.5;
     const double instructions =
         (double)talc_ceil_div(s.IC, t.splits) * rows * row + loads + results;
