@@ -257,7 +257,7 @@ static __global__ void __launch_bounds__(BLOCK, 2)
         }
     }
 
-    /* [split][group of channels and units][channel][column of its units] */
+    /* [split][group of channels and units][channel][vector of a unit][unit] */
     sum_type *const parts = (sum_type *)shared;
     __syncthreads();
 #pragma unroll
@@ -268,8 +268,8 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 #pragma unroll
             for (int v = 0; v < V<T>; v++)
                 some.of[v] = sums[c][j + v];
-            *(vec<sum_type, V<T>> *)(parts + (warp * CHANNELS + c) * FILLED + lane * OWN + j) =
-                some;
+            *(vec<sum_type, V<T>> *)(parts + (warp * CHANNELS + c) * FILLED + j * WARP +
+                                     lane * V<T>) = some;
         }
     __syncthreads();
     /* Of a unit's sums each split adds those of some channels. */
@@ -282,11 +282,11 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                           (at.row + unit.row) * s.out_row + unit.column * s.out_column;
     for (int c = split * each; c < (split + 1) * each && at.channel + own + c < s.OC; c++) {
         vec<sum_type, OWN> sum = {};
-        const sum_type *part = parts + (warp % groups * CHANNELS + c) * FILLED + lane * OWN;
+        const sum_type *part = parts + (warp % groups * CHANNELS + c) * FILLED + lane * V<T>;
         for (int other = 0; other < t.splits; other++, part += groups * CHANNELS * FILLED)
 #pragma unroll
             for (int j = 0; j < OWN; j += V<T>) {
-                const vec<sum_type, V<T>> some = *(const vec<sum_type, V<T>> *)(part + j);
+                const vec<sum_type, V<T>> some = *(const vec<sum_type, V<T>> *)(part + j * WARP);
 #pragma unroll
                 for (int v = 0; v < V<T>; v++)
                     sum.of[j + v] += some.of[v];
