@@ -91,7 +91,7 @@ static __device__ __forceinline__ unit_place unit_of(const small_problem<T> &p, 
     return { image, line - image * p.t.rows, (unit - line * (int)p.by_row_units.by) * COLUMNS<T> };
 }
 
-/* Weights of `count` input channels from `first` on. Nothing reads taps that a phase lacks. */
+/* Begins to copy the weights of `count` input channels from `first` on. Nothing reads taps that a phase lacks. */
 template <typename T, int TAPS>
 static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
                                                     const small_place &at, int first, int count,
@@ -110,7 +110,8 @@ static __device__ __forceinline__ void load_weights(const small_problem<T> &p,
 #pragma unroll
         for (int kw = 0; kw < TAPS; kw++, from += f.tap_w)
             if (kw < f.taps_w)
-                to[(row * TAPS + kw) * pitch + oc] = exists ? __ldg(from) : (T)0;
+                begin_copy<sizeof(T)>(&to[(row * TAPS + kw) * pitch + oc], exists ? from : p.w,
+                                      exists ? (int)sizeof(T) : 0);
     }
 }
 
@@ -151,7 +152,6 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
         for (int c = 0; c < count; c++, into += t.patch, from += plane)
             __pipeline_memcpy_async(into, from, sizeof(T));
     }
-    __pipeline_commit();
 }
 
 /* A unit's sums of one channel, `columns` of which there are. */
@@ -222,8 +222,9 @@ static __global__ void __launch_bounds__(BLOCK, 2)
     for (int first = 0; f.taps_h * f.taps_w > 0 && first < s.IC; first += t.chunk) {
         const int count = min(t.chunk, s.IC - first);
         __syncthreads();
-        load_patches<T, STEP>(p, at, first, count, patches);
         load_weights<T, TAPS>(p, at, first, count, weights);
+        load_patches<T, STEP>(p, at, first, count, patches);
+        __pipeline_commit();
         __pipeline_wait_prior(0);
         __syncthreads();
         for (int c = split; c < count; c += t.splits) {
