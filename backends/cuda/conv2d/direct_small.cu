@@ -128,6 +128,8 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
               last_w = (f.count_w - 1) * s.step_w + (f.taps_w - 1) * s.dilation_w;
     constexpr int APART = COLUMNS<T> * STEP, GAP = HOLE<T, STEP>;
     const int plane = s.H * s.W;
+    const int64_t an_image = (int64_t)s.groups * s.IC * plane;
+    const T *const x = p.x + at.image * an_image + ((int64_t)at.group * s.IC + first) * plane;
     for (int e = (int)threadIdx.x; e < t.patch; e += BLOCK) {
         const int line = (int)p.by_pitch.quotient((uint32_t)e), place = e - line * t.pitch;
         const int gaps = place / (APART + GAP), column = place - gaps * GAP;
@@ -135,10 +137,10 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
             continue;
         const int image = (int)p.by_patch_rows.quotient((uint32_t)line);
         const int row = at.row * s.step_h + line - image * t.patch_rows;
-        int64_t h = -1, w = -1;
+        int h = -1, w = -1;
         if (row <= last_h && column <= last_w && at.image + image < s.N) {
-            h = talc_window_source(s.mode, row - f.before_h, s.H);
-            w = talc_window_source(s.mode, column - f.before_w, s.W);
+            h = (int)talc_window_source(s.mode, row - f.before_h, s.H);
+            w = (int)talc_window_source(s.mode, column - f.before_w, s.W);
         }
         T *into = to + e;
         if (h < 0 || w < 0) {
@@ -146,8 +148,7 @@ static __device__ __forceinline__ void load_patches(const small_problem<T> &p,
                 *into = 0;
             continue;
         }
-        const int64_t slice = ((int64_t)at.image + image) * s.groups + at.group;
-        const T *from = p.x + (slice * s.IC + first) * plane + h * s.W + w;
+        const T *from = x + image * an_image + (h * s.W + w);
 #pragma unroll 8
         for (int c = 0; c < count; c++, into += t.patch, from += plane)
             __pipeline_memcpy_async(into, from, sizeof(T));
