@@ -108,7 +108,7 @@ template <int PARTS, int WIDTH_, int N_> struct tile_shape {
 // ---- Weights ------------------------------------------------------------------------------------------------
 
 /// Exponents of scaled weights.
-constexpr int SMALLEST = -90, LARGEST = 40;
+constexpr int SMALLEST = -90, LARGEST = 100;
 
 static __device__ __forceinline__ float tf32(float v)
 {
@@ -144,8 +144,8 @@ static __global__ void __launch_bounds__(BLOCK)
     }
     __syncthreads();
     const int largest = (int)(most >> 23) - 127, smallest = (int)(least >> 24) - 127;
-    const int e = smallest < SMALLEST ? SMALLEST - smallest : min(0, LARGEST - largest);
-    const bool far = least != ~0u && (largest + e > LARGEST || smallest + e < SMALLEST);
+    const int e = max(0, SMALLEST - smallest); /* scaled down, weights might lose their products */
+    const bool far = least != ~0u && largest + e > LARGEST;
     const float scale = power_of_two(e);
     float sum = 0;
     for (int i = t; i < chunks * CHUNK; i += BLOCK) {
@@ -503,11 +503,11 @@ int64_t chunks_of(const talc_conv2d_problem *p)
     return p->KH * p->KW * tap_chunks_of(p);
 }
 
-/// Whether four neighbours of x are four positions' elements.
+/// Whether four neighbours of x are four positions' elements. Phases of an input gradient may have padding below 0.
 bool has_vectors(const talc_conv2d_problem *p)
 {
-    return p->KH * p->KW == 1 && p->stride_h == 1 && p->stride_w == 1 && p->H == p->OH &&
-           p->W == p->OW && p->H * p->W % FOUR == 0;
+    return p->KH * p->KW == 1 && p->stride_h == 1 && p->stride_w == 1 && p->pad_top == 0 &&
+           p->pad_left == 0 && p->H == p->OH && p->W == p->OW && p->H * p->W % FOUR == 0;
 }
 
 template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
@@ -560,7 +560,7 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
         return "the padding is not zeros";
     if (p->C / p->groups < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
-    if (p->N * p->C * p->OC * p->H * p->W * p->OH * p->OW * p->KH * p->KW == 0)
+    if (p->H == 0 || p->W == 0 || talc_conv2d_flops(p) == 0)
         return "it is empty";
     constexpr int64_t MOST = INT_MAX / 64;
     if (p->OC > MOST || p->C > MOST / p->KH / p->KW || p->H > MOST / p->W || p->OH > MOST / p->OW ||

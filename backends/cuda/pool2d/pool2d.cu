@@ -8,7 +8,7 @@
 ///   auto       the fastest of those below.
 ///   tiled      small square windows out of shared memory, some outputs of a column a thread (tiled.cuh).
 ///   separable  windows of any size, first down and then across (separable.cuh).
-///   window     any window: a thread an output, or 8, 32 or 256 where windows are large and far apart (window.cuh). Also the
+///   window     any window: a thread an output, or 4 to 256 where windows are large and far apart (window.cuh). Also the
 ///              input gradient (gradient.cuh).
 ///
 /// A sum is that of its rows, from the top, in tiled; that of its columns, from the left, in separable; threads that share a window
