@@ -109,10 +109,10 @@ static __device__ __forceinline__ void activate_all(talc_activation activation, 
     });
 }
 
-template <typename T> __device__ T talc_activate(talc_activation activation, T x)
+template <bool CALLS = true, typename T> __device__ T talc_activate(talc_activation activation, T x)
 {
     T v[1] = { x };
-    activate_all(activation, v);
+    activate_all<CALLS>(activation, v);
     return v[0];
 }
 

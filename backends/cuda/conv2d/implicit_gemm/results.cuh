@@ -180,9 +180,7 @@ static __device__ __forceinline__ void mend(const gemm_problem &p, const gemm_ti
                 const float biased = sum + (p.last.bias != nullptr ? p.last.bias[oc] : 0);
                 if (w.lane == 0) {
                     const float added = p.last.residual != nullptr ? p.last.residual[to] : 0;
-                    float v[1] = { biased + added };
-                    activate_all<false>(p.last.activation, v);
-                    p.y[to] = v[0];
+                    p.y[to] = talc_activate<false>(p.last.activation, biased + added);
                     atomicAdd(p.recomputed, 1);
                 }
                 const int behind = column + shift(j, c) - COLUMNS;
@@ -214,11 +212,9 @@ static __device__ __forceinline__ void store_part(const gemm_problem &p, float *
 {
     const int64_t at = y - p.y;
 #pragma unroll 1
-    for (int e = max(0, begin); e < min(4, end); e++) {
-        float result[1] = { v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0) };
-        activate_all<false>(p.last.activation, result);
-        y[e] = result[0];
-    }
+    for (int e = max(0, begin); e < min(4, end); e++)
+        y[e] = talc_activate<false>(
+            p.last.activation, v[e] + (p.last.residual != nullptr ? p.last.residual[at + e] : 0));
 }
 
 /// Writes rows of a tile, 8 threads a channel, four results each at a time. Memory takes parts of sectors at a third of its rate, and a row
