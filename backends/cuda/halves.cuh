@@ -12,6 +12,9 @@
 namespace talc
 {
 
+/// Shorter sums use up the strict bound by the splitting alone.
+constexpr int64_t LEAST_PRODUCTS = 16;
+
 /// Scaled maxima lie in [2^13, 2^14), or a little around it.
 constexpr int TOP = 14;
 

@@ -61,15 +61,20 @@ __device__ __forceinline__ void copy_to_shared(T *shared, const T *from, int cou
 /// Begins an asynchronous copy of BYTES, 4, 8 or 16 and aligned to that: the first `real` are read, the others are zero. (For each number of
 /// zeros, __pipeline_memcpy_async would branch.)
 template <int BYTES>
-__device__ __forceinline__ void begin_copy(void *to, const void *from, int real)
+__device__ __forceinline__ void begin_copy(unsigned at, const void *from, int real)
 {
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
     if constexpr (BYTES == VECTOR_BYTES)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from),
                      "r"(real));
     else
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from),
                      "n"(BYTES), "r"(real));
+}
+
+template <int BYTES>
+__device__ __forceinline__ void begin_copy(void *to, const void *from, int real)
+{
+    begin_copy<BYTES>((unsigned)__cvta_generic_to_shared(to), from, real);
 }
 
 static __device__ __forceinline__ void wait_for_copies()

@@ -33,7 +33,7 @@ namespace
 
 /// Channels of a slot of the ring; positions of a warpgroup; threads; and channels that the packed weights are padded to.
 constexpr int CHUNK = 32, GROUP = 128, THREADS = 256, PADDED = 128;
-constexpr int64_t LEAST_PRODUCTS = 16, MOST_GRID = 65535;
+constexpr int64_t MOST_GRID = 65535;
 
 /// Elements of smaller magnitude may lose bits: they, or their low parts, can be below f32's normal numbers.
 template <int PARTS> constexpr float LEAST = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
@@ -174,21 +174,6 @@ static __global__ void __launch_bounds__(BLOCK)
 
 // ---- Products -----------------------------------------------------------------------------------------------
 
-/// Copies into shared memory, or writes zeros there.
-template <int BYTES>
-static __device__ __forceinline__ void copy_or_zero(uint32_t to, const void *from, bool real)
-{
-    const int bytes = real ? BYTES : 0;
-    if (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                     "r"(bytes)
-                     : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
-                     "n"(BYTES), "r"(bytes)
-                     : "memory");
-}
-
 /// Copies chunks of x and of the weights into the ring; of x a thread the same positions of each, WIDE at a time.
 template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
     static constexpr int ACROSS = TILE::POSITIONS / WIDE, ROWS = THREADS / ACROSS;
@@ -254,7 +239,7 @@ template <int PARTS, typename TILE, int WIDE> struct chunk_copies {
             uint32_t at = slot + to;
 #pragma unroll
             for (int i = 0; i < CHUNK; i += ROWS, at += ROWS * TILE::PITCH * 4) {
-                copy_or_zero<WIDE * 4>(at, from, inside && i < left);
+                begin_copy<WIDE * 4>(at, from, inside && i < left ? WIDE * 4 : 0);
                 from += step;
             }
             left -= CHUNK;
@@ -342,9 +327,8 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         for (int i = 0; i < tile::SLOTS; i++)
             barrier_init(full + 8 * i, 1);
         fence_barrier_init();
-    }
-    if (t == 0)
         most_least = 0;
+    }
     const uint32_t ring = shared_address(shared);
     chunk_copies<PARTS, tile, X_VECTORS ? FOUR : 1> copies(p, g, first_position, first,
                                                            (int)blockIdx.z * p.part);

@@ -22,8 +22,6 @@
 
 using namespace talc;
 
-/* Sums of fewer products use up the strict bound by the splitting alone. */
-constexpr int64_t LEAST_PRODUCTS = 16;
 constexpr int64_t MOST_GRID = 65535;
 
 /// x's own planes.

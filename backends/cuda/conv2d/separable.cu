@@ -19,7 +19,6 @@
 
 using namespace talc;
 
-constexpr int64_t LEAST_PRODUCTS = 16;
 /* Channels whose sums stay in registers. */
 constexpr int64_t MOST_CHANNELS = 128;
 /* Columns of a strip: three of its rows, of 64 channels, stay in the first-level cache. */

@@ -37,7 +37,6 @@ constexpr int THREADS = 256, WARPS = THREADS / WARP;
 constexpr int COLUMN_WARPS = 4;
 constexpr int AT_ONCE = 3;             /* columns whose products do not wait for each other */
 constexpr int ROUND_BYTES = 256 << 20; /* of packed tiles, where the workspace may be so large */
-constexpr int64_t LEAST_PRODUCTS = 16;
 
 // ---- Packing ------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,6 @@ constexpr int MULTIPLIERS = 256, THREADS = MULTIPLIERS + 128;
 constexpr int MULTIPLIER_REGISTERS = 240, LOADER_REGISTERS = 24;
 constexpr int TILES_DOWN =
     16; /* of the tiles that blocks compute at a time, which share panels in the L2 cache */
-constexpr int64_t LEAST_PRODUCTS = 16;
 /* Exponents of a row that differ by more could take sums out of range. */
 constexpr int SPREAD = 50;
 

@@ -12,9 +12,6 @@
 namespace talc
 {
 
-/* Sums of fewer products, at the borders too, use up the strict bound by the splitting alone. */
-constexpr int64_t LEAST_PRODUCTS = 16;
-
 /* Taps of one axis inside the image, where they are fewest, but at least one. */
 static int64_t fewest_taps(int64_t extent, int64_t O, int64_t K, int64_t stride, int64_t dilation,
                            int64_t pad)
