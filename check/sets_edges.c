@@ -113,6 +113,11 @@ const char *const talc_check_edges[] = {
     "n1c128h3w32o17k1x1{|_dx}", "n1c130h9w11o70k1x1{|_dx}", "n3c96h4w4o48k1x1g3_bias_residual_sigmoid",
     "n1c200h6w6o260k1x1g2_relu{|_dx}",
 
+    /* Chunks of 32 channels of a tap, with a remainder, shared by a cluster of blocks, some of which have none; phases of a stride. */
+    "n1c{33|48|100}h7w7o70k3x3p1x1_bias_residual_relu{|_dx}", "n1c512h7w7o96k3x3p1x1", "n1c160h4w4o136k1x1_residual_silu{|_dx}",
+    "n2c80h9w10o72k3x3s2x2p2x2d2x2g2_bias{|_dx}", "n9c64h15w14o130k1x1_bias_relu{|_dx}", "n3c20h40w41o48k3x3p1x1_residual_tanh",
+    "n1c32h12w12o32k3x3s3x3p1x1_dx", "n3c40h15w13o33k5x3s2x1p2x1_dx",
+
     /* Depthwise, then pointwise: channels, output channels and widths around vectors and tiles. */
     "separable_conv2d:n2c1h5w7o1k3x3p1x1g1+o{1|3}", "separable_conv2d:n1c2h5w14o2k3x3g2+o7",
     "separable_conv2d:n1c7h7w7o7k3x3p1x1g7+o{8|9}_bias", "separable_conv2d:n1c8h6w{7|14|17|33|35|66}o8k3x3p1x1g8_relu+o8",

@@ -96,7 +96,7 @@ Test(check_sets, every_problem_reads_prints_the_same_and_stands_once)
     static const struct {
         const char *set;
         int64_t least, most, convolutions;
-    } sets[] = { { "quick", 60, 230, 50 }, { "edges", 300, 1950, 260 }, { "models", 90, 200, 60 } };
+    } sets[] = { { "quick", 60, 230, 50 }, { "edges", 300, 1970, 260 }, { "models", 90, 200, 60 } };
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         const char *set = sets[i].set;
         const int64_t count = read_set(set);

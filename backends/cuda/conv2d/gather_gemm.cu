@@ -273,7 +273,8 @@ template <int PITCH, bool VECTORS> struct eight_channels {
 };
 
 /// The same as rows of the first operand, two products of 64 positions. Tensor cores take no notice of the last 13 bits, which CUT has
-/// not: a little more in magnitude makes that rounding. NaN stays NaN in the low part, and where there is none.
+/// not: without low parts a little more in magnitude makes that rounding. Low parts have at most 12 bits, and lose the last. NaN stays
+/// NaN in the low part, and where there is none.
 constexpr uint32_t CUT = 0xffffe000;
 constexpr float ROUND = 1 + 0x1p-12f;
 
@@ -290,7 +291,7 @@ template <int PARTS> struct operand_rows {
                 const float a = v[half][q];
                 if (PARTS == 2) {
                     h[half][q] = (__float_as_uint(a) + 0x1000) & CUT;
-                    l[half][q] = __float_as_uint((a - __uint_as_float(h[half][q])) * ROUND);
+                    l[half][q] = __float_as_uint(a - __uint_as_float(h[half][q]));
                 } else {
                     h[half][q] = __float_as_uint(a * ROUND);
                 }
@@ -533,7 +534,7 @@ double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_c
 }
 
 template <int PARTS>
-const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t limit,
+const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, size_t,
                     talc_plan *plan)
 {
     if (p->dtype != TALC_F32)
@@ -565,8 +566,6 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
     plan->kept = packed_bytes<PARTS>(p) + (size_t)(p->groups * padded_of(p)) * sizeof(channel_note);
     plan->kept_form = best.n;
     plan->workspace = plan->kept;
-    if (plan->workspace > limit)
-        return "the packed weights do not fit the workspace";
     talc_plan_keep(plan, &best, sizeof best);
     return NULL;
 }
