@@ -34,6 +34,7 @@ namespace
 /// Channels of a slot of the ring; positions of a warpgroup; threads; and channels that the packed weights are padded to.
 constexpr int CHUNK = 32, GROUP = 128, THREADS = 256, PADDED = 128;
 constexpr int64_t MOST_GRID = 65535;
+constexpr int MOST_BLOCKS = 8; ///< of a cluster on any GPU
 
 /// Elements of smaller magnitude may lose bits: they, or their low parts, can be below f32's normal numbers.
 template <int PARTS> constexpr float LEAST = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
@@ -420,10 +421,16 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         const int n = (int)p.by_plane.quotient((uint32_t)position);
         to.y[q] = (int64_t)n * p.OC * p.plane + position - n * p.plane;
     }
-    const int blocks = (int)gridDim.z, each = N / EIGHT / blocks, begin = (int)blockIdx.z * each,
-              first_channel = g * p.group_out + first;
+    /* Where there are two blocks for each eight channels, a block adds for one warpgroup alone. */
+    constexpr int EIGHTS = N / EIGHT;
+    const int blocks = (int)gridDim.z, z = (int)blockIdx.z;
+    const int each = blocks > EIGHTS ? 1 : EIGHTS / blocks,
+              begin = blocks > EIGHTS ? z / 2 : z * each,
+              end = blocks > EIGHTS && z % 2 != group ? begin : begin + each;
+    const int first_channel = g * p.group_out + first;
     float added[2][FOUR] = {};
-    load_residual(p, to, first_channel, channel + begin * EIGHT, channels, added);
+    if (begin < end)
+        load_residual(p, to, first_channel, channel + begin * EIGHT, channels, added);
     cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
     if (blocks > 1)
         cluster.sync();
@@ -439,9 +446,9 @@ static __global__ void __launch_bounds__(THREADS, (tile_shape<PARTS, WIDTH, N>::
         doubts.least[q] = tiny >> q & 1 ? most : 0, doubts.largest[q] = 1;
     note_any(doubts, isnan(most) ? NAN : 0);
 #pragma unroll 1
-    for (int j = begin; j < begin + each && channel + j * EIGHT < channels; j++) {
+    for (int j = begin; j < end && channel + j * EIGHT < channels; j++) {
         float eight[2][4] = {}, next[2][FOUR] = {}, finite = 0;
-        if (j + 1 < begin + each)
+        if (j + 1 < end)
             load_residual(p, to, first_channel, channel + (j + 1) * EIGHT, channels, next);
 #pragma unroll 4
         for (int i = 0; i < blocks; i++) {
@@ -513,9 +520,11 @@ double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_c
     const int64_t channels = 2 / c.width * c.n, positions = c.width * GROUP;
     const int64_t tiles = talc_ceil_div(p->N * p->OH * p->OW, positions) * p->groups *
                           talc_ceil_div(p->OC / p->groups, channels) * c.blocks;
+    /* Clusters of eight blocks leave some multiprocessors of a processing cluster idle. */
     const int64_t multiprocessors = talc_cuda_state_of(device)->multiprocessors,
-                  slots = multiprocessors * most, each = talc_ceil_div(tiles, multiprocessors),
-                  resident = each < most ? each : most;
+                  slots = multiprocessors * most,
+                  reached = c.blocks > 4 ? multiprocessors * 7 / 8 : multiprocessors,
+                  each = talc_ceil_div(tiles, reached), resident = each < most ? each : most;
     const double multiplying = 8. * c.n * products / 0.65,
                  loading = (double)(positions * (vectors ? 1 : 1.5) + channels * PARTS) * CHUNK *
                            4 / BYTES_A_CYCLE,
@@ -523,7 +532,6 @@ double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_c
                  rest = vectors ? 0 : 0.3 * (multiplying + loading - most_of),
                  busy = (double)resident * (most_of + rest),
                  chunk = busy > waiting ? busy : waiting;
-    /* Clusters of eight blocks leave some multiprocessors of a processing cluster idle. */
     const double room = (double)slots * (c.blocks > 4 ? 0.8 : 1);
     const double waves = (double)tiles <= room ? 1 : (double)tiles / room + 0.35;
     const double ending = c.blocks > 1 ? ENDING / c.blocks + ADDING : ENDING;
@@ -558,7 +566,8 @@ const char *plan_of(const talc_device *device, const talc_conv2d_problem *p, siz
     static const gather_choice choices[] = { { 1, 64, 1 }, { 1, 32, 1 }, { 2, 32, 1 } };
     gather_choice best = {};
     for (gather_choice c : choices)
-        for (; c.blocks <= c.n / EIGHT && c.blocks <= chunks_of(p); c.blocks *= 2) {
+        for (; c.blocks <= MOST_BLOCKS && c.blocks <= 2 * c.n / EIGHT && c.blocks <= chunks_of(p);
+             c.blocks *= 2) {
             const double its = seconds<PARTS>(device, p, c);
             if (best.n == 0 || its < plan->seconds)
                 best = c, plan->seconds = its;
