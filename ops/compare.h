@@ -36,7 +36,7 @@ TALC_API talc_tensor *talc_less_equal_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_greater_scalar(const talc_tensor *a, double b);
 TALC_API talc_tensor *talc_greater_equal_scalar(const talc_tensor *a, double b);
 
-/// x within bounds, of which an infinite one is none.
+/// x within bounds, of which an infinite one is none. Its gradient is dy from bound to bound, these included, as PyTorch 2.11 has it.
 TALC_API talc_tensor *talc_clamp(const talc_tensor *x, double low, double high);
 
 /// a or b, as the condition says.

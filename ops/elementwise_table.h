@@ -8,7 +8,7 @@
 /// comparison is 0 or 1 in the data's type and has no gradient.
 ///
 /// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is computed in f32, and a number with a
-/// point is cast to T. NaN propagates through every row. log1p takes numbers from 0 to 1.
+/// point is cast to T. NaN propagates through every value; gradients at a NaN are those of some number. log1p takes numbers from 0 to 1.
 #ifndef TALC_OPS_ELEMENTWISE_TABLE_H
 #define TALC_OPS_ELEMENTWISE_TABLE_H
 
@@ -36,7 +36,7 @@ enum {
 
 /* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 x (1 + t) by it. */
 #define TALC_MISH_DIVISOR(x)   ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))
-#define TALC_MISH_SLOPE(x)     (4 * (x) * (1 + t) / TALC_MISH_DIVISOR(x))
+#define TALC_MISH_SLOPE(x)     (4 * (1 + t) / TALC_MISH_DIVISOR(x))
 
 /* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order.
  * Where the row takes a number, it is this one then. */
@@ -81,7 +81,7 @@ enum {
       TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + 2 * s * TALC_GELU_SLOPE(s) * t / (1 + t)) / (1 + t)) \
     X(TALC_MISH,          mish,        NONE,                  exp(-fabs(x)),                       \
       x * (x < 0 ? t * (t + 2) : 1 + 2 * t) / TALC_MISH_DIVISOR(x),                                \
-      TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2 + TALC_MISH_SLOPE(s)) : 1 + 2 * t + t * t * TALC_MISH_SLOPE(s)) / TALC_MISH_DIVISOR(s)) \
+      TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2) + t * s * TALC_MISH_SLOPE(s) : 1 + 2 * t + t * t * s * TALC_MISH_SLOPE(s)) / TALC_MISH_DIVISOR(s)) \
     X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \
       x < 0 ? p * expm1(x) : x,                                                                    \
       TALC_SAVES_A,       s <= 0 ? dy * p * exp(s) : dy)                                           \
