@@ -182,13 +182,20 @@ talc_tensor *talc_stack(const talc_tensor *const *tensors, int count, int dim)
             return NULL;
         }
     }
+    const int rank = tensors[0]->rank;
+    if (rank == TALC_MAX_RANK)
+        talc_fail(TALC_BAD_SHAPE, "stack: the tensors have rank %d already, the most there is",
+                  rank);
+    else if (dim < -rank - 1 || dim > rank)
+        talc_fail(TALC_BAD_ARGUMENT, "stack: dimension %d is outside 0..%d", dim, rank);
+    if (talc_failed())
+        return NULL;
     const size_t bytes = (size_t)count * sizeof(talc_tensor *);
     const talc_tensor **raised = talc_memory_new(bytes, "stack");
     bool complete = raised != NULL;
     for (int i = 0; complete && i < count; i++)
         complete = (raised[i] = talc_unsqueeze(tensors[i], dim)) != NULL;
-    talc_tensor *y =
-        complete ? talc_concat(raised, count, dim < 0 ? dim + tensors[0]->rank + 1 : dim) : NULL;
+    talc_tensor *y = complete ? talc_concat(raised, count, dim < 0 ? dim + rank + 1 : dim) : NULL;
     for (int i = 0; raised != NULL && i < count; i++)
         talc_release((talc_tensor *)raised[i]);
     talc_memory_free(raised);

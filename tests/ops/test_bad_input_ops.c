@@ -730,7 +730,9 @@ Test(bad_input_ops, taking_apart)
     REFUSED(TALC_NULL_ARGUMENT, "stack: tensors[1] is NULL", talc_stack((const talc_tensor *[]){ matrix, NULL }, 2, 0));
     REFUSED(TALC_BAD_DTYPE, "stack: tensors[0] is f32, tensors[1] is f64", talc_stack((const talc_tensor *[]){ vector, doubles }, 2, 0));
     REFUSED(TALC_BAD_SHAPE, "stack: tensors[0] [4] and tensors[1] [6] differ", talc_stack((const talc_tensor *[]){ vector, bias }, 2, 0));
-    REFUSED(TALC_BAD_ARGUMENT, "unsqueeze: dimension 2 is outside 0..1", talc_stack((const talc_tensor *[]){ vector, vector }, 2, 2));
+    REFUSED(TALC_BAD_ARGUMENT, "stack: dimension 2 is outside 0..1", talc_stack((const talc_tensor *[]){ vector, vector }, 2, 2));
+    REFUSED(TALC_BAD_ARGUMENT, "stack: dimension -3 is outside 0..1", talc_stack((const talc_tensor *[]){ vector, vector }, 2, -3));
+    REFUSED(TALC_BAD_SHAPE, "stack: the tensors have rank 8 already, the most there is", talc_stack((const talc_tensor *[]){ talc_reshape(vector, TALC_DIMS(1, 1, 1, 1, 1, 1, 1, 4)) }, 1, 0));
     REFUSED(TALC_NULL_ARGUMENT, "split: x is NULL", talc_split(NULL, (const int64_t[]){ 1 }, 1, 0, parts));
     REFUSED(TALC_NULL_ARGUMENT, "split: sizes is NULL", talc_split(matrix, NULL, 1, 0, parts));
     REFUSED(TALC_NULL_ARGUMENT, "split: parts is NULL", talc_split(matrix, (const int64_t[]){ 5 }, 1, 1, NULL));
