@@ -1,12 +1,14 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
+#include "ops/operand.h"
 #include "tensor/storage.h"
 
 static bool options_fit(const talc_module *module, const talc_batch_norm2d_layer *options)
 {
     if (talc_operand_missing("BatchNorm2d", "options", options) ||
         !talc_layer_positive(module, "channels", options->channels) ||
-        !talc_layer_float(module, options->dtype))
+        !talc_layer_float(module, options->dtype) ||
+        !talc_operand_activation("BatchNorm2d", options->activation))
         return false;
     /* Written so that NaN is refused too. */
     double eps = options->eps, momentum = options->momentum;

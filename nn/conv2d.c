@@ -1,5 +1,6 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
+#include "ops/operand.h"
 #include "tensor/storage.h"
 
 #include <string.h>
@@ -12,7 +13,8 @@ static bool options_fit(const talc_module *module, const talc_conv2d_layer *opti
            talc_layer_not_negative(module, "stride", options->stride, false) &&
            talc_layer_not_negative(module, "dilation", options->dilation, false) &&
            talc_layer_not_negative(module, "padding", options->padding, true) &&
-           talc_layer_not_negative(module, "padding_end", options->padding_end, true);
+           talc_layer_not_negative(module, "padding_end", options->padding_end, true) &&
+           talc_operand_activation("Conv2d", options->activation);
 }
 
 static bool conv2d_init(talc_module *module, const void *layer_options)

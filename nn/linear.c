@@ -1,5 +1,6 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
+#include "ops/operand.h"
 #include "tensor/storage.h"
 
 static bool linear_init(talc_module *module, const void *layer_options)
@@ -9,7 +10,8 @@ static bool linear_init(talc_module *module, const void *layer_options)
     if (talc_operand_missing("Linear", "options", options) ||
         !talc_layer_positive(module, "in_features", options->in_features) ||
         !talc_layer_positive(module, "out_features", options->out_features) ||
-        !talc_layer_float(module, options->dtype))
+        !talc_layer_float(module, options->dtype) ||
+        !talc_operand_activation("Linear", options->activation))
         return false;
     self->options.activation = options->activation;
     int64_t in = options->in_features, out = options->out_features;

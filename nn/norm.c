@@ -1,5 +1,6 @@
 #include "nn/layer.h"
 #include "nn/layers.h"
+#include "ops/operand.h"
 #include "tensor/storage.h"
 
 #include <inttypes.h>
@@ -18,7 +19,8 @@ static bool norm_init(talc_module *module, double eps, talc_activation activatio
                       talc_dims affine, bool weight, bool bias)
 {
     norm *self = (norm *)module;
-    if (!talc_layer_float(module, dtype))
+    if (!talc_layer_float(module, dtype) ||
+        !talc_operand_activation(module->kind->name, activation))
         return false;
     if (!(eps >= 0 || eps == (double)TALC_ZERO)) /* NaN too */
         talc_fail(TALC_BAD_ARGUMENT, "%s: eps %g must be at least 0", module->kind->name, eps);

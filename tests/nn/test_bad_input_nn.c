@@ -148,6 +148,10 @@ Test(bad_input_nn, layers)
     REFUSED(TALC_NULL_ARGUMENT, "GroupNorm: options is NULL", talc_nn_group_norm(NULL));
     REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: groups 0 must be at least 1", talc_nn_group_norm(&(talc_group_norm_layer){ .channels = 4 }));
     REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: 4 channels do not divide into 3 groups", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 3, .channels = 4 }));
+    REFUSED(TALC_BAD_ARGUMENT, "Conv2d: activation 77 is outside 0..9", talc_nn_conv2d(&(talc_conv2d_layer){ .in_channels = 1, .out_channels = 1, .kernel = { 1, 1 }, .activation = (talc_activation)77 }));
+    REFUSED(TALC_BAD_ARGUMENT, "Linear: activation 10 is outside 0..9", talc_nn_linear(&(talc_linear_layer){ .in_features = 1, .out_features = 1, .activation = TALC_ACTIVATION_COUNT }));
+    REFUSED(TALC_BAD_ARGUMENT, "BatchNorm2d: activation -1 is outside 0..9", talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 1, .activation = (talc_activation)-1 }));
+    REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: activation -1 is outside 0..9", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 2, .channels = 4, .activation = (talc_activation)-1 }));
     REFUSED(TALC_BAD_ARGUMENT, "GroupNorm: eps nan must be at least 0", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 2, .channels = 4, .eps = NAN }));
     REFUSED(TALC_BAD_DTYPE, "GroupNorm: parameters of u8 are not supported, they must be f32 or f64", talc_nn_group_norm(&(talc_group_norm_layer){ .groups = 2, .channels = 4, .dtype = TALC_U8 }));
     REFUSED(TALC_BAD_ARGUMENT, "InstanceNorm2d: channels 0 must be at least 1", talc_nn_instance_norm2d(&(talc_instance_norm2d_layer){ 0 }));
