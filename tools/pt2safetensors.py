@@ -9,7 +9,6 @@ DenseNet need --rename '(norm|relu|conv)\\.([12])=\\1\\2'. Needs numpy and PyTor
 import argparse
 import json
 import os
-import pickle
 import re
 import struct
 import sys
@@ -67,9 +66,21 @@ def arrays_of(checkpoint, renames=()):
         arrays[name] = (tensor.float() if str(tensor.dtype) in ("torch.float16", "torch.bfloat16") else tensor).numpy()
         if arrays[name].dtype.name not in DTYPES:
             raise ValueError(f"'{name}' is {arrays[name].dtype}, which talc has not")
-    for name in [name for name in arrays if name.endswith("running_mean")]:
-        arrays.setdefault(name.replace("running_mean", "num_batches_tracked"), np.zeros((), np.int64))
+    for name in list(arrays):
+        before, _, last = name.rpartition(".")
+        if last == "running_mean":
+            arrays.setdefault(".".join(filter(None, (before, "num_batches_tracked"))), np.zeros((), np.int64))
     return arrays
+
+
+def load(torch, path):
+    """What torch.load makes of a file. ValueError: it is none of torch.save's; PyTorch's own text advises to run what the file says."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ValueError("it is no checkpoint of torch.save, or holds more than tensors, which may be code to run") from error
 
 
 def main():
@@ -87,10 +98,8 @@ def main():
         if any(len(rename) != 2 for rename in renames):
             raise ValueError("--rename takes PATTERN=TEXT")
         warnings.simplefilter("ignore")
-        arrays = arrays_of(torch.load(options.checkpoint, map_location="cpu", weights_only=True), renames)
+        arrays = arrays_of(load(torch, options.checkpoint), renames)
         save_safetensors(options.out, arrays)
-    except pickle.UnpicklingError:  # PyTorch's text advises to run what the file says
-        sys.exit(f"pt2safetensors.py: {options.checkpoint}: it is no checkpoint, or holds more than tensors, which may be code to run")
     except OSError as error:
         sys.exit(f"pt2safetensors.py: {error.filename or options.out}: {error.strerror or error}")
     except Exception as error:  # pylint: disable=broad-except
