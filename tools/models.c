@@ -28,6 +28,7 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         return 0;
     case MODEL_BATCH:
         self->batch = tool_count(state, "--batch", argument, 1);
+        self->counted = true;
         return 0;
     case MODEL_SEED:
         self->seed = tool_count(state, "--seed", argument, 0);
@@ -96,30 +97,51 @@ static bool read_shape(const char *text, talc_dims *dims)
     return dims->rank > 1;
 }
 
+/* Numbers for the channels: those that were given, else ImageNet's where there are 3. False with a failure. */
+static bool pixel_numbers(const network *self, const char *option, int given, const double own[3],
+                          const double imagenet[3], double numbers[3])
+{
+    const int64_t channels = self->image.channels;
+    if (given > 1 && given != channels) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s has %d numbers, %s has %" PRId64 " channel%s", option,
+                  given, self->name, channels, channels == 1 ? "" : "s");
+        return false;
+    }
+    if (given > 0 || channels == 3)
+        memcpy(numbers, given > 0 ? own : imagenet, 3 * sizeof *numbers);
+    return true;
+}
+
 static talc_tensor *read_image(const network *self, const char *path, const model_pixels *pixels)
 {
-    static const model_pixels imagenet = { { 0.485, 0.456, 0.406 }, { 0.229, 0.224, 0.225 }, true };
+    static const double means[] = { 0.485, 0.456, 0.406 }, deviations[] = { 0.229, 0.224, 0.225 };
     talc_image_options options = { .channels = self->image.channels,
                                    .height = self->image.height,
                                    .width = self->image.width };
-    if (!pixels->given && self->image.channels == 3)
-        pixels = &imagenet;
-    memcpy(options.mean, pixels->mean, sizeof options.mean);
-    memcpy(options.deviation, pixels->deviation, sizeof options.deviation);
-    return talc_image_load(path, &options);
+    return pixel_numbers(self, "--mean", pixels->means, pixels->mean, means, options.mean) &&
+                   pixel_numbers(self, "--std", pixels->deviations, pixels->deviation, deviations,
+                                 options.deviation)
+               ? talc_image_load(path, &options)
+               : NULL;
 }
 
 talc_tensor *model_input(const model_arguments *self)
 {
     const network *of = self->network;
     const char *text = self->input;
+    talc_dims dims;
+    const bool is_shape = text != NULL && read_shape(text, &dims),
+               is_png = text != NULL && !is_shape && !ends_with(text, ".npy");
+    if (!is_png && self->pixels.means + self->pixels.deviations > 0) {
+        talc_fail(TALC_BAD_ARGUMENT, "--mean and --std are of a PNG's pixels, and there is none");
+        return NULL;
+    }
     if (text == NULL)
         return model_images(of, self->batch);
-    talc_dims dims;
     talc_device *cpu = talc_device_get("cpu");
-    talc_tensor *x = read_shape(text, &dims)   ? talc_randn(cpu, TALC_F32, dims)
-                     : ends_with(text, ".npy") ? talc_npy_load(cpu, text)
-                                               : read_image(of, text, &self->pixels);
+    talc_tensor *x = is_shape ? talc_randn(cpu, TALC_F32, dims)
+                     : is_png ? read_image(of, text, &self->pixels)
+                              : talc_npy_load(cpu, text);
     char shape[TALC_DIMS_TEXT];
     if (x == NULL)
         return NULL;
@@ -129,6 +151,9 @@ talc_tensor *model_input(const model_arguments *self)
     else if (x->rank != 4 || x->dims[1] != of->image.channels)
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
                   TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);
+    else if (self->counted && x->dims[0] != self->batch)
+        talc_fail(TALC_BAD_ARGUMENT, "--batch is %" PRId64 ", '%s' has %" PRId64 " images",
+                  self->batch, TALC_SHOWN(text), x->dims[0]);
     return talc_failed() ? NULL : x;
 }
 

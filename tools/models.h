@@ -8,11 +8,11 @@
 /// The network of that name; NULL, without a failure, when there is none.
 const network *model_find(const char *name);
 
-/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. `given`: they were asked for; else they are ImageNet's if there are 3
-/// channels.
+/// What a pixel of 0 .. 1 becomes: (pixel - mean) / deviation. Numbers that were not given are ImageNet's if there are 3 channels, else 0
+/// and 1.
 typedef struct model_pixels {
     double mean[3], deviation[3];
-    bool given;
+    int means, deviations; ///< how many were given: 0, 1 for all channels, 3
 } model_pixels;
 
 /// The arguments that commands for a network share; each begins its own with them.
@@ -23,6 +23,7 @@ typedef struct model_arguments {
     const char *
         input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the network's own size
     int64_t batch; ///< without an input: random images
+    bool counted;  ///< whether --batch was given
     int64_t seed;
     int64_t classes; ///< 0: the network's own
     model_pixels pixels;

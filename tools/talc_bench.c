@@ -432,8 +432,9 @@ static void print_device(const measuring *self, const talc_device_properties *pr
 
 int command_bench(int argc, char **argv)
 {
-    if (argc > 1 && model_find(argv[1]) != NULL)
-        return command_bench_model(argc, argv);
+    for (int i = 1; i < argc; i++)
+        if (model_find(argv[i]) != NULL)
+            return command_bench_model(argc, argv);
     arguments self = { .settings = { .repeats = 5, .peers = true }, .megabytes = 1024 };
     tool_parse(&argp, argc, argv, &self);
     if (self.list)

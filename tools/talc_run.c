@@ -435,10 +435,16 @@ static json_t *outcome_json(const arguments *self, const outcome *r)
     return json;
 }
 
-/* Whether the first argument that is no option is another model than model-new. */
+/* Whether it is about networks: there are words that are no options, and none is model-new. */
 static bool names_network(int argc, char **argv)
 {
-    return argc > 1 && argv[1][0] != '-' && strcmp(argv[1], "model-new") != 0;
+    bool words = false;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "model-new") == 0)
+            return false;
+        words = words || argv[i][0] != '-';
+    }
+    return words;
 }
 
 int command_run(int argc, char **argv)

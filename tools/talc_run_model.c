@@ -40,9 +40,9 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-/* Three numbers with commas between, or one for all. */
-static void read_pixels(struct argp_state *state, const char *option, const char *text,
-                        double numbers[3])
+/* Three numbers with commas between, or one for all; how many. */
+static int read_pixels(struct argp_state *state, const char *option, const char *text,
+                       double numbers[3])
 {
     char *end = (char *)text;
     int count = 0;
@@ -56,8 +56,9 @@ static void read_pixels(struct argp_state *state, const char *option, const char
     } while (*end == ',');
     if (count == 2)
         argp_error(state, "%s: '%s' has 2 numbers, not 1 or 3", option, TALC_SHOWN(text));
-    for (; count < 3; count++)
-        numbers[count] = numbers[0];
+    for (int i = count; i < 3; i++)
+        numbers[i] = numbers[0];
+    return count;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -77,12 +78,18 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->top = tool_count(state, "--top", argument, 1);
         return 0;
     case KEY_MEAN:
-        read_pixels(state, "--mean", argument, self->model.pixels.mean);
-        self->model.pixels.given = true;
+        self->model.pixels.means = read_pixels(state, "--mean", argument, self->model.pixels.mean);
         return 0;
     case KEY_DEVIATION:
-        read_pixels(state, "--std", argument, self->model.pixels.deviation);
-        self->model.pixels.given = true;
+        self->model.pixels.deviations =
+            read_pixels(state, "--std", argument, self->model.pixels.deviation);
+        for (int i = 0; i < 3; i++)
+            if (!(self->model.pixels.deviation[i] > 0))
+                argp_error(state, "--std: '%s' is no deviation, which is above 0",
+                           TALC_SHOWN(argument));
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which network? `talc summary` lists them; and there is model-new");
         return 0;
     default:
         return model_parse(key, argument, state);
@@ -91,7 +98,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 // ---- Classes ------------------------------------------------------------------------------------------------
 
-/* The lines of a file, in one block, *text, which is to be freed in any case; *count of them. NULL with a failure. */
+/* The lines of a file but for empty ones at its end, in one block, *text, which is to be freed in any case; *count of them. NULL with a failure. */
 static char **read_labels(const char *path, char **text, int64_t *count)
 {
     char **lines = NULL;
@@ -103,8 +110,13 @@ static char **read_labels(const char *path, char **text, int64_t *count)
                   file == NULL || ferror(file) ? strerror(errno) : "it is empty");
     if (file != NULL)
         fclose(file);
-    for (char *line = talc_failed() ? NULL : strtok(*text, "\r\n"); line != NULL;
-         line = strtok(NULL, "\r\n")) {
+    for (char *line = talc_failed() ? NULL : *text, *next;
+         line != NULL && line[strspn(line, "\r\n")] != '\0'; line = next) {
+        char *end = line + strcspn(line, "\n");
+        next = *end == '\n' ? end + 1 : end;
+        if (end > line && end[-1] == '\r')
+            end--;
+        *end = '\0';
         char **grown = realloc(lines, (size_t)(*count + 1) * sizeof *lines);
         if (grown == NULL) {
             talc_fail(TALC_NO_MEMORY, "no memory for the labels of '%s'", TALC_SHOWN(path));

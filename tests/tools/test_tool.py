@@ -161,6 +161,9 @@ class Basics(Tool):
         self.fails(2, "--repeat: 101 is more than 100", "bench", "--repeat", "101")
         self.fails(2, "there is no network 'resnet'; there are lenet, .*resnet101", "run", "resnet")
         self.fails(2, "which network", "run")
+        self.fails(2, "there is no network 'nosuch'; there are lenet, ", "run", "--top", "2", "nosuch")
+        self.ok("run", "--device", "cpu", "--top", "2", "lenet")
+        self.ok("bench", "--device", "cpu", "--batch", "2", "lenet")
 
     def test_failures(self):
         self.fails(1, r"^talc info: device_get: there is no device 'tpu'", "info", "--device", "tpu")
@@ -652,16 +655,17 @@ class Networks(Tool):
     def test_run_with_weights_and_labels(self):
         weights, output, labels = self.saved(), self.path("y.npy"), self.path("labels.txt")
         with open(labels, "w") as file:
-            file.write("\n" + "".join(f"digit {i}\n" for i in range(10)))  # an empty line is no label
+            file.write("".join(f"digit {i}\r\n" for i in range(10)) + "\n\n")  # empty lines at the end are no labels
         done = self.json("run", "lenet", "--weights", weights, "--batch", "2", "--output", output, "--top", "3", "--labels", labels)
         self.assertEqual(read_npy(output), ([2, 10], 2 * [float(i) for i in range(10, 0, -1)]))
         self.assertEqual([c["label"] for c in done["classes"][1]], ["digit 0", "digit 1", "digit 2"])
         self.assertAlmostEqual(done["classes"][0][0]["probability"], 0.6321492, 6)  # (1 - 1/e) / (1 - exp(-10))
         text = self.ok("run", "lenet", "--weights", weights, "--labels", labels)
         self.assertRegex(text, r"image 0\n +63.215 % +0  digit 0\n$")
-        with open(labels, "a") as file:
-            file.write("one more\n")
-        self.fails(2, "labels.txt' has 11 labels, lenet has 10 classes", "run", "lenet", "--labels", labels)
+        for lines, count in (10 * ["digit"] + ["one more"], 11), (3 * ["digit"] + [""] + 7 * ["digit"], 11), (["", "digit"], 2), (9 * ["digit"], 9):
+            with open(labels, "w") as file:
+                file.write("\n".join(lines))
+            self.fails(2, f"labels.txt' has {count} labels, lenet has 10 classes", "run", "lenet", "--labels", labels)
         self.fails(2, "nowhere", "run", "lenet", "--labels", self.path("nowhere"))
         self.fails(2, "cannot be read: Is a directory", "run", "lenet", "--labels", os.path.dirname(labels))
         self.fails(2, "--top 11 is more than the 10 classes", "run", "lenet", "--top", "11")
@@ -693,6 +697,10 @@ class Networks(Tool):
         self.ok("run", "resnet20", "--input", x, "--output", self.path("npy.npy"))
         self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("png.npy"), "--mean", "0.5", "--std", ".25,.25,.25")
         self.assertEqual(read_npy(self.path("png.npy")), read_npy(self.path("npy.npy")))
+        for option, numbers in ("--mean", "0.485,0.456,0.406"), ("--std", "0.229,0.224,0.225"):  # the other is ImageNet's then too
+            self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("one.npy"), option, numbers)
+            self.ok("run", "resnet20", "--input", self.path("x.png"), "--output", self.path("png.npy"))
+            self.assertEqual(read_npy(self.path("one.npy")), read_npy(self.path("png.npy")))
         self.ok("summary", "resnet20", "--input", self.path("x.png"))
         write_npy(self.path("nan.npy"), [1, 1, 28, 28], [math.nan] * 784)
         text = self.ok("run", "lenet", "--input", self.path("nan.npy"), "--top", "3")
@@ -713,6 +721,11 @@ class Networks(Tool):
             self.fails(2, r"the network is made for \[N,3,256,256\]: ", *command, "unet", "--input", "1x3x50x50")
         self.fails(2, "--mean: '1,2' has 2 numbers, not 1 or 3", "run", "lenet", "--mean", "1,2")
         self.fails(2, "--std: '1,2,3,4' is not a number", "run", "lenet", "--std", "1,2,3,4")
+        self.fails(2, "--std: '1,0,1' is no deviation", "run", "lenet", "--std", "1,0,1")
+        write_png(self.path("grey.png"), 28, 28, bytes(28 * 28), color_type=0)
+        self.fails(2, "--mean has 3 numbers, lenet has 1 channel$", "run", "lenet", "--input", self.path("grey.png"), "--mean", "1,2,3")
+        self.fails(2, "--mean and --std are of a PNG's pixels, and there is none", "run", "lenet", "--mean", "0.5")
+        self.fails(2, "--batch is 3, '2x1x28x28' has 2 images", "run", "lenet", "--batch", "3", "--input", "2x1x28x28")
 
     def test_a_checkpoint_of_pytorch(self):
         for name in "x.pt", "x.pth":
