@@ -8,7 +8,7 @@
 /// comparison is 0 or 1 in the data's type and has no gradient.
 ///
 /// Values are type-generic: in C through <tgmath.h>, in C++ through overloading, so f32 data is computed in f32, and a number with a
-/// point is cast to T. NaN propagates through every value; gradients at a NaN are those of some number. log1p takes numbers from 0 to 1.
+/// point is cast to T. NaN propagates to every value, but not to every gradient. log1p takes numbers from 0 to 1.
 #ifndef TALC_OPS_ELEMENTWISE_TABLE_H
 #define TALC_OPS_ELEMENTWISE_TABLE_H
 
@@ -34,7 +34,7 @@ enum {
 #define TALC_GELU_ARGUMENT(x)  ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
 #define TALC_GELU_SLOPE(x)     ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
 
-/* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 x (1 + t) by it. */
+/* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 (1 + t) by it, which x follows as a factor only after t: 4 x may overflow. */
 #define TALC_MISH_DIVISOR(x)   ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))
 #define TALC_MISH_SLOPE(x)     (4 * (1 + t) / TALC_MISH_DIVISOR(x))
 

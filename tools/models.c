@@ -28,7 +28,7 @@ error_t model_parse(int key, char *argument, struct argp_state *state)
         return 0;
     case MODEL_BATCH:
         self->batch = tool_count(state, "--batch", argument, 1);
-        self->counted = true;
+        self->batch_given = true;
         return 0;
     case MODEL_SEED:
         self->seed = tool_count(state, "--seed", argument, 0);
@@ -118,9 +118,9 @@ static talc_tensor *read_image(const network *self, const char *path, const mode
     talc_image_options options = { .channels = self->image.channels,
                                    .height = self->image.height,
                                    .width = self->image.width };
-    return pixel_numbers(self, "--mean", pixels->means, pixels->mean, means, options.mean) &&
-                   pixel_numbers(self, "--std", pixels->deviations, pixels->deviation, deviations,
-                                 options.deviation)
+    return pixel_numbers(self, "--mean", pixels->mean_count, pixels->mean, means, options.mean) &&
+                   pixel_numbers(self, "--std", pixels->deviation_count, pixels->deviation,
+                                 deviations, options.deviation)
                ? talc_image_load(path, &options)
                : NULL;
 }
@@ -132,7 +132,7 @@ talc_tensor *model_input(const model_arguments *self)
     talc_dims dims;
     const bool is_shape = text != NULL && read_shape(text, &dims),
                is_png = text != NULL && !is_shape && !ends_with(text, ".npy");
-    if (!is_png && self->pixels.means + self->pixels.deviations > 0) {
+    if (!is_png && self->pixels.mean_count + self->pixels.deviation_count > 0) {
         talc_fail(TALC_BAD_ARGUMENT, "--mean and --std are of a PNG's pixels, and there is none");
         return NULL;
     }
@@ -151,7 +151,7 @@ talc_tensor *model_input(const model_arguments *self)
     else if (x->rank != 4 || x->dims[1] != of->image.channels)
         talc_fail(TALC_BAD_SHAPE, "%s: '%s' is %s, the network takes [N,%" PRId64 ",H,W]", of->name,
                   TALC_SHOWN(text), talc_dims_text(talc_dims_of(x), shape), of->image.channels);
-    else if (self->counted && x->dims[0] != self->batch)
+    else if (self->batch_given && x->dims[0] != self->batch)
         talc_fail(TALC_BAD_ARGUMENT, "--batch is %" PRId64 ", '%s' has %" PRId64 " images",
                   self->batch, TALC_SHOWN(text), x->dims[0]);
     return talc_failed() ? NULL : x;

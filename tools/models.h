@@ -12,7 +12,7 @@ const network *model_find(const char *name);
 /// and 1.
 typedef struct model_pixels {
     double mean[3], deviation[3];
-    int means, deviations; ///< how many were given: 0, 1 for all channels, 3
+    int mean_count, deviation_count; ///< how many were given: 0, 1 for all channels, 3
 } model_pixels;
 
 /// The arguments that commands for a network share; each begins its own with them.
@@ -23,7 +23,7 @@ typedef struct model_arguments {
     const char *
         input; ///< "2x3x64x64" for random images of that shape, X.npy, or a PNG file of the network's own size
     int64_t batch; ///< without an input: random images
-    bool counted;  ///< whether --batch was given
+    bool batch_given;
     int64_t seed;
     int64_t classes; ///< 0: the network's own
     model_pixels pixels;

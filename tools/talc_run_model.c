@@ -40,7 +40,7 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-/* Three numbers with commas between, or one for all; how many. */
+/* Reads three numbers with commas between, or one for all, and returns how many. */
 static int read_pixels(struct argp_state *state, const char *option, const char *text,
                        double numbers[3])
 {
@@ -78,10 +78,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         self->top = tool_count(state, "--top", argument, 1);
         return 0;
     case KEY_MEAN:
-        self->model.pixels.means = read_pixels(state, "--mean", argument, self->model.pixels.mean);
+        self->model.pixels.mean_count =
+            read_pixels(state, "--mean", argument, self->model.pixels.mean);
         return 0;
     case KEY_DEVIATION:
-        self->model.pixels.deviations =
+        self->model.pixels.deviation_count =
             read_pixels(state, "--std", argument, self->model.pixels.deviation);
         for (int i = 0; i < 3; i++)
             if (!(self->model.pixels.deviation[i] > 0))
