@@ -88,6 +88,51 @@ static __device__ __forceinline__ int pair_bit(int channel)
     return channel % 2 * 16 + channel % 32 / 2 + channel / 32 * 32;
 }
 
+/// What the elements of a patch are like.
+struct patch_measure {
+    float largest; ///< magnitude, before scaling
+    unsigned tiny; ///< how many are too small after it
+};
+
+/// Scales an item and writes it in halves, at 16 bytes a channel group; infinities are written as NaN where it is CAREFUL. Of the channels that are
+/// tiny, and with NONZERO of those that are not zero, the result has the pair_bit.
+template <typename Form, bool IS_CAREFUL, bool NONZERO = false>
+static __device__ __forceinline__ unsigned put_item(const gemm_problem &p, float (&v)[STEP],
+                                                    float scale, char *to, unsigned plane_bytes,
+                                                    unsigned low, patch_measure &measure)
+{
+    unsigned smallest = ~0u, bits = 0;
+#pragma unroll
+    for (int i = 0; i < STEP; i++) {
+        if (IS_CAREFUL && isinf(v[i]))
+            v[i] = __int_as_float(0x7fffffff);
+        measure.largest = fmaxf(measure.largest, fabsf(v[i]));
+        v[i] *= scale;
+        smallest = min(smallest, tininess(v[i]));
+    }
+    if (smallest < p.least)
+#pragma unroll
+        for (int i = 0; i < STEP; i++)
+            if (tininess(v[i]) < p.least)
+                measure.tiny++, bits |= 1u << pair_bit(i);
+#pragma unroll
+    for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
+        uint4 high, rest;
+        split_eight(v + k, high, rest);
+        *(uint4 *)to = high;
+        if (NONZERO) {
+            const unsigned pairs[] = { high.x, high.y, high.z, high.w };
+#pragma unroll
+            for (int i = 0; i < PLANE; i += 2)
+                bits |= __hneu2_mask(*(const __half2 *)&pairs[i / 2], __half2{}) &
+                        0x10001u << pair_bit(k + i);
+        }
+        if (Form::PRODUCTS == 3)
+            *(uint4 *)(to + low) = rest;
+    }
+    return bits;
+}
+
 /// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
 /// scaling, `nonzero`, unless NULL, has a pair_bit for each channel that the thread found not to be zero.
 template <typename Form, patch_kind KIND>
@@ -98,8 +143,7 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
     const int count = p.phases * p.positions, channels = p.in - chunk * p.channels;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
-    float largest = 0;
-    unsigned few = 0;
+    patch_measure measure = {};
     uint64_t other = 0;
     /* Goes on to the channels after those that are loaded. */
     auto load = [&](float(&v)[STEP], patch_item &item) {
@@ -123,36 +167,11 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         }
     };
     auto store = [&](float(&v)[STEP], const patch_item &item) {
-        unsigned smallest = ~0u, bits = 0;
-#pragma unroll
-        for (int i = 0; i < STEP; i++) {
-            if (KIND != PLAIN && isinf(v[i]))
-                v[i] = __int_as_float(0x7fffffff);
-            largest = fmaxf(largest, fabsf(v[i]));
-            v[i] *= scale;
-            smallest = min(smallest, tininess(v[i]));
-        }
-        if (smallest < p.least)
-#pragma unroll
-            for (int i = 0; i < STEP; i++)
-                if (tininess(v[i]) < p.least)
-                    few++, bits |= 1u << pair_bit(i);
         char *to = patch + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
-#pragma unroll
-        for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
-            uint4 high, rest;
-            split_eight(v + k, high, rest);
-            *(uint4 *)to = high;
-            if (nonzero != nullptr) {
-                const unsigned pairs[] = { high.x, high.y, high.z, high.w };
-#pragma unroll
-                for (int i = 0; i < PLANE; i += 2)
-                    bits |= __hneu2_mask(*(const __half2 *)&pairs[i / 2], __half2{}) &
-                            0x10001u << pair_bit(k + i);
-            }
-            if (Form::PRODUCTS == 3)
-                *(uint4 *)(to + low) = rest;
-        }
+        const unsigned bits =
+            nonzero == nullptr
+                ? put_item<Form, KIND != PLAIN>(p, v, scale, to, plane_bytes, low, measure)
+                : put_item<Form, KIND != PLAIN, true>(p, v, scale, to, plane_bytes, low, measure);
         if (nonzero != nullptr)
             other |= (uint64_t)bits << item.channel % 32 / 2 << item.channel / 32 * 32;
     };
@@ -166,8 +185,8 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         store(v, item);
         go_on(item);
     }
-    most = largest;
-    tiny = few;
+    most = measure.largest;
+    tiny = measure.tiny;
     if (nonzero != nullptr)
         *nonzero = other;
 }
