@@ -118,6 +118,10 @@ const char *const talc_check_edges[] = {
     "n2c80h9w10o72k3x3s2x2p2x2d2x2g2_bias{|_dx}", "n9c64h15w14o130k1x1_bias_relu{|_dx}", "n3c20h40w41o48k3x3p1x1_residual_tanh",
     "n1c32h12w12o32k3x3s3x3p1x1_dx", "n3c40h15w13o33k5x3s2x1p2x1_dx",
 
+    /* Rows copied whole, of several images; whole images; padding wider than the rows between them; parts of the channels. */
+    "n3c32h14w12o64k3x3p1x1_bias_residual_relu", "n9c32h7w7o128k3x3p1x1_residual", "n5c16h9w20o80k5x3p3x1",
+    "n3c48h10w28o96k3x5p2x2g3_bias_silu", "n40c32h3w5o64k3x3p4x1",
+
     /* Depthwise, then pointwise: channels, output channels and widths around vectors and tiles. */
     "separable_conv2d:n2c1h5w7o1k3x3p1x1g1+o{1|3}", "separable_conv2d:n1c2h5w14o2k3x3g2+o7",
     "separable_conv2d:n1c7h7w7o7k3x3p1x1g7+o{8|9}_bias", "separable_conv2d:n1c8h6w{7|14|17|33|35|66}o8k3x3p1x1g8_relu+o8",

@@ -7,6 +7,7 @@
 /// taps; two warpgroups multiply. Each has 64 output channels of 256 positions: 8 rows of 32, or 256 that run on over the ends of
 /// rows and images, where those are short. At a stride the patch is divided into the phases that taps reach. Where channels are few,
 /// each phase counts as channels instead.
+/// Where patches are ranges of whole rows and reductions are short, rows are copied to shared memory first, in bulk (staged.cuh).
 /// Weights go straight from memory to the threads that hold them as the first operand, through a ring in shared memory.
 ///
 /// Arithmetic: operands are scaled by powers of two, patch by patch and channel by channel, into the range of f16. STRICT splits them
@@ -22,13 +23,18 @@
 using namespace talc;
 
 /// By wgmma, whose second operand is the patch itself.
-template <int COUNT> struct wgmma_form {
-    static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = 256,
+template <int COUNT, bool IS_STAGED = false> struct wgmma_form {
+    static constexpr bool STAGED = IS_STAGED;
+    using staged_form = std::conditional_t<COUNT == 1, wgmma_form<COUNT, true>, void>;
+    static constexpr int PRODUCTS = COUNT, ROWS = 8, LOADERS = STAGED ? 128 : 256,
                          FIRST_LOADER = MULTIPLIERS * 128;
     /* Products of the steps of a run follow one another on the same sums: switching sums costs the tensor cores time. */
-    static constexpr int RUN = COUNT == 3 ? 3 : 2, DEPTH = COUNT == 3 ? 6 : 8;
-    /* Registers of a thread of each task, which begin with 128. */
-    static constexpr int MULTIPLIER_REGISTERS = 200, LOADER_REGISTERS = 56;
+    static constexpr int RUN = COUNT == 3 || STAGED ? 3 : 2, DEPTH = COUNT == 3 ? 6
+                                                                     : STAGED   ? 9
+                                                                                : 8;
+    /* Registers of a thread of each task, which begin with 168 where rows are staged, else with 128. */
+    static constexpr int MULTIPLIER_REGISTERS = STAGED ? 216 : 200,
+                         LOADER_REGISTERS = STAGED ? 72 : 56;
     /* Elements that are loaded in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 1.25 : 1.6;
 
@@ -73,38 +79,64 @@ template <int COUNT> struct wgmma_form {
         auto matrix_of = [&](int s, int b) {
             return shared_matrix{ patch + p.shifts[s] + b * 8, first.stride };
         };
-        for (int s = 0; s < p.steps; s += RUN) {
-            uint4 a[RUN][PARTS<wgmma_form>];
-            __pipeline_wait_prior(DEPTH - RUN);
-            weights.read(a);
-            if constexpr (PRODUCTS == 1) {
+        if constexpr (STAGED) {
+            static_assert(PRODUCTS == 1, "");
+            /* The products of a run begin before those of the one before have ended. */
+            uint4 a[2][RUN][1];
+            auto begin = [&](int s, uint4(&of)[RUN][1]) {
+                __pipeline_wait_prior(DEPTH - RUN);
+                weights.read(of);
                 wgmma_fence();
 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
                     for (int k = 0; k < RUN; k++)
-                        wgmma(sums[b], a[k][0], matrix_of(s + k, b), 1);
+                        wgmma(sums[b], of[k][0], matrix_of(s + k, b), 1);
                 wgmma_commit();
                 weights.fetch();
-                wgmma_wait<0>();
-            } else {
-                weights.fetch();
-#pragma unroll
-                for (int b = 0; b < BLOCKS; b++) {
+                wgmma_wait<1>();
+            };
+#pragma unroll 1
+            for (int s = 0; s < p.steps; s += 2 * RUN) {
+                begin(s, a[0]);
+                if (s + RUN < p.steps)
+                    begin(s + RUN, a[1]);
+            }
+            wgmma_wait<0>();
+        } else {
+            for (int s = 0; s < p.steps; s += RUN) {
+                uint4 a[RUN][PARTS<wgmma_form>];
+                __pipeline_wait_prior(DEPTH - RUN);
+                weights.read(a);
+                if constexpr (PRODUCTS == 1) {
                     wgmma_fence();
 #pragma unroll
-                    for (int k = 0; k < RUN; k++) {
-                        const shared_matrix high = matrix_of(s + k, b),
-                                            rest = { high.at + low, high.stride };
-                        wgmma(part, a[k][PARTS<wgmma_form> - 1], high, k);
-                        wgmma(part, a[k][0], rest, 1);
-                        wgmma(part, a[k][0], high, 1);
-                    }
-                    wgmma_commit();
-                    wgmma_wait<0>();
+                    for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-                    for (int k = 0; k < ROWS * 4; k++)
-                        sums[b][k] += part[k];
+                        for (int k = 0; k < RUN; k++)
+                            wgmma(sums[b], a[k][0], matrix_of(s + k, b), 1);
+                    wgmma_commit();
+                    weights.fetch();
+                    wgmma_wait<0>();
+                } else {
+                    weights.fetch();
+#pragma unroll
+                    for (int b = 0; b < BLOCKS; b++) {
+                        wgmma_fence();
+#pragma unroll
+                        for (int k = 0; k < RUN; k++) {
+                            const shared_matrix high = matrix_of(s + k, b),
+                                                rest = { high.at + low, high.stride };
+                            wgmma(part, a[k][PARTS<wgmma_form> - 1], high, k);
+                            wgmma(part, a[k][0], rest, 1);
+                            wgmma(part, a[k][0], high, 1);
+                        }
+                        wgmma_commit();
+                        wgmma_wait<0>();
+#pragma unroll
+                        for (int k = 0; k < ROWS * 4; k++)
+                            sums[b][k] += part[k];
+                    }
                 }
             }
         }

@@ -15,6 +15,8 @@ template <int COUNT> struct mma_form {
      * matrices while these are multiplied, and a sum waits for the one before. */
     static constexpr int PRODUCTS = COUNT, ROWS = 4, LOADERS = 128,
                          FIRST_LOADER = MULTIPLIERS * 128;
+    static constexpr bool STAGED = false;
+    using staged_form = void;
     static constexpr int RUN = COUNT == 3 ? 1 : 2, DEPTH = COUNT == 3 ? 3 : 6;
     /* Elements that are loaded in a clock cycle. */
     static constexpr double LOADS = COUNT == 3 ? 0.8 : 1;

@@ -28,6 +28,7 @@ using namespace talc;
 template <int COUNT> struct packing_form {
     static constexpr int PRODUCTS = COUNT, ROWS = TILE / STEP, LOADERS = 256, FIRST_LOADER = 0;
     static constexpr int RUN = 1, DEPTH = 0;
+    static constexpr bool STAGED = false;
 };
 
 template <int COUNT> constexpr int talc::TILE_COLUMNS<packing_form<COUNT>> = STEP;
@@ -391,7 +392,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
                              int arrangement, int channels, gemm_problem &x, gemm_problem &dy)
 {
     if (!gemm_problem_of<Form>(p, x) ||
-        !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false }))
+        !gemm_shape<Form>(x, p, gpu, { arrangement, channels, 0, false, false }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.part_chunks = x.chunks;

@@ -4,6 +4,7 @@
 
 #include "backends/cuda/conv2d/implicit_gemm/patch.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/results.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/staged.cuh"
 #include "backends/cuda/conv2d/implicit_gemm/weights.cuh"
 
 namespace talc
@@ -60,7 +61,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             if (lag-- == 1 && warpgroup == 0)
                 barrier_arrive_at<2, MULTIPLIERS * 128>();
         }
-        store_results<Form::ROWS>(p, t, sums, kept, results);
+        store_results<Form>(p, t, sums, kept, results);
     }
     __pipeline_wait_prior(0);
 }
@@ -73,20 +74,30 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     __shared__ __align__(8) uint64_t barriers[2 * MAX_BUFFERS];
     __shared__ patch_note notes[MAX_BUFFERS];
     __shared__ unsigned measured[MAX_BUFFERS][2];
-    char *patches = shared, *ring = patches + p.buffers * p.patch_bytes;
-    char *results = ring + RING<Form>;
+    __shared__ __align__(8) uint64_t staged[STAGES];
+    __shared__ float zero;
+    __shared__ int places[Form::STAGED ? STAGED_POSITIONS : 1];
+    char *patches = shared, *stages = patches + p.buffers * p.patch_bytes;
+    char *ring = stages + p.stages * p.stage_bytes, *results = ring + RING<Form>;
     const uint32_t full = shared_address(barriers), empty = full + 8 * MAX_BUFFERS;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
             barrier_init(full + 8 * i, Form::LOADERS);
             barrier_init(empty + 8 * i, MULTIPLIERS * 4);
         }
+        for (int i = 0; i < p.stages; i++)
+            barrier_init(shared_address(staged + i), 1);
+        zero = 0;
         fence_barrier_init();
     }
     __syncthreads();
     if (threadIdx.x >= MULTIPLIERS * 128) {
         Form::begin_loading();
-        load_patches<Form>(p, patches, notes, measured, full, empty);
+        if constexpr (Form::STAGED)
+            load_staged<Form>(p, patches, (float *)stages, places, &zero, notes, measured, full,
+                              empty, shared_address(staged));
+        else
+            load_patches<Form>(p, patches, notes, measured, full, empty);
     } else {
         Form::begin_multiplying();
         multiply<Form>(p, patches, notes, ring, results, full, empty);

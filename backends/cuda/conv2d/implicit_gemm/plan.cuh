@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CUDA_CONV2D_IMPLICIT_GEMM_PLAN_CUH
 
 #include "backends/cuda/conv2d/implicit_gemm/results.cuh"
+#include "backends/cuda/conv2d/implicit_gemm/staged.cuh"
 #include "tensor/extent.h"
 
 #include <cmath>
@@ -16,6 +17,11 @@ inline int64_t gemm_shared_most(const talc_cuda_state &gpu)
 {
     return gpu.block_shared - 1024;
 }
+/// What is left of it where each position's place is noted.
+template <typename Form> inline int64_t gemm_shared_room(const talc_cuda_state &gpu)
+{
+    return gemm_shared_most(gpu) - (Form::STAGED ? STAGED_POSITIONS * (int)sizeof(int) : 0);
+}
 
 /// Columns of a tile that does not run on over the ends of rows.
 template <typename Form> constexpr int TILE_COLUMNS = COLUMNS;
@@ -27,7 +33,8 @@ inline int64_t gemm_result_bytes(const gemm_problem &g)
 
 template <typename Form> inline size_t gemm_shared_bytes(const gemm_problem &g)
 {
-    return (size_t)(g.buffers * g.patch_bytes + RING<Form> + gemm_result_bytes(g));
+    return (size_t)(g.buffers * g.patch_bytes + g.stages * g.stage_bytes + RING<Form> +
+                    gemm_result_bytes(g));
 }
 
 inline int64_t gemm_channel_rows(const gemm_problem &g)
@@ -79,11 +86,11 @@ enum gemm_arrangement {
     ARRANGEMENTS
 };
 
-/// What a plan keeps: the arrangement, the channels of a patch, the patches of a part of a tile (0: all), and whether the phases of the
-/// stride are channels.
+/// What a plan keeps: the arrangement, the channels of a patch, the patches of a part of a tile (0: all), whether the phases of the
+/// stride are channels, and whether patches are made from staged rows.
 struct gemm_choice {
     int arrangement, channels, part_chunks;
-    bool folded;
+    bool folded, staged;
 };
 
 /// Divides each tile's chunks into parts.
@@ -124,6 +131,27 @@ template <typename Form> inline size_t gemm_kept_bytes(const gemm_problem &g)
 template <typename Form> inline size_t gemm_workspace(const gemm_problem &g)
 {
     return gemm_kept_bytes<Form>(g) + gemm_doubts_bytes(g) + gemm_parts_bytes(g);
+}
+
+/// Fills in the stages of a flat tile's patches (staged.cuh); false where there are none.
+template <typename Form>
+inline bool gemm_stage(gemm_problem &g, const talc_conv2d_problem *p, int channels)
+{
+    if (!g.flat || g.folded || g.phases > 1 || p->stride_h * p->stride_w != 1 ||
+        p->padding_mode != TALC_PADDING_ZEROS || channels != STEP || g.group_in % STEP != 0 ||
+        g.positions > STAGED_POSITIONS)
+        return false;
+    const int64_t plane = p->H * p->W, image = (int64_t)g.pitch * g.image_rows;
+    const int64_t rows = talc_ceil_div(g.positions - 1, g.pitch) + 1,
+                  images = talc_ceil_div(g.positions - 1, image) + 1;
+    g.stage_rows = p->W % 4 == 0;
+    const int64_t bytes = STEP * 4 * (g.stage_rows ? rows * p->W : images * plane);
+    if (bytes > 1 << 20)
+        return false;
+    g.stage_step = (int)(g.stage_rows ? rows * p->W : plane);
+    g.stage_bytes = (int)talc_ceil_div(bytes, 128) * 128;
+    g.stages = STAGES;
+    return true;
 }
 
 /// Fills in the tiles and patches of a choice; false when they do not fit.
@@ -195,7 +223,12 @@ inline bool gemm_shape(gemm_problem &g, const talc_conv2d_problem *p, const talc
         return false;
     g.patch_bytes = (int)((PARTS<Form> * channels * 2 * units + 127) / 128 * 128);
     g.result_bytes = (int)sizeof(warp_results<Form::ROWS>) + (g.carry ? CARRIED_BYTES<Form> : 0);
-    const int64_t room = gemm_shared_most(gpu) - RING<Form> - gemm_result_bytes(g);
+    int64_t room = gemm_shared_room<Form>(gpu) - RING<Form> - gemm_result_bytes(g);
+    if (Form::STAGED) {
+        if (!gemm_stage<Form>(g, p, channels))
+            return false;
+        room -= g.stages * g.stage_bytes;
+    }
     const int64_t buffers = room / g.patch_bytes;
     g.buffers = (int)(buffers < MAX_BUFFERS ? buffers : MAX_BUFFERS);
     g.channel_tiles = (int)talc_ceil_div(g.group_out, CHANNELS * (same ? 2 : 1));
@@ -251,7 +284,10 @@ inline double gemm_seconds(const gemm_problem &g, const talc_cuda_state &gpu)
                            : g.carry            ? 12000 + 12000. / g.column_tiles
                                                 : 18000;
     const double products = steps * 1.1 + results * Form::ROWS / 8,
-                 loads = loaded / Form::LOADS + 1500. * g.part_chunks;
+                 loads = Form::STAGED
+                             ? g.part_chunks *
+                                   (350. + 500 * (double)talc_ceil_div(g.positions, Form::LOADERS))
+                             : loaded / Form::LOADS + 1500. * g.part_chunks;
     const double most = products > loads ? products : loads;
     const double tile = most + (g.buffers == 1 ? 0.5 : 0.15) * (products + loads - most) + 500;
     const int64_t run = tiles_of_run(g);
@@ -321,14 +357,21 @@ inline bool gemm_choose(const talc_conv2d_problem *p, const talc_cuda_state &gpu
         if (folded && (all > MAX_FOLDED || p->H * p->W * g.group_in > INT_MAX))
             break;
         for (int arrangement = 0; arrangement < ARRANGEMENTS; arrangement++)
-            for (int64_t channels = all < 64 ? all : 64; channels >= STEP; channels -= STEP) {
-                gemm_choice tried = { arrangement, (int)channels, 0, folded != 0 };
+            for (int64_t channels = Form::STAGED ? STEP
+                                    : all < 64   ? all
+                                                 : 64;
+                 channels >= STEP; channels -= STEP) {
+                gemm_choice tried = { arrangement, (int)channels, 0, folded != 0, Form::STAGED };
                 if (!gemm_shape<Form>(g, p, gpu, tried))
                     continue;
                 const int most = g.carry || g.tiles > 2 * gpu.multiprocessors ? 1 : g.chunks;
                 for (int splits = 1; splits <= most; splits++) {
                     tried.part_chunks = (int)talc_ceil_div(g.chunks, splits);
                     gemm_split(g, tried.part_chunks);
+                    /* In longer reductions patches of more channels pay, unless parts of them run at once. */
+                    if (Form::STAGED && (tried.part_chunks > STAGED_CHUNKS ||
+                                         (g.splits > 1 && g.tiles > gpu.multiprocessors)))
+                        continue;
                     if (splits > 1 && gemm_workspace<Form>(g) > limit)
                         break;
                     const double time = gemm_seconds<Form>(g, gpu);

@@ -18,7 +18,8 @@ constexpr int MULTIPLIERS = 2;
 constexpr int STEP = 16, PLANE = 8;
 /* A Form of the kernel, in implicit_gemm.cu and implicit_gemm_mma.cu, has the instructions that multiply and what suits them: PRODUCTS
  * of f16 for one of f32, LOADERS, threads that load, DEPTH, steps of weights that are on their way to each thread, and RUN, steps that
- * these come in. */
+ * these come in. STAGED: its patches are made from staged rows; staged_form is the Form
+ * that does so beside another, or void. */
 /// Of an element in shared memory: its high part and, for three products, its low part.
 template <typename Form> constexpr int PARTS = Form::PRODUCTS == 3 ? 2 : 1;
 /// Bytes of the weights in shared memory.
@@ -71,7 +72,11 @@ struct gemm_problem {
     int channel_tiles, row_tiles, column_tiles, pixel_tiles, tiles;
     int tile_rows, tile_columns;
     int patch_bytes, buffers;
-    int result_bytes; ///< of a warp in shared memory
+    int result_bytes;        ///< of a warp in shared memory
+    int stages, stage_bytes; ///< of rows of x that patches are made from (staged.cuh)
+    int stage_step;          ///< floats from one channel to the next
+    bool stage_rows;         ///< of the rows that a patch needs; else of all rows of its images
+    bool aligned;            ///< x, to 16 bytes
     int lag; ///< chunks that the second warpgroup stays behind the first: one stores its results while the other multiplies
     unsigned least;                 ///< tininess of elements, scaled, that are tiny
     float coefficient;              ///< of the count of tiny elements

@@ -377,12 +377,82 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         mend(p, a, results, nullptr, [](int, int) { return 0; });
 }
 
-/// Ends a warp's sums of tile `t` and writes them; those that may have lost the products of tiny elements, and NaN, are computed again.
+/// The same of a warp with all its channels, which takes more registers: the residual's elements of a row are loaded before the row in front of
+/// it is written.
 template <int ROWS>
+static __device__ __forceinline__ void store_full_positions(const gemm_problem &p, int t,
+                                                            const float (&sums)[BLOCKS][ROWS * 4],
+                                                            warp_results<ROWS> *results)
+{
+    constexpr int AT_ONCE = 4;
+    const gemm_tile a = tile_of(p, t);
+    const warp_part w = part_of(p, a);
+    const int64_t plane = (int64_t)p.OH * p.OW;
+    const float4 scale[2] = { results->scales[w.lane / 4], results->scales[w.lane / 4 + 8] };
+    float *const to[2] = { &results->row[w.lane / 4][w.lane % 4 * 2],
+                           &results->row[w.lane / 4 + 8][w.lane % 4 * 2] };
+    const float *column = &results->row[0][w.lane];
+    /* Where column `lane` of row `j` is, in the warp's first channel; -1: nowhere. */
+    auto find = [&](int j) {
+        const gemm_place at = place_of(p, a, w.part + j * p.row_shift + w.lane);
+        return at.n < p.N && at.row < p.OH && at.column < p.OW
+                   ? ((int64_t)at.n * p.OC + a.g * p.group_out + w.first) * plane + at.row * p.OW +
+                         at.column
+                   : -1;
+    };
+    float added[16] = {};
+    auto load_added = [&](int64_t from) {
+        if (p.last.residual == nullptr || from < 0)
+            return;
+        const float *x = p.last.residual + from;
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+            added[c] = *x;
+            /* Or the compiler keeps the multiples of the plane in registers. */
+            asm volatile("add.s64 %0, %0, %1;" : "+l"(x) : "l"(plane * 4));
+        }
+    };
+    int64_t next = find(0);
+    load_added(next);
+#pragma unroll 1
+    for (int j = 0; j < ROWS; j++) {
+        const int64_t from = next;
+        const unsigned inside = __ballot_sync(~0u, from >= 0);
+        next = find(j + 1);
+        results->doubtful[j][w.lane] = 0;
+        if (inside != 0) {
+            take_row<ROWS>(sums, j, scale, to, w.lane, inside, &results->doubtful[j][w.lane]);
+            __syncwarp();
+            float *y = p.y + a.part * p.outputs + from;
+#pragma unroll
+            for (int some = 0; some < 16; some += AT_ONCE) {
+                float v[AT_ONCE];
+#pragma unroll
+                for (int c = 0; c < AT_ONCE; c++)
+                    v[c] = column[(some + c) * RESULT_PITCH] + added[some + c];
+                activate_all<false>(p.last.activation, v);
+                if (from >= 0)
+#pragma unroll
+                    for (int c = 0; c < AT_ONCE; c++) {
+                        *y = v[c];
+                        asm volatile("add.s64 %0, %0, %1;" : "+l"(y) : "l"(plane * 4));
+                    }
+            }
+        }
+        load_added(next);
+        __syncwarp();
+    }
+    if (p.doubts == nullptr)
+        mend(p, a, results, nullptr, [](int, int) { return 0; });
+}
+
+/// Ends a warp's sums of tile `t` and writes them; those that may have lost the products of tiny elements, and NaN, are computed again.
+template <typename Form>
 static __device__ __forceinline__ void store_results(const gemm_problem &p, int t,
-                                                     float (&sums)[BLOCKS][ROWS * 4],
+                                                     float (&sums)[BLOCKS][Form::ROWS * 4],
                                                      sums_note note, char *shared)
 {
+    constexpr int ROWS = Form::ROWS;
     warp_results<ROWS> *results = warp_results_of<ROWS>(p, shared);
     {
         const gemm_tile a = tile_of(p, t);
@@ -410,7 +480,9 @@ static __device__ __forceinline__ void store_results(const gemm_problem &p, int 
                                          least, 0);
         __syncwarp();
     }
-    if (p.flat)
+    if (Form::STAGED && __shfl_sync(~0u, part_of(p, tile_of(p, t)).channels, 0) == 16)
+        store_full_positions<ROWS>(p, t, sums, results);
+    else if (Form::STAGED || p.flat)
         store_positions<ROWS>(p, t, sums, results);
     else
         store_rows<ROWS>(p, t, sums, results, (float *)(results + 1));

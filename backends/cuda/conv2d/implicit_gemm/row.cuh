@@ -9,6 +9,8 @@
 #include "backends/cuda/conv2d/turned.h"
 #include "backends/cuda/device/counter.h"
 
+#include <type_traits>
+
 namespace talc
 {
 
@@ -58,25 +60,33 @@ static const char *plan_of(const talc_device *device, const talc_conv2d_problem 
     if (Form::PRODUCTS == 3 && fewest_products(p) < LEAST_PRODUCTS)
         return "sums of fewer than 16 products";
     gemm_choice choice;
-    if (!gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds))
+    bool fits = gemm_choose<Form>(p, gpu, g, limit, choice, plan->seconds);
+    if constexpr (!std::is_void_v<typename Form::staged_form>) {
+        gemm_problem staged = g;
+        gemm_choice other;
+        double seconds;
+        if (gemm_choose<typename Form::staged_form>(p, gpu, staged, limit, other, seconds) &&
+            (!fits || seconds < plan->seconds)) {
+            fits = true;
+            g = staged, choice = other, plan->seconds = seconds;
+        }
+    }
+    if (!fits)
         return "the patch under a tile does not fit shared memory";
     if (p->residual) /* is read where results wait for it, at a third of memory's rate */
         plan->seconds += (double)g.outputs * sizeof(float) / 1.4e12;
     plan->workspace = gemm_workspace<Form>(g);
     plan->kept = gemm_kept_bytes<Form>(g);
-    plan->kept_form = gemm_channel_rows(g) << 8 | choice.channels * 2 | choice.folded;
+    plan->kept_form =
+        gemm_channel_rows(g) << 8 | choice.channels * 2 | choice.staged << 1 | choice.folded;
     talc_plan_keep(plan, &choice, sizeof choice);
     return NULL;
 }
 
 template <typename Form>
-static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
-                       const talc_conv2d_arguments *a)
+static talc_status run_as(talc_device *device, const talc_conv2d_problem *p,
+                          const gemm_choice *choice, const talc_conv2d_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
-    const gemm_choice *choice = (const gemm_choice *)talc_plan_own(plan);
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     gemm_problem g = {};
     (void)gemm_problem_of<Form>(p, g);
@@ -88,6 +98,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     int *exponents = (int *)((char *)packed + gemm_packed_bytes<Form>(g));
     const int64_t rows = gemm_channel_rows(g);
     float *thresholds = (float *)(exponents + rows);
+    g.aligned = (uintptr_t)a->x % 16 == 0;
     g.x = (const float *)a->x, g.w = (const float *)a->w, g.y = (float *)a->y;
     g.packed = packed, g.exponents = exponents, g.thresholds = thresholds;
     g.recomputed = talc_cuda_recomputed(device);
@@ -96,7 +107,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const cudaStream_t stream = talc_cuda_stream(device);
     const auto pack = &pack_halves<Form>;
     const auto kernel = &implicit_gemm<Form>;
-    const cudaError_t error = allow_shared(kernel, gemm_shared_most(gpu));
+    const cudaError_t error = allow_shared(kernel, gemm_shared_room<Form>(gpu));
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d", error);
     if (!a->base.kept_ready)
@@ -125,6 +136,20 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         add_parts<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, parts);
     }
     return talc_cuda_launched(device, "conv2d");
+}
+
+template <typename Form>
+static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
+                       const talc_conv2d_arguments *a)
+{
+    const talc_status status = talc_cuda_enter(device, "conv2d");
+    if (status != TALC_OK)
+        return status;
+    const gemm_choice *choice = (const gemm_choice *)talc_plan_own(plan);
+    if constexpr (!std::is_void_v<typename Form::staged_form>)
+        if (choice->staged)
+            return run_as<typename Form::staged_form>(device, p, choice, a);
+    return run_as<Form>(device, p, choice, a);
 }
 
 } // namespace talc
