@@ -81,19 +81,15 @@ static __global__ void __launch_bounds__(THREADS)
     int exponent = sampled_exponent<Form>(p, a, chunk, &sample);
     bool careful = (chunk + 1) * p.channels > p.in;
     for (int round = 0;; round++) {
-        float largest;
-        unsigned tiny;
         /* The class of single products has so few tiny elements that this would not pay. */
         uint64_t nonzero = ~UINT64_C(0), *of_channels = Form::PRODUCTS == 3 ? &nonzero : nullptr;
         const float scale = ldexpf(1, exponent);
-        if (careful)
-            load_patch<Form, CAREFUL>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny,
-                                      of_channels);
-        else
-            load_patch<Form, PLAIN>(p, a, chunk, to + at * p.patch_bytes, scale, largest, tiny,
-                                    of_channels);
-        unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
-        tiny = __reduce_add_sync(~0u, tiny);
+        char *patch = to + at * p.patch_bytes;
+        const patch_measure measure =
+            careful ? load_patch<Form, CAREFUL>(p, a, chunk, patch, scale, of_channels)
+                    : load_patch<Form, PLAIN>(p, a, chunk, patch, scale, of_channels);
+        unsigned most = __reduce_max_sync(~0u, __float_as_uint(measure.largest)),
+                 tiny = __reduce_add_sync(~0u, measure.tiny);
         unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),
                  high = __reduce_or_sync(~0u, (unsigned)(nonzero >> 32));
         unsigned(*of)[4] = measured[round % 2];
@@ -105,7 +101,7 @@ static __global__ void __launch_bounds__(THREADS)
         most = tiny = low = high = 0;
         for (int i = 0; i < WARPS; i++)
             most = max(most, of[i][0]), tiny += of[i][1], low |= of[i][2], high |= of[i][3];
-        largest = __uint_as_float(most);
+        const float largest = __uint_as_float(most);
         int e;
         frexpf(largest, &e);
         if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&

@@ -133,12 +133,13 @@ static __device__ __forceinline__ unsigned put_item(const gemm_problem &p, float
     return bits;
 }
 
-/// Writes one chunk of a patch in halves, scaled. `most` is the largest magnitude before, `tiny` counts what is too small after
-/// scaling, `nonzero`, unless NULL, has a pair_bit for each channel that the thread found not to be zero.
+/// Writes one chunk of a patch in halves, scaled; `nonzero`, unless NULL, has a pair_bit for each channel that the thread found not to be
+/// zero.
 template <typename Form, patch_kind KIND>
-static __device__ __forceinline__ void load_patch(const gemm_problem &p, const gemm_tile &a,
-                                                  int chunk, char *patch, float scale, float &most,
-                                                  unsigned &tiny, uint64_t *nonzero = nullptr)
+static __device__ __forceinline__ patch_measure load_patch(const gemm_problem &p,
+                                                           const gemm_tile &a, int chunk,
+                                                           char *patch, float scale,
+                                                           uint64_t *nonzero = nullptr)
 {
     const int count = p.phases * p.positions, channels = p.in - chunk * p.channels;
     const unsigned plane_bytes = (unsigned)count * 16,
@@ -185,10 +186,43 @@ static __device__ __forceinline__ void load_patch(const gemm_problem &p, const g
         store(v, item);
         go_on(item);
     }
-    most = measure.largest;
-    tiny = measure.tiny;
     if (nonzero != nullptr)
         *nonzero = other;
+    return measure;
+}
+
+/// Writes a patch by write(scale, careful), which returns a thread's patch_measure, until the scale serves: the largest magnitude is below
+/// 2^(TOP + 1) and, unless the scale is the greatest, at least 2^(TOP - RANGE). Begins with the exponent of the patch before. Called by all
+/// loading threads.
+template <typename Form, int RANGE, typename Write>
+static __device__ __forceinline__ patch_note write_scaled(unsigned (&measured)[2], int exponent,
+                                                          bool careful, Write write)
+{
+    const int thread = (int)threadIdx.x - Form::FIRST_LOADER;
+    for (;;) {
+        if (thread == 0)
+            measured[0] = measured[1] = 0;
+        const patch_measure measure = write(power_of_two(exponent), careful);
+        const unsigned most = __reduce_max_sync(~0u, __float_as_uint(measure.largest)),
+                       tiny = __reduce_add_sync(~0u, measure.tiny);
+        barrier_sync<1, Form::LOADERS>();
+        if (thread % WARP == 0) {
+            atomicMax(&measured[0], most);
+            atomicAdd(&measured[1], tiny);
+        }
+        barrier_sync<1, Form::LOADERS>();
+        const float largest = __uint_as_float(measured[0]);
+        int e;
+        frexpf(largest, &e);
+        if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
+                             (e + exponent > TOP - RANGE || exponent == 127)))
+            return { exponent, measured[1] };
+        if (isinf(largest))
+            careful = true;
+        else
+            exponent = min(TOP - e, 127);
+        barrier_sync<1, Form::LOADERS>();
+    }
 }
 
 template <typename Form>
@@ -202,42 +236,17 @@ static __device__ __forceinline__ void load_patches(const gemm_problem &p, char 
         const gemm_tile a = tile_of(p, t);
         for (int chunk = a.chunk; chunk < a.chunk + a.chunks; chunk++) {
             barrier_wait(empty + 8 * buffer, parity);
-            bool careful = (chunk + 1) * p.channels > p.in;
-            for (;;) {
-                if (threadIdx.x - MULTIPLIERS * 128 == 0)
-                    measured[buffer][0] = measured[buffer][1] = 0;
-                const float scale = ldexpf(1, exponent);
-                char *patch = patches + buffer * p.patch_bytes;
-                float largest;
-                unsigned tiny;
-                if (p.folded)
-                    load_patch<Form, FOLDED>(p, a, chunk, patch, scale, largest, tiny);
-                else if (careful)
-                    load_patch<Form, CAREFUL>(p, a, chunk, patch, scale, largest, tiny);
-                else
-                    load_patch<Form, PLAIN>(p, a, chunk, patch, scale, largest, tiny);
-                const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
-                tiny = __reduce_add_sync(~0u, tiny);
-                barrier_sync<1, Form::LOADERS>();
-                if (threadIdx.x % WARP == 0) {
-                    atomicMax(&measured[buffer][0], most);
-                    atomicAdd(&measured[buffer][1], tiny);
-                }
-                barrier_sync<1, Form::LOADERS>();
-                largest = __uint_as_float(measured[buffer][0]);
-                int e;
-                frexpf(largest, &e);
-                if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
-                                     (e + exponent > TOP - 3 || exponent == 127)))
-                    break;
-                if (isinf(largest))
-                    careful = true;
-                else
-                    exponent = min(TOP - e, 127);
-                barrier_sync<1, Form::LOADERS>();
-            }
-            if (threadIdx.x - MULTIPLIERS * 128 == 0)
-                notes[buffer] = { exponent, measured[buffer][1] };
+            char *patch = patches + buffer * p.patch_bytes;
+            const patch_note note = write_scaled<Form, 3>(
+                measured[buffer], exponent, (chunk + 1) * p.channels > p.in,
+                [&](float scale, bool careful) {
+                    return p.folded  ? load_patch<Form, FOLDED>(p, a, chunk, patch, scale)
+                           : careful ? load_patch<Form, CAREFUL>(p, a, chunk, patch, scale)
+                                     : load_patch<Form, PLAIN>(p, a, chunk, patch, scale);
+                });
+            exponent = note.exponent;
+            if (threadIdx.x == Form::FIRST_LOADER)
+                notes[buffer] = note;
             Form::publish();
             barrier_arrive(full + 8 * buffer);
             if (++buffer == p.buffers)

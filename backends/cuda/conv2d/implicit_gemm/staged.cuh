@@ -13,6 +13,7 @@
 namespace talc
 {
 
+/// Of one rows are being split while the other is filled.
 constexpr int STAGES = 2;
 /// Chunks of a reduction at most.
 constexpr int STAGED_CHUNKS = 8;
@@ -124,13 +125,14 @@ static __device__ __forceinline__ void find_staged(const gemm_problem &p, int t,
     }
 }
 
+/// Makes a patch of a stage, in halves, scaled; `zero` is what stands outside of the image.
 template <typename Form, bool IS_CAREFUL>
-static __device__ __forceinline__ void split_stage(const gemm_problem &p, uint32_t stage,
-                                                   uint32_t zero, const int *places, char *patch,
-                                                   float scale, patch_measure &measure)
+static __device__ __forceinline__ patch_measure split_stage(const gemm_problem &p, uint32_t stage,
+                                                            uint32_t zero, const int *places,
+                                                            char *patch, float scale)
 {
     const unsigned plane_bytes = (unsigned)p.positions * 16;
-    measure = {};
+    patch_measure measure = {};
 #pragma unroll 1
     for (int position = (int)threadIdx.x - Form::FIRST_LOADER; position < p.positions;
          position += Form::LOADERS) {
@@ -144,6 +146,7 @@ static __device__ __forceinline__ void split_stage(const gemm_problem &p, uint32
         put_item<Form, IS_CAREFUL>(p, v, scale, patch + position * 16, plane_bytes, 2 * plane_bytes,
                                    measure);
     }
+    return measure;
 }
 
 /// Of the block's loading threads.
@@ -153,10 +156,10 @@ static __device__ __forceinline__ void load_staged(const gemm_problem &p, char *
                                                    patch_note *notes, unsigned (*measured)[2],
                                                    uint32_t full, uint32_t empty, uint32_t staged)
 {
-    /* Of single products, elements 2^-17 of the largest may be tiny. */
-    constexpr int RANGE = Form::PRODUCTS == 1 ? 11 : 3;
-    const int thread = (int)threadIdx.x - Form::FIRST_LOADER;
-    const bool copies = thread < WARP;
+    /* Single products spare a second writing: elements of 2^-17 of the largest may be tiny. */
+    constexpr int RANGE = 11;
+    static_assert(Form::PRODUCTS == 1, "");
+    const bool copies = threadIdx.x < Form::FIRST_LOADER + WARP;
     patch_walk ahead(p), walk(p);
     auto stage_of = [&](int i) { return stages + i * (p.stage_bytes / 4); };
     int buffer = 0, stage = 0, exponent = 0;
@@ -168,42 +171,16 @@ static __device__ __forceinline__ void load_staged(const gemm_problem &p, char *
     while (walk.t < p.tiles) {
         barrier_wait(staged + 8 * stage, stage_parity);
         barrier_wait(empty + 8 * buffer, parity);
-        bool careful = false;
-        for (;;) {
-            if (thread == 0)
-                measured[buffer][0] = measured[buffer][1] = 0;
-            const float scale = power_of_two(exponent);
-            char *patch = patches + buffer * p.patch_bytes;
-            patch_measure measure;
-            const uint32_t from = shared_address(stage_of(stage));
-            if (careful)
-                split_stage<Form, true>(p, from, shared_address(zero), places, patch, scale,
-                                        measure);
-            else
-                split_stage<Form, false>(p, from, shared_address(zero), places, patch, scale,
-                                         measure);
-            const unsigned most = __reduce_max_sync(~0u, __float_as_uint(measure.largest)),
-                           tiny = __reduce_add_sync(~0u, measure.tiny);
-            barrier_sync<1, Form::LOADERS>();
-            if (thread % WARP == 0) {
-                atomicMax(&measured[buffer][0], most);
-                atomicAdd(&measured[buffer][1], tiny);
-            }
-            barrier_sync<1, Form::LOADERS>();
-            const float largest = __uint_as_float(measured[buffer][0]);
-            int e;
-            frexpf(largest, &e);
-            if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
-                                 (e + exponent > TOP - RANGE || exponent == 127)))
-                break;
-            if (isinf(largest))
-                careful = true;
-            else
-                exponent = min(TOP - e, 127);
-            barrier_sync<1, Form::LOADERS>();
-        }
-        if (thread == 0)
-            notes[buffer] = { exponent, measured[buffer][1] };
+        const uint32_t from = shared_address(stage_of(stage)), none = shared_address(zero);
+        char *patch = patches + buffer * p.patch_bytes;
+        const patch_note note = write_scaled<Form, RANGE>(
+            measured[buffer], exponent, false, [&](float scale, bool careful) {
+                return careful ? split_stage<Form, true>(p, from, none, places, patch, scale)
+                               : split_stage<Form, false>(p, from, none, places, patch, scale);
+            });
+        exponent = note.exponent;
+        if (threadIdx.x == Form::FIRST_LOADER)
+            notes[buffer] = note;
         Form::publish();
         barrier_arrive(full + 8 * buffer);
         if (++buffer == p.buffers)
