@@ -119,7 +119,7 @@ const char *const talc_check_edges[] = {
     "n1c32h12w12o32k3x3s3x3p1x1_dx", "n3c40h15w13o33k5x3s2x1p2x1_dx",
 
     /* Rows copied whole, of several images; whole images; padding wider than the rows between them; parts of the channels. */
-    "n3c32h14w12o64k3x3p1x1_bias_residual_relu", "n9c32h7w7o128k3x3p1x1_residual", "n5c16h9w20o80k5x3p3x1",
+    "n3c32h14w12o64k3x3p1x1_bias_residual_relu", "n9c32h7w7o128k3x3p1x1_residual", "n24c16h5w12o80k5x3p3x1",
     "n3c48h10w28o96k3x5p2x2g3_bias_silu", "n40c32h3w5o64k3x3p4x1",
 
     /* Depthwise, then pointwise: channels, output channels and widths around vectors and tiles. */
