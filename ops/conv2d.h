@@ -74,6 +74,10 @@ typedef struct talc_conv2d_problem {
     bool bias;
     bool residual;
     talc_activation activation;
+    /// Sums run over the elements of x that exist, and multiply no zeros around them, which matters
+    /// where a weight is not finite: 0 * inf is NaN. So a backend poses an input gradient to its
+    /// forward kernels, dy being x. Never set in a problem of a call.
+    bool only_inside;
 } talc_conv2d_problem;
 
 /// The problem that a call with these operands poses, after every check of the op.

@@ -17,7 +17,8 @@
 /// (depthwise_register_tiles.cuh), else with planes in shared memory (depthwise_tiles.cuh). What none of these has kernels for,
 /// as other extents or dilation, is done one output a thread.
 ///
-/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out.
+/// Sums are in the data's type, taps in order; a weight over padding is multiplied by zero or left out. Of weights that are not finite,
+/// which that makes a difference for, sums are computed again by the formula (window_sum.cuh).
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/depthwise_register_tiles.cuh"
 #include "backends/cuda/conv2d/depthwise_tiles.cuh"
@@ -32,6 +33,7 @@ template <typename T> struct depthwise_problem : plane_sizes {
     epilogue<T> last;
     divisor<uint32_t> channels, multiplier; ///< OC and M
     warp_tiling tiling;
+    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
 };
 
 // ---- Warp tiles ---------------------------------------------------------------------------------------------
@@ -66,10 +68,12 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                    p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
                    s.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH, s.ow * STRIDE - p.pad_left);
 
-        accumulator_of<T> w[KH * KW], sums[OPEN][V];
+        accumulator_of<T> w[KH * KW], sums[OPEN][V], not_finite = 0;
 #pragma unroll
-        for (int tap = 0; tap < KH * KW; tap++)
+        for (int tap = 0; tap < KH * KW; tap++) {
             w[tap] = p.w[(int64_t)channel * (KH * KW) + tap];
+            not_finite += w[tap] * 0;
+        }
         const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
         int64_t at = (int64_t)plane * p.OH * p.OW + (int64_t)s.oh * p.OW;
 
@@ -114,6 +118,19 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
                 }
             }
         }
+        if (p.only_inside && not_finite != 0) {
+            __syncwarp(); /* lanes have written each other's columns */
+            const T *const x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W;
+#pragma unroll 1
+            for (int i = 0; i < rows * V; i++) {
+                const int oh = s.oh + i / V, column = ow + i % V;
+                if (column < p.OW)
+                    p.y[((int64_t)plane * p.OH + oh) * p.OW + column] = (T)sum_of_window<T>(
+                        { x, p.w + (int64_t)channel * (KH * KW), 1, 0, 0, p.H, p.W,
+                          oh * STRIDE - p.pad_top, column * STRIDE - p.pad_left, KH, KW, 1, 1, KW,
+                          1, true });
+            }
+        }
     }
 }
 
@@ -133,19 +150,10 @@ static __global__ void __launch_bounds__(BLOCK)
         const Index row = by.OW.quotient(i), plane = by.OH.quotient(row);
         const int64_t channel = (int64_t)(plane - by.channels.quotient(plane) * by.channels.by);
         const int64_t ow = (int64_t)(i - row * by.OW.by), oh = (int64_t)(row - plane * by.OH.by);
-        const talc_range down =
-            talc_window_taps(oh, p.stride_h, p.pad_top, p.dilation_h, p.KH, p.H);
-        const talc_range across =
-            talc_window_taps(ow, p.stride_w, p.pad_left, p.dilation_w, p.KW, p.W);
-        const T *from = x + (int64_t)by.multiplier.quotient(plane) * p.H * p.W;
-        const T *weights = w + channel * p.KH * p.KW;
-        accumulator_of<T> sum = 0;
-        for (int64_t kh = down.lo; kh < down.hi; kh++) {
-            const T *tap = from + (oh * p.stride_h - p.pad_top + kh * p.dilation_h) * p.W +
-                           ow * p.stride_w - p.pad_left;
-            for (int64_t kw = across.lo; kw < across.hi; kw++)
-                sum += tap[kw * p.dilation_w] * weights[kh * p.KW + kw];
-        }
+        const accumulator_of<T> sum = sum_of_window<T, int64_t>(
+            { x + (int64_t)by.multiplier.quotient(plane) * p.H * p.W, w + channel * p.KH * p.KW, 1,
+              0, 0, p.H, p.W, oh * p.stride_h - p.pad_top, ow * p.stride_w - p.pad_left, p.KH, p.KW,
+              p.dilation_h, p.dilation_w, p.KW, 1, p.only_inside });
         y[i] = talc_epilogue(last, sum, channel, (int64_t)i);
     }
 }
@@ -177,6 +185,7 @@ template <typename T> struct narrow_problem {
     output_index<uint32_t> by;
     int H, W, KH, KW, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
     uint32_t count;
+    bool only_inside;
 };
 
 template <typename T, int KH_, int KW_>
@@ -200,6 +209,15 @@ static __global__ void __launch_bounds__(BLOCK) depthwise_narrow(const narrow_pr
                 const int w = iw + kw * p.dilation_w;
                 const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
                 sum += (inside ? from[h * p.W + w] : (T)0) * weights[kh * KW + kw];
+            }
+        }
+        if (p.only_inside && sum != sum) {
+            sum = 0;
+#pragma unroll 1
+            for (int tap = 0; tap < KH * KW; tap++) {
+                const int h = ih + tap / KW * p.dilation_h, w = iw + tap % KW * p.dilation_w;
+                if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
+                    sum += from[h * p.W + w] * weights[tap];
             }
         }
         p.y[i] = talc_epilogue(p.last, sum, channel, i);
@@ -231,7 +249,8 @@ static bool run_narrow(talc_device *device, const talc_conv2d_problem *p,
                             (int)p->pad_left,
                             (int)p->dilation_h,
                             (int)p->dilation_w,
-                            (uint32_t)count };
+                            (uint32_t)count,
+                            p->only_inside };
     n.by.OW.set(p->OW);
     n.by.OH.set(p->OH);
     n.by.channels.set(p->OC);
@@ -288,7 +307,8 @@ static bool run_warp_tiles(talc_device *device, const talc_conv2d_problem *p,
                                epilogue<T>(a->bias, a->residual, p->activation),
                                {},
                                {},
-                               {} };
+                               {},
+                               p->only_inside };
     if (!d.tiling.cut(device, planes, p->OH, p->OW, width,
                       p->KH * p->KW <= 9    ? 8
                       : p->KH * p->KW <= 21 ? 16

@@ -23,6 +23,7 @@
 
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/sizes.cuh"
+#include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/shared_copy.cuh"
 
 namespace talc
@@ -106,6 +107,7 @@ template <typename T> struct depthwise_register_tile_problem {
     T *y;
     epilogue<T> last;
     register_tile_plan plan;
+    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
 };
 
 /* Begins to copy the rows of x of round t, if there is one. */
@@ -151,10 +153,12 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
     const T *weights = p.w + (int64_t)tile.plane * (K * K);
     copy_to_shared<WARP>(next + offset_in_line(weights), weights, channels * (K * K));
     wait_for_copies();
-    T w[K * K];
+    T w[K * K], not_finite = 0;
 #pragma unroll
-    for (int tap = 0; tap < K * K; tap++)
+    for (int tap = 0; tap < K * K; tap++) {
         w[tap] = next[offset_in_line(weights) + channel * (K * K) + tap];
+        not_finite += w[tap] * 0;
+    }
     const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[tile.plane + channel];
     __syncthreads();
 
@@ -198,6 +202,16 @@ static __global__ void __launch_bounds__(WARP, register_tile_occupancy<T, K>())
 #pragma unroll
                     for (int r = 0; r < SIDE; r++)
                         to[r] = sums[d][r] + bias;
+            if (not_finite != 0) {
+                const T *const x = p.x + (first + plane) * plan.H * plan.W;
+#pragma unroll 1
+                for (int e = 0; e < SIDE * SIDE && oh + e / SIDE < tile.rows; e++)
+                    results[(plane * tile.rows + oh + e / SIDE) * plan.OW + ow + e % SIDE] =
+                        sum_of_window<T>({ x, weights + channel * (K * K), 1, 0, 0, plan.H, plan.W,
+                                           tile.oh + oh + e / SIDE - plan.pad_top,
+                                           ow + e % SIDE - PAD, K, K, 1, 1, K, 1, p.only_inside }) +
+                        bias;
+            }
         }
         __syncthreads();
         const int count = tile.count(plan, t) * tile.rows * plan.OW;
@@ -223,9 +237,12 @@ template <typename T, int K>
 static bool launch_register_tiles(talc_device *device, const talc_conv2d_problem *p,
                                   const talc_conv2d_arguments *a)
 {
-    depthwise_register_tile_problem<T> d = { (const T *)a->x, (const T *)a->w, (T *)a->y,
+    depthwise_register_tile_problem<T> d = { (const T *)a->x,
+                                             (const T *)a->w,
+                                             (T *)a->y,
                                              epilogue<T>(a->bias, a->residual, p->activation),
-                                             register_tile_plan(p) };
+                                             register_tile_plan(p),
+                                             p->only_inside };
     if (!d.plan.cut(K, sizeof(T)))
         return false;
     const int64_t resident =

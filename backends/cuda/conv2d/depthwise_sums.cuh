@@ -149,6 +149,14 @@ static __global__ void __launch_bounds__(BLOCK) sum_windows(const window_sums<T,
                         (Count)w < (Count)p.W)
                         sums[i][j] += g * __ldg(x + (h * p.W + w));
                 }
+            if (g * 0 != 0) /* a product with padding is not zero either */
+#pragma unroll
+                for (int i = 0; i < TAPS; i++)
+#pragma unroll
+                    for (int j = 0; j < TAPS; j++)
+                        if ((Count)(top + (kh0 + i) * p.dilation_h) >= (Count)p.H ||
+                            (Count)(left + (kw0 + j) * p.dilation_w) >= (Count)p.W)
+                            sums[i][j] += g * 0;
         }
 #pragma unroll
         for (int i = 0; i < TAPS; i++)

@@ -9,6 +9,7 @@
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/sizes.cuh"
 #include "backends/cuda/conv2d/tiles.cuh"
+#include "backends/cuda/conv2d/window_sum.cuh"
 
 namespace talc
 {
@@ -19,6 +20,7 @@ template <typename T> struct depthwise_tile_problem {
     epilogue<T> last;
     divisor<uint32_t> channels;
     tile_plan plan;
+    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
 };
 
 /* Blocks per multiprocessor: as many as the registers for weights and sums allow. */
@@ -69,10 +71,12 @@ static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof
         T *results = (T *)(tile_bytes + plan.results) + offset_in_line(p.y + at);
         const int mine = plane < t.planes ? min(plan.depth, t.rows - first) : 0;
         if (mine > 0) {
-            accumulator_of<T> w[K * K], sums[OPEN] = {};
+            accumulator_of<T> w[K * K], sums[OPEN] = {}, not_finite = 0;
 #pragma unroll
-            for (int tap = 0; tap < K * K; tap++)
+            for (int tap = 0; tap < K * K; tap++) {
                 w[tap] = weights[plane * (K * K) + tap];
+                not_finite += w[tap] * 0;
+            }
             const uint32_t its = channel + plane;
             const T bias = p.last.bias == nullptr
                                ? (T)0
@@ -120,6 +124,18 @@ static __global__ void __launch_bounds__(BLOCK, tile_occupancy(K *K *(int)sizeof
                         results[result] = sums[END] + bias;
                 }
             }
+            if (not_finite != 0) {
+                const T *const x = p.x + ((int64_t)t.plane + plane) * plan.H * plan.W;
+#pragma unroll 1
+                for (int o = mine - 1; o >= 0; o--) {
+                    result -= plan.OW;
+                    results[result] =
+                        sum_of_window<T>({ x, weights + plane * (K * K), 1, 0, 0, plan.H, plan.W,
+                                           (t.oh + first + o) * S - plan.pad_h, ow * S - plan.pad_w,
+                                           K, K, 1, 1, K, 1, p.only_inside }) +
+                        bias;
+                }
+            }
         }
         __syncthreads(); /* x and the weights are read, the results are there */
         store_ended(p.last, p.y, at, results, t.planes * t.rows * plan.OW);
@@ -136,7 +152,8 @@ static bool launch_tiles(talc_device *device, const talc_conv2d_problem *p,
                                     epilogue<T>(a->bias, a->residual, p->activation),
                                     {},
                                     tile_plan(p->H, p->W, p->OH, p->OW, K, S, p->pad_top,
-                                              p->pad_left) };
+                                              p->pad_left),
+                                    p->only_inside };
     const int64_t size = sizeof(T), beside = K * K * size;
     if (!d.plan.cut(p->N * p->OC, is_aligned(a->x), 64 / size, size, size, beside))
         return false;

@@ -42,6 +42,7 @@ template <typename T> struct window_walk {
     const T *plane; ///< of the first input channel
     int64_t top, left;
     int64_t ic, kh, kw, row;
+    bool outside; ///< what next() gave last is padding
 
     __device__ void start(const talc_conv2d_problem &p, int64_t k)
     {
@@ -55,8 +56,8 @@ template <typename T> struct window_walk {
     __device__ T next(const talc_conv2d_problem &p)
     {
         const int64_t column = source_of(p.padding_mode, left + kw * p.dilation_w, p.W);
-        const bool zero = row < 0 || column < 0;
-        const T value = zero ? (T)0 : plane[(ic * p.H + row) * p.W + column];
+        outside = row < 0 || column < 0;
+        const T value = outside ? (T)0 : plane[(ic * p.H + row) * p.W + column];
         if (++kw == p.KW) {
             kw = 0;
             if (++kh == p.KH) {
@@ -149,6 +150,22 @@ static __global__ void __launch_bounds__(BLOCK)
         for (int i = 0; i < OUTPUTS; i++)
             if (inside && first + i < OC)
                 y[at + i * plan.pixels] = (T)sums[i];
+        if (p.only_inside && inside)
+#pragma unroll 1
+            for (int i = 0; i < OUTPUTS && first + i < OC; i++) {
+                T *const result = y + (at + i * plan.pixels);
+                if (*result == *result)
+                    continue;
+                const T *weights = w + (channel + i) * K;
+                sum_type sum = 0;
+                window.start(p, 0);
+                for (int64_t k = 0; k < K; k++) {
+                    const T value = window.next(p);
+                    if (!window.outside)
+                        sum += (sum_type)value * weights[k];
+                }
+                *result = (T)sum;
+            }
     }
 }
 
@@ -316,7 +333,8 @@ static bool run_tiled(talc_device *device, const talc_conv2d_problem *p, size_t 
                                (int)p->dilation_w,
                                p->groups,
                                p->padding_mode,
-                               plan };
+                               plan,
+                               p->only_inside ? (const T *)a->w : nullptr };
         const int blocks = (int)(plan.tiles < INT_MAX ? plan.tiles : INT_MAX);
         kernel<<<blocks, THREADS, plan.shared, stream>>>(t);
         return true;

@@ -121,9 +121,9 @@ static __device__ accumulator_of<T> sum_products(const weight_sums<T> &s, int64_
         const uint64_t n = s.plane.quotient((uint64_t)e), at = (uint64_t)e - n * s.plane.by;
         const uint64_t oh = s.OW.quotient(at), ow = at - oh * s.OW.by;
         const int64_t h = (int64_t)oh * p.stride_h + top, w = (int64_t)ow * p.stride_w + left;
-        if ((uint64_t)h < (uint64_t)p.H && (uint64_t)w < (uint64_t)p.W)
-            sum += (accumulator_of<T>)dy[(int64_t)(n * (uint64_t)p.OC * s.plane.by + at)] *
-                   x[((int64_t)n * p.C * p.H + h) * p.W + w];
+        const bool inside = (uint64_t)h < (uint64_t)p.H && (uint64_t)w < (uint64_t)p.W;
+        const T value = inside ? x[((int64_t)n * p.C * p.H + h) * p.W + w] : (T)0;
+        sum += (accumulator_of<T>)dy[(int64_t)(n * (uint64_t)p.OC * s.plane.by + at)] * value;
     }
     return sum;
 }

@@ -15,6 +15,7 @@
 
 #include "backends/cuda/conv2d/phases.cuh"
 #include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/shared_copy.cuh"
 
@@ -186,12 +187,32 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                     }
                 }
             }
+            T *const own_results =
+                results + own_row * run + (own_column * WARP + lane) * p.across.stride + j;
+            accumulator_of<T> not_finite = 0;
 #pragma unroll
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                for (int c = 0; c < CHANNELS; c++)
-                    results[((own + c) * rows + own_row + r) * run +
-                            (own_column * WARP + lane) * p.across.stride + j] = (T)sums[r][c];
+                for (int c = 0; c < CHANNELS; c++) {
+                    own_results[((own + c) * rows + r) * run] = (T)sums[r][c];
+                    not_finite += sums[r][c] * 0;
+                }
+            if (not_finite != 0) { /* those that are NaN again, only of outputs that exist */
+                const T *const tap = w + ((down.tap + (down.taps - 1) * down.apart) * p.KW +
+                                          across.tap + (across.taps - 1) * across.apart);
+                const int64_t taps = p.by_taps.by;
+#pragma unroll 1
+                for (int e = 0; e < ROWS * CHANNELS; e++) {
+                    const int r = e / CHANNELS, c = own + e % CHANNELS;
+                    T *const result = own_results + (c * rows + r) * run;
+                    if (block_c + c < p.IC && *result != *result)
+                        *result = (T)sum_of_window<T>(
+                            { dy, tap + (block_c + c) * taps, p.OC, plane, p.IC * taps, p.down.O,
+                              p.across.O, q_h + r - down.before, q_w - across.before, down.taps,
+                              across.taps, down.dilation, across.dilation, -down.apart * p.KW,
+                              -across.apart, true });
+                }
+            }
         }
         __syncthreads();
         for (int e = warp; e < of_block * rows; e += WARPS) {

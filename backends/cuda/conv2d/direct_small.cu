@@ -13,6 +13,7 @@
 
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/phases.cuh"
+#include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"
 #include "ops/window.h"
 
@@ -49,6 +50,7 @@ struct small_shape {
     int step_h, step_w, dilation_h, dilation_w, out_row, out_column;
     int64_t w_out, w_in; ///< elements of w from channel to channel
     talc_padding_mode mode;
+    bool only_inside;                                  ///< sums multiply no padding (ops/conv2d.h)
     int phase_count, count_h, count_w, taps_h, taps_w; ///< the most of any phase
     small_phase phases[PHASES];
 };
@@ -188,6 +190,29 @@ static __device__ __forceinline__ void finish(const small_problem<T> &p,
     }
 }
 
+/* Of a unit's results of one channel, which have no last step, those that are NaN again, without products with padding. */
+template <typename T>
+static __device__ __forceinline__ void sum_again(const small_problem<T> &p, const small_place &at,
+                                                 const unit_place &unit, int channel, T *y,
+                                                 int columns)
+{
+    const small_shape &s = p.s;
+    const small_phase &f = s.phases[at.phase];
+    const int64_t plane = (int64_t)s.H * s.W;
+    const T *const x =
+        p.x + ((int64_t)(at.image + unit.image) * s.groups + at.group) * s.IC * plane;
+    const T *const w = p.w +
+                       (int64_t)at.group * s.OC * s.IC * (s.w_in < s.w_out ? s.w_in : s.w_out) +
+                       channel * s.w_out + f.tap;
+#pragma unroll 1
+    for (int j = 0; j < columns; j++, y += s.out_column)
+        if (*y != *y)
+            *y = (T)sum_of_window<T>(
+                { x, w, s.IC, plane, s.w_in, s.H, s.W, (at.row + unit.row) * s.step_h - f.before_h,
+                  (unit.column + j) * s.step_w - f.before_w, f.taps_h, f.taps_w, s.dilation_h,
+                  s.dilation_w, f.tap_h, f.tap_w, true });
+}
+
 template <typename T, int TAPS, int STEP>
 static __global__ void __launch_bounds__(BLOCK, 2)
     small_kernel(const __grid_constant__ small_problem<T> p)
@@ -294,7 +319,14 @@ static __global__ void __launch_bounds__(BLOCK, 2)
                     sum.of[j + v] += some.of[v];
             }
         const int oc = at.group * s.OC + at.channel + own + c;
-        finish(p, sum, oc, place + (int64_t)oc * s.plane, columns);
+        const int64_t to = place + (int64_t)oc * s.plane;
+        sum_type not_finite = 0;
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+            not_finite += sum.of[j] * 0;
+        finish(p, sum, oc, to, columns);
+        if (s.only_inside && not_finite != 0)
+            sum_again(p, at, unit, at.channel + own + c, p.y + to, columns);
     }
 }
 
@@ -339,6 +371,7 @@ static bool small_shape_of(const talc_conv2d_problem *p, small_shape &s)
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, taps = p->KH * p->KW;
     s.N = (int)p->N, s.groups = (int)p->groups;
     s.mode = p->padding_mode;
+    s.only_inside = input || p->only_inside;
     if (!input) {
         s.IC = (int)IC, s.OC = (int)OC, s.H = (int)p->H, s.W = (int)p->W;
         s.plane = (int)(p->OH * p->OW), s.out_row = (int)p->OW, s.out_column = 1;

@@ -52,6 +52,7 @@ template <bool VECTORS_> struct window_source {
     int C, H, W, KH, KW, stride_h, stride_w, dilation_h, dilation_w, top, left;
     int64_t plane;
     divisor<uint32_t> by_OW;
+    bool only_inside;
 
     __device__ int pixel_of(int pixel) const
     {
@@ -75,10 +76,12 @@ template <bool VECTORS_> struct window_source {
         float sum = 0;
         for (int tap = 0; tap < KH * KW; tap++) {
             const int row = h + tap / KW * dilation_h, column = w + tap % KW * dilation_w;
-            if (is_inside(row, column))
+            const bool inside = is_inside(row, column);
+            if (inside || !only_inside)
 #pragma unroll 8
                 for (int c = 0; c < count; c++)
-                    sum += weights[c * (KH * KW) + tap] * from[c * plane + row * W + column];
+                    sum += weights[c * (KH * KW) + tap] *
+                           (inside ? from[c * plane + row * W + column] : 0);
         }
         return sum;
     }
@@ -617,7 +620,8 @@ talc_status run_of(talc_device *device, const talc_conv2d_problem *p, const talc
                  (int)p->stride_h,    (int)p->stride_w,
                  (int)p->dilation_h,  (int)p->dilation_w,
                  (int)p->pad_top,     (int)p->pad_left,
-                 p->H * p->W,         {} };
+                 p->H * p->W,         {},
+                 p->only_inside };
     g.source.by_OW.set(p->OW);
     g.by_plane.set(g.plane);
     g.w = (const float *)a->w, g.y = (float *)a->y;

@@ -17,6 +17,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/rows.h"
+#include "backends/cuda/conv2d/window_sum.cuh"
 #include "backends/cuda/device/estimate.h"
 
 using namespace talc;
@@ -44,6 +45,7 @@ template <typename T> struct split_problem {
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
     int kernel_rows, K, pixels;
     int groups;
+    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
     divisor<uint32_t> by_OW, by_KH, by_KW;
 };
 
@@ -148,6 +150,12 @@ static __global__ void __launch_bounds__(BLOCK) split_kernel(const split_problem
         if (channel < p.OC && out < p.pixels) {
             const int64_t oc = (int64_t)g * p.OC + channel;
             const int64_t at = (n * p.groups * p.OC + oc) * p.pixels + out;
+            if (p.only_inside && sum != sum) {
+                const int oh = (int)p.by_OW.quotient((uint32_t)out), ow = out - oh * p.OW;
+                sum = sum_of_window<T>({ x, p.w + oc * p.K, p.IC, plane, (int64_t)p.KH * p.KW, p.H,
+                                         p.W, oh * p.stride_h - p.top, ow * p.stride_w - p.left,
+                                         p.KH, p.KW, p.dilation_h, p.dilation_w, p.KW, 1, true });
+            }
             p.y[at] = talc_epilogue(p.last, sum, oc, at);
         }
     }
@@ -177,6 +185,7 @@ static void launch(talc_device *device, const talc_conv2d_problem *p,
     s.K = s.IC * s.KH * s.KW, s.kernel_rows = s.K / ROW_TAPS<KW>;
     s.pixels = (int)(p->OH * p->OW);
     s.groups = (int)p->groups;
+    s.only_inside = p->only_inside;
     s.by_OW.set(p->OW), s.by_KH.set(p->KH), s.by_KW.set(p->KW);
     const size_t weights = (size_t)s.K * CHANNELS * sizeof(T);
     constexpr size_t PARTS = WARPS * CHANNELS * PIXELS * sizeof(accumulator_of<T>);

@@ -18,6 +18,7 @@
 
 #include "backends/cuda/conv2d/epilogue.cuh"
 #include "backends/cuda/conv2d/sizes.cuh"
+#include "backends/cuda/conv2d/window_sum.cuh"
 
 #include <cuda_pipeline_primitives.h>
 
@@ -62,6 +63,7 @@ template <typename T> struct tiled_problem : plane_sizes {
     int64_t groups;
     talc_padding_mode mode;
     tiled_plan plan;
+    const T *unpacked; ///< w as it is, where sums multiply no padding (ops/conv2d.h); else NULL
 };
 
 /* Where a block's tile begins. Its columns are dilation_w apart. */
@@ -179,6 +181,29 @@ static __device__ __forceinline__ void store_columns(T *y, const accumulator_of<
     }
 }
 
+/* Of the results that a thread has written, which have no last step, those that are NaN again, without products with padding. */
+template <typename T, int KW, int STRIDE, typename Tile>
+static __device__ __forceinline__ void sum_again(const tiled_problem<T> &p, const tile_place &place,
+                                                 int channel, int row, int column)
+{
+    const int apart = p.dilation_w, oh = place.row + row;
+    const int64_t plane = (int64_t)p.H * p.W, K = p.planes * p.KH * KW;
+#pragma unroll 1
+    for (int e = 0; e < Tile::PER_THREAD * COLUMNS; e++) {
+        const int i = e / COLUMNS, ow = place.column + (column + e % COLUMNS) * apart;
+        const int oc = place.channel + channel + i % Tile::V + i / Tile::V * (Tile::PER_WARP / 2);
+        if (oc >= p.group_channels || oh >= p.OH || ow >= p.OW)
+            continue;
+        const int64_t own = place.group * p.group_channels + oc;
+        T *const y = p.y + ((place.n * p.OC + own) * p.OH + oh) * p.OW + ow;
+        if (*y != *y)
+            *y = (T)sum_of_window<T>(
+                { p.x + (place.n * p.C + place.group * p.planes) * plane, p.unpacked + own * K,
+                  (int)p.planes, plane, (int64_t)p.KH * KW, p.H, p.W, oh * p.stride_h - p.pad_top,
+                  ow * STRIDE - p.pad_left, p.KH, KW, p.dilation_h, p.dilation_w, KW, 1, true });
+    }
+}
+
 /* The last step. A thread's channels are `channel` .. and V more from half a warp's channels later on. */
 template <typename T, typename Tile>
 static __device__ __forceinline__ void finish(const tiled_problem<T> &p, const tile_place &place,
@@ -263,7 +288,13 @@ static __global__ void __launch_bounds__(THREADS, OCCUPANCY<T>) tiled(const tile
                 }
             }
         }
+        accumulator_of<T> not_finite = 0;
+#pragma unroll
+        for (int i = 0; i < Tile::PER_THREAD * COLUMNS; i++)
+            not_finite += sums[i / COLUMNS][i % COLUMNS] * 0;
         finish<T, Tile>(p, place, sums, channel, row, column);
+        if (p.unpacked != nullptr && not_finite != 0)
+            sum_again<T, KW, STRIDE, Tile>(p, place, channel, row, column);
     }
 }
 

@@ -43,6 +43,7 @@ static talc_conv2d_problem turned(const talc_conv2d_problem *p, const turned_axi
 {
     talc_conv2d_problem t = *p;
     t.direction = TALC_FORWARD;
+    t.only_inside = true;
     t.N = images;
     t.C = p->OC, t.H = p->OH, t.W = p->OW;
     t.OC = p->C, t.OH = h.count, t.OW = w.count;

@@ -284,9 +284,10 @@ static __device__ float weight_by_block(const gemm_problem &p, const weight_sums
             h = (int)talc_window_source(p.mode, h, p.H);
             w = (int)talc_window_source(p.mode, w, p.W);
         }
-        if ((unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W)
-            sum += __ldg(&from[(int64_t)n * p.C * p.H * p.W + h * p.W + w]) *
-                   __ldg(&by[(int64_t)n * p.OC * plane + i]);
+        const bool inside = (unsigned)h < (unsigned)p.H && (unsigned)w < (unsigned)p.W;
+        const float x =
+            inside ? __ldg(&from[(int64_t)n * p.C * p.H * p.W + h * p.W + w]) : 0; /* 0 * inf */
+        sum += x * __ldg(&by[(int64_t)n * p.OC * plane + i]);
         n += images, i += rest;
         if (i >= plane)
             i -= plane, n++;

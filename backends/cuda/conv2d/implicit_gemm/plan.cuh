@@ -333,6 +333,7 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     g.dilation_h = (int)p->dilation_h, g.dilation_w = (int)p->dilation_w;
     g.top = (int)p->pad_top, g.left = (int)p->pad_left;
     g.mode = p->padding_mode;
+    g.only_inside = p->only_inside;
     g.outputs = p->N * p->OC * p->OH * p->OW;
     g.by_kernel.set(g.KH * g.KW);
     g.least = TINY<Form::PRODUCTS>;

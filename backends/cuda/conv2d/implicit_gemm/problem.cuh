@@ -50,6 +50,7 @@ struct gemm_problem {
     int group_in, group_out; ///< channels of a group
     int stride_h, stride_w, dilation_h, dilation_w, top, left;
     talc_padding_mode mode;
+    bool only_inside; ///< sums multiply no padding (ops/conv2d.h)
     /* Where channels are few, the phases of the stride are taken as channels: of x, for each phase. */
     bool folded;
     int fold_h, fold_w;       ///< how many phases; 1: none
