@@ -10,6 +10,7 @@
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/stream.h"
+#include "tensor/thread.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -191,7 +192,7 @@ static bool check_at_once(many *self, int threads)
     if (done) {
         pthread_mutex_init(&self->lock, NULL);
         talc_check_busy(threads);
-        while (started + 1 < threads && pthread_create(&others[started], NULL, work, self) == 0)
+        while (started + 1 < threads && talc_thread_start(&others[started], work, self))
             started++;
         talc_check_busy(started + 1 - threads);
         work(self);

@@ -1,6 +1,7 @@
 #include "check/parallel.h"
 
 #include "backends/backends.h"
+#include "tensor/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -66,7 +67,7 @@ void talc_check_parallel(int64_t count, double cost, check_chunk *chunk, void *c
     const int taken = worth < 2 ? 0 : take_cores(most - 1);
     pthread_t others[MOST_THREADS];
     int started = 0;
-    while (started < taken && pthread_create(&others[started], NULL, work_on, &self) == 0)
+    while (started < taken && talc_thread_start(&others[started], work_on, &self))
         started++;
     work_on(&self);
     for (int i = 0; i < started; i++)

@@ -4,6 +4,7 @@
 
 #include "backends/backends.h"
 #include "tensor/environment.h"
+#include "tensor/thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -177,8 +178,8 @@ static void start_threads(int workers)
     if (pool.started == 0) /* no worker reads it yet */
         pool.looks = workers < talc_cpu_processors();
     /* With fewer threads than wanted the work still gets done. */
-    while (pool.started < workers && pthread_create(&pool.threads[pool.started], NULL, worker_main,
-                                                    (void *)(intptr_t)(pool.started + 1)) == 0)
+    while (pool.started < workers && talc_thread_start(&pool.threads[pool.started], worker_main,
+                                                       (void *)(intptr_t)(pool.started + 1)))
         pool.started++;
 }
 

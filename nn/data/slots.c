@@ -1,6 +1,7 @@
 #include "nn/data/slots.h"
 
-#include <signal.h>
+#include "tensor/thread.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -109,17 +110,12 @@ void talc_slots_end(talc_slots *slots)
     pthread_mutex_destroy(&slots->lock);
 }
 
-/* Signals are for the program's own threads. */
 void talc_slots_start(talc_slots *slots)
 {
     if (slots->plan->options.no_thread || has_thread(slots))
         return;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     slots->forks = atomic_load(&forks);
-    slots->started = pthread_create(&slots->thread, NULL, thread_main, slots) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    slots->started = talc_thread_start(&slots->thread, thread_main, slots);
 }
 
 void talc_slots_wait(talc_slots *slots)

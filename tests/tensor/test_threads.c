@@ -2,8 +2,10 @@
 
 #include "backends/cpu/threads.h"
 #include "tensor/extent.h"
+#include "tensor/fenv.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,6 +185,60 @@ Test(threads, several_threads_call_at_once)
         pthread_join(threads[i], NULL);
         cr_assert(callers[i].right, "caller %d", i);
     }
+}
+
+// ---- Signals ------------------------------------------------------------------------------------------------
+
+/* What its own instructions raise reaches a worker, and nothing else; nor does the floating-point environment that the pool was
+ * started in. */
+static void mask_piece(void *context, int64_t piece, int worker)
+{
+    static const int own[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL };
+    sigset_t mask;
+    meet_piece(context, piece, worker);
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    if (worker > 0 && !talc_fenv_same(talc_fenv_now(), talc_fenv_default()))
+        talc_fail(TALC_UNSUPPORTED, "another floating-point environment");
+    for (int number = 1; number <= SIGSYS && worker > 0; number++) {
+        bool blocked = number != SIGKILL && number != SIGSTOP;
+        for (int i = 0; i < 4; i++)
+            blocked = blocked && number != own[i];
+        if (sigismember(&mask, number) != blocked)
+            talc_fail(TALC_UNSUPPORTED, "signal %d", number);
+    }
+}
+
+/* A signal to the program waits while the program's own thread has it blocked: no thread of the library takes it. */
+Test(threads, signals_are_for_the_program)
+{
+    talc_dataset *dataset = talc_dataset_digits(64, 1);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        sigset_t all, pending;
+        atomic_int arrived = 0;
+        talc_batch batch;
+        (void)sigfillset(&all);
+        (void)sigdelset(&all, SIGALRM);
+        alarm(20);
+        talc_set_threads(2);
+        talc_loader *loader = talc_loader_new(dataset, &(talc_loader_options){ .batch = 8 });
+        bool right = talc_loader_start(loader, 0) && talc_loader_next(loader, &batch) &&
+                     talc_cpu_parallel(2, mask_piece, &arrived) == TALC_OK;
+        talc_fenv_set(talc_fenv_default(), talc_fenv_foreign());
+        talc_set_threads(2);
+        atomic_store(&arrived, 0);
+        right = right && talc_cpu_parallel(2, mask_piece, &arrived) == TALC_OK;
+        (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
+        (void)kill(getpid(), SIGTERM);
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+        right = right && sigpending(&pending) == 0 && sigismember(&pending, SIGTERM);
+        _exit(right ? 0 : 1);
+    }
+    int status = 0;
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_assert(status == 0, "signal %d, exit %d", WTERMSIG(status), WEXITSTATUS(status));
+    talc_dataset_free(dataset);
 }
 
 // ---- The number of threads ----------------------------------------------------------------------------------
