@@ -2,6 +2,7 @@
 
 #include "check/data.h"
 #include "check/parallel.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
@@ -309,10 +310,28 @@ static void note_failure(check_run_report *report, talc_status status)
     talc_error_clear();
 }
 
+/* The caller's floating-point environment while it asks a row for its plan and its results, which is to stand behind that too. */
+static talc_fenv caller_enter(const check_run_options *options)
+{
+    const talc_fenv own = talc_fenv_now();
+    if (options->foreign)
+        talc_fenv_set(own, talc_fenv_foreign());
+    return own;
+}
+
+static void caller_leave(const check_run_options *options, talc_fenv own, check_run_report *report)
+{
+    const talc_fenv now = talc_fenv_now();
+    if (!talc_fenv_same(now, options->foreign ? talc_fenv_foreign() : own))
+        report->left_fenv = true;
+    talc_fenv_set(now, own);
+}
+
 /* Runs the row on what the buffer holds. */
 static talc_status run(const check_family *family, const talc_algorithm *row,
                        const check_problem *problem, const check_stage *stage,
-                       const talc_plan *plan)
+                       const check_run_options *options, const talc_plan *plan,
+                       check_run_report *report)
 {
     union {
         talc_arguments base;
@@ -324,7 +343,9 @@ static talc_status run(const check_family *family, const talc_algorithm *row,
         if (stage->operands[i].role != CHECK_ABSENT)
             memcpy(arguments.bytes + family->arguments[i], &operand, sizeof operand);
     }
-    const talc_status status = row->run(stage->device, problem, plan, &arguments);
+    const talc_fenv own = caller_enter(options);
+    const talc_status status = talc_algorithm_run(row, stage->device, problem, plan, &arguments);
+    caller_leave(options, own, report);
     return status == TALC_OK && !talc_device_synchronize(stage->device) ? talc_error_status()
                                                                         : status;
 }
@@ -343,7 +364,9 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
     const size_t limit = options->workspace_limit == SIZE_MAX ? talc_workspace_limit(device)
                                                               : options->workspace_limit;
     talc_plan plan;
+    const talc_fenv own = caller_enter(options);
     const char *refusal = talc_check_plan(family, row, device, problem, limit, &plan);
+    caller_leave(options, own, report);
     if (refusal != NULL) {
         report->status = TALC_UNSUPPORTED;
         snprintf(report->failure, sizeof report->failure,
@@ -358,7 +381,7 @@ bool talc_check_run(const check_family *family, const talc_algorithm *row, talc_
         done = upload(&stage, room);
     }
     if (done) {
-        const talc_status status = run(family, row, problem, &stage, &plan);
+        const talc_status status = run(family, row, problem, &stage, options, &plan, report);
         if (status != TALC_OK || talc_failed())
             note_failure(report, talc_failed() ? talc_error_status() : status);
         done = download(&stage, room);

@@ -9,7 +9,9 @@ typedef struct check_run_options {
     int shift_bytes; ///< how far the first operand is off 64-byte alignment, a multiple of the element's size being used;
                      ///< each further one is off by an element more; 0: none is
     size_t workspace_limit; ///< SIZE_MAX: the device's
-    bool finite;            ///< outputs and workspace hold finite numbers beforehand, not NaN
+    bool
+        foreign; ///< under a floating-point environment of the caller's that flushes denormals and rounds upwards
+    bool finite; ///< outputs and workspace hold finite numbers beforehand, not NaN
 } check_run_options;
 
 /// Host memory that a run works in, kept for the next one: zeroed before the first, given back by talc_check_room_free.
@@ -26,7 +28,8 @@ typedef struct check_run_report {
     char failure[200];   ///< the row's message when it failed
     const char *written; ///< operand or workspace whose guard band changed; NULL
     const char *changed; ///< input that changed; NULL
-    int64_t unwritten;   ///< elements of outputs that still hold the fill
+    bool left_fenv;    ///< the floating-point environment behind it was another one than before it
+    int64_t unwritten; ///< elements of outputs that still hold the fill
 } check_run_report;
 
 /// Uploads the values, each operand with 4096 bytes of NaN before and behind, fills outputs and workspace with NaN or finite

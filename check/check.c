@@ -6,6 +6,7 @@
 #include "check/machine.h"
 #include "check/properties.h"
 #include "check/results.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -41,7 +42,7 @@ typedef struct session {
     double terms;
     int row_count;
     const talc_algorithm *rows[MOST_ROWS];
-    talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS],
+    talc_check_outcome guards[MOST_ROWS], inputs[MOST_ROWS], fenv[MOST_ROWS],
         status[MOST_ROWS]; /* of all its runs */
     int64_t unwritten;     /* elements of outputs, in the last run */
 } session;
@@ -90,6 +91,8 @@ static bool run(session *s, int row, const check_run_options *options, const che
         blame(&s->guards[row], "it wrote outside %s (%s)", report.written, when);
     if (report.changed != NULL)
         blame(&s->inputs[row], "it changed its input %s (%s)", report.changed, when);
+    if (report.left_fenv)
+        blame(&s->fenv[row], "it changed the caller's %s (%s)", "floating-point environment", when);
     s->unwritten = report.unwritten;
     *ran = report.status == TALC_OK;
     return true;
@@ -137,12 +140,13 @@ static talc_check_kind plain_data(const session *s)
     return s->family->takes(&s->problem, TALC_CHECK_EXACT) ? TALC_CHECK_EXACT : TALC_CHECK_RANDOM;
 }
 
-/* Whether runs of a kind are made: for its own sake, or for guards, inputs and status, which any run may break: asked for alone,
+/* Whether runs of a kind are made: for its own sake, or for guards, inputs, fenv and status, which any run may break: asked for alone,
  * these must find what they find among all kinds. */
 static bool runs(const session *s, talc_check_kind kind)
 {
     return wanted(s->check, kind) || wanted(s->check, TALC_CHECK_GUARDS) ||
-           wanted(s->check, TALC_CHECK_INPUTS) || wanted(s->check, TALC_CHECK_STATUS);
+           wanted(s->check, TALC_CHECK_INPUTS) || wanted(s->check, TALC_CHECK_FENV) ||
+           wanted(s->check, TALC_CHECK_STATUS);
 }
 
 /* Of a small problem a ReLU may leave so few outputs, or none, that passing would mean nothing: then other random data are
@@ -260,7 +264,9 @@ static bool check_variants(session *s)
 /* Outputs and workspace hold finite numbers before: a row that reads them, and replaces only a NaN there, must not pass. */
 static bool check_again(session *s, int row, talc_check_kind kind, const char *when)
 {
-    static const check_run_options again = { .workspace_limit = SIZE_MAX, .finite = true };
+    const check_run_options again = { .workspace_limit = SIZE_MAX,
+                                      .foreign = kind == TALC_CHECK_FENV,
+                                      .finite = true };
     bool ran;
     if (!run(s, row, &again, &s->others, when, &ran))
         return false;
@@ -277,6 +283,24 @@ static bool check_threads(session *s, int row)
     for (int i = 0; i < (is_large(s->terms) ? 1 : 4) && done; i++)
         done = talc_set_threads(counts[i]) && check_again(s, row, TALC_CHECK_THREADS, "threads");
     return talc_set_threads(before) && done;
+}
+
+/* On data of which some are denormal; with threads that begin in the caller's environment. */
+static bool check_fenv(session *s)
+{
+    const bool host = s->check->device->is_host;
+    const int before = talc_threads();
+    bool done = true;
+    if (!wanted(s->check, TALC_CHECK_FENV))
+        return true;
+    fill(s, s->family->takes(&s->problem, TALC_CHECK_TINY) ? TALC_CHECK_TINY : plain_data(s));
+    for (int row = 0; row < s->row_count && done; row++) {
+        bool ran = false;
+        done = run(s, row, &plain, &s->results, "fenv", &ran) &&
+               (!host || talc_set_threads(before > 2 ? before : 2)) &&
+               (!ran || check_again(s, row, TALC_CHECK_FENV, "fenv"));
+    }
+    return (!host || talc_set_threads(before)) && done;
 }
 
 /* The same data again must give the same bits, whatever the number of threads. */
@@ -327,12 +351,12 @@ static bool check_all(session *s)
     bool done = true;
     for (int i = 0; i < (large ? 4 : TALC_CHECK_GUARDS) && done; i++)
         done = check_data(s, large ? large_kinds[i] : (talc_check_kind)i);
-    done = done && (large || check_variants(s)) && check_bits(s);
+    done = done && (large || check_variants(s)) && check_bits(s) && (large || check_fenv(s));
     if (done && s->family == &talc_check_conv2d)
         done = check_relations(s);
     for (int row = 0; row < s->row_count && done; row++)
         done = note(s, row, &s->guards[row]) && note(s, row, &s->inputs[row]) &&
-               note(s, row, &s->status[row]);
+               note(s, row, &s->fenv[row]) && note(s, row, &s->status[row]);
     return done;
 }
 
@@ -417,6 +441,7 @@ static bool check_kept_rows(session *s)
     for (int row = 0; row < s->row_count; row++) {
         s->guards[row] = outcome_new(s, row, TALC_CHECK_GUARDS);
         s->inputs[row] = outcome_new(s, row, TALC_CHECK_INPUTS);
+        s->fenv[row] = outcome_new(s, row, TALC_CHECK_FENV);
         s->status[row] = outcome_new(s, row, TALC_CHECK_STATUS);
     }
     s->terms = talc_check_oracle_terms(s->family, &s->problem);
@@ -512,10 +537,12 @@ static bool made(talc_check *check, bool done)
 
 bool talc_check_row(talc_check *check, const char *problem, const talc_algorithm *row)
 {
+    TALC_DEFAULT_FENV;
     return made(check, check_row(check, problem, row));
 }
 
 bool talc_check_problem(talc_check *check, const char *problem)
 {
+    TALC_DEFAULT_FENV;
     return made(check, check_rows(check, problem));
 }

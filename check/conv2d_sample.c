@@ -10,6 +10,7 @@
 #include "check/data.h"
 #include "check/layout.h"
 #include "ops/operand.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
 
@@ -154,6 +155,7 @@ talc_check_sample *talc_check_sample_new(const talc_conv2d_problem *problem, con
                                          const talc_tensor *w, const talc_tensor *bias,
                                          const talc_tensor *residual, uint64_t seed)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing(WHO, "problem", problem))
         return NULL;
     talc_conv2d_problem p = *problem;
@@ -264,6 +266,7 @@ static bool compare_on_host(const talc_check_sample *sample, const talc_tensor *
 bool talc_check_sample_compare(const talc_check_sample *sample, const talc_tensor *y,
                                talc_precision precision, talc_check_sample_report *report)
 {
+    TALC_DEFAULT_FENV;
     return !talc_operand_missing(WHO, "sample", sample) &&
            !talc_operand_missing(WHO, "report", report) && is_result(sample, "y", y, precision) &&
            compare_on_host(sample, y, precision, NULL, TALC_STRICT, report);
@@ -273,6 +276,7 @@ bool talc_check_sample_between(const talc_check_sample *sample, const talc_tenso
                                talc_precision a_precision, const talc_tensor *b,
                                talc_precision b_precision, talc_check_sample_report *report)
 {
+    TALC_DEFAULT_FENV;
     return !talc_operand_missing(WHO, "sample", sample) &&
            !talc_operand_missing(WHO, "report", report) && is_result(sample, "a", a, a_precision) &&
            is_result(sample, "b", b, b_precision) &&

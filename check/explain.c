@@ -6,6 +6,7 @@
 #include "ops/elementwise.h"
 #include "ops/separable_conv2d_choice.h"
 #include "tensor/error.h"
+#include "tensor/fenv.h"
 #include "tensor/shape.h"
 #include "tensor/shown.h"
 
@@ -144,6 +145,7 @@ static void explain_two(talc_explanation *explanation)
 bool talc_explain(talc_device *device, const char *problem, const char *algorithm,
                   talc_explanation *explanation)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("explain", "device", device) ||
         talc_operand_missing("explain", "problem", problem) ||
         talc_operand_missing("explain", "explanation", explanation))

@@ -3,6 +3,7 @@
 #include "ops/elementwise.h"
 #include "ops/reduce.h"
 #include "tensor/autograd.h"
+#include "tensor/fenv.h"
 #include "tensor/generator.h"
 #include "tensor/memory.h"
 #include "tensor/random.h"
@@ -139,6 +140,7 @@ bool talc_check_gradient(talc_differentiable *f, void *context, talc_tensor *con
                          int count, const talc_gradient_options *options,
                          talc_gradient_report *report)
 {
+    TALC_DEFAULT_FENV;
     static const talc_gradient_options defaults = { 0 };
     const talc_gradient_options *o = options == NULL ? &defaults : options;
     if (talc_operand_missing("check_gradient", "report", report))
@@ -241,6 +243,7 @@ static bool check_all(talc_module *module, talc_tensor *x, const all_held *all,
 bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
                                 const talc_gradient_options *options, talc_gradient_report *report)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("check_gradient", "module", module) ||
         talc_operand_missing("check_gradient", "x", x))
         return false;
@@ -257,6 +260,7 @@ bool talc_check_module_gradient(talc_module *module, talc_tensor *x,
 
 void talc_gradient_report_print(FILE *file, const talc_gradient_report *r)
 {
+    TALC_DEFAULT_FENV;
     if (file == NULL || r == NULL)
         return;
     fprintf(file, "gradient: %d slopes, worst %.2g of input %d (tolerance %.2g)", r->count,

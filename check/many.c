@@ -7,6 +7,7 @@
 #include "check/judge.h"
 #include "check/parallel.h"
 #include "check/results.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 #include "tensor/stream.h"
@@ -209,6 +210,7 @@ static bool check_at_once(many *self, int threads)
 bool talc_check_problems(talc_check *check, const char *const *problems, int64_t count,
                          void (*step)(void *context, const char *problem), void *context)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("check", "check", check) ||
         talc_operand_missing("check", "problems", problems))
         return false;

@@ -3,6 +3,7 @@
 #include "backends/backends.h"
 #include "check/model_report.h"
 #include "ops/activation.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/storage.h"
 
@@ -134,6 +135,7 @@ static bool run_check(talc_module *model, talc_tensor *x, const talc_check_model
 bool talc_check_model(talc_module *model, talc_tensor *x, const talc_check_model_options *options,
                       talc_check_model_report **report)
 {
+    TALC_DEFAULT_FENV;
     if (report != NULL)
         *report = NULL;
     const talc_check_model_options defaults = { 0 };

@@ -2,6 +2,7 @@
 #include "backends/backends.h"
 #include "check/model.h"
 #include "check/model_report.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 #include "tensor/shown.h"
@@ -149,6 +150,7 @@ static void saving_free(saving *self)
 
 bool talc_check_model_save_activations(talc_module *model, talc_tensor *x, const char *path)
 {
+    TALC_DEFAULT_FENV;
     const char *who = "check_model_save_activations";
     if (talc_operand_missing(who, "model", model) || talc_operand_missing(who, "x", x) ||
         talc_operand_missing(who, "path", path))

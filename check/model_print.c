@@ -2,6 +2,7 @@
 
 #include "check/data.h"
 #include "check/text.h"
+#include "tensor/fenv.h"
 #include "tensor/shown.h"
 
 #include <inttypes.h>
@@ -76,6 +77,7 @@ static bool any_compared(const talc_check_model_report *report)
 
 void talc_check_model_print(FILE *file, const talc_check_model_report *report)
 {
+    TALC_DEFAULT_FENV;
     if (file == NULL)
         return;
     const int count = talc_check_model_count(report);

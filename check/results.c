@@ -2,6 +2,7 @@
 
 #include "backends/backends.h"
 #include "check/text.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -197,10 +198,10 @@ bool talc_check_passed(const talc_check *check)
 const char *talc_check_kind_name(talc_check_kind kind)
 {
     static const char *const names[] = {
-        "exact",    "random",  "constant",  "wide",   "huge",       "tiny",      "nan",
-        "infinity", "guards",  "inputs",    "trust",  "misaligned", "workspace", "rerun",
-        "threads",  "status",  "batch",     "groups", "dilation",   "stride",    "pointwise",
-        "padding",  "adjoint", "linearity", "shift",
+        "exact",     "random",  "constant", "wide",      "huge",       "tiny",      "nan",
+        "infinity",  "guards",  "inputs",   "trust",     "misaligned", "workspace", "rerun",
+        "threads",   "fenv",    "status",   "batch",     "groups",     "dilation",  "stride",
+        "pointwise", "padding", "adjoint",  "linearity", "shift",
     };
     _Static_assert(sizeof names / sizeof *names == TALC_CHECK_KIND_COUNT, "a name for every kind");
     return (unsigned)kind < TALC_CHECK_KIND_COUNT ? names[kind] : "?";
@@ -242,6 +243,7 @@ static void print_rows(FILE *file, const talc_check *check)
 
 void talc_check_print(FILE *file, const talc_check *check)
 {
+    TALC_DEFAULT_FENV;
     if (file == NULL || check == NULL)
         return;
     print_rows(file, check);

@@ -2,6 +2,7 @@
 
 #include "check/data.h"
 #include "check/family.h"
+#include "tensor/fenv.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
 
@@ -187,6 +188,7 @@ static const char *const *const *lists_of(const char *set)
 const char *talc_check_set_problem(const char *set, int64_t index, uint64_t seed,
                                    char text[TALC_CHECK_TEXT])
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("check", "set", set) || talc_operand_missing("check", "text", text))
         return NULL;
     const bool random = strcmp(set, "random") == 0;

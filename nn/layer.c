@@ -1,5 +1,6 @@
 #include "nn/layer.h"
 
+#include "tensor/fenv.h"
 #include "tensor/random.h"
 #include "tensor/shown.h"
 
@@ -9,6 +10,7 @@
 talc_tensor *talc_parameter_uniform(talc_module *module, const char *name, talc_dtype dtype,
                                     talc_dims dims, double fan_in)
 {
+    TALC_DEFAULT_FENV;
     double bound = 1 / sqrt(fan_in);
     talc_tensor *tensor = talc_uniform(talc_device_host(), dtype, dims, -bound, bound);
     return tensor == NULL ? NULL : talc_module_parameter(module, name, tensor);

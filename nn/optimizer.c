@@ -3,6 +3,7 @@
 #include "nn/optimizer_state.h"
 #include "ops/operand.h"
 #include "tensor/autograd.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/shown.h"
@@ -342,6 +343,7 @@ static int with_gradient(const char *who, const talc_optimizer *optimizer)
 
 static talc_update_problem problem_of(const talc_optimizer *optimizer, const talc_optimized *of)
 {
+    TALC_DEFAULT_FENV;
     const talc_optimizer_options *o = &optimizer->groups[of->group];
     static const talc_update_rule rules[] = { TALC_UPDATE_SGD, TALC_UPDATE_ADAM, TALC_UPDATE_ADAM,
                                               TALC_UPDATE_RMSPROP };
@@ -380,6 +382,7 @@ typedef struct noted_update {
 
 static bool fill_update(const void *of, void *numbers)
 {
+    TALC_DEFAULT_FENV;
     const noted_update *noted = of;
     const talc_optimized *first = &noted->optimizer->list[noted->first];
     const talc_update_problem problem = problem_of(noted->optimizer, first);

@@ -1,5 +1,7 @@
 #include "nn/schedule.h"
 
+#include "tensor/fenv.h"
+
 #include <math.h>
 
 static const double PI = 3.14159265358979323846;
@@ -33,6 +35,7 @@ static double one_cycle(const talc_schedule *s, double lr, double t)
 
 double talc_schedule_rate(const talc_schedule *s, double lr, int64_t t)
 {
+    TALC_DEFAULT_FENV;
     if (s == NULL || (s->kind == TALC_SCHEDULE_STEP && s->every < 1))
         return NAN;
     if (t < s->warmup)

@@ -77,6 +77,10 @@ typedef struct talc_algorithm {
 const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
                                    const void *problem, size_t limit, talc_plan *plan);
 
+/// Runs a row with a plan of its own, in the default floating-point environment whatever the caller has set.
+talc_status talc_algorithm_run(const talc_algorithm *row, talc_device *device, const void *problem,
+                               const talc_plan *plan, const void *arguments);
+
 /// The plan of rows that can do every problem and need nothing for it.
 const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,
                           talc_plan *plan);

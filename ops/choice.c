@@ -1,6 +1,7 @@
 #include "ops/choice.h"
 
 #include "tensor/environment.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 
@@ -67,7 +68,10 @@ static const char *plan_of(const talc_algorithm *row, const talc_device *device,
     plan->kept = 0;
     plan->kept_form = 0;
     plan->missing = NULL;
-    return row->plan(device, problem, limit, plan);
+    const talc_fenv before = talc_fenv_enter(); /* an estimate decides what runs */
+    const char *refusal = row->plan(device, problem, limit, plan);
+    talc_fenv_leave(before);
+    return refusal;
 }
 
 const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device *device,
@@ -75,6 +79,15 @@ const char *talc_algorithm_refuses(const talc_algorithm *row, const talc_device 
 {
     const char *refusal = plan_of(row, device, problem, limit, plan);
     return refusal != NULL || plan->missing == NULL ? refusal : plan->missing();
+}
+
+talc_status talc_algorithm_run(const talc_algorithm *row, talc_device *device, const void *problem,
+                               const talc_plan *plan, const void *arguments)
+{
+    const talc_fenv before = talc_fenv_enter();
+    const talc_status status = row->run(device, problem, plan, arguments);
+    talc_fenv_leave(before);
+    return status;
 }
 
 const char *talc_plan_any(const talc_device *device, const void *problem, size_t limit,
@@ -323,7 +336,8 @@ talc_status talc_choice_run(const talc_choice *choice, talc_run_text *write, con
         return status;
     arguments->workspace = block.data;
     const talc_run frame = talc_run_begin(choice->op, device, chosen->row->name, write, subject);
-    status = talc_run_end(&frame, chosen->row->run(device, problem, &chosen->plan, arguments));
+    status = talc_run_end(
+        &frame, talc_algorithm_run(chosen->row, device, problem, &chosen->plan, arguments));
     talc_block_free(device, block);
     return status;
 }

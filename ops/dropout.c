@@ -2,6 +2,7 @@
 
 #include "ops/gradient.h"
 #include "ops/operand.h"
+#include "tensor/fenv.h"
 #include "tensor/generator.h"
 #include "tensor/recording.h"
 #include "tensor/scope.h"
@@ -9,6 +10,7 @@
 
 static talc_tensor *mask_of(const talc_tensor *x, double p, talc_dims dims)
 {
+    TALC_DEFAULT_FENV;
     const talc_tensor *drawn = talc_rand(x->device, x->dtype, dims);
     if (drawn == NULL)
         return NULL;

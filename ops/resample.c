@@ -5,6 +5,7 @@
 #include "ops/operand.h"
 #include "ops/padding.h"
 #include "tensor/extent.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/tape.h"
@@ -303,6 +304,7 @@ talc_tensor *talc_pad(const talc_tensor *x, const talc_pad_options *options)
 
 talc_tensor *talc_upsample2d(const talc_tensor *x, const talc_upsample2d_options *options)
 {
+    TALC_DEFAULT_FENV;
     int64_t out[2];
     if (!check_upsample(x, options) || !output_extents(options, x->dims + (x->rank - 2), out))
         return NULL;

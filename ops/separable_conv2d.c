@@ -4,6 +4,7 @@
 #include "ops/choice.h"
 #include "ops/operand.h"
 #include "ops/separable_conv2d_choice.h"
+#include "tensor/fenv.h"
 #include "tensor/observe.h"
 #include "tensor/tape.h"
 #include "tensor/within.h"
@@ -117,6 +118,7 @@ static double seconds(const char *op, talc_device *device, const talc_algorithm 
 bool talc_separable_conv2d_is_one(talc_device *device, const talc_separable_conv2d_problem *problem,
                                   const char *forced, unsigned precision)
 {
+    TALC_DEFAULT_FENV;
     const struct talc_backend *backend = device->backend;
     const talc_algorithm *rows = backend->separable_conv2d;
     if (forced != NULL || talc_algorithm_forced(OP) != NULL)

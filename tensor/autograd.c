@@ -1,5 +1,6 @@
 #include "tensor/autograd.h"
 
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/node.h"
 #include "tensor/shape.h"
@@ -265,6 +266,7 @@ static bool has_node(const talc_tensor *y, const char *name)
 
 bool talc_backward_from(const talc_tensor *y, const talc_tensor *cotangent)
 {
+    TALC_DEFAULT_FENV;
     if (!has_node(y, "y") || talc_operand_missing(WHO, "cotangent", cotangent))
         return false;
     char text[TALC_DIMS_TEXT], due[TALC_DIMS_TEXT];
@@ -283,6 +285,7 @@ bool talc_backward_from(const talc_tensor *y, const talc_tensor *cotangent)
 
 bool talc_backward(const talc_tensor *loss)
 {
+    TALC_DEFAULT_FENV;
     if (!has_node(loss, "loss"))
         return false;
     if (talc_numel(loss) != 1) {

@@ -1,6 +1,7 @@
 #include "tensor/print.h"
 
 #include "tensor/device.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/observe.h"
 #include "tensor/recording.h"
@@ -188,6 +189,7 @@ static void print_elements(printer *p, const talc_tensor *tensor, const void *el
 
 bool talc_print(FILE *file, const talc_tensor *tensor)
 {
+    TALC_DEFAULT_FENV;
     if (file == NULL) {
         talc_fail(TALC_NULL_ARGUMENT, "print: file is NULL");
         return false;

@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include "tensor/fenv.h"
 #include "tensor/kept.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
@@ -356,6 +357,7 @@ static int64_t arange_count(double start, double end, double step)
 talc_tensor *talc_arange(talc_device *device, talc_dtype dtype, double start, double end,
                          double step)
 {
+    TALC_DEFAULT_FENV;
     if (talc_operand_missing("arange", "device", device))
         return NULL;
     int64_t count = step == 0 || !isfinite(start) || !isfinite(end) || !isfinite(step)

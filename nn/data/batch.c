@@ -1,6 +1,7 @@
 #include "nn/data/batch.h"
 
 #include "tensor/extent.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/philox.h"
 #include "tensor/storage.h"
@@ -61,6 +62,7 @@ static bool normalisation_fits(const talc_loader_options *o, int64_t channels)
 /* (p / 255 - mean) / deviation, worked out in f64; the loader's dtype rounds it once. */
 static void tabulate(talc_batch_plan *plan, int64_t channels)
 {
+    TALC_DEFAULT_FENV;
     const talc_loader_options *o = &plan->options;
     for (int64_t c = 0; c < channels; c++) {
         const double mean = c < NORMALISED ? o->mean[c] : 0;
@@ -188,6 +190,7 @@ static void put_channel(talc_dtype dtype, void *out, int64_t at, int64_t H, int6
 void talc_batch_fill(const talc_batch_plan *plan, int64_t place, int64_t count, void *images,
                      int64_t *labels)
 {
+    TALC_DEFAULT_FENV;
     const talc_dims dims = talc_dataset_dims(plan->dataset);
     const int64_t C = dims.dim[0], H = dims.dim[1], W = dims.dim[2];
     for (int64_t n = 0; n < count; n++) {

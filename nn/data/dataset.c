@@ -1,5 +1,6 @@
 #include "nn/data/dataset.h"
 
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/scope.h"
 #include "tensor/storage.h"
@@ -188,6 +189,7 @@ int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
 static void channel_statistics(const talc_dataset *dataset, int64_t c, double *mean,
                                double *deviation)
 {
+    TALC_DEFAULT_FENV;
     enum { LEVELS = 256 };
     const talc_dims dims = talc_dataset_dims(dataset);
     const int64_t plane = dims.dim[1] * dims.dim[2];
@@ -255,6 +257,7 @@ static bool tensors_fit(const talc_tensor *images, const talc_tensor *labels)
 /* 0 .. 1 as bytes, to the nearest; the tensor is contiguous and the host's. */
 static bool round_pixels(const talc_tensor *images, talc_samples *samples)
 {
+    TALC_DEFAULT_FENV;
     const void *data = talc_data_read(images, images->dtype);
     if (data == NULL)
         return false;

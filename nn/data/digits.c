@@ -10,6 +10,7 @@
 
 #include "nn/data/digit_figures.h"
 #include "tensor/extent.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/philox.h"
 #include "tensor/storage.h"
@@ -204,6 +205,7 @@ static void draw_digit(uint64_t seed, int64_t number, int digit, uint8_t *pixels
 
 talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed)
 {
+    TALC_DEFAULT_FENV;
     if (talc_failed())
         return NULL;
     if (count < 1) {

@@ -2,6 +2,7 @@
 #include "nn/data/data.h"
 
 #include "nn/data/png.h"
+#include "tensor/fenv.h"
 #include "tensor/memory.h"
 #include "tensor/shape.h"
 #include "tensor/shown.h"
@@ -55,6 +56,7 @@ static void normalise(const uint8_t *pixels, int64_t plane, int channels,
 
 talc_tensor *talc_image_load(const char *path, const talc_image_options *options)
 {
+    TALC_DEFAULT_FENV;
     const talc_image_options o = options == NULL ? (talc_image_options){ 0 } : *options;
     talc_png png;
     if (talc_operand_missing(WHO, "path", path) || !options_fit(&o) ||

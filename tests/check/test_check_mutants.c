@@ -228,6 +228,7 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
         { TALC_CHECK_RERUN, MUTANT_STALE_FINITE },
         { TALC_CHECK_RERUN, MUTANT_RUN },
         { TALC_CHECK_THREADS, MUTANT_THREADS },
+        { TALC_CHECK_FENV, MUTANT_LEAVES_FLUSHING },
         { TALC_CHECK_STATUS, MUTANT_FAILS },
         { TALC_CHECK_STATUS, MUTANT_RAISES },
     };

@@ -3,6 +3,7 @@
 #include "backends/backends.h"
 #include "check/check.h"
 #include "tensor/error.h"
+#include "tensor/fenv.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -208,6 +209,8 @@ static talc_status run(talc_device *device, const void *posed, const talc_plan *
                     tile(&k, &at);
                 }
     misbehave(&k);
+    if (mutant_is(MUTANT_LEAVES_FLUSHING))
+        talc_fenv_set(talc_fenv_now(), talc_fenv_foreign());
     if (mutant_is(MUTANT_FAILS) || mutant_is(MUTANT_RAISES) ||
         (mutant_is(MUTANT_RAISES_MISALIGNED) && (uintptr_t)arguments->x % 16 != 0))
         talc_fail(TALC_UNSUPPORTED, "mutant: a failure on purpose");

@@ -127,6 +127,7 @@
     X(MUTANT_X_MISALIGNED, "x when misaligned", "writes x when it is off alignment")               \
     X(MUTANT_RAISES_MISALIGNED, "raises when misaligned",                                          \
       "leaves a failure behind when x is off alignment")                                           \
+    X(MUTANT_LEAVES_FLUSHING, "leaves flushing", "right, and leaves denormals flushed behind")     \
     X(MUTANT_FAILS, "fails", "right, and reports a failure")                                       \
     X(MUTANT_RAISES, "raises", "right, reports success, and leaves a failure behind")
 
