@@ -6,6 +6,7 @@
 #include "ops/gradient.h"
 #include "ops/operand.h"
 #include "ops/reduce.h"
+#include "ops/resample.h"
 #include "tensor/autograd.h"
 #include "tensor/observe.h"
 #include "tensor/precision.h"
@@ -20,8 +21,7 @@ const char *talc_conv2d_name(talc_direction direction)
 
 // ---- Padding other than zeros ---------------------------------------------------------------------------------
 //
-// The image with its padding around it is an image without padding. Row and column i of it, outside the old image, is a copy
-// of another one inside, and the gradient there is added to that one's.
+// The image with its padding around it is an image without padding, and its gradient goes to the image as talc_pad's does.
 
 static bool is_padded(const talc_conv2d_problem *p)
 {
@@ -45,75 +45,32 @@ talc_conv2d_problem talc_conv2d_gradient_problem(const talc_conv2d_problem *forw
     return p;
 }
 
-/* One line across dimension `dim` of a padded image, and another. */
-typedef void line_function(talc_tensor *to, talc_tensor *from);
-
-static void copy_line(talc_tensor *to, talc_tensor *from)
+static talc_resample_axis axis_of(talc_padding_mode mode, int64_t begin, int64_t in, int64_t end)
 {
-    talc_copy(to, from);
-}
-
-static void add_line(talc_tensor *to, talc_tensor *from)
-{
-    const talc_tensor *sum = talc_add(to, from);
-    if (sum != NULL)
-        talc_copy(to, sum);
-}
-
-/* For each line i outside, whose value stands at line `source` inside: outside takes from inside, or adds to it. */
-static void each_line_outside(talc_tensor *padded, int dim, talc_padding_mode mode, int64_t begin,
-                              int64_t extent, bool adds)
-{
-    const int64_t total = padded->dims[dim];
-    for (int64_t i = 0; i < total; i++) {
-        if (i >= begin && i < begin + extent)
-            continue;
-        const int64_t source = begin + talc_window_source(mode, i - begin, extent);
-        talc_tensor *outside = talc_slice(padded, dim, i, i + 1, 1);
-        talc_tensor *inside = talc_slice(padded, dim, source, source + 1, 1);
-        if (talc_failed())
-            return;
-        (adds ? add_line : copy_line)(adds ? inside : outside, adds ? outside : inside);
-    }
-}
-
-/* The rows of the image, with the padding at their ends, and the image itself inside them. */
-static talc_tensor *rows_inside(const talc_conv2d_problem *p, const talc_tensor *padded)
-{
-    return talc_slice(padded, 2, p->pad_top, p->pad_top + p->H, 1);
-}
-
-static talc_tensor *columns_inside(const talc_conv2d_problem *p, const talc_tensor *rows)
-{
-    return talc_slice(rows, 3, p->pad_left, p->pad_left + p->W, 1);
+    return (talc_resample_axis){ .mode = mode, .in = in, .out = begin + in + end, .begin = begin };
 }
 
 static const talc_tensor *pad(const talc_conv2d_problem *p, const talc_tensor *x)
 {
-    if (!is_padded(p))
-        return x;
-    talc_tensor *padded = talc_empty(x->device, x->dtype,
-                                     TALC_DIMS(p->N, p->C, p->H + p->pad_top + p->pad_bottom,
-                                               p->W + p->pad_left + p->pad_right));
-    talc_tensor *rows = padded == NULL ? NULL : rows_inside(p, padded);
-    talc_tensor *inside = rows == NULL ? NULL : columns_inside(p, rows);
-    if (inside == NULL || !talc_copy(inside, x))
-        return NULL;
-    each_line_outside(rows, 3, p->padding_mode, p->pad_left, p->W, false);
-    each_line_outside(padded, 2, p->padding_mode, p->pad_top, p->H, false);
-    return padded;
+    const talc_pad_options sides = {
+        .padding = { p->pad_left, p->pad_right, p->pad_top, p->pad_bottom },
+        .mode = p->padding_mode,
+    };
+    return is_padded(p) ? talc_pad(x, &sides) : x;
 }
 
 static talc_tensor *unpad(const talc_conv2d_problem *p, talc_tensor *padded)
 {
     if (padded == NULL || !is_padded(p))
         return padded;
-    each_line_outside(padded, 2, p->padding_mode, p->pad_top, p->H, true);
-    talc_tensor *rows = rows_inside(p, padded);
-    if (rows == NULL)
-        return NULL;
-    each_line_outside(rows, 3, p->padding_mode, p->pad_left, p->W, true);
-    return talc_failed() ? NULL : columns_inside(p, rows);
+    const talc_resample_problem sides = {
+        .dtype = p->dtype,
+        .rank = 3,
+        .axes = { axis_of(p->padding_mode, 0, p->N * p->C, 0),
+                  axis_of(p->padding_mode, p->pad_top, p->H, p->pad_bottom),
+                  axis_of(p->padding_mode, p->pad_left, p->W, p->pad_right) },
+    };
+    return talc_resample_grad_input(&sides, padded, TALC_DIMS(p->N, p->C, p->H, p->W));
 }
 
 // ---- The two gradients ----------------------------------------------------------------------------------------

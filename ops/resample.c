@@ -198,28 +198,32 @@ static const char *gradient_name(const talc_resample_problem *p)
     return "pad.grad_input";
 }
 
-static void resample_gradient(const talc_node *node, const talc_tensor *dy,
-                              talc_tensor *gradients[])
+talc_tensor *talc_resample_grad_input(const talc_resample_problem *problem, const talc_tensor *dy,
+                                      talc_dims x)
 {
-    talc_resample_problem p = *(const talc_resample_problem *)talc_node_problem(node);
+    talc_resample_problem p = *problem;
     const char *op = gradient_name(&p);
     talc_choice choice;
     p.direction = TALC_GRAD_INPUT;
     if (!talc_choose(&choice, op, dy->device, dy->device->backend->resample, &p, NULL, 0))
-        return;
+        return NULL;
     const talc_tensor *packed = talc_contiguous_for(op, dy);
-    talc_tensor *dx =
-        packed == NULL ? NULL
-                       : talc_tensor_new(op, dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    talc_tensor *dx = packed == NULL ? NULL : talc_tensor_new(op, dy->device, dy->dtype, x);
     if (dx == NULL)
-        return;
+        return NULL;
     talc_resample_arguments arguments = { .x = packed->data, .y = dx->data };
     const talc_status status =
         talc_numel(dx) == 0   ? TALC_OK
         : talc_numel(dy) == 0 ? (talc_fill(dx, 0) ? TALC_OK : talc_error_status())
                               : talc_choice_run(&choice, talc_run_dims, dx, &p, &arguments.base);
-    if (status == TALC_OK)
-        gradients[0] = dx;
+    return status == TALC_OK ? dx : NULL;
+}
+
+static void resample_gradient(const talc_node *node, const talc_tensor *dy,
+                              talc_tensor *gradients[])
+{
+    gradients[0] =
+        talc_resample_grad_input(talc_node_problem(node), dy, talc_node_input_dims(node, 0));
 }
 
 // ---- The ops ------------------------------------------------------------------------------------------------

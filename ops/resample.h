@@ -97,6 +97,10 @@ typedef struct talc_resample_arguments {
     const void *value; ///< the element that stands where there is none in x; NULL: 0
 } talc_resample_arguments;
 
+/// dx, of the shape `x`, of a forward problem. Not recorded. For other ops' gradients.
+talc_tensor *talc_resample_grad_input(const talc_resample_problem *problem, const talc_tensor *dy,
+                                      talc_dims x);
+
 TALC_END_DECLARATIONS
 
 #endif

@@ -297,6 +297,49 @@ Test(conv2d_gradient, long_sums_of_f32_stay_accurate)
     assert_all_freed();
 }
 
+// ---- Wide padding -------------------------------------------------------------------------------------------------
+
+/* Padding is one pass, however wide it is: no more allocations than for a narrow one. */
+Test(conv2d_gradient, wide_padding_takes_no_line_by_itself)
+{
+    static const struct {
+        talc_padding_mode mode;
+        int64_t W, left, right;
+    } wide[] = { { TALC_PADDING_REPLICATE, 3, 200000, 100001 },
+                 { TALC_PADDING_REFLECT, 3001, 3000, 2999 },
+                 { TALC_PADDING_CIRCULAR, 3000, 2999, 3000 } };
+    enum { ALLOCATIONS = 60 };
+    for (int i = 0; i < 3; i++)
+        for (int leaf = 0; leaf < 2; leaf++) {
+            talc_scope *scope = talc_scope_enter();
+            const int64_t W = wide[i].W, OW = W + wide[i].left + wide[i].right;
+            const talc_conv2d_options options = { .padding = { 0, wide[i].left },
+                                                  .padding_end = { 0, wide[i].right },
+                                                  .padding_mode = wide[i].mode };
+            talc_tensor *x = talc_arange(tested_device(), TALC_F64, 0, (double)W, 1);
+            x = talc_reshape(x, TALC_DIMS(1, 1, 1, W));
+            talc_tensor *w = talc_full(tested_device(), TALC_F64, TALC_DIMS(1, 1, 1, 1), 2);
+            talc_require_grad(leaf == 0 ? x : w, true);
+            const talc_tensor *y = talc_conv2d(x, w, NULL, &options),
+                              *dy = talc_ones(tested_device(), TALC_F64, TALC_DIMS(1, 1, 1, OW));
+            allow_allocations(ALLOCATIONS);
+            cr_assert(talc_backward_from(y, dy), "%s", talc_error_message());
+            allow_all_allocations();
+            double *due = calloc((size_t)W, sizeof *due), sum = 0;
+            for (int64_t o = 0; o < OW; o++) {
+                const int64_t from = talc_check_source(wide[i].mode, o - wide[i].left, W);
+                due[from] += 2;
+                sum += (double)from;
+            }
+            double *got = host_doubles(talc_grad(leaf == 0 ? x : w));
+            expect_values("padding", talc_padding_mode_name(wide[i].mode), leaf == 0 ? "dx" : "dw",
+                          leaf == 0 ? due : &sum, got, leaf == 0 ? W : 1);
+            free(due);
+            free(got);
+            talc_scope_leave(scope);
+        }
+}
+
 // ---- Threads ------------------------------------------------------------------------------------------------------
 
 /* Both gradients of data that round, by the rows forced, one after the other. */
