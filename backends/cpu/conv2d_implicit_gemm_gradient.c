@@ -41,10 +41,11 @@ static int64_t phases_of(const talc_cpu_axis *forward, int64_t weight, talc_cpu_
     for (int64_t i = 0; i < count; i++) {
         talc_cpu_phase *phase = &phases[i];
         *phase = (talc_cpu_phase){ .step = dilation / unit, .weight_step = -step * weight };
+        const int64_t end_tap = talc_smaller(step, forward->taps);
         int64_t tap = 0;
-        while (tap < step && (i - forward->start - tap * forward->dilation) % stride != 0)
+        while (tap < end_tap && (i - forward->start - tap * forward->dilation) % stride != 0)
             tap++;
-        if (tap >= talc_smaller(step, forward->taps))
+        if (tap == end_tap)
             continue;
         phase->taps = (forward->taps - 1 - tap) / step + 1;
         const int64_t last = tap + (phase->taps - 1) * step;

@@ -22,6 +22,7 @@ static const char *const cases[] = {
     /* Steps that are never taken. */
     "n1c2h4w5o2k3x2s4611686018427387904x4611686018427387905p2x3",
     "n1c2h4w5o2k1x1p2x3d9223372036854775807x9223372036854775806",
+    "n1c2h4w5o2k1x1s3x5p2x3d9223372036854775807x9223372036854775806",
     /* im2col: several images a block, several blocks of columns and rows, one of few images. */
     "n40c8h4w5o12k3x3p1x1",
     "n9c40h6w6o14k3x3p1x1g2",
