@@ -102,7 +102,7 @@ talc_status talc_file_read(const talc_file *file, const char *who, int64_t offse
 }
 
 talc_status talc_file_read_tensor(const talc_file *file, const char *who, int64_t offset,
-                                  bool little_endian, talc_tensor *tensor)
+                                  bool little_endian, bool booleans, talc_tensor *tensor)
 {
     size_t bytes = talc_nbytes(tensor);
     if (bytes == 0)
@@ -121,6 +121,8 @@ talc_status talc_file_read_tensor(const talc_file *file, const char *who, int64_
             break;
         if (little_endian != talc_host_little_endian())
             talc_swap_bytes(staging, count, talc_dtype_size(tensor->dtype));
+        for (size_t i = 0; booleans && i < count; i++)
+            staging[i] = staging[i] != 0;
         status = tensor->device->interface->upload(tensor->device, (char *)tensor->data + done,
                                                    staging, count);
     }

@@ -34,6 +34,7 @@ static const struct {
 typedef struct npy_header {
     talc_dtype dtype;
     bool little_endian;
+    bool booleans;
     bool fortran_order;
     talc_dims dims;
 } npy_header;
@@ -154,6 +155,7 @@ static talc_status parse_type(parser *p, npy_header *header)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(text + ordered, types[i].name) == 0) {
             header->dtype = types[i].dtype;
+            header->booleans = strcmp(types[i].name, "b1") == 0;
             return TALC_OK;
         }
     return talc_fail(TALC_UNSUPPORTED,
@@ -285,7 +287,8 @@ static talc_tensor *read_elements(const talc_file *file, const npy_header *heade
 {
     talc_tensor *tensor = talc_tensor_new("npy_load", device, header->dtype, dims);
     if (tensor != NULL &&
-        talc_file_read_tensor(file, "npy_load", data, header->little_endian, tensor) != TALC_OK) {
+        talc_file_read_tensor(file, "npy_load", data, header->little_endian, header->booleans,
+                              tensor) != TALC_OK) {
         talc_release(tensor);
         tensor = NULL;
     }

@@ -466,8 +466,9 @@ static talc_tensor *read_tensor(const char *who, const talc_safetensors *file, i
         return NULL;
     }
     talc_tensor *tensor = talc_tensor_new(who, device, types[entry->type].dtype, entry->dims);
+    const bool booleans = strcmp(types[entry->type].name, "BOOL") == 0;
     if (tensor != NULL && talc_file_read_tensor(&file->file, who, file->data + entry->begin, true,
-                                                tensor) != TALC_OK) {
+                                                booleans, tensor) != TALC_OK) {
         talc_release(tensor);
         tensor = NULL;
     }

@@ -122,7 +122,7 @@ Test(npy, unusual_headers_are_understood)
     } cases[] = {
         { 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }\n", TALC_U8, 6, 5 },
         { 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3)}", TALC_U8, 6, 5 },
-        { 2, "{\"shape\":(2L,3L,),\"descr\":\"|b1\",\"fortran_order\":False}   \n", TALC_U8, 6, 5 },
+        { 2, "{\"shape\":(2L,3L,),\"descr\":\"|b1\",\"fortran_order\":False}   \n", TALC_U8, 6, 1 },
         { 3, "{ 'fortran_order' :\tTrue , 'shape' : ( 2 , 3 , ) , 'descr' : '<u1' , } \n", TALC_U8,
           6, 5 },
         { 1, "{'descr': 'u1', 'fortran_order': False, 'shape': (6,)}", TALC_U8, 6, 5 },
@@ -143,6 +143,21 @@ Test(npy, unusual_headers_are_understood)
             continue;
         talc_tensor *flat = talc_reshape(x, TALC_DIMS(-1));
         cr_assert(talc_item(talc_select(flat, 0, -1)) == cases[i].last, "%s", cases[i].header);
+    }
+}
+
+/* Whatever byte a writer stores for true. */
+Test(npy, booleans_are_0_or_1)
+{
+    static const char *const headers[] = {
+        "{'descr': '|b1', 'fortran_order': False, 'shape': (256,), }",
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (256,), }",
+    };
+    for (int k = 0; k < 2; k++) {
+        const talc_tensor *x = talc_npy_load(cpu_device(), file_of(1, headers[k], 256));
+        assert_no_failure();
+        for (int i = 0; i < 256; i++)
+            cr_assert(talc_item_i64(talc_select(x, 0, i)) == (k == 0 ? i != 0 : i), "byte %d", i);
     }
 }
 

@@ -196,6 +196,31 @@ Test(safetensors, unusual_files_are_accepted)
     }
 }
 
+/* Whatever byte a writer stores for true. */
+Test(safetensors, booleans_are_0_or_1)
+{
+    static const char header[] =
+        "{\"mask\":{\"dtype\":\"BOOL\",\"shape\":[5],\"data_offsets\":[0,5]},"
+        "\"bytes\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[5,10]}}";
+    static const unsigned char data[] = { 0, 1, 2, 255, 128, 0, 1, 2, 255, 128 };
+    char bytes[8 + sizeof header - 1 + sizeof data] = { (char)(sizeof header - 1) };
+    memcpy(bytes + 8, header, sizeof header - 1);
+    memcpy(bytes + 8 + sizeof header - 1, data, sizeof data);
+    const char *path = file_path("booleans.safetensors");
+    file_write(path, bytes, sizeof bytes);
+    talc_safetensors *file = talc_safetensors_open(path);
+    const char *const names[] = { "mask", "bytes" };
+    for (int k = 0; k < 2; k++) {
+        const talc_tensor *x =
+            talc_safetensors_read(file, talc_safetensors_find(file, names[k]), cpu_device());
+        assert_no_failure();
+        for (int i = 0; i < 5; i++)
+            cr_assert(talc_item_i64(talc_select(x, 0, i)) == (k == 0 ? data[i] != 0 : data[i]),
+                      "%s: element %d", names[k], i);
+    }
+    talc_safetensors_close(file);
+}
+
 Test(safetensors, types_that_talc_has_not_are_refused_when_read)
 {
     const char *path =
