@@ -16,6 +16,26 @@ static talc_tensor *condition_of(const char *op, talc_tensor *holds)
     return condition;
 }
 
+/* Of integers with a real number: x < 2.5 and x >= 2.5 ask what x < 3 and x >= 3 do, x <= 2.5 and x > 2.5 what x <= 2 and x > 2. A
+ * number that is then none of the type's integers lies beside them all, between two that equality asks about, or is NaN. */
+static talc_tensor *compared(talc_binary_function function, const talc_tensor *a, double b)
+{
+    if (a == NULL || talc_dtype_is_float(a->dtype))
+        return talc_binary(function, a, NULL, b);
+    const bool less = function == TALC_LESS || function == TALC_LESS_EQUAL;
+    const bool greater = function == TALC_GREATER || function == TALC_GREATER_EQUAL;
+    double low, end;
+    talc_dtype_range(a->dtype, &low, &end);
+    if (function == TALC_LESS || function == TALC_GREATER_EQUAL)
+        b = ceil(b);
+    else if (less || greater)
+        b = floor(b);
+    if (b >= low && b < end && b == floor(b))
+        return talc_binary(function, a, NULL, b);
+    const bool all = function == TALC_NOT_EQUAL || (less && b >= end) || (greater && b < low);
+    return talc_binary(all ? TALC_GREATER_EQUAL : TALC_LESS, a, NULL, low);
+}
+
 #define COMPARISON(name, constant)                                                                 \
     talc_tensor *talc_##name(const talc_tensor *a, const talc_tensor *b)                           \
     {                                                                                              \
@@ -23,7 +43,7 @@ static talc_tensor *condition_of(const char *op, talc_tensor *holds)
     }                                                                                              \
     talc_tensor *talc_##name##_scalar(const talc_tensor *a, double b)                              \
     {                                                                                              \
-        return condition_of(#name, talc_binary(constant, a, NULL, b));                             \
+        return condition_of(#name, compared(constant, a, b));                                      \
     }
 
 COMPARISON(equal, TALC_EQUAL)
@@ -62,6 +82,22 @@ static talc_tensor *clamp_recorded(const talc_tensor *x, bounds within, talc_ten
                                              .problem_bytes = sizeof within });
 }
 
+/* The integers of a type that lie within; an end without integers beyond it is none. */
+static bool integer_bounds(talc_dtype dtype, bounds *within)
+{
+    const double low = ceil(within->low), high = floor(within->high);
+    double least, end;
+    talc_dtype_range(dtype, &least, &end);
+    if (low > high || low >= end || high < least) {
+        talc_fail(TALC_BAD_ARGUMENT, "clamp: no %s lies from low %g to high %g",
+                  talc_dtype_name(dtype), within->low, within->high);
+        return false;
+    }
+    *within =
+        (bounds){ low <= least ? (double)-INFINITY : low, high >= end ? (double)INFINITY : high };
+    return true;
+}
+
 /* Not recorded as what it is made of: there the gradient of an element on a bound is halved. */
 static talc_tensor *clamped(const talc_tensor *x, bounds within)
 {
@@ -87,6 +123,8 @@ talc_tensor *talc_clamp(const talc_tensor *x, double low, double high)
         talc_fail(TALC_BAD_ARGUMENT, "clamp: low %g must be at most high %g", low, high);
         return NULL;
     }
-    const bounds within = { low, high };
+    bounds within = { low, high };
+    if (!talc_dtype_is_float(x->dtype) && !integer_bounds(x->dtype, &within))
+        return NULL;
     return clamp_recorded(x, within, clamped(x, within));
 }

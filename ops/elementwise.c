@@ -241,6 +241,7 @@ static talc_tensor *binary(talc_binary_function function, const talc_tensor *a,
     const char *op = binary_names[function];
     if (talc_operand_missing(op, "a", a) ||
         (binary_kinds[function] == TALC_FLOATS && !talc_operand_float(op, "a", a)) ||
+        (b == NULL && !talc_number_held(op, "b", scalar, a->dtype)) ||
         (b != NULL && !talc_operand_like(op, "a", a, "b", b)))
         return NULL;
     talc_dims dims = talc_dims_of(a);

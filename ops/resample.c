@@ -95,6 +95,9 @@ static bool check_pad(const talc_tensor *x, const talc_pad_options *options)
 {
     if (talc_operand_missing("pad", "x", x) || talc_operand_missing("pad", "options", options))
         return false;
+    if (options->mode == TALC_PADDING_ZEROS &&
+        !talc_number_held("pad", "value", options->value, x->dtype))
+        return false;
     if ((unsigned)options->mode >= TALC_PADDING_MODE_COUNT)
         talc_fail(TALC_BAD_ARGUMENT, "pad: mode %d is outside 0..%d", (int)options->mode,
                   TALC_PADDING_MODE_COUNT - 1);

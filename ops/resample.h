@@ -36,7 +36,7 @@ typedef struct talc_pad_options {
     /// bottom}. Negative padding crops, before TALC_PADDING_CIRCULAR repeats what is left.
     int64_t padding[2 * TALC_MAX_RANK];
     talc_padding_mode mode; ///< TALC_PADDING_ZEROS: `value` rather than 0
-    double value;           ///< converted as talc_full converts it; only where the mode shows it
+    double value;           ///< as talc_full takes it; only where the mode shows it
 } talc_pad_options;
 
 /// y.

@@ -133,7 +133,9 @@ talc_tensor *talc_masked_fill(const talc_tensor *x, const talc_tensor *mask, dou
                   talc_dims_text(talc_dims_of(mask), mask_text));
         return NULL;
     }
-    talc_tensor *filling = talc_full(x->device, x->dtype, TALC_SCALAR, value);
+    talc_tensor *filling = talc_number_held(op, "value", value, x->dtype)
+                               ? talc_full(x->device, x->dtype, TALC_SCALAR, value)
+                               : NULL;
     talc_tensor *y = filling == NULL ? NULL : talc_where(mask, filling, x);
     talc_release(filling);
     return y;

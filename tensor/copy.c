@@ -277,7 +277,8 @@ bool talc_copy(talc_tensor *dst, const talc_tensor *src)
 
 bool talc_fill(talc_tensor *tensor, double value)
 {
-    if (talc_operand_missing("fill", "tensor", tensor) || !talc_operand_writable("fill", tensor))
+    if (talc_operand_missing("fill", "tensor", tensor) || !talc_operand_writable("fill", tensor) ||
+        !talc_number_held("fill", "value", value, tensor->dtype))
         return false;
     if (talc_numel(tensor) == 0)
         return true;

@@ -60,6 +60,12 @@ talc_tensor *talc_contiguous_for(const char *who, const talc_tensor *tensor);
 talc_tensor *talc_cast_for(const char *who, const talc_tensor *tensor, talc_dtype dtype);
 bool talc_copy_for(const char *who, talc_tensor *dst, const talc_tensor *src);
 
+/// The integers that an integer type holds: from low on, below end; all numbers of a floating point type.
+void talc_dtype_range(talc_dtype dtype, double *low, double *end);
+
+/// False, with a failure raised, when no element of an integer type is `value`, which is to be one.
+bool talc_number_held(const char *who, const char *operand, double value, talc_dtype dtype);
+
 /// True, with a failure raised, when a failure stands already or the operand is NULL.
 bool talc_operand_missing(const char *who, const char *operand, const void *pointer);
 

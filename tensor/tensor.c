@@ -102,6 +102,26 @@ uint64_t talc_version(const talc_tensor *tensor)
 
 // ---- Records and storage ------------------------------------------------------------------------------------
 
+void talc_dtype_range(talc_dtype dtype, double *low, double *end)
+{
+    *end = talc_dtype_is_float(dtype) ? INFINITY
+           : dtype == TALC_U8         ? 0x1p8
+           : dtype == TALC_I32        ? 0x1p31
+                                      : 0x1p63;
+    *low = dtype == TALC_U8 ? 0 : -*end;
+}
+
+bool talc_number_held(const char *who, const char *operand, double value, talc_dtype dtype)
+{
+    double low, end;
+    talc_dtype_range(dtype, &low, &end);
+    if (talc_dtype_is_float(dtype) || (value >= low && value < end && value == floor(value)))
+        return true;
+    talc_fail(TALC_BAD_ARGUMENT, "%s: %s %.15g is no number that %s holds", who, operand, value,
+              talc_dtype_name(dtype));
+    return false;
+}
+
 bool talc_operand_missing(const char *who, const char *operand, const void *pointer)
 {
     if (talc_failed())
@@ -246,7 +266,8 @@ static talc_tensor *filled(const char *who, talc_device *device, talc_dtype dtyp
                            double value)
 {
     talc_tensor *tensor = talc_tensor_new(who, device, dtype, dims);
-    if (tensor != NULL && !talc_fill(tensor, value)) {
+    if (tensor != NULL &&
+        !(talc_number_held(who, "value", value, dtype) && talc_fill(tensor, value))) {
         talc_release(tensor);
         tensor = NULL;
     }
@@ -376,10 +397,13 @@ talc_tensor *talc_arange(talc_device *device, talc_dtype dtype, double start, do
     talc_tensor *result = NULL;
     double *values = talc_memory_new((size_t)count * sizeof *values, "arange");
     if (values != NULL) {
-        for (int64_t i = 0; i < count; i++)
+        bool held = true;
+        for (int64_t i = 0; i < count && held; i++) {
             values[i] = start + (double)i * step;
+            held = talc_number_held("arange", "element", values[i], dtype);
+        }
         talc_tensor *exact =
-            talc_from_host_for("arange", device, TALC_F64, TALC_DIMS(count), values);
+            held ? talc_from_host_for("arange", device, TALC_F64, TALC_DIMS(count), values) : NULL;
         result = exact == NULL ? NULL : talc_cast_for("arange", exact, dtype);
         talc_release(exact);
     }

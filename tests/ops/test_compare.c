@@ -159,8 +159,35 @@ Test(compare, a_number_is_rounded_to_the_type)
             cr_assert(integer_at(y, i) == holds(op, order_of(x, i, b, 0)), "%s: element %d",
                       comparisons[op].name, i);
     }
-    const talc_tensor *bytes = talc_full(cpu_device(), TALC_U8, TALC_DIMS(1), 255);
-    cr_assert(integer_at(talc_equal_scalar(bytes, 300), 0) == 1, "300 is 255 as u8");
+    assert_all_freed();
+}
+
+/* By the order of real numbers, which long double holds as they are, i64 among them. */
+Test(compare, integers_are_compared_with_the_number_itself)
+{
+    const double inf = (double)INFINITY, nan = (double)NAN;
+    const double numbers[] = { 0,          0.5,           -0.5,   -1,      127,  127.5,
+                               128,        254.5,         255,    255.5,   256,  300,
+                               1e300,      inf,           -inf,   nan,     -7,   0x1p31,
+                               0x1p31 - 1, -0x1p31 - 0.5, 0x1p63, -0x1p63, -1e30 };
+    const int64_t values[] = { INT64_MIN, INT32_MIN, -1,  0,   1,         127,
+                               128,       254,       255, 256, INT32_MAX, INT64_MAX };
+    const talc_tensor *wide = talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(12), values);
+    const talc_dtype dtypes[] = { TALC_I64, TALC_I32, TALC_U8 };
+    for (int d = 0; d < 3; d++)
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            const talc_tensor *x = talc_cast(wide, dtypes[d]);
+            for (int op = 0; op < COMPARISONS; op++) {
+                const talc_tensor *y = comparisons[op].call_scalar(x, numbers[k]);
+                assert_no_failure();
+                for (int i = 0; i < 12; i++) {
+                    const long double a = (long double)integer_at(x, i), b = numbers[k];
+                    const int order = isnan(b) ? 2 : (a > b) - (a < b);
+                    cr_assert(integer_at(y, i) == holds(op, order), "%s %s: %.0Lf and %g",
+                              talc_dtype_name(dtypes[d]), comparisons[op].name, a, numbers[k]);
+                }
+            }
+        }
     assert_all_freed();
 }
 
@@ -231,8 +258,17 @@ Test(compare, clamp_keeps_what_is_within_and_nan)
         }
     const talc_tensor *bytes = talc_arange(cpu_device(), TALC_U8, 0, 10, 1);
     const talc_tensor *y = talc_clamp(bytes, 2.9, 300);
-    cr_assert(integer_at(y, 0) == 2 && integer_at(y, 9) == 9, "u8 from %d to %d",
+    cr_assert(integer_at(y, 0) == 3 && integer_at(y, 9) == 9, "u8 from %d to %d",
               (int)integer_at(y, 0), (int)integer_at(y, 9));
+    y = talc_clamp(bytes, -1e300, 6.5);
+    cr_assert(integer_at(y, 0) == 0 && integer_at(y, 9) == 6, "u8 from %d to %d",
+              (int)integer_at(y, 0), (int)integer_at(y, 9));
+    cr_assert_null(talc_clamp(bytes, 2.1, 2.9));
+    assert_failure(TALC_BAD_ARGUMENT, "clamp: no u8 lies from low 2.1 to high 2.9");
+    cr_assert_null(talc_clamp(bytes, 256, inf));
+    assert_failure(TALC_BAD_ARGUMENT, "clamp: no u8 lies from low 256 to high inf");
+    cr_assert_null(talc_clamp(bytes, -inf, -0.5));
+    assert_failure(TALC_BAD_ARGUMENT, "clamp: no u8 lies from low -inf to high -0.5");
     assert_all_freed();
 }
 

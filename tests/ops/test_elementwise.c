@@ -437,23 +437,58 @@ Test(elementwise, scalars_are_rounded_to_the_type)
         }
 }
 
-Test(elementwise, scalars_for_integers_are_truncated_and_saturated)
+Test(elementwise, scalars_for_integers_are_integers_of_the_type)
 {
     const struct {
         talc_dtype dtype;
         double number;
         int64_t due; /* what 1 + number gives */
-    } cases[] = {
-        { TALC_I64, 2.9, 3 },   { TALC_I64, -2.9, -1 },         { TALC_I64, 1e300, INT64_MIN },
-        { TALC_I32, 41.5, 42 }, { TALC_I32, 1e300, INT32_MIN }, { TALC_U8, 300, 0 },
-        { TALC_U8, -7, 1 },     { TALC_I64, (double)NAN, 1 },
+    } held[] = {
+        { TALC_I64, 2, 3 },
+        { TALC_I64, -0x1p63, INT64_MIN + 1 },
+        { TALC_I64, 0x1p63 - 1024, INT64_MAX - 1022 },
+        { TALC_I32, INT32_MAX, INT32_MIN },
+        { TALC_I32, -0.0, 1 },
+        { TALC_U8, 255, 0 },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++) {
         talc_tensor *y =
-            talc_add_scalar(talc_ones(cpu_device(), cases[i].dtype, TALC_DIMS(3)), cases[i].number);
+            talc_add_scalar(talc_ones(cpu_device(), held[i].dtype, TALC_DIMS(3)), held[i].number);
         assert_no_failure();
-        cr_assert(y->dtype == cases[i].dtype && integer_at(y, 2) == cases[i].due,
+        cr_assert(y->dtype == held[i].dtype && integer_at(y, 2) == held[i].due,
                   "case %d gives %lld", (int)i, (long long)integer_at(y, 2));
+    }
+    const struct {
+        talc_dtype dtype;
+        double number;
+        const char *due;
+    } refused[] = {
+        { TALC_I64, 2.9, "2.9 is no number that i64 holds" },
+        { TALC_I64, 0x1p63, "9.22337203685478e+18 is no number that i64 holds" },
+        { TALC_I32, 0x1p31, "2147483648 is no number that i32 holds" },
+        { TALC_U8, 256, "256 is no number that u8 holds" },
+        { TALC_U8, -1, "-1 is no number that u8 holds" },
+        { TALC_U8, 1 / 255.0, "0.00392156862745098 is no number that u8 holds" },
+        { TALC_I64, (double)INFINITY, "inf is no number that i64 holds" },
+    };
+    static const char *const ops[] = { "add", "sub", "mul" };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        talc_tensor *x = talc_ones(cpu_device(), refused[i].dtype, TALC_DIMS(3));
+        for (int op = 0; op < 3; op++) {
+            cr_assert_null(binaries[op].call_scalar(x, refused[i].number));
+            assert_failure_with(TALC_BAD_ARGUMENT, "%s: b %s", ops[op], refused[i].due);
+        }
+        cr_assert_null(talc_full(cpu_device(), refused[i].dtype, TALC_DIMS(3), refused[i].number));
+        assert_failure_with(TALC_BAD_ARGUMENT, "full: value %s", refused[i].due);
+        cr_assert(!talc_fill(x, refused[i].number));
+        assert_failure_with(TALC_BAD_ARGUMENT, "fill: value %s", refused[i].due);
+        cr_assert(integer_at(x, 1) == 1, "x was written");
+        cr_assert_null(
+            talc_masked_fill(x, talc_ones(cpu_device(), TALC_U8, TALC_SCALAR), refused[i].number));
+        assert_failure_with(TALC_BAD_ARGUMENT, "masked_fill: value %s", refused[i].due);
+        cr_assert_null(
+            talc_pad(x, &(talc_pad_options){ .padding = { 1, 1 }, .value = refused[i].number }));
+        assert_failure_with(TALC_BAD_ARGUMENT, "pad: value %s", refused[i].due);
     }
 }
 
