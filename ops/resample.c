@@ -46,9 +46,10 @@ static void add_plain(talc_resample_problem *p, int64_t extent)
 static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, int64_t before,
                        int64_t after)
 {
-    const int64_t extent = x->dims[dim], more = before > after ? before : after;
+    const int64_t extent = x->dims[dim], more = talc_larger(before, after);
+    const int64_t cropped = talc_larger(-before, 0) + talc_larger(-after, 0);
     const int64_t most = mode == TALC_PADDING_REFLECT    ? extent - 1
-                         : mode == TALC_PADDING_CIRCULAR ? extent
+                         : mode == TALC_PADDING_CIRCULAR ? extent - cropped
                          : extent > 0                    ? INT64_MAX
                                                          : 0;
     if (mode == TALC_PADDING_ZEROS || (before == 0 && after == 0))
@@ -56,11 +57,17 @@ static bool check_mode(const talc_tensor *x, int dim, talc_padding_mode mode, in
     if (x->rank - dim > 3)
         talc_fail(TALC_BAD_ARGUMENT, "pad: %s pads the last 3 dimensions, not dimension %d of %d",
                   mode_names[mode], dim, x->rank);
+    else if (mode == TALC_PADDING_CIRCULAR && cropped > extent)
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "pad: padding %" PRId64 " and %" PRId64 " crops %" PRId64
+                  " of dimension %d, whose extent is %" PRId64,
+                  before, after, cropped, dim, extent);
     else if (more > 0 && more > most)
         talc_fail(TALC_BAD_ARGUMENT,
                   "pad: %s by %" PRId64 " of dimension %d, whose extent %" PRId64
                   " allows at most %" PRId64,
-                  mode_names[mode], more, dim, extent, talc_larger(most, 0));
+                  mode_names[mode], more, dim,
+                  extent - (mode == TALC_PADDING_CIRCULAR ? cropped : 0), talc_larger(most, 0));
     return !talc_failed();
 }
 
@@ -240,8 +247,9 @@ static talc_tensor *resample(const char *op, const talc_tensor *x, talc_dims dim
         return NULL;
     talc_observer *observer = talc_observe_pause();
     talc_tensor *y = talc_tensor_new(op, x->device, x->dtype, dims);
-    talc_tensor *value =
-        y == NULL || p->value == 0 ? NULL : talc_full(x->device, x->dtype, TALC_SCALAR, p->value);
+    talc_tensor *value = y == NULL || (p->value == 0 && !signbit(p->value))
+                             ? NULL
+                             : talc_full(x->device, x->dtype, TALC_SCALAR, p->value);
     talc_tensor *packed = talc_failed() ? NULL : talc_operand_contiguous(op, x);
     talc_status status = talc_error_status();
     if (status == TALC_OK && talc_numel(y) > 0) {

@@ -332,6 +332,48 @@ Test(resample, padding_takes_rank_0_to_8_and_empty_extents)
     assert_no_failure();
 }
 
+/* More than there is cannot be cropped before what is left repeats. */
+Test(resample, circular_padding_repeats_what_cropping_leaves)
+{
+    const double values[] = { 1, 2, 3, 4 };
+    const talc_tensor *x = talc_from_host(tested_device(), TALC_F64, TALC_DIMS(1, 1, 2, 2), values);
+    const struct {
+        int64_t top, bottom;
+        const char *due;
+    } refused[] = {
+        { 1, -3, "padding 1 and -3 crops 3 of dimension 2, whose extent is 2" },
+        { 2, -4, "padding 2 and -4 crops 4 of dimension 2, whose extent is 2" },
+        { -3, 1, "padding -3 and 1 crops 3 of dimension 2, whose extent is 2" },
+        { 1, -2, "circular by 1 of dimension 2, whose extent 0 allows at most 0" },
+        { 2, -1, "circular by 2 of dimension 2, whose extent 1 allows at most 1" },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        cr_assert_null(
+            talc_pad(x, &(talc_pad_options){ .padding = { 0, 0, refused[i].top, refused[i].bottom },
+                                             .mode = TALC_PADDING_CIRCULAR }));
+        assert_failure_with(TALC_BAD_ARGUMENT, "pad: %s", refused[i].due);
+    }
+    assert_values(talc_pad(x, &(talc_pad_options){ .padding = { 0, 0, 1, -1 },
+                                                   .mode = TALC_PADDING_CIRCULAR }),
+                  (const double[]){ 1, 2, 1, 2 }, 0, "the first row, repeated");
+    cr_assert(talc_numel(talc_pad(x, &(talc_pad_options){ .padding = { 0, 0, 0, -2 },
+                                                          .mode = TALC_PADDING_CIRCULAR })) == 0);
+    assert_no_failure();
+}
+
+Test(resample, padding_keeps_the_sign_of_zero)
+{
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++)
+        for (int negative = 0; negative < 2; negative++) {
+            const talc_tensor *x = talc_ones(tested_device(), (talc_dtype)dtype, TALC_DIMS(1));
+            const talc_tensor *y = talc_pad(
+                x, &(talc_pad_options){ .padding = { 1, 1 }, .value = negative ? -0.0 : 0 });
+            for (int i = 0; i < 3; i += 2)
+                cr_assert(!signbit(talc_item(talc_select(y, 0, i))) == !negative, "element %d", i);
+        }
+    assert_no_failure();
+}
+
 /* The gradient of what crops everything away, and of an image that is shown nowhere. */
 Test(resample, what_nothing_shows_has_a_gradient_of_zeros)
 {
