@@ -216,8 +216,9 @@ static bool add_state(talc_names *names, const char *path, const char *state,
     return added;
 }
 
-/* Steps and group, and what the optimizer keeps. A parameter that no step has reached has nothing but these; a state that a later
- * group asks for is zeros until its first step. */
+/* Steps and group, and what the optimizer keeps, as the next step has it: of the parameter's dtype,
+ * and zeros where a later group asks for it. A parameter that no step has reached has nothing but
+ * the first two. */
 static bool add_optimized(talc_names *names, const talc_optimizer *optimizer,
                           const talc_optimized *of)
 {
@@ -227,11 +228,12 @@ static bool add_optimized(talc_names *names, const talc_optimizer *optimizer,
         return false;
     for (int k = 0; k < TALC_UPDATE_STATES; k++) {
         const char *state = talc_optimizer_state_name(&optimizer->groups[of->group], k);
-        const talc_tensor *tensor = of->states[k];
-        if (state != NULL && tensor == NULL && of->steps > 0 &&
-            (tensor = talc_zeros_like(of->parameter)) == NULL)
-            return false;
-        if (state != NULL && tensor != NULL && !add_state(names, of->path, state, tensor))
+        if (state == NULL || (of->states[k] == NULL && of->steps == 0))
+            continue;
+        const talc_tensor *tensor = of->states[k] == NULL
+                                        ? talc_zeros_like(of->parameter)
+                                        : talc_cast(of->states[k], of->parameter->dtype);
+        if (!add_state(names, of->path, state, tensor))
             return false;
     }
     return true;

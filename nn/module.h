@@ -89,7 +89,8 @@ TALC_API bool talc_module_eval(talc_module *module);  ///< sets evaluation mode
 /// Moves all parameters and buffers; either all move or none.
 TALC_API bool talc_module_to(talc_module *module, talc_device *device);
 
-/// Converts all parameters and buffers of f32 or f64 to the other; either all or none. Gradients of those that change are dropped.
+/// Converts all parameters and buffers of f32 or f64 to the other; either all or none. Gradients of
+/// those that change are dropped, and what an optimizer keeps of them is cast by its next step.
 /// Errors: NULL, a dtype that is neither, no memory.
 TALC_API bool talc_module_cast(talc_module *module, talc_dtype dtype);
 

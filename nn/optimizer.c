@@ -277,14 +277,16 @@ const char *talc_optimizer_state_name(const talc_optimizer_options *group, int s
     }
 }
 
-/* The states that a parameter lacks, or has on another device only; zeros at first. In no scope. */
+/* The states that a parameter lacks, or has only on another device or as another dtype; zeros at
+ * first. In no scope. */
 static bool states_new(const talc_optimizer *optimizer, const talc_optimized *of,
                        talc_tensor *fresh[TALC_UPDATE_STATES])
 {
     const talc_tensor *p = of->parameter;
     for (int k = 0; k < TALC_UPDATE_STATES; k++) {
         if (talc_optimizer_state_name(&optimizer->groups[of->group], k) == NULL ||
-            (of->states[k] != NULL && of->states[k]->device == p->device))
+            (of->states[k] != NULL && of->states[k]->device == p->device &&
+             of->states[k]->dtype == p->dtype))
             continue;
         fresh[k] = of->states[k] == NULL ? talc_zeros_like(p)
                                          : talc_to(of->states[k], p->device, p->dtype);
@@ -296,7 +298,8 @@ static bool states_new(const talc_optimizer *optimizer, const talc_optimized *of
     return true;
 }
 
-/* Sees to it that every state of a parameter that has a gradient exists, on the parameter's device. On failure none is new. */
+/* Sees to it that every state of a parameter that has a gradient exists, as the parameter is now.
+ * On failure none is new. */
 static bool states_ready(const talc_optimizer *optimizer)
 {
     talc_tensor *(*fresh)[TALC_UPDATE_STATES] =

@@ -10,8 +10,9 @@
 ///     talc_optimizer_free(optimizer);
 ///
 /// Formulas and defaults are PyTorch's (ops/update.h has them). An optimizer belongs to the program; it holds the module's
-/// parameters, which may be moved and loaded meanwhile, and its own state of each, which follows to the parameter's device.
-/// A parameter without a gradient, as a frozen one, stays as it is. A step is one launch for every 68 parameters,
+/// parameters, which may be moved, cast and loaded meanwhile, and its own state of each, which
+/// follows to the parameter's device and dtype, its values kept. A parameter without a
+/// gradient, as a frozen one, stays as it is. A step is one launch for every 68 parameters,
 /// and clipping two.
 #ifndef TALC_NN_OPTIMIZER_H
 #define TALC_NN_OPTIMIZER_H

@@ -43,78 +43,115 @@ static void give(talc_module *module, const double values[N])
 {
     const talc_tensor *p = talc_module_find(module, "p");
     talc_grad_clear((talc_tensor *)p);
-    cr_assert(talc_backward_from(p, talc_from_host(p->device, TALC_F64, TALC_DIMS(N), values)),
-              "%s", talc_error_message());
+    const talc_tensor *exact = talc_from_host(p->device, TALC_F64, TALC_DIMS(N), values);
+    cr_assert(talc_backward_from(p, talc_cast(exact, p->dtype)), "%s", talc_error_message());
 }
 
-static void expect_near(const char *what, const talc_tensor *got, const double due[N])
+static void expect_within(double share, const char *what, const talc_tensor *got,
+                          const double due[N])
 {
     double *values = host_doubles(talc_detach(got));
     for (int i = 0; i < N; i++)
-        cr_expect(fabs(values[i] - due[i]) <= 1e-14 * fabs(due[i]),
+        cr_expect(fabs(values[i] - due[i]) <= share * fabs(due[i]),
                   "%s: element %d is %.17g instead of %.17g", what, i, values[i], due[i]);
     free(values);
 }
 
+static void expect_near(const char *what, const talc_tensor *got, const double due[N])
+{
+    expect_within(1e-14, what, got, due);
+}
+
+/* p after three steps, by torch. */
+static const struct {
+
+    const char *name;
+    talc_optimizer_options options;
+    double due[N];
+} by_torch[] = {
+    { "sgd", { .kind = TALC_SGD, .lr = 0.1 }, { 0.46000000000000002, -1.3149999999999999, 2 } },
+    { "sgd, decay",
+      { .kind = TALC_SGD, .lr = 0.1, .weight_decay = 0.5 },
+      { 0.38766250000000002, -1.13841875, 1.720675 } },
+    { "sgd, momentum",
+      { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .dampening = 0.25 },
+      { 0.47739999999999999, -1.2629249999999999, 1.9006999999999998 } },
+    { "sgd, nesterov",
+      { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01 },
+      { 0.43695096198049993, -1.3369138992462499, 1.889685136512 } },
+    { "adam",
+      { .kind = TALC_ADAM },
+      { 0.49922841553046976, -1.2490586970798601, 1.9981014170424078 } },
+    { "adam, all",
+      { .kind = TALC_ADAM,
+        .lr = 0.05,
+        .beta1 = 0.8,
+        .beta2 = 0.95,
+        .eps = 1e-3,
+        .weight_decay = 0.1 },
+      { 0.45086907363046225, -1.180107687417139, 1.8930913635048221 } },
+    { "adamw",
+      { .kind = TALC_ADAMW, .lr = 0.05 },
+      { 0.46070715136911794, -1.2011225155377407, 1.9021464689188714 } },
+    { "adamw, no decay",
+      { .kind = TALC_ADAMW, .lr = 0.05, .weight_decay = (double)TALC_ZERO },
+      { 0.4614207765234879, -1.2029348539930149, 1.9050708521204003 } },
+    { "rmsprop",
+      { .kind = TALC_RMSPROP },
+      { 0.41076116785751349, -1.2712632368842796, 1.8908181927129712 } },
+    { "rmsprop, centered",
+      { .kind = TALC_RMSPROP,
+        .lr = 0.02,
+        .alpha = 0.9,
+        .centered = true,
+        .momentum = 0.5,
+        .weight_decay = 0.1 },
+      { 0.41484959546990924, -1.1699721195179227, 1.8336208096479174 } },
+};
+
 Test(optimizer, three_steps_are_those_of_pytorch)
 {
-    const struct {
-        const char *name;
-        talc_optimizer_options options;
-        double due[N];
-    } cases[] = {
-        { "sgd", { .kind = TALC_SGD, .lr = 0.1 }, { 0.46000000000000002, -1.3149999999999999, 2 } },
-        { "sgd, decay",
-          { .kind = TALC_SGD, .lr = 0.1, .weight_decay = 0.5 },
-          { 0.38766250000000002, -1.13841875, 1.720675 } },
-        { "sgd, momentum",
-          { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .dampening = 0.25 },
-          { 0.47739999999999999, -1.2629249999999999, 1.9006999999999998 } },
-        { "sgd, nesterov",
-          { .kind = TALC_SGD, .lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01 },
-          { 0.43695096198049993, -1.3369138992462499, 1.889685136512 } },
-        { "adam",
-          { .kind = TALC_ADAM },
-          { 0.49922841553046976, -1.2490586970798601, 1.9981014170424078 } },
-        { "adam, all",
-          { .kind = TALC_ADAM,
-            .lr = 0.05,
-            .beta1 = 0.8,
-            .beta2 = 0.95,
-            .eps = 1e-3,
-            .weight_decay = 0.1 },
-          { 0.45086907363046225, -1.180107687417139, 1.8930913635048221 } },
-        { "adamw",
-          { .kind = TALC_ADAMW, .lr = 0.05 },
-          { 0.46070715136911794, -1.2011225155377407, 1.9021464689188714 } },
-        { "adamw, no decay",
-          { .kind = TALC_ADAMW, .lr = 0.05, .weight_decay = (double)TALC_ZERO },
-          { 0.4614207765234879, -1.2029348539930149, 1.9050708521204003 } },
-        { "rmsprop",
-          { .kind = TALC_RMSPROP },
-          { 0.41076116785751349, -1.2712632368842796, 1.8908181927129712 } },
-        { "rmsprop, centered",
-          { .kind = TALC_RMSPROP,
-            .lr = 0.02,
-            .alpha = 0.9,
-            .centered = true,
-            .momentum = 0.5,
-            .weight_decay = 0.1 },
-          { 0.41484959546990924, -1.1699721195179227, 1.8336208096479174 } },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof by_torch / sizeof *by_torch; i++) {
         talc_module *module = one();
-        talc_optimizer *optimizer = talc_optimizer_new(module, &cases[i].options);
+        talc_optimizer *optimizer = talc_optimizer_new(module, &by_torch[i].options);
         for (int step = 0; step < STEPS; step++) {
             give(module, gradients[step]);
-            cr_assert(talc_optimizer_step(optimizer), "%s: %s", cases[i].name,
+            cr_assert(talc_optimizer_step(optimizer), "%s: %s", by_torch[i].name,
                       talc_error_message());
         }
-        expect_near(cases[i].name, talc_module_find(module, "p"), cases[i].due);
+        expect_near(by_torch[i].name, talc_module_find(module, "p"), by_torch[i].due);
         cr_assert(talc_optimizer_steps(optimizer) == STEPS);
         talc_optimizer_free(optimizer);
         talc_module_free(module);
     }
+}
+
+/* A cast before each step: what an optimizer keeps of a parameter follows it, with its values, in a
+ * checkpoint too. */
+Test(optimizer, what_is_kept_follows_the_dtype_of_its_parameter)
+{
+    static const talc_dtype casts[][STEPS] = { { TALC_F32, TALC_F64, TALC_F64 },
+                                               { TALC_F64, TALC_F32, TALC_F32 },
+                                               { TALC_F64, TALC_F32, TALC_F64 } };
+    const char *path = file_path("cast.safetensors");
+    for (size_t i = 0; i < sizeof by_torch / sizeof *by_torch; i++)
+        for (size_t k = 0; k < sizeof casts / sizeof *casts; k++) {
+            talc_module *module = one();
+            talc_optimizer *optimizer = talc_optimizer_new(module, &by_torch[i].options);
+            for (int step = 0; step < STEPS; step++) {
+                talc_progress progress = { 0, step };
+                cr_assert(talc_module_cast(module, casts[k][step]));
+                cr_assert(talc_checkpoint_save(path, module, optimizer, &progress) &&
+                              talc_checkpoint_load(path, module, optimizer, &progress),
+                          "%s: %s", by_torch[i].name, talc_error_message());
+                give(module, gradients[step]);
+                cr_assert(talc_optimizer_step(optimizer), "%s: %s", by_torch[i].name,
+                          talc_error_message());
+            }
+            expect_within(1e-6, by_torch[i].name, talc_module_find(module, "p"), by_torch[i].due);
+            talc_optimizer_free(optimizer);
+            talc_module_free(module);
+        }
 }
 
 Test(optimizer, gradients_are_clipped_by_their_norm)
