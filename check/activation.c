@@ -76,8 +76,9 @@ void talc_check_activate(check_due *due, talc_activation activation, talc_dtype 
     const check_format format = talc_check_format(dtype);
     const double sum = (double)due->value, slope = fmax(1, talc_check_activation_slope(activation));
     if (!isfinite(due->value))
-        due->S = due->extra = 0;
+        due->S = due->extra = due->foreign = 0;
     due->S *= slope;
+    due->foreign *= slope;
     due->extra *= slope;
     due->value = talc_check_activated(activation, due->value);
     if (!talc_check_activation_rounds(activation) || !isfinite(sum))
@@ -86,6 +87,9 @@ void talc_check_activate(check_due *due, talc_activation activation, talc_dtype 
     const double roundings =
         8 + (activation == TALC_ACTIVATION_GELU ? 2 * fmin(sum * sum, 1e4) : 0);
     due->extra += roundings * format.unit * (double)fabsl(due->value);
+    if (activation ==
+        TALC_ACTIVATION_GELU) /* x / 2 (1 + erf(x / sqrt(2))), which cancels below 0 */
+        due->foreign += fabs(sum);
     if (activation == TALC_ACTIVATION_SIGMOID)
         due->extra += format.normal;
     else if (activation == TALC_ACTIVATION_SILU || activation == TALC_ACTIVATION_GELU)

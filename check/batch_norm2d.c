@@ -293,7 +293,9 @@ static check_due y_due(const check_norm_problem *own, const check_values *values
     const double s = (double)fabsl(scale), size = (double)fabsl(deviation);
     check_due due = { .value = deviation * scale + bias + residual,
                       .K = 6,
-                      .S = s * size + (double)(fabsl(bias) + fabsl(residual)) };
+                      .S = s * size + (double)(fabsl(bias) + fabsl(residual)),
+                      .foreign =
+                          s * (fabs(values->of[X][index]) + (double)fabsl(of->mean) - size) };
     if (p->training) {
         const allowance may = allow(p, of);
         due.K = may.K;

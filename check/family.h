@@ -65,6 +65,8 @@ typedef struct check_due {
         extra; ///< what else it may be off, in absolute terms: the rounding of a division, a sigmoid, an exp
     double
         alike; ///< and how much more where roundings need not be random: those of equal terms all go one way
+    double
+        foreign; ///< what S is larger by in another library's formula of the same, such as x s + (bias - mean s) of batch norm
     bool border; ///< its window reaches into the padding
     bool any;    ///< whatever the row gives is right
 } check_due;

@@ -183,6 +183,7 @@ static check_due due_of(const check_problem *problem, const check_values *values
         due.value = due.value * weight + bias;
         due.S = due.S * fabs(weight) + fabs(bias);
         due.extra *= fabs(weight);
+        due.foreign *= fabs(weight);
     }
     talc_check_activate(&due, p->activation, p->dtype);
     return due;

@@ -16,17 +16,18 @@ static const char *const WHO = "check_model";
 // ---- The passes ---------------------------------------------------------------------------------------------
 
 /* Fills the report by a run against the recording or the activations. */
-static bool compare(talc_module *model, talc_tensor *x, talc_device *device, const char *algorithms,
-                    const check_recording *recording, check_activations *activations,
-                    talc_check_model_report *report)
+static bool compare(talc_module *model, talc_tensor *x, talc_device *device,
+                    const talc_check_model_options *options, const check_recording *recording,
+                    check_activations *activations, talc_check_model_report *report)
 {
     check_comparison self = { .walk = { .apart = recording == NULL || recording->walk.apart,
+                                        .training = options->training,
                                         .op = talc_check_compare_op,
                                         .module = talc_check_compare_module },
                               .recording = recording,
                               .activations = activations,
                               .report = report };
-    bool ran = talc_check_walk(WHO, &self.walk, model, x, device, algorithms);
+    bool ran = talc_check_walk(WHO, &self.walk, model, x, device, options->algorithm);
     if (ran && recording != NULL && self.next < recording->count) {
         talc_fail(TALC_BAD_SHAPE, "%s: the model ran %d ops, the reference %d", WHO, self.next,
                   recording->count);
@@ -45,8 +46,8 @@ static bool with_activations(talc_module *model, talc_tensor *x, talc_device *de
         talc_check_activations_close(&activations);
         return false;
     }
-    const bool ran = compare(model, x, device, options->algorithm, NULL, &activations, report) &&
-                     talc_check_activations_used(&activations);
+    const bool ran = compare(model, x, device, options, NULL, &activations, report) &&
+                     talc_check_activations_used(&activations, report);
     talc_check_activations_close(&activations);
     return ran;
 }
@@ -72,13 +73,15 @@ static bool with_reference(talc_module *model, talc_tensor *x, talc_device *devi
 {
     const bool apart = options->unfused || names_activation(options->algorithm) ||
                        names_activation(options->reference_algorithm);
-    check_recording recording = { .walk = { .apart = apart, .op = talc_check_record_op } };
+    check_recording recording = {
+        .walk = { .apart = apart, .training = options->training, .op = talc_check_record_op }
+    };
     talc_device *reference =
         options->reference != NULL ? options->reference : talc_device_get("cpu");
     const bool ran =
         reference != NULL &&
         talc_check_walk(WHO, &recording.walk, model, x, reference, options->reference_algorithm) &&
-        compare(model, x, device, options->algorithm, &recording, NULL, report);
+        compare(model, x, device, options, &recording, NULL, report);
     talc_check_recording_free(&recording);
     return ran;
 }
@@ -158,9 +161,23 @@ bool talc_check_model(talc_module *model, talc_tensor *x, const talc_check_model
 
 void talc_check_model_free(talc_check_model_report *report)
 {
-    if (report != NULL)
+    if (report != NULL) {
+        for (int i = 0; i < report->skipped_count; i++)
+            talc_memory_free(report->skipped[i]);
+        talc_memory_free(report->skipped);
         talc_memory_free(report->layers);
+    }
     talc_memory_free(report);
+}
+
+int talc_check_model_skipped(const talc_check_model_report *report)
+{
+    return report == NULL ? 0 : report->skipped_count;
+}
+
+const char *talc_check_model_skipped_name(const talc_check_model_report *report, int index)
+{
+    return index < 0 || index >= talc_check_model_skipped(report) ? NULL : report->skipped[index];
 }
 
 int talc_check_model_count(const talc_check_model_report *report)

@@ -1,12 +1,13 @@
 /// Checking a whole model, op by op: on two devices, with two algorithms, or against saved activations.
 ///
-/// The model runs once as the reference and once as what is checked, both in evaluation mode, and every op that either
+/// The model runs once as the reference and once as what is checked, both in evaluation mode unless training is asked for, and every op that either
 /// run makes, within a module or between two, becomes a layer of the report. Three things are worked out for each:
 ///
 ///     own          the op given the inputs that it really had: the worst |y - exact(x)| over the bound of the op's
 ///                  arithmetic. It says whether this op is right, whatever went before it.
 ///     step         the op in both runs: the worst part of |y - reference| that the difference of the two inputs cannot
-///                  explain, over what rounding in both runs may add.
+///                  explain, over what rounding in both runs may add. Saved activations are allowed what another library's
+///                  formula rounds: x s + (bias - mean s) of a batch norm has errors as large as x and the mean deserve.
 ///     accumulated  the largest step of this layer and of all that its inputs came from. At most 1, it proves that the
 ///                  difference which reached this layer is rounding and nothing else.
 ///
@@ -49,8 +50,11 @@ typedef struct talc_check_model_options {
     bool unfused;
     /// A safetensors file that stands in for the reference run: outputs of modules in f32 or f64, say from PyTorch. A tensor
     /// is named by its module's path, "layer1.0.conv1", with ":2" for the second call of a module, ":3" and so on, and may
-    /// end in ".output"; the model's own output is "output". Not every layer needs one. NULL: a reference run.
+    /// end in ".output"; the model's own output is "output". Not every layer needs one, and names that the model lacks are
+    /// skipped. NULL: a reference run.
     const char *activations;
+    /// In train mode: norms by their batch, but dropout and drop path as in evaluation. No running statistic moves.
+    bool training;
 } talc_check_model_options;
 
 typedef struct talc_check_model_layer {
@@ -66,6 +70,9 @@ typedef struct talc_check_model_layer {
         step; ///< NAN where there was nothing finite to compare with; INFINITY where no difference is allowed
     double accumulated; ///< likewise
     double difference;  ///< the worst |y - reference|; NAN likewise
+    /// Of the element with the worst step, which is the first by the second: what the inputs' difference does not explain of
+    /// |y - reference|, and what rounding in both runs may add.
+    double unexplained, allowed;
     /// Element with the worst own, or the worst step if that is larger: where, what was computed and what is due there (the
     /// exact value for own, the reference for step).
     talc_dims where;
@@ -80,8 +87,8 @@ typedef struct talc_check_model_report talc_check_model_report;
 /// modes, devices and parameters; and so are the thread's forced algorithms.
 ///
 /// Errors: NULL model, x or report, an x whose elements are mostly not finite, a device or algorithm that is not there, an algorithm forced on an op that did not run,
-/// an activations file together with a reference device or algorithm, one that cannot be read, tensors in it that are no
-/// layer's output or of another shape, ops of the two runs that differ, no memory, and what the model's forward raises.
+/// an activations file together with a reference device or algorithm, one that cannot be read, one of which no tensor is a
+/// module's output, tensors of another shape, ops of the two runs that differ, no memory, and what the model's forward raises.
 TALC_API bool talc_check_model(talc_module *model, talc_tensor *x,
                                const talc_check_model_options *options,
                                talc_check_model_report **report);
@@ -94,6 +101,11 @@ TALC_API const talc_check_model_layer *talc_check_model_at(const talc_check_mode
 
 /// Index of the first layer that did not pass; -1 when there is none.
 TALC_API int talc_check_model_first_wrong(const talc_check_model_report *report);
+
+/// Saved activations that were skipped, as no module of the model gave a tensor of that name; NULL for an index out of range.
+TALC_API int talc_check_model_skipped(const talc_check_model_report *report);
+TALC_API const char *talc_check_model_skipped_name(const talc_check_model_report *report,
+                                                   int index);
 
 /// At least one layer was compared with the reference, the last one has finite elements that were compared with something,
 /// and every layer passed. An output all NaN or infinite shows nothing. False for NULL.

@@ -88,24 +88,24 @@ bool talc_check_activations_find(check_activations *activations, const talc_modu
     return *elements != NULL;
 }
 
-bool talc_check_activations_used(const check_activations *activations)
+bool talc_check_activations_used(const check_activations *activations,
+                                 talc_check_model_report *report)
 {
     const int64_t count = talc_safetensors_count(activations->file);
-    int64_t unused = 0, first = -1;
-    for (int64_t i = 0; i < count; i++)
-        if (!activations->used[i]) {
-            first = first < 0 ? i : first;
-            unused++;
-        }
-    if (unused == 0)
-        return true;
-    char more[48] = "";
-    if (unused > 1)
-        snprintf(more, sizeof more, " (and %" PRId64 " more)", unused - 1);
-    talc_fail(TALC_NOT_FOUND, "check_model: '%s' has '%s'%s, which no layer of the model gave",
-              TALC_SHOWN(activations->path),
-              TALC_SHOWN(talc_safetensors_name(activations->file, first)), more);
-    return false;
+    report->skipped = talc_memory_new((size_t)count * sizeof *report->skipped, "check_model");
+    for (int64_t i = 0; i < count && !talc_failed(); i++) {
+        if (activations->used[i])
+            continue;
+        char *name = talc_memory_string(talc_safetensors_name(activations->file, i));
+        if (name != NULL)
+            report->skipped[report->skipped_count++] = name;
+    }
+    if (!talc_failed() && report->skipped_count == count)
+        talc_fail(TALC_NOT_FOUND,
+                  "check_model: '%s' has '%s'%s, and no module of the model has %s name",
+                  TALC_SHOWN(activations->path), TALC_SHOWN(report->skipped[0]),
+                  count > 1 ? " and other tensors" : "", count > 1 ? "any such" : "that");
+    return !talc_failed();
 }
 
 // ---- Saving -------------------------------------------------------------------------------------------------

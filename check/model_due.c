@@ -96,6 +96,8 @@ static bool unary(const check_ran *ran, check_model_due *due)
         double slope;
         const long double value = unary_value(problem, x->of[i], &slope);
         due->element[i].value = value;
+        if (function == TALC_GELU_TANH) /* x / 2 (1 + tanh ...) cancels below 0 */
+            due->element[i].foreign = fabs(x->of[i]);
         due->spread[i] = unary_spread(function, x->of[i], check_off(x, i), (double)value, slope);
         const double p = problem->numbers[0], q = problem->numbers[1], off = check_off(x, i);
         /* At its threshold softplus jumps. */

@@ -43,7 +43,8 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
                            const check_model_due *due, talc_check_model_layer *layer,
                            check_open *open)
 {
-    static const talc_arithmetic copy = { "copy", TALC_STRICT, false };
+    static const talc_arithmetic copy = { "copy", TALC_STRICT, false },
+                                 saved = { "as PyTorch's", TALC_STRICT, false };
     const talc_arithmetic *arithmetic = ran->row == NULL ? &copy : &ran->row->arithmetic;
     const talc_dtype dtype = ran->output.dtype;
     double S_norm = 0, own = -1;
@@ -62,8 +63,9 @@ static void judge_elements(const check_ran *ran, const talc_arithmetic *referenc
         }
         const double spread = isnan(due->spread[i]) || element.any ? INFINITY : due->spread[i];
         open->spread[i] = spread * talc_check_activation_slope(due->activation);
+        element.S += reference == NULL ? element.foreign : 0;
         open->room[i] =
-            T + rounding(reference == NULL ? &copy : reference, dtype, &element, S_norm, spread);
+            T + rounding(reference == NULL ? &saved : reference, dtype, &element, S_norm, spread);
     }
     /* Without elements, or where all are NaN or infinite as they must be, there is nothing to say. */
     layer->own = own < 0 || (own == 0 && !finite) ? NAN : own;
@@ -112,9 +114,11 @@ void talc_check_judge_step(check_open *open, const double *reference, double bef
         double share = 0;
         if (off > open->spread[i])
             share = open->room[i] > 0 ? (off - open->spread[i]) / open->room[i] : INFINITY;
-        if (share > step) {
+        if (i == 0 || share > step) {
             step = share;
-            if (!(layer->own >= step))
+            layer->unexplained = fmax(off - open->spread[i], 0);
+            layer->allowed = open->room[i];
+            if (step > 0 && !(layer->own >= step))
                 worst(layer, open->dims, i, open->got[i], reference[i]);
         }
         layer->difference = fmax(layer->difference, off);

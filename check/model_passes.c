@@ -89,6 +89,8 @@ static talc_check_model_layer *add_layer(talc_check_model_report *report, const 
                                        .step = NAN,
                                        .accumulated = NAN,
                                        .difference = NAN,
+                                       .unexplained = NAN,
+                                       .allowed = NAN,
                                        .where = { .rank = dims.rank } };
     snprintf(layer->path, sizeof layer->path, "%s", path);
     snprintf(layer->op, sizeof layer->op, "%s", op);
@@ -142,13 +144,12 @@ static bool note(check_comparison *self, talc_tensor *y, double accumulated)
 static bool judge(check_comparison *self, const check_ran *ran, const check_reference *reference,
                   const char *path, talc_tensor *y)
 {
-    static const talc_arithmetic unknown = { "as PyTorch's", TALC_STRICT, false };
     talc_check_model_layer *layer = add_layer(
         self->report, path, ran->op, ran->row == NULL ? "" : ran->row->name, ran->output.dims);
     talc_check_open_free(&self->open);
     self->opened = (talc_tensor){ 0 };
     if (layer == NULL ||
-        !talc_check_judge_own(ran, reference == NULL ? &unknown : &reference->arithmetic, layer,
+        !talc_check_judge_own(ran, reference == NULL ? NULL : &reference->arithmetic, layer,
                               &self->open))
         return false;
     /* With saved activations the comparison follows when the module ends, if this is its output. */

@@ -63,8 +63,24 @@ static void print_first(FILE *file, const talc_check_model_layer *layer)
     if (own || layer->own > 1)
         fprintf(file, "%s of its bound\n", share_text(layer->own, share));
     else
-        fprintf(file, "the reference's, and %s\n",
+        fprintf(file, "the reference's: unexplained %.3g, allowed %.3g; %s\n", layer->unexplained,
+                layer->allowed,
                 layer->own <= 1 ? "its own op is right" : "nothing else is known of it");
+}
+
+/* The names of the file that the model lacks, the first of them. */
+static void print_skipped(FILE *file, const talc_check_model_report *report)
+{
+    enum { NAMED = 3 };
+    const int count = talc_check_model_skipped(report);
+    if (count == 0)
+        return;
+    fprintf(file, "skipped: %d tensor%s of the file that no module gave: ", count,
+            count == 1 ? "" : "s");
+    for (int i = 0; i < count && i < NAMED; i++)
+        fprintf(file, "%s%s", i == 0 ? "" : ", ",
+                TALC_SHOWN(talc_check_model_skipped_name(report, i)));
+    fprintf(file, "%s\n", count > NAMED ? ", ..." : "");
 }
 
 static bool any_compared(const talc_check_model_report *report)
@@ -103,6 +119,7 @@ void talc_check_model_print(FILE *file, const talc_check_model_report *report)
                       share_text(layer->step, step), share_text(layer->accumulated, accumulated),
                       difference_text(layer->difference, difference), verdict_text(layer) });
     }
+    print_skipped(file, report);
     const int wrong = talc_check_model_first_wrong(report);
     if (wrong >= 0)
         print_first(file, talc_check_model_at(report, wrong));

@@ -11,6 +11,8 @@ struct talc_check_model_report {
     talc_check_model_layer *layers;
     int count;
     size_t room;
+    char **skipped; ///< names of saved tensors that no module gave
+    int skipped_count;
 };
 
 /// An op of the reference run.
@@ -45,8 +47,9 @@ void talc_check_activations_close(check_activations *activations);
 bool talc_check_activations_find(check_activations *activations, const talc_module *root,
                                  const char *path, int call, talc_dims dims, double **elements);
 
-/// That a layer gave every tensor of the file.
-bool talc_check_activations_used(const check_activations *activations);
+/// Notes in the report the tensors that no module gave. False with a failure: there is no other.
+bool talc_check_activations_used(const check_activations *activations,
+                                 talc_check_model_report *report);
 
 /// The run that is checked, against a recording or saved activations.
 typedef struct check_comparison {

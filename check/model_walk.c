@@ -1,6 +1,7 @@
 #include "check/model_walk.h"
 
 #include "nn/fold.h"
+#include "nn/layer.h"
 #include "tensor/memory.h"
 #include "tensor/shown.h"
 #include "tensor/storage.h"
@@ -244,6 +245,31 @@ void talc_check_restore(talc_module *model, talc_replacement *remembered)
     talc_memory_free(remembered);
 }
 
+static bool copy_buffer(const char *path, talc_tensor *tensor, bool is_buffer, void *context)
+{
+    (void)path, (void)context;
+    talc_tensor *copy = is_buffer ? talc_clone(tensor) : NULL;
+    if (copy != NULL)
+        talc_tensor_replace(tensor, copy);
+    return !talc_failed();
+}
+
+/* What draws random numbers stays in evaluation mode. */
+static void set_training(talc_module *module)
+{
+    module->training = !talc_dropout_passes(module);
+    for (int i = 0; i < module->entries->count; i++)
+        if (module->entries->list[i].child != NULL)
+            set_training(module->entries->list[i].child);
+}
+
+/* The statistics move in copies, which the caller's talc_check_restore takes away. False with a failure. */
+static bool train(talc_module *model)
+{
+    set_training(model);
+    return talc_module_visit(model, copy_buffer, NULL);
+}
+
 bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc_tensor *x,
                      talc_device *device, const char *algorithms)
 {
@@ -253,7 +279,8 @@ bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc
     if (modes != NULL) {
         /* Moving gives back folded parameters, so that they are made in the pass, where they are seen and checked. */
         ran = force_all(who, walk, algorithms) && talc_module_to(model, device) &&
-              run_forward(walk, model, x, device) && all_forced_ran(who, walk);
+              (!walk->training || train(model)) && run_forward(walk, model, x, device) &&
+              all_forced_ran(who, walk);
         force_back(walk);
         talc_module_forget_folds(model);
         talc_module_restore_modes(model, modes);

@@ -30,6 +30,8 @@ typedef struct check_calls {
 typedef struct check_walk {
     /// Nothing is fused: every module gives its own output.
     bool apart;
+    /// Train mode, but of dropout and drop path.
+    bool training;
     /// Told of each op that ran in the module of `path` ("conv1+bn1" for modules that are fused, "conv1+bn1:fold" for what is made
     /// of their parameters), and of each module's output, which is the module's `call`-th. Either may be NULL. They may raise a
     /// failure, which ends the pass.
@@ -55,7 +57,7 @@ typedef struct check_walk {
     int forced_count;
 } check_walk;
 
-/// Runs model(x) in evaluation mode on `device`, with the algorithms of `algorithms` ("conv2d=im2col,...", NULL: none) forced,
+/// Runs model(x) in evaluation mode, or in train mode with copies of its buffers, on `device`, with the algorithms of `algorithms` ("conv2d=im2col,...", NULL: none) forced,
 /// and puts modes and forced algorithms back, also on failure; the model stays on the device. `who` names the caller.
 bool talc_check_walk(const char *who, check_walk *walk, talc_module *model, talc_tensor *x,
                      talc_device *device, const char *algorithms);

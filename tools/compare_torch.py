@@ -22,7 +22,8 @@ and these bounds with u = 2^-53. PyTorch's own float64 rounding is added where i
 Rows "PyTorch" hold its own f32 results, and f64 ones of softmax, against the same bounds, to show what these are worth.
 
 `compare_torch.py train` compares LeNet's training instead (compare_torch_train.py), `compare_torch.py networks` whole networks, forward and
-gradients (compare_torch_networks.py).
+gradients (compare_torch_networks.py), and `compare_torch.py activations` has `talc check model` judge the layers of PyTorch's networks
+(compare_torch_activations.py).
 
 Needs numpy and PyTorch 1.13 or later; the CPU build does. Exit code 1 when a share of a bound is over 1 or a shape
 differs, 2 when nothing could be compared.
@@ -39,6 +40,7 @@ except ImportError as missing:
     print(f"compare_torch.py needs numpy and PyTorch: {missing}", file=sys.stderr)
     sys.exit(2)
 
+import compare_torch_activations
 import compare_torch_elementwise
 import compare_torch_gradients
 import compare_torch_more
@@ -161,7 +163,7 @@ def report(tallies, ops):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training; compare_torch.py networks, in whole networks.")
+    parser = argparse.ArgumentParser(description="Compares talc with PyTorch on random problems; compare_torch.py train, in training; compare_torch.py networks, in whole networks; compare_torch.py activations, their layers.")
     parser.add_argument("cases", type=int, nargs="?", default=2000, help="how many problems (2000)")
     parser.add_argument("--seed", type=int, default=0, help="of the problems and their data (0)")
     parser.add_argument("--ops", default="forward,gradients",
@@ -184,6 +186,8 @@ def main():
         return compare_torch_train.main(sys.argv[2:], LIBRARY)
     if sys.argv[1:2] == ["networks"]:
         return compare_torch_networks.main(sys.argv[2:], LIBRARY)
+    if sys.argv[1:2] == ["activations"]:
+        return compare_torch_activations.main(sys.argv[2:], LIBRARY)
     options = arguments()
     try:
         talc = Talc(options.library, options.device)

@@ -11,7 +11,7 @@ typedef struct arguments {
     model_arguments model; ///< the first, as model_parse has it
     const char *reference, *algorithm, *reference_algorithm;
     const char *activations, *save;
-    bool unfused;
+    bool unfused, training;
 } arguments;
 
 enum {
@@ -20,7 +20,8 @@ enum {
     KEY_REFERENCE_ALGORITHM = 6000,
     KEY_ACTIVATIONS,
     KEY_SAVE,
-    KEY_UNFUSED
+    KEY_UNFUSED,
+    KEY_TRAIN
 };
 
 static const struct argp_option options[] = {
@@ -32,6 +33,7 @@ static const struct argp_option options[] = {
     { "activations", KEY_ACTIVATIONS, "FILE", 0,
       "safetensors of layer outputs, used in place of a reference run", 1 },
     { "unfused", KEY_UNFUSED, NULL, 0, "run every module by itself, fuse none", 1 },
+    { "train", KEY_TRAIN, NULL, 0, "in train mode, but without dropout and drop path", 1 },
     { "weights", MODEL_WEIGHTS, "FILE", 0, "safetensors of parameters (default: random)", 2 },
     { "input", MODEL_INPUT, "X.npy|IMAGE.png|SHAPE", 0,
       "the model's input, or the shape of a random one (default: random images of its own size)",
@@ -65,6 +67,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_UNFUSED:
         self->unfused = true;
+        return 0;
+    case KEY_TRAIN:
+        self->training = true;
+        return 0;
+    case ARGP_KEY_END:
+        if (self->training && self->save != NULL)
+            argp_error(state, "--save-activations writes those of evaluation mode, not of --train");
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which model? `talc summary` lists them");
@@ -101,7 +110,8 @@ static bool check(const arguments *self, talc_module *model, talc_tensor *x, tal
         .algorithm = self->algorithm,
         .reference_algorithm = references != NULL ? references : self->reference_algorithm,
         .unfused = self->unfused,
-        .activations = self->activations
+        .activations = self->activations,
+        .training = self->training,
     };
     const bool checked =
         !talc_failed() && talc_module_to(model, device) &&
@@ -126,13 +136,14 @@ static bool something_compared(const talc_check_model_report *report)
 static json_t *layer_json(const talc_check_model_layer *layer)
 {
     talc_dims where = layer->where;
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layer",
-                     layer->path, "op", layer->op, "algorithm", layer->algorithm, "output",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+                     "layer", layer->path, "op", layer->op, "algorithm", layer->algorithm, "output",
                      tool_json_dims(layer->dims), "own", tool_real(layer->own), "step",
                      tool_real(layer->step), "accumulated", tool_real(layer->accumulated),
-                     "difference", tool_real(layer->difference), "where", tool_json_dims(where),
-                     "got", tool_real(layer->got), "due", tool_real(layer->due), "passed",
-                     layer->passed);
+                     "difference", tool_real(layer->difference), "unexplained",
+                     tool_real(layer->unexplained), "allowed", tool_real(layer->allowed), "where",
+                     tool_json_dims(where), "got", tool_real(layer->got), "due",
+                     tool_real(layer->due), "passed", layer->passed);
 }
 
 static int print_json(const arguments *self, const talc_device *device,
@@ -141,12 +152,16 @@ static int print_json(const arguments *self, const talc_device *device,
     json_t *layers = json_array();
     for (int i = 0; i < talc_check_model_count(report); i++)
         json_array_append_new(layers, layer_json(talc_check_model_at(report, i)));
+    json_t *skipped = json_array();
+    for (int i = 0; i < talc_check_model_skipped(report); i++)
+        json_array_append_new(skipped, tool_json_text(talc_check_model_skipped_name(report, i)));
     const int wrong = talc_check_model_first_wrong(report);
     return tool_json_print(json_pack(
-        "{s:s, s:s, s:o, s:I, s:b, s:o, s:o}", "model", self->model.network->name, "device",
-        talc_device_name(device), "activations", tool_json_text(self->activations), "seed",
-        (json_int_t)self->model.seed, "passed", talc_check_model_passed(report), "first_wrong",
-        wrong < 0 ? json_null() : json_integer(wrong), "layers", layers));
+        "{s:s, s:s, s:o, s:I, s:b, s:b, s:o, s:o, s:o}", "model", self->model.network->name,
+        "device", talc_device_name(device), "activations", tool_json_text(self->activations),
+        "seed", (json_int_t)self->model.seed, "training", self->training, "passed",
+        talc_check_model_passed(report), "first_wrong",
+        wrong < 0 ? json_null() : json_integer(wrong), "skipped", skipped, "layers", layers));
 }
 
 int command_check_model(int argc, char **argv)
@@ -162,7 +177,9 @@ int command_check_model(int argc, char **argv)
             "These three are errors over their bounds: at most 1 passes. The first layer with own "
             "above 1 is wrong. "
             "Layer outputs are named by their module's path, the second call of a module with :2 "
-            "behind it, and the model's own output is named output. Exit code 1: a layer is "
+            "behind it, and the model's own output is named output; names that the model lacks "
+            "are counted and skipped. docs/checking.md shows how PyTorch saves them. Exit code 1: "
+            "a layer is "
             "wrong; 2: wrong usage, or nothing could be checked.",
         .children = tool_children,
     };

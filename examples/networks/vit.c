@@ -145,8 +145,8 @@ static talc_tensor *forward(talc_module *module, talc_tensor *x)
     const talc_tensor *tokens[] = { talc_expand(self->class_token, TALC_DIMS(x->dims[0], 1, WIDTH)),
                                     x };
     x = talc_forward(self->layers, talc_add(talc_concat(tokens, 2, 1), self->pos_embedding));
-    /* The class is read from its own token alone, so that no other needs the last norm. */
-    return talc_forward_chain(TALC_CHAIN(self->ln, self->heads), talc_select(x, 1, 0), NULL);
+    /* The class is read from its own token alone; torchvision's norm gives the others too. */
+    return talc_forward(self->heads, talc_select(talc_forward(self->ln, x), 1, 0));
 }
 
 static const talc_module_class vit_class = {
