@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,9 +34,19 @@ static const word_flag cpu_words[] = { { "portable", TALC_VECTORS_PORTABLE },
 static talc_environment_values values;
 static pthread_once_t values_read = PTHREAD_ONCE_INIT;
 
+void talc_warn(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "talc: %s\n", text);
+}
+
 void talc_environment_warn(const char *name, const char *value, const char *wanted)
 {
-    fprintf(stderr, "talc: %s=%s is ignored: %s\n", name, TALC_SHOWN(value), wanted);
+    talc_warn("%s=%s is ignored: %s", name, TALC_SHOWN(value), wanted);
 }
 
 /* Words joined by `separator`, "" for just one, as flags; `fallback` when unset or when a word is unknown. */

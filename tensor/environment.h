@@ -39,6 +39,9 @@ typedef struct talc_environment_values {
 
 const talc_environment_values *talc_environment(void);
 
+/// A line on stderr, "talc: " before it: for what is no failure, but surely not meant.
+void talc_warn(const char *format, ...) TALC_PRINTF(1, 2);
+
 /// Says on stderr that a variable's value is ignored, and what it takes.
 void talc_environment_warn(const char *name, const char *value, const char *wanted);
 

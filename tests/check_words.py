@@ -19,7 +19,7 @@ BANNED = [
     (r"\b(assert|static_assert\s*\(\s*0|__builtin_trap|__builtin_unreachable)\s*\(",
      "a mistake of the caller is an error, not an assertion", []),
     (r"\b(printf|puts|putchar|perror|vprintf)\s*\(|\bstdout\b", "the library prints only to a FILE it is given", []),
-    (r"\bstderr\b", "only the environment's warnings and TALC_VERBOSE lines go there",
+    (r"\bstderr\b", "only talc_warn's and TALC_VERBOSE's lines go there",
      ["tensor/environment.c", "tensor/error.c", "tensor/run.c", "ops/choice.c"]),
     (r"\b(malloc|calloc|realloc|aligned_alloc|posix_memalign|strdup|strndup|asprintf|getline|alloca)\s*\(",
      "allocations go through talc_memory_new and talc_block_new, so that tests can make them fail",

@@ -1,5 +1,6 @@
 #include "nn/data/batch.h"
 
+#include "nn/data/dataset.h"
 #include "tensor/extent.h"
 #include "tensor/fenv.h"
 #include "tensor/memory.h"
@@ -109,20 +110,9 @@ void talc_batch_plan_end(talc_batch_plan *plan)
 void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch)
 {
     plan->epoch = epoch;
-    if (plan->order == NULL)
-        return;
-    const int64_t count = talc_dataset_count(plan->dataset);
-    for (int64_t i = 0; i < count; i++)
-        plan->order[i] = i;
-    for (int64_t i = count - 1; i > 0; i--) {
-        const talc_philox_block block =
-            talc_philox(plan->options.seed, 2 * (uint64_t)epoch, (uint64_t)i / 2);
-        const int64_t other =
-            (int64_t)talc_integer_below(talc_philox_pair(block, i % 2), (uint64_t)i + 1);
-        const int64_t kept = plan->order[i];
-        plan->order[i] = plan->order[other];
-        plan->order[other] = kept;
-    }
+    if (plan->order != NULL)
+        talc_shuffle(plan->order, talc_dataset_count(plan->dataset), plan->options.seed,
+                     2 * (uint64_t)epoch);
 }
 
 int64_t talc_batch_sample(const talc_batch_plan *plan, int64_t place)

@@ -18,8 +18,7 @@ bool talc_batch_plan_begin(talc_batch_plan *plan, const talc_dataset *dataset,
                            const talc_loader_options *options);
 void talc_batch_plan_end(talc_batch_plan *plan);
 
-/// Puts the samples in the order of an epoch: Fisher and Yates' shuffle from the last place down, place i changing with one of
-/// 0 .. i, drawn as element i of call 2 epoch of the generator `seed` (tensor/philox.h, integers).
+/// Puts the samples in the order of an epoch: talc_shuffle by call 2 epoch of the generator `seed`.
 void talc_batch_plan_epoch(talc_batch_plan *plan, int64_t epoch);
 
 /// The sample at a place of the epoch.

@@ -44,8 +44,27 @@ TALC_API talc_dataset *talc_dataset_tensors(const talc_tensor *images, const tal
 /// noise. Image i is a figure i % 10 of ten classes, and follows from seed and i alone, the same on every machine.
 TALC_API talc_dataset *talc_dataset_digits(int64_t count, uint64_t seed);
 
-/// Samples start .. end - 1 of another, at least one, which it shares; either may be freed first.
+// Parts share the samples of what they are made of; either may be freed first. They keep all its classes with their names and
+// numbers. The first part of a process that has no sample of a class that the whole has is told of on stderr.
+
+/// Samples start .. end - 1 of another, at least one. Folders are sorted by class: see talc_dataset_split.
 TALC_API talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end);
+
+/// The samples of another at `count` places, in that order; one may come several times. Errors: no
+/// place, one that the dataset has not.
+TALC_API talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices,
+                                           int64_t count);
+
+/// Two parts that have each sample once.
+typedef struct talc_dataset_parts {
+    talc_dataset *first, *rest; ///< both to be freed; both NULL on failure
+} talc_dataset_parts;
+
+/// A random part of about share * count samples, and the rest, each in an order of its own that follows from the seed. The split
+/// is stratified, which PyTorch's random_split is not: of every class the first part has its share, to within one sample, and of a
+/// class of at least two samples both parts have one. Errors: a share that is not between 0 and 1, or that leaves a
+/// part empty.
+TALC_API talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint64_t seed);
 
 TALC_API void talc_dataset_free(talc_dataset *dataset);            ///< NULL passes
 TALC_API int64_t talc_dataset_count(const talc_dataset *dataset);  ///< samples; 0 for NULL

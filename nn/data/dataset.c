@@ -92,9 +92,7 @@ static bool labels_fit(const char *who, const talc_samples *samples)
     return true;
 }
 
-/* Another handle, which holds a reference of its own. */
-static talc_dataset *handle_new(const char *who, talc_samples *samples, int64_t start,
-                                int64_t count)
+talc_dataset *talc_dataset_of(const char *who, talc_samples *samples, int64_t start, int64_t count)
 {
     talc_dataset *dataset = talc_memory_new(sizeof *dataset, who);
     if (dataset == NULL)
@@ -108,7 +106,7 @@ talc_dataset *talc_samples_dataset(const char *who, talc_samples *samples)
 {
     talc_dataset *dataset = NULL;
     if (labels_fit(who, samples) && (samples->names != NULL || number_classes(who, samples)))
-        dataset = handle_new(who, samples, 0, samples->count);
+        dataset = talc_dataset_of(who, samples, 0, samples->count);
     talc_samples_release(samples);
     return dataset;
 }
@@ -122,27 +120,14 @@ char *talc_path_in(const char *who, const char *directory, const char *name)
     return path;
 }
 
-// ---- Parts, and what a dataset holds ------------------------------------------------------------------------
-
-talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end)
-{
-    if (talc_operand_missing("dataset_part", "dataset", dataset))
-        return NULL;
-    if (start < 0 || start >= end || end > dataset->count) {
-        talc_fail(TALC_BAD_ARGUMENT,
-                  "dataset_part: samples %" PRId64 " to %" PRId64
-                  " are none of a dataset of %" PRId64,
-                  start, end, dataset->count);
-        return NULL;
-    }
-    return handle_new("dataset_part", dataset->samples, dataset->start + start, end - start);
-}
+// ---- What a dataset holds -----------------------------------------------------------------------------------
 
 void talc_dataset_free(talc_dataset *dataset)
 {
     if (dataset == NULL)
         return;
     talc_samples_release(dataset->samples);
+    talc_memory_free(dataset->order);
     talc_memory_free(dataset);
 }
 
@@ -177,12 +162,14 @@ const uint8_t *talc_dataset_pixels(const talc_dataset *dataset, int64_t sample)
     if (!has_sample(dataset, sample))
         return NULL;
     const talc_samples *all = dataset->samples;
-    return all->pixels + (dataset->start + sample) * all->image_bytes;
+    return all->pixels + talc_dataset_place(dataset, sample) * all->image_bytes;
 }
 
 int64_t talc_dataset_label(const talc_dataset *dataset, int64_t sample)
 {
-    return has_sample(dataset, sample) ? dataset->samples->labels[dataset->start + sample] : -1;
+    return has_sample(dataset, sample)
+               ? dataset->samples->labels[talc_dataset_place(dataset, sample)]
+               : -1;
 }
 
 /* Of channel c, by how often it has each of the 256 values: a channel of one value deviates by exactly 0. */

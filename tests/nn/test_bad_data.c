@@ -292,6 +292,19 @@ Test(bad_data, arguments)
     REFUSED(TALC_BAD_ARGUMENT, "dataset_part: samples 1 to 1 are none of a dataset of 2", talc_dataset_part(dataset, 1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "dataset_part: samples -1 to 1 are none of a dataset of 2", talc_dataset_part(dataset, -1, 1));
     REFUSED(TALC_BAD_ARGUMENT, "dataset_part: samples 0 to 3 are none of a dataset of 2", talc_dataset_part(dataset, 0, 3));
+    REFUSED(TALC_NULL_ARGUMENT, "dataset_select: dataset is NULL", talc_dataset_select(NULL, (int64_t[]){ 0 }, 1));
+    REFUSED(TALC_NULL_ARGUMENT, "dataset_select: indices is NULL", talc_dataset_select(dataset, NULL, 1));
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_select: count 0 must be at least 1", talc_dataset_select(dataset, (int64_t[]){ 0 }, 0));
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_select: sample 2 at place 1 is outside 0..1", talc_dataset_select(dataset, (int64_t[]){ 0, 2 }, 2));
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_select: sample -1 at place 0 is outside 0..1", talc_dataset_select(dataset, (int64_t[]){ -1 }, 1));
+    REFUSED(TALC_TOO_LARGE, "dataset_select: 9223372036854775807 samples need more than 9223372036854775807 bytes", talc_dataset_select(dataset, (int64_t[]){ 0 }, INT64_MAX));
+    REFUSED(TALC_NULL_ARGUMENT, "dataset_split: dataset is NULL", talc_dataset_split(NULL, 0.5, 1).first);
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share 1 must be between 0 and 1", talc_dataset_split(dataset, 1, 1).first);
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share 0 must be between 0 and 1", talc_dataset_split(dataset, 0, 1).rest);
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share nan must be between 0 and 1", talc_dataset_split(dataset, NAN, 1).first);
+    talc_dataset *one = talc_dataset_part(dataset, 0, 1);
+    REFUSED(TALC_BAD_ARGUMENT, "dataset_split: share 0.5 of 1 samples leaves a part without any", talc_dataset_split(one, 0.5, 1).first);
+    talc_dataset_free(one);
 
 #define LOADER(...) talc_loader_new(dataset, &(talc_loader_options){ __VA_ARGS__ })
     REFUSED(TALC_NULL_ARGUMENT, "loader: dataset is NULL", talc_loader_new(NULL, NULL));
@@ -316,6 +329,6 @@ Test(bad_data, arguments)
     HARMLESS((talc_loader_free(NULL), talc_dataset_free(NULL), true));
     talc_loader_free(loader);
     talc_dataset_free(dataset);
-    refused_end(38);
+    refused_end(49);
 }
 // clang-format on

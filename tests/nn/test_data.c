@@ -306,6 +306,125 @@ Test(data, parts_share_and_may_outlive_the_whole)
     assert_all_freed();
 }
 
+/* Images of one pixel, sample i of value i, with these labels. */
+static talc_dataset *numbered(const int64_t *labels, int64_t count)
+{
+    uint8_t pixels[256];
+    for (int i = 0; i < 256; i++)
+        pixels[i] = (uint8_t)i;
+    return talc_dataset_tensors(
+        talc_from_host(cpu_device(), TALC_U8, TALC_DIMS(count, 1, 1, 1), pixels),
+        talc_from_host(cpu_device(), TALC_I64, TALC_DIMS(count), labels));
+}
+
+Test(data, a_selection_has_its_samples_in_their_order)
+{
+    const int64_t labels[] = { 3, 1, 4, 1, 5, 9 }, indices[] = { 5, 0, 5, 2, 1 };
+    talc_dataset *whole = numbered(labels, 6), *some = talc_dataset_select(whole, indices, 5);
+    talc_dataset *part = talc_dataset_part(some, 1, 4);
+    talc_dataset *inner = talc_dataset_select(part, (int64_t[]){ 2, 0 }, 2);
+    talc_dataset_free(whole);
+    for (int i = 0; i < 5; i++)
+        cr_assert(talc_dataset_pixels(some, i)[0] == indices[i] &&
+                  talc_dataset_label(some, i) == labels[indices[i]]);
+    for (int i = 0; i < 3; i++)
+        cr_assert(talc_dataset_pixels(part, i)[0] == indices[1 + i]);
+    cr_assert(talc_dataset_pixels(inner, 0)[0] == 2 && talc_dataset_pixels(inner, 1)[0] == 0);
+    cr_assert(talc_dataset_count(inner) == 2 && talc_dataset_classes(inner) == 10);
+    cr_assert(strcmp(talc_dataset_class(inner, 9), "9") == 0);
+    /* A loader's batches are of the selection too. */
+    talc_loader *loader = talc_loader_new(some, NULL);
+    talc_batch batch;
+    talc_loader_start(loader, 0);
+    cr_assert(talc_loader_next(loader, &batch) && batch.count == 5);
+    for (int i = 0; i < 5; i++)
+        cr_assert(talc_data(batch.labels, TALC_I64) != NULL &&
+                  ((const int64_t *)talc_data(batch.labels, TALC_I64))[i] == labels[indices[i]]);
+    talc_loader_free(loader);
+    talc_dataset_free(some);
+    talc_dataset_free(part);
+    talc_dataset_free(inner);
+    assert_all_freed();
+}
+
+/* A folder's order: all of one class, then all of the next. */
+static const struct {
+    double share;
+    int64_t count[4], first[4]; /* of each class; `first` by hand: the share of all so far, rounded, less what came before */
+} split_cases[] = {
+    { 0.8, { 50, 50, 0, 0 }, { 40, 40, 0, 0 } },
+    { 0.8, { 10, 20, 30, 40 }, { 8, 16, 24, 32 } },
+    { 0.8, { 3, 3, 3, 3 }, { 2, 2, 2, 2 } },  /* 2.4, 4.8 and 7.2 say 2, 3, 2, but both parts have each class */
+    { 0.9, { 2, 2, 1, 2 }, { 1, 1, 1, 1 } },
+    { 0.5, { 1, 1, 1, 1 }, { 1, 0, 1, 0 } },  /* 0.5 is rounded up */
+    { 0.3, { 5, 7, 9, 11 }, { 2, 2, 2, 4 } }, /* 1.5, 3.6, 6.3 and 9.6 */
+    { 0.01, { 9, 2, 100, 0 }, { 1, 1, 1, 0 } },
+};
+
+Test(data, a_split_shares_out_each_class)
+{
+    for (size_t c = 0; c < sizeof split_cases / sizeof *split_cases; c++) {
+        int64_t labels[256], all = 0;
+        for (int k = 0; k < 4; k++)
+            for (int64_t i = 0; i < split_cases[c].count[k]; i++)
+                labels[all++] = k;
+        talc_dataset *whole = numbered(labels, all);
+        const talc_dataset_parts split = talc_dataset_split(whole, split_cases[c].share, 7),
+                                 again = talc_dataset_split(whole, split_cases[c].share, 7),
+                                 other = talc_dataset_split(whole, split_cases[c].share, 8);
+        cr_assert(split.first != NULL && other.rest != NULL, "%s", talc_error_message());
+        int64_t have[4] = { 0 }, sorted = 0;
+        bool seen[256] = { false }, differs = false;
+        for (int side = 0; side < 2; side++) {
+            talc_dataset *part = side == 0 ? split.first : split.rest;
+            talc_dataset *same = side == 0 ? again.first : again.rest;
+            talc_dataset *third = side == 0 ? other.first : other.rest;
+            for (int64_t i = 0; i < talc_dataset_count(part); i++) {
+                const uint8_t sample = talc_dataset_pixels(part, i)[0];
+                cr_assert(!seen[sample] && talc_dataset_label(part, i) == labels[sample]);
+                cr_assert(talc_dataset_pixels(same, i)[0] == sample);
+                differs = differs || talc_dataset_pixels(third, i)[0] != sample;
+                seen[sample] = true;
+                have[labels[sample]] += side == 0;
+                sorted += i > 0 && talc_dataset_pixels(part, i - 1)[0] < sample;
+            }
+            cr_assert(talc_dataset_classes(part) == talc_dataset_classes(whole));
+        }
+        cr_assert(talc_dataset_count(split.first) + talc_dataset_count(split.rest) == all);
+        cr_assert(memcmp(have, split_cases[c].first, sizeof have) == 0,
+                  "case %zu: %d %d %d %d in the first part", c, (int)have[0], (int)have[1],
+                  (int)have[2], (int)have[3]);
+        cr_assert(all < 50 || (differs && sorted > all / 4 && sorted < 3 * all / 4));
+        const talc_dataset_parts made[] = { split, again, other };
+        for (int i = 0; i < 3; i++) {
+            talc_dataset_free(made[i].first);
+            talc_dataset_free(made[i].rest);
+        }
+        talc_dataset_free(whole);
+    }
+}
+
+static void cut(void)
+{
+    talc_dataset *whole = numbered((int64_t[]){ 0, 0, 1, 1, 3, 3 }, 6);
+    talc_dataset_parts split = talc_dataset_split(whole, 0.5, 1);
+    talc_dataset *all = talc_dataset_part(whole, 0, 6); /* nothing to tell of so far */
+    fprintf(stderr, "then: ");
+    talc_dataset *part = talc_dataset_part(whole, 0, 4);
+    talc_dataset *more = talc_dataset_select(whole, (int64_t[]){ 2 }, 1);
+    talc_dataset *const made[] = { whole, split.first, split.rest, all, part, more };
+    for (int i = 0; i < 6; i++)
+        talc_dataset_free(made[i]);
+}
+
+Test(data, a_part_that_lacks_classes_is_told_of_once)
+{
+    const char *said = file_stderr_of(cut);
+    const char *due = "then: talc: dataset_part: the part of 4 samples lacks 1 of 3 classes, such as '3'; "
+                      "talc_dataset_split shares out each class\n";
+    cr_assert(strcmp(said, due) == 0, "%s", said);
+}
+
 Test(data, statistics_are_those_of_each_channel)
 {
     const float images[2][2][1][2] = { { { { 0, 1 } }, { { 0.2f, 0.2f } } },
@@ -374,6 +493,19 @@ static void run_tensors(fault_run *run)
     talc_dataset_free(dataset);
 }
 
+static void run_parts(fault_run *run)
+{
+    talc_dataset *whole = numbered((int64_t[]){ 0, 0, 1, 1, 1 }, 5);
+    const talc_dataset_parts split =
+        whole == NULL ? (talc_dataset_parts){ 0 } : talc_dataset_split(whole, 0.5, 1);
+    talc_dataset *some =
+        split.rest == NULL ? NULL : talc_dataset_select(split.rest, (int64_t[]){ 1, 0, 1 }, 3);
+    talc_dataset_free(whole);
+    keep_dataset(run, split.first);
+    talc_dataset_free(split.rest);
+    keep_dataset(run, some);
+}
+
 static void run_digits(fault_run *run)
 {
     keep_dataset(run, talc_dataset_digits(3, 1));
@@ -386,6 +518,7 @@ Test(data, every_allocation_may_fail)
         { "mnist", NULL, run_mnist, NULL, NULL },
         { "folder", NULL, run_folder, NULL, NULL },
         { "digits", NULL, run_digits, NULL, NULL },
+        { "parts", NULL, run_parts, NULL, NULL },
     };
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         cr_assert(assert_survives_allocation_failures(&scenarios[i], cpu_device()) > 8, "%s",

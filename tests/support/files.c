@@ -2,6 +2,8 @@
 
 #include "tests/support/files.h"
 
+#include "talc.h"
+
 #include <criterion/criterion.h>
 
 #include <dirent.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char directory[256];
@@ -92,4 +95,26 @@ void file_remove_all(void)
     each_file(true);
     rmdir(directory);
     directory[0] = '\0';
+}
+
+const char *file_stderr_of(void (*probe)(void))
+{
+    static char text[4096];
+    FILE *file = tmpfile();
+    cr_assert_not_null(file);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(fileno(file), STDERR_FILENO);
+        probe();
+        fflush(stderr);
+        _exit(talc_failed() ? 1 : 0);
+    }
+    int status;
+    cr_assert(waitpid(child, &status, 0) == child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d", status);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return text;
 }

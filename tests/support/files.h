@@ -25,4 +25,8 @@ bool file_unnamed(void);
 /// Removes the directory and the files in it.
 void file_remove_all(void);
 
+/// What a child process writes to stderr that calls `probe` and ends, as it must, without a failure; valid until the
+/// next call.
+const char *file_stderr_of(void (*probe)(void));
+
 #endif

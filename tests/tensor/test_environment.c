@@ -1,3 +1,4 @@
+#include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
 #include "tensor/environment.h"
@@ -5,41 +6,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *const variables[] = { "TALC_VERBOSE", "TALC_SYNC",         "TALC_PRECISION",
                                          "TALC_THREADS", "TALC_WORKSPACE_MB", "TALC_DEVICE",
                                          "TALC_FUSE",    "TALC_CPU" };
 
+static const char *child_name, *child_value;
+static void (*child_probe)(void);
+
+static void probe_with_variable(void)
+{
+    alarm(20);
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    if (child_name != NULL)
+        setenv(child_name, child_value, 1);
+    child_probe();
+}
+
 /* The variables are read once a process, so each case is a child: NAME=VALUE is set, `probe` runs, and what the child
  * wrote to stderr comes back. The parent asks talc nothing before its children. */
 static const char *stderr_of(const char *name, const char *value, void (*probe)(void))
 {
-    static char text[4096];
-    FILE *file = tmpfile();
-    cr_assert_not_null(file);
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        dup2(fileno(file), STDERR_FILENO);
-        for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-            unsetenv(variables[i]);
-        if (name != NULL)
-            setenv(name, value, 1);
-        probe();
-        fflush(stderr);
-        _exit(talc_failed() ? 1 : 0);
-    }
-    int status;
-    cr_assert(waitpid(child, &status, 0) == child);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s=%s: the child ended with %d", name,
-              value, status);
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
-    fclose(file);
-    return text;
+    child_name = name;
+    child_value = value;
+    child_probe = probe;
+    return file_stderr_of(probe_with_variable);
 }
 
 // ---- What is read, and what is refused ----------------------------------------------------------------------

@@ -1,0 +1,207 @@
+/// Datasets that are parts of another: ranges, selections and random splits.
+#include "nn/data/dataset.h"
+
+#include "tensor/environment.h"
+#include "tensor/memory.h"
+#include "tensor/philox.h"
+#include "tensor/shown.h"
+#include "tensor/storage.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+// ---- Order --------------------------------------------------------------------------------------------------
+
+void talc_shuffle(int64_t *order, int64_t count, uint64_t seed, uint64_t call)
+{
+    for (int64_t i = 0; i < count; i++)
+        order[i] = i;
+    for (int64_t i = count - 1; i > 0; i--) {
+        const talc_philox_block block = talc_philox(seed, call, (uint64_t)i / 2);
+        const int64_t other =
+            (int64_t)talc_integer_below(talc_philox_pair(block, i % 2), (uint64_t)i + 1);
+        const int64_t kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+}
+
+/* Room for `count` numbers; NULL with a failure. */
+static int64_t *numbers_new(const char *who, int64_t count)
+{
+    int64_t bytes;
+    if (talc_multiply(count, (int64_t)sizeof(int64_t), &bytes))
+        return talc_memory_new((size_t)bytes, who);
+    talc_fail(TALC_TOO_LARGE, "%s: %" PRId64 " samples need more than %" PRId64 " bytes", who,
+              count, INT64_MAX);
+    return NULL;
+}
+
+/* The dataset of those samples of another; places are none of the caller's any more. NULL for places: without memory. */
+static talc_dataset *ordered(const char *who, talc_dataset *of, int64_t *places, int64_t count)
+{
+    talc_dataset *dataset = places == NULL ? NULL : talc_dataset_of(who, of->samples, 0, count);
+    if (dataset == NULL) {
+        talc_memory_free(places);
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++)
+        places[i] = talc_dataset_place(of, places[i]);
+    dataset->order = places;
+    return dataset;
+}
+
+// ---- Classes ------------------------------------------------------------------------------------------------
+
+/* How many samples of each class a dataset has; NULL with a failure. */
+static int64_t *count_classes(const char *who, const talc_dataset *dataset)
+{
+    int64_t *counts = numbers_new(who, talc_dataset_classes(dataset));
+    for (int64_t i = 0; counts != NULL && i < talc_dataset_count(dataset); i++)
+        counts[talc_dataset_label(dataset, i)]++;
+    return counts;
+}
+
+/* Tells of a part that lacks classes, once in a process; takes the part over and returns it. NULL for the part: nothing. */
+static talc_dataset *looked_at(const char *who, const talc_dataset *whole, talc_dataset *part)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (part == NULL)
+        return NULL;
+    int64_t *have = count_classes(who, part);
+    int64_t *there = have == NULL ? NULL : count_classes(who, whole);
+    int64_t all = 0, lacking = 0, first = 0;
+    for (int64_t k = 0; there != NULL && k < talc_dataset_classes(whole); k++) {
+        all += there[k] > 0;
+        if (there[k] > 0 && have[k] == 0 && lacking++ == 0)
+            first = k;
+    }
+    talc_memory_free(have);
+    talc_memory_free(there);
+    if (there == NULL) {
+        talc_dataset_free(part);
+        return NULL;
+    }
+    if (lacking > 0 && !atomic_flag_test_and_set(&told))
+        talc_warn("%s: the part of %" PRId64 " samples lacks %" PRId64 " of %" PRId64
+                  " classes, such as '%s'; talc_dataset_split shares out each class",
+                  who, part->count, lacking, all, TALC_SHOWN(talc_dataset_class(whole, first)));
+    return part;
+}
+
+// ---- Parts --------------------------------------------------------------------------------------------------
+
+static talc_dataset *range_of(const char *who, talc_dataset *dataset, int64_t start, int64_t count)
+{
+    if (dataset->order == NULL)
+        return talc_dataset_of(who, dataset->samples, dataset->start + start, count);
+    int64_t *places = numbers_new(who, count);
+    for (int64_t i = 0; places != NULL && i < count; i++)
+        places[i] = start + i;
+    return ordered(who, dataset, places, count);
+}
+
+talc_dataset *talc_dataset_part(talc_dataset *dataset, int64_t start, int64_t end)
+{
+    static const char *const who = "dataset_part";
+    if (talc_operand_missing(who, "dataset", dataset))
+        return NULL;
+    if (start < 0 || start >= end || end > dataset->count) {
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "dataset_part: samples %" PRId64 " to %" PRId64
+                  " are none of a dataset of %" PRId64,
+                  start, end, dataset->count);
+        return NULL;
+    }
+    talc_dataset *part = range_of(who, dataset, start, end - start);
+    return end - start == dataset->count ? part : looked_at(who, dataset, part);
+}
+
+talc_dataset *talc_dataset_select(talc_dataset *dataset, const int64_t *indices, int64_t count)
+{
+    static const char *const who = "dataset_select";
+    if (talc_operand_missing(who, "dataset", dataset) ||
+        talc_operand_missing(who, "indices", indices))
+        return NULL;
+    if (count < 1)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: count %" PRId64 " must be at least 1", who, count);
+    int64_t *places = talc_failed() ? NULL : numbers_new(who, count);
+    for (int64_t i = 0; i < count && !talc_failed(); i++) {
+        places[i] = indices[i];
+        if (indices[i] < 0 || indices[i] >= dataset->count)
+            talc_fail(TALC_BAD_ARGUMENT,
+                      "%s: sample %" PRId64 " at place %" PRId64 " is outside 0..%" PRId64, who,
+                      indices[i], i, dataset->count - 1);
+    }
+    if (!talc_failed())
+        return looked_at(who, dataset, ordered(who, dataset, places, count));
+    talc_memory_free(places);
+    return NULL;
+}
+
+// ---- Random splits ------------------------------------------------------------------------------------------
+
+/* From how many of each class there are to how many of them the first part has; returns their sum. What rounding leaves of one
+ * class counts for the next, so that the sum is the share of all unless small classes stand against it. */
+static int64_t share_out(int64_t *counts, int64_t classes, double share)
+{
+    int64_t seen = 0, sum = 0;
+    for (int64_t k = 0; k < classes; k++) {
+        const int64_t n = counts[k], least = n > 1, most = n > 1 ? n - 1 : n;
+        seen += n;
+        const int64_t due = (int64_t)floor(share * (double)seen + 0.5) - sum;
+        counts[k] = due < least ? least : due > most ? most : due;
+        sum += counts[k];
+    }
+    return sum;
+}
+
+/* The samples of both parts, in the order of a shuffle; counts[class] says how many the first has. */
+static talc_dataset_parts deal(const char *who, talc_dataset *dataset, int64_t *counts,
+                               int64_t first, uint64_t seed)
+{
+    const int64_t all = dataset->count;
+    int64_t *order = numbers_new(who, all);
+    int64_t *places[] = { order == NULL ? NULL : numbers_new(who, first),
+                          order == NULL ? NULL : numbers_new(who, all - first) };
+    int64_t dealt[] = { 0, 0 };
+    if (!talc_failed())
+        talc_shuffle(order, all, seed, UINT64_MAX); /* no epoch has this one */
+    for (int64_t i = 0; i < all && !talc_failed(); i++) {
+        const int to = counts[talc_dataset_label(dataset, order[i])]-- <= 0;
+        places[to][dealt[to]++] = order[i];
+    }
+    talc_memory_free(order);
+    talc_dataset_parts parts = {
+        .first = looked_at(who, dataset, ordered(who, dataset, places[0], first)),
+        .rest = looked_at(who, dataset, ordered(who, dataset, places[1], all - first)),
+    };
+    if (parts.first != NULL && parts.rest != NULL)
+        return parts;
+    talc_dataset_free(parts.first);
+    talc_dataset_free(parts.rest);
+    return (talc_dataset_parts){ 0 };
+}
+
+talc_dataset_parts talc_dataset_split(talc_dataset *dataset, double share, uint64_t seed)
+{
+    static const char *const who = "dataset_split";
+    talc_dataset_parts parts = { 0 };
+    if (talc_operand_missing(who, "dataset", dataset))
+        return parts;
+    if (!(share > 0 && share < 1)) {
+        talc_fail(TALC_BAD_ARGUMENT, "%s: share %g must be between 0 and 1", who, share);
+        return parts;
+    }
+    int64_t *counts = count_classes(who, dataset);
+    const int64_t first =
+        counts == NULL ? 0 : share_out(counts, talc_dataset_classes(dataset), share);
+    if (counts != NULL && (first < 1 || first >= dataset->count))
+        talc_fail(TALC_BAD_ARGUMENT,
+                  "%s: share %g of %" PRId64 " samples leaves a part without any", who, share,
+                  dataset->count);
+    if (!talc_failed())
+        parts = deal(who, dataset, counts, first, seed);
+    talc_memory_free(counts);
+    return parts;
+}
