@@ -276,6 +276,8 @@ static talc_tensor *run_group(talc_module *const modules[], const group *g, talc
     else
         y = talc_batch_norm2d_apply(first, x, &g->first.end);
     tell(modules, g->count, TALC_GROUP_ENDS);
+    if (y == NULL)
+        talc_module_failed(first);
     for (int i = 0; i < 2; i++) {
         talc_release(w[i].weight);
         talc_release(w[i].bias);

@@ -9,6 +9,8 @@
 #include "tensor/tape.h"
 #include "tensor/within.h"
 
+#include <string.h>
+
 static _Thread_local talc_forward_hooks *current_hooks;
 
 talc_forward_hooks *talc_forward_hook(talc_forward_hooks *hooks)
@@ -208,27 +210,48 @@ bool talc_module_require_grad(talc_module *module, bool required)
 
 // ---- Applying -----------------------------------------------------------------------------------------------
 
+void talc_module_failed(const talc_module *module)
+{
+    enum { ROOM = 240 };
+    char path[ROOM + 1] = "", shown[TALC_SHOWN_TEXT];
+    size_t begin = ROOM; /* it is written from its end */
+    for (; module->entries->parent != NULL; module = module->entries->parent) {
+        const char *name = module->entries->name;
+        const size_t length = strlen(name), dot = begin < ROOM;
+        if (length + dot + strlen("...") > begin) {
+            begin -= strlen("...");
+            memcpy(path + begin, "...", strlen("..."));
+            break;
+        }
+        begin -= length + dot;
+        memcpy(path + begin, name, length);
+        if (dot)
+            path[begin + length] = '.';
+    }
+    talc_fail_at(talc_shown(path + begin, SIZE_MAX, shown, sizeof shown));
+}
+
 talc_tensor *talc_forward(talc_module *module, talc_tensor *x)
 {
     if (talc_operand_missing("forward", "module", module) ||
         talc_operand_missing("forward", "x", x))
         return NULL;
-    if (module->kind->forward == NULL) {
-        talc_fail(TALC_UNSUPPORTED, "forward: %s has no forward", TALC_SHOWN(module->kind->name));
-        return NULL;
-    }
     talc_scope *scope = talc_scope_enter();
     if (scope == NULL)
         return NULL;
     talc_forward_hooks *hooks = current_hooks;
     if (hooks != NULL && hooks->enter != NULL)
         hooks->enter(hooks, module);
-    talc_tensor *y = module->kind->forward(module, x);
-    if (y == NULL)
+    talc_tensor *y = NULL;
+    if (module->kind->forward == NULL)
+        talc_fail(TALC_UNSUPPORTED, "forward: %s has no forward", TALC_SHOWN(module->kind->name));
+    else if ((y = module->kind->forward(module, x)) == NULL)
         talc_fail(TALC_BAD_ARGUMENT, "forward: %s returned NULL without a reason",
                   TALC_SHOWN(module->kind->name));
-    if (talc_failed())
+    if (talc_failed()) {
+        talc_module_failed(module);
         y = NULL;
+    }
     if (hooks != NULL)
         hooks->leave(hooks, module, x, y);
     if (talc_failed()) /* by the hooks */

@@ -76,7 +76,8 @@ TALC_API talc_tensor *talc_module_parameter(talc_module *module, const char *nam
 TALC_API talc_tensor *talc_module_buffer(talc_module *module, const char *name,
                                          talc_tensor *tensor);
 
-/// Applies a module.
+/// Applies a module. A failure in a child's forward begins with its path from the root of the tree:
+/// "17.0: conv2d: x ...".
 TALC_API talc_tensor *talc_forward(talc_module *module, talc_tensor *x);
 
 /// Whether the parameters of a tree ask for gradients: false freezes them, and drops the gradients that they have. Errors: NULL,
@@ -120,7 +121,8 @@ typedef struct talc_module_layer {
     const char
         *into; ///< the name of the module that this one is fused with outside the table; NULL: none
     int calls;
-    talc_dims output;  ///< of the last call
+    bool failed;       ///< its last call, itself or in a child
+    talc_dims output;  ///< of the last call that did not
     double bytes;      ///< of the outputs of all calls
     double parameters; ///< those that layers share count for the first of them
     double macs;       ///< multiply-accumulates of all calls
@@ -135,12 +137,14 @@ typedef struct talc_module_layers {
 
 /// Runs a forward pass on x in evaluation mode, layer by layer, and says what each layer is. A layer that is otherwise fused with
 /// one before it (fuse.h) is marked so. Leaves modes, buffers and tensors as they were. The list is the caller's to free by
-/// talc_module_layers_free, before the module; it is empty on failure.
+/// talc_module_layers_free, before the module. Where the pass fails it has the layers that the pass came to; on another failure
+/// it is empty.
 TALC_API bool talc_module_layers_of(talc_module *module, talc_tensor *x,
                                     talc_module_layers *layers);
 TALC_API void talc_module_layers_free(talc_module_layers *layers); ///< NULL passes
 
 /// Prints talc_module_layers_of as a table: layer, output shape, parameters, multiply-accumulates.
+/// Of a pass that fails it prints the layers up to the failing one, and returns false with the failure.
 TALC_API bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x);
 
 /// An op that a forward pass runs.

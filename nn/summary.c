@@ -57,8 +57,10 @@ static void record_call(talc_forward_hooks *hooks, const talc_module *module, co
                         const talc_tensor *y)
 {
     talc_module_layers *all = ((summarising *)hooks)->of;
-    talc_module_layer *row = y == NULL ? NULL : row_of(all, module);
-    if (row == NULL)
+    talc_module_layer *row = row_of(all, module);
+    if (row != NULL)
+        row->failed = y == NULL;
+    if (row == NULL || y == NULL)
         return;
     row->calls++;
     row->output = talc_dims_of(y);
@@ -102,6 +104,20 @@ static bool run_forward(talc_module_layers *all, talc_module *module, talc_tenso
     return ran;
 }
 
+/* Leaves the layers that a pass which failed has come to. */
+static void keep_reached(talc_module_layers *all)
+{
+    int kept = 0;
+    for (int i = 0; i < all->count; i++) {
+        const talc_module_layer row = all->list[i];
+        if (row.calls > 0 || row.failed)
+            all->list[kept++] = row;
+        else
+            talc_memory_free(row.path);
+    }
+    all->count = kept;
+}
+
 bool talc_module_layers_of(talc_module *module, talc_tensor *x, talc_module_layers *layers)
 {
     if (layers != NULL)
@@ -112,10 +128,13 @@ bool talc_module_layers_of(talc_module *module, talc_tensor *x, talc_module_laye
         return false;
     const size_t count = (size_t)talc_module_tree_count(module);
     layers->list = talc_memory_new(count * sizeof *layers->list, "summary");
-    if (layers->list != NULL && add_rows(layers, module, talc_memory_string("")) &&
-        run_forward(layers, module, x))
+    if (layers->list == NULL || !add_rows(layers, module, talc_memory_string(""))) {
+        talc_module_layers_free(layers);
+        return false;
+    }
+    if (run_forward(layers, module, x))
         return true;
-    talc_module_layers_free(layers);
+    keep_reached(layers);
     return false;
 }
 
@@ -180,6 +199,17 @@ static void print_line(FILE *file, const int widths[3], const char *const cells[
             widths[2], cells[2], cells[3], cells[4]);
 }
 
+/* The output, or why there is none; the failure itself is in the last of those that failed, which are within each other. */
+static const char *output_text(const talc_module_layers *all, int i, char shape[TALC_DIMS_TEXT])
+{
+    bool within = false;
+    for (int k = i + 1; k < all->count; k++)
+        within = within || all->list[k].failed;
+    if (all->list[i].failed)
+        return within ? "-" : "failed";
+    return all->list[i].calls == 0 ? "not called" : talc_dims_text(all->list[i].output, shape);
+}
+
 static void print_table(FILE *file, const talc_module_layers *all)
 {
     char shape[TALC_DIMS_TEXT], parameters[NUMBER_TEXT], macs[NUMBER_TEXT], type[TYPE_TEXT];
@@ -197,22 +227,22 @@ static void print_table(FILE *file, const talc_module_layers *all)
         const talc_module_layer *row = &all->list[i];
         print_line(file, widths,
                    (const char *const[]){
-                       path_text(row, path), type_text(row, type),
-                       row->calls == 0 ? "not called" : talc_dims_text(row->output, shape),
+                       path_text(row, path), type_text(row, type), output_text(all, i, shape),
                        number_text(row->parameters, parameters), number_text(row->macs, macs) });
     }
-    print_line(file, widths,
-               (const char *const[]){ "total", "", "", number_text(all->parameters, parameters),
-                                      number_text(all->macs, macs) });
+    if (!talc_failed())
+        print_line(file, widths,
+                   (const char *const[]){ "total", "", "", number_text(all->parameters, parameters),
+                                          number_text(all->macs, macs) });
 }
 
 bool talc_module_summary(FILE *file, talc_module *module, talc_tensor *x)
 {
     talc_module_layers layers;
-    if (talc_operand_missing("module_summary", "file", file) ||
-        !talc_module_layers_of(module, x, &layers))
+    if (talc_operand_missing("module_summary", "file", file))
         return false;
-    print_table(file, &layers);
+    if (talc_module_layers_of(module, x, &layers) || layers.count > 0)
+        print_table(file, &layers);
     talc_module_layers_free(&layers);
     if (ferror(file) != 0)
         talc_fail(TALC_IO_ERROR, "module_summary: the table could not be written");

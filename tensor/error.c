@@ -10,6 +10,7 @@
 static _Thread_local talc_status current_status = TALC_OK;
 static _Thread_local char current_message[1024];
 static _Thread_local const char *within;
+static _Thread_local bool placed; /* the message says where */
 
 bool talc_failed(void)
 {
@@ -72,7 +73,19 @@ talc_status talc_fail(talc_status status, const char *format, ...)
     snprintf(current_message + begin, sizeof current_message - begin, "%s", message);
     /* A caller that raises "success" still failed: it must not pass for a success. */
     current_status = status == TALC_OK ? TALC_BAD_ARGUMENT : status;
+    placed = false;
     if ((talc_environment()->verbose & TALC_VERBOSE_ERROR) != 0)
         fprintf(stderr, "talc,error,%s\n", current_message);
     return current_status;
+}
+
+void talc_fail_at(const char *where)
+{
+    if (!talc_failed() || placed || *where == '\0')
+        return;
+    char message[sizeof current_message];
+    memcpy(message, current_message, sizeof message);
+    const int begin = snprintf(current_message, sizeof current_message, "%.512s: ", where);
+    snprintf(current_message + begin, sizeof current_message - (size_t)begin, "%s", message);
+    placed = true;
 }

@@ -92,9 +92,12 @@ static json_t *layers_json(const talc_module_layers *layers)
 static bool summarise(const model_arguments *self, talc_module *model, talc_tensor *x)
 {
     char weights[TOOL_TEXT], outputs[TOOL_TEXT], text[2][TOOL_TEXT], shape[TALC_DIMS_TEXT];
-    talc_module_layers layers;
-    if (!talc_module_layers_of(model, x, &layers))
+    talc_module_layers layers = { 0 };
+    if ((!self->tool.json && !talc_module_summary(stdout, model, x)) ||
+        !talc_module_layers_of(model, x, &layers)) {
+        talc_module_layers_free(&layers);
         return false;
+    }
     const double inference = held(model, x, false), training = held(model, x, true);
     char refused[1024]; /* a batch of one value a channel cannot be normalised, say */
     snprintf(refused, sizeof refused, "%s", talc_error_message());
@@ -107,7 +110,7 @@ static bool summarise(const model_arguments *self, talc_module *model, talc_tens
             "inference_peak", tool_real(inference), "training_peak", tool_real(training),
             "training_refused", tool_json_text(*refused == '\0' ? NULL : refused), "layers",
             layers_json(&layers)));
-    else if (talc_module_summary(stdout, model, x))
+    else
         printf("\n%s: %s\ninput %s, parameters %s, outputs of all layers %s\n"
                "at most %s at once in a forward pass, %s%s\n",
                self->network->name, self->network->what, talc_dims_text(talc_dims_of(x), shape),

@@ -458,7 +458,7 @@ Test(check_activations, bad_calls)
                    "check_model: activations stand in for the reference run, and a reference "
                    "algorithm is asked for");
     assert_refused(net, x, (options){ .algorithm = "conv2d=fast" }, TALC_NOT_FOUND,
-                   "conv2d on cpu: there is no algorithm 'fast'");
+                   "conv1: conv2d on cpu: there is no algorithm 'fast'");
     assert_refused(net, x, (options){ .reference_algorithm = "matmul=reference" }, TALC_NOT_FOUND,
                    "check_model: matmul=reference is forced, and no op matmul ran");
     static const char *const bad[] = { "conv2d", "=im2col", "conv2d=", "conv2d=,relu=reference" };

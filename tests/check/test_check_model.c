@@ -416,7 +416,7 @@ Test(check_model, the_model_is_left_as_it_was)
         &report));
     cr_assert(report == NULL);
     assert_failure(TALC_BAD_SHAPE,
-                   "conv2d: x [2,4,9,6] has 4 channels, w [5,3,3,3] with groups=1 needs 3");
+                   "conv1: conv2d: x [2,4,9,6] has 4 channels, w [5,3,3,3] with groups=1 needs 3");
     cr_assert_str_eq(state_of(model).text, before.text);
     cr_assert(talc_forward_hook(NULL) == NULL && talc_observe(NULL) == NULL);
     talc_algorithm_force("conv2d", NULL);

@@ -104,7 +104,7 @@ Test(fake_modules, a_module_moves_there_and_back_and_keeps_its_handles)
     }
     cr_assert(talc_module_to(model, fake_device()));
     cr_assert_null(talc_forward(model, op_numbers(cpu_device(), TALC_DIMS(2, 4, 7, 6), 1)));
-    assert_failure(TALC_BAD_DEVICE, "conv2d: x is on cpu, w on fake");
+    assert_failure(TALC_BAD_DEVICE, "1: conv2d: x is on cpu, w on fake");
     talc_module_free(model);
     talc_module_free(untouched);
 }

@@ -244,7 +244,7 @@ Test(fuse, forced_algorithms_are_obeyed)
     }
     talc_algorithm_force("conv2d", "no_such");
     cr_assert_null(talc_forward(chain, x));
-    assert_failure(TALC_NOT_FOUND, "conv2d on cpu: there is no algorithm 'no_such'");
+    assert_failure(TALC_NOT_FOUND, "0: conv2d on cpu: there is no algorithm 'no_such'");
     talc_algorithm_force("conv2d", NULL);
     talc_module_free(chain);
 }
@@ -381,15 +381,15 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
         talc_fusion_enable(fused);
         cr_assert_null(talc_forward(chain, op_numbers(cpu_device(), TALC_DIMS(2, 3, 5, 8), 1)));
         assert_failure(TALC_BAD_SHAPE,
-                       "conv2d: x [2,3,5,8] has 3 channels, w [6,4,3,3] with groups=1 needs 4");
+                       "0: conv2d: x [2,3,5,8] has 3 channels, w [6,4,3,3] with groups=1 needs 4");
         cr_assert_null(talc_forward(chain, talc_cast(x, TALC_F64)));
-        assert_failure(TALC_BAD_DTYPE, "conv2d: x is f64, w is f32");
+        assert_failure(TALC_BAD_DTYPE, "0: conv2d: x is f64, w is f32");
     }
     talc_algorithm_force("separable_conv2d", "reference");
     talc_module *pair = separable();
     cr_assert_null(talc_forward(pair, op_numbers(cpu_device(), TALC_DIMS(2, 3, 5, 8), 1)));
     assert_failure(TALC_BAD_SHAPE,
-                   "conv2d: x [2,3,5,8] has 3 channels, w [4,1,3,3] with groups=4 needs 4");
+                   "0: conv2d: x [2,3,5,8] has 3 channels, w [4,1,3,3] with groups=4 needs 4");
     talc_module_free(pair);
     talc_algorithm_force("separable_conv2d", NULL);
     cr_assert_null(talc_forward_chain(NULL, 1, x, NULL));
@@ -414,7 +414,7 @@ Test(fuse, mistakes_have_the_messages_of_the_layers)
     chain = evaluated(TALC_SEQUENTIAL(
         conv(0), talc_nn_batch_norm2d(&(talc_batch_norm2d_layer){ .channels = 5 })));
     cr_assert_null(talc_forward(chain, x));
-    assert_failure(TALC_BAD_SHAPE, "batch_norm2d: weight [5] must be [6], one value for each "
+    assert_failure(TALC_BAD_SHAPE, "1: batch_norm2d: weight [5] must be [6], one value for each "
                                    "channel of x [2,6,3,6]");
     talc_module_free(chain);
 }

@@ -57,6 +57,93 @@ static size_t live(void)
     return talc_device_memory(cpu_device()).live;
 }
 
+// ---- Where a failure was ------------------------------------------------------------------------------------
+
+/* A module of one's own: an op first, then its child, and where that fails one attempt more. */
+static talc_tensor *own_forward(talc_module *module, talc_tensor *x)
+{
+    talc_tensor *y = talc_add(x, talc_module_find(module, "shift"));
+    y = y == NULL ? NULL : talc_forward(talc_module_child(module, "body"), y);
+    if (y == NULL && talc_error_status() == TALC_UNSUPPORTED) {
+        talc_error_clear();
+        talc_fail(TALC_BAD_ARGUMENT, "own: the body cannot run");
+    }
+    return y;
+}
+
+static const talc_module_class own_class = { .name = "Own",
+                                             .size = sizeof(talc_module),
+                                             .forward = own_forward };
+
+static talc_module *own_around(int64_t width, talc_module *body)
+{
+    talc_module *own = talc_module_new(&own_class, NULL);
+    talc_module_parameter(own, "shift", talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(width)));
+    talc_module_add(own, "body", body);
+    return own;
+}
+
+/* One that is a child. */
+static talc_module *own_new(const char *name, int64_t width, talc_module *body)
+{
+    talc_module *above = talc_module_new(&box_class, NULL);
+    talc_module_add(above, name, own_around(width, body));
+    return above;
+}
+
+static talc_module *linear(int64_t in, int64_t out)
+{
+    return talc_nn_linear(&(talc_linear_layer){ .in_features = in, .out_features = out });
+}
+
+/* The tree is a Box with one child, which is applied; `path` is that of what is applied. */
+static void check_place(talc_module *tree, const char *path, talc_status status, const char *due)
+{
+    for (int fused = 0; fused < 2; fused++) {
+        talc_fusion_enable(fused);
+        cr_assert_null(talc_forward(talc_module_child(tree, path),
+                                    talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3))));
+        assert_failure(status, due);
+    }
+    talc_module_free(tree);
+}
+
+Test(module, a_failure_says_in_which_layer_it_was)
+{
+    check_place(own_new("net", 4, talc_nn_relu()), "net", TALC_BAD_SHAPE,
+                "net: add: a [2,3] and b [4] do not broadcast");
+    check_place(own_new("net", 3, linear(4, 2)), "net", TALC_BAD_SHAPE,
+                "net.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
+    check_place(own_new("net", 3,
+                        TALC_SEQUENTIAL(linear(3, 4), talc_nn_relu(),
+                                        TALC_SEQUENTIAL(linear(5, 2), talc_nn_relu()))),
+                "net", TALC_BAD_SHAPE,
+                "net.body.2.0: linear: x [2,4] has 4 features, weight [2,5] needs 5");
+    /* A failure that a module takes back does not say where the next one was. */
+    check_place(own_new("net", 3, TALC_SEQUENTIAL(talc_nn_relu(), talc_nn_module_list())), "net",
+                TALC_BAD_ARGUMENT, "net: own: the body cannot run");
+    /* What is applied alone has its path too, and a root has none. */
+    check_place(own_new("net", 3, linear(4, 2)), "net.body", TALC_BAD_SHAPE,
+                "net.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
+    check_place(linear(4, 2), "", TALC_BAD_SHAPE,
+                "linear: x [2,3] has 3 features, weight [2,4] needs 4");
+    check_place(own_new("a\033[2Jb", 3, linear(4, 2)), "a\033[2Jb", TALC_BAD_SHAPE,
+                "a\\x1b[2Jb.body: linear: x [2,3] has 3 features, weight [2,4] needs 4");
+}
+
+Test(module, a_failure_in_a_deep_layer_says_the_end_of_its_path)
+{
+    talc_module *tree = linear(4, 2);
+    for (int i = 0; i < 100; i++)
+        tree = own_around(3, tree);
+    cr_assert_null(talc_forward(tree, talc_zeros(cpu_device(), TALC_F32, TALC_DIMS(2, 3))));
+    const char *message = talc_error_message();
+    cr_assert(strncmp(message, "...", 3) == 0 && strlen(message) < 300, "%s", message);
+    cr_assert(strstr(message, "body.body: linear: x [2,3] has 3 features") != NULL, "%s", message);
+    talc_error_clear();
+    talc_module_free(tree);
+}
+
 // ---- Ownership ----------------------------------------------------------------------------------------------
 
 Test(module, parameters_live_as_long_as_the_module)

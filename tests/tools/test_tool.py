@@ -629,6 +629,14 @@ class Networks(Tool):
         self.assertRegex(text, r"(?m)^fc1 +Linear +\[1,120\] +48,120 +48,000$")
         self.assertRegex(text, r"at most [\d.]+ kB at once in a forward pass, [\d.]+ kB in one with gradients")
 
+    def test_a_summary_up_to_the_layer_that_fails(self):
+        done = talc("summary", "lenet", "--input", "1x1x40x40", "--device", "cpu")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()],
+                         ["layer", "(model)", "conv1", "conv2", "pool", "flatten", "fc1"], done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^fc1 +Linear +failed +48,120 +0$")
+        self.assertIn("fc1: linear: x [1,1024] has 1024 features, weight [120,400] needs 400", done.stderr)
+
     def test_small_networks_run(self):
         for name, shape, output in (("squeezenet1_1", "1x3x40x40", [1, 1000]), ("shufflenet_g3", "2x3x32x32", [2, 1000]),
                                     ("mobilenet_v1", "1x3x33x32", [1, 1000]), ("regnet_x_400mf", "1x3x32x32", [1, 1000]),
@@ -715,9 +723,9 @@ class Networks(Tool):
         self.fails(2, "x.jpg'.*(PNG|IHDR)", "run", "lenet", "--input", self.path("x.jpg"))
         self.fails(2, r"'2x2' is \[2,2\], the network takes \[N,1,H,W\]", "run", "lenet", "--input", "2x2")
         write_npy(x, [1, 3, 192, 192], [0] * (3 * 192 * 192))
-        for command in ["run"], ["summary"], ["bench"], ["check", "model"]:
+        for command in ["run"], ["summary", "--json"], ["bench"], ["check", "model"]:
             self.fails(2, r": vit_c: '.*x.npy' is \[1,3,192,192\], the network is made for \[N,3,224,224\]: add: a ", *command, "vit_c", "--input", x)
-            self.fails(2, r"'1x1x40x40' is .*, the network is made for \[N,1,28,28\]: linear", *command, "lenet", "--input", "1x1x40x40")
+            self.fails(2, r"'1x1x40x40' is .*, the network is made for \[N,1,28,28\]: fc1: linear", *command, "lenet", "--input", "1x1x40x40")
             self.fails(2, r"the network is made for \[N,3,256,256\]: ", *command, "unet", "--input", "1x3x50x50")
         self.fails(2, "--mean: '1,2' has 2 numbers, not 1 or 3", "run", "lenet", "--mean", "1,2")
         self.fails(2, "--std: '1,2,3,4' is not a number", "run", "lenet", "--std", "1,2,3,4")
