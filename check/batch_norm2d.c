@@ -143,8 +143,8 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
         list[COUNT] =
             talc_check_operand("num_batches_tracked", CHECK_UPDATED, TALC_I64, TALC_SCALAR);
     if (p->training) {
-        list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, p->dtype, channels);
-        list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, p->dtype, channels);
+        list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, TALC_F64, channels);
+        list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, TALC_F64, channels);
     }
 }
 

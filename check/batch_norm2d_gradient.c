@@ -32,8 +32,8 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
     list[X] = talc_check_operand("x", CHECK_READ, p->dtype, image);
     if (!own->plain)
         list[WEIGHT] = talc_check_operand("weight", CHECK_READ, p->dtype, channels);
-    list[MEAN] = talc_check_operand("mean", CHECK_READ, p->dtype, channels);
-    list[RSTD] = talc_check_operand("rstd", CHECK_READ, p->dtype, channels);
+    list[MEAN] = talc_check_operand("mean", CHECK_READ, TALC_F64, channels);
+    list[RSTD] = talc_check_operand("rstd", CHECK_READ, TALC_F64, channels);
     list[DY] = talc_check_operand("dy", CHECK_READ, p->dtype, image);
     if (p->activation != TALC_ACTIVATION_NONE)
         list[Y] = talc_check_operand("y", CHECK_READ, p->dtype, image);

@@ -127,8 +127,8 @@ static void operands(const check_problem *problem, check_operand list[CHECK_OPER
         list[BIAS] = talc_check_operand("bias", CHECK_READ, p->dtype, channels);
     }
     list[Y] = talc_check_operand("y", CHECK_WRITTEN, p->dtype, image);
-    list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, p->dtype, rows);
-    list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, p->dtype, rows);
+    list[MEAN] = talc_check_operand("mean", CHECK_WRITTEN, TALC_F64, rows);
+    list[RSTD] = talc_check_operand("rstd", CHECK_WRITTEN, TALC_F64, rows);
 }
 
 static bool takes(const check_problem *problem, talc_check_kind kind)

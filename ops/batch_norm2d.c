@@ -137,7 +137,7 @@ static bool check_statistics(const operands *o, const talc_batch_norm2d_problem 
 
 // ---- Gradient -----------------------------------------------------------------------------------------------
 
-/* What x was normalised by, [C] each, for the gradient; NULL without one. */
+/* What x was normalised by, [C] of f64 each, for the gradient; NULL without one. */
 typedef struct statistics {
     talc_tensor *mean, *rstd;
 } statistics;
@@ -147,16 +147,19 @@ static bool statistics_new(const operands *o, const talc_batch_norm2d_problem *p
 {
     const talc_dims channels = TALC_DIMS(p->C);
     if (p->training) {
-        saved->mean = talc_tensor_new(OP, o->x->device, p->dtype, channels);
-        saved->rstd = talc_tensor_new(OP, o->x->device, p->dtype, channels);
+        saved->mean = talc_tensor_new(OP, o->x->device, TALC_F64, channels);
+        saved->rstd = talc_tensor_new(OP, o->x->device, TALC_F64, channels);
         return !talc_failed();
     }
     const char *around = talc_within(OP);
-    saved->mean = talc_clone_for(OP, o->running_mean);
-    talc_tensor *var = saved->mean == NULL ? NULL : talc_add_scalar(o->running_var, p->eps);
+    saved->mean = p->dtype == TALC_F64 ? talc_clone_for(OP, o->running_mean)
+                                       : talc_cast_for(OP, o->running_mean, TALC_F64);
+    talc_tensor *wide = saved->mean == NULL ? NULL : talc_cast_for(OP, o->running_var, TALC_F64);
+    talc_tensor *var = wide == NULL ? NULL : talc_add_scalar(wide, p->eps);
     talc_tensor *root = var == NULL ? NULL : talc_sqrt(var);
-    talc_tensor *one = root == NULL ? NULL : talc_ones(var->device, p->dtype, TALC_SCALAR);
+    talc_tensor *one = root == NULL ? NULL : talc_ones(var->device, TALC_F64, TALC_SCALAR);
     saved->rstd = one == NULL ? NULL : talc_div(one, root);
+    talc_release(wide);
     talc_release(var);
     talc_release(root);
     talc_release(one);

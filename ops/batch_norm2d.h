@@ -64,8 +64,10 @@ typedef struct talc_batch_norm2d_problem {
 /// Device pointers to contiguous operands; outside training alone x may be some channels of a larger tensor, with gaps between its
 /// images. Forward reads x, weight, bias (NULL: 1 and 0), residual and running_mean, running_var, which training updates once all
 /// else is done, as num_batches_tracked (NULL: it does not), and writes y; training also writes
-/// mean and rstd, [C] of the problem's dtype, for the gradient, where they are not NULL. The input gradient reads x, dy, weight,
-/// mean, rstd and, where there is an activation, y; it writes dx, dweight, dbias and, for a residual, dresidual. Others are NULL.
+/// mean and rstd, [C], for the gradient, where they are not NULL. They are f64 whatever the problem's
+/// type: a mean that is rounded to f32 puts every deviation of data far from 0 off. The input gradient
+/// reads x, dy, weight, mean, rstd and, where there is an activation, y; it writes dx, dweight, dbias
+/// and, for a residual, dresidual. Others are NULL.
 typedef struct talc_batch_norm2d_arguments {
     talc_arguments base;
     const void *x, *weight, *bias;
@@ -74,7 +76,7 @@ typedef struct talc_batch_norm2d_arguments {
     const void *residual;
     int64_t *num_batches_tracked;
     void *y;
-    void *mean, *rstd;
+    double *mean, *rstd;
     const void *dy;
     void *dx, *dweight, *dbias, *dresidual;
 } talc_batch_norm2d_arguments;

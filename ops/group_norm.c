@@ -168,8 +168,8 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
     const bool learns =
         y != NULL && talc_tape_wants((const talc_tensor *const[]){ o->x, o->weight, o->bias }, 3);
     if (learns) {
-        mean = talc_tensor_new(OP, o->x->device, p->dtype, rows);
-        rstd = talc_tensor_new(OP, o->x->device, p->dtype, rows);
+        mean = talc_tensor_new(OP, o->x->device, TALC_F64, rows);
+        rstd = talc_tensor_new(OP, o->x->device, TALC_F64, rows);
     }
     talc_status status = talc_error_status();
     if (status == TALC_OK && !empty)

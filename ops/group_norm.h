@@ -64,14 +64,15 @@ typedef struct talc_group_norm_problem {
     talc_activation activation; ///< none in the gradient
 } talc_group_norm_problem;
 
-/// Device pointers to contiguous operands. Forward reads x, weight and bias (NULL: 1 and 0) and writes y, and mean and rstd, one a row, of
-/// the problem's dtype, where they are not NULL. The input gradient reads x, dy, weight, mean and rstd; it writes dx, and
-/// dweight and dbias where they are not NULL, which both are or neither is. Others are NULL.
+/// Device pointers to contiguous operands. Forward reads x, weight and bias (NULL: 1 and 0) and writes
+/// y, and mean and rstd, one a row and in f64 (ops/batch_norm2d.h says why), where they are not NULL.
+/// The input gradient reads x, dy, weight, mean and rstd; it writes dx, and dweight and dbias where
+/// they are not NULL, which both are or neither is. Others are NULL.
 typedef struct talc_group_norm_arguments {
     talc_arguments base;
     const void *x, *weight, *bias;
     void *y;
-    void *mean, *rstd;
+    double *mean, *rstd;
     const void *dy;
     void *dx, *dweight, *dbias;
 } talc_group_norm_arguments;

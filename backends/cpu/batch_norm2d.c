@@ -29,9 +29,9 @@ static void keep_statistics(const talc_batch_norm2d_problem *p,
                             double var)
 {
     if (a->mean != NULL)
-        talc_cpu_store(p->dtype, a->mean, c, mean);
+        a->mean[c] = mean;
     if (a->rstd != NULL)
-        talc_cpu_store(p->dtype, a->rstd, c, 1 / sqrt(var + p->eps));
+        a->rstd[c] = 1 / sqrt(var + p->eps);
     if (a->running_mean == NULL || p->momentum == 0)
         return;
     const double M = (double)p->N * (double)p->H * (double)p->W;

@@ -23,13 +23,12 @@ typedef struct gradient_context {
 
 static talc_cpu_gradient_affine affine_of(const talc_batch_norm2d_problem *p,
                                           const talc_batch_norm2d_arguments *a, int64_t c,
-                                          double dweight, double dbias)
+                                          const talc_cpu_sums *all)
 {
     const double M = (double)p->N * (double)p->H * (double)p->W;
-    const double rstd = talc_cpu_load(p->dtype, a->rstd, c);
-    const double scale = talc_cpu_weight(p->dtype, a->weight, c) * rstd;
-    return (talc_cpu_gradient_affine){ talc_cpu_load(p->dtype, a->mean, c), scale,
-                                       -scale * rstd * (dweight / M), -scale * (dbias / M) };
+    return talc_cpu_gradient_affine_of(p->dtype, a->mean[c], a->rstd[c],
+                                       talc_cpu_weight(p->dtype, a->weight, c) * a->rstd[c], all,
+                                       M);
 }
 
 // ---- blocks -------------------------------------------------------------------------------------------------
@@ -61,7 +60,7 @@ static void sums_task(void *pointer, int64_t task, int worker)
     const talc_cpu_block b = talc_cpu_block_of(context->problem, &context->cut, task);
     double room[G_VALUES];
     for (int64_t c = b.c; c < b.end; c++) {
-        const double mean = talc_cpu_load(dtype, a->mean, c);
+        const double mean = a->mean[c];
         talc_cpu_sums *sums = &context->sums[c * context->cut.parts + b.part];
         int64_t at = b.offset + (c - b.c) * b.c_step;
         *sums = (talc_cpu_sums){ 0, 0 };
@@ -142,10 +141,9 @@ talc_status talc_cpu_batch_norm2d_gradient(const talc_batch_norm2d_problem *p,
             all.g += context.sums[c * parts + i].g;
             all.product += context.sums[c * parts + i].product;
         }
-        const double dweight = all.product * talc_cpu_load(p->dtype, a->rstd, c);
-        talc_cpu_store(p->dtype, a->dweight, c, dweight);
+        talc_cpu_store(p->dtype, a->dweight, c, all.product * a->rstd[c]);
         talc_cpu_store(p->dtype, a->dbias, c, all.g);
-        context.affine[c] = affine_of(p, a, c, dweight, all.g);
+        context.affine[c] = affine_of(p, a, c, &all);
     }
     context.cut = talc_cpu_blocks_of(p, 1);
     return talc_cpu_parallel(context.cut.blocks, input_task, &context);
@@ -169,8 +167,7 @@ static void reference_channel(const talc_batch_norm2d_problem *p,
 {
     const int64_t N = p->N, C = p->C, HW = p->H * p->W;
     const double M = (double)N * (double)HW;
-    const double mean = talc_cpu_load(p->dtype, a->mean, c);
-    const double rstd = talc_cpu_load(p->dtype, a->rstd, c);
+    const double mean = a->mean[c], rstd = a->rstd[c];
     double dweight = 0, dbias = 0;
     for (int64_t n = 0; n < N; n++)
         for (int64_t at = (n * C + c) * HW; at < (n * C + c + 1) * HW; at++) {

@@ -124,9 +124,9 @@ static void keep_statistics(const norm_context *context, int64_t row, const talc
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
     if (a->mean != NULL)
-        talc_cpu_store(p->dtype, a->mean, row, m->mean);
+        a->mean[row] = m->mean;
     if (a->rstd != NULL)
-        talc_cpu_store(p->dtype, a->rstd, row, 1 / sqrt(m->squares / m->count + p->eps));
+        a->rstd[row] = 1 / sqrt(m->squares / m->count + p->eps);
 }
 
 static void rows_task(void *pointer, int64_t task, int worker)
@@ -189,7 +189,7 @@ static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t f
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
-    const double mean = talc_cpu_load(p->dtype, a->mean, row);
+    const double mean = a->mean[row];
     talc_cpu_sums all = { 0, 0 };
     FOR_RUNS(run, context, row, first, end)
     {
@@ -206,7 +206,7 @@ static talc_cpu_sums sums_of(const norm_context *context, int64_t row, int64_t f
         all.product += weight * sums.product;
         if (channels != NULL && p->plane > 1) {
             channels[run.affine].g += sums.g;
-            channels[run.affine].product += sums.product * talc_cpu_load(p->dtype, a->rstd, row);
+            channels[run.affine].product += sums.product * a->rstd[row];
         }
     }
     return all;
@@ -217,11 +217,9 @@ static void write_input(const norm_context *context, const talc_cpu_sums *all, i
 {
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
-    const double M = (double)context->inner, rstd = talc_cpu_load(p->dtype, a->rstd, row);
-    talc_cpu_gradient_affine by = { .mean = talc_cpu_load(p->dtype, a->mean, row),
-                                    .by_g = rstd,
-                                    .by_x = -rstd * rstd * rstd * (all->product / M),
-                                    .shift = -rstd * (all->g / M) };
+    const double M = (double)context->inner, rstd = a->rstd[row];
+    talc_cpu_gradient_affine by =
+        talc_cpu_gradient_affine_of(p->dtype, a->mean[row], rstd, rstd, all, M);
     FOR_RUNS(run, context, row, first, end)
     {
         const void *x = talc_cpu_at(p->dtype, a->x, run.at);
@@ -304,8 +302,7 @@ static void add_columns(const norm_context *context, int64_t first, int64_t last
         TALC_CPU_CALL(
             p->dtype, talc_cpu_norm,
             .add_columns(last - first, next - c, p->C, p->groups, talc_cpu_at(p->dtype, a->x, at),
-                         talc_cpu_at(p->dtype, a->dy, at), talc_cpu_at(p->dtype, a->mean, row),
-                         talc_cpu_at(p->dtype, a->rstd, row), &sums[c]));
+                         talc_cpu_at(p->dtype, a->dy, at), a->mean + row, a->rstd + row, &sums[c]));
     }
 }
 
@@ -428,8 +425,7 @@ static void reference_input(const norm_context *context, int64_t row)
     const talc_group_norm_problem *p = context->problem;
     const talc_group_norm_arguments *a = context->arguments;
     const int64_t begin = row * context->inner, end = begin + context->inner;
-    const double M = (double)context->inner, mean = talc_cpu_load(p->dtype, a->mean, row),
-                 rstd = talc_cpu_load(p->dtype, a->rstd, row);
+    const double M = (double)context->inner, mean = a->mean[row], rstd = a->rstd[row];
     double sum = 0, product = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = begin; i < end; i++) {
@@ -455,9 +451,7 @@ static void reference_channel(const norm_context *context, int64_t c)
             const int64_t row = i / context->inner;
             const double dy = talc_cpu_load(p->dtype, a->dy, i);
             dbias += dy;
-            dweight +=
-                dy * ((talc_cpu_load(p->dtype, a->x, i) - talc_cpu_load(p->dtype, a->mean, row)) *
-                      talc_cpu_load(p->dtype, a->rstd, row));
+            dweight += dy * ((talc_cpu_load(p->dtype, a->x, i) - a->mean[row]) * a->rstd[row]);
         }
     talc_cpu_store(p->dtype, a->dweight, c, dweight);
     talc_cpu_store(p->dtype, a->dbias, c, dbias);

@@ -41,12 +41,13 @@ static inline double lanes_sum(const wide v[PARTS])
              (double)(address)[3] })
 
 /* Formulas of x[i] and so on, or, where results stream, of a cache line of each. */
-#define NORMALISED(AT)        ((AT(x) - mean) * scale + shift)
-#define WEIGHTED(AT)          (NORMALISED(AT) * AT(weight))
-#define BIASED(AT)            (NORMALISED(AT) + AT(bias))
-#define WEIGHTED_BIASED(AT)   (NORMALISED(AT) * AT(weight) + AT(bias))
-#define GRADIENT(AT)          (AT(dy) * by_g + ((AT(x) - mean) * by_x + shift))
-#define WEIGHTED_GRADIENT(AT) (AT(dy) * (AT(weight) * by_g) + ((AT(x) - mean) * by_x + shift))
+#define NORMALISED(AT)      ((AT(x) - mean) * scale + shift)
+#define WEIGHTED(AT)        (NORMALISED(AT) * AT(weight))
+#define BIASED(AT)          (NORMALISED(AT) + AT(bias))
+#define WEIGHTED_BIASED(AT) (NORMALISED(AT) * AT(weight) + AT(bias))
+#define GRADIENT(AT)        (AT(dy) * by_g + ((AT(x) * power - mean) * by_x + shift))
+#define WEIGHTED_GRADIENT(AT)                                                                      \
+    (AT(dy) * (AT(weight) * by_g) + ((AT(x) * power - mean) * by_x + shift))
 
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                     \
     TALC_TARGET_CLONES static void add_sums_##suffix(const talc_cpu_stretches *at, const T *x,     \
@@ -68,7 +69,7 @@ static inline double lanes_sum(const wide v[PARTS])
                                                                                                    \
     TALC_TARGET_CLONES static void add_columns_##suffix(                                           \
         int64_t rows, int64_t n, int64_t step, int64_t groups, const T *x, const T *dy,            \
-        const T *mean, const T *rstd, talc_cpu_sums *to)                                           \
+        const double *mean, const double *rstd, talc_cpu_sums *to)                                 \
     {                                                                                              \
         int64_t i = 0;                                                                             \
         for (; i + LANES <= n; i += LANES) {                                                       \
@@ -78,8 +79,8 @@ static inline double lanes_sum(const wide v[PARTS])
                     const int64_t at = row * step + i + part * WIDTH;                              \
                     const wide g = WIDE(dy + at);                                                  \
                     gs[part] += g;                                                                 \
-                    products[part] += g * ((WIDE(x + at) - (double)mean[row * groups]) *           \
-                                           (double)rstd[row * groups]);                            \
+                    products[part] +=                                                              \
+                        g * ((WIDE(x + at) - mean[row * groups]) * rstd[row * groups]);            \
                 }                                                                                  \
             for (int part = 0; part < PARTS; part++) {                                             \
                 pairs *of = (pairs *)(to + i + part * WIDTH);                                      \
@@ -91,8 +92,8 @@ static inline double lanes_sum(const wide v[PARTS])
             for (int64_t row = 0; row < rows; row++) {                                             \
                 const double g = dy[row * step + i];                                               \
                 to[i].g += g;                                                                      \
-                to[i].product += g * (((double)x[row * step + i] - (double)mean[row * groups]) *   \
-                                      (double)rstd[row * groups]);                                 \
+                to[i].product +=                                                                   \
+                    g * (((double)x[row * step + i] - mean[row * groups]) * rstd[row * groups]);   \
             }                                                                                      \
     }                                                                                              \
                                                                                                    \
@@ -115,7 +116,8 @@ static inline double lanes_sum(const wide v[PARTS])
         int64_t n, bool streams, const T *x, const T *dy, const T *weight, T *restrict dx,         \
         const talc_cpu_gradient_affine *by)                                                        \
     {                                                                                              \
-        const T mean = (T)by->mean, by_g = (T)by->by_g, by_x = (T)by->by_x, shift = (T)by->shift;  \
+        const T by_g = (T)by->by_g, power = (T)by->by.power, mean = (T)by->by.mean;                \
+        const T by_x = (T)by->by.by_x, shift = (T)by->by.shift;                                    \
         if (weight == NULL)                                                                        \
             TALC_CPU_WRITE(streams, n, dx, T, GRADIENT)                                            \
         else                                                                                       \

@@ -3,6 +3,7 @@
 #define TALC_BACKENDS_CPU_NORM_H
 
 #include "backends/cpu/element.h"
+#include "ops/norm_gradient.h"
 
 #include <string.h>
 
@@ -59,10 +60,22 @@ typedef struct talc_cpu_stretches {
     int64_t rows, length, step; /* from a row's first value to the next row's */
 } talc_cpu_stretches;
 
-/* dx = g * by_g + (x - mean) * by_x + shift. */
+/* dx = g * by_g + ((x * power - mean) * by_x + shift), as ops/norm_gradient.h says. */
 typedef struct talc_cpu_gradient_affine {
-    double mean, by_g, by_x, shift;
+    double by_g;
+    talc_norm_gradient by;
 } talc_cpu_gradient_affine;
+
+/* Of all values that mean and rstd belong to, M of them. */
+static inline talc_cpu_gradient_affine talc_cpu_gradient_affine_of(talc_dtype dtype, double mean,
+                                                                   double rstd, double scale,
+                                                                   const talc_cpu_sums *all,
+                                                                   double M)
+{
+    const talc_norm_gradient by = talc_norm_gradient_of(mean, rstd, scale, all->g, all->product, M);
+    return (talc_cpu_gradient_affine){ scale, talc_norm_gradient_rounded(
+                                                  by, talc_cpu_rounded(dtype, by.mean)) };
+}
 
 /* Of each type. A table, because a function that is compiled for several vector units would be exported. */
 #define NORM_FUNCTIONS(constant, suffix, T, A)                                                                                     \
@@ -73,7 +86,8 @@ typedef struct talc_cpu_gradient_affine {
         /* Adds the sums of dy and of dy x^ of each of n columns of rows that are step values apart; their mean and rstd         \
          * are groups apart. */ \
         void (*add_columns)(int64_t rows, int64_t n, int64_t step, int64_t groups, const T *x,                                     \
-                            const T *dy, const T *mean, const T *rstd, talc_cpu_sums *to);                                         \
+                            const T *dy, const double *mean, const double *rstd,                                                   \
+                            talc_cpu_sums *to);                                                                                    \
         /* A weight and a bias, or residual, a value; NULL: 1 and 0. Where y streams, the caller ends that. */                     \
         void (*normalise)(int64_t n, bool streams, const T *restrict x, const T *restrict weight,                                  \
                           const T *restrict bias, T *restrict y, const talc_cpu_affine *by);                                       \

@@ -434,7 +434,7 @@ Test(check_families, operands_have_their_shapes)
     assert_operands("batch_norm2d:n2c3h4w5_plain",
                     "xr[2,3,4,5]f32 running_meanr[3]f32 running_varr[3]f32 yw[2,3,4,5]f32");
     assert_operands("batch_norm2d:n2c3h4w5_plain_untracked_train",
-                    "xr[2,3,4,5]f32 yw[2,3,4,5]f32 meanw[3]f32 rstdw[3]f32");
+                    "xr[2,3,4,5]f32 yw[2,3,4,5]f32 meanw[3]f64 rstdw[3]f64");
     assert_operands("sum:2x3x4@1_u8", "xr[2,3,4]u8 yw[2,4]i64");
     assert_operands("mean:2x3x4@0,-1_reversed_f64", "xr[4,3,2]f64 yw[3]f64");
     assert_operands("max:2x3_i32", "xr[2,3]i32 yw[]i32");
@@ -449,10 +449,10 @@ Test(check_families, operands_have_their_shapes)
                     "dyr[2,3,3,4]f32 indicesr[2,3,3,4]i64 dxw[2,3,9,8]f32");
     assert_operands("avg_pool2d:n2c3h9w8k3x2_dx_f64", "dyr[2,3,3,4]f64 dxw[2,3,9,8]f64");
     assert_operands("batch_norm2d:n2c3h4w5_dx",
-                    "xr[2,3,4,5]f32 weightr[3]f32 meanr[3]f32 rstdr[3]f32 dyr[2,3,4,5]f32 "
+                    "xr[2,3,4,5]f32 weightr[3]f32 meanr[3]f64 rstdr[3]f64 dyr[2,3,4,5]f32 "
                     "dxw[2,3,4,5]f32 dweightw[3]f32 dbiasw[3]f32");
     assert_operands("batch_norm2d:n2c3h4w5_plain_residual_tanh_dx",
-                    "xr[2,3,4,5]f32 meanr[3]f32 rstdr[3]f32 dyr[2,3,4,5]f32 yr[2,3,4,5]f32 "
+                    "xr[2,3,4,5]f32 meanr[3]f64 rstdr[3]f64 dyr[2,3,4,5]f32 yr[2,3,4,5]f32 "
                     "dxw[2,3,4,5]f32 dweightw[3]f32 dbiasw[3]f32 dresidualw[2,3,4,5]f32");
     assert_operands("cross_entropy:2x3x4_reversed_weighted_dx",
                     "xr[4,3,2]f32 labelsr[2,4]i64 class_weightsr[3]f32 dyr[]f32 dxw[4,3,2]f32");

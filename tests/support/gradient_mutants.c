@@ -113,8 +113,8 @@ static void add_terms(const talc_batch_norm2d_problem *p, const talc_batch_norm2
     const double M = (double)(p->N * plane);
     for (int64_t i = 0; p->training && i < p->N * p->C * plane; i++) {
         const int64_t c = i / plane % p->C;
-        const double rstd = load(p->dtype, a->rstd, c);
-        const double x = (load(p->dtype, a->x, i) - load(p->dtype, a->mean, c)) * rstd;
+        const double rstd = a->rstd[c];
+        const double x = (load(p->dtype, a->x, i) - a->mean[c]) * rstd;
         const double scale = rstd * (a->weight == NULL ? 1 : load(p->dtype, a->weight, c));
         const double added = mean * load(p->dtype, a->dbias, c) / M +
                              product * x * load(p->dtype, a->dweight, c) / M;
@@ -125,7 +125,7 @@ static void add_terms(const talc_batch_norm2d_problem *p, const talc_batch_norm2
 static void scale_dweight(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_arguments *a)
 {
     for (int64_t c = 0; c < p->C; c++)
-        store(p->dtype, a->dweight, c, load(p->dtype, a->dweight, c) / load(p->dtype, a->rstd, c));
+        store(p->dtype, a->dweight, c, load(p->dtype, a->dweight, c) / a->rstd[c]);
 }
 
 /* dweight as rstd (sum dy x - mean sum dy), the sums in the data's type. */
@@ -139,9 +139,7 @@ static void cancel(const talc_batch_norm2d_problem *p, const talc_batch_norm2d_a
                 sum += (float)load(p->dtype, a->dy, i);
                 products += (float)load(p->dtype, a->dy, i) * (float)load(p->dtype, a->x, i);
             }
-        store(p->dtype, a->dweight, c,
-              load(p->dtype, a->rstd, c) *
-                  ((double)products - load(p->dtype, a->mean, c) * (double)sum));
+        store(p->dtype, a->dweight, c, a->rstd[c] * ((double)products - a->mean[c] * (double)sum));
     }
 }
 

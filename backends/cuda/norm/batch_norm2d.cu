@@ -249,8 +249,8 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.running_mean = (T *)a->running_mean;
     plan.running_var = (T *)a->running_var;
     plan.y = (T *)a->y;
-    plan.mean = (T *)a->mean;
-    plan.rstd = (T *)a->rstd;
+    plan.mean = a->mean;
+    plan.rstd = a->rstd;
     plan.num_batches_tracked = a->num_batches_tracked;
     plan.channels = (moments *)a->base.workspace;
     plan.parts = plan.channels + p->C;

@@ -15,6 +15,7 @@
 #include "backends/cuda/dtype.cuh"
 #include "backends/cuda/group.cuh"
 #include "backends/cuda/norm/gradient.h"
+#include "ops/norm_gradient.h"
 #include "tensor/extent.h"
 
 using namespace talc;
@@ -36,13 +37,14 @@ struct gradient_sums {
     }
 };
 
-/* dx = g * by_g + (x - mean) * by_x + shift; outside training by_g alone. */
+/* dx = g * by_g + ((x * power - mean) * by_x + shift), as ops/norm_gradient.h says; outside training by_g alone. */
 template <typename T> struct gradient_affine {
-    T mean, by_g, by_x, shift;
+    T by_g, power, mean, by_x, shift;
 };
 
 template <typename T> struct gradient_plan {
-    const T *x, *dy, *y, *weight, *mean, *rstd;
+    const T *x, *dy, *y, *weight;
+    const double *mean, *rstd;
     T *dx, *dweight, *dbias, *dresidual;
     gradient_sums *parts; /* [C][parts] */
     int64_t N, C, plane, parts_of_channel;
@@ -99,7 +101,7 @@ static __device__ gradient_sums sums_of(const gradient_plan<T> &p, const gradien
                                         const divisor<Index> &length, gradient_sums *shared)
 {
     gradient_sums sums;
-    const double mean = (double)p.mean[part.c];
+    const double mean = p.mean[part.c];
     for_part<COUNT, IN_FLIGHT, ACTIVATES>(
         p, part, length, p.dy, [&](const vec<T, COUNT> &x, const vec<T, COUNT> &g, int64_t at) {
 #pragma unroll
@@ -125,7 +127,7 @@ static __device__ void write_input(const gradient_plan<T> &p, const gradient_par
             for (int e = 0; e < COUNT; e++) {
                 dx.of[e] = g.of[e] * by.by_g;
                 if (p.training) /* else an infinite x has no part in it */
-                    dx.of[e] += (x.of[e] - by.mean) * by.by_x + by.shift;
+                    dx.of[e] += (x.of[e] * by.power - by.mean) * by.by_x + by.shift;
             }
             *(vec<T, COUNT> *)(p.dx + at) = dx;
         });
@@ -135,17 +137,18 @@ template <typename T>
 static __device__ gradient_affine<T> affine_of(const gradient_plan<T> &p, int64_t c,
                                                const gradient_sums &all)
 {
-    const double M = (double)p.N * (double)p.plane, rstd = (double)p.rstd[c];
-    const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) * rstd;
-    return { p.mean[c], (T)scale, (T)(-scale * rstd * (all.product * rstd / M)),
-             (T)(-scale * (all.g / M)) };
+    const double scale = (p.weight == NULL ? 1 : (double)p.weight[c]) * p.rstd[c];
+    talc_norm_gradient by = talc_norm_gradient_of(p.mean[c], p.rstd[c], scale, all.g, all.product,
+                                                  (double)p.N * (double)p.plane);
+    by = talc_norm_gradient_rounded(by, (double)(T)by.mean);
+    return { (T)scale, (T)by.power, (T)by.mean, (T)by.by_x, (T)by.shift };
 }
 
 /* The gradients of weight and bias. */
 template <typename T>
 static __device__ void end_channel(const gradient_plan<T> &p, int64_t c, const gradient_sums &all)
 {
-    p.dweight[c] = (T)(all.product * (double)p.rstd[c]);
+    p.dweight[c] = (T)(all.product * p.rstd[c]);
     p.dbias[c] = (T)all.g;
 }
 
@@ -254,8 +257,8 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.dy = (const T *)a->dy;
     plan.y = (const T *)a->y;
     plan.weight = (const T *)a->weight;
-    plan.mean = (const T *)a->mean;
-    plan.rstd = (const T *)a->rstd;
+    plan.mean = a->mean;
+    plan.rstd = a->rstd;
     plan.dx = (T *)a->dx;
     plan.dweight = (T *)a->dweight;
     plan.dbias = (T *)a->dbias;

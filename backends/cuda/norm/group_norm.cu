@@ -21,6 +21,7 @@
 #include "backends/cuda/norm/moments.cuh"
 #include "backends/cuda/row.cuh"
 #include "ops/group_norm.h"
+#include "ops/norm_gradient.h"
 
 using namespace talc;
 
@@ -240,7 +241,7 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
         const int64_t offset = row * p.of.plane + begin;
         const int64_t length = min(p.of.length, p.of.plane - begin);
         const channels_at<T> at(p, row, begin);
-        const T mean = p.of.mean[row];
+        const double mean = p.of.mean[row];
         /* visit(place among those in flight, offset, x, dy) of each vector of the thread. */
         const auto for_part = [&](auto visit) {
             for (int64_t i = thread * COUNT; i < length; i += threads * COUNT * IN_FLIGHT) {
@@ -268,7 +269,7 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
                     const double weight = p.of.weight == NULL ? 1 : (double)p.of.weight[c];
                     const double g = (double)dy.of[e] * weight;
                     sum.g += g;
-                    sum.product += g * ((double)x.of[e] - (double)mean);
+                    sum.product += g * ((double)x.of[e] - mean);
                 });
             });
         sum = share_group(sum, threads, shared);
@@ -279,14 +280,17 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
                 p.sums[part] = sum;
             continue;
         }
-        const double M = (double)p.of.plane, rstd = (double)p.of.rstd[row];
-        const T by_dy = (T)rstd, by_x = (T)(-rstd * rstd * rstd * (sum.product / M)),
-                shift = (T)(-rstd * (sum.g / M));
+        const double rstd = p.of.rstd[row];
+        talc_norm_gradient of =
+            talc_norm_gradient_of(mean, rstd, rstd, sum.g, sum.product, (double)p.of.plane);
+        of = talc_norm_gradient_rounded(of, (double)(T)of.mean);
+        const T by_dy = (T)rstd, power = (T)of.power, near = (T)of.mean, by_x = (T)of.by_x,
+                shift = (T)of.shift;
         for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
             vec<T, COUNT> dx;
             for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
                 const T by = p.of.weight == NULL ? by_dy : by_dy * p.of.weight[c];
-                dx.of[e] = dy.of[e] * by + ((x.of[e] - mean) * by_x + shift);
+                dx.of[e] = dy.of[e] * by + ((x.of[e] * power - near) * by_x + shift);
             });
             *(vec<T, COUNT> *)(p.dx + offset + i) = dx;
         });
@@ -345,7 +349,7 @@ static __global__ void __launch_bounds__(BLOCK)
         for (int64_t n = first + sample; n < last && c < C; n += by_sample) {
             const int64_t row = n * p.groups + c / p.channels_of_group;
             const int64_t plane = (n * C + c) * p.whole_plane;
-            const double mean = (double)p.of.mean[row];
+            const double mean = p.of.mean[row];
             double product = 0;
 #pragma unroll 4
             for (int64_t i = begin + position; i < end; i += along) {
@@ -353,7 +357,7 @@ static __global__ void __launch_bounds__(BLOCK)
                 sum.g += dy;
                 product += dy * ((double)p.of.x[plane + i] - mean);
             }
-            sum.product += product * (double)p.of.rstd[row];
+            sum.product += product * p.of.rstd[row];
         }
         __syncthreads(); /* the tile before is done */
         *own = sum;
@@ -415,8 +419,8 @@ static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_n
     of.weight = (const T *)a->weight;
     of.bias = (const T *)a->bias;
     of.y = (T *)a->y;
-    of.mean = (T *)a->mean;
-    of.rstd = (T *)a->rstd;
+    of.mean = a->mean;
+    of.rstd = a->rstd;
     of.channels = (moments *)a->base.workspace;
     of.parts = of.channels + of.C;
     plan.dy = (const T *)a->dy;

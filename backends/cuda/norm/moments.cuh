@@ -62,7 +62,8 @@ static __device__ moments moments_of(const sums &sum, double start, double count
 
 template <typename T> struct norm_plan {
     const T *x, *weight, *bias, *residual;
-    T *running_mean, *running_var, *y, *mean, *rstd;
+    T *running_mean, *running_var, *y;
+    double *mean, *rstd;
     int64_t *num_batches_tracked;
     moments *parts;    /* [C][parts] */
     moments *channels; /* [C]; NULL where each block joins the parts that it needs */
@@ -216,9 +217,9 @@ template <typename T>
 static __device__ void keep_moments(const norm_plan<T> &p, int64_t c, const moments &m)
 {
     if (p.mean != NULL)
-        p.mean[c] = (T)m.mean;
+        p.mean[c] = m.mean;
     if (p.rstd != NULL)
-        p.rstd[c] = (T)(1 / sqrt(m.squares / m.count + p.eps));
+        p.rstd[c] = 1 / sqrt(m.squares / m.count + p.eps);
     if (!p.moves)
         return;
     const double kept = 1 - p.momentum;
