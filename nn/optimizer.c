@@ -232,7 +232,7 @@ bool talc_optimizer_schedule(talc_optimizer *optimizer, const talc_schedule *s)
                   needs_steps ? s->steps : s->every);
     else if (s->warmup < 0)
         talc_fail(TALC_BAD_ARGUMENT, "%s: warmup %" PRId64 " must not be negative", who, s->warmup);
-    else if (!(s->gamma >= 0) || !(s->floor >= 0) || !(s->rise >= 0 && s->rise < 1) ||
+    else if (!(s->gamma >= 0) || !(s->floor >= 0) || !(s->rise >= 0 && s->rise <= 1) ||
              !(s->div >= 0) || !(s->final_div >= 0) ||
              !(s->warmup_start >= 0 && s->warmup_start <= 1))
         talc_fail(

@@ -33,14 +33,9 @@ static double one_cycle(const talc_schedule *s, double lr, double t)
     return along_cosine(lr, last, fall > 0 && t < steps - 1 ? (t - peak) / fall : 1);
 }
 
-double talc_schedule_rate(const talc_schedule *s, double lr, int64_t t)
+/* Of a kind that was looked at, without its warm-up. */
+static double without_warmup(const talc_schedule *s, double lr, int64_t t)
 {
-    TALC_DEFAULT_FENV;
-    if (s == NULL || (s->kind == TALC_SCHEDULE_STEP && s->every < 1))
-        return NAN;
-    if (t < s->warmup)
-        return lr * (s->warmup_start + (1 - s->warmup_start) * (double)t / (double)s->warmup);
-    t -= s->warmup;
     switch (s->kind) {
     case TALC_SCHEDULE_STEP:
         return lr * pow(or_default(s->gamma, 0.1), (double)(t / s->every));
@@ -51,4 +46,15 @@ double talc_schedule_rate(const talc_schedule *s, double lr, int64_t t)
     default:
         return lr;
     }
+}
+
+double talc_schedule_rate(const talc_schedule *s, double lr, int64_t t)
+{
+    TALC_DEFAULT_FENV;
+    if (s == NULL || (s->kind == TALC_SCHEDULE_STEP && s->every < 1))
+        return NAN;
+    if (t >= s->warmup)
+        return without_warmup(s, lr, t - s->warmup);
+    return without_warmup(s, lr, 0) *
+           (s->warmup_start + (1 - s->warmup_start) * (double)t / (double)s->warmup);
 }

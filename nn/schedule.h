@@ -11,8 +11,8 @@
 ///     one_cycle   from lr / div up to lr over the first `rise` of the steps, then down to lr / (div final_div), both by cosines
 ///                                                                                                 OneCycleLR
 ///
-/// A warm-up multiplies the first steps of any of them by warmup_start + (1 - warmup_start) t / warmup, and what follows is
-/// counted from its end. Source: Loshchilov and Hutter 2017, arXiv 1608.03983 (cosine, without restarts); Smith and Topin 2018,
+/// A warm-up comes before the steps of any of them: the first rate, which is lr / div in one_cycle, times
+/// warmup_start + (1 - warmup_start) t / warmup; what follows is counted from its end. As SequentialLR of LinearLR and the other. Source: Loshchilov and Hutter 2017, arXiv 1608.03983 (cosine, without restarts); Smith and Topin 2018,
 /// arXiv 1708.07120 (one cycle); formulas of torch.optim.lr_scheduler.
 #ifndef TALC_NN_SCHEDULE_H
 #define TALC_NN_SCHEDULE_H
@@ -36,7 +36,7 @@ typedef struct talc_schedule {
     int64_t every;       ///< step: at least 1
     double gamma;        ///< step; 0: 0.1
     double floor;        ///< cosine: the last rate, relative to the first
-    double rise;         ///< one_cycle; 0: 0.3
+    double rise;         ///< one_cycle, at most 1; 0: 0.3
     double div;          ///< one_cycle; 0: 25
     double final_div;    ///< one_cycle; 0: 1e4
     int64_t warmup;      ///< steps; 0: none

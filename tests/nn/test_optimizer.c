@@ -336,6 +336,27 @@ Test(optimizer, schedules_are_those_of_pytorch)
                   t, talc_schedule_rate(&once, 0.1, t));
     }
     cr_expect(fabs(talc_schedule_rate(&slow, 0.1, 2) - 0.075) < 1e-15);
+
+    /* SequentialLR of LinearLR(start_factor=0.25, total_iters=4) and OneCycleLR, and OneCycleLR(pct_start=1, total_steps=5). */
+    static const double warm[] = { 0.001, 0.00175, 0.0025, 0.00325 };
+    static const double rising[] = { 0.004, 0.018058874503045733, 0.052, 0.08594112549695429, 0.1 };
+    talc_schedule late = once;
+    late.warmup = 4, late.warmup_start = 0.25;
+    const talc_schedule up = { .kind = TALC_SCHEDULE_ONE_CYCLE, .steps = 5, .rise = 1 };
+    for (int t = 0; t < 4; t++)
+        cr_expect(fabs(talc_schedule_rate(&late, 0.1, t) - warm[t]) < 1e-15, "warm-up %d: %.17g", t,
+                  talc_schedule_rate(&late, 0.1, t));
+    for (int t = 0; t < 10; t++)
+        cr_expect(talc_schedule_rate(&late, 0.1, t + 4) == talc_schedule_rate(&once, 0.1, t));
+    for (int t = 0; t < 5; t++)
+        cr_expect(fabs(talc_schedule_rate(&up, 0.1, t) - rising[t]) < 1e-15, "rise %d: %.17g", t,
+                  talc_schedule_rate(&up, 0.1, t));
+    talc_module *module = one();
+    talc_optimizer *optimizer =
+        talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_SGD });
+    cr_assert(talc_optimizer_schedule(optimizer, &up), "%s", talc_error_message());
+    talc_optimizer_free(optimizer);
+    talc_module_free(module);
 }
 
 Test(optimizer, a_schedule_that_was_not_checked_is_no_crash)
