@@ -110,7 +110,9 @@ static void linear_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     talc_tensor *g = talc_activation_gradient(note->activation, dy, talc_node_saved(node, 2));
     const talc_dims x_dims = talc_node_input_dims(node, 0);
     const int64_t out = dy->dims[dy->rank - 1], in = x_dims.dim[x_dims.rank - 1];
-    const int64_t rows = talc_shape_numel(talc_dims_of(dy)) / (out > 0 ? out : 1);
+    talc_dims leading = x_dims;
+    leading.rank--;
+    const int64_t rows = talc_shape_numel(leading);
     talc_tensor *flat = g == NULL ? NULL : talc_reshape(g, TALC_DIMS(rows, out));
     if (flat == NULL)
         return;

@@ -117,3 +117,26 @@ Test(linear, no_features_give_the_bias_and_no_rows_give_nothing)
     assert_no_failure();
     cr_assert(none->rank == 3 && none->dims[0] == 2 && none->dims[1] == 0 && none->dims[2] == 3);
 }
+
+/* Of outputs that are none the gradients are zeros, in the shapes of their inputs. */
+Test(linear, no_features_on_either_side_have_gradients_of_zeros)
+{
+    static const int64_t features[][2] = { { 3, 0 }, { 0, 3 }, { 0, 0 } };
+    for (int k = 0; k < 3; k++) {
+        const int64_t in = features[k][0], out = features[k][1];
+        talc_tensor *inputs[] = { talc_ones(cpu_device(), TALC_F32, TALC_DIMS(2, 2, in)),
+                                  talc_ones(cpu_device(), TALC_F32, TALC_DIMS(out, in)),
+                                  talc_ones(cpu_device(), TALC_F32, TALC_DIMS(out)) };
+        for (int i = 0; i < 3; i++)
+            talc_require_grad(inputs[i], true);
+        const talc_tensor *y = talc_linear(inputs[0], inputs[1], inputs[2], NULL);
+        talc_backward_from(y, talc_zeros_like(y));
+        assert_no_failure();
+        for (int i = 0; i < 3; i++) {
+            const talc_tensor *g = talc_grad(inputs[i]);
+            cr_assert(talc_same_dims(g, inputs[i]), "%d to %d: input %d", (int)in, (int)out, i);
+            for (int64_t e = 0; e < talc_numel(g); e++)
+                cr_assert(element_at(g, e) == 0, "%d to %d: input %d", (int)in, (int)out, i);
+        }
+    }
+}
