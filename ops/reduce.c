@@ -148,24 +148,6 @@ typedef struct reduce_note {
     bool reduced[TALC_MAX_RANK];
 } reduce_note;
 
-/* The index that argmax counts, of each element of the dimensions that went; 1 for each that stayed. */
-static talc_tensor *indices_of(const reduce_note *note, talc_dims x, talc_device *device)
-{
-    talc_tensor *index = talc_zeros(device, TALC_I64, TALC_SCALAR);
-    int64_t step = 1;
-    for (int i = x.rank - 1; i >= 0; i--) {
-        if (!note->reduced[i])
-            continue;
-        talc_dims along = x;
-        for (int k = 0; k < x.rank; k++)
-            along.dim[k] = k == i ? x.dim[i] : 1;
-        const talc_tensor *counted = talc_arange(device, TALC_I64, 0, (double)x.dim[i], 1);
-        index = talc_add(index, talc_mul_scalar(talc_reshape(counted, along), (double)step));
-        step *= x.dim[i];
-    }
-    return index;
-}
-
 /* The dimensions that went. */
 static talc_dims axes_of(const reduce_note *note, talc_dims x)
 {
@@ -179,7 +161,7 @@ static talc_dims axes_of(const reduce_note *note, talc_dims x)
 static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_tensor *gradients[])
 {
     const reduce_note *note = talc_node_problem(node);
-    const talc_tensor *saved = talc_node_saved(node, 0);
+    const talc_tensor *saved = talc_node_saved(node, 0), *ties;
     talc_tensor *each = talc_reshape(dy, note->kept);
     const talc_dims x = talc_node_input_dims(node, 0);
     if (each == NULL)
@@ -187,8 +169,9 @@ static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_t
     switch (note->function) {
     case TALC_MAX:
     case TALC_MIN:
-        gradients[0] =
-            talc_keep_where(talc_equal(indices_of(note, x, dy->device), saved), each, true);
+        ties = talc_cast(talc_equal(saved, talc_reshape(talc_node_saved(node, 1), note->kept)),
+                         dy->dtype);
+        gradients[0] = talc_mul(ties, talc_div(each, talc_sum(ties, axes_of(note, x), true)));
         return;
     case TALC_VAR: /* of no elements there is no mean, and nothing that needs one */
         gradients[0] = talc_mul(talc_mul_scalar(each, 2 / note->divisor),
@@ -202,19 +185,6 @@ static void reduce_gradient(const talc_node *node, const talc_tensor *dy, talc_t
         gradients[0] =
             talc_expand(note->divisor == 1 ? each : talc_div_scalar(each, note->divisor), x);
     }
-}
-
-static talc_tensor *reduce(talc_reduce_function function, const talc_tensor *x, talc_dims axes,
-                           double correction, bool keep_dims);
-
-/* Which element max or min took, in x's shape with 1 for each dimension that went. */
-static talc_tensor *indices_taken(const reduce_note *note, const talc_tensor *x)
-{
-    talc_observer *observer = talc_observe_pause();
-    talc_tensor *indices = reduce(note->function == TALC_MAX ? TALC_ARGMAX : TALC_ARGMIN, x,
-                                  axes_of(note, talc_dims_of(x)), 0, true);
-    talc_observe_resume(observer);
-    return indices;
 }
 
 static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TALC_MAX_RANK],
@@ -232,20 +202,11 @@ static talc_tensor *recorded(const talc_reduce_problem *p, const bool reduced[TA
                             .input_count = 1,
                             .problem = &note,
                             .problem_bytes = sizeof note };
-    talc_tensor *indices = NULL;
-    if (p->function == TALC_VAR || p->function == TALC_LOGSUMEXP) {
+    if (p->function != TALC_SUM && p->function != TALC_MEAN)
         recording.saved[0].name = "x", recording.saved[0].tensor = x;
-        if (p->function == TALC_LOGSUMEXP)
-            recording.saved[1].name = "y", recording.saved[1].tensor = y;
-    } else if (p->function == TALC_MAX || p->function == TALC_MIN) {
-        if ((indices = indices_taken(&note, x)) == NULL)
-            return talc_result(y, talc_error_status());
-        recording.saved[0].name = p->function == TALC_MAX ? "argmax" : "argmin";
-        recording.saved[0].tensor = indices;
-    }
-    y = talc_tape_record(y, &recording);
-    talc_release(indices);
-    return y;
+    if (needs_an_element(p->function) || p->function == TALC_LOGSUMEXP)
+        recording.saved[1].name = "y", recording.saved[1].tensor = y;
+    return talc_tape_record(y, &recording);
 }
 
 // ---- The op -------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@
 ///
 /// K = 0: sum gives 0, mean and var give NaN, logsumexp gives -infinity; max, min, argmax and argmin are errors.
 ///
-/// Gradients: sum: dx = dy, stretched; mean: dx = dy / K; max: dx = dy where x is the element that argmax names, else 0; min: the
-/// same with argmin; var: dx = 2 dy (x - mean) / (K - correction), by 0 as above; logsumexp: dx = dy exp(x - y).
+/// Gradients: sum: dx = dy, stretched; mean: dx = dy / K; max: dx = dy / n where x = y, of n elements that are equal, else 0; min: the
+/// same; of a NaN both are NaN; var: dx = 2 dy (x - mean) / (K - correction), by 0 as above; logsumexp: dx = dy exp(x - y).
 ///
 /// Accuracy, with S = sum |x|: sum and mean within min(K, 136 + K / 2^28) u S of the exact value for f32, K u S for f64;
 /// a mean has one more rounding; max, min and their indices are exact. var, with V = y K / (K - correction) and D = |mean| sqrt(V):
