@@ -57,7 +57,7 @@ static double exp_below(double x, double most)
 /* From count elements' distances from `shift`, their sum and their squares'. */
 static partial moments(double shift, double sum, double squares, int64_t count)
 {
-    return (partial){ shift + sum / (double)count, count, squares - sum * sum / (double)count };
+    return (partial){ shift + sum / (double)count, count, squares - sum * (sum / (double)count) };
 }
 
 static void combine(talc_reduce_function function, partial *into, partial next)
@@ -69,7 +69,7 @@ static void combine(talc_reduce_function function, partial *into, partial next)
     } else if (function == TALC_VAR) {
         const double all = (double)(into->index + next.index);
         const double share = (double)next.index / all, apart = next.value - into->value;
-        into->second += next.second + apart * apart * (double)into->index * share;
+        into->second += next.second + apart * ((double)into->index * share) * apart;
         into->value += apart * share;
         into->index += next.index;
     } else if (function == TALC_LOGSUMEXP) {

@@ -304,6 +304,36 @@ Test(reduce, variances_are_those_of_the_distances_from_the_mean)
             }
 }
 
+/* Squares whose sum is finite, around values whose own sum has no square; then an element, the first, far from the others. */
+Test(reduce, variances_of_large_numbers_are_finite)
+{
+    enum { K = 1000 };
+    for (int far = 0; far < 2; far++)
+        for (int row = 0; row < 2; row++)
+            for (int across = 0; across < 2; across++) {
+                talc_scope *scope = talc_scope_enter();
+                talc_tensor *x = talc_empty(cpu_device(), TALC_F64, TALC_DIMS(2, K));
+                long double mean = 0, squares = 0;
+                for (int64_t i = 0; i < talc_numel(x); i++)
+                    ((double *)x->data)[i] =
+                        far ? (i % K == 0 ? 5e153 : 0) : 4e151 * (1 + (double)(i * 7 % K) / K);
+                for (int64_t i = 0; i < K; i++)
+                    mean += (long double)element_at(x, i) / K;
+                for (int64_t i = 0; i < K; i++)
+                    squares += (element_at(x, i) - mean) * (element_at(x, i) - mean);
+                x = across ? talc_contiguous(talc_transpose(x, 0, 1)) : x;
+                talc_algorithm_force("var", rows[row]);
+                const talc_tensor *y = talc_var(x, TALC_DIMS(across ? 0 : 1), 1, false);
+                talc_algorithm_force("var", NULL);
+                assert_no_failure();
+                for (int i = 0; i < 2; i++)
+                    cr_assert(fabsl(element_at(y, i) / (squares / (K - 1)) - 1) < 1e-12,
+                              "%s across %d far %d: %g instead of %Lg", rows[row], across, far,
+                              element_at(y, i), squares / (K - 1));
+                talc_scope_leave(scope);
+            }
+}
+
 Test(reduce, a_correction_that_leaves_nothing_divides_by_zero)
 {
     const float values[] = { 1, 3 };

@@ -171,6 +171,8 @@ struct __attribute__((packed, aligned(4))) place {
 template <typename T> struct moments {
     using result_type = T;
     using counted = moments;
+    /* From here on squares of f64 are taken around the mean, lest an element far from the others, the first, makes them infinite. */
+    static constexpr double LARGE = 1e300;
     double shift = 0, sum = 0, squares = 0;
     int64_t count = 0;
 
@@ -190,6 +192,8 @@ template <typename T> struct moments {
             sum += apart;
             squares += apart * apart;
         }
+        if (std::is_same_v<T, double> && squares > LARGE)
+            *this = around_mean();
     }
     __device__ double mean() const
     {
@@ -198,6 +202,14 @@ template <typename T> struct moments {
     __device__ double squares_around_mean() const
     {
         return squares - sum * (sum / (double)count);
+    }
+    __device__ moments around_mean() const
+    {
+        moments same;
+        same.shift = mean();
+        same.squares = squares_around_mean();
+        same.count = count;
+        return same;
     }
     __device__ void join(const moments &other)
     {
@@ -210,7 +222,7 @@ template <typename T> struct moments {
         const double own = mean(), all = (double)(count + other.count);
         const double share = (double)other.count / all, apart = other.mean() - own;
         squares = squares_around_mean() + other.squares_around_mean() +
-                  apart * apart * ((double)count * share);
+                  apart * ((double)count * share) * apart;
         shift = own + apart * share;
         sum = 0;
         count += other.count;
