@@ -6,8 +6,8 @@
 ///              p -= lr g
 ///     adam     g += decay p, or decoupled: p -= lr decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g g;
 ///              p -= lr / correction1 * m / (sqrt(v) / sqrt(correction2) + eps),    correction_i = 1 - beta_i^step
-///     rmsprop  g += decay p;  v = beta2 v + (1 - beta2) g g;  centered: a += (1 - beta2)(g - a);  d = sqrt(v - a a) + eps;
-///              b = momentum b + g / d;  p -= lr b, without momentum p -= lr g / d
+///     rmsprop  g += decay p;  v = beta2 v + (1 - beta2) g g;  centered: a += (1 - beta2)(g - a);  d = sqrt(max(v - a a, 0)) + eps, as
+///              roundings may leave less than nothing of gradients that hardly change;  b = momentum b + g / d;  p -= lr b, without momentum p -= lr g / d
 ///     scale    p = scale p
 ///     norm     y = n, min(1, max_norm / (n + 1e-6)),    n the square root of the sum of p p over all parameters, added up in f64; as clipping
 ///              wants them
@@ -160,6 +160,7 @@ int64_t talc_update_parts(const talc_update_problem *problem);
             if (u->centered) {                                                                     \
                 *s1 += u->rest2 * (g - *s1);                                                       \
                 spread = v - *s1 * *s1;                                                            \
+                spread = spread < 0 ? 0 : spread;                                                  \
             }                                                                                      \
             T step = g / (root(spread) + u->eps);                                                  \
             if (u->moves) {                                                                        \

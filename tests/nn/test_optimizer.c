@@ -4,6 +4,7 @@
 #include "tests/support/guard.h"
 #include "tests/support/hooks.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/operands.h"
 
 #include "nn/optimizer_state.h"
 
@@ -152,6 +153,53 @@ Test(optimizer, what_is_kept_follows_the_dtype_of_its_parameter)
             talc_optimizer_free(optimizer);
             talc_module_free(module);
         }
+}
+
+/* The same gradient at every step brings v and a a together, until roundings leave less than nothing between them. A step is at
+ * most lr g / eps then, and by the formula in long double at least lr g / d with a d that is off by what 20 roundings of v leave. */
+Test(optimizer, centered_rmsprop_survives_a_gradient_that_never_changes)
+{
+    const struct {
+        talc_dtype dtype;
+        double gradient, alpha;
+    } cases[] = {
+        { TALC_F32, 0.3, 0.5 }, { TALC_F32, 3, 0.9 },    { TALC_F64, 0.1, 0.9 },
+        { TALC_F32, -7, 0.99 }, { TALC_F64, 1e-5, 0.5 },
+    };
+    const double lr = 1e-6, eps = 1e-3;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_dtype dtype = cases[i].dtype;
+        const double g = fabs(cases[i].gradient), unit = unit_roundoff(dtype);
+        talc_module *module = one();
+        cr_assert(talc_module_cast(module, dtype));
+        talc_optimizer *optimizer =
+            talc_optimizer_new(module, &(talc_optimizer_options){ .kind = TALC_RMSPROP,
+                                                                  .lr = lr,
+                                                                  .eps = eps,
+                                                                  .alpha = cases[i].alpha,
+                                                                  .centered = true });
+        const talc_tensor *p = talc_module_find(module, "p");
+        double before = talc_item(talc_select(p, 0, 0));
+        long double left = 1;
+        for (int step = 1; step <= 600; step++) {
+            talc_optimizer_zero_grad(optimizer);
+            talc_scope *scope = talc_scope_enter();
+            talc_backward(talc_sum(talc_mul_scalar(p, cases[i].gradient), TALC_SCALAR, false));
+            talc_scope_leave(scope);
+            cr_assert(talc_optimizer_step(optimizer), "%s", talc_error_message());
+            left *= cases[i].alpha;
+            const double after = talc_item(talc_select(p, 0, 0)), moved = fabs(after - before);
+            const double off = 20 * unit * g * g, slack = 4 * unit * (fabs(after) + moved);
+            const double apart = (double)(left * (1 - left)) * g * g;
+            cr_assert(isfinite(after) && moved <= lr * g / eps * 1.001 + slack &&
+                          moved >= lr * g / (sqrt(apart + off) + eps) * 0.999 - slack &&
+                          moved <= lr * g / (sqrt(fmax(apart - off, 0)) + eps) * 1.001 + slack,
+                      "case %d, step %d: %.17g, then %.17g", (int)i, step, before, after);
+            before = after;
+        }
+        talc_optimizer_free(optimizer);
+        talc_module_free(module);
+    }
 }
 
 Test(optimizer, gradients_are_clipped_by_their_norm)
