@@ -32,11 +32,19 @@ enum {
 #define TALC_GELU_TWICE_SLOPE(x)                                                                   \
     (erfc((x) * (T)-TALC_SQRT_HALF) + (x)*exp((x) * (x) * (T)-0.5) * (T)(2 * TALC_NORMAL_DENSITY))
 #define TALC_GELU_ARGUMENT(x)  ((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x))
-#define TALC_GELU_SLOPE(x)     ((T)0.79788456080286535588 * (1 + (T)0.134145 * x * x))
+#define TALC_GELU_SLOPE(x)                                                                         \
+    (t == 0 ? 1 : (T)0.79788456080286535588 * (1 + (T)0.134145 * x * x)) /* a factor of t, so that x * x may not overflow */
 
-/* Of mish, what (1 + e^x)^2 + 1 is times t^2 where x is not negative, and 4 (1 + t) by it, which x follows as a factor only after t: 4 x may overflow. */
-#define TALC_MISH_DIVISOR(x)   ((x) < 0 ? t * (t + 2) + 2 : 1 + 2 * t * (1 + t))
-#define TALC_MISH_SLOPE(x)     (4 * (1 + t) / TALC_MISH_DIVISOR(x))
+/* Of silu and mish, whose t is e^(-|x| / 2): e^-|x|, which may be subnormal and so have few digits where x times it has all of them, so that t is what a
+ * tail is multiplied by, twice. */
+#define TALC_EXPONENTIAL       (t * t)
+
+/* Of mish, with E = e^-|x|, what (1 + e^x)^2 + 1 is times E^2 where x is not negative, and 4 (1 + E) by it, which x follows as a factor only after t:
+ * 4 x may overflow. */
+#define TALC_MISH_DIVISOR(x)                                                                       \
+    ((x) < 0 ? TALC_EXPONENTIAL * (TALC_EXPONENTIAL + 2) + 2                                       \
+             : 1 + 2 * TALC_EXPONENTIAL * (1 + TALC_EXPONENTIAL))
+#define TALC_MISH_SLOPE(x)     (4 * (1 + TALC_EXPONENTIAL) / TALC_MISH_DIVISOR(x))
 
 /* Those that an op can apply as its last step; the constant in ops/activation.h is one more than the row's, so they stand in that order.
  * Where the row takes a number, it is this one then. */
@@ -64,9 +72,9 @@ enum {
     X(TALC_HARDSWISH,     hardswish,   NONE,                  0,                                   \
       x * ((x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6),                                                  \
       TALC_SAVES_A,       s <= -3 ? 0 : s < 3 ? dy * (s / 3 + (T)0.5) : dy)                        \
-    X(TALC_SILU,          silu,        NONE,                  exp(-fabs(x)),                       \
-      (x < 0 ? x * t : x) / (1 + t),                                                               \
-      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * t / (1 + t)) / (1 + t))                      \
+    X(TALC_SILU,          silu,        NONE,                  exp((T)-0.5 * fabs(x)),              \
+      (x < 0 ? x * t * t : x) / (1 + TALC_EXPONENTIAL),                                            \
+      TALC_SAVES_A,       dy * (s < 0 ? (1 + s / (1 + TALC_EXPONENTIAL)) * t * t : 1 + s * TALC_EXPONENTIAL / (1 + TALC_EXPONENTIAL)) / (1 + TALC_EXPONENTIAL)) \
     X(TALC_GELU,          gelu,        NONE,                  0,                                   \
       x * (T)0.5 * erfc(x * (T)-TALC_SQRT_HALF),                                                   \
       TALC_SAVES_A,       dy * (T)0.5 * TALC_GELU_TWICE_SLOPE(s))                                  \
@@ -78,16 +86,16 @@ enum {
     TALC_ACTIVATION_TABLE(X)                                                                       \
     X(TALC_GELU_TANH,     gelu_tanh,   NONE,                  exp(-2 * fabs(TALC_GELU_ARGUMENT(x))), \
       (x < 0 ? x * t : x) / (1 + t),                                                               \
-      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + 2 * s * TALC_GELU_SLOPE(s) * t / (1 + t)) / (1 + t)) \
-    X(TALC_MISH,          mish,        NONE,                  exp(-fabs(x)),                       \
-      x * (x < 0 ? t * (t + 2) : 1 + 2 * t) / TALC_MISH_DIVISOR(x),                                \
-      TALC_SAVES_A,       dy * (s < 0 ? t * (t + 2) + t * s * TALC_MISH_SLOPE(s) : 1 + 2 * t + t * t * s * TALC_MISH_SLOPE(s)) / TALC_MISH_DIVISOR(s)) \
+      TALC_SAVES_A,       dy * ((s < 0 ? t : 1) + s * TALC_GELU_SLOPE(s) * (2 * t) / (1 + t)) / (1 + t)) \
+    X(TALC_MISH,          mish,        NONE,                  exp((T)-0.5 * fabs(x)),              \
+      x * (x < 0 ? t * (TALC_EXPONENTIAL + 2) : 1 + 2 * TALC_EXPONENTIAL) / TALC_MISH_DIVISOR(x) * (x < 0 ? t : 1), \
+      TALC_SAVES_A,       dy * (s < 0 ? (t * (TALC_EXPONENTIAL + 2) + t * s * TALC_MISH_SLOPE(s)) * t : 1 + 2 * TALC_EXPONENTIAL + TALC_EXPONENTIAL * TALC_EXPONENTIAL * s * TALC_MISH_SLOPE(s)) / TALC_MISH_DIVISOR(s)) \
     X(TALC_ELU,           elu,         ONE(alpha),            0,                                   \
       x < 0 ? p * expm1(x) : x,                                                                    \
       TALC_SAVES_A,       s <= 0 ? dy * p * exp(s) : dy)                                           \
     X(TALC_HARDTANH,      hardtanh,    TWO(low, high),        0,                                   \
       x < p ? p : x > q ? q : x,                                                                   \
-      TALC_SAVES_Y,       s > p && s < q ? dy : 0)                                                 \
+      TALC_SAVES_Y,       s <= p || s >= q ? 0 : dy)                                                 \
     X(TALC_SOFTPLUS,      softplus,    TWO(beta, threshold),  x * p,                               \
       t > q ? x : ((t > 0 ? t : 0) + log1p(exp(-fabs(t)))) / p,                                    \
       TALC_SAVES_A,       t > q ? dy : dy / (1 + exp(-t)))                                         \
@@ -105,7 +113,7 @@ enum {
       TALC_SAVES_Y,       dy / (s + s))                                                            \
     X(TALC_RSQRT,         rsqrt,       NONE,                  0,                                   \
       1 / sqrt(x),                                                                                 \
-      TALC_SAVES_Y,       dy * (s * s * s) * (T)-0.5)                                              \
+      TALC_SAVES_Y,       dy * (T)-0.5 * s * s * s)                                              \
     X(TALC_ABS,           abs,         NONE,                  0,                                   \
       fabs(x),                                                                                     \
       TALC_SAVES_A,       s == 0 ? 0 : s < 0 ? -dy : dy)                                           \

@@ -173,7 +173,12 @@ Test(elementwise, unary_ops_agree_with_the_oracle_for_every_view)
 /* Those of f64 are held to differences elsewhere. */
 Test(elementwise, gradients_of_f32_are_those_of_f64)
 {
-    talc_tensor *x[2] = { talc_mul_scalar(random_operand(TALC_F32, TALC_DIMS(4001), 7), 12) };
+    const float far[] = { 2e13F, -2e13F, 1e30F, -1e30F };
+    const talc_tensor *parts[] = {
+        talc_mul_scalar(random_operand(TALC_F32, TALC_DIMS(4001), 7), 12),
+        talc_from_host(cpu_device(), TALC_F32, TALC_DIMS(4), far),
+    };
+    talc_tensor *x[2] = { talc_concat(parts, 2, 0) };
     x[1] = talc_cast(x[0], TALC_F64);
     for (int op = 0; op < TALC_UNARY_COUNT; op++) {
         talc_tensor *dx[2];
@@ -239,12 +244,36 @@ Test(elementwise, functions_of_any_number_are_accurate_over_their_whole_range)
             for (int i = 0; i < count; i++) {
                 const long double due = unary_due(op, element_at(x, i));
                 /* What a subnormal exponential is multiplied by is at most 128; a subnormal result may be 0. */
-                if (fabsl(due) < (dtype == TALC_F32 ? 0x1p-119L : 0x1p-1015L) && op != TALC_TANH)
+                if (fabsl(due) < (dtype == TALC_F32 ? 0x1p-119L : 0x1p-1015L) && op != TALC_TANH &&
+                    op != TALC_SILU && op != TALC_MISH)
                     continue;
                 double off = ulps((talc_dtype)dtype, element_at(y, i), due);
                 cr_assert(off <= unary_bound(op, element_at(x, i)),
                           "%s(%.17g) is %.17g, off by %g ulp", unary_cases[op].name,
                           element_at(x, i), element_at(y, i), off);
+            }
+        }
+    }
+}
+
+/* Where e^x is subnormal and x e^x is not, or hardly; the oracle is of long double. */
+Test(elementwise, tails_of_silu_and_mish_have_all_their_digits)
+{
+    for (int dtype = TALC_F32; dtype <= TALC_F64; dtype++) {
+        const double from = dtype == TALC_F32 ? -86 : -706, to = dtype == TALC_F32 ? -104 : -746;
+        enum { COUNT = 20001 };
+        talc_tensor *x = talc_add_scalar(
+            talc_mul_scalar(talc_arange(cpu_device(), (talc_dtype)dtype, 0, COUNT, 1),
+                            (to - from) / COUNT),
+            from);
+        for (int op = TALC_SILU; op <= TALC_MISH; op += TALC_MISH - TALC_SILU) {
+            talc_tensor *y = unary_cases[op].call(x);
+            assert_no_failure();
+            for (int i = 0; i < COUNT; i++) {
+                const long double due = unary_due(op, element_at(x, i));
+                const double off = ulps((talc_dtype)dtype, element_at(y, i), due);
+                cr_assert(off <= unary_bound(op, element_at(x, i)), "%s(%.17g) is off by %g ulp",
+                          unary_cases[op].name, element_at(x, i), off);
             }
         }
     }
