@@ -78,9 +78,5 @@ talc_device *talc_device_default(void)
     if (*asked != '\0' && talc_failed() && !atomic_exchange(&warned, true))
         talc_environment_warn("TALC_DEVICE", asked, talc_error_message());
     talc_error_clear();
-    if (device == NULL) {
-        device = find("cpu");
-        talc_error_clear();
-    }
-    return device;
+    return device != NULL ? device : find("cpu");
 }

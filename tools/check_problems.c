@@ -1,6 +1,7 @@
 #include "tools/check_problems.h"
 
 #include "tools/problems.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -222,7 +223,7 @@ bool check_problems_add(check_problems *self, const char *argument)
     if (talc_check_problem_text(problem, text) != NULL)
         return add(self, text);
     errno = 0;
-    FILE *file = fopen(argument, "r");
+    FILE *file = tool_open_file(argument);
     if (file == NULL)
         return unknown(argument, errno);
     talc_error_clear();

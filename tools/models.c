@@ -207,6 +207,8 @@ char *model_references(talc_module *model, talc_tensor *x)
     enum { ROOM = 400 };
     talc_module_explanation explanation = { 0 };
     char *text = talc_module_explain(model, x, &explanation) ? calloc(1, ROOM) : NULL;
+    if (text == NULL)
+        talc_fail(TALC_NO_MEMORY, "no memory for the names of the reference's algorithms");
     for (size_t i = 0; text != NULL && i < sizeof ops / sizeof *ops; i++)
         if (occurs(&explanation, ops[i].op, ops[i].folded)) {
             const size_t length = strlen(text);

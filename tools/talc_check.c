@@ -397,13 +397,14 @@ static int report(run *self)
 
 static int list(const run *self)
 {
-    json_t *array = self->arguments->tool.json ? json_array() : NULL;
+    const bool json = self->arguments->tool.json;
+    json_t *array = json ? json_array() : NULL;
     for (int64_t i = 0; i < self->problems.count; i++)
-        if (array != NULL)
+        if (json)
             json_array_append_new(array, json_string(self->problems.text[i]));
         else
             printf("%s\n", self->problems.text[i]);
-    return array != NULL ? tool_json_print(array) : tool_finish();
+    return json ? tool_json_print(array) : tool_finish();
 }
 
 int command_check(int argc, char **argv)

@@ -94,14 +94,14 @@ static int check_all(const arguments *self, talc_device *device)
         }
         count++;
         failed += !passed;
-        if (cases != NULL)
+        if (self->tool.json)
             json_array_append_new(cases, case_json(c, &report, passed));
         else
             print_case(c, &report, passed);
     }
     char seconds[TOOL_TEXT];
     int code;
-    if (cases != NULL) {
+    if (self->tool.json) {
         code = tool_json_print(json_pack("{s:s, s:I, s:b, s:i, s:o, s:o}", "device",
                                          talc_device_name(device), "seed", (json_int_t)self->seed,
                                          "passed", failed == 0, "failed", failed, "cases", cases,

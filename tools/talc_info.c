@@ -91,12 +91,12 @@ static json_t *device_json(const talc_device *device, const device_report *r)
 }
 
 /* Prints a device, or appends it to `array`. */
-static bool show_device(talc_device *device, json_t *array)
+static bool show_device(talc_device *device, bool json, json_t *array)
 {
     device_report report;
     if (device == NULL || !report_device(device, &report))
         return false;
-    if (array == NULL)
+    if (!json)
         print_device(device, &report);
     else
         json_array_append_new(array, device_json(device, &report));
@@ -104,9 +104,9 @@ static bool show_device(talc_device *device, json_t *array)
 }
 
 /* Every device that talc finds. That there is no further GPU is no failure; `reason` keeps why. */
-static bool show_all(json_t *array, char reason[256])
+static bool show_all(bool json, json_t *array, char reason[256])
 {
-    if (!show_device(talc_device_get("cpu"), array))
+    if (!show_device(talc_device_get("cpu"), json, array))
         return false;
     for (int i = 0;; i++) {
         char name[24];
@@ -117,7 +117,7 @@ static bool show_all(json_t *array, char reason[256])
             talc_error_clear();
             return true;
         }
-        if (!show_device(device, array))
+        if (!show_device(device, json, array))
             return false;
     }
 }
@@ -130,22 +130,23 @@ int command_info(int argc, char **argv)
     if (device == NULL)
         return tool_fail_talc();
     const talc_build build = talc_build_info();
-    json_t *array = self.tool.json ? json_array() : NULL;
+    const bool json = self.tool.json;
+    json_t *array = json ? json_array() : NULL;
     char no_cuda[256] = "";
-    if (array == NULL)
+    if (!json)
         printf("%stalc %s%s\n  compiler   %s\n  vectors    %s\n  BLAS       %s (kernels: %s)\n     "
                "        "
                "multiplies for %d threads at "
                "once, 128 MiB of address space each\n  threads    %d\n",
                tool_bold(), build.version, tool_plain(), build.compiler, build.vectors, build.blas,
                build.blas_core, build.blas_buffers, talc_threads());
-    const bool shown =
-        self.tool.device != NULL ? show_device(device, array) : show_all(array, no_cuda);
+    const bool shown = self.tool.device != NULL ? show_device(device, json, array)
+                                                : show_all(json, array, no_cuda);
     if (!shown) {
         json_decref(array);
         return tool_fail_talc();
     }
-    if (array != NULL)
+    if (json)
         return tool_json_print(json_pack(
             "{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:s}", "version", build.version,
             "compiler", build.compiler, "vectors", build.vectors, "blas", build.blas, "blas_core",

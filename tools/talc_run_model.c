@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct arguments {
     model_arguments model; ///< the first, as model_parse has it
@@ -104,11 +105,16 @@ static char **read_labels(const char *path, char **text, int64_t *count)
 {
     char **lines = NULL;
     size_t room = 0;
-    FILE *file = fopen(path, "r");
+    struct stat about;
+    errno = 0;
+    FILE *file = tool_open_file(path);
     *count = 0;
-    if (file == NULL || getdelim(text, &room, '\0', file) < 0)
-        talc_fail(TALC_IO_ERROR, "'%s' cannot be read: %s", TALC_SHOWN(path),
-                  file == NULL || ferror(file) ? strerror(errno) : "it is empty");
+    if (file != NULL && fstat(fileno(file), &about) == 0 && !S_ISREG(about.st_mode) &&
+        !S_ISDIR(about.st_mode))
+        talc_fail(TALC_IO_ERROR, "'%s' cannot be read: it is not a regular file", TALC_SHOWN(path));
+    else if (file == NULL || getdelim(text, &room, '\0', file) < 0)
+        talc_fail(errno == ENOMEM ? TALC_NO_MEMORY : TALC_IO_ERROR, "'%s' cannot be read: %s",
+                  TALC_SHOWN(path), errno != 0 ? strerror(errno) : "it is empty");
     if (file != NULL)
         fclose(file);
     for (char *line = talc_failed() ? NULL : *text, *next;
@@ -157,6 +163,9 @@ static bool rank_classes(const arguments *self, const talc_tensor *y, ranking *r
                   TALC_SHOWN(self->labels), count, self->model.network->name, r->classes);
     const size_t bytes = (size_t)talc_nbytes(y);
     r->probabilities = talc_failed() ? NULL : malloc(bytes + 1);
+    if (r->probabilities == NULL)
+        talc_fail(TALC_NO_MEMORY, "no memory for the probabilities of %" PRId64 " classes",
+                  r->classes);
     return r->probabilities != NULL && talc_to_host(talc_softmax(y, 1), r->probabilities, bytes);
 }
 

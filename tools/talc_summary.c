@@ -89,28 +89,35 @@ static json_t *layers_json(const talc_module_layers *layers)
     return list;
 }
 
-static bool summarise(const model_arguments *self, talc_module *model, talc_tensor *x)
+/* The exit code; a failure stands where there is one of talc's. */
+static int summarise(const model_arguments *self, talc_module *model, talc_tensor *x)
 {
     char weights[TOOL_TEXT], outputs[TOOL_TEXT], text[2][TOOL_TEXT], shape[TALC_DIMS_TEXT];
     talc_module_layers layers = { 0 };
     if ((!self->tool.json && !talc_module_summary(stdout, model, x)) ||
         !talc_module_layers_of(model, x, &layers)) {
         talc_module_layers_free(&layers);
-        return false;
+        return TOOL_FAILED;
     }
-    const double inference = held(model, x, false), training = held(model, x, true);
+    const double inference = held(model, x, false);
+    if (talc_failed()) {
+        talc_module_layers_free(&layers);
+        return TOOL_FAILED;
+    }
+    const double training = held(model, x, true);
     char refused[1024]; /* a batch of one value a channel cannot be normalised, say */
     snprintf(refused, sizeof refused, "%s", talc_error_message());
     talc_error_clear();
+    int code = TOOL_FAILED;
     if (self->tool.json)
-        tool_json_print(json_pack(
+        code = tool_json_print(json_pack(
             "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "network", self->network->name,
             "input", tool_json_dims(talc_dims_of(x)), "parameters", tool_real(layers.parameters),
             "macs", tool_real(layers.macs), "activations", tool_real(layers.activations),
             "inference_peak", tool_real(inference), "training_peak", tool_real(training),
             "training_refused", tool_json_text(*refused == '\0' ? NULL : refused), "layers",
             layers_json(&layers)));
-    else
+    else {
         printf("\n%s: %s\ninput %s, parameters %s, outputs of all layers %s\n"
                "at most %s at once in a forward pass, %s%s\n",
                self->network->name, self->network->what, talc_dims_text(talc_dims_of(x), shape),
@@ -118,8 +125,10 @@ static bool summarise(const model_arguments *self, talc_module *model, talc_tens
                tool_bytes(inference, text[0]),
                *refused == '\0' ? tool_bytes(training, text[1]) : "none with gradients: ",
                *refused == '\0' ? " in one with gradients, these counted" : refused);
+        code = tool_finish();
+    }
     talc_module_layers_free(&layers);
-    return !talc_failed();
+    return code;
 }
 
 int command_summary(int argc, char **argv)
@@ -138,7 +147,7 @@ int command_summary(int argc, char **argv)
         return list_networks(self.tool.json);
     talc_module *model;
     talc_tensor *x;
-    const bool done = model_open(&self, &model, &x) && summarise(&self, model, x);
+    const int code = model_open(&self, &model, &x) ? summarise(&self, model, x) : TOOL_FAILED;
     talc_module_free(model);
-    return done ? tool_finish() : model_usage(&self, x);
+    return talc_failed() ? model_usage(&self, x) : code;
 }

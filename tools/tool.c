@@ -1,6 +1,7 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,22 @@ void tool_pair(struct argp_state *state, const char *option, const char *text, i
     if (count == 0 || pair[0] < low || pair[1] < low)
         argp_error(state, "%s: '%s' is not a number or a pair such as 2,1, of at least %lld",
                    option, TALC_SHOWN(text), (long long)low);
+}
+
+FILE *tool_open_file(const char *path)
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (descriptor < 0)
+        return NULL;
+    /* What a pipe's writer has yet to write is waited for. */
+    (void)fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+    FILE *file = fdopen(descriptor, "r");
+    if (file == NULL) {
+        const int number = errno;
+        (void)close(descriptor);
+        errno = number;
+    }
+    return file;
 }
 
 // ---- Text ---------------------------------------------------------------------------------------------------

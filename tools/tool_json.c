@@ -34,6 +34,9 @@ json_t *tool_json_text(const char *text)
     if (shown != NULL)
         json = json_string(talc_shown(text, SIZE_MAX, shown, room));
     free(shown);
+    /* A value that is NULL is left out of the array that it was for. */
+    if (json == NULL)
+        atomic_store(&out_of_memory, true);
     return json;
 }
 
@@ -121,9 +124,10 @@ int tool_json_print(json_t *json)
     const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9) | JSON_ENSURE_ASCII;
     char *text = json == NULL || atomic_load(&out_of_memory) ? NULL : json_dumps(json, flags);
     json_decref(json);
-    if (text == NULL)
-        return tool_fail("out of memory for JSON");
-    puts(text);
+    /* jansson goes on after a key that it had no memory for. */
+    const bool whole = text != NULL && !atomic_load(&out_of_memory);
+    if (whole)
+        puts(text);
     free_text(text);
-    return tool_finish();
+    return whole ? tool_finish() : tool_fail("out of memory for JSON");
 }

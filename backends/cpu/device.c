@@ -7,6 +7,7 @@
 #include "tensor/pool.h"
 #include "tensor/shown.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,18 +87,18 @@ static talc_status timer_stop(talc_device *device, void *timer, double *seconds)
 static void processor_name(char *text, size_t size)
 {
     snprintf(text, size, "CPU");
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    char line[256];
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || colon == NULL)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(text, size, "%s", colon + 1 + strspn(colon + 1, " "));
-        break;
-    }
-    if (file != NULL)
-        fclose(file);
+    /* It stands in the first processor's lines. A FILE would take memory. */
+    char lines[1024];
+    const int descriptor = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = descriptor < 0 ? -1 : read(descriptor, lines, sizeof lines - 1);
+    if (descriptor >= 0)
+        (void)close(descriptor);
+    lines[got < 0 ? 0 : got] = '\0';
+    char *line = strstr(lines, "model name"), *colon = line == NULL ? NULL : strchr(line, ':');
+    if (colon == NULL)
+        return;
+    colon[strcspn(colon, "\n")] = '\0';
+    snprintf(text, size, "%s", colon + 1 + strspn(colon + 1, " "));
 }
 
 static void properties(talc_device *device, talc_device_properties *properties)

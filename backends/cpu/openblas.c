@@ -106,7 +106,12 @@ static bool open_library(void)
     if (library == NULL)
         library = open_on_one_processor("libopenblas.so");
     if (library == NULL) {
-        snprintf(blas.reason, sizeof blas.reason, "OpenBLAS is not installed (libopenblas.so.0)");
+        const char *error = dlerror();
+        if (error == NULL || strstr(error, "No such file") != NULL)
+            snprintf(blas.reason, sizeof blas.reason,
+                     "OpenBLAS is not installed (libopenblas.so.0)");
+        else
+            snprintf(blas.reason, sizeof blas.reason, "OpenBLAS cannot be opened: %s", error);
         return false;
     }
     TALC_OPENBLAS_FUNCTIONS(FUNCTION_LOAD)

@@ -66,6 +66,18 @@ Test(device, a_closed_device_refuses_everything_until_it_is_opened_again)
                                  false)) == 100);
 }
 
+Test(device, the_default_that_there_is_no_memory_to_open_is_a_failure)
+{
+    cr_assert(talc_device_close(tested_device()), "%s", talc_error_message());
+    cr_assert(talc_device_close(talc_device_host()), "%s", talc_error_message());
+    allow_allocations(0);
+    const talc_device *device = talc_device_default();
+    cr_assert(allow_all_allocations() && device == NULL);
+    cr_assert(talc_error_status() == TALC_NO_MEMORY, "%s", talc_error_message());
+    talc_error_clear();
+    cr_assert_not_null(talc_device_default());
+}
+
 /* Memory, streams, a matrix product's handle and workspace. */
 static void use(talc_device *device)
 {

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""What the talc command does where one allocation fails, or all from one on: it ends with a message and exit code 1 or 2, or prints
+what it prints with memory.
+
+usage: test_failing_memory.py TALC FAILING_MEMORY        the latter is failing_memory.c, to be preloaded
+"""
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TALC, FAILING_MEMORY = map(os.path.abspath, sys.argv[1:3])
+PROBLEM = "n1c4h12w12o8k3x3"
+# Arguments; --json where they have it not is a text, whose numbers may differ.
+COMMANDS = [
+    "info --json", "explain relu:8x16 --json", f"explain {PROBLEM} --json", "explain lenet --train --json", "summary lenet --json",
+    "conv2d x.npy w.npy --json", f"run model-new --problem {PROBLEM} --json", f"run model-new --problem {PROBLEM} --beside cpu --json",
+    "run lenet --top 2 --labels labels --json", "run lenet --top 2 --labels labels", "check sum:8 --json", "check quick --list --json",
+    "check model lenet --json", "check grad relu --json", "bench --list --json",
+]
+# One thread: which allocation is the k-th is then the same in every run.
+ENVIRONMENT = dict(os.environ, TALC_DEVICE="cpu", TALC_THREADS="1")
+
+
+def write_npy(path, shape):
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    count = shape[0] * shape[1] * shape[2] * shape[3]
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + header.encode() + struct.pack(f"<{count}f", *[1.0] * count))
+
+
+def form(value):
+    """JSON without its numbers: they may be times, or bytes."""
+    if isinstance(value, dict):
+        return {key: form(of) for key, of in value.items()}
+    if isinstance(value, list):
+        return [form(of) for of in value]
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def printed(text, is_json):
+    return form(json.loads(text)) if is_json else re.sub(r"[\d.]+ [um]?s\b", "TIME", text)
+
+
+class FailingMemory(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        write_npy(self.folder / "x.npy", (1, 3, 8, 8))
+        write_npy(self.folder / "w.npy", (4, 3, 3, 3))
+        (self.folder / "labels").write_bytes(b"digit \xff\n" * 10)  # JSON has to show it
+
+    def fault(self, code, out, err, due, is_json):
+        """What is wrong with a run; None: nothing is."""
+        if code < 0:
+            return f"signal {-code}"
+        if code > 0:
+            return None if code in (1, 2) and out == "" and "memory" in err else f"code {code}"
+        try:
+            got = printed(out, is_json)
+        except ValueError as error:
+            return f"no JSON: {error}"
+        if isinstance(got, dict) and "out of " in str(got.get("training_refused")):
+            return None  # a pass for which there is no memory is what this key tells
+        return None if got == due else "something else is printed"
+
+    def sweep(self, command, step, all_later):
+        is_json = "--json" in command
+        done = subprocess.run([TALC, *command], cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+        due = printed(done.stdout, is_json)
+        with tempfile.TemporaryDirectory() as folder:
+            failing = {"LD_PRELOAD": FAILING_MEMORY, "FAILING_MEMORY": f"{step} {all_later} {folder}"}
+            subprocess.run([TALC, *command], cwd=self.folder, env=ENVIRONMENT | failing, check=True)
+            root = pathlib.Path(folder)
+            codes = [tuple(map(int, line.split())) for line in (root / "codes").read_text().splitlines()]
+            for k, code in codes:
+                out, err = ((root / f"{k}.{end}").read_text(errors="replace") for end in ("out", "err"))
+                with self.subTest(command=" ".join(command), allocation=k, all_later=all_later):
+                    self.assertIsNone(self.fault(code, out, err, due, is_json), out[:200] + err)
+        self.assertGreater(len(codes) * step, 40)
+        self.assertEqual(codes[-1][1], 0)
+
+    def test_every_command(self):
+        for command in COMMANDS:
+            self.sweep(command.split(), 1, 0)
+            self.sweep(command.split(), 17, 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
