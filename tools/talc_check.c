@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_ARGUMENTS = 64, MAX_DEVICES = 2 };
 
@@ -238,6 +239,12 @@ static bool find_problems(run *self)
 static bool try_file(const run *self)
 {
     const char *path = self->arguments->shares;
+    struct stat about;
+    /* Opening a pipe would wait for a program that reads it. */
+    if (path != NULL && stat(path, &about) == 0 && S_ISFIFO(about.st_mode)) {
+        talc_fail(TALC_IO_ERROR, "%s: a pipe, not a regular file", TALC_SHOWN(path));
+        return false;
+    }
     FILE *file = path == NULL ? NULL : fopen(path, "a");
     if (path != NULL && file == NULL)
         talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(path), strerror(errno));

@@ -53,9 +53,12 @@ static int by_bytes(const void *a, const void *b)
 
 static bool is_folder(const char *directory, const char *name)
 {
-    struct stat about;
+    struct stat about = { 0 };
     char *path = talc_path_in(WHO, directory, name);
-    const bool is = path != NULL && stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    /* What cannot be looked at may be a class. */
+    if (path != NULL && stat(path, &about) != 0)
+        talc_file_fail(WHO, "look at", path, errno);
+    const bool is = path != NULL && S_ISDIR(about.st_mode);
     talc_memory_free(path);
     return is;
 }
@@ -78,7 +81,7 @@ static bool list_directory(const char *directory, bool (*wanted)(const char *, c
     }
     const struct dirent *entry;
     for (errno = 0; !talc_failed() && (entry = readdir(open)) != NULL; errno = 0)
-        if (entry->d_name[0] != '.' && wanted(directory, entry->d_name))
+        if (entry->d_name[0] != '.' && wanted(directory, entry->d_name) && !talc_failed())
             (void)list_add(names, talc_memory_string(entry->d_name));
     if (!talc_failed() && errno != 0)
         talc_file_fail(WHO, "read", directory, errno);

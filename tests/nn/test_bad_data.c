@@ -208,8 +208,26 @@ Test(bad_data, folders)
                 talc_dataset_folder(folder));
         (void)chmod(class_b, 0700);
     }
+    cr_assert(mkfifo(second, 0600) == 0);
+    REFUSED(TALC_IO_ERROR, about("dataset_folder: '%s' is a pipe, not a regular file", second, ""),
+            talc_dataset_folder(folder));
+    REFUSED(TALC_IO_ERROR, about("image_load: '%s' is a pipe, not a regular file", second, ""),
+            talc_image_load(second, NULL));
+    REFUSED(TALC_IO_ERROR, about("dataset_idx: '%s' is a pipe, not a regular file", second, ""),
+            talc_dataset_idx(second, first));
+    (void)remove(second);
+    write_grey(second, 3, 4);
+    /* A class that cannot be looked at is not left out. */
+    char linked[600];
+    snprintf(linked, sizeof linked, "%s/c", folder);
+    cr_assert(symlink("c", linked) == 0);
+    REFUSED(
+        TALC_IO_ERROR,
+        about("dataset_folder: cannot look at '%s': Too many levels of symbolic links", linked, ""),
+        talc_dataset_folder(folder));
+    (void)remove(linked);
     remove_made();
-    refused_end(8);
+    refused_end(12);
 }
 
 /* Cut at every length and with every byte changed, an image is refused or read, and nothing leaks. */

@@ -1027,6 +1027,19 @@ class Check(Tool):
         done = talc("check", "/dev/stdin", "--list", input="sum:8\n")
         self.assertEqual((done.returncode, done.stdout), (0, "sum:8\n"))
 
+    def test_no_pipe_is_waited_for(self):
+        pipe = self.path("pipe.npy")
+        os.mkfifo(pipe)
+        png = self.path("pipe.png")
+        os.mkfifo(png)
+        for arguments in [("run", "lenet", "--labels", pipe), ("run", "lenet", "--weights", pipe), ("run", "lenet", "--input", pipe),
+                          ("run", "lenet", "--input", png), ("run", "lenet", "--output", pipe), ("conv2d", pipe, pipe),
+                          ("check", pipe), ("check", "sum:8", "--shares", pipe), ("check", "model", "lenet", "--activations", pipe),
+                          ("check", "model", "lenet", "--weights", pipe), ("summary", "lenet", "--input", png)]:
+            done = talc(*arguments, timeout=60)
+            self.assertIn(done.returncode, (1, 2), arguments)
+            self.assertRegex(done.stderr, r"pipe\.(npy|png)'?:? .*(not a regular file|no problem in it)", arguments)
+
     def test_nothing_ran(self):
         def nothing(message, *arguments):
             self.fails(2, message, "check", *arguments, "--device", "cpu")
