@@ -1,11 +1,13 @@
 #include "training.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,6 +173,34 @@ static void try_writing(const char *path)
     }
 }
 
+/* What this run holds: locked files beside those that it writes, which go with it. */
+static char locks[2][PATH_ROOM + 8];
+static int lock_count;
+
+/* Fails where another run writes this file. */
+static void claim(const char *path)
+{
+    char *lock = locks[lock_count];
+    struct stat held, there;
+    snprintf(lock, sizeof *locks, "%s.lock", path);
+    while (!talc_failed()) {
+        int file = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (file < 0)
+            talc_fail(TALC_IO_ERROR, "%s: %s", TALC_SHOWN(lock), strerror(errno));
+        else if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+            talc_fail(TALC_IO_ERROR,
+                      "%s: another run writes it; give this one its own --report or --checkpoint",
+                      TALC_SHOWN(path));
+        else if (fstat(file, &held) == 0 && stat(lock, &there) == 0 &&
+                 held.st_ino == there.st_ino) {
+            lock_count++; /* the file stays open, and locked, until the process ends */
+            return;
+        }
+        if (file >= 0)
+            close(file); /* or a run that ended has just removed it */
+    }
+}
+
 int training_begin(training *run, int argc, char **argv)
 {
     int code = read_options(run, argc, argv);
@@ -186,6 +216,8 @@ int training_begin(training *run, int argc, char **argv)
     mkdir(run->report, 0777);
     try_writing(path_in(run->report, "curves.svg", curves));
     try_writing(run->checkpoint);
+    claim(curves);
+    claim(run->checkpoint);
     talc_manual_seed((uint64_t)run->seed);
     run->device =
         run->device_name == NULL ? talc_device_default() : talc_device_get(run->device_name);
@@ -442,6 +474,8 @@ int training_end(training *run)
     if (failed)
         fprintf(stderr, "%s%s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", run->name,
                 talc_error_message());
+    while (lock_count > 0)
+        remove(locks[--lock_count]);
     talc_step_free(run->step);
     talc_optimizer_free(run->optimizer);
     talc_module_free(run->net);

@@ -2,7 +2,8 @@
  * programs.
  *
  * What a program writes goes to one folder, --report DIR: checkpoint.safetensors after every epoch and on Ctrl-C, from which
- * --resume goes on bit for bit, and at the end curves.svg and wrong.svg. */
+ * --resume goes on bit for bit, and at the end curves.svg and wrong.svg. While a run lasts, no other may write these: *.lock beside
+ * them says so. */
 #ifndef TALC_EXAMPLES_TRAINING_H
 #define TALC_EXAMPLES_TRAINING_H
 

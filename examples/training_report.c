@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 
 static FILE *open_picture(const training *run, const char *name, int width, int height)
@@ -42,6 +43,18 @@ static void put_escaped(FILE *file, const char *text)
 
 // ---- Confusion ----------------------------------------------------------------------------------------------
 
+/* A name to the right of so many columns, cut behind a whole character. */
+static void print_name(const char *name, int columns)
+{
+    int length = 0;
+    for (bool inside; name[length] != '\0'; length++) {
+        inside = (name[length] & 0xc0) == 0x80; /* a character of UTF-8 */
+        if (!inside && columns-- == 0)
+            break;
+    }
+    printf("%*s%.*s", columns > 0 ? columns : 0, "", length, name);
+}
+
 static void print_confusion(const training *run)
 {
     int64_t classes = talc_dataset_classes(run->test_data), right = 0;
@@ -57,11 +70,15 @@ static void print_confusion(const training *run)
             cells[label * classes + run->answers[i]]++;
     }
     printf("\nrows: classes, columns: what they were taken for\n%10s", "");
-    for (int64_t k = 0; k < classes; k++)
-        printf(" %5.5s", TALC_SHOWN(talc_dataset_class(run->test_data, k)));
+    for (int64_t k = 0; k < classes; k++) {
+        printf(" ");
+        print_name(TALC_SHOWN(talc_dataset_class(run->test_data, k)), 5);
+    }
     for (int64_t k = 0; k < classes * classes; k++) {
-        if (k % classes == 0)
-            printf("\n%10.10s", TALC_SHOWN(talc_dataset_class(run->test_data, k / classes)));
+        if (k % classes == 0) {
+            printf("\n");
+            print_name(TALC_SHOWN(talc_dataset_class(run->test_data, k / classes)), 10);
+        }
         printf(" %5lld", (long long)cells[k]);
     }
     printf("\n%lld of %lld right: %.2f %%\n", (long long)right, (long long)count,
@@ -88,12 +105,14 @@ static void draw_plot(FILE *file, const training *run, const plot *of, int left)
 {
     static const char *const colours[] = { "#1f77b4", "#d62728" }, *const names[] = { "training",
                                                                                       "test" };
-    double low = value_of(run, of, 0, 0), high = low;
+    double low = INFINITY, high = -INFINITY;
     for (int64_t i = 0; i < 2 * run->epochs; i++) {
         double value = value_of(run, of, (int)(i % 2), i / 2);
-        low = value < low ? value : low;
-        high = value > high ? value : high;
+        low = isfinite(value) && value < low ? value : low;
+        high = isfinite(value) && value > high ? value : high;
     }
+    if (low > high)
+        low = high = 0;
     double range = high > low ? high - low : 1,
            step = run->epochs > 1 ? (double)PLOT_WIDTH / (double)(run->epochs - 1) : 0;
     fprintf(file, "<text x=\"%d\" y=\"20\" font-size=\"14\">%s</text>\n", left, of->title);
@@ -111,8 +130,9 @@ static void draw_plot(FILE *file, const training *run, const plot *of, int left)
                 "stroke-width=\"2\" stroke=\"%s\" points=\"",
                 left + PLOT_WIDTH - 100 + 60 * curve, colours[curve], names[curve], colours[curve]);
         for (int64_t e = 0; e < run->epochs; e++)
-            fprintf(file, "%.1f,%.1f ", left + step * (double)e,
-                    TOP + PLOT_HEIGHT * (high - value_of(run, of, curve, e)) / range);
+            if (isfinite(value_of(run, of, curve, e))) /* a loss may be NaN */
+                fprintf(file, "%.1f,%.1f ", left + step * (double)e,
+                        TOP + PLOT_HEIGHT * (high - value_of(run, of, curve, e)) / range);
         fprintf(file, "\"/>\n");
     }
 }

@@ -5,6 +5,8 @@ usage: test_training.py TRAIN_LENET TRAIN_RESNET
 """
 
 import gzip
+import json
+import math
 import os
 import pathlib
 import random
@@ -18,6 +20,7 @@ import tempfile
 import time
 import unittest
 import xml.etree.ElementTree
+import zlib
 
 LENET, RESNET = sys.argv[1:3]
 TINY = ["--train-count", "200", "--test-count", "60", "--batch", "16"]
@@ -39,6 +42,14 @@ def run(program, *arguments, limit=None, **others):
 
 def write_idx(path, bytes_, *extents):
     path.write_bytes(gzip.compress(struct.pack(f">BBBB{len(extents)}I", 0, 0, 8, len(extents), *extents) + bytes_))
+
+
+def write_grey_png(path, pixels, height, width):
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    rows = b"".join(b"\0" + pixels[width * h:width * (h + 1)] for h in range(height))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 class Training(unittest.TestCase):
@@ -79,6 +90,49 @@ class Training(unittest.TestCase):
         self.assertEqual([len(points) for points in lines], [3, 3, 3, 3])
         wrong = xml.etree.ElementTree.parse(self.root / "a/wrong.svg").getroot()
         self.assertEqual(sum(e.tag.endswith("}g") for e in wrong), 60 - right)
+
+    def test_losses_that_are_nan(self):
+        """The last but one epoch of a checkpoint's history is made NaN: curves have the others."""
+        self.passed(self.train("a", "--epochs", 3))
+        path = self.root / "a/checkpoint.safetensors"
+        data = bytearray(path.read_bytes())
+        (length,) = struct.unpack("<Q", data[:8])
+        first, last = json.loads(data[8:8 + length])["history"]["data_offsets"]
+        row = (last - first) // 3
+        data[8 + length + first + row:8 + length + first + 2 * row] = struct.pack(f"<{row // 8}d", *[math.nan] * (row // 8))
+        path.write_bytes(data)
+        self.passed(self.train("a", "--epochs", 3, "--resume"))
+        text = (self.root / "a/curves.svg").read_text()
+        self.assertNotIn("nan", text)
+        lines = [e.get("points").split() for e in xml.etree.ElementTree.fromstring(text).iter() if e.tag.endswith("polyline")]
+        self.assertEqual([len(points) for points in lines], [2, 2, 2, 2])
+
+    def test_names_are_cut_at_characters(self):
+        names = ["a", "größere Namen", "猫猫猫猫猫猫猫猫猫猫猫猫猫"]
+        for number, name in enumerate(names):
+            for part in "train", "test":
+                folder = self.root / "data" / part / name
+                folder.mkdir(parents=True)
+                for k in range(4):
+                    write_grey_png(folder / f"{k}.png", bytes([60 * number + k] * 28 * 28), 28, 28)
+        out = run(LENET, "--data", self.root / "data", "--epochs", 1, "--batch", 4, "--report", self.root / "a")
+        rows = [re.sub(r"( +\d+){3}$", "", row) for row in self.passed(out).split("rows:")[1].split("\n")[1:5]]
+        self.assertEqual(rows, [" " * 15 + "a größe 猫猫猫猫猫", "         a", "größere Na", "猫" * 10])
+
+    def test_two_runs_at_once(self):
+        """The second is refused while the first goes on, whichever of the files they share, and the first goes on."""
+        process = subprocess.Popen([LENET, *TINY, "--epochs", "400", "--report", self.root / "a"], env=environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        for arguments, name in [(["a"], "curves.svg"), (["a", "--checkpoint", self.root / "c"], "curves.svg"),
+                                (["b", "--checkpoint", self.root / "a/checkpoint.safetensors"], "checkpoint.safetensors")]:
+            with self.subTest(arguments=arguments):
+                self.failed(self.train(*arguments, "--seed", 2), f"a/{name}: another run writes it; give this one its own --report")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(os.listdir(self.root / "a"), ["checkpoint.safetensors"])
+        self.passed(self.train("a", "--epochs", 1, "--seed", 2))
 
     def test_wrong_images(self):
         """Pictures of noise, whose classes nothing can tell: those in wrong.svg are the ones of the file, in their order."""
