@@ -109,12 +109,25 @@ static char *path_in(const char *folder, const char *name, char path[PATH_ROOM])
     return path;
 }
 
-/* Whether DIR has a file of this name, plain or gzip, or a folder. */
+/* Whether DIR has a file or folder of this name. */
 static bool is_there(const training *run, const char *name)
 {
     char path[PATH_ROOM];
-    return access(path_in(run->data, name, path), F_OK) == 0 ||
-           access(strncat(path, ".gz", sizeof path - strlen(path) - 1), F_OK) == 0;
+    return access(path_in(run->data, name, path), F_OK) == 0;
+}
+
+/* Whether DIR has images of MNIST, as talc_dataset_mnist looks for them. */
+static bool has_images(const training *run, const char *part)
+{
+    static const char *const names[] = { "-idx3-ubyte", "-idx3-ubyte.gz", ".idx3-ubyte",
+                                         ".idx3-ubyte.gz" };
+    char name[64];
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s-images%s", part, names[i]);
+        if (is_there(run, name))
+            return true;
+    }
+    return false;
 }
 
 /* Samples start .. start + count - 1 of a dataset, which this takes over; count 0: all from start on. */
@@ -140,8 +153,7 @@ static void open_data(training *run)
         run->train_data = part(talc_dataset_folder(path_in(run->data, "train", path)), 0, train);
         run->test_data = part(talc_dataset_folder(path_in(run->data, "test", path)), 0, test);
     } else {
-        bool half =
-            is_there(run, "t10k-images-idx3-ubyte") && !is_there(run, "train-images-idx3-ubyte");
+        bool half = has_images(run, "t10k") && !has_images(run, "train");
         train = half && train == 0 ? 8000 : train; /* of 10,000 */
         run->train_data = part(talc_dataset_mnist(run->data, !half), 0, train);
         run->test_data = part(talc_dataset_mnist(run->data, false), half ? train : 0, test);

@@ -1,7 +1,9 @@
 #include "tensor/safetensors.h"
 
 #include "tensor/file.h"
+#include "tensor/device.h"
 #include "tensor/memory.h"
+#include "tensor/recording.h"
 #include "tensor/safetensors_format.h"
 #include "tensor/scope.h"
 #include "tensor/shape.h"
@@ -11,6 +13,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Every element type of the format. Those without a talc type have a size all the same, so that a file that holds
  * some of them can be checked and its other tensors read. */
@@ -24,10 +27,10 @@ static const struct {
     TALC_DTYPE_TABLE(NATIVE_ROW)
 #undef NATIVE_ROW
     // clang-format off
-    { "BOOL",    8, TALC_U8 },
+    { "BOOL",    8, TALC_U8 },                        { "F16",     16, TALC_F32 },         { "BF16",    16, TALC_F32 },
     { "I8",      8, TALC_DTYPE_COUNT }, { "I16",     16, TALC_DTYPE_COUNT }, { "U16",     16, TALC_DTYPE_COUNT },
-    { "U32",    32, TALC_DTYPE_COUNT }, { "U64",     64, TALC_DTYPE_COUNT }, { "F16",     16, TALC_DTYPE_COUNT },
-    { "BF16",   16, TALC_DTYPE_COUNT }, { "C64",     64, TALC_DTYPE_COUNT }, { "F8_E5M2",  8, TALC_DTYPE_COUNT },
+    { "U32",    32, TALC_DTYPE_COUNT }, { "U64",     64, TALC_DTYPE_COUNT }, { "C64",     64, TALC_DTYPE_COUNT },
+    { "F8_E5M2",  8, TALC_DTYPE_COUNT },
     { "F8_E4M3", 8, TALC_DTYPE_COUNT }, { "F8_E8M0",  8, TALC_DTYPE_COUNT }, { "F6_E2M3",  6, TALC_DTYPE_COUNT },
     { "F6_E3M2", 6, TALC_DTYPE_COUNT }, { "F4",       4, TALC_DTYPE_COUNT },
     // clang-format on
@@ -171,6 +174,42 @@ static talc_status parse_header(talc_safetensors *s, const char *text, size_t le
                      TALC_SHOWN(error.text));
 }
 
+/* Files that are taken for weights: what they begin with, what they are, and what to do. */
+static const struct {
+    const char *magic, *is;
+} strangers[] = {
+    { "version https://git-lfs",
+      "a Git LFS pointer, which stands for the file: git lfs pull gets it" },
+    { "<!", "an HTML page: download the file itself, not the page that shows it" },
+    { "<h", "an HTML page: download the file itself, not the page that shows it" },
+    { "PK\3\4", "a zip, as torch.save writes it: tools/pt2safetensors.py converts a checkpoint" },
+    { "\x80\2", "a pickle, as torch.save wrote it: tools/pt2safetensors.py converts a checkpoint" },
+    { "\x80\3", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
+    { "\x80\4", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
+    { "\x80\5", "a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts" },
+};
+
+/* Raises what a file is that is no safetensors file, and returns true, where its first bytes tell. */
+static bool is_stranger(const talc_safetensors *s)
+{
+    char text[64] = "";
+    const size_t count =
+        s->file.size < (int64_t)sizeof text - 1 ? (size_t)s->file.size : sizeof text - 1;
+    if (talc_file_read(&s->file, "safetensors_open", 0, text, count) != TALC_OK)
+        return true;
+    if (text[LENGTH_BYTES] == '{') /* a header that was cut */
+        return false;
+    const char *begin = text + (memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+    begin += strspn(begin, " \t\r\n");
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
+        if (strncasecmp(begin, strangers[i].magic, strlen(strangers[i].magic)) == 0) {
+            talc_fail(TALC_BAD_FORMAT, "safetensors_open: '%s' is %s", TALC_SHOWN(s->file.path),
+                      strangers[i].is);
+            return true;
+        }
+    return false;
+}
+
 /* Reads N and the header. */
 static talc_status read_header(talc_safetensors *s)
 {
@@ -185,7 +224,10 @@ static talc_status read_header(talc_safetensors *s)
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | prefix[i];
-    if (length < 2 || length > (uint64_t)(s->file.size - LENGTH_BYTES))
+    const bool fits = length >= 2 && length <= (uint64_t)(s->file.size - LENGTH_BYTES);
+    if ((!fits || length > MAX_HEADER) && is_stranger(s))
+        return talc_error_status();
+    if (!fits)
         return talc_fail(TALC_BAD_FORMAT,
                          "safetensors_open: '%s': a header of %" PRIu64
                          " bytes in a file of %" PRId64,
@@ -327,6 +369,8 @@ static talc_status check_coverage(const talc_safetensors *s)
 
 static talc_status check_metadata(const talc_safetensors *s, json_t *metadata)
 {
+    if (json_is_null(metadata))
+        return TALC_OK;
     if (!json_is_object(metadata))
         return bad_header(s, METADATA " is no object");
     const char *key;
@@ -451,6 +495,61 @@ const char *talc_safetensors_metadata(const talc_safetensors *file, const char *
     return json_string_value(json_object_get(json_object_get(file->header, METADATA), key));
 }
 
+/* The f32 with the value of an F16 or BF16. */
+static float widened(uint32_t half, bool bf16)
+{
+    const uint32_t sign = (half & 0x8000) << 16, exponent = half >> 10 & 0x1f, rest = half & 0x3ff;
+    uint32_t bits = half << 16;
+    if (!bf16)
+        bits = exponent == 0x1f ? sign | 0x7f800000 | rest << 13
+                                : sign | (exponent + 112) << 23 | rest << 13;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    /* A subnormal F16 is so many times 2^-24. */
+    const float tiny = (float)rest / 16777216;
+    return bf16 || exponent != 0 ? value : sign != 0 ? -tiny : tiny;
+}
+
+/* Reads a contiguous f32 tensor of two bytes an element. */
+static talc_status read_halves(const talc_file *file, const char *who, int64_t offset, bool bf16,
+                               talc_tensor *tensor)
+{
+    enum { AT_ONCE = TALC_STAGING_BYTES / sizeof(float) };
+    if (talc_recording_refuses(who, tensor->device, "read a file"))
+        return talc_error_status();
+    const int64_t all = talc_numel(tensor);
+    const int64_t most = all < AT_ONCE ? all : AT_ONCE;
+    float *values = talc_memory_new((size_t)most * (sizeof *values + 2), who);
+    if (values == NULL)
+        return talc_error_status();
+    unsigned char *halves = (unsigned char *)(values + most);
+    talc_status status = TALC_OK;
+    for (int64_t done = 0; done < all && status == TALC_OK; done += most) {
+        const int64_t count = all - done < most ? all - done : most;
+        status = talc_file_read(file, who, offset + 2 * done, halves, (size_t)(2 * count));
+        if (status != TALC_OK)
+            break;
+        for (int64_t i = 0; i < count; i++)
+            values[i] = widened(halves[2 * i] | (uint32_t)halves[2 * i + 1] << 8, bf16);
+        status = tensor->device->interface->upload(tensor->device, (float *)tensor->data + done,
+                                                   values, (size_t)count * sizeof *values);
+    }
+    talc_memory_free(values);
+    return status;
+}
+
+static talc_status read_elements(const talc_safetensors *file, const char *who,
+                                 const file_entry *entry, talc_tensor *tensor)
+{
+    const int64_t offset = file->data + entry->begin;
+    const char *type = types[entry->type].name;
+    const bool bf16 = strcmp(type, "BF16") == 0;
+    return bf16 || strcmp(type, "F16") == 0
+               ? read_halves(&file->file, who, offset, bf16, tensor)
+               : talc_file_read_tensor(&file->file, who, offset, true, strcmp(type, "BOOL") == 0,
+                                       tensor);
+}
+
 static talc_tensor *read_tensor(const char *who, const talc_safetensors *file, int64_t index,
                                 talc_device *device)
 {
@@ -466,9 +565,7 @@ static talc_tensor *read_tensor(const char *who, const talc_safetensors *file, i
         return NULL;
     }
     talc_tensor *tensor = talc_tensor_new(who, device, types[entry->type].dtype, entry->dims);
-    const bool booleans = strcmp(types[entry->type].name, "BOOL") == 0;
-    if (tensor != NULL && talc_file_read_tensor(&file->file, who, file->data + entry->begin, true,
-                                                booleans, tensor) != TALC_OK) {
+    if (tensor != NULL && read_elements(file, who, entry, tensor) != TALC_OK) {
         talc_release(tensor);
         tensor = NULL;
     }

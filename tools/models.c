@@ -61,7 +61,8 @@ static void list_differences(talc_module *model, const char *weights)
     talc_module_differences(stderr, model, weights);
     talc_error_clear();
     talc_fail(status, "%s%s", message,
-              ends_with(weights, ".pt") || ends_with(weights, ".pth")
+              (ends_with(weights, ".pt") || ends_with(weights, ".pth")) &&
+                      strstr(message, "pt2safetensors") == NULL
                   ? "; tools/pt2safetensors.py makes such a file of a checkpoint"
                   : "");
 }

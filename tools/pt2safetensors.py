@@ -2,9 +2,12 @@
 """Writes a PyTorch checkpoint's state_dict as safetensors: pt2safetensors.py CHECKPOINT.pt OUT.safetensors [--rename PATTERN=TEXT ...]
 
 The checkpoint is loaded with weights_only=True, so that it cannot run code. It holds a state_dict, or a dictionary that has one as
-"state_dict" or "model". A "module." that begins all names (nn.DataParallel) goes; half precision becomes float32; a batch norm without
-num_batches_tracked, as old checkpoints have it, gets one of 0. --rename replaces a regular expression in names: torchvision's files of
-DenseNet need --rename '(norm|relu|conv)\\.([12])=\\1\\2'. Needs numpy and PyTorch.
+"state_dict", "model_state_dict" or "model". A "module." that begins all names (nn.DataParallel) goes, and "_orig_mod." in names
+(torch.compile); half precision becomes float32, bool uint8; a batch norm without num_batches_tracked, as old checkpoints have it, gets
+one of 0. --rename replaces a regular expression in names: torchvision's files of DenseNet need
+--rename '(norm|relu|conv)\\.([12])=\\1\\2'. A file of torch.save(model), a whole module, is code to run: where you trust it, save its
+state_dict where its classes can be imported, torch.save(torch.load(FILE, weights_only=False).state_dict(), NEW), and convert NEW.
+Needs numpy and PyTorch.
 """
 import argparse
 import json
@@ -44,7 +47,7 @@ def save_safetensors(path, arrays):
 
 def arrays_of(checkpoint, renames=()):
     """The state_dict of what torch.load gave, as arrays by name. ValueError: there is none, or one of another type."""
-    for key in ("state_dict", "model"):
+    for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(checkpoint, dict) and isinstance(checkpoint.get(key), dict):
             checkpoint = checkpoint[key]
     if not isinstance(checkpoint, dict) or not checkpoint:
@@ -52,18 +55,21 @@ def arrays_of(checkpoint, renames=()):
     for name in checkpoint:
         if not isinstance(name, str) or name == "__metadata__":
             raise ValueError(f"{name!r} is no tensor's name")
-    prefix = "module." if all(name.startswith("module.") for name in checkpoint) else ""
+    plain = {name: name.replace("_orig_mod.", "") for name in checkpoint}
+    prefix = "module." if all(name.startswith("module.") for name in plain.values()) else ""
     arrays = {}
     for name, tensor in checkpoint.items():
         if not hasattr(tensor, "detach"):
             raise ValueError(f"'{name}' is a {type(tensor).__name__}, no tensor")
-        name = name[len(prefix):]
+        name = plain[name][len(prefix):]
         for pattern, text in renames:
             name = re.sub(pattern, text, name)
         if name in arrays:
             raise ValueError(f"two tensors are named '{name}'")
         tensor = tensor.detach().cpu()
         arrays[name] = (tensor.float() if str(tensor.dtype) in ("torch.float16", "torch.bfloat16") else tensor).numpy()
+        if arrays[name].dtype == bool:
+            arrays[name] = arrays[name].astype(np.uint8)
         if arrays[name].dtype.name not in DTYPES:
             raise ValueError(f"'{name}' is {arrays[name].dtype}, which talc has not")
     for name in list(arrays):
@@ -75,11 +81,16 @@ def arrays_of(checkpoint, renames=()):
 
 def load(torch, path):
     """What torch.load makes of a file. ValueError: it is none of torch.save's; PyTorch's own text advises to run what the file says."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("it is not a regular file")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, MemoryError):
         raise
     except Exception as error:
+        if "Unsupported global" in str(error) or "Unsupported class" in str(error):
+            raise ValueError("it is no checkpoint of torch.save, or holds more than tensors, which is code to run, as of "
+                             "torch.save(model): --help says what to do") from error
         raise ValueError("it is no checkpoint of torch.save, or holds more than tensors, which may be code to run") from error
 
 

@@ -150,21 +150,20 @@ talc_dataset *talc_dataset_idx(const char *images, const char *labels)
 
 static const char *const MNIST = "dataset_mnist";
 
-/* The path of a file that is there, plain before gzip; NULL with a failure. */
-static char *find(const char *directory, const char *name)
+/* The path of a file that is there, with a dash before a dot and plain before gzip; NULL with a failure. */
+static char *find(const char *directory, const char *part, const char *kind)
 {
-    char *path = talc_path_in(MNIST, directory, name);
-    if (path == NULL || access(path, F_OK) == 0)
-        return path;
-    talc_memory_free(path);
-    char compressed[64];
-    snprintf(compressed, sizeof compressed, "%s.gz", name);
-    path = talc_path_in(MNIST, directory, compressed);
-    if (path == NULL || access(path, F_OK) == 0)
-        return path;
-    talc_memory_free(path);
-    talc_fail(TALC_NOT_FOUND, "%s: '%s' has neither %s nor %s", MNIST, TALC_SHOWN(directory), name,
-              compressed);
+    static const char *const marks[] = { "-", "." }, *const ends[] = { "", ".gz" };
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s%s", part, marks[i / 2], kind, ends[i % 2]);
+        char *path = talc_path_in(MNIST, directory, name);
+        if (path == NULL || access(path, F_OK) == 0)
+            return path;
+        talc_memory_free(path);
+    }
+    talc_fail(TALC_NOT_FOUND, "%s: '%s' has neither %s-%s nor %s.%s, plain or .gz", MNIST,
+              TALC_SHOWN(directory), part, kind, part, kind);
     return NULL;
 }
 
@@ -172,10 +171,10 @@ talc_dataset *talc_dataset_mnist(const char *directory, bool train)
 {
     if (talc_operand_missing(MNIST, "directory", directory))
         return NULL;
-    char *images = find(directory, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
-    char *labels = images == NULL ? NULL
-                                  : find(directory, train ? "train-labels-idx1-ubyte"
-                                                          : "t10k-labels-idx1-ubyte");
+    char *images = find(directory, train ? "train-images" : "t10k-images", "idx3-ubyte");
+    char *labels = images == NULL
+                       ? NULL
+                       : find(directory, train ? "train-labels" : "t10k-labels", "idx1-ubyte");
     talc_dataset *dataset = labels == NULL ? NULL : read_files(MNIST, images, labels);
     talc_memory_free(images);
     talc_memory_free(labels);

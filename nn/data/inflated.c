@@ -106,6 +106,7 @@ static talc_status more(talc_inflated *in, uint8_t *bytes, size_t room, size_t *
     if (!in->gzip)
         return more_of_file(in, bytes, room, got);
     z_stream *stream = &in->stream;
+    *got = 0;
     room = room < TALC_MOST_PER_CALL ? room : TALC_MOST_PER_CALL;
     stream->next_out = bytes;
     stream->avail_out = (unsigned)room;
@@ -117,8 +118,15 @@ static talc_status more(talc_inflated *in, uint8_t *bytes, size_t room, size_t *
             stream->next_in = in->buffer;
             stream->avail_in = (unsigned)read;
         }
-        if (stream->avail_in == 0 && in->member_ended)
+        /* Zeros that fill up a block are no member. */
+        for (; in->member_ended && stream->avail_in > 0 && *stream->next_in == 0;
+             stream->avail_in--)
+            stream->next_in++;
+        if (stream->avail_in == 0 && in->member_ended) {
+            if (in->at < in->file.size)
+                continue;
             break;
+        }
         if (inflate_step(in) != TALC_OK)
             return talc_error_status();
     }

@@ -112,7 +112,7 @@ Test(bad_data, idx)
     REFUSED(TALC_NULL_ARGUMENT, "dataset_mnist: directory is NULL", talc_dataset_mnist(NULL, true));
     REFUSED(TALC_NOT_FOUND,
             about("dataset_mnist: '%s' has neither train-images-idx3-ubyte nor "
-                  "train-images-idx3-ubyte.gz",
+                  "train-images.idx3-ubyte, plain or .gz",
                   file_path("x"), ""),
             talc_dataset_mnist(file_path("x"), true));
     refused_end(24);
@@ -146,13 +146,23 @@ Test(bad_data, damaged_gzip)
     REFUSED(TALC_BAD_FORMAT,
             about("dataset_idx: the gzip data of '%s' is damaged: it ends early", path, ""),
             talc_dataset_idx(path, labels));
+    /* Zeros may follow, and nothing else. */
+    bytes = realloc(bytes, count + 3);
+    memcpy(bytes + count, "\0\0x", 3);
+    file_write(path, bytes, count + 2);
+    talc_dataset_free(talc_dataset_idx(path, labels));
+    assert_no_failure();
+    file_write(path, bytes, count + 3);
+    REFUSED(TALC_BAD_FORMAT,
+            about("dataset_idx: the gzip data of '%s' is damaged: it ends early", path, ""),
+            talc_dataset_idx(path, labels));
     bytes[count - 8] ^= 1;
     file_write(path, bytes, count);
     REFUSED(TALC_BAD_FORMAT,
             about("dataset_idx: the gzip data of '%s' is damaged: incorrect data check", path, ""),
             talc_dataset_idx(path, labels));
     free(bytes);
-    refused_end(2);
+    refused_end(3);
 }
 
 // ---- Folders ------------------------------------------------------------------------------------------------

@@ -67,6 +67,15 @@ Test(data, idx_images_may_have_channels)
     assert_all_freed();
 }
 
+static void append_zeros(const char *path, int count)
+{
+    FILE *file = fopen(path, "ab");
+    cr_assert_not_null(file);
+    for (int i = 0; i < count; i++)
+        putc(0, file);
+    cr_assert(fclose(file) == 0);
+}
+
 /* More than zlib's window and than one read of the file. */
 Test(data, large_gzip_content_is_read_whole)
 {
@@ -82,7 +91,12 @@ Test(data, large_gzip_content_is_read_whole)
     }
     uint8_t labels[8 + COUNT] = { 0, 0, 8, 1, 0, 0, COUNT >> 8, COUNT & 255 };
     write_gzip(file_path("i.gz"), bytes, HEADER + COUNT * SIDE * SIDE, "wb");
-    write_gzip(file_path("l.gz"), labels, sizeof labels, "wb");
+    /* Two members, and zeros behind each: more of them than one read of the file. */
+    write_gzip(file_path("l.gz"), labels, 1000, "wb");
+    append_zeros(file_path("l.gz"), 1);
+    write_gzip(file_path("l.gz"), labels + 1000, sizeof labels - 1000, "ab");
+    append_zeros(file_path("l.gz"), 100000);
+    append_zeros(file_path("i.gz"), 512);
     talc_dataset *dataset = talc_dataset_idx(file_path("i.gz"), file_path("l.gz"));
     cr_assert(dataset != NULL, "%s", talc_error_message());
     for (int i = 0; i < COUNT; i++)
@@ -100,6 +114,14 @@ Test(data, mnist_files_are_found_by_their_names)
     write_gzip(file_path("train-labels-idx1-ubyte.gz"), labels_3, sizeof labels_3, "wb");
     write_gzip(file_path("t10k-images-idx3-ubyte.gz"), images_3x2x3, sizeof images_3x2x3, "wb");
     file_write(file_path("t10k-labels-idx1-ubyte"), labels_3, sizeof labels_3);
+    assert_three(talc_dataset_mnist(file_path(""), true));
+    assert_three(talc_dataset_mnist(file_path(""), false));
+    file_remove_all();
+    /* As some mirrors have them. */
+    file_write(file_path("train-images.idx3-ubyte"), images_3x2x3, sizeof images_3x2x3);
+    file_write(file_path("train-labels.idx1-ubyte"), labels_3, sizeof labels_3);
+    write_gzip(file_path("t10k-images.idx3-ubyte.gz"), images_3x2x3, sizeof images_3x2x3, "wb");
+    write_gzip(file_path("t10k-labels.idx1-ubyte.gz"), labels_3, sizeof labels_3, "wb");
     assert_three(talc_dataset_mnist(file_path(""), true));
     assert_three(talc_dataset_mnist(file_path(""), false));
     file_remove_all();

@@ -179,6 +179,7 @@ Test(safetensors, unusual_files_are_accepted)
         { "{}        ", 0, 0 },
         { "{}\r \t\n", 0, 0 },
         { "{\"__metadata__\":{}}", 0, 0 },
+        { "{\"__metadata__\":null}", 0, 0 },
         { "{\"test\":{\"dtype\":\"I32\",\"shape\":[2,0],\"data_offsets\":[0,0]}}", 0, 1 },
         { "{\"test\":{\"dtype\":\"I32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, 1 },
         { "{\"\":{\"data_offsets\":[0,4],\"shape\":[1],\"dtype\":\"I32\"}}", 4, 1 },
@@ -221,20 +222,64 @@ Test(safetensors, booleans_are_0_or_1)
     talc_safetensors_close(file);
 }
 
+/* Every F16 and BF16, on the tested device, in more than one piece: the value of its fields, which a double holds, or NaN. */
+Test(safetensors, halves_are_read_as_f32)
+{
+    enum { COUNT = 5 << 16 };
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        char header[128];
+        snprintf(header, sizeof header,
+                 "{\"h\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+                 bf16 ? "BF16" : "F16", COUNT, 2 * COUNT);
+        const char *path = file_of(header, 2 * COUNT);
+        FILE *out = fopen(path, "r+b");
+        cr_assert(out != NULL && fseek(out, 8 + (long)strlen(header), SEEK_SET) == 0);
+        for (int i = 0; i < COUNT; i++) {
+            putc(i & 0xff, out);
+            putc(i >> 8 & 0xff, out);
+        }
+        cr_assert(fclose(out) == 0);
+        talc_safetensors *file = talc_safetensors_open(path);
+        cr_assert(talc_safetensors_dtype(file, 0) == TALC_F32);
+        talc_tensor *into = talc_zeros(tested_device(), TALC_F32, TALC_DIMS(COUNT));
+        cr_assert(talc_safetensors_read_into(file, 0, into), "%s", talc_error_message());
+        const float *got = talc_data_read(talc_to(into, cpu_device(), TALC_F32), TALC_F32);
+        const int digits = bf16 ? 7 : 10, bias = bf16 ? 127 : 15, top = bf16 ? 0xff : 0x1f;
+        for (int i = 0; i < COUNT; i++) {
+            const int fraction = i & ((1 << digits) - 1), exponent = i >> digits & top;
+            double due = exponent == 0 ? ldexp(fraction, 1 - bias - digits)
+                                       : ldexp((1 << digits) + fraction, exponent - bias - digits);
+            if (exponent == top)
+                due = fraction == 0 ? (double)INFINITY : (double)NAN;
+            due = i & 0x8000 ? -due : due;
+            cr_assert(isnan(due) ? isnan(got[i])
+                                 : (double)got[i] == due && !signbit(got[i]) == !signbit(due),
+                      "%s %04x: %g, %g is due", bf16 ? "BF16" : "F16", i & 0xffff, (double)got[i],
+                      due);
+        }
+        talc_safetensors_close(file);
+    }
+    talc_tensor *wide = talc_zeros(tested_device(), TALC_F64, TALC_DIMS(1));
+    talc_safetensors *file = talc_safetensors_open(
+        file_of("{\"h\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", 2));
+    cr_assert(!talc_safetensors_read_into(file, 0, wide));
+    assert_failure(TALC_BAD_DTYPE, "safetensors_read_into: 'h' is F16 in the file, the tensor f64");
+    talc_safetensors_close(file);
+}
+
 Test(safetensors, types_that_talc_has_not_are_refused_when_read)
 {
-    const char *path =
-        file_of("{\"half\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]},"
-                "\"flag\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[4,6]},"
-                "\"i\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[6,14]}}",
-                14);
+    const char *path = file_of("{\"half\":{\"dtype\":\"I16\",\"shape\":[2],\"data_offsets\":[0,4]},"
+                               "\"flag\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[4,6]},"
+                               "\"i\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[6,14]}}",
+                               14);
     talc_safetensors *file = talc_safetensors_open(path);
     assert_no_failure();
     cr_assert(talc_safetensors_dtype(file, 0) == TALC_DTYPE_COUNT);
-    cr_assert(strcmp(talc_safetensors_dtype_name(file, 0), "BF16") == 0);
+    cr_assert(strcmp(talc_safetensors_dtype_name(file, 0), "I16") == 0);
     cr_assert_null(talc_safetensors_read(file, 0, cpu_device()));
     assert_failure(TALC_UNSUPPORTED,
-                   "safetensors_read: tensor 'half' is BF16, which talc does not read");
+                   "safetensors_read: tensor 'half' is I16, which talc does not read");
     cr_assert(talc_safetensors_read(file, 1, cpu_device())->dtype == TALC_U8);
     /* read_into does not convert, and leaves its tensor alone when it refuses. */
     talc_tensor *x = talc_full(cpu_device(), TALC_I32, TALC_DIMS(3), 5);
@@ -245,7 +290,7 @@ Test(safetensors, types_that_talc_has_not_are_refused_when_read)
     assert_failure(TALC_BAD_DTYPE, "safetensors_read_into: 'i' is I32 in the file, the tensor f32");
     cr_assert(!talc_safetensors_read_into(file, 0, y));
     assert_failure(TALC_UNSUPPORTED,
-                   "safetensors_read_into: tensor 'half' is BF16, which talc does not read");
+                   "safetensors_read_into: tensor 'half' is I16, which talc does not read");
     cr_assert(!talc_safetensors_read_into(file, 3, y));
     assert_failure(TALC_BAD_ARGUMENT, "safetensors_read_into: tensor 3 of a file of 3");
     cr_assert(!talc_safetensors_read_into(file, 2, NULL));

@@ -163,6 +163,44 @@ Test(safetensors_hostile, lengths_that_do_not_fit_are_refused)
     assert_refused(path, "a header of 16777217 bytes, talc reads up to 16777216");
 }
 
+Test(safetensors_hostile, files_of_other_kinds_are_named)
+{
+#define BYTES(text) text, sizeof text - 1
+    static const char page[] =
+        "is an HTML page: download the file itself, not the page that shows it";
+    static const char old[] =
+        "is a pickle: torch.save a state_dict of it, which tools/pt2safetensors.py converts";
+    const struct {
+        const char *bytes;
+        size_t count;
+        const char *is;
+    } cases[] = {
+        { BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"),
+          "is a Git LFS pointer, which stands for the file: git lfs pull gets it" },
+        { BYTES("<!DOCTYPE html>\n<html></html>"), page },
+        { BYTES("\xef\xbb\xbf\r\n  <HTML><body>Not Found</body></HTML>"), page },
+        { BYTES("PK\3\4\0\0\x08\x08\0\0archive/data.pkl"),
+          "is a zip, as torch.save writes it: tools/pt2safetensors.py converts a checkpoint" },
+        { BYTES("\x80\2\x8a\nl\xfc\x9c\x46\xf9\x20\x6a\xa8P\x19."),
+          "is a pickle, as torch.save wrote it: tools/pt2safetensors.py converts a checkpoint" },
+        { BYTES("\x80\4\x95\x0b\0\0\0\0\0\0\0}\x94\x8c\1a\x94K\1s."), old },
+        /* What was cut is none of these. */
+        { BYTES("\x80\2\0\0\0\0\0\0{\"a\""), NULL },
+    };
+#undef BYTES
+    const char *path = file_path("made.safetensors");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file_write(path, cases[i].bytes, cases[i].count);
+        cr_assert_null(talc_safetensors_open(path));
+        if (cases[i].is != NULL)
+            assert_failure_with(TALC_BAD_FORMAT, "safetensors_open: '%s' %s", path, cases[i].is);
+        else
+            assert_failure_with(TALC_BAD_FORMAT,
+                                "safetensors_open: '%s': a header of 640 bytes in a file of 12",
+                                path);
+    }
+}
+
 /* `count` copies of `part` between a beginning and an end. */
 static const char *repeated(const char *begin, const char *part, size_t count, const char *end)
 {

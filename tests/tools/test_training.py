@@ -157,6 +157,10 @@ class Training(unittest.TestCase):
                 grey[28 * y + x:28 * y + x + length] = bytes.fromhex(level) * length
             sample = next(i for i in range(sample + 1, 60) if pixels[784 * i:784 * (i + 1)] == grey)
             self.assertRegex(text, f"^{labels[sample]} → [^{labels[sample]}]$")
+        for path in list(folder.iterdir()):
+            path.rename(str(path).replace("-idx", ".idx"))
+        dotted = self.passed(run(LENET, "--data", folder, "--train-count", 20, "--epochs", 1, "--report", self.root / "a"))
+        self.assertEqual(dotted.split("rows:")[1], out.split("rows:")[1])
 
     def test_resnet_and_optimizers(self):
         for kind in ["sgd", "adam", "adamw", "rmsprop"]:
