@@ -36,7 +36,7 @@ static check_taps adaptive_taps(int64_t o, int64_t extent, int64_t out)
 static check_taps window_taps(int64_t first, int64_t K, int64_t step, int64_t extent,
                               int64_t pad_end)
 {
-    const int64_t before = first >= 0 ? 0 : (step - 1 - first) / step;
+    const int64_t before = first >= 0 ? 0 : (-1 - first) / step + 1;
     const int64_t padded = extent + pad_end - first;
     check_taps inside = { .first = first + before * step, .step = step };
     const int64_t room = inside.first < extent ? (extent - 1 - inside.first) / step + 1 : 0;

@@ -9,6 +9,7 @@
 
 #include "check/data.h"
 #include "ops/backend.h"
+#include "tensor/memory.h"
 
 #include <math.h>
 
@@ -54,8 +55,11 @@ static int64_t first_tap(const axis *a, int64_t o)
 
 static int64_t last_tap(const axis *a, int64_t o)
 {
-    return a->adaptive ? ((o + 1) * a->extent + a->out - 1) / a->out - 1
-                       : o * a->stride - a->pad + (a->K - 1) * a->dilation;
+    int64_t last;
+    if (a->adaptive)
+        return ((o + 1) * a->extent + a->out - 1) / a->out - 1;
+    return talc_add_checked(o * a->stride - a->pad, (a->K - 1) * a->dilation, &last) ? last
+                                                                                     : INT64_MAX;
 }
 
 /* The first output whose window does not end before element i. */

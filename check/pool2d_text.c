@@ -29,7 +29,7 @@ static int64_t windows(int64_t extent, int64_t kernel, int64_t stride, int64_t p
         return room < 0 ? 0 : room / stride + 1;
     /* ceil(room / stride) + 1, of which the last must start before the bottom padding. */
     int64_t count = room > 0 ? room / stride + (room % stride != 0) + 1 : room > -stride ? 1 : 0;
-    if (count > 1 && (count - 1) * stride >= extent + pad_begin)
+    if (count > 1 && count - 1 > (extent + pad_begin - 1) / stride)
         count--;
     return count;
 }

@@ -77,7 +77,7 @@ static void scale(const resample_problem *own, talc_resample_axis *a)
     a->scale = a->kind == TALC_RESAMPLE_PAD ? 0
                : a->kind == TALC_RESAMPLE_ALIGNED
                    ? (a->out == 1 ? 0 : (double)(a->in - 1) / (double)(a->out - 1))
-               : a->kind == TALC_RESAMPLE_NEAREST && a->out == 2 * a->in ? 0.5
+               : a->kind == TALC_RESAMPLE_NEAREST && a->out - a->in == a->in ? 0.5
                : own->up > 0 ? 1 / ((double)own->up / (double)own->down)
                              : (double)a->in / (double)a->out;
 }

@@ -134,8 +134,8 @@ static int64_t output_extent(int64_t extent, int64_t kernel, int64_t stride, int
         /* Rounding up lets one window start that ends past the padded image, but not by a stride or more. */
         return ceil_mode && room > -stride ? 1 : 0;
     int64_t out = room / stride + 1;
-    if (ceil_mode && room % stride != 0 && out * stride < extent + pad_begin)
-        out++;
+    if (ceil_mode && room % stride != 0 && out <= (extent + pad_begin - 1) / stride)
+        out++; /* it starts before the bottom padding, at out * stride, which may not fit */
     return out;
 }
 

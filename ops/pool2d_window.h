@@ -33,6 +33,13 @@ TALC_HOST_DEVICE static inline talc_pool2d_axis talc_pool2d_axis_w(const talc_po
     return axis;
 }
 
+/// From one tap that is inside to the next. A dilation beyond the extent leaves one tap inside at most,
+/// which any step that long ends; so index + step fits, whatever the dilation.
+TALC_HOST_DEVICE static inline int64_t talc_pool2d_step(talc_pool2d_axis axis)
+{
+    return axis.dilation < axis.extent ? axis.dilation : axis.extent;
+}
+
 /// The window of output index o.
 TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_pool2d_axis axis,
                                                                         int64_t o)
@@ -49,13 +56,13 @@ TALC_HOST_DEVICE static inline talc_pool2d_window talc_pool2d_window_of(talc_poo
     }
     talc_range taps =
         talc_window_taps(o, axis.stride, axis.pad_begin, axis.dilation, axis.kernel, axis.extent);
+    /* Of the sums only those of extent and padding are known to fit: a kernel may reach far past both. */
     int64_t start = o * axis.stride - axis.pad_begin;
-    int64_t reach = start + (axis.kernel - 1) * axis.dilation + 1;
-    int64_t padded_end = axis.extent + axis.pad_end;
-    window.step = axis.dilation;
+    int64_t room = axis.extent + axis.pad_end - start;
+    window.step = talc_pool2d_step(axis);
     window.first = start + taps.lo * axis.dilation;
     window.end = taps.lo < taps.hi ? start + (taps.hi - 1) * axis.dilation + 1 : window.first;
-    window.padded = (reach < padded_end ? reach : padded_end) - start;
+    window.padded = axis.kernel < room ? axis.kernel : room;
     return window;
 }
 

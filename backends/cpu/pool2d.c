@@ -84,12 +84,15 @@ static int64_t first_column(talc_pool2d_axis axis, int64_t o)
     return start < 0 ? 0 : start;
 }
 
-/* One past the last column that outputs o, o - 1, ... may touch; the last taps of a dilated window need not be it. */
+/* One past the last column that outputs o, o - 1, ... may touch, at most the extent; the last taps of a
+ * dilated window need not be it. */
 static int64_t end_column(talc_pool2d_axis axis, int64_t o)
 {
     if (axis.kernel == 0)
         return talc_pool2d_window_of(axis, o).end;
-    return o * axis.stride - axis.pad_begin + (axis.kernel - 1) * axis.dilation + 1;
+    const int64_t start = o * axis.stride - axis.pad_begin;
+    const int64_t reach = (axis.kernel - 1) * axis.dilation;
+    return reach < axis.extent - start ? start + reach + 1 : axis.extent;
 }
 
 /* The outputs with all taps inside the input; adaptive windows, which are uneven, count as none. */
@@ -111,11 +114,11 @@ static talc_pool2d_window dense_window(talc_pool2d_axis axis, int64_t o)
 {
     if (axis.kernel == 0)
         return talc_pool2d_window_of(axis, o);
-    const int64_t start = o * axis.stride - axis.pad_begin, past = start + axis.kernel;
+    const int64_t start = o * axis.stride - axis.pad_begin, room = axis.extent - start;
     return (talc_pool2d_window){ .first = start < 0 ? 0 : start,
-                                 .end = talc_smaller(past, axis.extent),
+                                 .end = start + talc_smaller(axis.kernel, room),
                                  .step = 1,
-                                 .padded = talc_smaller(past, axis.extent + axis.pad_end) - start };
+                                 .padded = talc_smaller(axis.kernel, room + axis.pad_end) };
 }
 
 #define T           float
@@ -154,10 +157,10 @@ static const char *rows_plan(const talc_device *device, const void *problem, siz
         return p->direction == TALC_GRAD_INPUT ? NULL : "pooling has no weights";
     if (p->indices)
         return NULL;
-    /* An adaptive window has at most floor(W / OW) + 2 columns. */
-    const int64_t widest =
-        p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 2 : (p->KW - 1) * p->dilation_w + 1;
-    if (widest > TILE && p->W > TILE)
+    /* From the first to the last; an adaptive window has at most floor(W / OW) + 2 columns. */
+    const int64_t reach =
+        p->KW == 0 ? p->OW == 0 ? 0 : p->W / p->OW + 1 : (p->KW - 1) * p->dilation_w;
+    if (reach >= TILE && p->W > TILE)
         return "a window spans more than 2048 columns";
     return talc_cpu_refuses(p->dtype);
 }

@@ -124,7 +124,7 @@ static void NAMED(located_row)(const talc_pool2d_problem *p, int64_t row,
     const T *plane = (const T *)a->x + row / p->OH * p->H * p->W;
     for (int64_t ow = 0; ow < p->OW; ow++) {
         talc_pool2d_window w = { .first = ow * axis.stride - axis.pad_begin,
-                                 .step = axis.dilation };
+                                 .step = talc_pool2d_step(axis) };
         if (inner.lo <= ow && ow < inner.hi)
             w.end = w.first + (axis.kernel - 1) * axis.dilation + 1;
         else

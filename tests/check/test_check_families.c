@@ -1,11 +1,13 @@
 /* Problems of the families, of conv2d their texts alone: texts, mistakes, random ones, and what operands are filled with. The oracles
  * have tests/check/test_check_oracles.c. */
 #include "check/case.h"
+#include "check/data.h"
 #include "check/family.h"
 #include "check/pool2d.h"
 #include "ops/backend.h"
 #include "tests/support/hooks.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -119,6 +121,74 @@ Test(check_families, texts_are_read_and_written)
         const size_t length = strcspn(texts[i][0], ":");
         cr_assert(strncmp(talc_check_op(family, &problem), texts[i][0], length) == 0);
     }
+}
+
+/* Puts hostile numbers in place of some of those of a text. */
+static void spoil_numbers(const char *text, uint64_t seed, char spoilt[TALC_CHECK_TEXT])
+{
+    static const int64_t hostile[] = { 0,
+                                       1,
+                                       7,
+                                       INT32_MAX,
+                                       (int64_t)1 << 31,
+                                       3037000500, /* whose square passes 2^63 */
+                                       ((int64_t)1 << 53) + 1,
+                                       INT64_MAX / 6,
+                                       INT64_MAX / 4,
+                                       (int64_t)1 << 62,
+                                       INT64_MAX - 1,
+                                       INT64_MAX };
+    enum { HOSTILE = sizeof hostile / sizeof *hostile, DIGITS = 24 };
+    size_t used = 0;
+    for (uint64_t number = 0; *text != '\0' && used + DIGITS < TALC_CHECK_TEXT; number++) {
+        const size_t other = strcspn(text, "0123456789"),
+                     digits = strspn(text + other, "0123456789");
+        const uint64_t bits = talc_check_bits(seed, number);
+        used += (size_t)snprintf(spoilt + used, TALC_CHECK_TEXT - used, "%.*s",
+                                 (int)(other + (bits % 4 == 0 ? 0 : digits)), text);
+        if (bits % 4 == 0 && digits > 0)
+            used += (size_t)snprintf(spoilt + used, TALC_CHECK_TEXT - used, "%" PRId64,
+                                     hostile[bits / 4 % HOSTILE]);
+        text += other + digits;
+    }
+}
+
+/* Whether a text is taken, which is then read, written and planned; else it is refused. The sums and products of its
+ * numbers are the sanitizers' to judge. */
+static bool pose(const char *text)
+{
+    talc_explanation explanation;
+    if (!talc_explain(cpu_device(), text, NULL, &explanation)) {
+        cr_assert(talc_failed() && talc_error_status() != TALC_NO_MEMORY, "%s: %s", text,
+                  talc_error_message());
+        talc_error_clear();
+        return false;
+    }
+    check_problem problem;
+    check_operand operands[CHECK_OPERANDS];
+    char written[TALC_CHECK_TEXT];
+    const check_family *family = parsed(text, &problem);
+    assert_prints(family, &problem, talc_check_write(family, &problem, written));
+    talc_check_operands(family, &problem, operands);
+    cr_assert(family->terms(&problem) >= 0, "%s", text);
+    return true;
+}
+
+Test(check_families, hostile_numbers_are_read_or_refused)
+{
+    enum { SEEDS_A_TEXT = 40 };
+    static const char *const sets[] = { "quick", "edges" };
+    int taken = 0;
+    char text[TALC_CHECK_TEXT], spoilt[TALC_CHECK_TEXT];
+    cr_assert(pose("upsample2d:n1c2h1w7o3x5"));
+    cr_assert(!pose("upsample2d:n1c2h1w4611686018427387904o3x5"));
+    for (int set = 0; set < 2; set++)
+        for (int64_t i = 0; talc_check_set_problem(sets[set], i, 0, text) != NULL; i++)
+            for (uint64_t seed = 0; strchr(text, ':') != NULL && seed < SEEDS_A_TEXT; seed++) {
+                spoil_numbers(text, SEEDS_A_TEXT * (uint64_t)i + seed, spoilt);
+                taken += pose(spoilt);
+            }
+    cr_assert(taken > 1000, "%d texts were taken", taken);
 }
 
 /* The mistake stands where the second part begins. */

@@ -45,7 +45,7 @@ struct auto_row {
     static bool is_for_separable(const talc_pool2d_problem *p)
     {
         const bool far =
-            !talc_pool2d_is_adaptive(p) && p->stride_w > 4 * ((p->KW - 1) * p->dilation_w + 1);
+            !talc_pool2d_is_adaptive(p) && (p->stride_w - 1) / 4 > (p->KW - 1) * p->dilation_w;
         const bool one = p->OH == 1 && p->OW == 1 && (p->H * p->W >= 32 || are_few_planes(p));
         return !far && !one && separable_row::refuses(p) == NULL;
     }

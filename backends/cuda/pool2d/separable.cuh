@@ -85,7 +85,7 @@ static __global__ void __launch_bounds__(BLOCK, sizeof(T) == 8 ? 4
     State *states = (State *)(tile_bytes + p.x_bytes + p.rows_bytes);
     const int H = p.window.h.extent, W = p.window.w.extent;
     const int OH = (int)p.window.h.out.by, OW = (int)p.window.w.out.by;
-    const int h_pitch = (int)p.window.h.dilation.by * W, w_step = (int)p.window.w.dilation.by;
+    const int h_pitch = p.window.h.step * W, w_step = p.window.w.step;
     const int across = min(W, BLOCK), down = BLOCK / across;
     const int y_across = min(OW, BLOCK), y_down = BLOCK / y_across;
     const int first_row = (int)threadIdx.x / across, first_iw = (int)threadIdx.x % across;

@@ -73,6 +73,7 @@ template <typename Index> struct axis {
     using Unsigned = std::conditional_t<sizeof(Index) == 4, uint32_t, uint64_t>;
     Index extent, kernel, stride, pad_begin, pad_end; ///< kernel 0: adaptive
     Index reach;                                      ///< from the first tap to the last
+    Index step;                                       ///< from one tap that is inside to the next
     Index whole, rest;                                ///< of extent / out
     bool exclude_padding;
     divisor<Unsigned> dilation, out;
@@ -80,7 +81,8 @@ template <typename Index> struct axis {
     axis(talc_pool2d_axis a, bool exclude)
         : extent((Index)a.extent), kernel((Index)a.kernel), stride((Index)a.stride),
           pad_begin((Index)a.pad_begin), pad_end((Index)a.pad_end),
-          reach((Index)((a.kernel - 1) * a.dilation)), whole((Index)(a.extent / a.out)),
+          reach((Index)((a.kernel - 1) * a.dilation)),
+          step(a.kernel == 0 ? 1 : (Index)talc_pool2d_step(a)), whole((Index)(a.extent / a.out)),
           rest((Index)(a.extent % a.out)), exclude_padding(exclude)
     {
         dilation.set(a.kernel == 0 ? 1 : a.dilation);
@@ -101,13 +103,14 @@ template <typename Index> struct axis {
             t.size = t.end - t.first;
             return t;
         }
-        const Index start = o * stride - pad_begin, past = start + reach + 1;
-        const Index step = (Index)dilation.by;
-        t.first = start < 0 ? start + (Index)dilation.quotient((Unsigned)(step - 1 - start)) * step
-                            : start;
-        t.end = past < extent ? past : extent;
+        /* Sums that fit whatever the kernel and its dilation are, as in talc_pool2d_window_of. */
+        const Index start = o * stride - pad_begin, room = extent - start;
+        const Index before =
+            start < 0 ? (Index)dilation.quotient((Unsigned)(-1 - start)) + 1 : (Index)0;
+        t.first = start + before * (Index)dilation.by;
+        t.end = reach < room ? start + reach + 1 : extent;
         t.first = t.first < t.end ? t.first : t.end;
-        const Index padded = (past < extent + pad_end ? past : extent + pad_end) - start;
+        const Index padded = reach < room + pad_end ? reach + 1 : room + pad_end;
         t.size = exclude_padding ? t.end - t.first : padded;
         return t;
     }

@@ -52,7 +52,7 @@ static __device__ void add_taps(State &state, const T *image, taps<Index> h, tap
 {
     using Unsigned = typename axis<Index>::Unsigned;
     constexpr int IN_FLIGHT = 8;
-    const Index h_step = (Index)plan.h.dilation.by, w_step = (Index)plan.w.dilation.by;
+    const Index h_step = plan.h.step, w_step = plan.w.step;
     const Unsigned columns = (Unsigned)((w.end - w.first + w_step - 1) / w_step);
     const Unsigned count = columns * (Unsigned)((h.end - h.first + h_step - 1) / h_step);
     for (Unsigned tap = thread; tap < count; tap += threads * IN_FLIGHT) {
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(BLOCK)
     const Unsigned groups = BLOCK / threads, group = threadIdx.x / threads;
     const int thread = (int)threadIdx.x % threads;
     const Index W = plan.w.extent;
-    const Index h_step = (Index)plan.h.dilation.by, w_step = (Index)plan.w.dilation.by;
+    const Index h_step = plan.h.step, w_step = plan.w.step;
     for (Unsigned first = blockIdx.x * groups; first < count; first += gridDim.x * groups) {
         const bool real = first + group < count; /* the others take part in the barriers */
         const Unsigned at = real ? first + group : first;
