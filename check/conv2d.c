@@ -180,7 +180,7 @@ static void add_window(const window *v, check_sum *s)
     }
 }
 
-/* Whether a weight over a zero of the padding is not finite: a row may multiply the two or leave them out. */
+/* Whether a weight over a zero of the padding is not finite: their product is NaN. */
 static bool zero_times_infinity(const window *v)
 {
     const talc_conv2d_problem *p = v->p;
@@ -214,6 +214,9 @@ static check_due due(const check_problem *problem, const check_values *values, i
     };
     check_sum s = { .narrow = talc_check_is_narrow(p->dtype) };
     add_window(&v, &s);
+    const bool border = v.h.lo > 0 || v.h.hi < p->KH || v.w_axis.lo > 0 || v.w_axis.hi < p->KW;
+    if (border && p->padding_mode == TALC_PADDING_ZEROS && zero_times_infinity(&v))
+        talc_check_sum_add(&s, 0, INFINITY);
     if (p->bias)
         talc_check_sum_add(&s, values->of[BIAS][oc], 1);
     if (p->residual)
@@ -222,8 +225,7 @@ static check_due due(const check_problem *problem, const check_values *values, i
                       .K = (double)(channels * p->KH * p->KW),
                       .S = s.size };
     talc_check_activate(&due, p->activation, p->dtype);
-    due.border = v.h.lo > 0 || v.h.hi < p->KH || v.w_axis.lo > 0 || v.w_axis.hi < p->KW;
-    due.any = due.border && p->padding_mode == TALC_PADDING_ZEROS && zero_times_infinity(&v);
+    due.border = border;
     return due;
 }
 

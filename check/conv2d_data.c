@@ -135,12 +135,21 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
         keep_from_zero(p, values->of);
 }
 
+int64_t talc_check_towards_an_end(int64_t at, int64_t height, int64_t width, uint64_t bits)
+{
+    const int64_t plane = at / height / width, h = at / width % height, w = at % width;
+    const int64_t h_to = bits & 3 ? (bits & 1 ? 0 : height - 1) : h,
+                  w_to = bits & 12 ? (bits & 4 ? 0 : width - 1) : w;
+    return (plane * height + h_to) * width + w_to;
+}
+
 bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind, int round,
                              uint64_t seed, const check_values *values)
 {
     check_operand list[CHECK_OPERANDS];
     talc_check_operands(&talc_check_conv2d, problem, list);
-    const talc_direction direction = read_only(problem)->direction;
+    const talc_conv2d_problem *p = read_only(problem);
+    const talc_direction direction = p->direction;
     const bool is_nan = kind == TALC_CHECK_NAN;
     const int number = is_nan ? round + 1 : round; /* x has had its NaN, but no negative infinity */
     const int first = talc_check_conv2d_read(direction, 0);
@@ -155,6 +164,9 @@ bool talc_check_conv2d_spoil(const check_problem *problem, talc_check_kind kind,
         return false;
     double *spoilt = values->of[which], *x = values->of[first];
     int64_t at = (int64_t)(talc_check_bits(seed, 6) % (uint64_t)list[which].count);
+    if (which == CHECK_W || which == CHECK_DY)
+        at = talc_check_towards_an_end(at, which == CHECK_W ? p->KH : p->OH,
+                                       which == CHECK_W ? p->KW : p->OW, talc_check_bits(seed, 8));
     for (int64_t i = 0; which == first && i < list[first].count; i++)
         if (isinf(x[i]))
             at = i; /* where a window reads it */

@@ -3,8 +3,9 @@
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
-/// of all that meet: oh*stride_h + kh*dilation_h = ih + top, and across likewise. Padding is zeros. Each axis is walked from end
-/// to end in search of what meets.
+/// of all that meet: oh*stride_h + kh*dilation_h = ih + top, and across likewise. Padding is zeros: dw multiplies them with dy, as the
+/// forward pass does with w, and dx is a sum over the outputs that there are. Each axis is walked from end to end in search of
+/// what meets.
 #include "check/conv2d.h"
 
 // ---- The input's gradient -----------------------------------------------------------------------------------
@@ -33,15 +34,6 @@ static void add_tap(check_sum *s, const tap *t)
         talc_check_sum_add(s, t->w[oc * t->w_step], t->dy[oc * t->dy_step]);
 }
 
-/* Whether a weight of the tap is not finite: a row may multiply it by a zero of the padding or leave both out. */
-static bool not_finite(const tap *t)
-{
-    for (int64_t oc = 0; oc < t->channels; oc++)
-        if (!isfinite(t->w[oc * t->w_step]))
-            return true;
-    return false;
-}
-
 static check_due input_due(const talc_conv2d_problem *p, const check_values *values, int64_t index)
 {
     const int64_t iw = index % p->W, ih = index / p->W % p->H;
@@ -66,7 +58,6 @@ static check_due input_due(const talc_conv2d_problem *p, const check_values *val
                 due.K += (double)OC;
             } else if (w != MEETS_NOTHING) {
                 due.border = true;
-                due.any = due.any || not_finite(&t);
             }
         }
     }
@@ -77,10 +68,9 @@ static check_due input_due(const talc_conv2d_problem *p, const check_values *val
 
 // ---- The weights' gradient ----------------------------------------------------------------------------------
 
-/* One tap over one image and channel: `x` and `dy` are their planes. `*any`: whether a cotangent over the padding is not
- * finite. Returns whether there is padding at all. */
+/* One tap over one image and channel: `x` and `dy` are their planes. Returns whether there is padding under it. */
 static bool add_plane(check_sum *s, const talc_conv2d_problem *p, const double *x, const double *dy,
-                      int64_t kh, int64_t kw, bool *any)
+                      int64_t kh, int64_t kw)
 {
     bool padded = false;
     for (int64_t oh = 0; oh < p->OH; oh++) {
@@ -88,12 +78,9 @@ static bool add_plane(check_sum *s, const talc_conv2d_problem *p, const double *
         for (int64_t ow = 0; ow < p->OW; ow++) {
             const int64_t iw = ow * p->stride_w - p->pad_left + kw * p->dilation_w;
             const double cotangent = dy[oh * p->OW + ow];
-            if (ih >= 0 && ih < p->H && iw >= 0 && iw < p->W) {
-                talc_check_sum_add(s, x[ih * p->W + iw], cotangent);
-                continue;
-            }
-            padded = true;
-            *any = *any || !isfinite(cotangent);
+            const bool inside = ih >= 0 && ih < p->H && iw >= 0 && iw < p->W;
+            talc_check_sum_add(s, inside ? x[ih * p->W + iw] : 0, cotangent);
+            padded = padded || !inside;
         }
     }
     return padded;
@@ -108,7 +95,7 @@ static check_due weight_due(const talc_conv2d_problem *p, const check_values *va
     check_due due = { .K = talc_check_terms(p) };
     for (int64_t n = 0; n < p->N; n++)
         if (add_plane(&s, p, values->of[CHECK_X] + (n * p->C + c) * p->H * p->W,
-                      values->of[CHECK_DY] + (n * p->OC + oc) * p->OH * p->OW, kh, kw, &due.any))
+                      values->of[CHECK_DY] + (n * p->OC + oc) * p->OH * p->OW, kh, kw))
             due.border = true;
     due.value = talc_check_sum_value(&s);
     due.S = s.size;

@@ -168,6 +168,9 @@ static bool spoil(const check_problem *problem, talc_check_kind kind, int round,
         return false;
     double *x = values->of[X];
     int64_t at = (int64_t)(talc_check_bits(seed, 6) % (uint64_t)list[which].count);
+    if (which == W1)
+        at = talc_check_towards_an_end(at, separable(problem)->depthwise.KH,
+                                       separable(problem)->depthwise.KW, talc_check_bits(seed, 8));
     for (int64_t i = 0; i < list[X].count; i++)
         if (!isfinite(x[i])) {
             at = which == X ? i : at; /* where a window reads it */
@@ -246,7 +249,6 @@ static check_due due_of(const check_problem *problem, const check_values *values
         due.extra += m.probable > 0 ? w * m.probable : 0;
         due.alike += m.certain > m.probable ? w * (m.certain - m.probable) : 0;
         due.border = due.border || m.due.border;
-        due.any = due.any || m.due.any;
     }
     const double added[] = { q->bias ? values->of[B2][oc] : 0,
                              q->residual ? values->of[RESIDUAL][index] : 0 };

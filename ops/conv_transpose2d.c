@@ -5,6 +5,7 @@
 #include "ops/operand.h"
 #include "ops/padding.h"
 #include "tensor/autograd.h"
+#include "tensor/extent.h"
 #include "tensor/memory.h"
 #include "tensor/precision.h"
 #include "tensor/tape.h"
@@ -13,6 +14,13 @@
 #include <inttypes.h>
 
 static const char OP[] = "conv_transpose2d";
+
+typedef struct transpose_note {
+    talc_conv2d_problem problem;
+    int64_t more[2]; /* rows and columns of y that the problem does not have */
+    bool nothing;    /* no window reaches y at all, and there is no problem */
+    unsigned precision;
+} transpose_note;
 
 // ---- The convolution whose input gradient this is ---------------------------------------------------------------
 
@@ -91,10 +99,24 @@ static bool operands_fit(const talc_tensor *x, const talc_tensor *w, const talc_
            talc_pair_at_least(OP, 1, "kernel", w->dims[2], w->dims[3]);
 }
 
-/* Its input is y and its output x, which lacks the last rows and columns of that where output_padding is a stride or more. */
-static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
-                       const talc_conv_transpose2d_options *o, talc_conv2d_problem *p)
+/* Where output_padding is a stride or more, y has room for windows of more than `size` elements of x, which there are not. The lines
+ * that windows of x reach past the padding then belong to the problem, with less padding behind them; those past these are `*more`. */
+static void end_with(int64_t size, int64_t added, int64_t outputs, int64_t *extent,
+                     int64_t *pad_end, int64_t *more)
 {
+    const int64_t reached = talc_smaller(added, *pad_end);
+    if (outputs == size)
+        return;
+    *pad_end -= reached;
+    *more = added - reached;
+    *extent -= *more;
+}
+
+/* Its input is y, without the last `more` rows and columns, which no window reaches, and its output x. */
+static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_tensor *bias,
+                       const talc_conv_transpose2d_options *o, transpose_note *note)
+{
+    talc_conv2d_problem *p = &note->problem;
     const int64_t *added = o->output_padding;
     int64_t unused;
     *p = (talc_conv2d_problem){ .direction = TALC_FORWARD,
@@ -125,37 +147,53 @@ static bool problem_of(const talc_tensor *x, const talc_tensor *w, const talc_te
         return false;
     p->pad_bottom = p->pad_top;
     p->pad_right = p->pad_left;
-    return talc_conv2d_problem_check(p);
+    if (!talc_conv2d_problem_check(p))
+        return false;
+    end_with(x->dims[2], added[0], p->OH, &p->H, &p->pad_bottom, &note->more[0]);
+    end_with(x->dims[3], added[1], p->OW, &p->W, &p->pad_right, &note->more[1]);
+    note->nothing = p->H < 1 || p->W < 1;
+    return note->nothing || talc_conv2d_problem_check(p);
 }
 
 // ---- Running ----------------------------------------------------------------------------------------------------
 
-typedef struct transpose_note {
-    talc_conv2d_problem problem;
-    unsigned precision;
-} transpose_note;
-
-/* x with zeros in the rows and columns that it lacks. */
-static const talc_tensor *with_zeros(const talc_conv2d_problem *p, const talc_tensor *x)
+/* The part of y, or of dy, that windows reach. */
+static talc_tensor *reached(const transpose_note *note, const talc_tensor *y)
 {
-    if (x->dims[2] == p->OH && x->dims[3] == p->OW)
-        return x;
-    talc_tensor *wide = talc_zeros(x->device, x->dtype, TALC_DIMS(p->N, p->OC, p->OH, p->OW));
-    talc_tensor *rows = wide == NULL ? NULL : talc_slice(wide, 2, 0, x->dims[2], 1);
-    talc_tensor *inside = rows == NULL ? NULL : talc_slice(rows, 3, 0, x->dims[3], 1);
-    return inside != NULL && talc_copy(inside, x) ? wide : NULL;
+    if (note->more[0] == 0 && note->more[1] == 0)
+        return (talc_tensor *)y;
+    const talc_tensor *rows = talc_slice(y, 2, 0, note->problem.H, 1);
+    return rows == NULL ? NULL : talc_slice(rows, 3, 0, note->problem.W, 1);
 }
 
-/* The result before the bias, in the scope around. */
+/* All of y, where nothing else is written zeros. */
+static talc_tensor *zeros(const transpose_note *note, const talc_tensor *x)
+{
+    const talc_conv2d_problem *p = &note->problem;
+    return talc_zeros(x->device, p->dtype,
+                      TALC_DIMS(p->N, p->C, p->H + note->more[0], p->W + note->more[1]));
+}
+
+/* The result before the bias. */
+static talc_tensor *result(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
+                           const char *algorithm)
+{
+    if (note->nothing)
+        return zeros(note, x);
+    talc_tensor *y = talc_conv2d_grad_input(&note->problem, x, w, algorithm, note->precision);
+    if (y == NULL || (note->more[0] == 0 && note->more[1] == 0))
+        return y;
+    talc_tensor *whole = zeros(note, x), *part = whole == NULL ? NULL : reached(note, whole);
+    return part != NULL && talc_copy(part, y) ? whole : NULL;
+}
+
+/* The same, in the scope around. */
 static talc_tensor *run(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
                         const char *algorithm)
 {
     talc_scope *scope = talc_scope_enter();
     talc_no_grad_enter();
-    const talc_tensor *wide = scope == NULL ? NULL : with_zeros(&note->problem, x);
-    talc_tensor *y =
-        wide == NULL ? NULL
-                     : talc_conv2d_grad_input(&note->problem, wide, w, algorithm, note->precision);
+    talc_tensor *y = scope == NULL ? NULL : result(note, x, w, algorithm);
     talc_no_grad_leave();
     talc_scope_return(scope, y);
     talc_scope_leave(scope);
@@ -171,16 +209,16 @@ static talc_tensor *grad_x(const talc_node *node, const talc_tensor *dy)
     const talc_conv2d_options options = {
         .stride = { p->stride_h, p->stride_w },
         .padding = { p->pad_top, p->pad_left },
+        .padding_end = { p->pad_bottom == 0 ? TALC_ZERO : p->pad_bottom,
+                         p->pad_right == 0 ? TALC_ZERO : p->pad_right },
         .dilation = { p->dilation_h, p->dilation_w },
         .groups = p->groups,
         .precision = note->precision,
     };
-    const talc_dims x = talc_node_input_dims(node, 0);
-    talc_tensor *dx = talc_conv2d(dy, talc_node_saved(node, 1), NULL, &options);
-    if (dx == NULL || (p->OH == x.dim[2] && p->OW == x.dim[3]))
-        return dx;
-    talc_tensor *rows = talc_slice(dx, 2, 0, x.dim[2], 1);
-    return rows == NULL ? NULL : talc_slice(rows, 3, 0, x.dim[3], 1);
+    if (note->nothing)
+        return talc_zeros(dy->device, dy->dtype, talc_node_input_dims(node, 0));
+    const talc_tensor *part = reached(note, dy);
+    return part == NULL ? NULL : talc_conv2d(part, talc_node_saved(node, 1), NULL, &options);
 }
 
 /* x, w. */
@@ -192,9 +230,14 @@ static void transpose_gradient(const talc_node *node, const talc_tensor *dy,
         gradients[0] = grad_x(node, dy);
     if (talc_failed() || !talc_node_wants(node, 1))
         return;
-    const talc_tensor *x = with_zeros(&note->problem, talc_node_saved(node, 0));
-    if (x != NULL)
-        gradients[1] = talc_conv2d_grad_weight(&note->problem, dy, x, NULL, note->precision);
+    if (note->nothing) {
+        gradients[1] = talc_zeros(dy->device, dy->dtype, talc_node_input_dims(node, 1));
+        return;
+    }
+    const talc_tensor *part = reached(note, dy);
+    if (part != NULL)
+        gradients[1] = talc_conv2d_grad_weight(&note->problem, part, talc_node_saved(node, 0), NULL,
+                                               note->precision);
 }
 
 static talc_tensor *recorded(const transpose_note *note, const talc_tensor *x, const talc_tensor *w,
@@ -233,9 +276,9 @@ talc_tensor *talc_conv_transpose2d(const talc_tensor *x, const talc_tensor *w,
 {
     static const talc_conv_transpose2d_options defaults = { .groups = 0 };
     const talc_conv_transpose2d_options *o = options != NULL ? options : &defaults;
-    transpose_note note;
+    transpose_note note = { .precision = 0 };
     if (!operands_fit(x, w, bias) || !talc_operand_precision(OP, o->precision) ||
-        !problem_of(x, w, bias, o, &note.problem))
+        !problem_of(x, w, bias, o, &note))
         return NULL;
     note.precision = o->precision != 0 ? o->precision : talc_precision_admitted();
 

@@ -1,6 +1,7 @@
 #include "backends/cpu/conv2d_gemm.h"
 
 #include "backends/cpu/conv2d_epilogue.h"
+#include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/short_copy.h"
 #include "backends/cpu/target.h"
@@ -234,7 +235,7 @@ typedef struct gemm_context {
     const void *x, *w;
     void *y;
     char *shared, *slices;
-    const talc_conv2d_problem *epilogue;
+    const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
 } gemm_context;
 
@@ -389,9 +390,42 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t mad
         for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
             char *at = y_at(c, b, b->n + image, made, b->row + row);
             talc_cpu_conv2d_epilogue(
-                c->epilogue, b->g * g->made + made, whole ? b->rows * b->columns : b->columns, at,
+                c->problem, b->g * g->made + made, whole ? b->rows * b->columns : b->columns, at,
                 c->arguments->bias,
                 talc_cpu_at(g->dtype, c->arguments->residual, (at - (char *)c->y) / size));
+        }
+}
+
+/* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind them. */
+#define SPOILT(constant, suffix, T, A)                                                             \
+    TALC_TARGET_CLONES                                                                             \
+    static bool spoilt_##suffix(const T *sums, int64_t count)                                      \
+    {                                                                                              \
+        int found = 0;                                                                             \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            found |= sums[i] != sums[i];                                                           \
+        return found != 0;                                                                         \
+    }
+
+TALC_CPU_FLOATS(SPOILT)
+
+/* Makes what is NaN in the block's part of a plane of dx again. */
+static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
+    const int64_t column = b->column * g->w_phases, row = b->row * g->h_phases;
+    const int64_t columns = talc_smaller(b->columns * g->w_phases, g->W - column);
+    const int64_t rows = talc_smaller(b->rows * g->h_phases, g->H - row);
+    for (int64_t image = 0; image < b->images; image++)
+        for (int64_t i = 0; i < rows; i++) {
+            char *dx = y_at(c, b, b->n + image, made, row + i);
+            const int64_t plane = (dx - (char *)c->y) / size / g->W / g->H;
+            for (int64_t j = 0; j < columns; j++)
+                if (isnan(talc_cpu_load(g->dtype, dx, j)))
+                    talc_cpu_store(g->dtype, dx, j,
+                                   talc_cpu_conv2d_grad_pixel(c->problem, c->arguments, plane,
+                                                              row + i, column + j));
         }
 }
 
@@ -545,9 +579,17 @@ static void gemm_task(void *context, int64_t task, int worker)
                              of_panel + phase * count * plan->phase * size);
                 tile.terms += plan->summed * taps;
             }
-            for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
+            if (from + summed < g->summed)
+                continue;
+            const bool input = c->problem->direction == TALC_GRAD_INPUT;
+            const bool spoilt =
+                input && TALC_CPU_VALUE(g->dtype, spoilt,
+                                        ((const void *)of_panel, phases * count * plan->phase));
+            for (int64_t i = 0; i < count; i++) {
                 store_plane(c, &b, i, count, of_panel, made + i);
-                if (c->epilogue != NULL)
+                if (spoilt)
+                    mend_plane(c, &b, made + i);
+                else if (!input && talc_cpu_conv2d_has_epilogue(c->problem))
                     finish_plane(c, &b, made + i);
             }
         }
@@ -581,7 +623,7 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
 
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                               const void *x, const void *w, void *y, void *workspace,
-                              size_t workspace_bytes, const talc_conv2d_problem *epilogue,
+                              size_t workspace_bytes, const talc_conv2d_problem *problem,
                               const talc_conv2d_arguments *arguments)
 {
     write_terms(gemm, plan, workspace);
@@ -595,7 +637,7 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
         .y = y,
         .shared = (char *)workspace + plan->terms_bytes,
         .slices = (char *)workspace + plan->terms_bytes + plan->shared_bytes,
-        .epilogue = epilogue,
+        .problem = problem,
         .arguments = arguments,
     };
     const size_t all = plan->terms_bytes + plan->shared_bytes;

@@ -87,5 +87,5 @@ talc_status talc_cpu_conv2d_implicit_gemm_run(talc_device *device, const void *p
     forward phase;
     const talc_cpu_gemm gemm = forward_of(p, &phase);
     return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), a->x, a->w, a->y, a->base.workspace,
-                             plan->workspace, talc_cpu_conv2d_has_epilogue(p) ? p : NULL, a);
+                             plan->workspace, p, a);
 }

@@ -362,8 +362,8 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
         input_phases phases;
         const talc_cpu_gemm gemm = input_of(p, &phases);
         return talc_cpu_gemm_run(&gemm, talc_plan_own(plan), arguments->dy, arguments->w,
-                                 arguments->dx, arguments->base.workspace, plan->workspace, NULL,
-                                 NULL);
+                                 arguments->dx, arguments->base.workspace, plan->workspace, p,
+                                 arguments);
     }
     const weight_plan *own = talc_plan_own(plan);
     const size_t partial = talc_cpu_partial_bytes(&own->partial);

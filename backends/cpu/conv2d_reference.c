@@ -4,9 +4,8 @@
 ///                             x'[n, g*C/groups + ic, oh*stride_h - top + kh*dilation_h, ow*stride_w - left + kw*dilation_w]
 ///                             * w[oc, ic, kh, kw] ),      g = oc / (OC / groups)
 ///
-/// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. Padding with zeros skips the taps that
-/// fall outside, so a weight over padding never counts. A task is one row of one output plane. The gradients
-/// stand in conv2d_reference_gradient.c.
+/// x [N, C, H, W], w [OC, C/groups, KH, KW], b [OC], r and y [N, OC, OH, OW]. A weight over zeros of the padding is multiplied by
+/// them. A task is one row of one output plane. The gradients stand in conv2d_reference_gradient.c.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
@@ -29,12 +28,13 @@ typedef struct reference_context {
             for (int64_t kh = 0; kh < KH; kh++) {                                                  \
                 const int64_t ih = talc_window_source(                                             \
                     p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, H);       \
-                for (int64_t kw = 0; kw < KW && ih >= 0; kw++) {                                   \
+                for (int64_t kw = 0; kw < KW; kw++) {                                              \
                     const int64_t iw = talc_window_source(                                         \
                         p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, W);  \
-                    if (iw >= 0)                                                                   \
-                        sum += (double)x[((g * IC + ic) * H + ih) * W + iw] *                      \
-                               (double)w[((oc * IC + ic) * KH + kh) * KW + kw];                    \
+                    const bool inside = ih >= 0 && iw >= 0;                                        \
+                    const double pixel =                                                           \
+                        inside ? (double)x[((g * IC + ic) * H + ih) * W + iw] : 0;                 \
+                    sum += pixel * (double)w[((oc * IC + ic) * KH + kh) * KW + kw];                \
                 }                                                                                  \
             }                                                                                      \
         return sum;                                                                                \

@@ -3,8 +3,9 @@
 ///     dx[n, g*C/groups + ic, ih, iw] = sum over oc of group g, kh, kw of w[oc, ic, kh, kw] * dy[n, oc, oh, ow]
 ///     dw[oc, ic, kh, kw] = sum over n, oh, ow of x[n, g*C/groups + ic, ih, iw] * dy[n, oc, oh, ow]
 ///
-/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Padding is zeros. A task of
-/// work is a row of a plane of dx, or the taps of one input channel in one filter.
+/// where ih = oh*stride_h - top + kh*dilation_h and iw = ow*stride_w - left + kw*dilation_w. Padding is zeros, which dw multiplies
+/// with dy as the forward pass does with w; dx is a sum over the outputs that there are. A task of work is a row of a plane of
+/// dx, or the taps of one input channel in one filter.
 #include "backends/cpu/conv2d_rows.h"
 #include "backends/cpu/element.h"
 #include "backends/cpu/threads.h"
@@ -22,7 +23,7 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
     return start >= 0 && start % stride == 0 && start / stride < outputs ? start / stride : -1;
 }
 
-/* One pixel of dx, input channel ic of group g: `dy` and `w` are the first of image n and of the group. */
+/* One pixel of dx, input channel ic of group g: `dy` and `w` are the first of image n and of the group. It is over with a NaN. */
 #define PIXEL_SUM(suffix, type)                                                                    \
     static double pixel_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *w,  \
                                      int64_t ic, int64_t ih, int64_t iw)                           \
@@ -31,7 +32,7 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
         double sum = 0;                                                                            \
         for (int64_t kh = 0; kh < KH; kh++) {                                                      \
             const int64_t oh = output_of(ih, kh * p->dilation_h, p->pad_top, p->stride_h, p->OH);  \
-            for (int64_t kw = 0; kw < KW && oh >= 0; kw++) {                                       \
+            for (int64_t kw = 0; kw < KW && oh >= 0 && sum == sum; kw++) {                         \
                 const int64_t ow =                                                                 \
                     output_of(iw, kw * p->dilation_w, p->pad_left, p->stride_w, p->OW);            \
                 for (int64_t oc = 0; oc < OC && ow >= 0; oc++)                                     \
@@ -45,20 +46,25 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
 PIXEL_SUM(f32, float)
 PIXEL_SUM(f64, double)
 
+double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
+                                  int64_t plane, int64_t ih, int64_t iw)
+{
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    const int64_t ic = plane % IC, g = plane / IC % p->groups, n = plane / p->C;
+    const void *dy = talc_cpu_at(p->dtype, a->dy, (n * p->OC + g * OC) * p->OH * p->OW);
+    const void *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
+    return TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw));
+}
+
 static void input_task(void *context, int64_t task, int worker)
 {
     (void)worker;
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
-    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-    const int64_t ih = task % p->H, ic = task / p->H % IC, g = task / p->H / IC % p->groups;
-    const int64_t n = task / p->H / p->C;
-    const void *dy = talc_cpu_at(p->dtype, a->dy, (n * p->OC + g * OC) * p->OH * p->OW);
-    const void *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
     for (int64_t iw = 0; iw < p->W; iw++)
         talc_cpu_store(p->dtype, a->dx, task * p->W + iw,
-                       TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw)));
+                       talc_cpu_conv2d_grad_pixel(p, a, task / p->H, task % p->H, iw));
 }
 
 /* One tap of a filter over one image, added to `sum`: `dy` is the output channel's plane, `x` the input channel's. */
@@ -66,15 +72,14 @@ static void input_task(void *context, int64_t task, int worker)
     static double tap_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *x,    \
                                    int64_t kh, int64_t kw, double sum)                             \
     {                                                                                              \
-        const talc_range rows =                                                                    \
-            talc_window_outputs(kh, p->stride_h, p->pad_top, p->dilation_h, p->OH, p->H);          \
-        const talc_range columns =                                                                 \
-            talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);         \
-        for (int64_t oh = rows.lo; oh < rows.hi; oh++) {                                           \
+        for (int64_t oh = 0; oh < p->OH; oh++) {                                                   \
             const int64_t ih = oh * p->stride_h - p->pad_top + kh * p->dilation_h;                 \
-            for (int64_t ow = columns.lo; ow < columns.hi; ow++)                                   \
-                sum += (double)dy[oh * p->OW + ow] *                                               \
-                       (double)x[ih * p->W + ow * p->stride_w - p->pad_left + kw * p->dilation_w]; \
+            for (int64_t ow = 0; ow < p->OW; ow++) {                                               \
+                const int64_t iw = ow * p->stride_w - p->pad_left + kw * p->dilation_w;            \
+                const bool inside = ih >= 0 && ih < p->H && iw >= 0 && iw < p->W;                  \
+                const double pixel = inside ? (double)x[ih * p->W + iw] : 0;                       \
+                sum += (double)dy[oh * p->OW + ow] * pixel;                                        \
+            }                                                                                      \
         }                                                                                          \
         return sum;                                                                                \
     }

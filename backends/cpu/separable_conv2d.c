@@ -4,7 +4,7 @@
 ///     y[n, oc, oh, ow] = act2( b2[oc] + r[n, oc, oh, ow] + sum over c of w2[oc, c] * m[c] )
 ///
 /// Both sums and m are in float64, and y is rounded once. A task is one row of pixels, of all output channels; BLOCK of these
-/// share each m[c]. Padding with zeros skips the taps that fall outside.
+/// share each m[c]. A weight over zeros of the padding is multiplied by them.
 #include "backends/cpu/activation.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/element.h"
@@ -27,11 +27,11 @@ typedef struct separable_context {
         for (int64_t kh = 0; kh < p->KH; kh++) {                                                   \
             const int64_t ih = talc_window_source(                                                 \
                 p->padding_mode, oh * p->stride_h - p->pad_top + kh * p->dilation_h, p->H);        \
-            for (int64_t kw = 0; kw < p->KW && ih >= 0; kw++) {                                    \
+            for (int64_t kw = 0; kw < p->KW; kw++) {                                               \
                 const int64_t iw = talc_window_source(                                             \
                     p->padding_mode, ow * p->stride_w - p->pad_left + kw * p->dilation_w, p->W);   \
-                if (iw >= 0)                                                                       \
-                    sum += (double)plane[ih * p->W + iw] * (double)w[kh * p->KW + kw];             \
+                const double pixel = ih < 0 || iw < 0 ? 0 : (double)plane[ih * p->W + iw];         \
+                sum += pixel * (double)w[kh * p->KW + kw];                                         \
             }                                                                                      \
         }                                                                                          \
         return talc_cpu_activation(p->activation, sum);                                            \

@@ -243,6 +243,140 @@ Test(conv2d_gradient, every_row_is_exact_in_little_workspace)
     assert_all_freed();
 }
 
+// ---- What is not finite -------------------------------------------------------------------------------------------
+
+/* The sums of a direction over what there is: y and dw multiply the zeros of the padding, dx has no outputs but its own. `first` and
+ * `second` are what the direction reads. */
+static double *sums_of(const talc_conv2d_problem *p, const double *first, const double *second)
+{
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    double *sums = calloc((size_t)(dx_count(p) + dw_count(p) + p->N * p->OC * p->OH * p->OW), 8);
+    cr_assert_not_null(sums);
+    for (int64_t y = 0; y < p->N * p->OC * p->OH * p->OW; y++)
+        for (int64_t t = 0; t < IC * p->KH * p->KW; t++) {
+            const int64_t ow = y % p->OW, oh = y / p->OW % p->OH, oc = y / p->OW / p->OH % p->OC;
+            const int64_t n = y / p->OW / p->OH / p->OC, kw = t % p->KW, kh = t / p->KW % p->KH;
+            const int64_t x = x_index(p, n, oc / OC * IC + t / p->KW / p->KH,
+                                      oh * p->stride_h - p->pad_top + kh * p->dilation_h,
+                                      ow * p->stride_w - p->pad_left + kw * p->dilation_w);
+            const int64_t w = oc * IC * p->KH * p->KW + t;
+            if (p->direction == TALC_FORWARD)
+                sums[y] += (x < 0 ? 0 : first[x]) * second[w];
+            else if (p->direction == TALC_GRAD_WEIGHT)
+                sums[w] += (x < 0 ? 0 : first[x]) * second[y];
+            else if (x >= 0)
+                sums[x] += second[w] * first[y];
+        }
+    return sums;
+}
+
+/* Numbers that differ in neither NaN nor size. */
+static bool same(double got, double due)
+{
+    return isnan(due) ? isnan(got) : got == due;
+}
+
+static void expect_spoilt(const talc_conv2d_problem *p, const double *const values[2],
+                          talc_tensor *const read[2])
+{
+    char text[TALC_CONV2D_TEXT];
+    const unsigned classes = TALC_STRICT | TALC_TF32;
+    talc_conv2d_options options = conv2d_options(p, NULL, NULL);
+    options.precision = classes;
+    talc_conv2d_explanation e;
+    cr_assert(talc_conv2d_explain(tested_device(), p, &options, &e));
+    double *due = sums_of(p, values[0], values[1]);
+    for (int i = 0; i < e.decision.count; i++) {
+        options.algorithm = e.decision.candidates[i].name;
+        if (e.decision.candidates[i].refused)
+            continue;
+        const talc_tensor *y =
+            p->direction == TALC_FORWARD
+                ? talc_conv2d(read[0], read[1], NULL, &options)
+                : talc_conv2d_gradient(p, read[p->direction == TALC_GRAD_INPUT],
+                                       read[p->direction != TALC_GRAD_INPUT], &options);
+        cr_assert(y != NULL, "%s", talc_error_message());
+        double *got = host_doubles(y);
+        for (int64_t j = 0; j < talc_numel(y); j++)
+            cr_assert(same(got[j], due[j]), "%s by %s: element %d is %g instead of %g",
+                      talc_conv2d_problem_text(p, text), options.algorithm, (int)j, got[j], due[j]);
+        free(got);
+    }
+    free(due);
+}
+
+/* In every place that differs of either operand: at its ends, where the padding is, and in the middle. Other numbers are integers. */
+static void expect_nonfinite(talc_conv2d_problem p, talc_direction direction)
+{
+    static const double odd[] = { INFINITY, NAN, -INFINITY };
+    p.direction = direction;
+    const talc_dims dims[] = { TALC_DIMS(p.N, p.C, p.H, p.W),
+                               TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW),
+                               TALC_DIMS(p.N, p.OC, p.OH, p.OW) };
+    const int reads[2] = { direction == TALC_GRAD_INPUT ? 2 : 0,
+                           direction == TALC_GRAD_WEIGHT ? 2 : 1 };
+    int64_t count[2] = { 1, 1 };
+    double *values[2];
+    for (int i = 0; i < 2; i++) {
+        for (int d = 0; d < 4; d++)
+            count[i] *= dims[reads[i]].dim[d];
+        values[i] = calloc((size_t)count[i], sizeof(double));
+        talc_check_fill(values[i], count[i], p.dtype, TALC_CHECK_EXACT, 3, 1, (uint64_t)i);
+    }
+    for (int spoilt = 0; spoilt < 2; spoilt++)
+        for (int i = 0; i < 9; i++) {
+            talc_scope *scope = talc_scope_enter();
+            const int64_t at = i / 3 == 0 ? 0 : i / 3 == 1 ? count[spoilt] - 1 : count[spoilt] / 2;
+            const double was = values[spoilt][at];
+            values[spoilt][at] = odd[i % 3];
+            talc_tensor *read[2];
+            for (int k = 0; k < 2; k++)
+                read[k] = tensor_of(tested_device(), p.dtype, dims[reads[k]], values[k]);
+            expect_spoilt(&p, (const double *const *)values, read);
+            values[spoilt][at] = was;
+            talc_scope_leave(scope);
+        }
+    free(values[0]);
+    free(values[1]);
+}
+
+Test(conv2d_gradient, what_is_not_finite_goes_where_the_sums_say)
+{
+    static const char *const problems[] = {
+        "n1c8h16w16o8k3x3p1x1", "n2c6h13w11o9k3x4s2x3p2x1d2x1g3",
+        "n2c4h7w7o4k3x3p1x1g4", "n1c3h9w8o4k3x3s2x1p1x1_f64",
+        "n1c2h8w9o3k3x3s2x2",   "n1c2h5w3o2k3x3s5x7p9x9g2",
+        "n3c9h5w5o20k4x4p3x3",  "n2c4h6w6o5k1x1s2x2",
+        "n2c5h6w6o5k1x1",       "n1c40h9w9o40k3x3p1x1d2x2",
+    };
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (int direction = TALC_FORWARD; direction <= TALC_GRAD_WEIGHT; direction++)
+            expect_nonfinite(conv2d_parse(problems[i]), (talc_direction)direction);
+    assert_no_failure();
+}
+
+/* One infinite weight: in dx where a window has it over the pixel, and there alone. */
+Test(conv2d_gradient, an_infinite_weight_makes_no_nan)
+{
+    talc_tensor *x = talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 8, 16, 16));
+    talc_tensor *w = talc_ones(tested_device(), TALC_F32, TALC_DIMS(8, 8, 3, 3));
+    cr_assert(talc_fill(
+        talc_slice(talc_slice(talc_select(talc_select(w, 0, 2), 0, 3), 0, 0, 1, 1), 1, 0, 1, 1),
+        INFINITY));
+    talc_require_grad(x, true);
+    const talc_conv2d_options options = { .padding = { 1, 1 } };
+    cr_assert(talc_backward_from(talc_conv2d(x, w, NULL, &options),
+                                 talc_ones(tested_device(), TALC_F32, TALC_DIMS(1, 8, 16, 16))));
+    double *dx = host_doubles(talc_grad(x));
+    int infinite = 0;
+    for (int i = 0; i < 8 * 256; i++) {
+        cr_assert(!isnan(dx[i]), "element %d", i);
+        infinite += isinf(dx[i]) != 0;
+    }
+    cr_assert(infinite == 15 * 15, "%d", infinite);
+    free(dx);
+}
+
 static operands random_operands(const talc_conv2d_problem *p)
 {
     talc_device *device = tested_device();

@@ -1,6 +1,7 @@
 /* Transposed convolutions against what torch.nn.functional.conv_transpose2d 2.x gives in float64 on integers. */
 #include "tests/support/guard.h"
 #include "ops/backend.h"
+#include "tensor/shape.h"
 #include "tensor/storage.h"
 #include "tests/support/hooks.h"
 
@@ -126,6 +127,88 @@ Test(conv_transpose2d, agrees_with_torch)
         }
     assert_no_failure();
     assert_all_freed();
+}
+
+/* Infinite weights, at the ends of the kernel and in the middle, by loops over the elements of x: what no element reaches, also in
+ * the lines that output_padding adds, is the bias alone. */
+static void expect_reached(const transpose_case *c, int64_t infinite, const char *algorithm)
+{
+    talc_conv_transpose2d_options o = c->options;
+    const int64_t groups = o.groups == 0 ? 1 : o.groups, OC = c->y.dim[1] / groups;
+    const int64_t KH = c->w.dim[2], KW = c->w.dim[3], H = c->y.dim[2], W = c->y.dim[3];
+    double weights[64], pixels[64], due[256] = { 0 };
+    for (int64_t i = 0; i < count_of(c->w); i++)
+        weights[i] = i == infinite ? INFINITY : (double)(i % 5) - 2;
+    for (int64_t i = 0; i < count_of(c->x); i++)
+        pixels[i] = (double)(i % 3) + 1;
+    for (int64_t i = 0; i < count_of(c->x) * OC * KH * KW; i++) {
+        const int64_t kw = i % KW, kh = i / KW % KH, oc = i / KW / KH % OC, x = i / KW / KH / OC;
+        const int64_t at_w = x % c->x.dim[3], at_h = x / c->x.dim[3] % c->x.dim[2],
+                      channel = x / c->x.dim[3] / c->x.dim[2] % c->x.dim[1],
+                      n = x / c->x.dim[3] / c->x.dim[2] / c->x.dim[1];
+        const int64_t oh = at_h * (o.stride[0] == 0 ? 1 : o.stride[0]) - o.padding[0] +
+                           kh * (o.dilation[0] == 0 ? 1 : o.dilation[0]);
+        const int64_t ow = at_w * (o.stride[1] == 0 ? 1 : o.stride[1]) - o.padding[1] +
+                           kw * (o.dilation[1] == 0 ? 1 : o.dilation[1]);
+        const int64_t plane = n * groups * OC + channel / (c->x.dim[1] / groups) * OC + oc;
+        if (oh >= 0 && oh < H && ow >= 0 && ow < W)
+            due[(plane * H + oh) * W + ow] +=
+                pixels[x] * weights[((channel * OC + oc) * KH + kh) * KW + kw];
+    }
+    o.algorithm = algorithm;
+    const talc_tensor *x =
+        talc_to(talc_from_host(cpu_device(), TALC_F64, c->x, pixels), tested_device(), TALC_F32);
+    const talc_tensor *w =
+        talc_to(talc_from_host(cpu_device(), TALC_F64, c->w, weights), tested_device(), TALC_F32);
+    const talc_tensor *y = talc_conv_transpose2d(x, w, NULL, &o);
+    if (talc_error_status() == TALC_UNSUPPORTED) {
+        talc_error_clear();
+        return;
+    }
+    cr_assert(y != NULL && talc_shape_equal(talc_dims_of(y), c->y), "%s: %s", c->name,
+              talc_error_message());
+    double *got = host_doubles(y);
+    for (int64_t i = 0; i < talc_numel(y); i++)
+        cr_assert(isnan(due[i]) ? isnan(got[i]) : got[i] == due[i],
+                  "%s by %s, weight %d: element %d is %g instead of %g", c->name, algorithm,
+                  (int)infinite, (int)i, got[i], due[i]);
+    free(got);
+}
+
+Test(conv_transpose2d, infinite_weights_reach_what_they_are_multiplied_for)
+{
+    const transpose_case more[] = {
+        { "output_padding of the stride within the padding",
+          { 4, { 1, 2, 3, 3 } },
+          { 4, { 2, 2, 3, 3 } },
+          { 4, { 1, 2, 4, 4 } },
+          { .dilation = { 2, 2 }, .padding = { 2, 2 }, .output_padding = { 1, 1 } },
+          false,
+          NULL },
+        { "output_padding of the stride beyond the padding",
+          { 4, { 1, 2, 3, 2 } },
+          { 4, { 2, 1, 2, 3 } },
+          { 4, { 1, 1, 6, 6 } },
+          { .dilation = { 3, 3 }, .padding = { 1, 2 }, .output_padding = { 2, 2 } },
+          false,
+          NULL },
+        { "nothing but what is added",
+          { 4, { 1, 1, 1, 1 } },
+          { 4, { 1, 1, 1, 1 } },
+          { 4, { 1, 1, 1, 1 } },
+          { .dilation = { 7, 7 }, .padding = { 3, 3 }, .output_padding = { 6, 6 } },
+          false,
+          NULL },
+    };
+    const talc_algorithm *rows = tested_device()->backend->conv2d;
+    for (int i = 0; i < 7; i++) {
+        const transpose_case *c = i < 4 ? case_at(i) : &more[i - 4];
+        const int64_t count = count_of(c->w);
+        for (const talc_algorithm *row = rows; row->name != NULL; row++)
+            for (int place = 0; place < 3; place++)
+                expect_reached(c, place == 0 ? 0 : place == 1 ? count - 1 : count / 2, row->name);
+    }
+    assert_no_failure();
 }
 
 Test(conv_transpose2d, views_and_no_images)

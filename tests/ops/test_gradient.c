@@ -186,6 +186,10 @@ F(f_conv2d_sigmoid, talc_conv2d(x[0], x[1], x[2],
 F(f_conv2d_relu,
   talc_conv2d(x[0], x[1], x[2], &(talc_conv2d_options){ .activation = TALC_ACTIVATION_RELU }))
 F(f_transpose, talc_conv_transpose2d(x[0], x[1], NULL, NULL))
+F(f_transpose_reached,
+  TRANSPOSE(.dilation = { 3, 2 }, .padding = { 1, 2 }, .output_padding = { 2, 1 }))
+F(f_transpose_nothing,
+  TRANSPOSE(.dilation = { 7, 7 }, .padding = { 3, 3 }, .output_padding = { 6, 6 }))
 F(f_transpose_strided,
   TRANSPOSE(.stride = { 2, 3 }, .padding = { 1, 2 }, .output_padding = { 1, 2 }))
 F(f_transpose_groups,
@@ -341,6 +345,18 @@ Test(gradient, every_op_agrees_with_central_differences)
           0.5 },
         { "conv2d, relu", f_conv2d_relu, 3, { D(2, 2, 4, 3), D(3, 2, 2, 2), D(3) }, 0.1, 1 },
         { "conv_transpose2d", f_transpose, 2, { D(2, 3, 3, 4), D(3, 2, 2, 3) }, -2, 2 },
+        { "conv_transpose2d, output_padding of the stride",
+          f_transpose_reached,
+          3,
+          { D(1, 2, 3, 2), D(2, 1, 2, 3), D(1) },
+          -2,
+          2 },
+        { "conv_transpose2d, nothing reached",
+          f_transpose_nothing,
+          3,
+          { D(1, 1, 1, 1), D(1, 1, 1, 1), D(1) },
+          -2,
+          2 },
         { "conv_transpose2d, strided",
           f_transpose_strided,
           3,

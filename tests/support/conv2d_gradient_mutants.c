@@ -30,6 +30,10 @@ const conv2d_gradient_mutant conv2d_gradient_mutants[] = {
       TALC_CHECK_ADJOINT },
     { GRADIENT_ZERO_WEIGHTS, "zero weights", "weights of 0 are skipped, over an infinity too",
       "n1c3h7w6o4k3x3p1x1_dx", TALC_CHECK_INFINITY },
+    { GRADIENT_SPREADS, "spreads", "weights are multiplied by zeros around dy",
+      "n1c3h7w6o4k3x3p1x1_dx", TALC_CHECK_INFINITY },
+    { GRADIENT_SPREADS, "spreads by stride", "the same, behind the last window",
+      "n1c3h8w6o4k3x3s2x2_dx", TALC_CHECK_NAN },
     { GRADIENT_HALF_SUM, "half sum", "sums rounded to 11 bits", "n1c4h7w6o9k3x3p1x1_dx",
       TALC_CHECK_RANDOM },
     { GRADIENT_F64_NARROW, "f64 narrow", "f64 summed in f32", "n1c4h7w6o6k3x3p1x1_f64_dx",
@@ -57,6 +61,8 @@ const conv2d_gradient_mutant conv2d_gradient_mutants[] = {
       TALC_CHECK_CONSTANT },
     { GRADIENT_NAN_ZERO, "NaN as 0", "NaN in dy counts as 0", "n1c3h7w6o4k3x3p1x1_dw",
       TALC_CHECK_NAN },
+    { GRADIENT_SKIPS_PADDING, "skips padding", "dy over the padding is skipped, if infinite too",
+      "n1c3h7w6o4k3x3p1x1_dw", TALC_CHECK_INFINITY },
     { GRADIENT_CLAMPED, "clamped", "operands limited to +-65504", "n1c3h7w6o4k3x3p1x1_dw",
       TALC_CHECK_HUGE },
     { GRADIENT_THREADS, "threads", "with more than 2 threads sums run backwards",
@@ -149,12 +155,12 @@ static void add(const work *k, const place *at)
     const int64_t x = pixel_of(k, at), w = weight_of(k, at);
     const int64_t y =
         (((at->n * p->groups + at->g) * k->OC + at->oc) * p->OH + at->oh) * p->OW + at->ow;
-    if (x < 0)
-        return;
     const bool input = p->direction == TALC_GRAD_INPUT, forward = p->direction == TALC_FORWARD;
+    if (x < 0 && (input || is(GRADIENT_SKIPS_PADDING)))
+        return;
     void *result = forward ? k->a.y : input ? k->a.dx : k->a.dw;
     const int64_t i = forward ? y : input ? x : w;
-    const double one = forward || !input ? load(p->dtype, k->a.x, x) : load(p->dtype, k->a.w, w);
+    const double one = x < 0 ? 0 : load(p->dtype, input ? k->a.w : k->a.x, input ? w : x);
     const double other = forward ? load(p->dtype, k->a.w, w) : load(p->dtype, k->a.dy, y);
     if (is(GRADIENT_ZERO_WEIGHTS) && input && one == 0)
         return;
@@ -174,6 +180,28 @@ static void each_product(const work *k, place *at)
                         at->ic = t / p->KW / p->KH;
                         add(k, at);
                     }
+}
+
+/* Every weight, times a zero in place of the output that its tap would reach a pixel from. */
+static void spread(const work *k)
+{
+    const talc_conv2d_problem *p = &k->p;
+    for (int64_t i = 0; i < p->N * p->C * p->H * p->W; i++)
+        for (int64_t t = 0; t < k->OC * p->KH * p->KW; t++) {
+            const int64_t c = i / p->W / p->H % p->C;
+            const int64_t down = i / p->W % p->H + p->pad_top - t / p->KW % p->KH * p->dilation_h;
+            const int64_t across = i % p->W + p->pad_left - t % p->KW * p->dilation_w;
+            const bool inside = down >= 0 && down / p->stride_h < p->OH && across >= 0 &&
+                                across / p->stride_w < p->OW;
+            const place at = { .g = c / k->IC,
+                               .oc = t / p->KW / p->KH,
+                               .ic = c % k->IC,
+                               .kh = t / p->KW % p->KH,
+                               .kw = t % p->KW };
+            if (!inside && down % p->stride_h == 0 && across % p->stride_w == 0)
+                store(p->dtype, k->a.dx, i,
+                      load(p->dtype, k->a.dx, i) + 0 * load(p->dtype, k->a.w, weight_of(k, &at)));
+        }
 }
 
 // ---- The row ------------------------------------------------------------------------------------------------
@@ -224,6 +252,8 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
         place at = { .n = backwards ? p->N - 1 - i : i };
         each_product(&k, &at);
     }
+    if (is(GRADIENT_SPREADS) && p->direction == TALC_GRAD_INPUT)
+        spread(&k);
     if (is(GRADIENT_WRITES_DY) && p->direction != TALC_FORWARD)
         store(p->dtype, (void *)(uintptr_t)k.a.dy, 0, 0.125);
     return TALC_OK;

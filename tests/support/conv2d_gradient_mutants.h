@@ -28,6 +28,8 @@ typedef enum gradient_mistake {
     GRADIENT_CLAMPED,
     GRADIENT_THREADS,
     GRADIENT_WRITES_PAST,
+    GRADIENT_SPREADS,
+    GRADIENT_SKIPS_PADDING,
     GRADIENT_MISTAKES
 } gradient_mistake;
 

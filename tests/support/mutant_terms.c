@@ -204,6 +204,16 @@ static double zero_tap(const mutant_work *k, const mutant_place *at)
                       at->ow * p->stride_w - p->pad_left + p->KW * p->dilation_w);
 }
 
+/* Whether the padding of zeros is under term t. */
+static bool over_padding(const mutant_work *k, const mutant_place *at, int64_t t)
+{
+    const talc_conv2d_problem *p = &k->p;
+    const int64_t kh = t / p->KW % p->KH, kw = t % p->KW;
+    const int64_t h = at->oh * p->stride_h - p->pad_top + kh * p->dilation_h,
+                  w = at->ow * p->stride_w - p->pad_left + kw * p->dilation_w;
+    return p->padding_mode == TALC_PADDING_ZEROS && (h < 0 || h >= p->H || w < 0 || w >= p->W);
+}
+
 /* The sum of the output in column `j` of the tile; `slot` of the workspace holds it meanwhile. */
 static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, int64_t slot)
 {
@@ -220,6 +230,8 @@ static double sum_of(const mutant_work *k, const mutant_place *at, int64_t j, in
             sum = 0;
         if (mutant_is(MUTANT_TAP_TWICE) && i == 0)
             sum = plus(k, sum, x, w);
+        if (mutant_is(MUTANT_PADDING_SKIPPED) && over_padding(k, at, t))
+            continue;
         if (!lost(k, at, t))
             sum = plus(k, sum, x, w);
     }

@@ -76,6 +76,8 @@
     X(MUTANT_INFINITY, "infinity", "infinity in x counts as the largest number")                   \
     X(MUTANT_ZERO_WEIGHTS, "zero weights", "weights of 0 are skipped, over an infinity too")       \
     X(MUTANT_ZERO_IMAGE, "zero image", "elements of x that are 0 are skipped, under a NaN too")    \
+    X(MUTANT_PADDING_SKIPPED, "padding skipped",                                                   \
+      "weights over zeros of the padding are skipped, if infinite too")                            \
     X(MUTANT_NAN_WEIGHT, "NaN weight", "NaN in w counts as 0")                                     \
     X(MUTANT_NAN_BIAS, "NaN bias", "NaN in bias counts as 0")                                      \
     X(MUTANT_NAN_RESIDUAL, "NaN residual", "NaN in residual counts as 0")                          \
