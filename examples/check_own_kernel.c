@@ -35,8 +35,8 @@ static talc_status run(talc_device *device, const void *problem, const talc_plan
             const int64_t kw = k % p->KW, kh = k / p->KW % p->KH, ic = k / p->KW / p->KH;
             const int64_t ih = oh * p->stride_h - top + kh * p->dilation_h;
             const int64_t iw = ow * p->stride_w - p->pad_left + kw * p->dilation_w;
-            if (ih >= 0 && ih < p->H && iw >= 0 && iw < p->W)
-                sum += x[((c + ic) * p->H + ih) * p->W + iw] * w[oc * K + k];
+            const bool inside = ih >= 0 && ih < p->H && iw >= 0 && iw < p->W;
+            sum += (inside ? x[((c + ic) * p->H + ih) * p->W + iw] : 0) * w[oc * K + k];
         }
         ((float *)a->y)[at] = sum;
     }
