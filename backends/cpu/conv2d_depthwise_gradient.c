@@ -173,16 +173,16 @@ static void weight_task(void *context, int64_t task, int worker)
     for (int64_t n = images.lo; n < images.hi; n++) {
         const void *dy = talc_cpu_at(p->dtype, c->arguments->dy, (n * p->OC + oc) * p->OH * p->OW);
         const void *x = talc_cpu_at(p->dtype, c->arguments->x, (n * p->C + oc / M) * p->H * p->W);
-        bool finite = c->every_is_read;
+        double zeros = 0; /* times the sums */
         for (int64_t tap = 0; tap < taps; tap++) {
             const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
             double sum = n == images.lo ? 0 : talc_cpu_load(p->dtype, dw, tap);
             if (place.columns.lo < place.columns.hi)
                 sum += TALC_CPU_VALUE(p->dtype, tap_sum, (p, &place, dy, x));
-            finite = finite && isfinite(sum);
+            zeros += 0 * sum;
             talc_cpu_store(p->dtype, dw, tap, sum);
         }
-        for (int64_t tap = 0; tap < taps && !finite; tap++) {
+        for (int64_t tap = 0; tap < taps && !(c->every_is_read && zeros == 0); tap++) {
             const tap_place place = place_of(p, tap / p->KW, tap % p->KW);
             talc_cpu_store(p->dtype, dw, tap,
                            talc_cpu_load(p->dtype, dw, tap) + outside_sum(p, &place, dy));

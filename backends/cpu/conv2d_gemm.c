@@ -399,7 +399,7 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t mad
 /* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind them. */
 #define SPOILT(constant, suffix, T, A)                                                             \
     TALC_TARGET_CLONES                                                                             \
-    static bool spoilt_##suffix(const T *sums, int64_t count)                                      \
+    static bool is_spoilt_##suffix(const T *sums, int64_t count)                                   \
     {                                                                                              \
         int found = 0;                                                                             \
         for (int64_t i = 0; i < count; i++)                                                        \
@@ -544,6 +544,7 @@ static void gemm_task(void *context, int64_t task, int worker)
     const int64_t place = task / plan->made_blocks;
     const gemm_block b = block_of(c, place, task % plan->made_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
+    const bool input = c->problem->direction == TALC_GRAD_INPUT;
     const int64_t panels = talc_ceil_div(b.made_count, c->kernels->rows[TALC_CPU_VECTORS]);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
     char *own = one + one_of(g, plan) * size;
@@ -569,23 +570,22 @@ static void gemm_task(void *context, int64_t task, int worker)
                 w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
             char *of_panel =
                 sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
+            bool spoilt = false;
             for (int64_t phase = 0; phase < phases; phase++) {
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
                 tile.count = summed * taps;
                 fetch_panel(c, of_next, count,
                             (talc_range){ phase * next / phases, (phase + 1) * next / phases });
-                add_products(c, &b, summed, count, &tile, patch,
-                             of_panel + phase * count * plan->phase * size);
+                char *of_phase = of_panel + phase * count * plan->phase * size;
+                add_products(c, &b, summed, count, &tile, patch, of_phase);
                 tile.terms += plan->summed * taps;
+                if (input && taps > 0 && from + summed == g->summed)
+                    spoilt = TALC_CPU_VALUE(g->dtype, is_spoilt,
+                                            ((const void *)of_phase, count * plan->phase)) ||
+                             spoilt;
             }
-            if (from + summed < g->summed)
-                continue;
-            const bool input = c->problem->direction == TALC_GRAD_INPUT;
-            const bool spoilt =
-                input && TALC_CPU_VALUE(g->dtype, spoilt,
-                                        ((const void *)of_panel, phases * count * plan->phase));
-            for (int64_t i = 0; i < count; i++) {
+            for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
                 store_plane(c, &b, i, count, of_panel, made + i);
                 if (spoilt)
                     mend_plane(c, &b, made + i);

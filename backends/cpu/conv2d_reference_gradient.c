@@ -46,14 +46,22 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
 PIXEL_SUM(f32, float)
 PIXEL_SUM(f64, double)
 
+/* What the pixels of plane n * C + channel are summed from. */
+static void operands_of(const talc_conv2d_problem *p, const talc_conv2d_arguments *a, int64_t plane,
+                        const void **dy, const void **w)
+{
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    const int64_t g = plane / IC % p->groups, n = plane / p->C;
+    *dy = talc_cpu_at(p->dtype, a->dy, (n * p->OC + g * OC) * p->OH * p->OW);
+    *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
+}
+
 double talc_cpu_conv2d_grad_pixel(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
                                   int64_t plane, int64_t ih, int64_t iw)
 {
-    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
-    const int64_t ic = plane % IC, g = plane / IC % p->groups, n = plane / p->C;
-    const void *dy = talc_cpu_at(p->dtype, a->dy, (n * p->OC + g * OC) * p->OH * p->OW);
-    const void *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
-    return TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw));
+    const void *dy, *w;
+    operands_of(p, a, plane, &dy, &w);
+    return TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, plane % (p->C / p->groups), ih, iw));
 }
 
 static void input_task(void *context, int64_t task, int worker)
@@ -62,9 +70,12 @@ static void input_task(void *context, int64_t task, int worker)
     const reference_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
+    const int64_t IC = p->C / p->groups, ic = task / p->H % IC, ih = task % p->H;
+    const void *dy, *w;
+    operands_of(p, a, task / p->H, &dy, &w);
     for (int64_t iw = 0; iw < p->W; iw++)
         talc_cpu_store(p->dtype, a->dx, task * p->W + iw,
-                       talc_cpu_conv2d_grad_pixel(p, a, task / p->H, task % p->H, iw));
+                       TALC_CPU_VALUE(p->dtype, pixel_sum, (p, dy, w, ic, ih, iw)));
 }
 
 /* One tap of a filter over one image, added to `sum`: `dy` is the output channel's plane, `x` the input channel's. */
@@ -72,14 +83,19 @@ static void input_task(void *context, int64_t task, int worker)
     static double tap_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *x,    \
                                    int64_t kh, int64_t kw, double sum)                             \
     {                                                                                              \
-        for (int64_t oh = 0; oh < p->OH; oh++) {                                                   \
+        const talc_range inside =                                                                  \
+            talc_window_outputs(kw, p->stride_w, p->pad_left, p->dilation_w, p->OW, p->W);         \
+        for (int64_t oh = 0; oh < p->OH; oh++, dy += p->OW) {                                      \
             const int64_t ih = oh * p->stride_h - p->pad_top + kh * p->dilation_h;                 \
-            for (int64_t ow = 0; ow < p->OW; ow++) {                                               \
-                const int64_t iw = ow * p->stride_w - p->pad_left + kw * p->dilation_w;            \
-                const bool inside = ih >= 0 && ih < p->H && iw >= 0 && iw < p->W;                  \
-                const double pixel = inside ? (double)x[ih * p->W + iw] : 0;                       \
-                sum += (double)dy[oh * p->OW + ow] * pixel;                                        \
-            }                                                                                      \
+            const bool in_image = ih >= 0 && ih < p->H;                                            \
+            const int64_t lo = in_image ? inside.lo : p->OW, hi = in_image ? inside.hi : p->OW;    \
+            for (int64_t ow = 0; ow < lo; ow++)                                                    \
+                sum += (double)dy[ow] * 0;                                                         \
+            for (int64_t ow = lo; ow < hi; ow++)                                                   \
+                sum += (double)dy[ow] *                                                            \
+                       (double)x[ih * p->W + ow * p->stride_w - p->pad_left + kw * p->dilation_w]; \
+            for (int64_t ow = hi; ow < p->OW; ow++)                                                \
+                sum += (double)dy[ow] * 0;                                                         \
         }                                                                                          \
         return sum;                                                                                \
     }
