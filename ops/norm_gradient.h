@@ -23,20 +23,17 @@ static inline TALC_HOST_DEVICE talc_norm_gradient talc_norm_gradient_of(double m
                                                                         double scale, double g,
                                                                         double product, double M)
 {
-    const double NEAR = 1024, MOST = 0x1p100;
-    double power = 1;
-    if (!(rstd >= 1 / NEAR && rstd <= NEAR)) {
-        const double capped = fmin(rstd, 0x1p126);
-        const uint64_t EXPONENT = (uint64_t)0x7FF << 52;
-        uint64_t bits;
+    const double NEAR = 1024, MOST = 0x1p100, capped = fmin(rstd, 0x1p126);
+    const uint64_t ONE = (uint64_t)0x3FF << 52, EXPONENT = (uint64_t)0x7FF << 52;
+    uint64_t bits = ONE;
+    if (!(rstd >= 1 / NEAR && rstd <= NEAR) && capped * fabs(mu) < MOST && capped >= 0x1p-1022)
         memcpy(&bits, &capped, sizeof bits);
-        bits &= EXPONENT;
-        memcpy(&power, &bits, sizeof bits);
-        /* Else nothing is normalised, or data that do not differ from mu. */
-        power = power > 0 && power * fabs(mu) < MOST ? power : 1;
-    }
+    const uint64_t power_bits = bits & EXPONENT, inverse_bits = 2 * ONE - power_bits;
+    double power, inverse;
+    memcpy(&power, &power_bits, sizeof power);
+    memcpy(&inverse, &inverse_bits, sizeof inverse);
     const talc_norm_gradient of = { power, mu * power,
-                                    -(scale * (rstd / power)) * (rstd * (product / M)),
+                                    -(scale * (rstd * inverse)) * (rstd * (product / M)),
                                     -scale * (g / M) };
     return of;
 }

@@ -192,8 +192,11 @@ static __device__ gradient_part<uint32_t> part_of(const gradient_plan<T> &p, int
 /* Values that a thread of the two kernels of parts has in flight. */
 template <int COUNT> constexpr int FEW = COUNT > 1 ? 2 : 4;
 
+/* Blocks of these that a multiprocessor is to have registers for. */
+template <typename T> constexpr int LEAST_BLOCKS = sizeof(T) > sizeof(float) ? 3 : 4;
+
 template <typename T, int COUNT, bool ACTIVATES>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T>)
     gradient_of_parts(const gradient_plan<T> p, divisor<uint32_t> length)
 {
     __shared__ gradient_sums shared[BLOCK / WARP];
@@ -206,7 +209,7 @@ static __global__ void __launch_bounds__(BLOCK)
 }
 
 template <typename T, int COUNT, bool ACTIVATES>
-static __global__ void __launch_bounds__(BLOCK)
+static __global__ void __launch_bounds__(BLOCK, LEAST_BLOCKS<T>)
     gradient_of_input(const gradient_plan<T> p, const T *from, divisor<uint32_t> length)
 {
     __shared__ gradient_sums shared[BLOCK / WARP];

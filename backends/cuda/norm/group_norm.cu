@@ -241,7 +241,6 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
         const int64_t offset = row * p.of.plane + begin;
         const int64_t length = min(p.of.length, p.of.plane - begin);
         const channels_at<T> at(p, row, begin);
-        const double mean = p.of.mean[row];
         /* visit(place among those in flight, offset, x, dy) of each vector of the thread. */
         const auto for_part = [&](auto visit) {
             for (int64_t i = thread * COUNT; i < length; i += threads * COUNT * IN_FLIGHT) {
@@ -264,7 +263,8 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
             for (int64_t k = threadIdx.x; k < p.of.parts_of_channel; k += BLOCK)
                 sum.join(p.sums[row * p.of.parts_of_channel + k]);
         else
-            for_part([&](int64_t i, const vec<T, COUNT> &x, const vec<T, COUNT> &dy) {
+            for_part([&, mean = p.of.mean[row]](int64_t i, const vec<T, COUNT> &x,
+                                                const vec<T, COUNT> &dy) {
                 for_vector<COUNT>(p, at, (uint32_t)i, [&](int e, int64_t c) {
                     const double weight = p.of.weight == NULL ? 1 : (double)p.of.weight[c];
                     const double g = (double)dy.of[e] * weight;
@@ -281,8 +281,8 @@ static __global__ void __launch_bounds__(BLOCK) gradient_of_rows(const rows_plan
             continue;
         }
         const double rstd = p.of.rstd[row];
-        talc_norm_gradient of =
-            talc_norm_gradient_of(mean, rstd, rstd, sum.g, sum.product, (double)p.of.plane);
+        talc_norm_gradient of = talc_norm_gradient_of(p.of.mean[row], rstd, rstd, sum.g,
+                                                      sum.product, (double)p.of.plane);
         of = talc_norm_gradient_rounded(of, (double)(T)of.mean);
         const T by_dy = (T)rstd, power = (T)of.power, near = (T)of.mean, by_x = (T)of.by_x,
                 shift = (T)of.shift;
