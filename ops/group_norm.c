@@ -155,13 +155,15 @@ static talc_tensor *normalised(const char *op, const operands *o, talc_group_nor
 {
     const talc_norm_options defaults = { 0 };
     options = options == NULL ? &defaults : options;
+    const bool empty = talc_numel(o->x) == 0;
+    if (empty) /* any number of groups divides no channels, and would be too large a factor */
+        p->N = 0;
     talc_choice choice;
     if (!read_options(op, options, p) ||
         !talc_choose(&choice, OP, o->x->device, o->x->device->backend->group_norm, p,
                      options->algorithm, 0))
         return NULL;
-    const bool empty = talc_numel(o->x) == 0;
-    const talc_dims rows = TALC_DIMS(empty ? 0 : p->N * p->groups);
+    const talc_dims rows = TALC_DIMS(p->N * p->groups);
     talc_tensor *y = talc_tensor_new(OP, o->x->device, p->dtype, talc_dims_of(o->x));
     talc_tensor *mean = NULL, *rstd = NULL;
     talc_observer *observer = talc_observe_pause();

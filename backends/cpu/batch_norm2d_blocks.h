@@ -27,12 +27,14 @@ typedef struct talc_cpu_blocks {
     int64_t blocks;
 } talc_cpu_blocks;
 
-/* With at least `part` values of a channel, where there are as many images. */
+/* With at least `part` values of a channel, where there are as many images. Without values there are no
+ * blocks, whose extents are then 1. */
 static inline talc_cpu_blocks talc_cpu_blocks_of(const talc_batch_norm2d_problem *p, int64_t part)
 {
-    const int64_t plane = p->H * p->W, length = talc_smaller(plane, BLOCK_VALUES);
-    const int64_t images = talc_smaller(p->N, talc_larger(1, part / length));
-    const int64_t channels = talc_smaller(p->C, talc_larger(1, BLOCK_VALUES / (images * length)));
+    const int64_t plane = p->H * p->W, length = talc_between(plane, 1, BLOCK_VALUES);
+    const int64_t images = talc_between(part / length, 1, talc_larger(p->N, 1));
+    const int64_t channels =
+        talc_between(BLOCK_VALUES / (images * length), 1, talc_larger(p->C, 1));
     const int64_t segments = talc_ceil_div(plane, length);
     const int64_t channel_blocks = talc_ceil_div(p->C, channels);
     const int64_t parts = talc_ceil_div(p->N, images) * segments;
