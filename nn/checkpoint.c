@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -21,6 +22,9 @@
 static const char *const BESIDES = "optimizer.";
 
 enum { TEXT = 512 };
+
+/* So that every count is a double, as formulas have it, and counts on. */
+static const int64_t MOST_STEPS = INT64_C(1) << 53;
 
 // ---- Records as text ----------------------------------------------------------------------------------------
 //
@@ -144,26 +148,52 @@ static bool run_fits(const char *who, const run_state *run)
                   "%s: progress of epoch %" PRId64 ", batch %" PRId64 " and step %" PRId64
                   " must not be negative",
                   who, run->epoch, run->batch, run->steps);
+    else if (run->epoch > MOST_STEPS || run->batch > MOST_STEPS || run->steps > MOST_STEPS)
+        talc_fail(TALC_TOO_LARGE,
+                  "%s: progress of epoch %" PRId64 ", batch %" PRId64 " and step %" PRId64
+                  " must be at most %" PRId64 " each",
+                  who, run->epoch, run->batch, run->steps, MOST_STEPS);
     return !talc_failed();
 }
 
-/* One number; gives where it ends, NULL when it is none. */
+/* A whole number from `low` to `high`; gives where it ends, NULL when it is none. */
+static const char *read_whole(const char *text, int64_t low, int64_t high, int64_t *number)
+{
+    char *end = NULL;
+    if (*text != '-' && (*text < '0' || *text > '9'))
+        return NULL;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    return end == text || errno != 0 || *number < low || *number > high ? NULL : end;
+}
+
+/* One number; gives where it ends, NULL when it is none that the field can hold. */
 static const char *read_number(const char *text, const field *f, void *record)
 {
     void *at = (char *)record + f->offset;
     char *end = NULL;
+    const char *past = NULL;
+    int64_t whole = 0;
     errno = 0;
-    if (f->type == FIELD_DOUBLE)
+    switch (f->type) {
+    case FIELD_DOUBLE:
         *(double *)at = strtod(text, &end);
-    else if (f->type == FIELD_UINT64)
+        return end == text || errno != 0 ? NULL : end;
+    case FIELD_UINT64:
         *(uint64_t *)at = strtoull(text, &end, 10);
-    else if (f->type == FIELD_INT64)
-        *(int64_t *)at = strtoll(text, &end, 10);
-    else if (f->type == FIELD_BOOL)
-        *(bool *)at = strtol(text, &end, 10) != 0;
-    else
-        *(int *)at = (int)strtol(text, &end, 10);
-    return end == text || errno != 0 ? NULL : end;
+        return *text < '0' || *text > '9' || errno != 0 ? NULL : end;
+    case FIELD_INT64:
+        return read_whole(text, INT64_MIN, INT64_MAX, at);
+    case FIELD_BOOL:
+        past = read_whole(text, 0, 1, &whole);
+        *(bool *)at = whole == 1;
+        return past;
+    case FIELD_INT:
+        past = read_whole(text, INT_MIN, INT_MAX, &whole);
+        *(int *)at = past == NULL ? 0 : (int)whole;
+        return past;
+    }
+    return NULL;
 }
 
 /* The record that the file has under `key`; every field has to be there, in order. */
@@ -339,9 +369,11 @@ static bool read_counts(loading *load, const talc_optimized *of, loaded_state *i
                   TALC_SHOWN(load->path), TALC_SHOWN(of->path));
     if (talc_failed() || !talc_to_host(tensor, counts, sizeof counts))
         return false;
-    if (counts[0] < 0)
-        talc_fail(TALC_BAD_FORMAT, "checkpoint_load: '%s': '%s' has had %" PRId64 " steps",
-                  TALC_SHOWN(load->path), TALC_SHOWN(of->path), counts[0]);
+    if (counts[0] < 0 || counts[0] > MOST_STEPS)
+        talc_fail(TALC_BAD_FORMAT,
+                  "checkpoint_load: '%s': '%s' has had %" PRId64
+                  " steps, must be from 0 to %" PRId64,
+                  TALC_SHOWN(load->path), TALC_SHOWN(of->path), counts[0], MOST_STEPS);
     else if (counts[1] != of->group)
         talc_fail(TALC_BAD_ARGUMENT,
                   "checkpoint_load: '%s': '%s' is of group %" PRId64

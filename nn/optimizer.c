@@ -46,9 +46,17 @@ static bool belongs(const char *name, double value, bool has)
     return !talc_failed();
 }
 
+static bool kind_exists(talc_optimizer_kind kind)
+{
+    if ((unsigned)kind >= TALC_OPTIMIZER_COUNT)
+        talc_fail(TALC_BAD_ARGUMENT, "optimizer: kind %d is outside 0..%d", (int)kind,
+                  TALC_OPTIMIZER_COUNT - 1);
+    return !talc_failed();
+}
+
 bool talc_optimizer_in_range(const talc_optimizer_options *o)
 {
-    if (!from_to("lr", o->lr, 0, INFINITY) ||
+    if (!kind_exists(o->kind) || !from_to("lr", o->lr, 0, INFINITY) ||
         !from_to("weight_decay", o->weight_decay, 0, INFINITY) ||
         !from_to("momentum", o->momentum, 0, INFINITY) ||
         !from_to("dampening", o->dampening, 0, 1) || !from_to("beta1", o->beta1, 0, 1) ||
@@ -68,13 +76,8 @@ bool talc_optimizer_in_range(const talc_optimizer_options *o)
 /* Numbers in place of defaults, checked. */
 static bool complete(const talc_optimizer_options *given, talc_optimizer_options *o)
 {
-    if (talc_operand_missing("optimizer", "options", given))
+    if (talc_operand_missing("optimizer", "options", given) || !kind_exists(given->kind))
         return false;
-    if ((unsigned)given->kind >= TALC_OPTIMIZER_COUNT) {
-        talc_fail(TALC_BAD_ARGUMENT, "optimizer: kind %d is outside 0..%d", (int)given->kind,
-                  TALC_OPTIMIZER_COUNT - 1);
-        return false;
-    }
     *o = *given;
     const bool sgd = o->kind == TALC_SGD, rmsprop = o->kind == TALC_RMSPROP;
     const bool adam = o->kind == TALC_ADAM || o->kind == TALC_ADAMW;

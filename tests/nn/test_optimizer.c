@@ -662,9 +662,31 @@ Test(optimizer, a_checkpoint_is_the_same_in_every_locale)
     talc_module_free(module);
 }
 
+/* Bytes of a file with `to` in place of the first `from`; a header, whose size comes first, grows with it. */
+static void write_changed(const char *path, const char *bytes, size_t count, const char *from,
+                          const char *to)
+{
+    const size_t length = strlen(from), put = strlen(to);
+    size_t at = 8;
+    while (at + length <= count && memcmp(bytes + at, from, length) != 0)
+        at++;
+    cr_assert(at + length <= count, "there is no %s", from);
+    char *changed = malloc(count + put);
+    int64_t header;
+    memcpy(&header, bytes, sizeof header);
+    header += (int64_t)(put - length);
+    memcpy(changed, &header, sizeof header);
+    memcpy(changed + 8, bytes + 8, at - 8);
+    memcpy(changed + at, to, put);
+    memcpy(changed + at + put, bytes + at + length, count - at - length);
+    file_write(path, changed, count - length + put);
+    free(changed);
+}
+
 /* What a file says is checked as what a program says. */
 Test(optimizer, a_checkpoint_with_numbers_out_of_range_is_refused)
 {
+#define STEPS_OF_P "steps!\1" /* and a NUL, as an i64 */
     static const struct {
         const char *from, *to, *message;
     } cases[] = {
@@ -675,23 +697,40 @@ Test(optimizer, a_checkpoint_with_numbers_out_of_range_is_refused)
           "progress of epoch 3, batch 14 and step -12345 must not be negative" },
         { "epoch=3 batch=14 ", "epoch=3 batch=-4 ",
           "progress of epoch 3, batch -4 and step 123456 must not be negative" },
+        { "steps=123456", "steps=9223372036854775807",
+          "progress of epoch 3, batch 14 and step 9223372036854775807 must be at most "
+          "9007199254740992 each" },
+        { "epoch=3", "epoch=9007199254740993", "must be at most 9007199254740992 each" },
+        { "batch=14", "batch=9223372036854775808", "'talc.run' is not what talc writes" },
+        { "groups=1", "groups=4294967297", "'talc.run' is not what talc writes" },
+        { "groups=1", "groups=-1", "has -1 groups of parameters, the optimizer 1" },
+        { "groups=1", "groups= 1", "'talc.run' is not what talc writes" },
+        { "seed=", "seed=-", "'talc.run' is not what talc writes" },
+        { "seed=", "seed=99999999999999999999", "'talc.run' is not what talc writes" },
+        { "kind=1", "kind=4294967297", "'talc.optimizer.0' is not what talc writes" },
+        { "kind=1", "kind=9", "optimizer: kind 9 is outside 0..3" },
+        { "kind=1", "kind=-1", "optimizer: kind -1 is outside 0..3" },
+        { "kind=1", "kind=0", "is of sgd, the optimizer is adam" },
+        { "nesterov=0", "nesterov=2", "'talc.optimizer.0' is not what talc writes" },
+        { "kind=0", "kind=4294967296", "'talc.schedule' is not what talc writes" },
+        { "kind=0", "kind=4", "optimizer_schedule: kind 4 is outside 0..3" },
+        { "kind=0", "kind=-1", "optimizer_schedule: kind -1 is outside 0..3" },
+        { "warmup=0", "warmup=-1", "optimizer_schedule: warmup -1 must not be negative" },
+        { STEPS_OF_P, "\xff\xff\xff\xff\xff\xff\xff",
+          "'p' has had 72057594037927935 steps, must be from 0 to 9007199254740992" },
     };
     talc_module *module = one();
     talc_optimizer *optimizer = talc_optimizer_new(
         module,
         &(talc_optimizer_options){ .kind = TALC_ADAM, .lr = 0.5, .beta1 = 0.25, .beta2 = 0.5 });
     optimizer->steps = 123456;
+    memcpy(&optimizer->list[0].steps, STEPS_OF_P, sizeof optimizer->list[0].steps);
     const char *path = file_path("range.safetensors");
     cr_assert(talc_checkpoint_save(path, module, optimizer, &(talc_progress){ 3, 14 }));
     size_t count;
     char *bytes = file_bytes(path, &count);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const size_t length = strlen(cases[i].from);
-        char *at = strstr(bytes + 8, cases[i].from); /* behind the header's size */
-        cr_assert(at != NULL && strlen(cases[i].to) == length, "%s", cases[i].from);
-        memcpy(at, cases[i].to, length);
-        file_write(path, bytes, count);
-        memcpy(at, cases[i].from, length);
+        write_changed(path, bytes, count, cases[i].from, cases[i].to);
         talc_progress progress = { 1, 2 };
         cr_assert(!talc_checkpoint_load(path, module, optimizer, &progress), "%s", cases[i].to);
         cr_assert(strstr(talc_error_message(), cases[i].message) != NULL, "%s",
