@@ -145,7 +145,7 @@ static bool look_at_all(const list *paths, talc_png *all)
 {
     for (size_t i = 0; i < paths->count; i++) {
         talc_png png;
-        if (talc_png_look(WHO, paths->text[i], &png) != TALC_OK)
+        if (talc_png_look(WHO, paths->text[i], TALC_PNG_PIXELS, &png) != TALC_OK)
             return false;
         if (i == 0)
             *all = png;
@@ -161,32 +161,30 @@ static bool look_at_all(const list *paths, talc_png *all)
     return true;
 }
 
-static bool read_grey(const list *paths, const talc_png *all, talc_samples *samples)
+/* Where rows of bytes go. */
+typedef struct planes {
+    uint8_t *image; /* [C,H,W] */
+    int64_t channels, height, width;
+} planes;
+
+static void take_row(void *context, int64_t h, int64_t first, int64_t step, int64_t count,
+                     const uint8_t *pixels)
 {
-    for (int64_t i = 0; i < samples->count; i++)
-        if (talc_png_read(WHO, paths->text[i], all, 1,
-                          samples->pixels + i * samples->image_bytes) != TALC_OK)
-            return false;
-    return true;
+    const planes *to = context;
+    for (int64_t c = 0; c < to->channels; c++) {
+        uint8_t *row = to->image + (c * to->height + h) * to->width + first;
+        for (int64_t i = 0; i < count; i++)
+            row[i * step] = pixels[i * to->channels + c];
+    }
 }
 
-/* [H,W,3] as it is read becomes [3,H,W]. */
-static bool read_rgb(const list *paths, const talc_png *all, talc_samples *samples)
+static bool read_images(const list *paths, const talc_png *all, talc_samples *samples)
 {
-    uint8_t *read = talc_memory_new((size_t)samples->image_bytes, WHO);
-    if (read == NULL)
-        return false;
-    const int64_t plane = all->height * all->width;
-    for (int64_t i = 0; i < samples->count; i++) {
-        if (talc_png_read(WHO, paths->text[i], all, 3, read) != TALC_OK)
-            break;
-        uint8_t *image = samples->pixels + i * samples->image_bytes;
-        for (int64_t p = 0; p < plane; p++)
-            for (int64_t c = 0; c < 3; c++)
-                image[c * plane + p] = read[p * 3 + c];
-    }
-    talc_memory_free(read);
-    return !talc_failed();
+    planes to = { samples->pixels, samples->dims.dim[0], all->height, all->width };
+    for (int64_t i = 0; i < samples->count; i++, to.image += samples->image_bytes)
+        if (talc_png_read(WHO, paths->text[i], all, (int)to.channels, take_row, &to) != TALC_OK)
+            return false;
+    return true;
 }
 
 static bool name_classes(const listing *l, talc_samples *samples)
@@ -216,8 +214,7 @@ static talc_samples *read_all(const listing *l)
                                              TALC_DIMS(all.color ? 3 : 1, all.height, all.width));
     if (samples == NULL)
         return NULL;
-    if (name_classes(l, samples) &&
-        (all.color ? read_rgb(&l->paths, &all, samples) : read_grey(&l->paths, &all, samples)))
+    if (name_classes(l, samples) && read_images(&l->paths, &all, samples))
         return samples;
     talc_samples_release(samples);
     return NULL;

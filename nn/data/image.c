@@ -21,6 +21,9 @@ static bool options_fit(const talc_image_options *o)
         talc_fail(TALC_BAD_ARGUMENT,
                   "%s: height %" PRId64 " and width %" PRId64 " must be at least 0", WHO, o->height,
                   o->width);
+    else if (o->pixels < 0)
+        talc_fail(TALC_BAD_ARGUMENT, "%s: pixels %" PRId64 " must be at least 1, or 0 for 2^28",
+                  WHO, o->pixels);
     for (int c = 0; c < 3; c++)
         if (!isfinite(o->mean[c]) || !isfinite(o->deviation[c]) || o->deviation[c] < 0)
             talc_fail(TALC_BAD_ARGUMENT,
@@ -42,15 +45,31 @@ static bool image_fits(const char *path, const talc_png *png, const talc_image_o
     return !talc_failed();
 }
 
-/* From [H,W,C] bytes to [C,H,W]. */
-static void normalise(const uint8_t *pixels, int64_t plane, int channels,
-                      const talc_image_options *o, float *elements)
+/* Where rows of bytes go, and what each byte of a channel becomes. */
+typedef struct normalised {
+    float *elements; /* [C,H,W] */
+    int64_t height, width;
+    int channels;
+    float of[3][256];
+} normalised;
+
+static void tabulate(const talc_image_options *o, normalised *to)
 {
-    for (int c = 0; c < channels; c++) {
+    for (int c = 0; c < 3; c++) {
         const double deviation = o->deviation[c] == 0 ? 1 : o->deviation[c];
-        for (int64_t i = 0; i < plane; i++)
-            elements[c * plane + i] =
-                (float)((pixels[i * channels + c] / 255.0 - o->mean[c]) / deviation);
+        for (int byte = 0; byte < 256; byte++)
+            to->of[c][byte] = (float)((byte / 255.0 - o->mean[c]) / deviation);
+    }
+}
+
+static void take_row(void *context, int64_t h, int64_t first, int64_t step, int64_t count,
+                     const uint8_t *pixels)
+{
+    const normalised *to = context;
+    for (int c = 0; c < to->channels; c++) {
+        float *row = to->elements + (c * to->height + h) * to->width + first;
+        for (int64_t i = 0; i < count; i++)
+            row[i * step] = to->of[c][pixels[i * to->channels + c]];
     }
 }
 
@@ -60,20 +79,20 @@ talc_tensor *talc_image_load(const char *path, const talc_image_options *options
     const talc_image_options o = options == NULL ? (talc_image_options){ 0 } : *options;
     talc_png png;
     if (talc_operand_missing(WHO, "path", path) || !options_fit(&o) ||
-        talc_png_look(WHO, path, &png) != TALC_OK || !image_fits(path, &png, &o))
+        talc_png_look(WHO, path, o.pixels == 0 ? TALC_PNG_PIXELS : o.pixels, &png) != TALC_OK ||
+        !image_fits(path, &png, &o))
         return NULL;
-    const int channels = o.channels == 0 ? (png.color ? 3 : 1) : (int)o.channels;
-    const int64_t plane = png.height * png.width;
-    talc_tensor *image = NULL;
-    uint8_t *pixels = talc_memory_new((size_t)(plane * channels), WHO);
-    float *elements = talc_memory_new((size_t)(plane * channels) * sizeof *elements, WHO);
-    if (pixels != NULL && elements != NULL &&
-        talc_png_read(WHO, path, &png, channels, pixels) == TALC_OK) {
-        normalise(pixels, plane, channels, &o, elements);
-        image = talc_from_host(talc_device_host(), TALC_F32,
-                               TALC_DIMS(1, channels, png.height, png.width), elements);
-    }
-    talc_memory_free(pixels);
-    talc_memory_free(elements);
-    return image;
+    normalised to = { .height = png.height,
+                      .width = png.width,
+                      .channels = o.channels == 0 ? (png.color ? 3 : 1) : (int)o.channels };
+    talc_tensor *image = talc_tensor_new(WHO, talc_device_host(), TALC_F32,
+                                         TALC_DIMS(1, to.channels, png.height, png.width));
+    if (image == NULL)
+        return NULL;
+    to.elements = talc_data(image, TALC_F32);
+    tabulate(&o, &to);
+    if (talc_png_read(WHO, path, &png, to.channels, take_row, &to) == TALC_OK)
+        return image;
+    talc_release(image);
+    return NULL;
 }

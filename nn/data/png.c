@@ -15,6 +15,7 @@ typedef struct reading {
     int64_t at;
     png_structp png;
     png_infop info;
+    uint8_t *row;
 } reading;
 
 // ---- What libpng calls --------------------------------------------------------------------------------------
@@ -88,7 +89,8 @@ static bool check_size(const reading *r, const talc_png *png)
     return bytes <= most;
 }
 
-static bool read_rows(reading *r, const talc_png *png, int channels, uint8_t *pixels)
+static bool read_rows(reading *r, const talc_png *png, int channels, talc_png_row *row,
+                      void *context)
 {
     if (setjmp(png_jmpbuf(r->png)) != 0)
         return false;
@@ -97,14 +99,23 @@ static bool read_rows(reading *r, const talc_png *png, int channels, uint8_t *pi
     png_set_strip_alpha(r->png);
     if (channels == 3)
         png_set_gray_to_rgb(r->png);
-    const int passes = png_set_interlace_handling(r->png);
+    const bool parts = png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_ADAM7;
     png_read_update_info(r->png, r->info);
-    const size_t row_bytes = (size_t)png->width * (size_t)channels;
-    if (png_get_rowbytes(r->png, r->info) != row_bytes)
+    if (png_get_rowbytes(r->png, r->info) != (size_t)png->width * (size_t)channels)
         png_error(r->png, "its colours changed while it was read");
-    for (int pass = 0; pass < passes; pass++)
-        for (int64_t h = 0; h < png->height; h++)
-            png_read_row(r->png, pixels + (size_t)h * row_bytes, NULL);
+    const png_uint_32 H = (png_uint_32)png->height, W = (png_uint_32)png->width;
+    for (int pass = 0; pass < (parts ? PNG_INTERLACE_ADAM7_PASSES : 1); pass++) {
+        const int64_t rows = parts ? PNG_PASS_ROWS(H, pass) : H;
+        const int64_t count = parts ? PNG_PASS_COLS(W, pass) : W;
+        for (int64_t i = 0; i < rows && count > 0; i++) {
+            png_read_row(r->png, r->row, NULL);
+            if (parts)
+                row(context, PNG_ROW_FROM_PASS_ROW(i, pass), PNG_PASS_START_COL(pass),
+                    PNG_PASS_COL_OFFSET(pass), count, r->row);
+            else
+                row(context, i, 0, 1, count, r->row);
+        }
+    }
     png_read_end(r->png, NULL);
     return true;
 }
@@ -129,22 +140,26 @@ static talc_status begin(reading *r, const char *who, const char *path)
 static talc_status end(reading *r)
 {
     png_destroy_read_struct(&r->png, &r->info, NULL);
+    talc_memory_free(r->row);
     talc_file_close(&r->file);
     return talc_error_status();
 }
 
-talc_status talc_png_look(const char *who, const char *path, talc_png *png)
+talc_status talc_png_look(const char *who, const char *path, int64_t most, talc_png *png)
 {
     reading r;
     if (begin(&r, who, path) != TALC_OK)
         return talc_error_status();
-    if (look(&r, png))
-        (void)check_size(&r, png);
+    if (look(&r, png) && check_size(&r, png) && png->width > most / png->height)
+        talc_fail(TALC_TOO_LARGE,
+                  "%s: '%s' is %" PRId64 "x%" PRId64 ", %" PRId64 " pixels, at most %" PRId64
+                  " are allowed",
+                  who, TALC_SHOWN(path), png->height, png->width, png->height * png->width, most);
     return end(&r);
 }
 
 talc_status talc_png_read(const char *who, const char *path, const talc_png *png, int channels,
-                          uint8_t *pixels)
+                          talc_png_row *row, void *context)
 {
     reading r;
     if (begin(&r, who, path) != TALC_OK)
@@ -153,6 +168,8 @@ talc_status talc_png_read(const char *who, const char *path, const talc_png *png
     if (look(&r, &now) && (now.height != png->height || now.width != png->width))
         talc_fail(TALC_BAD_FORMAT, "%s: '%s' changed while it was read", who, TALC_SHOWN(path));
     if (!talc_failed())
-        (void)read_rows(&r, png, channels, pixels);
+        r.row = talc_memory_new((size_t)png->width * (size_t)channels, who);
+    if (r.row != NULL)
+        (void)read_rows(&r, png, channels, row, context);
     return end(&r);
 }

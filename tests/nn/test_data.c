@@ -4,6 +4,8 @@
 #include "tests/support/files.h"
 #include "tests/support/hooks.h"
 
+#include "tensor/memory.h"
+
 #include <math.h>
 #include <png.h>
 #include <stdlib.h>
@@ -230,6 +232,8 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
         { { .height = 2, .width = 224 }, "image_load: '%s' is 2x3, 2x224 is asked for" },
         { { .channels = 1 }, "image_load: '%s' has 3 channels, colours, 1 is asked for" },
         { { .channels = 2 }, "image_load: channels 2 must be 1 or 3" },
+        { { .pixels = 5 }, "image_load: '%s' is 2x3, 6 pixels, at most 5 are allowed" },
+        { { .pixels = -1 }, "image_load: pixels -1 must be at least 1, or 0 for 2^28" },
         { { .width = -1 }, "image_load: height 0 and width -1 must be at least 0" },
         { { .mean = { 0, NAN } },
           "image_load: mean nan must be finite and deviation 0 finite and at least 0" },
@@ -247,6 +251,86 @@ Test(data, an_image_of_another_size_or_kind_is_refused)
     cr_assert_null(talc_image_load(NULL, NULL));
     assert_failure(TALC_NULL_ARGUMENT, "image_load: path is NULL");
     file_remove_all();
+}
+
+/* All seven passes of Adam7, and images of which some have no pixel. */
+Test(data, an_interlaced_image_is_what_it_is_row_by_row)
+{
+    enum { MOST = 16 };
+    uint8_t bytes[MOST][3 * MOST];
+    written_png image = { .type = PNG_COLOR_TYPE_RGB, .depth = 8 };
+    for (int h = 0; h < MOST; h++) {
+        for (int i = 0; i < 3 * MOST; i++)
+            bytes[h][i] = (uint8_t)(h * 50 + i * 7);
+        image.rows[h] = bytes[h];
+    }
+    for (int size = 0; size < MOST * MOST; size++) {
+        image.height = 1 + size / MOST;
+        image.width = 1 + size % MOST;
+        image.interlace = PNG_INTERLACE_ADAM7;
+        write_png(file_path("x.png"), &image);
+        talc_scope *scope = talc_scope_enter();
+        const talc_tensor *got = talc_image_load(file_path("x.png"), NULL);
+        cr_assert(got != NULL, "%s", talc_error_message());
+        const float *element = talc_data_read(got, TALC_F32);
+        for (int c = 0; c < 3; c++)
+            for (int h = 0; h < image.height; h++)
+                for (int w = 0; w < image.width; w++, element++)
+                    cr_assert(*element == (float)(bytes[h][3 * w + c] / 255.0), "%dx%d: %d,%d,%d",
+                              image.height, image.width, c, h, w);
+        talc_scope_leave(scope);
+    }
+    file_remove_all();
+}
+
+static size_t asked; /* bytes, of all allocations */
+
+static bool count_bytes(size_t bytes)
+{
+    asked += bytes;
+    return true;
+}
+
+/* A palette of one bit, all of it the first colour: some 100 kB of file can say billions of bytes. */
+Test(data, an_image_takes_its_tensor_or_is_refused)
+{
+    static const uint8_t row[29000 / 8];
+    written_png image = { .type = PNG_COLOR_TYPE_PALETTE,
+                          .depth = 1,
+                          .height = 29000,
+                          .width = 29000,
+                          .rows = { row },
+                          .alike = true };
+    const char *path = made_file("bomb", "a", "x.png");
+    write_png(path, &image);
+    static const char *const refusal =
+        "%s: '%s' is 29000x29000, 841000000 pixels, at most %d are allowed";
+    asked = 0;
+    talc_allocation_hook = count_bytes;
+    cr_assert_null(talc_image_load(path, NULL));
+    assert_failure_with(TALC_TOO_LARGE, refusal, "image_load", path, 1 << 28);
+    cr_assert_null(talc_image_load(path, &(talc_image_options){ .pixels = 840999999 }));
+    assert_failure_with(TALC_TOO_LARGE, refusal, "image_load", path, 840999999);
+    cr_assert_null(talc_dataset_folder(made_folder("bomb")));
+    assert_failure_with(TALC_TOO_LARGE, refusal, "dataset_folder", path, 1 << 28);
+    cr_assert(asked < 1 << 20, "%zu bytes", asked);
+
+    image.height = 1000;
+    image.width = 2001;
+    for (int pass = 0; pass < 2; pass++) {
+        image.interlace = pass == 0 ? PNG_INTERLACE_NONE : PNG_INTERLACE_ADAM7;
+        write_png(path, &image);
+        asked = 0;
+        const talc_tensor *read =
+            talc_image_load(path, &(talc_image_options){ .pixels = 1000 * 2001 });
+        cr_assert(read != NULL, "%s", talc_error_message());
+        cr_assert(asked < talc_nbytes(read) + (1 << 18), "%zu bytes for %zu", asked,
+                  talc_nbytes(read));
+        cr_assert(talc_item(talc_max(talc_abs(talc_sub_scalar(talc_select(read, 1, 2), 30 / 255.0)),
+                                     TALC_SCALAR, false)) < 1e-7);
+    }
+    talc_allocation_hook = NULL;
+    remove_made();
 }
 
 /* Classes and files in the order of their bytes; hidden files, other files and files beside the classes are passed over. */

@@ -28,9 +28,12 @@ void write_png(const char *path, const written_png *image)
                  image->type, image->interlace, PNG_COMPRESSION_TYPE_DEFAULT,
                  PNG_FILTER_TYPE_DEFAULT);
     if (image->type == PNG_COLOR_TYPE_PALETTE)
-        png_set_PLTE(png, info, (png_color[]){ { 10, 20, 30 }, { 40, 50, 60 }, { 70, 80, 90 } }, 3);
+        png_set_PLTE(png, info, (png_color[]){ { 10, 20, 30 }, { 40, 50, 60 }, { 70, 80, 90 } },
+                     image->depth == 1 ? 2 : 3);
     png_write_info(png, info);
-    png_write_image(png, (png_bytepp)(uintptr_t)image->rows);
+    for (int pass = png_set_interlace_handling(png); pass > 0; pass--)
+        for (int h = 0; h < image->height; h++)
+            png_write_row(png, image->rows[image->alike ? 0 : h]);
     png_write_end(png, NULL);
     png_destroy_write_struct(&png, &info);
     cr_assert(fclose(file) == 0);

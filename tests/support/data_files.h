@@ -3,6 +3,7 @@
 #define TALC_TESTS_DATA_FILES_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /// Writes bytes through gzip; mode "wb", or "ab" for another member.
@@ -11,7 +12,8 @@ void write_gzip(const char *path, const void *bytes, size_t count, const char *m
 typedef struct written_png {
     int type, depth, interlace; ///< libpng's constants
     int height, width;
-    const uint8_t *rows[4];
+    const uint8_t *rows[16];
+    bool alike; ///< every row is the first
 } written_png;
 
 /// Writes rows as they are; a palette's entry i is (10, 20, 30) + 30 i.
